@@ -13,6 +13,7 @@ export WEIR_LOCK=$PWD/requirements-test.lock
 export WEIR_JARS=$WEIR_HOME/share/weir/jars NUMBA_CACHE_DIR=$WEIR_HOME/share/weir/numba
 
 python=$WEIR_HOME/bin/python
+"$python" -m ruff format --check .
 "$python" -m ruff check .
 "$python" -m mypy
 [ "${1:-}" != --slow ] || { export WEIR_SLOW=1; shift; }

@@ -28,14 +28,20 @@ class Commands(typer.core.TyperGroup):
         """Write the list of commands."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
-            formatter.write_dl([
-                (name, command.get_short_help_str(limit=1000))
-                for name, command in commands if command is not None and not command.hidden
-            ])
+            formatter.write_dl(
+                [
+                    (name, command.get_short_help_str(limit=1000))
+                    for name, command in commands
+                    if command is not None and not command.hidden
+                ]
+            )
 
 
 app = typer.Typer(
-    cls=Commands, name="weir", no_args_is_help=True, add_completion=False,
+    cls=Commands,
+    name="weir",
+    no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich pads its panels with blanks, also in a pipe
     help="Quota governance for message streams: breaches, their causes and the affected topics.",
@@ -73,20 +79,24 @@ Rules = Annotated[
     list[str] | None, typer.Option("--rule", help="Only the rule of this name; may be repeated.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
-At = Annotated[str | None, typer.Option(
-    "--at", help="The moment: ISO 8601, -10m or ms since the epoch. Default: the newest decision."
-)]
-Window = Annotated[str | None, typer.Option(
-    "--window", help="Time to either side of the moment, such as 500ms, 10s or 5m."
-)]
-Limit = Annotated[int, typer.Option(
-    "--limit", min=1, help="Maximum number of sentences; the nearest ones are kept."
-)]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        help="The moment: ISO 8601, -10m or ms since the epoch. Default: the newest decision.",
+    ),
+]
+Window = Annotated[
+    str | None,
+    typer.Option("--window", help="Time to either side of the moment, such as 500ms, 10s or 5m."),
+]
+Limit = Annotated[
+    int,
+    typer.Option("--limit", min=1, help="Maximum number of sentences; the nearest ones are kept."),
+]
 Cluster = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.")]
 Broker = Annotated[str | None, typer.Option("--broker", help="Only this broker.")]
-Jobs = Annotated[
-    str | None, typer.Option("--jobs", help="Only these jobs, separated by commas.")
-]
+Jobs = Annotated[str | None, typer.Option("--jobs", help="Only these jobs, separated by commas.")]
 Clusters = Annotated[
     list[str] | None,
     typer.Option("--clusters", help="Only these clusters (*, ?); may be repeated."),
@@ -95,39 +105,64 @@ Tenants = Annotated[
     list[str] | None, typer.Option("--tenants", help="Only topics of these tenants.")
 ]
 Topics = Annotated[list[str] | None, typer.Option("--topics", help="Only these topics.")]
-Slice = Annotated[int, typer.Option(
-    "--slice", min=1, help="Records that are judged at a time."
-)]
-From = Annotated[str | None, typer.Option(
-    "--from", help="From this event time: ISO 8601, -10m or ms since the epoch."
-)]
+Slice = Annotated[int, typer.Option("--slice", min=1, help="Records that are judged at a time.")]
+From = Annotated[
+    str | None,
+    typer.Option("--from", help="From this event time: ISO 8601, -10m or ms since the epoch."),
+]
 To = Annotated[str | None, typer.Option("--to", help="Before this event time.")]
-WarmUp = Annotated[str | None, typer.Option(
-    help="Time before the range whose records are judged and whose rows are left out."
-)]
-Saved = Annotated[bool, typer.Option(
-    "--saved", help="Begin with the newest states that a run has saved before the range."
-)]
+WarmUp = Annotated[
+    str | None,
+    typer.Option(
+        help="Time before the range whose records are judged and whose rows are left out."
+    ),
+]
+Saved = Annotated[
+    bool,
+    typer.Option(
+        "--saved", help="Begin with the newest states that a run has saved before the range."
+    ),
+]
 Every = Annotated[bool, typer.Option("--all", help="Every row, not the first twenty.")]
-AsOf = Annotated[str | None, typer.Option(
-    help="Read the tables as of this time: ISO 8601, -10m or ms since the epoch."
-)]
+AsOf = Annotated[
+    str | None,
+    typer.Option(help="Read the tables as of this time: ISO 8601, -10m or ms since the epoch."),
+]
 
-Headroom = Annotated[float, typer.Option(
-    min=0, max=1000, help="Share of the smallest limit that is added to it, such as 0.2."
-)]
-PolicyFile = Annotated[Path | None, typer.Option(
-    "--out", help="File to write the limits to, as policies."
-)]
+Headroom = Annotated[
+    float,
+    typer.Option(
+        min=0, max=1000, help="Share of the smallest limit that is added to it, such as 0.2."
+    ),
+]
+PolicyFile = Annotated[
+    Path | None, typer.Option("--out", help="File to write the limits to, as policies.")
+]
 
 LEAST_MEMORY = 64_000_000
 """Bytes below which a statement cannot begin."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
-ANSWERING = frozenset({
-    "tables", "query", "explain", "report", "bakeoff", "validate", "quality", "replay",
-    "demo", "doctor", "generate", "maintain", "forget", "forecast", "size", "policy",
-})
+ANSWERING = frozenset(
+    {
+        "tables",
+        "query",
+        "explain",
+        "report",
+        "bakeoff",
+        "validate",
+        "quality",
+        "replay",
+        "demo",
+        "doctor",
+        "generate",
+        "maintain",
+        "forget",
+        "forecast",
+        "size",
+        "policy",
+    }
+)
 """Commands that answer and end; Ctrl-C ends them immediately."""
 
 
@@ -135,7 +170,8 @@ def _answers(arguments: list[str]) -> bool:
     """Whether a command line is one of them, or one round of a service."""
     words = [word for word in arguments if not word.startswith("-")][:2]
     return words[:1] != [] and (
-        words[0] in ANSWERING or words in (["alerts", "check"], ["alerts", "rules"])
+        words[0] in ANSWERING
+        or words in (["alerts", "check"], ["alerts", "rules"])
         or (words[0] == "metrics" and "--once" in arguments)
         or (words[0] == "reconcile" and "--watch" not in arguments)
     )
@@ -182,15 +218,18 @@ def _every_command(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("weir-demo"),
-    scenario: Annotated[str, typer.Option(
-        help="demo, which is generated, or real-pulsar, which is recorded from a real broker."
-    )] = "demo",
-    seed: Annotated[int | None, typer.Option(
-        help="Seed of the generated events.", show_default="7"
-    )] = None,
-    events: Annotated[int | None, typer.Option(
-        min=1, help="Number of generated events.", show_default="300000"
-    )] = None,
+    scenario: Annotated[
+        str,
+        typer.Option(
+            help="demo, which is generated, or real-pulsar, which is recorded from a real broker."
+        ),
+    ] = "demo",
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the generated events.", show_default="7")
+    ] = None,
+    events: Annotated[
+        int | None, typer.Option(min=1, help="Number of generated events.", show_default="300000")
+    ] = None,
 ) -> None:
     """Process ten minutes of a generated fleet, or a recorded run, and print the findings."""
     from app.setup.demo_scenario import asked
@@ -212,16 +251,22 @@ def run(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Process the available data, then stop.")
     ] = False,
-    drain: Annotated[bool, typer.Option(
-        "--drain", help="With --available-now: decide the newest records, too, as nothing follows."
-    )] = False,
+    drain: Annotated[
+        bool,
+        typer.Option(
+            "--drain",
+            help="With --available-now: decide the newest records, too, as nothing follows.",
+        ),
+    ] = False,
     jobs: Jobs = None,
     warehouse: Warehouse = None,
     log_format: Annotated[
-        Literal["text", "json"], typer.Option(
-            envvar="WEIR_LOG_FORMAT", show_envvar=False,
+        Literal["text", "json"],
+        typer.Option(
+            envvar="WEIR_LOG_FORMAT",
+            show_envvar=False,
             help="Format of the log on standard error: text, or one JSON object a line.",
-        )
+        ),
     ] = "text",
 ) -> None:
     """Run the service: archive the records and run the jobs, until stopped."""
@@ -249,12 +294,16 @@ def run(
 def reshard(
     config: Config = None,
     warehouse: Warehouse = None,
-    shards: Annotated[int | None, typer.Option(
-        min=1, max=4096, help="Number of shards per job, in place of the configured one."
-    )] = None,
-    partitions: Annotated[int | None, typer.Option(
-        min=1, help="Number of shuffle partitions, in place of the configured one."
-    )] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=4096, help="Number of shards per job, in place of the configured one."
+        ),
+    ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of shuffle partitions, in place of the configured one."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print what would be done.")
     ] = False,
@@ -281,9 +330,10 @@ def generate(
     out: Annotated[Path | None, typer.Option(help="Folder for JSON lines.")] = None,
     kafka: Annotated[str | None, typer.Option(help="SERVERS/TOPIC to produce to.")] = None,
     config: Annotated[
-        Path | None, typer.Option(
+        Path | None,
+        typer.Option(
             help="With --kafka: file to write the trace's configuration to. Default: TOPIC.yaml"
-        )
+        ),
     ] = None,
 ) -> None:
     """Generate a realistic trace, as JSON lines or into a Kafka topic."""
@@ -293,17 +343,23 @@ def generate(
         raise UserError("generate: give one of --out DIR, --kafka SERVERS/TOPIC")
     if config is not None and kafka is None:
         raise UserError("generate: --config goes with --kafka SERVERS/TOPIC")
-    _found(run_generate(scenario=scenario, events=events, seed=seed, out=out, kafka=kafka,
-                        config=config))
+    _found(
+        run_generate(
+            scenario=scenario, events=events, seed=seed, out=out, kafka=kafka, config=config
+        )
+    )
 
 
 @app.command()
 def validate(
     config: Config = None,
     warehouse: Warehouse = None,
-    connect: Annotated[bool, typer.Option(
-        "--connect", help="Check paths, brokers, topics, sinks and permissions as well."
-    )] = False,
+    connect: Annotated[
+        bool,
+        typer.Option(
+            "--connect", help="Check paths, brokers, topics, sinks and permissions as well."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Print the resolved configuration and its hash, or every mistake with its key."""
@@ -381,9 +437,12 @@ def query(
     every: Annotated[bool, typer.Option("--list", help="List the ready questions.")] = False,
     as_json: Json = False,
     csv: Annotated[bool, typer.Option("--csv", help="Answer as CSV.")] = False,
-    spreadsheet: Annotated[bool, typer.Option(
-        "--spreadsheet", help="Answer as CSV without formulas: = + - @ get an apostrophe."
-    )] = False,
+    spreadsheet: Annotated[
+        bool,
+        typer.Option(
+            "--spreadsheet", help="Answer as CSV without formulas: = + - @ get an apostrophe."
+        ),
+    ] = False,
     timeout: Annotated[
         str | None, typer.Option(help="Time limit, such as 30s. Default: none.")
     ] = None,
@@ -391,9 +450,13 @@ def query(
         str | None,
         typer.Option(help="Memory limit, such as 2GB. Default: half of the machine's."),
     ] = None,
-    rows: Annotated[int | None, typer.Option(
-        min=1, help="Row limit. Default: 20 for a question, 200 for SQL, all with --json or --csv."
-    )] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Row limit. Default: 20 for a question, 200 for SQL, all with --json or --csv.",
+        ),
+    ] = None,
 ) -> None:
     """Run SQL over the warehouse (DuckDB over the Delta tables), or a ready question."""
     from app.warehouse.query import list_questions
@@ -412,10 +475,18 @@ def query(
     as_of_ms = None if as_of is None else moment(as_of, "--as-of")
     timeout_ms = None if timeout is None else _duration(timeout, "--timeout")
     memory_bytes = None if memory is None else _memory(memory)
-    _found(run_query(
-        _settings(config, warehouse), sql, output, as_of_ms, param or [], timeout_ms, memory_bytes,
-        rows,
-    ))
+    _found(
+        run_query(
+            _settings(config, warehouse),
+            sql,
+            output,
+            as_of_ms,
+            param or [],
+            timeout_ms,
+            memory_bytes,
+            rows,
+        )
+    )
 
 
 @app.command()
@@ -475,9 +546,12 @@ def reconcile(
 def forecast(
     config: Config = None,
     warehouse: Warehouse = None,
-    at: Annotated[str | None, typer.Option(
-        "--at", help="Only what was known then: ISO 8601, -10m or ms since the epoch."
-    )] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at", help="Only what was known then: ISO 8601, -10m or ms since the epoch."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Predict when limits are reached, with the error of past forecasts; stores the results."""
@@ -515,9 +589,12 @@ def forget(
     subscription: Annotated[list[str] | None, typer.Option(help="Subscription.")] = None,
     connection: Annotated[list[str] | None, typer.Option(help="Client connection.")] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Topic, with all partitions.")] = None,
-    now: Annotated[bool, typer.Option(
-        "--now", help="Remove the history that has the names as well; no run may be at work."
-    )] = False,
+    now: Annotated[
+        bool,
+        typer.Option(
+            "--now", help="Remove the history that has the names as well; no run may be at work."
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count rows and files, and change nothing.")
     ] = False,
@@ -527,8 +604,12 @@ def forget(
     from app.maintain import forget as run_forget
 
     names = {
-        "principal": principal, "client_id": client_id, "producer": producer,
-        "consumer": consumer, "subscription": subscription, "connection": connection,
+        "principal": principal,
+        "client_id": client_id,
+        "producer": producer,
+        "consumer": consumer,
+        "subscription": subscription,
+        "connection": connection,
         "topic": topic,
     }
     given = {kind: texts for kind, texts in names.items() if texts}
@@ -539,24 +620,32 @@ def forget(
 def bakeoff(
     config: Config = None,
     warehouse: Warehouse = None,
-    trace: Annotated[Path | None, typer.Option(
-        help="File or folder of JSON lines (as generate writes), in place of the archive."
-    )] = None,
-    policies: Annotated[str | None, typer.Option(
-        help="Eviction policies, separated by commas. Default: all."
-    )] = None,
-    sizes: Annotated[str | None, typer.Option(
-        help="Sizes of each broker's cache, such as 64MB,128MB. Default: around the working set."
-    )] = None,
-    vary: Annotated[list[str] | None, typer.Option(
-        help="Compare several values of a setting: NAME=VALUE,VALUE."
-    )] = None,
-    sample: Annotated[float | None, typer.Option(
-        min=0.0001, max=1, help="Share of the entries to simulate; 1 = always all."
-    )] = None,
-    sample_above: Annotated[int, typer.Option(
-        min=1, help="Records above which a sample of the entries is simulated."
-    )] = 2_000_000,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            help="File or folder of JSON lines (as generate writes), in place of the archive."
+        ),
+    ] = None,
+    policies: Annotated[
+        str | None, typer.Option(help="Eviction policies, separated by commas. Default: all.")
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            help="Sizes of each broker's cache, such as 64MB,128MB. Default: around the working set."
+        ),
+    ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(help="Compare several values of a setting: NAME=VALUE,VALUE."),
+    ] = None,
+    sample: Annotated[
+        float | None,
+        typer.Option(min=0.0001, max=1, help="Share of the entries to simulate; 1 = always all."),
+    ] = None,
+    sample_above: Annotated[
+        int, typer.Option(min=1, help="Records above which a sample of the entries is simulated.")
+    ] = 2_000_000,
     svg: Annotated[Path | None, typer.Option(help="File for a picture of the curves.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -574,30 +663,40 @@ def replay(
     out: Annotated[str, typer.Option(help="Folder of the warehouse to write.")],
     config: Config = None,
     warehouse: Warehouse = None,
-    policy: Annotated[list[Path] | None, typer.Option(
-        help="Policies in place of the configured ones: a file, or a folder; may be repeated."
-    )] = None,
-    param: Annotated[list[str] | None, typer.Option(
-        help="A parameter in place of the configured one: job.key=value; may be repeated."
-    )] = None,
+    policy: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Policies in place of the configured ones: a file, or a folder; may be repeated."
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A parameter in place of the configured one: job.key=value; may be repeated."
+        ),
+    ] = None,
     start: From = None,
     end: To = None,
     warm_up: WarmUp = None,
-    after: Annotated[Path | None, typer.Option(
-        help="Begin where the replay in this folder ended, with its states."
-    )] = None,
+    after: Annotated[
+        Path | None,
+        typer.Option(help="Begin where the replay in this folder ended, with its states."),
+    ] = None,
     saved: Saved = False,
     clusters: Clusters = None,
     tenants: Tenants = None,
     topics: Topics = None,
     jobs: Jobs = None,
     slice_records: Slice = 1_000_000,
-    verify: Annotated[bool, typer.Option(
-        "--verify", help="Compare with the live tables; exit code 1 if a table differs."
-    )] = False,
-    drain: Annotated[bool, typer.Option(
-        "--drain", help="Decide the newest records, too, as run --drain does."
-    )] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Compare with the live tables; exit code 1 if a table differs."
+        ),
+    ] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Decide the newest records, too, as run --drain does.")
+    ] = False,
 ) -> None:
     """Run the jobs over the archive again, under other policies or parameters."""
     from app.whatif.replay.asked import Asked, jobs_of, replaced_by, settings_of
@@ -605,11 +704,26 @@ def replay(
     from app.whatif.replay.command import replay as run_replay
 
     settings = settings_of(config, warehouse, policy or [], param or [])
-    choice = Choice(tuple(clusters or ()), tuple(tenants or ()), tuple(topics or ()),
-                    replaced_by(settings) if policy else frozenset())
+    choice = Choice(
+        tuple(clusters or ()),
+        tuple(tenants or ()),
+        tuple(topics or ()),
+        replaced_by(settings) if policy else frozenset(),
+    )
     warm_up_ms = 0 if warm_up is None else _duration(warm_up, "--warm-up")
-    asked = Asked(out, jobs_of(settings, jobs), _span(start, end), warm_up_ms, choice, after, saved,
-                  slice_records, verify, bool(policy or param), drain=drain)
+    asked = Asked(
+        out,
+        jobs_of(settings, jobs),
+        _span(start, end),
+        warm_up_ms,
+        choice,
+        after,
+        saved,
+        slice_records,
+        verify,
+        bool(policy or param),
+        drain=drain,
+    )
     _found(run_replay(settings, asked))
 
 
@@ -626,8 +740,10 @@ def metrics(
     ] = None,
     idle: Annotated[
         str | None,
-        typer.Option(help="Time for which an entity is shown after its last breach, such as 2h.",
-                     show_default="1h"),
+        typer.Option(
+            help="Time for which an entity is shown after its last breach, such as 2h.",
+            show_default="1h",
+        ),
     ] = None,
     top: Annotated[
         int | None, typer.Option(help="Maximum number of entities of a kind.", show_default="100")
@@ -642,7 +758,10 @@ def metrics(
     if as_json and not once:
         raise UserError("metrics: --json goes with --once")
     given = {
-        "listen": listen, "refresh_s": refresh, "idle_s": idle, "top": top,
+        "listen": listen,
+        "refresh_s": refresh,
+        "idle_s": idle,
+        "top": top,
     }
     for option, text in (("--refresh", refresh), ("--idle", idle)):
         if text is not None:
@@ -657,9 +776,9 @@ def metrics(
 
 @policy_app.command("check")
 def policy_check(
-    files: Annotated[list[Path], typer.Argument(
-        help="Files and folders of policies, or a configuration."
-    )],
+    files: Annotated[
+        list[Path], typer.Argument(help="Files and folders of policies, or a configuration.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Check policy documents: mistakes, conflicts, and limits without effect; exit code 1 or 2."""
@@ -671,9 +790,12 @@ def policy_check(
 @policy_app.command("show")
 def policy_show(
     name: Annotated[str, typer.Argument(help="Topic, or principal such as User:etl or etl.")],
-    at: Annotated[str | None, typer.Option(
-        help="The moment: ISO 8601, -10m or ms since the epoch. Default: the newest record."
-    )] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="The moment: ISO 8601, -10m or ms since the epoch. Default: the newest record."
+        ),
+    ] = None,
     cluster: Cluster = None,
     config: Config = None,
     warehouse: Warehouse = None,
@@ -691,10 +813,14 @@ def policy_diff(
     ctx: typer.Context,
     before: Annotated[Path, typer.Argument(help="File or folder of policies, or configuration.")],
     after: Annotated[Path, typer.Argument(help="The same, to compare with.")],
-    on: Annotated[str | None, typer.Option(
-        metavar="RANGE", help="Replay the archive under both over FROM/TO (times as in replay; "
-        "either may be missing), or all, and compare the effects."
-    )] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RANGE",
+            help="Replay the archive under both over FROM/TO (times as in replay; "
+            "either may be missing), or all, and compare the effects.",
+        ),
+    ] = None,
     config: Config = None,
     warehouse: Warehouse = None,
     warm_up: WarmUp = None,
@@ -708,9 +834,9 @@ def policy_diff(
         Path | None, typer.Option(help="Folder to keep the two replayed warehouses in.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Page to write (HTML).")] = None,
-    rows: Annotated[int, typer.Option(
-        min=1, help="Maximum number of tenants, topics and users each."
-    )] = 20,
+    rows: Annotated[
+        int, typer.Option(min=1, help="Maximum number of tenants, topics and users each.")
+    ] = 20,
     as_json: Json = False,
 ) -> None:
     """Compare two sets of policies limit by limit; with --on also in their effects."""
@@ -726,15 +852,24 @@ def policy_diff(
 
     documents = [valid(path) for path in (before, after)]
     sides = [
-        Side(name, path, _settings(config, warehouse, policy_files=[],
-                                   policies=[one.document for one in found]))
+        Side(
+            name,
+            path,
+            _settings(config, warehouse, policy_files=[], policies=[one.document for one in found]),
+        )
         for name, path, found in zip(("before", "after"), (before, after), documents, strict=True)
     ]
     wanted = Wanted(
-        range_of(on), 0 if warm_up is None else _duration(warm_up, "--warm-up"), saved,
+        range_of(on),
+        0 if warm_up is None else _duration(warm_up, "--warm-up"),
+        saved,
         () if jobs is None else jobs_of(sides[0].settings, jobs),
-        Choice(tuple(clusters or ()), tuple(tenants or ()), tuple(topics or ())), slice_records,
-        keep, out, rows, as_json,
+        Choice(tuple(clusters or ()), tuple(tenants or ()), tuple(topics or ())),
+        slice_records,
+        keep,
+        out,
+        rows,
+        as_json,
     )
     _found(effect(*sides, changes(*documents), wanted))
 
@@ -743,8 +878,10 @@ def _only_with_on(ctx: typer.Context) -> None:
     """UserError for an option that says how effects are compared, where they are not."""
     for param in ctx.command.params:
         given = ctx.get_parameter_source(param.name or "")
-        if isinstance(param, typer.core.TyperOption) and param.name != "as_json" and (
-            given is not None and given.name == "COMMANDLINE"
+        if (
+            isinstance(param, typer.core.TyperOption)
+            and param.name != "as_json"
+            and (given is not None and given.name == "COMMANDLINE")
         ):
             raise UserError(f"policy diff: {param.opts[0]} goes with --on RANGE")
 
@@ -755,30 +892,40 @@ def suggest_publish(
     rate: Annotated[
         str, typer.Option(help="What is limited: both, or only messages or bytes.")
     ] = "both",
-    share: Annotated[float | None, typer.Option(
-        min=0, max=1, help="Share of the traffic that each limit may throttle. Default: 0.01."
-    )] = None,
-    percentile: Annotated[float | None, typer.Option(
-        min=0, max=100, help="The same as the percentage that is not throttled, such as 99."
-    )] = None,
+    share: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Share of the traffic that each limit may throttle. Default: 0.01."
+        ),
+    ] = None,
+    percentile: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=100, help="The same as the percentage that is not throttled, such as 99."
+        ),
+    ] = None,
     headroom: Headroom = 0.0,
-    min_publishes: Annotated[int, typer.Option(
-        min=1, help="Publishes that a name needs to get a limit."
-    )] = 100,
-    min_history: Annotated[str, typer.Option(
-        help="Time that it needs from its first publish to its last."
-    )] = "5m",
+    min_publishes: Annotated[
+        int, typer.Option(min=1, help="Publishes that a name needs to get a limit.")
+    ] = 100,
+    min_history: Annotated[
+        str, typer.Option(help="Time that it needs from its first publish to its last.")
+    ] = "5m",
     start: From = None,
     end: To = None,
     out: PolicyFile = None,
     page: Annotated[Path | None, typer.Option(help="File for an HTML page of the curves.")] = None,
-    curve: Annotated[bool, typer.Option(
-        "--curve", help="Print the effect of smaller and larger limits, too."
-    )] = False,
-    verify: Annotated[bool, typer.Option(
-        "--verify", help="Replay the archive under the limits, each alone and both together, and "
-        "under smaller ones."
-    )] = False,
+    curve: Annotated[
+        bool, typer.Option("--curve", help="Print the effect of smaller and larger limits, too.")
+    ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Replay the archive under the limits, each alone and both together, and "
+            "under smaller ones.",
+        ),
+    ] = False,
     every: Every = False,
     config: Config = None,
     warehouse: Warehouse = None,
@@ -795,8 +942,13 @@ def suggest_publish(
     if percentile is not None:
         share = (100 - percentile) / 100
     asked = Asked(
-        owned(per), rated(rate), 0.01 if share is None else share, headroom, min_publishes,
-        read_duration_ms(min_history, f"--min-history {min_history}"), _span(start, end),
+        owned(per),
+        rated(rate),
+        0.01 if share is None else share,
+        headroom,
+        min_publishes,
+        read_duration_ms(min_history, f"--min-history {min_history}"),
+        _span(start, end),
     )
     _found(suggest(_settings(config, warehouse), asked, out, page, verify, curve, every, as_json))
 
@@ -831,9 +983,12 @@ def suggest_dispatch(
 
 @suggest_app.command("producer-ids")
 def suggest_producer_ids(
-    share: Annotated[float, typer.Option(
-        min=0, max=1, help="Share of a user's windows that may have a throttled or rejected id."
-    )] = 0.01,
+    share: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="Share of a user's windows that may have a throttled or rejected id."
+        ),
+    ] = 0.01,
     headroom: Headroom = 0.0,
     out: PolicyFile = None,
     every: Every = False,
@@ -854,8 +1009,13 @@ def _ask(kind: str, name: str, **more: Any) -> Any:
 
 
 def _explain(
-    ask: Any, at: str | None, window: str | None, as_of: str | None, config: Path | None,
-    warehouse: str | None, as_json: bool,
+    ask: Any,
+    at: str | None,
+    window: str | None,
+    as_of: str | None,
+    config: Path | None,
+    warehouse: str | None,
+    as_json: bool,
 ) -> None:
     from app.explain import explain
 
@@ -951,8 +1111,14 @@ def explain_subscription(
     as_json: Json = False,
 ) -> None:
     """Explain a subscription's backlog, evictions, quota forecasts and large messages."""
-    ask = _ask("subscription", topic, subscription=subscription, limit=limit, cluster=cluster,
-               broker=broker)
+    ask = _ask(
+        "subscription",
+        topic,
+        subscription=subscription,
+        limit=limit,
+        cluster=cluster,
+        broker=broker,
+    )
     _explain(ask, at, window, as_of, config, warehouse, as_json)
 
 
@@ -1025,8 +1191,10 @@ def _span(start: str | None, end: str | None) -> Any:
     """The event times of --from and --to of a command that reads the archive."""
     from app.whatif.replay.archive import FIRST_MS, LAST_MS, Span
 
-    return Span(FIRST_MS if start is None else moment(start, "--from"),
-                LAST_MS if end is None else moment(end, "--to"))
+    return Span(
+        FIRST_MS if start is None else moment(start, "--from"),
+        LAST_MS if end is None else moment(end, "--to"),
+    )
 
 
 def _duration(text: str, option: str) -> int:
@@ -1050,9 +1218,7 @@ def _memory(text: str) -> int:
 
 
 @alerts_app.command("rules")
-def alerts_rules(
-    config: Config = None, warehouse: Warehouse = None, as_json: Json = False
-) -> None:
+def alerts_rules(config: Config = None, warehouse: Warehouse = None, as_json: Json = False) -> None:
     """List the rules: what each evaluates and when it fires."""
     from app.alerts import rules
 

@@ -70,8 +70,14 @@ def exchange(
     """
     try:
         answer = pools.request(
-            method, url, timeout=urllib3.Timeout(total=seconds), retries=False, redirect=False,
-            preload_content=False, decode_content=False, **request,
+            method,
+            url,
+            timeout=urllib3.Timeout(total=seconds),
+            retries=False,
+            redirect=False,
+            preload_content=False,
+            decode_content=False,
+            **request,
         )
         try:
             yield answer

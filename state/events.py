@@ -37,8 +37,11 @@ def _columns() -> tuple[Column, ...]:
         Column("ts_wall_ms", long, "wall time (ms since the epoch, UTC)"),
         Column("cnx_id", text, "client connection"),
         Column("supports_throttle", flag, "client announced supports_throttle_producer_commands"),
-        Column("reports_pauses", flag,
-               "the feed writes reads_paused and reads_resumed of the connection; null = false"),
+        Column(
+            "reports_pauses",
+            flag,
+            "the feed writes reads_paused and reads_resumed of the connection; null = false",
+        ),
         Column("io_thread", short, "IO thread of the broker that serves the connection"),
         Column("principal", text, "authenticated identity, for example User:alice"),
         Column("client_id", text, "client id (Kafka)"),
@@ -72,23 +75,42 @@ def _columns() -> tuple[Column, ...]:
         Column("ledger_close_ms", long, "close time of the ledger (ms epoch); null = open"),
         Column("request_id", long, "throttle command that a receipt answers"),
         Column("policy_json", text, "policy document: limits that apply from this event on"),
-        Column("gap_from_mono_ns", long,
-               "monotonic time of the first dropped event (ns); null = since ever"),
-        Column("gap_from_wall_ms", long,
-               "wall time of the first dropped event (ms since the epoch); null = since ever"),
+        Column(
+            "gap_from_mono_ns",
+            long,
+            "monotonic time of the first dropped event (ns); null = since ever",
+        ),
+        Column(
+            "gap_from_wall_ms",
+            long,
+            "wall time of the first dropped event (ms since the epoch); null = since ever",
+        ),
         Column("dropped", long, "events that were dropped; null = not known"),
-        Column("acked_ranges", text, "entries acknowledged one by one beyond mark_delete:"
-               " `ledger:first..last`, joined by commas; null = none"),
-        Column("expired_messages", long,
-               "messages that expired unread, counted since the broker loaded the topic"),
+        Column(
+            "acked_ranges",
+            text,
+            "entries acknowledged one by one beyond mark_delete:"
+            " `ledger:first..last`, joined by commas; null = none",
+        ),
+        Column(
+            "expired_messages",
+            long,
+            "messages that expired unread, counted since the broker loaded the topic",
+        ),
         Column("problem", text, "what could not be used of a polled document, and why"),
         Column("log_start", long, "first offset that a Kafka log still has"),
-        Column("unread", long,
-               "records at or after a group's offset, counted by a read to the end; 0 where a"
-               " group is no longer followed (Kafka)"),
-        Column("group_state", text,
-               "no_offset, unknown_group, share_group or empty_id; of its consumers stable,"
-               " rebalancing, empty or dead; known = it ends (Kafka)"),
+        Column(
+            "unread",
+            long,
+            "records at or after a group's offset, counted by a read to the end; 0 where a"
+            " group is no longer followed (Kafka)",
+        ),
+        Column(
+            "group_state",
+            text,
+            "no_offset, unknown_group, share_group or empty_id; of its consumers stable,"
+            " rebalancing, empty or dead; known = it ends (Kafka)",
+        ),
     )
 
 
@@ -120,38 +142,65 @@ def _kinds() -> tuple[Kind, ...]:
         Kind("producer_closed", "producer closed", producer),
         Kind("consumer_created", "consumer created", consumer),
         Kind("consumer_closed", "consumer closed", consumer),
-        Kind("publish", "publish request accepted, charged to the limits",
-             (*producer, "entry_bytes")),
+        Kind(
+            "publish", "publish request accepted, charged to the limits", (*producer, "entry_bytes")
+        ),
         Kind("entry_added", "entry persisted, ends one request in flight", (*entry, "entry_bytes")),
         Kind("reads_paused", "broker stopped reading a connection, as observed", ("cnx_id",)),
         Kind("reads_resumed", "broker reads a connection again, as observed", ("cnx_id",)),
-        Kind("throttle_receipt", "client acknowledged a throttle command",
-             ("cnx_id", "request_id")),
-        Kind("send_timeout", "a send failed in the client by timeout",
-             ("topic", "producer_id", "sequence_id")),
-        Kind("dispatch", "entry delivered to a consumer",
-             ("topic", "subscription", "consumer", "ledger_id", "entry_id")),
+        Kind(
+            "throttle_receipt", "client acknowledged a throttle command", ("cnx_id", "request_id")
+        ),
+        Kind(
+            "send_timeout",
+            "a send failed in the client by timeout",
+            ("topic", "producer_id", "sequence_id"),
+        ),
+        Kind(
+            "dispatch",
+            "entry delivered to a consumer",
+            ("topic", "subscription", "consumer", "ledger_id", "entry_id"),
+        ),
         Kind("ack", "entry acknowledged", (*cursor, "ledger_id", "entry_id")),
-        Kind("entry_read", "a cursor asks for an entry",
-             (*cursor, "ledger_id", "entry_id", "entry_bytes")),
+        Kind(
+            "entry_read",
+            "a cursor asks for an entry",
+            (*cursor, "ledger_id", "entry_id", "entry_bytes"),
+        ),
         Kind("entry_released", "delivered copy released", entry),
         Kind("replay_queued", "entry put in the replay queue", (*cursor, "ledger_id", "entry_id")),
-        Kind("entry_invalidated", "explicit removal from the cache; whole ledger without entry_id",
-             ("topic", "ledger_id")),
+        Kind(
+            "entry_invalidated",
+            "explicit removal from the cache; whole ledger without entry_id",
+            ("topic", "ledger_id"),
+        ),
         Kind("cursor_state", "position of a cursor; carries mark_delete or read_pos", cursor),
         Kind("cursor_deleted", "cursor or subscription removed", cursor),
-        Kind("ledger_state", "size of a ledger",
-             ("topic", "ledger_id", "ledger_entries", "ledger_bytes")),
+        Kind(
+            "ledger_state",
+            "size of a ledger",
+            ("topic", "ledger_id", "ledger_entries", "ledger_bytes"),
+        ),
         Kind("ledger_deleted", "ledger trimmed", ("topic", "ledger_id")),
-        Kind("produce_batch", "Kafka produce handled by the partition leader",
-             ("principal", "topic", "partition", "producer_id")),
+        Kind(
+            "produce_batch",
+            "Kafka produce handled by the partition leader",
+            ("principal", "topic", "partition", "producer_id"),
+        ),
         Kind("producer_id_assigned", "answer to INIT_PRODUCER_ID", ("principal", "producer_id")),
         Kind("policy", "limits change", ("policy_json",)),
         Kind("gap", "the feed has lost events of its broker up to this time"),
-        Kind("bad_document", "a polled document, or a part of one, that could not be used; goes to"
-             " quarantine", ("problem",)),
-        Kind("group_state", "state of a Kafka group without an offset, or of its consumers; of a"
-             " whole group without a topic", ("subscription", "group_state")),
+        Kind(
+            "bad_document",
+            "a polled document, or a part of one, that could not be used; goes to quarantine",
+            ("problem",),
+        ),
+        Kind(
+            "group_state",
+            "state of a Kafka group without an offset, or of its consumers; of a"
+            " whole group without a topic",
+            ("subscription", "group_state"),
+        ),
     )
 
 

@@ -15,7 +15,9 @@ from udfs.topics import split_topic
 NUMBER, FLAG, TEXT, QUOTA, RETENTION = "number", "flag", "text", "backlog quota", "retention policy"
 
 RETENTION_POLICIES: tuple[str, ...] = (
-    "producer_request_hold", "producer_exception", "consumer_backlog_eviction",
+    "producer_request_hold",
+    "producer_exception",
+    "consumer_backlog_eviction",
 )
 QUOTA_TYPES: tuple[str, ...] = ("destination_storage", "message_age")
 _QUOTA_LIMITS = ("limitSize", "limitTime")

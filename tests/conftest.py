@@ -89,7 +89,7 @@ def _turn(group: str) -> tuple[int, str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item
+    item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """In CI every server is there: what would be skipped fails."""
     report = yield
@@ -134,8 +134,8 @@ def make_settings(tmp_warehouse: str) -> Callable[..., Settings]:
     from app.config.settings import load_settings
 
     def make(**overrides: Any) -> Settings:
-        return load_settings(None, {
-            "warehouse": tmp_warehouse, "partitions": 2, "alerts": None, **overrides
-        })
+        return load_settings(
+            None, {"warehouse": tmp_warehouse, "partitions": 2, "alerts": None, **overrides}
+        )
 
     return make

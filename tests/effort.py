@@ -26,7 +26,10 @@ def drawn(whole: int) -> settings:
     Shrinking a trace takes minutes: only when asked for, with WEIR_SHRINK.
     """
     return settings(
-        max_examples=examples(whole), deadline=None, derandomize=True, database=None,
+        max_examples=examples(whole),
+        deadline=None,
+        derandomize=True,
+        database=None,
         phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if SHRINK else [])],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )

@@ -29,12 +29,12 @@ ROOMS: dict[str, set[str]] = {
     "explain": READING,
     "policy": READING,
     "report": READING | {"quality"},
-    "stream": READING | {
-        "forecast", "ingest", "alerts", "maintain", "quality", "reconcile", "telemetry"},
+    "stream": READING
+    | {"forecast", "ingest", "alerts", "maintain", "quality", "reconcile", "telemetry"},
     "whatif": READING | {"ingest", "stream", "report"},
     "docs": READING | {"ingest", "telemetry"},
-    "setup": READING | {
-        "alerts", "generate", "ingest", "reconcile", "report", "stream", "telemetry", "whatif"},
+    "setup": READING
+    | {"alerts", "generate", "ingest", "reconcile", "report", "stream", "telemetry", "whatif"},
 }
 """What each room may import, besides itself, `state` and `udfs`."""
 ROOF = {"cli", "main"}
@@ -107,8 +107,11 @@ def test_a_job_knows_nothing_of_another() -> None:
     assert {"rate_limits", "entry_cache", "backlog"} <= jobs
     for job in [*jobs, "engine"]:
         for path in files(f"state/{job}"):
-            others = {n for n in imports(path) if n.startswith("state.")
-                      and n.split(".")[1] in jobs - {job}}
+            others = {
+                n
+                for n in imports(path)
+                if n.startswith("state.") and n.split(".")[1] in jobs - {job}
+            }
             assert not others, path
 
 
@@ -165,6 +168,12 @@ patch("app.cli.@settings")
     path = tmp_path / "test_it.py"
     path.write_text(text.replace("@", "_"), "utf-8")
     assert sorted(private_names(path)) == [
-        name.replace("@", "_") for name in
-        ("@answers", "app.cli.@settings", "main.@a", "state.engine.codec.@b", "topics.@split")
+        name.replace("@", "_")
+        for name in (
+            "@answers",
+            "app.cli.@settings",
+            "main.@a",
+            "state.engine.codec.@b",
+            "topics.@split",
+        )
     ]

@@ -41,11 +41,13 @@ def packed(settings: Settings) -> Packed:
     for first in range(0, len(lines), SMALLEST):
         values = lines[first : first + SMALLEST]
         offsets = range(first, first + len(values))
-        raw = pa.record_batch({
-            "value": pa.array(values, pa.binary()),
-            "source_partition": pa.repeat(pa.scalar("0"), len(values)),
-            "source_offset": pa.array(offsets, pa.int64()),
-        })
+        raw = pa.record_batch(
+            {
+                "value": pa.array(values, pa.binary()),
+                "source_partition": pa.repeat(pa.scalar("0"), len(values)),
+                "source_offset": pa.array(offsets, pa.int64()),
+            }
+        )
         (rows,) = pack(iter([raw]))
         blobs: Blobs = defaultdict(list)
         for row in rows.to_pylist():

@@ -30,36 +30,61 @@ NUMBERS = (MOST, LEAST, 0)
 RATES = (math.nan, math.inf, -math.inf, 1.7e308, -1.7e308, 0.0)
 OWN = {"alerts": "number"}
 """A column that Weir counts up itself, row by row."""
-WORDS = {"event_date": None, "cluster": "east", "topic": TOPIC, "state": "ahead",
-         "age_state": "known"}
+WORDS = {
+    "event_date": None,
+    "cluster": "east",
+    "topic": TOPIC,
+    "state": "ahead",
+    "age_state": "known",
+}
 
 
 EVIL = "\x1b[2J\x9b1;31m\x07\r\u202e"
 """Ends of names that would clear a screen, colour it, ring, and turn the direction of reading."""
-CHOSEN = ("event_date", "job", "kind", "state", "age_state", "reason_code", "policy_json",
-          "quota_type")
+CHOSEN = (
+    "event_date",
+    "job",
+    "kind",
+    "state",
+    "age_state",
+    "reason_code",
+    "policy_json",
+    "quota_type",
+)
 """Texts that Weir chooses itself."""
 
 
 def plain_row(table: str) -> dict[str, Any]:
     """A row of a table that the other fixtures leave empty."""
     kinds = {c.name: c.type for c in TABLES[table].columns}
-    return {name: WORDS.get(name, "x") if kind == pa.string() else 1 if kind == pa.int64()
-            else {"x": "y"} if pa.types.is_map(kind) else None for name, kind in kinds.items()}
+    return {
+        name: WORDS.get(name, "x")
+        if kind == pa.string()
+        else 1
+        if kind == pa.int64()
+        else {"x": "y"}
+        if pa.types.is_map(kind)
+        else None
+        for name, kind in kinds.items()
+    }
 
 
 def extremes(table: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The last row again: for each column with each extreme value, and with all of them at once."""
     drawn = {
-        c.name: RATES if c.type == pa.float64() else NUMBERS for c in TABLES[table].columns
+        c.name: RATES if c.type == pa.float64() else NUMBERS
+        for c in TABLES[table].columns
         if c.type in (pa.int64(), pa.float64())
     }
     drawn.pop(OWN.get(table, ""), None)
     row = rows[-1]
     each = [{**row, name: value} for name, values in drawn.items() for value in values]
     together = [{**row, **{name: values[i] for name, values in drawn.items()}} for i in range(3)]
-    named = {c.name: f"{row[c.name]}{EVIL}" for c in TABLES[table].columns
-             if c.type == pa.string() and row.get(c.name) and c.name not in CHOSEN}
+    named = {
+        c.name: f"{row[c.name]}{EVIL}"
+        for c in TABLES[table].columns
+        if c.type == pa.string() and row.get(c.name) and c.name not in CHOSEN
+    }
     return [*each, *together, {**row, **named}]
 
 
@@ -76,8 +101,10 @@ def warehouse(tmp_path_factory) -> str:
         write(folder, table, extremes(table, rows))
     # the archive has the time of arrival of every record
     events = Warehouse(folder).open("events").to_pyarrow_table().to_pylist()
-    filled = [{**row, "ingest_ms": START_MS if row["ingest_ms"] is None else row["ingest_ms"]}
-              for row in events]
+    filled = [
+        {**row, "ingest_ms": START_MS if row["ingest_ms"] is None else row["ingest_ms"]}
+        for row in events
+    ]
     write_deltalake(f"{folder}/events", frame("events", filled), mode="overwrite")
     return folder
 
@@ -85,8 +112,11 @@ def warehouse(tmp_path_factory) -> str:
 def stored(warehouse: str) -> dict[str, list[dict[str, Any]]]:
     """The rows of every table."""
     tables = Warehouse(warehouse).open_all(TABLES)
-    return {name: delta.to_pyarrow_table().select(TABLES[name].names).to_pylist()
-            for name, delta in tables.items() if delta is not None}
+    return {
+        name: delta.to_pyarrow_table().select(TABLES[name].names).to_pylist()
+        for name, delta in tables.items()
+        if delta is not None
+    }
 
 
 def answer(warehouse: str, *words: str) -> tuple[int, str, str]:
@@ -126,8 +156,13 @@ def test_every_table_and_view_reads_as_it_is(warehouse, name):
 
 
 SPANS = (
-    [], ["--from", str(LEAST)], ["--to", str(MOST)], ["--from", str(LEAST), "--to", str(MOST)],
-    ["--from", "2023-11-14"], ["--from", str(MOST - 1)], ["--to", str(LEAST + 1)],
+    [],
+    ["--from", str(LEAST)],
+    ["--to", str(MOST)],
+    ["--from", str(LEAST), "--to", str(MOST)],
+    ["--from", "2023-11-14"],
+    ["--from", str(MOST - 1)],
+    ["--to", str(LEAST + 1)],
     ["--from", "0001-01-01", "--to", "9999-12-31"],
 )
 
@@ -143,11 +178,21 @@ def test_a_report_is_written(warehouse, span, tmp_path):
     assert json.loads(said, parse_constant=pytest.fail)["sections"]
 
 
-MOMENTS = ([], ["--at", str(MOST)], ["--at", str(LEAST)], ["--at", "0"],
-           ["--at", str(MOST), "--window", "5m"], ["--at", "0", "--window", "106751991167d"])
+MOMENTS = (
+    [],
+    ["--at", str(MOST)],
+    ["--at", str(LEAST)],
+    ["--at", "0"],
+    ["--at", str(MOST), "--window", "5m"],
+    ["--at", "0", "--window", "106751991167d"],
+)
 ENTITIES = (
-    ["topic", TOPIC], ["topic", explained.ORDERS], ["connection", "c1"], ["principal", "*"],
-    ["message", "x"], ["subscription", TOPIC, "s"],
+    ["topic", TOPIC],
+    ["topic", explained.ORDERS],
+    ["connection", "c1"],
+    ["principal", "*"],
+    ["message", "x"],
+    ["subscription", TOPIC, "s"],
 )
 
 
@@ -161,13 +206,23 @@ def test_everything_is_explained(warehouse, entity, moment):
     assert code == 2 or json.loads(out, parse_constant=pytest.fail)
 
 
-@pytest.mark.parametrize("words", [
-    ["tables"], ["tables", "--json"], ["tables", "events"], ["metrics", "--once"],
-    ["metrics", "--once", "--json"], ["policy", "suggest", "dispatch", "--msgs", "1"],
-    ["policy", "suggest", "dispatch", "--bytes", "1", "--json", "--by", "subscription"],
-    ["policy", "suggest", "producer-ids", "--json"], ["forecast"], ["forecast", "--json"],
-    ["forecast", "--at", "2023-11-15"],
-], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["tables"],
+        ["tables", "--json"],
+        ["tables", "events"],
+        ["metrics", "--once"],
+        ["metrics", "--once", "--json"],
+        ["policy", "suggest", "dispatch", "--msgs", "1"],
+        ["policy", "suggest", "dispatch", "--bytes", "1", "--json", "--by", "subscription"],
+        ["policy", "suggest", "producer-ids", "--json"],
+        ["forecast"],
+        ["forecast", "--json"],
+        ["forecast", "--at", "2023-11-15"],
+    ],
+    ids=" ".join,
+)
 def test_other_commands_answer(warehouse, words):
     code, out, err = answer(warehouse, *words)
     assert (code, err) == (0, ""), err
@@ -199,8 +254,9 @@ def test_effects_of_policies_are_compared(warehouse, tmp_path, capsys):
         assert "</html>" in html_of(about, found)
 
 
-@pytest.mark.parametrize("at", [[], ["--at", str(MOST)], ["--at", str(LEAST)], ["--at", "0"]],
-                         ids=" ".join)
+@pytest.mark.parametrize(
+    "at", [[], ["--at", str(MOST)], ["--at", str(LEAST)], ["--at", "0"]], ids=" ".join
+)
 def test_alerts_are_judged(warehouse, at):
     code, out, err = answer(warehouse, "alerts", "check", "--json", *at)
     assert code in (0, 1), err

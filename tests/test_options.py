@@ -40,10 +40,18 @@ def test_a_configuration_and_a_warehouse_are_taken_together(name, options):
     assert ("--config" in options) == ("--warehouse" in options), name
 
 
-@pytest.mark.parametrize("words", [
-    [], ["alerts"], ["policy"], ["policy", "suggest"], ["explain"],
-    *(name.split() for name, _ in commands()),
-], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["alerts"],
+        ["policy"],
+        ["policy", "suggest"],
+        ["explain"],
+        *(name.split() for name, _ in commands()),
+    ],
+    ids=" ".join,
+)
 def test_help_fits_a_terminal_without_trailing_blanks_and_cuts_nothing_off(words, capsys):
     assert main([*words, "--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -52,16 +60,26 @@ def test_help_fits_a_terminal_without_trailing_blanks_and_cuts_nothing_off(words
     assert not [line for line in lines[1:] if line.endswith("...")]
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["metrics", "--refresh", "soon"], "--refresh soon: 'soon' is not a duration"),
-    (["metrics", "--refresh", "15"], "--refresh 15: '15' has no unit (allowed: such as 90s, 5m,"),
-    (["metrics", "--idle", "3600"], "--idle 3600: '3600' has no unit"),
-    (["metrics", "--idle", "1500ms"], "metrics.idle_s: '1500ms' is not a whole number of seconds"),
-    (["metrics", "--refresh", "0s"], "--refresh 0s: allowed: more than 0"),
-    (["alerts", "watch", "--interval", "5"], "--interval 5: '5' has no unit"),
-    (["policy", "suggest", "dispatch", "--period", "0"], "--period 0: allowed: more than 0"),
-    (["explain", "topic", "t", "--window", "5y"], "--window 5y: '5y' is not a duration"),
-], ids=lambda each: " ".join(each) if isinstance(each, list) else "")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["metrics", "--refresh", "soon"], "--refresh soon: 'soon' is not a duration"),
+        (
+            ["metrics", "--refresh", "15"],
+            "--refresh 15: '15' has no unit (allowed: such as 90s, 5m,",
+        ),
+        (["metrics", "--idle", "3600"], "--idle 3600: '3600' has no unit"),
+        (
+            ["metrics", "--idle", "1500ms"],
+            "metrics.idle_s: '1500ms' is not a whole number of seconds",
+        ),
+        (["metrics", "--refresh", "0s"], "--refresh 0s: allowed: more than 0"),
+        (["alerts", "watch", "--interval", "5"], "--interval 5: '5' has no unit"),
+        (["policy", "suggest", "dispatch", "--period", "0"], "--period 0: allowed: more than 0"),
+        (["explain", "topic", "t", "--window", "5y"], "--window 5y: '5y' is not a duration"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
 def test_a_duration_reads_the_same_everywhere(words, said, tmp_path, capsys):
     (tmp_path / "_weir").mkdir()
     assert main([*words, "--warehouse", str(tmp_path)]) == 2

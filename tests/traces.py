@@ -46,9 +46,7 @@ def by_broker(trace: Trace) -> list[tuple[int, bytes]]:
     ]
 
 
-def rows_of(
-    warehouse: str, table: str, *without: str, apart: str = ""
-) -> list[tuple[Any, ...]]:
+def rows_of(warehouse: str, table: str, *without: str, apart: str = "") -> list[tuple[Any, ...]]:
     """The rows of a table that runs must agree on, sorted. Of the cluster `apart` they are those of
     the archive alone: what a job makes of records without an order depends on the batches.
     """
@@ -58,8 +56,11 @@ def rows_of(
     names = [n for n in TABLES[table].schema.names if n not in {*NOT_COMPARED, *without}]
     rows = DeltaTable(path).to_pyarrow_table(columns=names).to_pylist()
     if apart and table != "events":
-        rows = [r for r in rows
-                if r.get("cluster") != apart or (table == "quarantine" and r["job"] is None)]
+        rows = [
+            r
+            for r in rows
+            if r.get("cluster") != apart or (table == "quarantine" and r["job"] is None)
+        ]
     return sorted(tuple(str(row[name]) for name in names) for row in rows)
 
 
@@ -72,8 +73,11 @@ def all_rows(warehouse: str) -> dict[str, list[tuple[Any, ...]]]:
 def every_row(warehouse: str, apart: str = "") -> dict[str, list[tuple[Any, ...]]]:
     """`rows_of` every table of every job that holds rows, and of the archive."""
     beside = ("alerts", "quality_results", "policies")
-    found = {name: rows for name in TABLES
-             if name not in beside and (rows := rows_of(warehouse, name, apart=apart))}
+    found = {
+        name: rows
+        for name in TABLES
+        if name not in beside and (rows := rows_of(warehouse, name, apart=apart))
+    }
     if COUNTS in found:
         found[COUNTS] = _minutes(warehouse)
     return found
@@ -94,14 +98,16 @@ def identities(warehouse: str) -> list[tuple[str, int]]:
     stands in both is there twice.
     """
     columns = ["source_partition", "source_offset"]
-    tables: list[pa.Table] = [
-        DeltaTable(f"{warehouse}/events").to_pyarrow_table(columns=columns)
-    ]
+    tables: list[pa.Table] = [DeltaTable(f"{warehouse}/events").to_pyarrow_table(columns=columns)]
     refused = DeltaTable(f"{warehouse}/quarantine").to_pyarrow_table()
     found = [tuple(row.values()) for table in tables for row in table.to_pylist()]
     known = set(found)
     of_jobs, whole = (
-        {(r["source_partition"], r["source_offset"]) for r in refused.to_pylist()
-         if (r["job"] is None) is by_all} for by_all in (False, True)
+        {
+            (r["source_partition"], r["source_offset"])
+            for r in refused.to_pylist()
+            if (r["job"] is None) is by_all
+        }
+        for by_all in (False, True)
     )
     return sorted([*found, *((of_jobs | whole) - known), *(whole & known)])

@@ -74,8 +74,10 @@ def stamp(module: str) -> str:
 def is_current(place: str) -> bool:
     """Whether a folder of this name has code compiled from these sources."""
     module, _, found = place.rpartition("-")
-    return module.partition(".")[0] in ROOMS and _source(module) is not None and (
-        stamp(module).startswith(found)
+    return (
+        module.partition(".")[0] in ROOMS
+        and _source(module) is not None
+        and (stamp(module).startswith(found))
     )
 
 

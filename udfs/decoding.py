@@ -50,8 +50,10 @@ def throttle_command_of(data: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return {
-        "request_id": _signed(command.request_id), "producer_id": _signed(command.producer_id),
-        "reason": command.reason, "pause_ms": _signed(command.pause_ms),
+        "request_id": _signed(command.request_id),
+        "producer_id": _signed(command.producer_id),
+        "reason": command.reason,
+        "pause_ms": _signed(command.pause_ms),
     }
 
 

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     import duckdb
 
 _NAMES = {
-    pa.string(): "VARCHAR", pa.binary(): "BLOB", pa.int64(): "BIGINT", pa.int32(): "INTEGER",
+    pa.string(): "VARCHAR",
+    pa.binary(): "BLOB",
+    pa.int64(): "BIGINT",
+    pa.int32(): "INTEGER",
 }
 
 
@@ -30,8 +33,11 @@ def register(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
 
     for function in FUNCTIONS.values():
         connection.create_function(
-            function.name, _columnar(function), [duckdb_type(kind) for _, kind in function.takes],
-            duckdb_type(function.gives), type=PythonUDFType.ARROW,
+            function.name,
+            _columnar(function),
+            [duckdb_type(kind) for _, kind in function.takes],
+            duckdb_type(function.gives),
+            type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )
     return tuple(FUNCTIONS)

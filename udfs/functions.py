@@ -28,8 +28,7 @@ _TEXT, _BINARY, _LONG, _INT = pa.string(), pa.binary(), pa.int64(), pa.int32()
 
 @dataclass(frozen=True)
 class Function:
-    """A function from arrays of the types `takes`, all of one length, to an array of type `gives`.
-    """
+    """A function from arrays of the types `takes`, all of one length, to an array of type `gives`."""
 
     name: str
     takes: tuple[tuple[str, pa.DataType], ...]
@@ -69,6 +68,7 @@ def _shard(values: pa.Array, shards: pa.Array) -> pa.Array:
 
 def _by_distinct(function: Callable[[Any], Any], gives: pa.DataType) -> Callable[..., pa.Array]:
     """The result of a function for each value, computed once per distinct one."""
+
     def of(values: pa.Array) -> pa.Array:
         coded = values.dictionary_encode()
         answers = pa.array([function(value) for value in coded.dictionary.to_pylist()], gives)
@@ -106,13 +106,23 @@ def _from_base64(texts: pa.Array) -> pa.Array:
     return pa.array(decoded.to_pylist(), _BINARY, mask=missing) if missing.any() else decoded
 
 
-_CHUNK = pa.struct([
-    ("uuid", _TEXT), ("chunk_id", _INT), ("num_chunks", _INT), ("total_chunk_bytes", _LONG),
-])
+_CHUNK = pa.struct(
+    [
+        ("uuid", _TEXT),
+        ("chunk_id", _INT),
+        ("num_chunks", _INT),
+        ("total_chunk_bytes", _LONG),
+    ]
+)
 _SENDER = pa.struct([("producer_name", _TEXT), ("sequence_id", _LONG)])
-_COMMAND = pa.struct([
-    ("request_id", _LONG), ("producer_id", _LONG), ("reason", _TEXT), ("pause_ms", _LONG),
-])
+_COMMAND = pa.struct(
+    [
+        ("request_id", _LONG),
+        ("producer_id", _LONG),
+        ("reason", _TEXT),
+        ("pause_ms", _LONG),
+    ]
+)
 
 
 def _fields(function: Callable[[Any], dict[str, Any] | None], gives: pa.DataType) -> Any:
@@ -131,66 +141,154 @@ def _fields(function: Callable[[Any], dict[str, Any] | None], gives: pa.DataType
 _NAME = "'acme/orders/created-partition-3'"
 
 _ALL = (
-    Function("weir_hash64", (("text", _TEXT),), _LONG,
-             "The hash by which Weir finds a name: the first 64 bits of MurmurHash3 (x64, 128 bit,"
-             " seed 0), signed.",
-             "weir_hash64('acme/orders/created')", -6034596863280139474, _hash64),
-    Function("weir_shard", (("text", _TEXT), ("shards", _LONG)), _INT,
-             "The shard of a name: its unsigned hash modulo the number of shards, which is 1 or"
-             " more; another number is refused.",
-             "weir_shard('acme/orders/created', 16)", 14, _shard),
-    Function("weir_topic", (("topic", _TEXT),), _TEXT,
-             "A Pulsar topic as the tables spell it: with its scheme.",
-             f"weir_topic({_NAME})", "persistent://acme/orders/created-partition-3",
-             _by_distinct(lambda name: normal_topic(name, None), _TEXT)),
-    Function("weir_topic_tenant", (("topic", _TEXT),), _TEXT,
-             "The tenant of a topic; null for a name without tenant, namespace and name.",
-             f"weir_topic_tenant({_NAME})", "acme", _topic(lambda topic: topic.tenant)),
-    Function("weir_topic_namespace", (("topic", _TEXT),), _TEXT,
-             "The namespace of a topic as `tenant/namespace`.",
-             f"weir_topic_namespace({_NAME})", "acme/orders",
-             _topic(lambda topic: f"{topic.tenant}/{topic.namespace}")),
-    Function("weir_topic_name", (("topic", _TEXT),), _TEXT,
-             "The local name of a topic, without the ending of a partition.",
-             f"weir_topic_name({_NAME})", "created", _topic(lambda topic: topic.name)),
-    Function("weir_topic_partition", (("topic", _TEXT),), _INT,
-             "The number of the partition; null for a topic that is none.",
-             f"weir_topic_partition({_NAME})", 3, _topic(lambda topic: topic.partition, _INT)),
-    Function("weir_position_ledger", (("position", _TEXT),), _LONG,
-             "The ledger of a position `ledger:entry`; null for other texts.",
-             "weir_position_ledger('70001:-1')", 70001, _position(0)),
-    Function("weir_position_entry", (("position", _TEXT),), _LONG,
-             "The entry of a position `ledger:entry`; null for other texts.",
-             "weir_position_entry('70001:-1')", -1, _position(1)),
-    Function("weir_user", (("principal", _TEXT),), _TEXT,
-             "The user of a principal such as `User:alice`, as quotas of producer ids name it: what"
-             " follows the first colon, all of it without one.",
-             "weir_user('User:alice')", "alice", user_of),
-    Function("weir_crc32", (("payload", _BINARY),), _LONG,
-             "CRC-32 of a payload: the `checksum` of `chunk_messages`.",
-             "weir_crc32(weir_from_base64('aGVsbG8='))", 907060870, _each(zlib.crc32, _LONG)),
-    Function("weir_to_base64", (("payload", _BINARY),), _TEXT,
-             "A payload as text, as records in JSON carry it: standard alphabet, padded.",
-             "weir_to_base64(weir_from_base64('aGVsbG8='))", "aGVsbG8=",
-             _each(lambda data: binascii.b2a_base64(data, newline=False).decode(), _TEXT)),
-    Function("weir_from_base64", (("text", _TEXT),), _BINARY,
-             "The payload of such a text; null for one that is not base64.",
-             "weir_from_base64('aGVsbG8=')", b"hello", _from_base64),
-    Function("weir_chunk_sender", (("uuid", _TEXT),), _SENDER,
-             "Producer name and sequence id in the uuid of a chunked message.",
-             "weir_chunk_sender('etl-7-42')", {"producer_name": "etl-7", "sequence_id": 42},
-             _fields(sender_of, _SENDER)),
-    Function("weir_chunk", (("metadata", _BINARY),), _CHUNK,
-             "The chunk that the bytes of a Pulsar MessageMetadata describe.",
-             "weir_chunk(weir_from_base64('CgNldGwQKhjoB9IBBmV0bC00MtgBA+AB6AfoAQE='))",
-             {"uuid": "etl-42", "chunk_id": 1, "num_chunks": 3, "total_chunk_bytes": 1000},
-             _fields(chunk_of, _CHUNK)),
-    Function("weir_throttle_command", (("command", _BINARY),), _COMMAND,
-             "The throttle command of PIP-385 in bytes such as the header `command` of the throttle"
-             " feed, with the field numbers of the proposal.",
-             "weir_throttle_command(weir_from_base64('CAcQAyAAKPQD'))",
-             {"request_id": 7, "producer_id": 3, "reason": "TopicProduceQuotaExceeded",
-              "pause_ms": 500}, _fields(throttle_command_of, _COMMAND)),
+    Function(
+        "weir_hash64",
+        (("text", _TEXT),),
+        _LONG,
+        "The hash by which Weir finds a name: the first 64 bits of MurmurHash3 (x64, 128 bit,"
+        " seed 0), signed.",
+        "weir_hash64('acme/orders/created')",
+        -6034596863280139474,
+        _hash64,
+    ),
+    Function(
+        "weir_shard",
+        (("text", _TEXT), ("shards", _LONG)),
+        _INT,
+        "The shard of a name: its unsigned hash modulo the number of shards, which is 1 or"
+        " more; another number is refused.",
+        "weir_shard('acme/orders/created', 16)",
+        14,
+        _shard,
+    ),
+    Function(
+        "weir_topic",
+        (("topic", _TEXT),),
+        _TEXT,
+        "A Pulsar topic as the tables spell it: with its scheme.",
+        f"weir_topic({_NAME})",
+        "persistent://acme/orders/created-partition-3",
+        _by_distinct(lambda name: normal_topic(name, None), _TEXT),
+    ),
+    Function(
+        "weir_topic_tenant",
+        (("topic", _TEXT),),
+        _TEXT,
+        "The tenant of a topic; null for a name without tenant, namespace and name.",
+        f"weir_topic_tenant({_NAME})",
+        "acme",
+        _topic(lambda topic: topic.tenant),
+    ),
+    Function(
+        "weir_topic_namespace",
+        (("topic", _TEXT),),
+        _TEXT,
+        "The namespace of a topic as `tenant/namespace`.",
+        f"weir_topic_namespace({_NAME})",
+        "acme/orders",
+        _topic(lambda topic: f"{topic.tenant}/{topic.namespace}"),
+    ),
+    Function(
+        "weir_topic_name",
+        (("topic", _TEXT),),
+        _TEXT,
+        "The local name of a topic, without the ending of a partition.",
+        f"weir_topic_name({_NAME})",
+        "created",
+        _topic(lambda topic: topic.name),
+    ),
+    Function(
+        "weir_topic_partition",
+        (("topic", _TEXT),),
+        _INT,
+        "The number of the partition; null for a topic that is none.",
+        f"weir_topic_partition({_NAME})",
+        3,
+        _topic(lambda topic: topic.partition, _INT),
+    ),
+    Function(
+        "weir_position_ledger",
+        (("position", _TEXT),),
+        _LONG,
+        "The ledger of a position `ledger:entry`; null for other texts.",
+        "weir_position_ledger('70001:-1')",
+        70001,
+        _position(0),
+    ),
+    Function(
+        "weir_position_entry",
+        (("position", _TEXT),),
+        _LONG,
+        "The entry of a position `ledger:entry`; null for other texts.",
+        "weir_position_entry('70001:-1')",
+        -1,
+        _position(1),
+    ),
+    Function(
+        "weir_user",
+        (("principal", _TEXT),),
+        _TEXT,
+        "The user of a principal such as `User:alice`, as quotas of producer ids name it: what"
+        " follows the first colon, all of it without one.",
+        "weir_user('User:alice')",
+        "alice",
+        user_of,
+    ),
+    Function(
+        "weir_crc32",
+        (("payload", _BINARY),),
+        _LONG,
+        "CRC-32 of a payload: the `checksum` of `chunk_messages`.",
+        "weir_crc32(weir_from_base64('aGVsbG8='))",
+        907060870,
+        _each(zlib.crc32, _LONG),
+    ),
+    Function(
+        "weir_to_base64",
+        (("payload", _BINARY),),
+        _TEXT,
+        "A payload as text, as records in JSON carry it: standard alphabet, padded.",
+        "weir_to_base64(weir_from_base64('aGVsbG8='))",
+        "aGVsbG8=",
+        _each(lambda data: binascii.b2a_base64(data, newline=False).decode(), _TEXT),
+    ),
+    Function(
+        "weir_from_base64",
+        (("text", _TEXT),),
+        _BINARY,
+        "The payload of such a text; null for one that is not base64.",
+        "weir_from_base64('aGVsbG8=')",
+        b"hello",
+        _from_base64,
+    ),
+    Function(
+        "weir_chunk_sender",
+        (("uuid", _TEXT),),
+        _SENDER,
+        "Producer name and sequence id in the uuid of a chunked message.",
+        "weir_chunk_sender('etl-7-42')",
+        {"producer_name": "etl-7", "sequence_id": 42},
+        _fields(sender_of, _SENDER),
+    ),
+    Function(
+        "weir_chunk",
+        (("metadata", _BINARY),),
+        _CHUNK,
+        "The chunk that the bytes of a Pulsar MessageMetadata describe.",
+        "weir_chunk(weir_from_base64('CgNldGwQKhjoB9IBBmV0bC00MtgBA+AB6AfoAQE='))",
+        {"uuid": "etl-42", "chunk_id": 1, "num_chunks": 3, "total_chunk_bytes": 1000},
+        _fields(chunk_of, _CHUNK),
+    ),
+    Function(
+        "weir_throttle_command",
+        (("command", _BINARY),),
+        _COMMAND,
+        "The throttle command of PIP-385 in bytes such as the header `command` of the throttle"
+        " feed, with the field numbers of the proposal.",
+        "weir_throttle_command(weir_from_base64('CAcQAyAAKPQD'))",
+        {"request_id": 7, "producer_id": 3, "reason": "TopicProduceQuotaExceeded", "pause_ms": 500},
+        _fields(throttle_command_of, _COMMAND),
+    ),
 )
 FUNCTIONS: dict[str, Function] = {function.name: function for function in _ALL}
 """Every function by its name. Null input gives null, or a struct of nulls."""

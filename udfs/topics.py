@@ -68,7 +68,9 @@ def normal_topic(name: str, partition: int | None, kafka: bool = False) -> str:
 
 
 _EVENTS = (
-    "__change_events", "__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes",
+    "__change_events",
+    "__transaction_buffer_snapshot",
+    "__transaction_buffer_snapshot_indexes",
     "__transaction_buffer_snapshot_segments",
 )
 _PENDING_ACKS = "__transaction_pending_ack"
@@ -88,7 +90,8 @@ def is_system_topic(name: str) -> bool:
     namespace = f"{topic.tenant}/{topic.namespace}"
     return (
         _SYSTEM_NAMESPACE.fullmatch(namespace) is not None
-        or topic.name in _EVENTS or topic.name.endswith(_PENDING_ACKS)
+        or topic.name in _EVENTS
+        or topic.name.endswith(_PENDING_ACKS)
     )
 
 

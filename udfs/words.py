@@ -30,6 +30,7 @@ def word_at(typingctx: Any, address: Any) -> Any:
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def byte(typingctx: Any, address: Any) -> Any:
     """The byte at an address, as int64."""
+
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
         return builder.zext(builder.load(pointer), ir.IntType(64))

@@ -25,7 +25,9 @@ def check(
 
 
 def watch(
-    settings: Settings, interval_ms: int | None = None, as_json: bool = False,
+    settings: Settings,
+    interval_ms: int | None = None,
+    as_json: bool = False,
     only: Sequence[str] = (),
 ) -> int:
     """Evaluate every rule repeatedly, until SIGTERM or SIGINT; 0."""

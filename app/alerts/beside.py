@@ -106,8 +106,10 @@ class _Keeper:
             if self._stopping.is_set():
                 return 0
             process = subprocess.Popen(
-                [sys.executable, "-m", "app.alerts.beside"], stdin=subprocess.PIPE,
-                stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
+                [sys.executable, "-m", "app.alerts.beside"],
+                stdin=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": path},
                 start_new_session=True,  # Ctrl-C is handled by the run, which ends this process
             )
             self._process = process

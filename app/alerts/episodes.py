@@ -15,9 +15,11 @@ ACTIVE = (PENDING, FIRING)
 ORDER = {PENDING: 0, FIRING: 1, INACTIVE: 2, RESOLVED: 2}
 """Order of the changes of one time."""
 FOLLOWS = {
-    PENDING: (INACTIVE, RESOLVED), FIRING: (PENDING, INACTIVE, RESOLVED),
+    PENDING: (INACTIVE, RESOLVED),
+    FIRING: (PENDING, INACTIVE, RESOLVED),
     # A stretch that continued and ended after it was recorded as resolved: its end is recorded.
-    INACTIVE: (PENDING,), RESOLVED: (FIRING, RESOLVED),
+    INACTIVE: (PENDING,),
+    RESOLVED: (FIRING, RESOLVED),
 }
 """The states that each state can follow; without a record an alert is resolved (`NEVER`)."""
 SEVERITIES = ("info", "warning", "critical")
@@ -88,9 +90,7 @@ def joined(stretches: Iterable[Stretch], now_ms: int) -> list[Stretch]:
             if is_above(stretch.severity, last.severity_at(stretch.start_ms)):
                 earlier = (rise for rise in rises if rise[0] < stretch.start_ms)
                 rises = (*earlier, (stretch.start_ms, stretch.severity))
-            result[-1] = replace(
-                last, end_ms=end, value=value, words=stretch.words, rises=rises
-            )
+            result[-1] = replace(last, end_ms=end, value=value, words=stretch.words, rises=rises)
         else:
             result.append(stretch)
     return result
@@ -157,9 +157,7 @@ def unrecorded(
     return new
 
 
-def _new_of_one(
-    labels: Labels, history: list[Change], last: Last, now_ms: int
-) -> list[Change]:
+def _new_of_one(labels: Labels, history: list[Change], last: Last, now_ms: int) -> list[Change]:
     new: list[Change] = []
     state, since_ms, severity = last.state, last.since_ms, last.severity
     for change in history:
@@ -180,9 +178,9 @@ def _new_of_one(
     elif state in ACTIVE:
         end = RESOLVED if state == FIRING else INACTIVE
         if holds is None:
-            new.append(Change(
-                labels, end, now_ms, since_ms, now_ms, last.value, severity=last.severity
-            ))
+            new.append(
+                Change(labels, end, now_ms, since_ms, now_ms, last.value, severity=last.severity)
+            )
         else:
             new.append(replace(holds, state=end, at_ms=now_ms, since_ms=since_ms))
     return new
@@ -203,8 +201,10 @@ def bounded(
         return is_new, grouped[labels][-1].since_ms, labels
 
     holding = sorted((k for k, v in grouped.items() if v[-1].state in ACTIVE), key=place)
-    ended = sorted((k for k, v in grouped.items() if v[-1].state not in ACTIVE),
-                   key=lambda labels: (-grouped[labels][-1].at_ms, labels))
+    ended = sorted(
+        (k for k, v in grouped.items() if v[-1].state not in ACTIVE),
+        key=lambda labels: (-grouped[labels][-1].at_ms, labels),
+    )
     known = {k for k in grouped if recorded.get(k, NEVER).state in ACTIVE}
     kept = {*holding[:limit], *ended[:limit], *known}
     left_out = sum(labels not in kept for labels in holding)

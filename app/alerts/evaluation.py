@@ -71,8 +71,11 @@ class Evaluation:
 
 
 def evaluate_all(
-    warehouse: Warehouse, rules: Sequence[Rule], settings: AlertSettings,
-    recorded: Mapping[tuple[str, Labels], Last], at_ms: int | None = None,
+    warehouse: Warehouse,
+    rules: Sequence[Rule],
+    settings: AlertSettings,
+    recorded: Mapping[tuple[str, Labels], Last],
+    at_ms: int | None = None,
 ) -> Evaluation:
     """Evaluate every rule at `at_ms` (ms since the epoch; None: the time its tables have reached).
 
@@ -98,8 +101,11 @@ def evaluate_all(
 
 
 def evaluate(
-    connection: duckdb.DuckDBPyConnection, rule: Rule, at_ms: int | None,
-    known: Mapping[Labels, Last], settings: AlertSettings,
+    connection: duckdb.DuckDBPyConnection,
+    rule: Rule,
+    at_ms: int | None,
+    known: Mapping[Labels, Last],
+    settings: AlertSettings,
 ) -> Evaluated | None:
     """Evaluate one rule; None while its tables are empty."""
     where = f"alert rule {rule.name}"
@@ -135,15 +141,16 @@ def evaluate(
             f"{where}: sql gives more than {MOST_ROWS:,} rows for {GROUPS * rule.limit:,} alerts;"
             " group or filter them"
         )
-    stretches = [
-        _stretch(dict(zip(names, row, strict=True)), labels, rule, where) for row in rows
-    ]
+    stretches = [_stretch(dict(zip(names, row, strict=True)), labels, rule, where) for row in rows]
     history, left_out = bounded(changes(stretches, rule.for_ms, at_ms), known, rule.limit)
     return Evaluated(rule, at_ms, history, left_out + beyond)
 
 
 def _most_important(
-    connection: duckdb.DuckDBPyConnection, rule: Rule, labels: Sequence[str], at_ms: int,
+    connection: duckdb.DuckDBPyConnection,
+    rule: Rule,
+    labels: Sequence[str],
+    at_ms: int,
     known: Mapping[Labels, Last],
 ) -> tuple[list[tuple[Any, ...]], int]:
     """The rows of a rule for the alerts it may keep, and the number of further ones that hold.
@@ -153,15 +160,19 @@ def _most_important(
     """
     names = [f'"{name}"' for name in labels]
     active = [dict(about) for about, last in known.items() if last.state in ACTIVE]
-    texts = {f"known_{i}": [about.get(name, "") for about in active]
-             for i, name in enumerate(labels)}
+    texts = {
+        f"known_{i}": [about.get(name, "") for about in active] for i, name in enumerate(labels)
+    }
     listed = ", ".join(f"unnest(CAST(${key} AS VARCHAR[])) AS {key}" for key in texts)
-    same = " AND ".join(f"coalesce(CAST({name} AS VARCHAR), '') = {key}"
-                        for name, key in zip(names, texts, strict=True))
+    same = " AND ".join(
+        f"coalesce(CAST({name} AS VARCHAR), '') = {key}"
+        for name, key in zip(names, texts, strict=True)
+    )
     is_known = f"EXISTS (FROM (SELECT {listed}) WHERE {same})" if active and labels else "false"
     sql = rule.sql.rstrip().rstrip(";")
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {_ALL} AS\n{sql}")
-    connection.execute(f"""
+    connection.execute(
+        f"""
         CREATE OR REPLACE TEMP TABLE {_KEPT} AS
         SELECT *, {is_known} AS is_known, row_number() OVER (
           PARTITION BY ends_ms >= $now ORDER BY CASE WHEN ends_ms >= $now THEN starts_ms END,
@@ -169,7 +180,9 @@ def _most_important(
         FROM (SELECT {"".join(f"{name}, " for name in names)}min(start_ms) AS starts_ms,
           max(end_ms) AS ends_ms FROM {_ALL} WHERE start_ms < $now
           GROUP BY {", ".join(names) or "()"})
-    """, {"now": at_ms, **(texts if active and labels else {})})
+    """,
+        {"now": at_ms, **(texts if active and labels else {})},
+    )
     chosen = f"(is_known OR place <= {GROUPS * rule.limit})"
     (beyond,) = connection.execute(
         f"SELECT count(*) FROM {_KEPT} WHERE ends_ms >= $now AND NOT {chosen}", {"now": at_ms}
@@ -177,7 +190,8 @@ def _most_important(
     joined = " AND ".join(f"a.{name} IS NOT DISTINCT FROM k.{name}" for name in names) or "true"
     rows = connection.execute(
         f"SELECT a.* FROM {_ALL} AS a SEMI JOIN (FROM {_KEPT} WHERE {chosen}) AS k ON {joined}"
-        " WHERE a.start_ms < $now", {"now": at_ms}
+        " WHERE a.start_ms < $now",
+        {"now": at_ms},
     ).fetchmany(MOST_ROWS + 1)
     for table in (_ALL, _KEPT):
         connection.execute(f"DROP TABLE {table}")
@@ -187,9 +201,12 @@ def _most_important(
 def summary(rule: Rule, change: Change) -> str:
     """The summary of a change; a UserError if its template names a column that no row has."""
     words: dict[str, Any] = {
-        **dict(change.words), **dict(change.labels),
-        "since": instant_of(change.since_ms), "until": instant_of(change.until_ms),
-        "seconds": (change.until_ms - change.since_ms) // 1000, "value": change.value,
+        **dict(change.words),
+        **dict(change.labels),
+        "since": instant_of(change.since_ms),
+        "until": instant_of(change.until_ms),
+        "seconds": (change.until_ms - change.since_ms) // 1000,
+        "value": change.value,
     }
     try:
         return rule.summary.format_map(words)
@@ -231,8 +248,11 @@ def _connections(
 def _clock(rule: Rule, where: str) -> str:
     if not re.fullmatch(r"\w+", rule.now):
         return rule.now
-    windows = [name for name, table in TABLES.items()
-               if {"window_start_ms", "window_ms", "cluster", "broker"} <= set(table.names)]
+    windows = [
+        name
+        for name, table in TABLES.items()
+        if {"window_start_ms", "window_ms", "cluster", "broker"} <= set(table.names)
+    ]
     if rule.now not in windows:
         raise UserError(
             f"{where}: now: {rule.now} is no table of windows (allowed: {', '.join(windows)}, or"

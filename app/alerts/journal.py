@@ -120,8 +120,9 @@ class Journal:
         for one in evaluated:
             known = {k[1]: last for k, last in recorded.items() if k[0] == one.rule.name}
             try:
-                rows += [self._row(one, change)
-                         for change in unrecorded(one.history, known, one.now_ms)]
+                rows += [
+                    self._row(one, change) for change in unrecorded(one.history, known, one.now_ms)
+                ]
             except UserError as error:
                 broken.append(str(error))
         rows.sort(key=lambda row: row["at_ms"])
@@ -166,7 +167,10 @@ class Journal:
         location, options = self._warehouse.location(TABLE.name), self._warehouse.storage_options
         try:
             DeltaTable.create(
-                location, TABLE.schema, mode="ignore", description=TABLE.meaning,
+                location,
+                TABLE.schema,
+                mode="ignore",
+                description=TABLE.meaning,
                 storage_options=options,
             )
         except CommitFailedError:
@@ -220,11 +224,17 @@ def firing_rows(
 def row_of(rule: Rule, change: Change, words: str | None = None) -> Row:
     """A change as a row of the table, without a number; `words` replaces the summary."""
     return {
-        "alert": rule.name, "labels": list(change.labels), "state": change.state,
-        "at_ms": change.at_ms, "since_ms": change.since_ms,
+        "alert": rule.name,
+        "labels": list(change.labels),
+        "state": change.state,
+        "at_ms": change.at_ms,
+        "since_ms": change.since_ms,
         "value": change.value if math.isfinite(change.value) else None,
-        "severity": change.severity, "summary": summary(rule, change) if words is None else words,
-        "runbook": rule.runbook, "checked_ms": time.time_ns() // 1_000_000, "number": None,
+        "severity": change.severity,
+        "summary": summary(rule, change) if words is None else words,
+        "runbook": rule.runbook,
+        "checked_ms": time.time_ns() // 1_000_000,
+        "number": None,
     }
 
 

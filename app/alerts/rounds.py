@@ -48,8 +48,10 @@ class Round:
 
     def notes(self) -> list[str]:
         """Problems of the round, a line each."""
-        beyond = [f"alert rule {name}: {count} alerts suppressed by its limit"
-                  for name, count in self.left_out.items()]
+        beyond = [
+            f"alert rule {name}: {count} alerts suppressed by its limit"
+            for name, count in self.left_out.items()
+        ]
         return [*self.broken, *beyond, *self.undelivered]
 
 
@@ -81,14 +83,22 @@ class Evaluator:
         found = self.evaluate()
         written, wordless = self.journal.record(found.evaluated)
         firing, _ = firing_rows(
-            [one for one in found.evaluated
-             if not any(text.startswith(f"alert rule {one.rule.name}:") for text in wordless)],
+            [
+                one
+                for one in found.evaluated
+                if not any(text.startswith(f"alert rule {one.rule.name}:") for text in wordless)
+            ],
             self.journal.newest,
         )
         undelivered = self.delivery.deliver(stopping, firing)
         left_out = {one.rule.name: one.left_out for one in found.evaluated if one.left_out}
         return Round(
-            len(self.rules), firing, written, found.broken + wordless, undelivered, left_out,
+            len(self.rules),
+            firing,
+            written,
+            found.broken + wordless,
+            undelivered,
+            left_out,
             found.empty,
         )
 
@@ -99,7 +109,9 @@ class Evaluator:
 
 
 def check_command(
-    settings: Settings, as_json: bool = False, at_ms: int | None = None,
+    settings: Settings,
+    as_json: bool = False,
+    at_ms: int | None = None,
     only: Sequence[str] = (),
 ) -> int:
     """One round; 1 while an alert fires, else 0. At a time of the past, and in a warehouse that
@@ -113,10 +125,11 @@ def check_command(
     if at_ms is None:
         Warehouse.of(settings).require()
         refused = obstacle(settings, "alerts", "alerts/_delta_log")
-    if at_ms is None and refused is None:
-        found = evaluator.round(threading.Event())
-    else:
-        found = evaluator.look(at_ms)
+    found = (
+        evaluator.round(threading.Event())
+        if at_ms is None and refused is None
+        else evaluator.look(at_ms)
+    )
     if len(found.empty) == found.rules:
         raise UserError(
             f"warehouse: {settings.warehouse}: nothing was checked, since the tables that the rules"
@@ -136,7 +149,9 @@ def check_command(
 
 
 def watch_command(
-    settings: Settings, interval_ms: int | None = None, as_json: bool = False,
+    settings: Settings,
+    interval_ms: int | None = None,
+    as_json: bool = False,
     only: Sequence[str] = (),
 ) -> int:
     """Rounds until SIGTERM or SIGINT; 0. A repeated error is logged once."""
@@ -150,15 +165,22 @@ def watch_command(
                 "alerts.interval_ms: is null, so run evaluates no rules; watch needs --interval"
             )
         keep_watching(
-            evaluator, pause_ms, stopping,
-            lambda text: say(f"weir: {text}", file=sys.stderr, flush=True), sorted(formats),
+            evaluator,
+            pause_ms,
+            stopping,
+            lambda text: say(f"weir: {text}", file=sys.stderr, flush=True),
+            sorted(formats),
         )
     return 0
 
 
 def keep_watching(
-    evaluator: Evaluator, interval_ms: int, stopping: threading.Event, log: Log,
-    formats: Sequence[str], first_after_ms: int = 0,
+    evaluator: Evaluator,
+    interval_ms: int,
+    stopping: threading.Event,
+    log: Log,
+    formats: Sequence[str],
+    first_after_ms: int = 0,
 ) -> set[str]:
     """A round every `interval_ms`, from start to start, until `stopping` is set; the errors of the
     last one."""
@@ -171,7 +193,10 @@ def keep_watching(
 
 
 def one_round(
-    evaluator: Evaluator, stopping: threading.Event, log: Log, formats: Sequence[str],
+    evaluator: Evaluator,
+    stopping: threading.Event,
+    log: Log,
+    formats: Sequence[str],
     logged: set[str],
 ) -> set[str]:
     """One round; logs errors that are not in `logged`, and returns all of them."""
@@ -211,10 +236,13 @@ def line(row: Row) -> str:
 def _print(settings: Settings, found: Round, as_json: bool) -> None:
     if as_json:
         answer: dict[str, Any] = {
-            "rules": found.rules, "firing": [with_owner(settings, row) for row in found.firing],
+            "rules": found.rules,
+            "firing": [with_owner(settings, row) for row in found.firing],
             "changes": [with_owner(settings, row) for row in found.changes],
             "broken": found.broken,
-            "undelivered": found.undelivered, "left_out": found.left_out, "empty": found.empty,
+            "undelivered": found.undelivered,
+            "left_out": found.left_out,
+            "empty": found.empty,
         }
         print(json.dumps(answer, ensure_ascii=False))
         return
@@ -226,8 +254,10 @@ def _print(settings: Settings, found: Round, as_json: bool) -> None:
             say(f"          what to do: {row['runbook']}")
     for row in found.changes:
         if row["state"] == RESOLVED:
-            say(f"resolved  {row['alert']} at {instant_of(row['at_ms'])}: "
-                f"{printable(row['summary'])}")
+            say(
+                f"resolved  {row['alert']} at {instant_of(row['at_ms'])}: "
+                f"{printable(row['summary'])}"
+            )
     count, empty = found.rules, len(found.empty)
     without = f"; the tables of {empty} have no rows yet" if empty else ""
     say(f"{count} rule{'s' if count != 1 else ''} checked, {len(found.firing)} firing{without}")

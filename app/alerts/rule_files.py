@@ -26,8 +26,12 @@ def rules_of(settings: AlertSettings, only: Sequence[str] = ()) -> list[Rule]:
     """The rules of a configuration, in order; with `only`, those of these names."""
     given = settings.rule_files
     files = [SHIPPED] if given is None else [Path(name) for name in given]
-    rules = _joined([("alerts.rules", list(settings.rules)),
-                     *(found for place in files for found in _read(place))])
+    rules = _joined(
+        [
+            ("alerts.rules", list(settings.rules)),
+            *(found for place in files for found in _read(place)),
+        ]
+    )
     for name in only:
         if name not in rules:
             raise UserError(f"--rule {name}: no such rule\n{did_you_mean(name, list(rules))}")
@@ -78,8 +82,9 @@ def _rules(file: Place) -> list[Rule]:
         except ValidationError as error:
             name = document.get("name") if isinstance(document, dict) else None
             which = f"[{i}]" + (f" ({name})" if isinstance(name, str) else "")
-            problems += [f"{file}: {which}: {text.removeprefix(': ')}"
-                         for text in describe(error, Rule)]
+            problems += [
+                f"{file}: {which}: {text.removeprefix(': ')}" for text in describe(error, Rule)
+            ]
     if problems:
         raise UserError.of_many(
             [problems[0] + f"\nkeys of a rule: {', '.join(KEYS)}", *problems[1:]],

@@ -94,10 +94,14 @@ class Delivery:
                     taken = self.note(sink, taken, part[-1]["number"])
             else:
                 for rows in _parts(self._for_alertmanager(sink, changes)):
-                    post(sink, [
-                        _alert(sink, row, self._life_ms(sink), owner_in(self._settings, row))
-                        for row in rows
-                    ], stopping)
+                    post(
+                        sink,
+                        [
+                            _alert(sink, row, self._life_ms(sink), owner_in(self._settings, row))
+                            for row in rows
+                        ],
+                        stopping,
+                    )
                     self._resent_at[sink.identity] = time.monotonic()
             self.note(sink, taken, self._journal.number)
         except (Refused, UserError) as error:
@@ -124,12 +128,16 @@ class Delivery:
     def _changes(self, taken: Taken) -> list[Row]:
         """The changes that a sink has not accepted yet, in order."""
         wanted = set(self._names)
-        return [row for row in self._journal.after(taken.number, taken.but)
-                if row["state"] in (FIRING, RESOLVED) and row["alert"] in wanted]
+        return [
+            row
+            for row in self._journal.after(taken.number, taken.but)
+            if row["state"] in (FIRING, RESOLVED) and row["alert"] in wanted
+        ]
 
     def _for_webhook(self, rows: Sequence[Row]) -> dict[str, Any]:
         return {
-            "version": 1, "warehouse": self._settings.warehouse,
+            "version": 1,
+            "warehouse": self._settings.warehouse,
             "alerts": [with_owner(self._settings, row) for row in rows],
         }
 
@@ -143,7 +151,8 @@ class Delivery:
         ended = {key_of(row): row for row in changes if key_of(row) not in fires}
         # The severity is one of Alertmanager's labels: a risen alert is another one there.
         risen = [
-            {**before, "state": RESOLVED, "at_ms": row["at_ms"]} for row in changes
+            {**before, "state": RESOLVED, "at_ms": row["at_ms"]}
+            for row in changes
             if (before := self._journal.risen.get(key_of(row))) is not None
         ]
         return [*firing, *risen, *(row for row in ended.values() if row["state"] == RESOLVED)]
@@ -182,7 +191,7 @@ class Delivery:
 
 def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """Rows in batches of one request each."""
-    return (rows[start:start + MOST_IN_ONE] for start in range(0, len(rows), MOST_IN_ONE))
+    return (rows[start : start + MOST_IN_ONE] for start in range(0, len(rows), MOST_IN_ONE))
 
 
 def _note_of(sink: HttpSink) -> str:
@@ -252,7 +261,8 @@ def owner_in(settings: Settings, row: Row) -> dict[str, str] | None:
     entity = labels.get("entity") or labels.get("limiter_name")
     is_topic = entity is not None and "/" in entity
     found = owner_of(
-        settings.owners, labels.get("cluster"),
+        settings.owners,
+        labels.get("cluster"),
         labels.get("topic") or (entity if is_topic else None),
         labels.get("user") or labels.get("principal") or (None if is_topic else entity),
     )
@@ -266,16 +276,23 @@ def _alert(
     now_ms = time.time_ns() // 1_000_000
     ends_ms = now_ms + life_ms if row["state"] == FIRING else min(row["at_ms"], now_ms)
     annotations = {
-        "summary": row["summary"], "runbook": row["runbook"] or "",
-        "value": "" if row["value"] is None else f"{row['value']:g}", **(owner or {}),
+        "summary": row["summary"],
+        "runbook": row["runbook"] or "",
+        "value": "" if row["value"] is None else f"{row['value']:g}",
+        **(owner or {}),
     }
     return {
         # Alertmanager drops empty labels.
-        "labels": {**({"team": owner["team"]} if owner else {}), **sink.labels,
-                   **{k: v for k, v in row["labels"] if v},
-                   "alertname": row["alert"], "severity": row["severity"]},
+        "labels": {
+            **({"team": owner["team"]} if owner else {}),
+            **sink.labels,
+            **{k: v for k, v in row["labels"] if v},
+            "alertname": row["alert"],
+            "severity": row["severity"],
+        },
         "annotations": {k: v for k, v in annotations.items() if v},
-        "startsAt": _rfc3339(min(row["since_ms"], ends_ms)), "endsAt": _rfc3339(ends_ms),
+        "startsAt": _rfc3339(min(row["since_ms"], ends_ms)),
+        "endsAt": _rfc3339(ends_ms),
     }
 
 

@@ -41,8 +41,12 @@ def one_round(module: str, document: str, stop: Event) -> str:
     """One round; its report or its error, in a line. Cancelled by `stop`."""
     path = os.pathsep.join(filter(None, sys.path))
     with subprocess.Popen(
-        [sys.executable, "-m", module], text=True, env={**os.environ, "PYTHONPATH": path},
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, "-m", module],
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         # An interrupt from the keyboard is for the run, which ends it.
         start_new_session=True,
     ) as process:

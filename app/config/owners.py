@@ -68,7 +68,9 @@ class Owner(Model):
 
 
 def owner_of(
-    owners: Iterable[Owner], cluster: str | None = None, topic: str | None = None,
+    owners: Iterable[Owner],
+    cluster: str | None = None,
+    topic: str | None = None,
     principal: str | None = None,
 ) -> Owner | None:
     """The owner of a topic or principal: by the first rule that fits."""
@@ -82,8 +84,7 @@ def short_principal(principal: str | None) -> str | None:
 
 
 def _parts(topic: str | None) -> dict[str, str | None]:
-    """Tenant, namespace and topic, without scheme and partition; a Kafka topic has only its name.
-    """
+    """Tenant, namespace and topic, without scheme and partition; a Kafka topic has only its name."""
     if topic is None:
         return {}
     name = re.sub(r"-partition-\d+$", "", topic)

@@ -26,8 +26,11 @@ WITH_PATTERNS = ("tenant", "namespace", "topic", "user")
 """Scopes whose names may be patterns."""
 KEYS = ("scope", "name", "limits")
 FRACTIONS = (
-    "producer_ids_rate", "backlogQuotaDefaultLimitGB", "managedLedgerCacheSizeMB",
-    "managedLedgerCacheEvictionWatermark", "cacheEvictionWatermark",
+    "producer_ids_rate",
+    "backlogQuotaDefaultLimitGB",
+    "managedLedgerCacheSizeMB",
+    "managedLedgerCacheEvictionWatermark",
+    "cacheEvictionWatermark",
 )
 
 

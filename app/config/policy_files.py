@@ -96,8 +96,9 @@ def shadows_written(document: dict[str, Any], where: str, folder: Path) -> dict[
     """The policies of each shadow of a configuration."""
     shadows = document.get("shadows")
     return {
-        name: checked(list(_listed(listed, f"shadows.{name}", where, folder)),
-                      _kafka_topics(document))
+        name: checked(
+            list(_listed(listed, f"shadows.{name}", where, folder)), _kafka_topics(document)
+        )
         for name, listed in (shadows.items() if isinstance(shadows, dict) else ())
     }
 
@@ -161,8 +162,12 @@ def checked(found: Sequence[Written], kafka_topics: bool = True) -> Policies:
 
 def _mistake(conflict: Conflict) -> Mistake:
     one, other, keys = conflict
-    return Mistake(other, "name", (
-        f"{other.document['name']!r} and {one.document['name']!r} ({one.where}) are equally"
-        f" specific, match a name in common and differ in {', '.join(keys)}; make one of them more"
-        " specific"
-    ))
+    return Mistake(
+        other,
+        "name",
+        (
+            f"{other.document['name']!r} and {one.document['name']!r} ({one.where}) are equally"
+            f" specific, match a name in common and differ in {', '.join(keys)}; make one of them more"
+            " specific"
+        ),
+    )

@@ -8,10 +8,20 @@ from collections.abc import Sequence
 from app.errors import did_you_mean
 
 PULSAR_OPTIONS = (
-    "serviceUrl", "topics", "startingOffsets", "failOnDataLoss", "subscriptionPrefix",
-    "operationTimeoutMs", "connectionTimeoutMs", "token", "tlsTrustCertsFilePath",
-    "tlsAllowInsecureConnection", "tlsHostnameVerificationEnable", "tlsCertificateFilePath",
-    "tlsKeyFilePath", "listenerName",
+    "serviceUrl",
+    "topics",
+    "startingOffsets",
+    "failOnDataLoss",
+    "subscriptionPrefix",
+    "operationTimeoutMs",
+    "connectionTimeoutMs",
+    "token",
+    "tlsTrustCertsFilePath",
+    "tlsAllowInsecureConnection",
+    "tlsHostnameVerificationEnable",
+    "tlsCertificateFilePath",
+    "tlsKeyFilePath",
+    "listenerName",
 )
 MESSAGES_OPTIONS = (*PULSAR_OPTIONS, "adminUrl")
 """Named as in Pulsar's `client.conf` and client builders, if they have the option."""
@@ -42,12 +52,14 @@ def refuse_wrong(options: dict[str, str], allowed: Sequence[str]) -> None:
     if "${" not in options["serviceUrl"] and not SERVICE.fullmatch(options["serviceUrl"]):
         raise ValueError(
             "options.serviceUrl: is not an address of brokers (allowed: pulsar://host:6650, "
-            "pulsar+ssl://host:6651)")
+            "pulsar+ssl://host:6651)"
+        )
     admin = options.get("adminUrl", "http://host")
     if "${" not in admin and not ADMIN.fullmatch(admin):
         raise ValueError(
             "options.adminUrl: is not an address of brokers (allowed: http://host:port, "
-            "https://host:port)")
+            "https://host:port)"
+        )
     names = topic_names(options)
     if not names:
         raise ValueError("options.topics: is missing (tenant/namespace/name,...)")
@@ -55,13 +67,15 @@ def refuse_wrong(options: dict[str, str], allowed: Sequence[str]) -> None:
         if "${" not in name and not TOPIC.fullmatch(name):
             raise ValueError(
                 f"options.topics: {name} is not a persistent topic "
-                "(allowed: [persistent://]tenant/namespace/name)")
+                "(allowed: [persistent://]tenant/namespace/name)"
+            )
         if names.count(name) > 1:
             raise ValueError(f"options.topics: {name} is named more than once")
     for key, choices in CHOICES.items():
         if key in options and options[key] not in choices:
             raise ValueError(
-                f"options.{key}: {options[key]!r} is not supported (allowed: {', '.join(choices)})")
+                f"options.{key}: {options[key]!r} is not supported (allowed: {', '.join(choices)})"
+            )
     for key in ("operationTimeoutMs", "connectionTimeoutMs"):
         if key in options and not (options[key].isdigit() and int(options[key])):
             raise ValueError(f"options.{key}: {options[key]!r} is not a number of milliseconds")

@@ -14,7 +14,10 @@ from app.config.shipped import Place
 from app.errors import UserError, did_you_mean
 
 UNITS = {
-    "_ms": "milliseconds", "Millis": "milliseconds", "_ns": "nanoseconds", "_bytes": "bytes",
+    "_ms": "milliseconds",
+    "Millis": "milliseconds",
+    "_ns": "nanoseconds",
+    "_bytes": "bytes",
     "_s": "seconds",
 }
 COMMON_SHAPES = {

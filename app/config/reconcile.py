@@ -83,8 +83,11 @@ class ReconcileSettings(PulsarAccess):
 
 
 def _places_of(tenant: str, namespace: str, local: str) -> set[str]:
-    """Names that select a topic: its tenant, its namespace, itself with and without its partition.
-    """
+    """Names that select a topic: its tenant, its namespace, itself with and without its partition."""
     whole = re.sub(r"-partition-\d+$", "", local)
-    return {tenant, f"{tenant}/{namespace}", f"{tenant}/{namespace}/{local}",
-            f"{tenant}/{namespace}/{whole}"}
+    return {
+        tenant,
+        f"{tenant}/{namespace}",
+        f"{tenant}/{namespace}/{local}",
+        f"{tenant}/{namespace}/{whole}",
+    }

@@ -56,10 +56,14 @@ from state.jobs import DECLARED, JOBS
 
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 """delta-rs decodes it, and does not support a path with a `[`."""
-GATHERING = tuple(dict.fromkeys([
-    "quarantine",
-    *(t.name for job in DECLARED.values() for t in (*job.tables, *job.shadow_tables)),
-]))
+GATHERING = tuple(
+    dict.fromkeys(
+        [
+            "quarantine",
+            *(t.name for job in DECLARED.values() for t in (*job.tables, *job.shadow_tables)),
+        ]
+    )
+)
 """Tables whose rows may gather over several micro-batches."""
 
 _SHADOW = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -111,10 +115,14 @@ class _Common(Model):
 if TYPE_CHECKING:
     _WithJobs = _Common
 else:
-    _WithJobs = create_model("_WithJobs", __base__=_Common, **{
-        job.name: (Annotated[job.parameters, BeforeValidator(in_units)], job.parameters())
-        for job in DECLARED.values()
-    })
+    _WithJobs = create_model(
+        "_WithJobs",
+        __base__=_Common,
+        **{
+            job.name: (Annotated[job.parameters, BeforeValidator(in_units)], job.parameters())
+            for job in DECLARED.values()
+        },
+    )
     """A section for each job, named after it."""
 
 
@@ -137,9 +145,7 @@ class Settings(_WithJobs):
 
     _text = field_validator("storage_options", mode="before")(as_text)
 
-    @field_validator(
-        "quality", "forecast", "alerts", "maintenance", "saved_states", mode="before"
-    )
+    @field_validator("quality", "forecast", "alerts", "maintenance", "saved_states", mode="before")
     @classmethod
     def _off(cls, section: Any) -> Any:
         """null switches a section off; the commands of the same name still work."""
@@ -152,8 +158,9 @@ class Settings(_WithJobs):
         if isinstance(found, dict):
             return {name: in_unit("_ms", value) for name, value in found.items()}
         if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-            raise ValueError(f"{found!r} is neither a duration such as 10s nor a mapping of tables"
-                             " to durations")
+            raise ValueError(
+                f"{found!r} is neither a duration such as 10s nor a mapping of tables to durations"
+            )
         return dict.fromkeys(GATHERING, found)
 
     @field_validator("commit_interval_ms")
@@ -167,9 +174,7 @@ class Settings(_WithJobs):
 
     @field_validator("shadows")
     @classmethod
-    def _safe_names(
-        cls, found: dict[str, list[PolicyDocument]]
-    ) -> dict[str, list[PolicyDocument]]:
+    def _safe_names(cls, found: dict[str, list[PolicyDocument]]) -> dict[str, list[PolicyDocument]]:
         for name in found:
             if not _SHADOW.fullmatch(name) or name == LIVE:
                 raise ValueError(
@@ -292,8 +297,7 @@ class Settings(_WithJobs):
         return {**{key: getattr(self, key) for key in shared}, **own}
 
     def blind_after_gap_ms(self) -> dict[str, int]:
-        """By job, the time (ms) for which it may differ from a broker after a gap in its records.
-        """
+        """By job, the time (ms) for which it may differ from a broker after a gap in its records."""
         return {
             job: self.job_settings(job).blind_after_gap_ms(self.idle_state_ms) for job in self.jobs
         }
@@ -386,10 +390,13 @@ def load_settings(
     if isinstance(document.get("policies", []), list | str):
         document = {**document, "policies": policies}
     if shadows:
-        document = {**document, "shadows": {
-            name: shadows[name].kept if isinstance(listed, list | str) else listed
-            for name, listed in document["shadows"].items()
-        }}
+        document = {
+            **document,
+            "shadows": {
+                name: shadows[name].kept if isinstance(listed, list | str) else listed
+                for name, listed in document["shadows"].items()
+            },
+        }
     settings: Settings | None = None
     try:
         settings = Settings.model_validate(document)

@@ -22,12 +22,27 @@ from app.config.pulsar_admin import PulsarAdminSettings
 from app.errors import did_you_mean
 
 KAFKA_OPTIONS = (
-    "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp",
-    "startingOffsetsByTimestamp", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy", "failOnDataLoss", "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
-    "groupIdPrefix", "includeHeaders",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "groupIdPrefix",
+    "includeHeaders",
 )
 
 
@@ -73,8 +88,17 @@ class SourceSettings(Model):
     """The source of the records."""
 
     format: Literal[
-        "kafka", "kafka_messages", "kafka_logs", "kafka_groups", "kafka_producers", "pulsar",
-        "pulsar_messages", "pulsar_admin", "files", "delta", "demo",
+        "kafka",
+        "kafka_messages",
+        "kafka_logs",
+        "kafka_groups",
+        "kafka_producers",
+        "pulsar",
+        "pulsar_messages",
+        "pulsar_admin",
+        "files",
+        "delta",
+        "demo",
     ]
     path: str | None = None
     options: dict[str, str] = {}
@@ -125,8 +149,9 @@ class SourceSettings(Model):
     @property
     def title(self) -> str:
         """The source's name in the log: its topics or its path, without secrets."""
-        topics = (self.options.get(key) for key in (
-            "subscribe", "subscribePattern", "assign", "topics"))
+        topics = (
+            self.options.get(key) for key in ("subscribe", "subscribePattern", "assign", "topics")
+        )
         place = next(filter(None, (*topics, self.path)), None)
         return self.format if place is None else f"{self.format} {without_users(place)}"
 

@@ -10,7 +10,11 @@ from state.jobs import DECLARED, readers
 from state.policies import LIMIT_TYPES, WITHOUT_EFFECT
 
 _TYPES = {
-    "string": "string", "int64": "bigint", "int32": "int", "bool": "boolean", "binary": "binary",
+    "string": "string",
+    "int64": "bigint",
+    "int32": "int",
+    "bool": "boolean",
+    "binary": "binary",
 }
 _STATEFUL = (
     ("DUPLICATE_RECORD", "`source_feed`, `cluster`, `broker` and `seq` of another waiting record"),

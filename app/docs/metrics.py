@@ -73,8 +73,12 @@ def render() -> str:
 
 
 def _section(title: str, definitions: tuple[Definition, ...]) -> str:
-    lines = [f"## {title}", "", "| metric | kind | labels | meaning | from |",
-             "| --- | --- | --- | --- | --- |"]
+    lines = [
+        f"## {title}",
+        "",
+        "| metric | kind | labels | meaning | from |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for one in definitions:
         kind = f"{one.kind}, bounded" if one.bounded else one.kind
         names = ", ".join(f"`{name}`" for name in one.labels) or "none"

@@ -8,9 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PAGES = {
-    "events.md": "app.docs.events", "tables.md": "app.docs.tables",
+    "events.md": "app.docs.events",
+    "tables.md": "app.docs.tables",
     "functions.md": "app.docs.functions",
-    "queries.md": "app.docs.queries", "metrics.md": "app.docs.metrics",
+    "queries.md": "app.docs.queries",
+    "metrics.md": "app.docs.metrics",
 }
 """Module of each page; it has a function `render() -> str`."""
 
@@ -29,4 +31,3 @@ def main(folder: Path) -> None:
     """Write every page into a folder."""
     for name, text in pages().items():
         (folder / name).write_text(text, encoding="utf-8")
-

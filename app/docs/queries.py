@@ -90,9 +90,9 @@ catalogue, `--engine duckdb` for DuckDB with its extension `delta`:
 def render() -> str:
     """The whole page."""
     functions = textwrap.fill(", ".join(f"`{name}`" for name in sorted(TABLE_FUNCTIONS)), 100)
-    return "\n".join([
-        HEAD.replace("FUNCTIONS", functions), *(_question(q) for q in QUESTIONS.values())
-    ])
+    return "\n".join(
+        [HEAD.replace("FUNCTIONS", functions), *(_question(q) for q in QUESTIONS.values())]
+    )
 
 
 def _question(question: Question) -> str:

@@ -30,7 +30,7 @@ def render() -> str:
     outputs = [t for t in TABLES.values() if t.job is not None]
     others = [t for t in TABLES.values() if t.job is None]
     parts = [HEAD, COMMON, _columns(COMMON_OUTPUT)]
-    parts += [_table(t, t.columns[len(COMMON_OUTPUT):]) for t in outputs]
+    parts += [_table(t, t.columns[len(COMMON_OUTPUT) :]) for t in outputs]
     parts += [_view(view) for view in VIEWS.values()]
     parts += [_table(t, t.columns) for t in others]
     return "\n".join(parts)

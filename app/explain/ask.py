@@ -19,8 +19,10 @@ Tables = dict[str, str]
 
 def of_topic(column: str = "t.topic") -> str:
     """The condition that a topic is one of $names, or a partition of one."""
-    return (f"(list_contains($names, {column}) OR (contains({column}, '-partition-') AND "
-            f"list_contains($names, regexp_replace({column}, '{PARTITION}', ''))))")
+    return (
+        f"(list_contains($names, {column}) OR (contains({column}, '-partition-') AND "
+        f"list_contains($names, regexp_replace({column}, '{PARTITION}', ''))))"
+    )
 
 
 THROTTLED = (
@@ -35,44 +37,61 @@ _CHUNKS = ("chunk_events", "chunk_messages", "incomplete_messages")
 DECISIONS: dict[str, Tables] = {
     "topic": {
         "throttle_events": THROTTLED,
-        **dict.fromkeys(("producer_throttle", "backlog_evictions", "producer_refusals"),
-                        of_topic()),
+        **dict.fromkeys(
+            ("producer_throttle", "backlog_evictions", "producer_refusals"), of_topic()
+        ),
         "backlog_checks": f"{of_topic()} AND t.rule <> 'within_limits'",
         **dict.fromkeys(("group_lag", "group_states", "lost_messages"), of_topic()),
         "chunk_events": f"{of_topic()} AND t.outcome <> 'COMPLETE'",
     },
-    "connection": dict.fromkeys(("throttle_events", "producer_throttle"),
-                                "list_contains($names, t.cnx_id)"),
+    "connection": dict.fromkeys(
+        ("throttle_events", "producer_throttle"), "list_contains($names, t.cnx_id)"
+    ),
     "principal": {"producer_id_decisions": "list_contains($names, t.user)"},
     "message": dict.fromkeys(_CHUNKS, "list_contains($names, t.uuid)"),
     "subscription": dict.fromkeys(
-        ("backlog_subscriptions", "backlog_evictions", "chunk_events"), _SUBSCRIPTION),
+        ("backlog_subscriptions", "backlog_evictions", "chunk_events"), _SUBSCRIPTION
+    ),
     "group": dict.fromkeys(("group_lag", "group_states", "lost_messages"), _GROUP),
 }
 """Tables of single decisions about each kind of entity."""
 LEVELS: dict[str, Tables] = {
     "topic": {
-        **dict.fromkeys(("topic_throttle_stats", "backlog_checks", "backlog_subscriptions",
-                         "chunk_events", "chunk_messages", "incomplete_messages",
-                         "chunk_topic_stats", "cache_stats"), of_topic()),
+        **dict.fromkeys(
+            (
+                "topic_throttle_stats",
+                "backlog_checks",
+                "backlog_subscriptions",
+                "chunk_events",
+                "chunk_messages",
+                "incomplete_messages",
+                "chunk_topic_stats",
+                "cache_stats",
+            ),
+            of_topic(),
+        ),
         "limiter_stats": f"t.limiter = 'topic' AND {of_topic('t.limiter_name')}",
     },
     "connection": {
         "limiter_stats": "t.limiter = 'connection' AND list_contains($names, t.limiter_name)",
     },
-    "principal": dict.fromkeys(("producer_id_stats", "producer_id_owners"),
-                               "list_contains($names, t.user)"),
+    "principal": dict.fromkeys(
+        ("producer_id_stats", "producer_id_owners"), "list_contains($names, t.user)"
+    ),
     "message": {},
     "subscription": dict.fromkeys(
-        ("chunk_messages", "chunk_state", "incomplete_messages", "cache_reads"), _SUBSCRIPTION),
+        ("chunk_messages", "chunk_state", "incomplete_messages", "cache_reads"), _SUBSCRIPTION
+    ),
     "group": {},
 }
 """Tables of windows and levels about it, and those of routine decisions."""
 ARCHIVED: Tables = {
-    "topic": of_topic(), "connection": "list_contains($names, t.cnx_id)",
+    "topic": of_topic(),
+    "connection": "list_contains($names, t.cnx_id)",
     "principal": "list_contains($names, regexp_replace(t.principal, '^[^:]*:', ''))",
     "message": "list_contains($names, t.uuid)",
-    "subscription": _SUBSCRIPTION, "group": "list_contains($names, t.subscription)",
+    "subscription": _SUBSCRIPTION,
+    "group": "list_contains($names, t.subscription)",
 }
 """The same entity in the archive."""
 
@@ -114,8 +133,13 @@ class Ask:
     def params(self) -> dict[str, Any]:
         """Values of the parameters that statements about it may name."""
         return {
-            "names": list(self.names), "subscription": self.subscription, "lo": self.lo_ms,
-            "hi": self.hi_ms, "at": self.at_ms, "cluster": self.cluster, "broker": self.broker,
+            "names": list(self.names),
+            "subscription": self.subscription,
+            "lo": self.lo_ms,
+            "hi": self.hi_ms,
+            "at": self.at_ms,
+            "cluster": self.cluster,
+            "broker": self.broker,
             "rows": self.limit,
         }
 
@@ -152,9 +176,17 @@ def newest_ms(reader: Reader, ask: Ask) -> int | None:
             if about == THROTTLED:
                 # Lists are slow to search. A pause is in the statistics, too, if its window
                 # has ended, at the time at which it began.
-                paused = _newest(reader, ask, "topic_throttle_stats",
-                                 f"{of_topic()} AND t.limited_times > 0",
-                                 "t.window_start_ms") if newest is None else None
+                paused = (
+                    _newest(
+                        reader,
+                        ask,
+                        "topic_throttle_stats",
+                        f"{of_topic()} AND t.limited_times > 0",
+                        "t.window_start_ms",
+                    )
+                    if newest is None
+                    else None
+                )
                 least = newest if paused is None else paused - 1
             newest = _newest(reader, ask, table, about, "t.ts_wall_ms", least) or newest
         if newest is not None:
@@ -169,8 +201,9 @@ def _newest(
     if not reader.has(table):
         return None
     later = "true" if after is None else f"t.ts_wall_ms > {after}"
-    found = reader.summary(table, f"max({time}) AS at_ms", f"{about} AND {ask.place} AND {later}",
-                           ask.params)["at_ms"]
+    found = reader.summary(
+        table, f"max({time}) AS at_ms", f"{about} AND {ask.place} AND {later}", ask.params
+    )["at_ms"]
     return None if found is None else int(found)
 
 
@@ -205,13 +238,20 @@ def archived(reader: Reader, ask: Ask) -> dict[str, Any] | None:
 
 def unknown(reader: Reader, ask: Ask) -> UserError | None:
     """The error that names the nearest known entities; None if no entity of the kind is known."""
-    columns = {"topic": "topic", "connection": "cnx_id", "principal": "user", "message": "uuid",
-               "subscription": "concat_ws(' ', topic, subscription)", "group": 't."group"'}
+    columns = {
+        "topic": "topic",
+        "connection": "cnx_id",
+        "principal": "user",
+        "message": "uuid",
+        "subscription": "concat_ws(' ', topic, subscription)",
+        "group": 't."group"',
+    }
     wanted = ask.names[-1] + (f" {ask.subscription}" if ask.subscription else "")
     unions = " UNION ".join(
         f"SELECT DISTINCT {_name_column(table, columns[ask.kind])} AS name FROM {table} AS t"
         f" WHERE {ask.place} AND {_only(table, ask.kind)}"
-        for table in ask.entity if reader.has(table)
+        for table in ask.entity
+        if reader.has(table)
     )
     if not unions:
         return None
@@ -226,9 +266,13 @@ def unknown(reader: Reader, ask: Ask) -> UserError | None:
     if not found and not places:
         return None
     near = [row["name"] for row in found if row["within"] or row["far"] <= 0.34]
-    hint = f"did you mean {' or '.join(near)}?" if near else \
-        f"known are for example {', '.join(row['name'] for row in found)}" if found else \
-        "the tables have nothing of that place"
+    hint = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else f"known are for example {', '.join(row['name'] for row in found)}"
+        if found
+        else "the tables have nothing of that place"
+    )
     return UserError(f"explain {ask.kind}: no table knows {wanted}{where}\n{hint}")
 
 

@@ -13,7 +13,7 @@ _ACTIONS = {
     "none": "no action",
     "deduplication_snapshot": "the deduplication cursor is the slowest, so its snapshot is taken",
     "disconnect_producers": "its policy {check.retention_policy} disconnects"
-                            " {check.producers_disconnected:n producer}",
+    " {check.producers_disconnected:n producer}",
     "evict_size": "its policy {check.retention_policy} skips the oldest messages, by size",
     "evict_time": "its policy {check.retention_policy} skips the oldest messages, by age",
 }
@@ -22,7 +22,8 @@ _NO_AGE = {
     "no_estimate": "no_estimate: messages wait, their age is not known",
 }
 _KINDS = {
-    "replicator": "Replicator", "deduplication": "The deduplication cursor",
+    "replicator": "Replicator",
+    "deduplication": "The deduplication cursor",
     "compaction": "The compaction cursor",
 }
 _EVICTIONS = {
@@ -40,7 +41,8 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
     """Checks, evictions, refusals and forecasts around the moment, of a topic or subscription."""
     result = [_check(row, ask) for row in _checks(reader, ask)]
     for table, describe in (
-        ("backlog_evictions", _eviction), ("producer_refusals", _refusal),
+        ("backlog_evictions", _eviction),
+        ("producer_refusals", _refusal),
     ):
         if table in ask.entity:
             where = f"{ask.where(table)} AND {IN_WINDOW}"
@@ -55,17 +57,24 @@ def _checks(reader: Reader, ask: Ask) -> list[Row]:
     that its forecast belongs to."""
     if ask.kind == "topic":
         table = "backlog_checks"
-        notable = reader.rows(table, f"{ask.where(table)} AND {IN_WINDOW}"
-                              " AND (t.rule <> 'within_limits' OR t.action <> 'none')",
-                              ask.params, _NEAREST)
+        notable = reader.rows(
+            table,
+            f"{ask.where(table)} AND {IN_WINDOW}"
+            " AND (t.rule <> 'within_limits' OR t.action <> 'none')",
+            ask.params,
+            _NEAREST,
+        )
         known = {tuple(row.key.values()) for row in notable}
         newest = _newest(reader, ask, table)
         return notable + [row for row in newest if tuple(row.key.values()) not in known]
     found = []
     for row in _newest(reader, ask, "backlog_subscriptions"):
         found += reader.rows(
-            "backlog_checks", "t.cluster = $cluster AND t.topic = $topic"
-            " AND t.pass_ms = $pass_ms AND t.ts_wall_ms >= $pass_ms", row.values)
+            "backlog_checks",
+            "t.cluster = $cluster AND t.topic = $topic"
+            " AND t.pass_ms = $pass_ms AND t.ts_wall_ms >= $pass_ms",
+            row.values,
+        )
     return found
 
 
@@ -75,11 +84,16 @@ def _newest(reader: Reader, ask: Ask, table: str) -> list[Row]:
         return []
     where = ask.where(table)
     for what, when in (("max", "t.ts_wall_ms <= $at"), ("min", IN_WINDOW)):
-        checked = reader.summary(table, f"{what}(t.ts_wall_ms) AS at_ms", f"{where} AND {when}",
-                                 ask.params)["at_ms"]
+        checked = reader.summary(
+            table, f"{what}(t.ts_wall_ms) AS at_ms", f"{where} AND {when}", ask.params
+        )["at_ms"]
         if checked is not None:
-            return reader.rows(table, f"{where} AND t.ts_wall_ms = $checked",
-                               {**ask.params, "checked": checked}, _NEAREST)
+            return reader.rows(
+                table,
+                f"{where} AND t.ts_wall_ms = $checked",
+                {**ask.params, "checked": checked},
+                _NEAREST,
+            )
     return []
 
 
@@ -89,78 +103,104 @@ def _check(check: Row, ask: Ask) -> Sentence:
         text += "; it is a system topic, for which no quota holds"
     elif check["limit_bytes"] is not None:
         usage = "{check.size_usage:pct} of its" if check["size_usage"] is not None else "with a"
-        text += f", {usage} size quota of {{check.limit_bytes:n byte}}" \
+        text += (
+            f", {usage} size quota of {{check.limit_bytes:n byte}}"
             " (set at level {check.limit_source_size})"
+        )
     else:
         text += ", without a size quota"
     if check["oldest_timestamp_ms"] is not None:
-        text += "; its oldest message, of {check.oldest_timestamp_ms:day}" \
-            " ({check.timestamp_source}), has waited {check.age_s:s} for subscription" \
+        text += (
+            "; its oldest message, of {check.oldest_timestamp_ms:day}"
+            " ({check.timestamp_source}), has waited {check.age_s:s} for subscription"
             " {check.oldest_subscription}"
+        )
     else:
         text += f"; no age ({_NO_AGE.get(check['age_state'], check['age_state'])})"
     if check["limit_source_time"] == "system":
         pass
     elif check["limit_s"] is not None:
         usage = "{check.time_usage:pct} of its" if check["time_usage"] is not None else "with a"
-        text += f", {usage} time quota of {{check.limit_s:s}}" \
+        text += (
+            f", {usage} time quota of {{check.limit_s:s}}"
             " (set at level {check.limit_source_time})"
+        )
     else:
         text += ", without a time quota"
     if ask.kind == "subscription" and check["oldest_subscription"] is not None:
         is_it = check["oldest_subscription"] == ask.subscription
-        text += "; this subscription determines the age" if is_it else \
-            "; another subscription determines the age"
+        text += (
+            "; this subscription determines the age"
+            if is_it
+            else "; another subscription determines the age"
+        )
     over = check["exceeded_size"] or check["exceeded_time"]
     if over or check["action"] != "none":
-        which = "both quotas are" if check["exceeded_size"] and check["exceeded_time"] else \
-            "the size quota is" if check["exceeded_size"] else "the time quota is"
+        which = (
+            "both quotas are"
+            if check["exceeded_size"] and check["exceeded_time"]
+            else "the size quota is"
+            if check["exceeded_size"]
+            else "the time quota is"
+        )
         text += f". {which[0].upper()}{which[1:]} exceeded: {_ACTIONS[check['action']]}"
         if check["rule"] == "size_masks_time":
             text += "; while the size quota is exceeded, the time quota has no effect"
-    return compose(check["ts_wall_ms"], check["rule"], text + ".", (0, check["row_no"]),
-                   check=check)
+    return compose(
+        check["ts_wall_ms"], check["rule"], text + ".", (0, check["row_no"]), check=check
+    )
 
 
 def _eviction(row: Row) -> Sentence:
     if row["phantom"]:
         text = "An eviction by {evicted.quota_type} on {evicted.topic} would skip nothing"
     else:
-        text = "An eviction by {evicted.quota_type} would move subscription" \
-            " {evicted.subscription} of {evicted.topic} from {evicted.from_position} to" \
+        text = (
+            "An eviction by {evicted.quota_type} would move subscription"
+            " {evicted.subscription} of {evicted.topic} from {evicted.from_position} to"
             " {evicted.to_position}: {evicted.entries_skipped:n entry} skipped"
+        )
     if row["target_bytes"] is not None:
         text += ", aiming at {evicted.target_bytes:n byte}"
     if row["factor"] is not None:
         text += " by a share of {evicted.factor:pct} in the first round"
     if row["expire_older_than_s"] is not None:
         text += ", of messages older than {evicted.expire_older_than_s:s}"
-    text += "; the backlog goes from {evicted.backlog_before:n byte} to" \
-        " {evicted.backlog_after:n byte}"
+    text += (
+        "; the backlog goes from {evicted.backlog_before:n byte} to {evicted.backlog_after:n byte}"
+    )
     if row["rule"] in _EVICTIONS:
         text += f" and {_EVICTIONS[row['rule']]}"
     return compose(row["ts_wall_ms"], row["rule"], text + ".", (1, row["row_no"]), evicted=row)
 
 
 def _refusal(row: Row) -> Sentence:
-    text = "Producer {refused.producer_id:n} of {refused.topic} is refused with {refused.error}:" \
+    text = (
+        "Producer {refused.producer_id:n} of {refused.topic} is refused with {refused.error}:"
         " the {refused.quota_type} quota is exceeded."
+    )
     return compose(row["ts_wall_ms"], row["rule"], text, (2, row["row_no"]), refused=row)
 
 
 def _forecast(row: Row) -> Sentence:
     """The backlog of a subscription and its forecast."""
     kind = _KINDS.get(row["kind"], "Subscription") if row["durable"] else "Reader"
-    text = kind + " {sub.subscription} of {sub.topic} is at {sub.mark_delete} with" \
+    text = (
+        kind + " {sub.subscription} of {sub.topic} is at {sub.mark_delete} with"
         " {sub.backlog_entries:n entry} ({sub.backlog_bytes:n byte}) in its backlog"
+    )
     if row["age_s"] is not None:
         text += ", the first of which has waited {sub.age_s:s}"
     if row["unacked_ranges"]:
-        text += "; {sub.unacked_ranges:n range} beyond {sub.mark_delete} are acknowledged one by" \
+        text += (
+            "; {sub.unacked_ranges:n range} beyond {sub.mark_delete} are acknowledged one by"
             " one, and the first entry that is not is {sub.first_hole}"
+        )
     if row["set_back"]:
-        text += "; it was set back from {sub.set_back_from} to {sub.set_back_to}, so its rates" \
+        text += (
+            "; it was set back from {sub.set_back_from} to {sub.set_back_to}, so its rates"
             " begin anew"
+        )
     if row["growth_rate"] is not None:
         if row["growth_rate"] > 0:
             text += "; it grows by {sub.growth_rate:n byte} per s"
@@ -171,20 +211,25 @@ def _forecast(row: Row) -> Sentence:
     if row["drain_rate"] is not None:
         text += " and {sub.drain_rate:n entry} per s are acknowledged"
     if row["time_to_drain_s"] is not None and row["backlog_entries"]:
-        text += "; at this rate the backlog is drained in {sub.time_to_drain_s:s}, at" \
+        text += (
+            "; at this rate the backlog is drained in {sub.time_to_drain_s:s}, at"
             " {sub.pass_ms + sub.time_to_drain_s * 1000:day}"
+        )
     if row["time_to_quota_s"] == 0:
         text += "; its quota is reached"
     elif row["time_to_quota_s"] is not None:
-        text += "; at this rate a quota is reached in {sub.time_to_quota_s:s}, at" \
+        text += (
+            "; at this rate a quota is reached in {sub.time_to_quota_s:s}, at"
             " {sub.pass_ms + sub.time_to_quota_s * 1000:day}"
+        )
     elif row["growth_rate"] is not None:
         text += "; no quota will be reached"
     if row["time_to_expiry_s"] == 0:
         text += "; its oldest messages have reached the TTL and expire unread"
     elif row["time_to_expiry_s"] is not None:
-        text += "; its messages expire unread from {sub.pass_ms + sub.time_to_expiry_s *" \
-            " 1000:day} on"
+        text += (
+            "; its messages expire unread from {sub.pass_ms + sub.time_to_expiry_s * 1000:day} on"
+        )
     if row["expired_unread"]:
         text += "; {sub.expired_unread:n message} expired unread since the check before"
     return compose(row["ts_wall_ms"], row["rule"], text + ".", (3, row["row_no"]), sub=row)
@@ -194,9 +239,12 @@ def _victims(reader: Reader, sub: Row) -> list[Sentence]:
     """Pauses for limits of other topics in which a consumer's acknowledgements were not read,
     since the check before one that found more entries."""
     earlier = reader.rows(
-        "backlog_subscriptions", "t.cluster = $cluster AND t.topic = $topic"
-        " AND t.subscription = $subscription AND t.pass_ms < $pass_ms", sub.values,
-        "ORDER BY t.pass_ms DESC LIMIT 1")
+        "backlog_subscriptions",
+        "t.cluster = $cluster AND t.topic = $topic"
+        " AND t.subscription = $subscription AND t.pass_ms < $pass_ms",
+        sub.values,
+        "ORDER BY t.pass_ms DESC LIMIT 1",
+    )
     grown = earlier and (sub["backlog_entries"] or 0) > (earlier[0]["backlog_entries"] or 0)
     if not grown:
         return []
@@ -204,21 +252,30 @@ def _victims(reader: Reader, sub: Row) -> list[Sentence]:
     connections = consumers_on(reader, sub, before["pass_ms"], sub["pass_ms"])
     if not connections:
         return []
-    asked = Ask("connection", tuple(connections), sub["pass_ms"], before["pass_ms"],
-                sub["pass_ms"], cluster=sub["cluster"])
+    asked = Ask(
+        "connection",
+        tuple(connections),
+        sub["pass_ms"],
+        before["pass_ms"],
+        sub["pass_ms"],
+        cluster=sub["cluster"],
+    )
     for number, pause in enumerate(pauses_of(reader, asked)):
         start, end, seen = pause.first, pause.last, connections[pause.first["cnx_id"]]
         other = start["limiter"] == "topic" and start["culprit_topic"] != sub["topic"]
         if not other or start["broker"] != seen["broker"]:
             continue
-        text = "Its backlog has grown by {sub.backlog_entries - before.backlog_entries:n entry}" \
-            " since the check at {before.pass_ms:clock}. In that time connection {start.cnx_id}" \
+        text = (
+            "Its backlog has grown by {sub.backlog_entries - before.backlog_entries:n entry}"
+            " since the check at {before.pass_ms:clock}. In that time connection {start.cnx_id}"
             " of its consumer {seen.consumer} was paused"
+        )
         rows = {"sub": sub, "before": before, "start": start, "seen": seen}
         if end is not None:
             text += " for {end.ts_mono_ns - start.ts_mono_ns:ns}"
             rows["end"] = end
         text += f", since {cause(start, 'start')}: its acknowledgements were not read."
-        result.append(compose(sub["ts_wall_ms"], start["rule"], text,
-                              (3, sub["row_no"], number), **rows))
+        result.append(
+            compose(sub["ts_wall_ms"], start["rule"], text, (3, sub["row_no"], number), **rows)
+        )
     return result

@@ -11,7 +11,7 @@ _CAUSES = {
     "resource_group": "{group} used up its limit at a publish of {publisher}",
     "broker": "broker {mark.broker} used up its own limit at a publish of {publisher}",
     "connection": "a publish of {publisher} brought connection {mark.cnx_id} to its limit of"
-                  " requests in flight",
+    " requests in flight",
     "unknown": "connection {mark.cnx_id} was seen paused, for no limit that is known",
     "io_thread": "a publish of {publisher} brought {thread} above its share of buffered bytes",
 }
@@ -44,11 +44,15 @@ def publisher(mark: Row) -> str | None:
 def cause(mark: Row, name: str) -> str:
     """Why a limiter marked a connection: a template over the row `name`."""
     column = "trigger_topic" if mark["trigger_topic"] is not None else "culprit_topic"
-    group, thread = "resource group {mark.limiter_name}", "IO thread {mark.limiter_name} of" \
-        " {mark.broker}"
+    group, thread = (
+        "resource group {mark.limiter_name}",
+        "IO thread {mark.limiter_name} of {mark.broker}",
+    )
     if mark["limiter_name"] is None:  # a row of an earlier version
-        group, thread = "the resource group of {publisher}", "the IO thread of connection" \
-            " {mark.cnx_id}"
+        group, thread = (
+            "the resource group of {publisher}",
+            "the IO thread of connection {mark.cnx_id}",
+        )
     text = _CAUSES[mark["limiter"]].replace("{group}", group).replace("{thread}", thread)
     return text.replace("{publisher}", f"{{mark.{column}}}").replace("{mark.", f"{{{name}.")
 
@@ -60,21 +64,28 @@ def most_used(reader: Reader, mark: Row) -> tuple[str, Row, Row] | None:
         return None
     limiter = mark["limiter"]
     counts_messages = limiter == "connection" or (
-        mark["balance_msgs"] is not None and mark["balance_msgs"] <= 0)
+        mark["balance_msgs"] is not None and mark["balance_msgs"] <= 0
+    )
     used = "messages" if counts_messages else "bytes"
     where, params = _HOLDS, dict(mark.values)
     if limiter != "broker":
         topics = [mark["topic"], *(mark["collateral_topics"] or ())]
         if limiter == "resource_group":
-            wanted = {name: params[name] for name in (
-                "cluster", "broker", "limiter", "limiter_name", "ts_wall_ms")}
+            wanted = {
+                name: params[name]
+                for name in ("cluster", "broker", "limiter", "limiter_name", "ts_wall_ms")
+            }
             topics = [row["topic"] for row in reader.dicts(_OF_GROUP, wanted)]
             where += " AND (t.resource_group = $limiter_name OR list_contains($topics, t.topic))"
         else:
             where += " AND list_contains($topics, t.topic)"
         params["topics"] = sorted(topic for topic in topics if topic is not None)
-    found = reader.rows("topic_throttle_stats", f"{where} AND t.{used} > 0", params,
-                        f"ORDER BY t.{used} DESC, t.topic LIMIT 1")
+    found = reader.rows(
+        "topic_throttle_stats",
+        f"{where} AND t.{used} > 0",
+        params,
+        f"ORDER BY t.{used} DESC, t.topic LIMIT 1",
+    )
     if not found:
         return None
     what = f"sum(t.{used})::BIGINT AS {used}"
@@ -86,16 +97,23 @@ def consumers_on(reader: Reader, sub: Row, since_ms: int, until_ms: int) -> dict
     before `since_ms` included, and none of which closes it."""
     if not reader.has("events"):
         return {}
-    params = {**{name: sub[name] for name in ("cluster", "topic", "subscription")},
-              "since": since_ms - HOUR_MS, "until": until_ms}
-    known = reader.dicts(f"""
+    params = {
+        **{name: sub[name] for name in ("cluster", "topic", "subscription")},
+        "since": since_ms - HOUR_MS,
+        "until": until_ms,
+    }
+    known = reader.dicts(
+        f"""
         SELECT t.consumer, min(t.cnx_id) AS cnx_id FROM events AS t WHERE {_OF_CONSUMERS}
         GROUP BY t.consumer HAVING count(DISTINCT (t.broker, t.cnx_id)) = 1
           AND min(t.cnx_id) IS NOT NULL AND bool_and(t.event_type <> 'consumer_closed')
-        ORDER BY t.consumer""", params)
+        ORDER BY t.consumer""",
+        params,
+    )
     what = "any_value(t.broker) AS broker, any_value(t.consumer) AS consumer"
     return {
         row["cnx_id"]: reader.summary(
-            "events", what, f"{_OF_CONSUMERS} AND t.consumer = $consumer", {**params, **row})
+            "events", what, f"{_OF_CONSUMERS} AND t.consumer = $consumer", {**params, **row}
+        )
         for row in known
     }

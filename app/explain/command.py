@@ -49,8 +49,12 @@ _MOST_WINDOW_MS = 366 * 86_400_000
 
 
 def explain(
-    settings: Settings, ask: Ask, at_ms: int | None = None, window: str | None = None,
-    as_of_ms: int | None = None, as_json: bool = False,
+    settings: Settings,
+    ask: Ask,
+    at_ms: int | None = None,
+    window: str | None = None,
+    as_of_ms: int | None = None,
+    as_json: bool = False,
 ) -> int:
     """Print the decisions about an entity around a moment, its newest one by default; 0."""
     window_ms = None if window is None else span_ms(window)
@@ -64,13 +68,19 @@ def explain(
     # A message has few decisions: all are included unless a time is given.
     ever = ask.kind == "message" and at_ms is None and window_ms is None
     ask = ask.around(newest, EVER if ever else window_ms or WINDOW_MS)
-    policies = Policies(reader, ask.hi_ms + LONGEST_STATISTICS_MS, settings.policy_dicts(),
-                        settings.params_hash("rate_limits"))
+    policies = Policies(
+        reader,
+        ask.hi_ms + LONGEST_STATISTICS_MS,
+        settings.policy_dicts(),
+        settings.params_hash("rate_limits"),
+    )
     result = gather(reader, ask, policies)
     if not result and at_ms is None:
         # the newest row is of a kind that needs no sentence: the decisions before it
-        for moment in sorted((m["before_ms"] for m in nearest(reader, ask)
-                              if m["before_ms"] is not None), reverse=True)[:TRIES]:
+        for moment in sorted(
+            (m["before_ms"] for m in nearest(reader, ask) if m["before_ms"] is not None),
+            reverse=True,
+        )[:TRIES]:
             ask = ask.around(moment, window_ms or WINDOW_MS)
             result = gather(reader, ask, policies)
             if result:
@@ -93,7 +103,8 @@ def _owner(settings: Settings, ask: Ask, shown: list[Sentence]) -> dict[str, str
     """The configured owner of a topic or principal."""
     cluster = ask.cluster or next((s.decision.key.get("cluster") for s in shown), None)
     found = owner_of(
-        settings.owners, cluster,
+        settings.owners,
+        cluster,
         topic=ask.names[-1] if ask.kind in ("topic", "subscription") else None,
         principal=ask.names[-1] if ask.kind == "principal" else None,
     )
@@ -102,13 +113,13 @@ def _owner(settings: Settings, ask: Ask, shown: list[Sentence]) -> dict[str, str
 
 def gather(reader: Reader, ask: Ask, policies: Policies) -> list[tuple[int, Sentence]]:
     """Every sentence about the entity, with the rank of its kind among those of one time."""
-    kinds: tuple[Callable[[], list[Sentence]], ...] = (
-        lambda: changes.sentences(reader, ask),
-    )
+    kinds: tuple[Callable[[], list[Sentence]], ...] = (lambda: changes.sentences(reader, ask),)
     if ask.kind in ("topic", "connection"):
-        kinds += (lambda: throttling.sentences(reader, ask, policies),
-                  lambda: throttle_commands.sentences(reader, ask),
-                  lambda: windows.sentences(reader, ask))
+        kinds += (
+            lambda: throttling.sentences(reader, ask, policies),
+            lambda: throttle_commands.sentences(reader, ask),
+            lambda: windows.sentences(reader, ask),
+        )
     if ask.kind in ("topic", "subscription"):
         kinds += (lambda: backlog.sentences(reader, ask),)
     if ask.kind in ("topic", "group"):
@@ -141,55 +152,79 @@ def _without_rows(reader: Reader, ask: Ask, as_json: bool) -> int:
     if as_json:
         print(json.dumps({**_head(ask), "archived": found, "sentences": []}))
     elif found:
-        also = f", on connection {', '.join(found['connections'])}" \
-            if ask.kind == "principal" and found["connections"] else ""
+        also = (
+            f", on connection {', '.join(found['connections'])}"
+            if ask.kind == "principal" and found["connections"]
+            else ""
+        )
         records = "1 record" if found["rows"] == 1 else f"{found['rows']:,} records"
-        say(f"No job has a decision about {ask.kind} {ask.name}. The archive has"
+        say(
+            f"No job has a decision about {ask.kind} {ask.name}. The archive has"
             f" {records} of it, from {instant_of(found['first_ms'])} to"
-            f" {instant_of(found['last_ms'])}{also}.")
+            f" {instant_of(found['last_ms'])}{also}."
+        )
     else:
         say(f"The warehouse has no decision about any {ask.kind} yet.")
     return 0
 
 
 def _head(ask: Ask) -> dict[str, Any]:
-    return {"kind": ask.kind, "names": list(ask.names), "subscription": ask.subscription,
-            "cluster": ask.cluster, "broker": ask.broker}
+    return {
+        "kind": ask.kind,
+        "names": list(ask.names),
+        "subscription": ask.subscription,
+        "cluster": ask.cluster,
+        "broker": ask.broker,
+    }
 
 
 def _times(ask: Ask) -> dict[str, Any]:
     ever = ask.hi_ms - ask.lo_ms > _MOST_WINDOW_MS * 2 + 1
-    return {"at_ms": ask.at_ms, "from_ms": None if ever else ask.lo_ms,
-            "to_ms": None if ever else ask.hi_ms - 1}
+    return {
+        "at_ms": ask.at_ms,
+        "from_ms": None if ever else ask.lo_ms,
+        "to_ms": None if ever else ask.hi_ms - 1,
+    }
 
 
 def _print_json(
     ask: Ask, result: list[Sentence], hidden: int, owner: dict[str, str] | None
 ) -> None:
     whose = {"owner": owner} if owner else {}
-    document = {**_head(ask), **_times(ask), **whose, "hidden": hidden,
-                "sentences": [_json(sentence) for sentence in result]}
+    document = {
+        **_head(ask),
+        **_times(ask),
+        **whose,
+        "hidden": hidden,
+        "sentences": [_json(sentence) for sentence in result],
+    }
     print(json.dumps(plain(document), ensure_ascii=False, indent=1))
 
 
 def _json(sentence: Sentence) -> dict[str, Any]:
     return {
-        "at_ms": sentence.at_ms, "at": instant_of(sentence.at_ms),
-        "text": sentence.text, "rule": sentence.rule,
-        "numbers": [{"shown": n.shown, "is": n.expression, "unit": n.unit.partition(" ")[0]}
-                    for n in sentence.numbers],
+        "at_ms": sentence.at_ms,
+        "at": instant_of(sentence.at_ms),
+        "text": sentence.text,
+        "rule": sentence.rule,
+        "numbers": [
+            {"shown": n.shown, "is": n.expression, "unit": n.unit.partition(" ")[0]}
+            for n in sentence.numbers
+        ],
         "rows": {name: _row(row) for name, row in sentence.rows.items()},
     }
 
 
 def _row(row: Row) -> dict[str, Any]:
-    return {"table": row.table, "key": dict(row.key), "values": dict(row.values),
-            "sql": row.sql or None}
+    return {
+        "table": row.table,
+        "key": dict(row.key),
+        "values": dict(row.values),
+        "sql": row.sql or None,
+    }
 
 
-def _print(
-    ask: Ask, result: list[Sentence], hidden: int, owner: dict[str, str] | None
-) -> None:
+def _print(ask: Ask, result: list[Sentence], hidden: int, owner: dict[str, str] | None) -> None:
     times = _times(ask)
     span = "" if times["from_ms"] is None else f", {_span(ask)}"
     say(f"{ask.kind} {printable(str(ask.name))}{span}")
@@ -208,16 +243,19 @@ def _print(
         key = " ".join(f"{name}={value}" for name, value in row.key.items()) or "sums"
         say(f"{' ' * 14}({sentence.rule}; {row.table} {printable(key)})")
     if hidden:
-        say(f"\nat least {hidden} more sentences: --limit {ask.limit + hidden} shows them,"
-            " --window a shorter time")
+        say(
+            f"\nat least {hidden} more sentences: --limit {ask.limit + hidden} shows them,"
+            " --window a shorter time"
+        )
 
 
 def _wrapped(text: str, width: int, whole: list[str]) -> str:
     """A text in lines that do not separate a number from its unit."""
     for shown in whole:
         text = text.replace(shown, shown.replace(" ", NO_BREAK))
-    return textwrap.fill(text, width, subsequent_indent=" " * 14, break_long_words=False,
-                         break_on_hyphens=False).replace(NO_BREAK, " ")
+    return textwrap.fill(
+        text, width, subsequent_indent=" " * 14, break_long_words=False, break_on_hyphens=False
+    ).replace(NO_BREAK, " ")
 
 
 def _span(ask: Ask) -> str:
@@ -227,15 +265,23 @@ def _span(ask: Ask) -> str:
 def _print_nearest(ask: Ask, moments: list[dict[str, Any]], as_json: bool) -> None:
     """The answer for a time without rows: the times of the nearest ones."""
     if as_json:
-        print(json.dumps({**_head(ask), **_times(ask), "hidden": 0, "sentences": [],
-                          "nearest": moments}))
+        print(
+            json.dumps(
+                {**_head(ask), **_times(ask), "hidden": 0, "sentences": [], "nearest": moments}
+            )
+        )
         return
     say(f"No table has rows about {ask.kind} {ask.name}, {_span(ask)}. There are rows in")
     for found in moments:
-        near = [f"{instant_of(found[name])} ({word})" for name, word in (
-            ("before_ms", "before"), ("after_ms", "after")) if found[name] is not None]
-        say(f"  {found['table']}: {found['rows']:,} from {instant_of(found['first_ms'])} to"
-            f" {instant_of(found['last_ms'])}, nearest {' and '.join(near) or 'inside'}")
+        near = [
+            f"{instant_of(found[name])} ({word})"
+            for name, word in (("before_ms", "before"), ("after_ms", "after"))
+            if found[name] is not None
+        ]
+        say(
+            f"  {found['table']}: {found['rows']:,} from {instant_of(found['first_ms'])} to"
+            f" {instant_of(found['last_ms'])}, nearest {' and '.join(near) or 'inside'}"
+        )
     times = [found[n] for found in moments for n in ("before_ms", "after_ms") if found[n]]
     if times:
         best = min(times, key=lambda ms: abs(ms - ask.at_ms))

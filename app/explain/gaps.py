@@ -29,10 +29,13 @@ _NEAREST = (
 
 def sentences(reader: Reader, ask: Ask, decisions: Iterable[Sentence]) -> list[Sentence]:
     """The gaps of the brokers that have decided, as long as a job was blind around the moment."""
-    places = sorted({
-        (str(row["cluster"]), str(row["broker"])) for row in (s.decision for s in decisions)
-        if row.values.get("cluster") is not None and row.values.get("broker") is not None
-    })
+    places = sorted(
+        {
+            (str(row["cluster"]), str(row["broker"]))
+            for row in (s.decision for s in decisions)
+            if row.values.get("cluster") is not None and row.values.get("broker") is not None
+        }
+    )
     if not places:
         return []
     brokers = " OR ".join(
@@ -40,7 +43,7 @@ def sentences(reader: Reader, ask: Ask, decisions: Iterable[Sentence]) -> list[S
         for cluster, broker in places
     )
     jobs = ", ".join(literal(job) for job in JOBS[ask.kind])
-    where = (f"({brokers}) AND t.job IN ({jobs}) AND {_BEGIN} < $hi AND t.blind_until_ms > $lo")
+    where = f"({brokers}) AND t.job IN ({jobs}) AND {_BEGIN} < $hi AND t.blind_until_ms > $lo"
     return [_gap(row) for row in reader.rows("coverage_gaps", where, ask.params, _NEAREST)]
 
 
@@ -48,10 +51,16 @@ def _gap(row: Row) -> Sentence:
     began = row["gap_from_wall_ms"]
     text = "Records of {gap.broker} are missing"
     if row["dropped"] is not None:
-        text = "{gap.dropped:n record} of {gap.broker} are missing" if row["dropped"] != 1 else \
-            "{gap.dropped:n record} of {gap.broker} is missing"
-    text += " up to {gap.ts_wall_ms:clock}" if began is None else \
-        " from {gap.gap_from_wall_ms:clock} to {gap.ts_wall_ms:clock}"
+        text = (
+            "{gap.dropped:n record} of {gap.broker} are missing"
+            if row["dropped"] != 1
+            else "{gap.dropped:n record} of {gap.broker} is missing"
+        )
+    text += (
+        " up to {gap.ts_wall_ms:clock}"
+        if began is None
+        else " from {gap.gap_from_wall_ms:clock} to {gap.ts_wall_ms:clock}"
+    )
     text += ": until {gap.blind_until_ms:clock} {gap.job} does not know what they changed"
     at_ms = row["ts_wall_ms"] if began is None else min(began, row["ts_wall_ms"])
     return compose(at_ms, RULE, text + ".", (row["job"],), gap=row)

@@ -15,7 +15,7 @@ _LATEST = (
 _STATES = {
     "committed": "has an offset: it reads offset {state.committed:n} next",
     "ahead": "is ahead of the log: it reads offset {state.committed:n} next, and the log ends at"
-             " {state.log_end:n}; what arrives below its offset is not read",
+    " {state.log_end:n}; what arrives below its offset is not read",
     "no_offset": "has no offset; {state.unread:n record} stand there",
     "offsets_expired": "has no offset any more; {state.unread:n record} were unread",
     "unknown_group": "is named in the configuration and does not exist",
@@ -32,9 +32,9 @@ _AGES = {
     "known": "; the oldest unread record is {lag.age_s:s} old",
     "first_seen": "; the oldest unread record was first seen {lag.age_s:s} ago",
     "nothing_unread": "; none of it is a record: transaction markers, aborted, compacted or deleted"
-                      " ones",
+    " ones",
     "other_unit": "; the time of the oldest unread record is not one in ms, so its producers write"
-                  " another unit",
+    " another unit",
     "unknown": "",
 }
 
@@ -46,8 +46,11 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
         where = f"{ask.where(table)} AND {IN_WINDOW}"
         found += [describe(row) for row in reader.rows(table, where, ask.params, _NEAREST)]
     until = f"{ask.where('group_lag')} AND t.ts_wall_ms <= $at"
-    found += [_lag(row) for row in reader.rows("group_lag", until, ask.params, _LATEST)
-              if row["lag"] is not None]
+    found += [
+        _lag(row)
+        for row in reader.rows("group_lag", until, ask.params, _LATEST)
+        if row["lag"] is not None
+    ]
     return found
 
 
@@ -85,8 +88,10 @@ def _lag(row: Row) -> Sentence:
         text += f" has a lag of {{lag.lag:n offset}}: {reads}"
         text += (_AGES.get(row["age_state"], "") if row["lag"] > 0 else "") + "."
         if row["lag_growth"] is not None and row["lag"] > 0 and row["lag_records"] != 0:
-            text += " It commits {lag.commit_rate:n offset} per s and its lag grows by" \
+            text += (
+                " It commits {lag.commit_rate:n offset} per s and its lag grows by"
                 " {lag.lag_growth:n} per s."
+            )
     if row["time_to_loss_s"] == 0:
         text += " Retention may delete its unread records now."
     elif row["time_to_loss_s"] is not None:

@@ -65,14 +65,26 @@ class Policies:
     def _at(self, decision: Row, at_ms: int) -> tuple[Limits, dict[Source, Row]]:
         cluster, broker = decision["cluster"], decision["broker"]
         known = [] if not self.is_configured(decision) else self.configured
-        held = [row for row in self._records if row["ts_wall_ms"] <= at_ms
-                and row["cluster"] == cluster and row["broker"] in (broker, "*")]
+        held = [
+            row
+            for row in self._records
+            if row["ts_wall_ms"] <= at_ms
+            and row["cluster"] == cluster
+            and row["broker"] in (broker, "*")
+        ]
         where = (cluster, broker, bool(known), len(held))
         if where not in self._resolved:
             documents = {
-                _source(document): Row(CONFIGURATION, {
-                    "scope": _written(document["scope"]), "name": document["name"],
-                }, {**document, **document["limits"]}, "") for document in known
+                _source(document): Row(
+                    CONFIGURATION,
+                    {
+                        "scope": _written(document["scope"]),
+                        "name": document["name"],
+                    },
+                    {**document, **document["limits"]},
+                    "",
+                )
+                for document in known
             }
             for row in held:
                 document, _ = parse_document(row["policy_json"])
@@ -88,14 +100,15 @@ class Policies:
     def _records(self) -> list[Row]:
         """Policy records of the archive up to the requested time, in order of time."""
         return self.reader.rows(
-            "events", "t.event_type = 'policy' AND t.ts_wall_ms <= $until",
-            {"until": self.until_ms}, "ORDER BY t.ts_wall_ms, t.seq",
+            "events",
+            "t.event_type = 'policy' AND t.ts_wall_ms <= $until",
+            {"until": self.until_ms},
+            "ORDER BY t.ts_wall_ms, t.seq",
         )
 
 
 def _together(documents: Sequence[Row]) -> Row:
-    """The document that gives a limit; of several patterns the strongest, with the limits of all.
-    """
+    """The document that gives a limit; of several patterns the strongest, with the limits of all."""
     first, *others = documents
     if not others or _written(first["scope"]) == first["scope"]:
         return first

@@ -33,7 +33,9 @@ WHERE c.paused_ms >= coalesce(c.since_ms, c.paused_ms)
   OR (c.cluster, c.broker, c.cnx_id) IN (FROM seen)
 """
 _FURTHER = {
-    "marks": "count(*)", "most_waiting": "max(t.waiting)", "least_msgs": "min(t.balance_msgs)",
+    "marks": "count(*)",
+    "most_waiting": "max(t.waiting)",
+    "least_msgs": "min(t.balance_msgs)",
     "least_bytes": "min(t.balance_bytes)",
 }
 """Sums over the further marks while a connection is paused, by name."""
@@ -97,7 +99,8 @@ class Windows:
         """The rows of the window that contains the time of a decision."""
         what |= {"cluster": at["cluster"], "broker": at["broker"]}
         return [
-            row for row in self.rows
+            row
+            for row in self.rows
             if 0 <= at["ts_wall_ms"] - row["window_start_ms"] < row["window_ms"]
             and all(row.values.get(name) == value for name, value in what.items())
         ]
@@ -114,12 +117,25 @@ def pauses_of(reader: Reader, ask: Ask) -> list[Pause]:
     since = [LEAST if row["since_ms"] is None else row["since_ms"] for row in found]
     until = [MOST if row["until_ms"] is None else row["until_ms"] for row in found]
     sql = _PAUSES.format(about=about)
-    return [_read(values) for values in reader.dicts(sql, used(sql, {
-        **ask.params, "clusters": [row["cluster"] for row in found],
-        "brokers": [row["broker"] for row in found],
-        "connections": [row["cnx_id"] for row in found], "since": since, "until": until,
-        "least": min(since), "most": max(until),
-    }))]
+    return [
+        _read(values)
+        for values in reader.dicts(
+            sql,
+            used(
+                sql,
+                {
+                    **ask.params,
+                    "clusters": [row["cluster"] for row in found],
+                    "brokers": [row["broker"] for row in found],
+                    "connections": [row["cnx_id"] for row in found],
+                    "since": since,
+                    "until": until,
+                    "least": min(since),
+                    "most": max(until),
+                },
+            ),
+        )
+    ]
 
 
 def _read(found: Mapping[str, Any]) -> Pause:
@@ -130,8 +146,11 @@ def _read(found: Mapping[str, Any]) -> Pause:
     )
     assert first is not None
     bounds = {name: first[name] for name in ("cluster", "broker", "cnx_id")}
-    conditions = [*(f"t.{name} = ${name}" for name in bounds), "t.action = 'mark'",
-                  beside(">", COLUMNS, first)]
+    conditions = [
+        *(f"t.{name} = ${name}" for name in bounds),
+        "t.action = 'mark'",
+        beside(">", COLUMNS, first),
+    ]
     if last is not None:
         conditions.append(beside("<=", COLUMNS, last))
     where = " AND ".join(conditions)
@@ -146,18 +165,30 @@ def windows_of(reader: Reader, pauses: list[Pause]) -> Windows:
         return Windows([])
     times = [pause.first["ts_wall_ms"] for pause in pauses]
     names = {
-        name for pause in pauses for name in (
-            pause.first["culprit_topic"], pause.first["topic"], pause.first["broker"],
+        name
+        for pause in pauses
+        for name in (
+            pause.first["culprit_topic"],
+            pause.first["topic"],
+            pause.first["broker"],
             pause.first["limiter_name"],
-            pause.first["cnx_id"], *(pause.first["collateral_topics"] or ()),
-        ) if name is not None
+            pause.first["cnx_id"],
+            *(pause.first["collateral_topics"] or ()),
+        )
+        if name is not None
     }
     params = {"least": min(times), "most": max(times), "named": sorted(names)}
     inside = "t.ts_wall_ms > $least AND t.window_start_ms <= $most"
     shared = "OR t.limiter IN ('resource_group', 'io_thread')"
-    return Windows([
-        *reader.rows("topic_throttle_stats", f"{inside} AND list_contains($named, t.topic)",
-                     params),
-        *reader.rows("limiter_stats",
-                     f"{inside} AND (list_contains($named, t.limiter_name) {shared})", params),
-    ])
+    return Windows(
+        [
+            *reader.rows(
+                "topic_throttle_stats", f"{inside} AND list_contains($named, t.topic)", params
+            ),
+            *reader.rows(
+                "limiter_stats",
+                f"{inside} AND (list_contains($named, t.limiter_name) {shared})",
+                params,
+            ),
+        ]
+    )

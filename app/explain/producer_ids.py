@@ -27,8 +27,10 @@ SELECT * FROM runs AS r
 ORDER BY abs(CAST(r.first.ts_wall_ms AS HUGEINT) - $at), r.first.cluster, r.first.broker LIMIT $rows
 """
 _WHAT = {
-    "batches": "count(*)", "ids": "count(DISTINCT t.producer_id)",
-    "longest_ms": "max(t.throttle_ms)", "least_tokens": "min(t.tokens)",
+    "batches": "count(*)",
+    "ids": "count(DISTINCT t.producer_id)",
+    "longest_ms": "max(t.throttle_ms)",
+    "least_tokens": "min(t.tokens)",
     "clients": "count(DISTINCT t.client_id)",
 }
 _VERDICTS = {
@@ -36,12 +38,13 @@ _VERDICTS = {
     "unseen_over_bound": "are counted as new and over the bound, so the client is throttled",
     "rejected_over_bound": "are rejected: the bound is exceeded",
     "unseen_after_gap": "are counted as new and not charged, since they may have come in a gap of"
-                        " the feed",
+    " the feed",
     "recounted_after_disposal": "are counted again, since the filter that contained them was"
-                                " disposed of",
+    " disposed of",
 }
 _SOURCES = {
-    "user": "set by the policy of the user", "default_user": "set by the policy <default>",
+    "user": "set by the policy of the user",
+    "default_user": "set by the policy <default>",
 }
 
 
@@ -57,11 +60,19 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
         first, last = row_of(table, found["first"]), row_of(table, found["last"])
         result.append(_run(first, last, _sums(found, first, last, what)))
     # Windows without a new id are included only if they contain the moment.
-    inside = "t.ts_wall_ms > $lo AND t.window_start_ms < $hi AND (t.new_ids > 0" \
+    inside = (
+        "t.ts_wall_ms > $lo AND t.window_start_ms < $hi AND (t.new_ids > 0"
         " OR t.rejected > 0 OR (t.ts_wall_ms > $at AND t.window_start_ms <= $at))"
-    result += [_window(row) for row in reader.rows(
-        "producer_id_stats", f"{ask.where('producer_id_stats')} AND {inside}", ask.params,
-        "ORDER BY abs(t.window_start_ms - $at), t.row_no LIMIT $rows")]
+    )
+    result += [
+        _window(row)
+        for row in reader.rows(
+            "producer_id_stats",
+            f"{ask.where('producer_id_stats')} AND {inside}",
+            ask.params,
+            "ORDER BY abs(t.window_start_ms - $at), t.row_no LIMIT $rows",
+        )
+    ]
     return result
 
 
@@ -70,27 +81,34 @@ def _sums(found: dict[str, object], first: Row, last: Row, what: str) -> Row:
     where = " AND ".join(f't."{name}" = ${name}' for name in bounds)
     for sign, row in ((">=", first), ("<=", last)):
         where += f" AND {beside(sign, ('ts_wall_ms', 'row_no'), row)}"
-    return summary_of("producer_id_decisions", what, where, bounds,
-                      {name: found[name] for name in _WHAT})
+    return summary_of(
+        "producer_id_decisions", what, where, bounds, {name: found[name] for name in _WHAT}
+    )
 
 
 def _run(first: Row, last: Row, run: Row) -> Sentence:
     rows = {"first": first, "run": run}
     ids, verdict = "{run.ids:n producer id}", _VERDICTS[first["rule"]]
     if run["batches"] == 1:
-        text = "Producer id {first.producer_id:n} of user {first.user} (client {first.client_id}," \
+        text = (
+            "Producer id {first.producer_id:n} of user {first.user} (client {first.client_id},"
             f" first seen on {{first.topic}}) {verdict.replace('are ', 'is ', 1)}"
+        )
         text = text.replace("contained them", "contained it")
     else:
         rows["last"] = last
         if run["ids"] == 1:
             verdict = verdict.replace("are ", "is ", 1)
-        text = f"{ids} of user {{first.user}} ({{run.batches:n batch}} of" \
-            f" {{run.clients:n client}}) on {{first.broker}} {verdict}, the last at" \
+        text = (
+            f"{ids} of user {{first.user}} ({{run.batches:n batch}} of"
+            f" {{run.clients:n client}}) on {{first.broker}} {verdict}, the last at"
             " {last.ts_wall_ms:clock}"
+        )
     if first["bound_source"] in _SOURCES:
-        text += f". The bound is {{first.bound:n new id}} per {_unit(first)}," \
+        text += (
+            f". The bound is {{first.bound:n new id}} per {_unit(first)},"
             f" {_SOURCES[first['bound_source']]}"
+        )
     else:
         text += ". No policy sets a bound"
     newest = "last" if "last" in rows else "first"
@@ -99,8 +117,11 @@ def _run(first: Row, last: Row, run: Row) -> Sentence:
     else:
         text += f"; {{{newest}.rate:n id}} per s"
     if run["longest_ms"]:
-        text += "; the throttle time of the client is up to {run.longest_ms:ms}" \
-            if run["batches"] != 1 else "; the throttle time of the client is {run.longest_ms:ms}"
+        text += (
+            "; the throttle time of the client is up to {run.longest_ms:ms}"
+            if run["batches"] != 1
+            else "; the throttle time of the client is {run.longest_ms:ms}"
+        )
     return compose(first["ts_wall_ms"], first["rule"], text + ".", (0, first["row_no"]), **rows)
 
 
@@ -109,9 +130,11 @@ def _unit(first: Row) -> str:
 
 
 def _window(row: Row) -> Sentence:
-    text = "In the {window.window_ms:ms} from {window.window_start_ms:clock} user {window.user}" \
-        " brought {window.new_ids:n new id} to {window.broker}, {window.rejected:n batch} were" \
+    text = (
+        "In the {window.window_ms:ms} from {window.window_start_ms:clock} user {window.user}"
+        " brought {window.new_ids:n new id} to {window.broker}, {window.rejected:n batch} were"
         " rejected and {window.seen_batches:n batch} had known ids"
+    )
     if row["utilisation"] is not None:
         text += "; {window.utilisation:pct} of the bound"
     if row["tokens"] is not None:

@@ -24,10 +24,20 @@ OTHER_KEYS = {
 PARAMETER = re.compile(r"\$([a-z_]+)")
 HIDDEN = frozenset({"payload", "raw"})
 """Columns with content of clients, which are never shown."""
-OF_EVENTS = frozenset({
-    "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms",
-    "policy_json", "source_partition", "source_offset",
-})
+OF_EVENTS = frozenset(
+    {
+        "event_type",
+        "source_feed",
+        "cluster",
+        "broker",
+        "seq",
+        "ts_mono_ns",
+        "ts_wall_ms",
+        "policy_json",
+        "source_partition",
+        "source_offset",
+    }
+)
 """Columns of the archive that a policy has; reading all takes three times as long."""
 
 
@@ -51,12 +61,13 @@ class Reader:
     """
 
     def __init__(self, warehouse: Warehouse, tables: Iterable[str]) -> None:
-        self._warehouse = Snapshot(
-            warehouse.uri, warehouse.storage_options, warehouse.as_of_ms
-        )
+        self._warehouse = Snapshot(warehouse.uri, warehouse.storage_options, warehouse.as_of_ms)
         opened = self._warehouse.open_all(tables)
-        self._small = [name for name, delta in opened.items() if delta is not None
-                       and delta.get_add_actions().num_rows <= FEW_FILES]
+        self._small = [
+            name
+            for name, delta in opened.items()
+            if delta is not None and delta.get_add_actions().num_rows <= FEW_FILES
+        ]
 
     @cached_property
     def _shared(self) -> duckdb.DuckDBPyConnection:
@@ -72,8 +83,9 @@ class Reader:
         read = {word for word in re.findall(r"\w+", sql) if word in TABLES}
         alone = not read or not read <= set(self._small)
         try:
-            connection = connect(self._warehouse, sql, params, alone=True) if alone else \
-                self._shared
+            connection = (
+                connect(self._warehouse, sql, params, alone=True) if alone else self._shared
+            )
             connection.execute(sql, params)
             names = [column[0] for column in connection.description or []]
             return [dict(zip(names, row, strict=True)) for row in connection.fetchall()]
@@ -82,18 +94,14 @@ class Reader:
         except duckdb.OutOfMemoryException as error:
             raise UserError(f"explain: {first_lines(error)}\n{NARROWER}") from error
 
-    def rows(
-        self, table: str, where: str, params: Mapping[str, Any], rest: str = ""
-    ) -> list[Row]:
+    def rows(self, table: str, where: str, params: Mapping[str, Any], rest: str = "") -> list[Row]:
         """Rows of a table; `rest` orders and limits them."""
         if not self.has(table):
             return []
         sql = f"SELECT {columns(table)} FROM {table} AS t WHERE {where} {rest}"
         return [row_of(table, values) for values in self.dicts(sql, used(sql, params))]
 
-    def summary(
-        self, table: str, what: str, where: str, params: Mapping[str, Any]
-    ) -> Row:
+    def summary(self, table: str, what: str, where: str, params: Mapping[str, Any]) -> Row:
         """One row of sums over a table."""
         sql = f"SELECT {what} FROM {table} AS t WHERE {where}"
         (values,) = self.dicts(sql, used(sql, params))
@@ -113,8 +121,11 @@ def columns(table: str) -> str:
 
 
 def _shown(table: str) -> list[str]:
-    return [name for name in TABLES[table].names
-            if name not in HIDDEN and (table != "events" or name in OF_EVENTS)]
+    return [
+        name
+        for name in TABLES[table].names
+        if name not in HIDDEN and (table != "events" or name in OF_EVENTS)
+    ]
 
 
 def row_of(table: str, values: Mapping[str, Any]) -> Row:

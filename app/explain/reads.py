@@ -26,10 +26,13 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
         bounds = {name: found[name] for name in _OF}
         params = {**bounds, "lo": ask.lo_ms, "hi": ask.hi_ms}
         within = " AND ".join(f"t.{name} = ${name}" for name in _OF)
-        row = summary_of("cache_reads", f"{_NAMES}, {_WHAT}", f"{within} AND {IN_WINDOW}", params,
-                         found)
-        text = "Up to {reads.last_ms:clock} the cache ({reads.policy}) on {reads.broker}" \
-            " would have answered {reads.hits:n} of {reads.reads:n read} of subscription" \
+        row = summary_of(
+            "cache_reads", f"{_NAMES}, {_WHAT}", f"{within} AND {IN_WINDOW}", params, found
+        )
+        text = (
+            "Up to {reads.last_ms:clock} the cache ({reads.policy}) on {reads.broker}"
+            " would have answered {reads.hits:n} of {reads.reads:n read} of subscription"
             " {reads.subscription} of {reads.topic}"
+        )
         result.append(compose(found["first_ms"], found["rule"], text + ".", (number,), reads=row))
     return result

@@ -76,7 +76,10 @@ def evaluate(expression: str, rows: Mapping[str, Mapping[str, Any] | Row]) -> An
 
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
 }
 _CALLS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "len": len}
 
@@ -176,8 +179,12 @@ def day(ms: float) -> str:
 
 
 UNITS: dict[str, Callable[[Any], str]] = {
-    "n": count, "pct": percent, "clock": clock, "ns": duration,
+    "n": count,
+    "pct": percent,
+    "clock": clock,
+    "ns": duration,
     "day": lambda ms: instant_of(int(ms)),
-    "ms": lambda ms: duration(ms * 10**6), "s": lambda s: duration(s * NS_PER_S),
+    "ms": lambda ms: duration(ms * 10**6),
+    "s": lambda s: duration(s * NS_PER_S),
 }
 """The format of a number, by unit; times are ms since the epoch, shares are of 1."""

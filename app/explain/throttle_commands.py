@@ -19,22 +19,35 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
     about = THROTTLED if ask.kind == "topic" else "list_contains($names, t.cnx_id)"
     nearest = "ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
     result = [
-        _mark(row) for row in reader.rows(
-            "throttle_events", f"{about} AND {ask.place} AND {IN_WINDOW} AND NOT t.reads_paused"
-            " AND t.action IN ('mark', 'receipt')", ask.params, nearest)
+        _mark(row)
+        for row in reader.rows(
+            "throttle_events",
+            f"{about} AND {ask.place} AND {IN_WINDOW} AND NOT t.reads_paused"
+            " AND t.action IN ('mark', 'receipt')",
+            ask.params,
+            nearest,
+        )
     ]
     if "producer_throttle" in ask.entity:
-        result += [_command(row) for row in reader.rows(
-            "producer_throttle", f"{ask.where('producer_throttle')} AND {IN_WINDOW}", ask.params,
-            nearest)]
+        result += [
+            _command(row)
+            for row in reader.rows(
+                "producer_throttle",
+                f"{ask.where('producer_throttle')} AND {IN_WINDOW}",
+                ask.params,
+                nearest,
+            )
+        ]
     return result
 
 
 def _mark(mark: Row) -> Sentence:
     """A mark, or the end of the wait for its receipt, that does not pause the connection."""
     if mark["action"] == "receipt":
-        text = "The receipt of command {mark.request_id:n} for {mark.topic} arrived in time:" \
+        text = (
+            "The receipt of command {mark.request_id:n} for {mark.topic} arrived in time:"
             " connection {mark.cnx_id} is not paused"
+        )
     else:
         text = cause(mark, "mark")
         text = text if text.startswith("{") else text[0].upper() + text[1:]
@@ -50,19 +63,25 @@ def _mark(mark: Row) -> Sentence:
 
 def _command(row: Row) -> Sentence:
     producer = "producer {command.producer_id:n}" + (
-        " ({command.producer_name})" if row["producer_name"] else "")
+        " ({command.producer_name})" if row["producer_name"] else ""
+    )
     if row["exception"] is not None:
         text = f"A send of {producer} on {{command.topic}} timed out"
         if row["sequence_id"] is not None:
             text += " (sequence id {command.sequence_id:n})"
         text += "; its client sees {command.exception}"
     elif row["rule"] == "client_unsupported":
-        text = f"P{producer[1:]} on {{command.topic}} receives no command: its client does not" \
+        text = (
+            f"P{producer[1:]} on {{command.topic}} receives no command: its client does not"
             " support it (reason {command.reason})"
+        )
     else:
         text = f"P{producer[1:]} on {{command.topic}} receives a command to pause"
-        text += " for {command.pause_ms:ms}, until {command.end_ms:clock}" if row["pause_ms"] \
+        text += (
+            " for {command.pause_ms:ms}, until {command.end_ms:clock}"
+            if row["pause_ms"]
             else " for an unknown time"
+        )
         text += " (command {command.request_id:n}, reason {command.reason})"
         if row["throttled_ms_total"]:
             text += "; {command.throttled_ms_total:ms} announced so far on this connection"

@@ -23,15 +23,22 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
     for table, notable, describe in (
         ("topic_throttle_stats", "t.limited_times > 0", _pauses),
         ("limiter_stats", "t.throttles > 0", _limiter),
-        ("chunk_topic_stats", "false", _chunks), ("cache_stats", "t.evicted_wanted > 0", _cache),
+        ("chunk_topic_stats", "false", _chunks),
+        ("cache_stats", "t.evicted_wanted > 0", _cache),
     ):
         if table in ask.entity:
             when = f"{_TOUCHES} AND (({_HOLDS}) OR {notable})"
             rows = reader.rows(table, f"{ask.where(table)} AND {when}", ask.params, _NEAREST)
             result += [
-                compose(row["window_start_ms"], row["rule"], _SPAN + text + ".",
-                    (table, row["row_no"]), window=row)
-                for row in rows if (text := describe(row))
+                compose(
+                    row["window_start_ms"],
+                    row["rule"],
+                    _SPAN + text + ".",
+                    (table, row["row_no"]),
+                    window=row,
+                )
+                for row in rows
+                if (text := describe(row))
             ]
     return result
 
@@ -42,19 +49,28 @@ def _pauses(row: Row) -> str:
         f"{{window.{used} * 1000 / window.window_ms / window.{limit}:pct}} of"
         f" {{window.{limit}:n {noun}}} per s"
         for used, limit, noun in (
-            ("messages", "limit_msgs", "message"), ("bytes", "limit_bytes", "byte")) if row[limit]
+            ("messages", "limit_msgs", "message"),
+            ("bytes", "limit_bytes", "byte"),
+        )
+        if row[limit]
     ]
     text += f", {' and '.join(limits)}" if limits else ", without a limit of its own"
     if row["limited_times"]:
-        text += "; its connections were paused {window.limited_times:n time}," \
+        text += (
+            "; its connections were paused {window.limited_times:n time},"
             " {window.culprit_times:n} for its own limit"
+        )
         if row["shared_times"] is not None:
             text += ", {window.shared_times:n} for limits that it shares"
         text += " and {window.collateral_times:n} for the limits of other topics"
     paused = [
-        f"{{window.{name}:ns}} {words}" for name, words in (
-            ("culprit_ns", "for its own limit"), ("shared_ns", "for shared limits"),
-            ("collateral_ns", "for the limits of other topics")) if row[name]
+        f"{{window.{name}:ns}} {words}"
+        for name, words in (
+            ("culprit_ns", "for its own limit"),
+            ("shared_ns", "for shared limits"),
+            ("collateral_ns", "for the limits of other topics"),
+        )
+        if row[name]
     ]
     if paused:
         text += f"; it was paused for {', '.join(paused)}, summed over connections"
@@ -64,13 +80,16 @@ def _pauses(row: Row) -> str:
 def _limiter(row: Row) -> str:
     text = _SUBJECTS[row["limiter"]]
     if row["limit_level"] is not None:
-        text += " had at most {window.max_level:n request in flight} of" \
-            " {window.limit_level:n} allowed"
+        text += (
+            " had at most {window.max_level:n request in flight} of {window.limit_level:n} allowed"
+        )
     elif row["utilisation"] is not None:
         text += f" used at most {{{_peak(row)}:pct}} of its limit within a second"
-        lowest = [f"{{window.{name}:n {noun}}}" for name, noun in (
-            ("min_balance_msgs", "message"), ("min_balance_bytes", "byte"))
-            if row[name] is not None]
+        lowest = [
+            f"{{window.{name}:n {noun}}}"
+            for name, noun in (("min_balance_msgs", "message"), ("min_balance_bytes", "byte"))
+            if row[name] is not None
+        ]
         if lowest:
             text += f", with a lowest balance of {' and '.join(lowest)}"
     else:
@@ -81,18 +100,25 @@ def _limiter(row: Row) -> str:
 def _peak(row: Row) -> str:
     """The use of a limit by its own window: a full bucket is one second of the rate, so what lacks
     at the lowest balance has come within a second."""
-    shares = [f"(window.{limit} - window.{least}) / window.{limit}" for limit, least in (
-        ("limit_msgs", "min_balance_msgs"), ("limit_bytes", "min_balance_bytes"))
-        if row[limit] and row[least] is not None]
+    shares = [
+        f"(window.{limit} - window.{least}) / window.{limit}"
+        for limit, least in (
+            ("limit_msgs", "min_balance_msgs"),
+            ("limit_bytes", "min_balance_bytes"),
+        )
+        if row[limit] and row[least] is not None
+    ]
     if not shares:
         return "window.utilisation"
     return shares[0] if len(shares) == 1 else f"max({', '.join(shares)})"
 
 
 def _chunks(row: Row) -> str:
-    return "{window.chunks:n chunk} of {window.chunk_bytes:n byte} in all were published to" \
-        " {window.topic} by {window.producers:n producer}; at most" \
+    return (
+        "{window.chunks:n chunk} of {window.chunk_bytes:n byte} in all were published to"
+        " {window.topic} by {window.producers:n producer}; at most"
         " {window.max_contexts:n large message} waited for chunks in one consumer"
+    )
 
 
 def _cache(row: Row) -> str:
@@ -100,8 +126,10 @@ def _cache(row: Row) -> str:
         return ""
     text = "the cache ({window.policy}) would have answered"
     if row["hits"] + row["misses"]:
-        text += " {window.hits:n} of {window.hits + window.misses:n read} of {window.topic}," \
+        text += (
+            " {window.hits:n} of {window.hits + window.misses:n read} of {window.topic},"
             " with {window.miss_bytes:n byte} from storage"
+        )
     else:
         text += " no read of {window.topic}: there were none"
     if row["evicted_wanted"]:

@@ -60,7 +60,9 @@ def forecast(method: Method, used: Hours, limit: float) -> Forecast | str:
     later = now(np.arange(1, longest + 1))
     breach = next((int(n) + 1 for n in np.flatnonzero(later >= limit)[:1]), None)
     lead = longest if breach is None else min(n for n in errors if n >= breach)
-    found = Forecast(lead, _highest(later[lead - HOURS_PER_DAY:lead]) / limit, breach, errors[lead])
+    found = Forecast(
+        lead, _highest(later[lead - HOURS_PER_DAY : lead]) / limit, breach, errors[lead]
+    )
     numbers = (found.predicted, found.error.mean, found.error.worst)
     return found if all(map(isfinite, numbers)) else OUT_OF_RANGE
 
@@ -81,7 +83,7 @@ class _Fits:
         if hour - self._first + 1 < max(self._method.least_hours, lead // 2):
             return None
         if hour not in self._made:
-            self._made[hour] = self._method.fit(self.used[:hour + 1])
+            self._made[hour] = self._method.fit(self.used[: hour + 1])
         return self._made[hour]
 
 

@@ -20,8 +20,19 @@ from app.warehouse.run_lock import only_forecast
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
-SHOWN = ("kind", "entity", "broker", "highest", "breach", "by", "method", "predicted", "mean_error",
-         "worst_error", "tests")
+SHOWN = (
+    "kind",
+    "entity",
+    "broker",
+    "highest",
+    "breach",
+    "by",
+    "method",
+    "predicted",
+    "mean_error",
+    "worst_error",
+    "tests",
+)
 MOST_SHOWN = 20
 DIGITS = 4
 
@@ -60,16 +71,16 @@ def summary(done: Round) -> str:
         key = (row["kind"], row["cluster"], row["broker"], row["entity"])
         limits.setdefault(key, []).append(row)
     breached = sum(rows[0]["breached"] for rows in limits.values())
-    expected = sum(
-        not rows[0]["breached"] and any(map(_ends, rows)) for rows in limits.values()
-    )
+    expected = sum(not rows[0]["breached"] and any(map(_ends, rows)) for rows in limits.values())
     unknown = sum(
         all(row["reason"] == TOO_LITTLE_HISTORY for row in rows) for rows in limits.values()
     )
     assert done.known_ms is not None
-    return (f"{counted(len(limits), 'limit')} as of {instant_of(done.known_ms)}: "
-            f"{breached} breached, {expected} expected to be reached, "
-            f"{unknown} with too little history for a forecast")
+    return (
+        f"{counted(len(limits), 'limit')} as of {instant_of(done.known_ms)}: "
+        f"{breached} breached, {expected} expected to be reached, "
+        f"{unknown} with too little history for a forecast"
+    )
 
 
 def _ends(row: Row) -> int | None:
@@ -79,9 +90,14 @@ def _ends(row: Row) -> int | None:
 
 
 def _soonest(row: Row) -> tuple[Any, ...]:
-    return (not row["breached"], _ends(row), row["mean_error"] is None,
-            row["mean_error"],
-            row["kind"], row["entity"])
+    return (
+        not row["breached"],
+        _ends(row),
+        row["mean_error"] is None,
+        row["mean_error"],
+        row["kind"],
+        row["entity"],
+    )
 
 
 def _cell(row: Row, name: str) -> Any:

@@ -48,7 +48,7 @@ def trend(used: Hours) -> Fit | None:
     there = np.flatnonzero(~np.isnan(used))
     if len(there) < LEAST_VALUES:
         return None
-    place, value = _highest(used[there[0]:])
+    place, value = _highest(used[there[0] :])
     if len(place) < LEAST_POINTS:
         return None
     place = place + there[0] - (len(used) - 1)
@@ -67,9 +67,9 @@ def trend(used: Hours) -> Fit | None:
 def same_hour(used: Hours) -> Fit | None:
     """The median of the same hour of the last seven days, where at least two of them have rows;
     other hours have none. None where no hour has."""
-    days = used[-SEASON_DAYS * HOURS_PER_DAY:]
+    days = used[-SEASON_DAYS * HOURS_PER_DAY :]
     whole = np.full(SEASON_DAYS * HOURS_PER_DAY, np.nan)
-    whole[len(whole) - len(days):] = days
+    whole[len(whole) - len(days) :] = days
     by_hour = whole.reshape(SEASON_DAYS, HOURS_PER_DAY)
     known = np.sum(~np.isnan(by_hour), axis=0)
     if not (known >= LEAST_DAYS).any():

@@ -56,10 +56,14 @@ def one_round(settings: Settings, at_ms: int | None = None) -> Round:
     if known_ms is None:
         return Round()
     made_ms = time.time_ns() // 1_000_000
-    return Round(known_ms, [
-        _row(use, method, made_ms, known_ms)
-        for use in uses(warehouse, known_ms, settings.forecast.history_ms) for method in METHODS
-    ])
+    return Round(
+        known_ms,
+        [
+            _row(use, method, made_ms, known_ms)
+            for use in uses(warehouse, known_ms, settings.forecast.history_ms)
+            for method in METHODS
+        ],
+    )
 
 
 def _row(use: Use, method: Method, made_ms: int, known_ms: int) -> Row:
@@ -67,17 +71,30 @@ def _row(use: Use, method: Method, made_ms: int, known_ms: int) -> Row:
     day = use.used[-HOURS_PER_DAY:]
     row: Row = {
         **dict.fromkeys(TABLES[TABLE].names),
-        "made_ms": made_ms, "known_ms": known_ms, "kind": use.kind, "cluster": use.cluster,
-        "broker": use.broker, "entity": use.entity, "limit": use.limit,
-        "used": float(np.nanmax(day)), "p50": use.p50, "p95": use.p95, "highest": use.highest,
-        "breached": use.breached, "method": method.name,
+        "made_ms": made_ms,
+        "known_ms": known_ms,
+        "kind": use.kind,
+        "cluster": use.cluster,
+        "broker": use.broker,
+        "entity": use.entity,
+        "limit": use.limit,
+        "used": float(np.nanmax(day)),
+        "p50": use.p50,
+        "p95": use.p95,
+        "highest": use.highest,
+        "breached": use.breached,
+        "method": method.name,
     }
     found = forecast(method, use.used, use.limit)
     if not isinstance(found, Forecast):
         return {**row, "reason": found}
     breach_ms = None if found.breach is None else known_ms + (found.breach - 1) * HOUR_MS
     return {
-        **row, "for_ms": known_ms + found.lead * HOUR_MS, "predicted": found.predicted,
-        "breach_ms": breach_ms, "mean_error": found.error.mean, "worst_error": found.error.worst,
+        **row,
+        "for_ms": known_ms + found.lead * HOUR_MS,
+        "predicted": found.predicted,
+        "breach_ms": breach_ms,
+        "mean_error": found.error.mean,
+        "worst_error": found.error.worst,
         "tests": found.error.tests,
     }

@@ -29,7 +29,11 @@ MOVING = ("topic_msgs", "topic_bytes", "backlog_size", "backlog_age")
 PASSING = ("connection_requests", "io_thread_bytes")
 """Limits of what is gone before a forecast comes true."""
 KINDS = (
-    *MOVING, "resource_group_msgs", "resource_group_bytes", "broker_msgs", "broker_bytes",
+    *MOVING,
+    "resource_group_msgs",
+    "resource_group_bytes",
+    "broker_msgs",
+    "broker_bytes",
     "producer_ids",
 )
 LIMITS = {"memory_limit": "1GB", "threads": "1"}

@@ -22,9 +22,7 @@ class KeepUpSpec(Section):
 
     @model_validator(mode="after")
     def _returns_after_it_stops(self) -> KeepUpSpec:
-        if self.returns_s is not None and (
-            self.stops_s is None or self.returns_s <= self.stops_s
-        ):
+        if self.returns_s is not None and (self.stops_s is None or self.returns_s <= self.stops_s):
             raise ValueError("returns_s: needs stops_s before it")
         if self.stops_s is not None and self.speed is None:
             raise ValueError("speed: is missing (needed with stops_s, to catch up)")

@@ -167,8 +167,13 @@ class _Player:
     """Plays one topic; times are ns since the start of the trace."""
 
     def __init__(
-        self, spec: BacklogTopicSpec, candidates: np.ndarray, sizes: np.ndarray, rate: float,
-        active_s: float, rng: np.random.Generator,
+        self,
+        spec: BacklogTopicSpec,
+        candidates: np.ndarray,
+        sizes: np.ndarray,
+        rate: float,
+        active_s: float,
+        rng: np.random.Generator,
     ) -> None:
         self._spec, self._candidates, self._sizes = spec, candidates, sizes
         self._taken = 0
@@ -290,8 +295,7 @@ class _Player:
         name, moved = self._slowest().name, False
         for sub in self._subs:
             if sub.count < place:
-                self.played.evictions.append(
-                    Eviction(now, "time", sub.name, place - sub.count))
+                self.played.evictions.append(Eviction(now, "time", sub.name, place - sub.count))
                 sub.skip(place - sub.count, now)
                 moved = True
         if not moved:
@@ -299,8 +303,13 @@ class _Player:
 
 
 def play_topic(
-    spec: BacklogTopicSpec, candidates: np.ndarray, sizes: np.ndarray, rate: float,
-    passes: list[int], span_s: tuple[float, float], rng: np.random.Generator,
+    spec: BacklogTopicSpec,
+    candidates: np.ndarray,
+    sizes: np.ndarray,
+    rate: float,
+    passes: list[int],
+    span_s: tuple[float, float],
+    rng: np.random.Generator,
 ) -> Played:
     """A topic to which producers would send such entries, if nobody disconnected them.
 

@@ -28,7 +28,11 @@ LEAST_ENTRIES = 40
 """Entries of each topic that a trace has room for, however short it is."""
 FEW_ENTRIES_NS = 2 * SECOND
 STOPPED, GROWS, CATCHES_UP, EXCEEDED = (
-    "subscription-stopped", "backlog-grows", "subscription-catches-up", "quota-exceeded")
+    "subscription-stopped",
+    "backlog-grows",
+    "subscription-catches-up",
+    "quota-exceeded",
+)
 REFUSED, EVICTED, PHANTOM = "producer-refused", "backlog-evicted", "phantom-eviction"
 
 
@@ -103,16 +107,20 @@ class Backlog:
             quotas: dict[str, object] = {}
             if played.limit_bytes is not None:
                 quotas["destination_storage"] = {
-                    "limitSize": played.limit_bytes, "policy": quota.policy}
+                    "limitSize": played.limit_bytes,
+                    "policy": quota.policy,
+                }
             if quota.time_s is not None:
                 quotas["message_age"] = {"limitTime": quota.time_s, "policy": quota.policy}
             whose = self.spec.namespace_of(name)
             own = topic.namespace is not None
-            found.append({
-                "scope": "namespace" if own else "topic",
-                "name": whose if own else f"{whose}/{name}",
-                "limits": {"backlog_quota": quotas},
-            })
+            found.append(
+                {
+                    "scope": "namespace" if own else "topic",
+                    "name": whose if own else f"{whose}/{name}",
+                    "limits": {"backlog_quota": quotas},
+                }
+            )
         return found
 
     @property
@@ -151,22 +159,51 @@ def _planned(fleet: Fleet, spec: BacklogSpec, entries: float, least: int, seed: 
     allowed = np.array(spec.brokers or range(len(fleet.brokers)))
     broker = allowed[np.arange(len(names)) % allowed.size]
     total = sum(t.weight for t in spec.topics.values() if t.entries is None)
-    played = [_topic(fleet, spec, topic, entries * topic.weight / total, seed, number)
-              for number, topic in enumerate(spec.topics.values())]
+    played = [
+        _topic(fleet, spec, topic, entries * topic.weight / total, seed, number)
+        for number, topic in enumerate(spec.topics.values())
+    ]
     kept = [s for topic in spec.topics.values() for s in topic.subscriptions.values()]
     sub_names = [name for topic in spec.topics.values() for name in topic.subscriptions]
     counts = [len(topic.subscriptions) for topic in spec.topics.values()]
-    subs = Subs(np.repeat(np.arange(len(names)), counts), sub_names,
-                fleet.texts.add_all(sub_names), np.array([s.cumulative for s in kept]))
-    ledgers = [_Ledgers(t, number, p)
-               for number, (t, p) in enumerate(zip(spec.topics.values(), played, strict=True))]
+    subs = Subs(
+        np.repeat(np.arange(len(names)), counts),
+        sub_names,
+        fleet.texts.add_all(sub_names),
+        np.array([s.cumulative for s in kept]),
+    )
+    ledgers = [
+        _Ledgers(t, number, p)
+        for number, (t, p) in enumerate(zip(spec.topics.values(), played, strict=True))
+    ]
     rng = np.random.default_rng([seed, 12])
-    backlog = Backlog(fleet, spec, names, fleet.texts.add_all(names), broker, played, subs,
-                      _all_added(played, ledgers, rng), _all_acked(fleet, played, ledgers),
-                      no_rows(), least)
+    backlog = Backlog(
+        fleet,
+        spec,
+        names,
+        fleet.texts.add_all(names),
+        broker,
+        played,
+        subs,
+        _all_added(played, ledgers, rng),
+        _all_acked(fleet, played, ledgers),
+        no_rows(),
+        least,
+    )
     polled = [_Polls(backlog, t, ledgers[t]).rows() for t in range(len(names))]
-    return Backlog(fleet, spec, names, backlog.text, broker, played, subs, backlog.added,
-                   backlog.acked, np.concatenate([*polled, _producers(backlog)]), least)
+    return Backlog(
+        fleet,
+        spec,
+        names,
+        backlog.text,
+        broker,
+        played,
+        subs,
+        backlog.added,
+        backlog.acked,
+        np.concatenate([*polled, _producers(backlog)]),
+        least,
+    )
 
 
 def passes_ns(fleet: Fleet, check_s: int) -> list[int]:
@@ -178,7 +215,11 @@ def passes_ns(fleet: Fleet, check_s: int) -> list[int]:
 
 
 def _topic(
-    fleet: Fleet, spec: BacklogSpec, topic: BacklogTopicSpec, entries: float, seed: int,
+    fleet: Fleet,
+    spec: BacklogSpec,
+    topic: BacklogTopicSpec,
+    entries: float,
+    seed: int,
     number: int,
 ) -> Played:
     rng = np.random.default_rng([seed, 11, number])
@@ -228,15 +269,17 @@ class _Ledgers:
         return int(self.ledger[count - 1]), int(self.entry[count - 1])
 
 
-def _all_added(
-    played: list[Played], ledgers: list[_Ledgers], rng: np.random.Generator
-) -> Added:
+def _all_added(played: list[Played], ledgers: list[_Ledgers], rng: np.random.Generator) -> Added:
     at = np.concatenate([p.at_ns for p in played])
     order = np.argsort(at, kind="stable")
     topic = np.repeat(np.arange(len(played)), [p.at_ns.size for p in played])
-    columns = [topic, np.concatenate([x.ledger for x in ledgers]),
-               np.concatenate([x.entry for x in ledgers]),
-               np.concatenate([p.bytes for p in played]), rng.integers(2, 15, at.size)]
+    columns = [
+        topic,
+        np.concatenate([x.ledger for x in ledgers]),
+        np.concatenate([x.entry for x in ledgers]),
+        np.concatenate([p.bytes for p in played]),
+        rng.integers(2, 15, at.size),
+    ]
     return Added(at[order], *(c[order] for c in columns))
 
 
@@ -246,8 +289,11 @@ def _all_acked(fleet: Fleet, played: list[Played], ledgers: list[_Ledgers]) -> A
     for own, known in zip(played, ledgers, strict=True):
         for acks in own.acks:
             done = np.flatnonzero(acks < end)
-            parts.append(np.stack([acks[done], np.full(done.size, sub), known.ledger[done],
-                                   known.entry[done]]))
+            parts.append(
+                np.stack(
+                    [acks[done], np.full(done.size, sub), known.ledger[done], known.entry[done]]
+                )
+            )
             sub += 1
     table = np.concatenate(parts, axis=1)
     return Acked(*table[:, np.argsort(table[0], kind="stable")])
@@ -258,11 +304,19 @@ def _added_rows(plan: Backlog, begin: int, end: int) -> np.ndarray:
     own = np.arange(*np.searchsorted(known.at_ns, [begin, end]))
     topic, wall = known.topic[own], start + known.at_ns[own] // MS
     return make_rows(
-        own.size, event_type=plan.fleet.texts.add("entry_added"), at_ns=known.at_ns[own], fixed=1,
-        stream=stream_of(plan.fleet, INTERCEPTOR, plan.broker[topic]), topic=plan.text[topic],
+        own.size,
+        event_type=plan.fleet.texts.add("entry_added"),
+        at_ns=known.at_ns[own],
+        fixed=1,
+        stream=stream_of(plan.fleet, INTERCEPTOR, plan.broker[topic]),
+        topic=plan.text[topic],
         cnx_id=plan.fleet.connection_text(_connections(plan)[topic], known.at_ns[own]),
-        ledger_id=known.ledger[own], entry_id=known.entry[own], entry_bytes=known.bytes[own],
-        num_messages=1, publish_time_ms=wall - known.lag_ms[own], broker_time_ms=wall,
+        ledger_id=known.ledger[own],
+        entry_id=known.entry[own],
+        entry_bytes=known.bytes[own],
+        num_messages=1,
+        publish_time_ms=wall - known.lag_ms[own],
+        broker_time_ms=wall,
     )
 
 
@@ -273,9 +327,15 @@ def _acked_rows(plan: Backlog, begin: int, end: int) -> np.ndarray:
     topic = plan.subs.topic[sub]
     flags = np.array([NULL, texts.add_raw(b"true")])
     return make_rows(
-        own.size, event_type=texts.add("ack"), at_ns=known.at_ns[own], fixed=1,
-        stream=stream_of(plan.fleet, INTERCEPTOR, plan.broker[topic]), topic=plan.text[topic],
-        subscription=plan.subs.text[sub], ledger_id=known.ledger[own], entry_id=known.entry[own],
+        own.size,
+        event_type=texts.add("ack"),
+        at_ns=known.at_ns[own],
+        fixed=1,
+        stream=stream_of(plan.fleet, INTERCEPTOR, plan.broker[topic]),
+        topic=plan.text[topic],
+        subscription=plan.subs.text[sub],
+        ledger_id=known.ledger[own],
+        entry_id=known.entry[own],
         ack_cumulative=flags[plan.subs.cumulative[sub].astype(np.int64)],
     )
 
@@ -315,16 +375,26 @@ class _Polls:
         self._listed = set(listed)
         ends = np.searchsorted(place, listed, side="right")
         begins = np.searchsorted(place, listed, side="left")
-        rows = [self._made(
-            "ledger_deleted", at, len(gone),
-            ledger_id=np.array([ledgers.id_of(x) for x in gone], dtype=np.int64),
-        ), self._made(
-            "ledger_state", at, len(listed),
-            ledger_id=np.array([ledgers.id_of(x) for x in listed]), ledger_entries=ends - begins,
-            ledger_bytes=self._total[ends] - self._total[begins],
-            ledger_close_ms=np.array([
-                NULL if x == now_open else self._wall(ledgers.closes(x)) for x in listed]),
-        ), self._cursors(at, entries, counts)]
+        rows = [
+            self._made(
+                "ledger_deleted",
+                at,
+                len(gone),
+                ledger_id=np.array([ledgers.id_of(x) for x in gone], dtype=np.int64),
+            ),
+            self._made(
+                "ledger_state",
+                at,
+                len(listed),
+                ledger_id=np.array([ledgers.id_of(x) for x in listed]),
+                ledger_entries=ends - begins,
+                ledger_bytes=self._total[ends] - self._total[begins],
+                ledger_close_ms=np.array(
+                    [NULL if x == now_open else self._wall(ledgers.closes(x)) for x in listed]
+                ),
+            ),
+            self._cursors(at, entries, counts),
+        ]
         durable = [c for c, own in zip(counts, self._durable, strict=True) if own]
         least = min(durable, default=entries)
         # The next poll no longer finds ledgers that every subscription has left behind.
@@ -333,14 +403,20 @@ class _Polls:
 
     def _cursors(self, at: int, entries: int, counts: list[int]) -> np.ndarray:
         marks = [self._ledgers.mark(count) for count in counts]
-        first = [NULL if count >= entries else self._wall(int(self._played.at_ns[count]))
-                 for count in counts]
+        first = [
+            NULL if count >= entries else self._wall(int(self._played.at_ns[count]))
+            for count in counts
+        ]
         flags = [self._plan.fleet.texts.add_raw(x) for x in (b"false", b"true")]
         return self._made(
-            "cursor_state", at, len(counts), subscription=self._plan.subs.text[self._subs],
+            "cursor_state",
+            at,
+            len(counts),
+            subscription=self._plan.subs.text[self._subs],
             durable=np.array([flags[own] for own in self._durable]),
             mark_delete=np.array([m[0] for m in marks]),
-            mark_delete_entry=np.array([m[1] for m in marks]), publish_time_ms=np.array(first),
+            mark_delete_entry=np.array([m[1] for m in marks]),
+            publish_time_ms=np.array(first),
         )
 
     def _wall(self, at: int) -> int:
@@ -349,9 +425,13 @@ class _Polls:
     def _made(self, kind: str, at: int, n: int, **columns: object) -> np.ndarray:
         plan = self._plan
         return make_rows(
-            n, event_type=plan.fleet.texts.add(kind), at_ns=at, fixed=1,
+            n,
+            event_type=plan.fleet.texts.add(kind),
+            at_ns=at,
+            fixed=1,
             stream=stream_of(plan.fleet, ADMIN, int(plan.broker[self._topic])),
-            topic=plan.text[self._topic], **columns,
+            topic=plan.text[self._topic],
+            **columns,
         )
 
 
@@ -367,11 +447,17 @@ def _producers(plan: Backlog) -> np.ndarray:
     kinds = fleet.texts.add_all(["producer_closed", "producer_created"])
     connection = _connections(plan)[topic]
     return make_rows(
-        len(table), event_type=kinds[created], at_ns=at, fixed=1,
+        len(table),
+        event_type=kinds[created],
+        at_ns=at,
+        fixed=1,
         stream=stream_of(fleet, INTERCEPTOR, plan.broker[topic]),
-        cnx_id=fleet.connection_text(connection, at), topic=plan.text[topic], producer_id=topic,
+        cnx_id=fleet.connection_text(connection, at),
+        topic=plan.text[topic],
+        producer_id=topic,
         producer_name=fleet.texts.add_all(
-            [f"{name.rsplit('/', 1)[1]}-producer" for name in plan.names])[topic],
+            [f"{name.rsplit('/', 1)[1]}-producer" for name in plan.names]
+        )[topic],
     )
 
 
@@ -405,8 +491,12 @@ class _Truth:
     def _incident(self, name: str, begin: int, end: int, **expected: object) -> Incident:
         plan = self._plan
         return Incident(
-            name, plan.fleet.brokers[int(plan.broker[self._topic])], self._wall(begin),
-            self._wall(end), (plan.names[self._topic],), expected=expected,
+            name,
+            plan.fleet.brokers[int(plan.broker[self._topic])],
+            self._wall(begin),
+            self._wall(end),
+            (plan.names[self._topic],),
+            expected=expected,
         )
 
     def _wall(self, at: int) -> int:
@@ -422,9 +512,16 @@ class _Truth:
         reached = None
         if oldest is not None and limit is not None and sub.durable:
             reached = self._wall(oldest + limit * SECOND)
-        return self._incident(STOPPED, stop, end, subscription=name, durable=sub.durable,
-                              oldest_ms=None if oldest is None else self._wall(oldest),
-                              limit_s=limit, reaches_quota_ms=reached)
+        return self._incident(
+            STOPPED,
+            stop,
+            end,
+            subscription=name,
+            durable=sub.durable,
+            oldest_ms=None if oldest is None else self._wall(oldest),
+            limit_s=limit,
+            reaches_quota_ms=reached,
+        )
 
     def _caught_up(self, number: int, name: str, back: int) -> Incident:
         """Until nothing older than a few seconds waits."""
@@ -442,17 +539,28 @@ class _Truth:
             return []
         for kind, passes in played.exceeded.items():
             if passes:
-                found.append(self._incident(
-                    EXCEEDED, passes[0], passes[-1], quota_type=kind, policy=quota.policy,
-                    passes_ms=[self._wall(at) for at in passes],
-                ))
+                found.append(
+                    self._incident(
+                        EXCEEDED,
+                        passes[0],
+                        passes[-1],
+                        quota_type=kind,
+                        policy=quota.policy,
+                        passes_ms=[self._wall(at) for at in passes],
+                    )
+                )
         if played.refused_ns:
             back = played.created_ns[0] if played.created_ns else None
-            found.append(self._incident(
-                REFUSED, played.refused_ns[0], played.refused_ns[-1], policy=quota.policy,
-                refused_ms=[self._wall(at) for at in played.refused_ns],
-                accepted_ms=None if back is None else self._wall(back),
-            ))
+            found.append(
+                self._incident(
+                    REFUSED,
+                    played.refused_ns[0],
+                    played.refused_ns[-1],
+                    policy=quota.policy,
+                    refused_ms=[self._wall(at) for at in played.refused_ns],
+                    accepted_ms=None if back is None else self._wall(back),
+                )
+            )
         if quota.policy == EVICTS:
             found += self._evicted()
         return found
@@ -464,17 +572,20 @@ class _Truth:
             (PHANTOM, [e for e in self._played.evictions if not e.skipped]),
         ):
             for kind, of_kind in _by_type(own):
-                found.append(self._incident(
-                    name, of_kind[0].at_ns, of_kind[-1].at_ns, quota_type=kind,
-                    subscriptions=sorted({e.subscription for e in of_kind}),
-                    passes_ms=sorted({self._wall(e.at_ns) for e in of_kind}),
-                    entries=dict(Counter({self._wall(e.at_ns): e.skipped for e in of_kind})),
-                ))
+                found.append(
+                    self._incident(
+                        name,
+                        of_kind[0].at_ns,
+                        of_kind[-1].at_ns,
+                        quota_type=kind,
+                        subscriptions=sorted({e.subscription for e in of_kind}),
+                        passes_ms=sorted({self._wall(e.at_ns) for e in of_kind}),
+                        entries=dict(Counter({self._wall(e.at_ns): e.skipped for e in of_kind})),
+                    )
+                )
         return found
 
 
 def _by_type(evictions: list[Eviction]) -> list[tuple[str, list[Eviction]]]:
     kinds = sorted({e.quota_type for e in evictions})
     return [(kind, [e for e in evictions if e.quota_type == kind]) for kind in kinds]
-
-

@@ -76,32 +76,45 @@ def build_cache_fleet(
 ) -> CacheFleet:
     """The cache part of a fleet whose brokers are down at given times."""
     groups = [group for group in spec.readers.values() for _ in range(group.subscriptions)]
-    names = [name if group.subscriptions == 1 else f"{name}-{i}"
-             for name, group in spec.readers.items() for i in range(group.subscriptions)]
+    names = [
+        name if group.subscriptions == 1 else f"{name}-{i}"
+        for name, group in spec.readers.items()
+        for i in range(group.subscriptions)
+    ]
     topics = _topics(fleet, spec, len(groups), rng)
     return CacheFleet(topics, _readers(fleet, spec, topics, groups, names, down, rng))
 
 
-def _topics(
-    fleet: Fleet, spec: CacheSpec, readers: int, rng: np.random.Generator
-) -> CacheTopics:
+def _topics(fleet: Fleet, spec: CacheSpec, readers: int, rng: np.random.Generator) -> CacheTopics:
     n, number = spec.topics, np.arange(spec.topics)
     base = f"persistent://{spec.namespace}/{spec.label}"
-    names = [f"{base}-partition-{t}" if spec.partitioned else
-             f"{base}-{WORDS[t % len(WORDS)]}-{t:02d}" for t in number]
+    names = [
+        f"{base}-partition-{t}" if spec.partitioned else f"{base}-{WORDS[t % len(WORDS)]}-{t:02d}"
+        for t in number
+    ]
     written = [base] * n if spec.partitioned else names
     weight = (1.0 + number) ** -spec.skew
     allowed = np.array(spec.brokers or range(len(fleet.brokers)))
     return CacheTopics(
-        names, fleet.texts.add_all(written), number if spec.partitioned else np.full(n, NULL),
-        allowed[number % allowed.size], weight / weight.sum(),
-        2_000_000 + rng.integers(0, 900, n) * 1000, number * readers, readers,
+        names,
+        fleet.texts.add_all(written),
+        number if spec.partitioned else np.full(n, NULL),
+        allowed[number % allowed.size],
+        weight / weight.sum(),
+        2_000_000 + rng.integers(0, 900, n) * 1000,
+        number * readers,
+        readers,
     )
 
 
 def _readers(
-    fleet: Fleet, spec: CacheSpec, topics: CacheTopics, groups: list[ReadersSpec],
-    names: list[str], down: list[tuple[int, int, int]], rng: np.random.Generator,
+    fleet: Fleet,
+    spec: CacheSpec,
+    topics: CacheTopics,
+    groups: list[ReadersSpec],
+    names: list[str],
+    down: list[tuple[int, int, int]],
+    rng: np.random.Generator,
 ) -> Readers:
     n, each = len(topics.names), len(groups)
     topic = np.repeat(np.arange(n), each)
@@ -109,19 +122,26 @@ def _readers(
     absences = [_absences(fleet, topics, spec, r, own, names, down) for r in range(len(own))]
     stalls = [_stalls(fleet, topics, topic[r], own[r], down) for r in range(len(own))]
     return Readers(
-        names * n, np.tile(fleet.texts.add_all(names), n), topic,
+        names * n,
+        np.tile(fleet.texts.add_all(names), n),
+        topic,
         np.array([int(rng.uniform(*g.lag_ms) * MS) for g in own]),
-        _pairs([g.delay_ms for g in own]), _pairs([g.round_trip_ms for g in own]),
+        _pairs([g.delay_ms for g in own]),
+        _pairs([g.round_trip_ms for g in own]),
         np.array([g.speed for g in own]),
         np.array([max(int(g.joins_s * SECOND), UP_NS) for g in own]),
-        np.array([np.iinfo(np.int64).max if g.leaves_s is None else int(g.leaves_s * SECOND)
-                  for g in own]),
-        _firsts(absences), np.array([a for found in absences for a in found],
-                                    dtype=np.int64).reshape(-1, 3),
+        np.array(
+            [
+                np.iinfo(np.int64).max if g.leaves_s is None else int(g.leaves_s * SECOND)
+                for g in own
+            ]
+        ),
+        _firsts(absences),
+        np.array([a for found in absences for a in found], dtype=np.int64).reshape(-1, 3),
         np.array([0.0 if g.slow is None else g.slow.share for g in own]),
         np.array([1.0 if g.slow is None else g.slow.speed for g in own]),
-        _firsts(stalls), np.array([s for found in stalls for s in found],
-                                  dtype=np.int64).reshape(-1, 2),
+        _firsts(stalls),
+        np.array([s for found in stalls for s in found], dtype=np.int64).reshape(-1, 2),
     )
 
 
@@ -134,8 +154,13 @@ def _firsts(found: list[list[tuple[int, ...]]]) -> np.ndarray:
 
 
 def _absences(
-    fleet: Fleet, topics: CacheTopics, spec: CacheSpec, reader: int, own: list[ReadersSpec],
-    names: list[str], down: list[tuple[int, int, int]],
+    fleet: Fleet,
+    topics: CacheTopics,
+    spec: CacheSpec,
+    reader: int,
+    own: list[ReadersSpec],
+    names: list[str],
+    down: list[tuple[int, int, int]],
 ) -> list[tuple[int, ...]]:
     """When a reader does not read: restarts of its client and of its broker, joined if they meet.
 
@@ -168,7 +193,10 @@ def _absences(
 
 
 def _stalls(
-    fleet: Fleet, topics: CacheTopics, topic: int, group: ReadersSpec,
+    fleet: Fleet,
+    topics: CacheTopics,
+    topic: int,
+    group: ReadersSpec,
     down: list[tuple[int, int, int]],
 ) -> list[tuple[int, ...]]:
     """When the slow consumer of a reader takes nothing."""

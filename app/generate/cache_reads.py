@@ -58,8 +58,27 @@ def steps_of(at, topic, sizes, draws, t, r, now, out):  # type: ignore[no-untype
     slice, before which nothing can be reported any more.
     """
     (ledger, entries, length, first_reader, each, retained, rolls, reopens) = t
-    (last, step, lag, delay, trip, joins, leaves, first_absence, absences, absence, slow_share,
-     slow_step, slow_last, first_stall, stalls, stall, state, told_at, tells_every) = r
+    (
+        last,
+        step,
+        lag,
+        delay,
+        trip,
+        joins,
+        leaves,
+        first_absence,
+        absences,
+        absence,
+        slow_share,
+        slow_step,
+        slow_last,
+        first_stall,
+        stalls,
+        stall,
+        state,
+        told_at,
+        tells_every,
+    ) = r
     n = 0
     for i in range(at.size):
         own = topic[i]
@@ -96,8 +115,9 @@ def steps_of(at, topic, sizes, draws, t, r, now, out):  # type: ignore[no-untype
             told = joins[reader] if state[reader] == 0 else np.int64(-1)
             for x in range(a + seen, a + absence[reader]):
                 if absences[x, 2] & TELLS_STOP and due < absences[x, 1]:
-                    n = _put(out, n, max(absences[x, 0], now), STOPPED, reader, ledger_id,
-                             entry_id, 0)
+                    n = _put(
+                        out, n, max(absences[x, 0], now), STOPPED, reader, ledger_id, entry_id, 0
+                    )
                 if absences[x, 2] & TELLS_START:
                     told = max(absences[x, 1], joins[reader])
             due = back
@@ -110,9 +130,13 @@ def steps_of(at, topic, sizes, draws, t, r, now, out):  # type: ignore[no-untype
             n = _put(out, n, due, READ, reader, ledger_id, entry_id, sizes[i])
             done = due + _between(trip[reader], draws[i * each + k, 1])
             if draws[i * each + k, 2] < slow_share[reader]:
-                turn, stall[reader] = _past(max(due, slow_last[reader]), stalls,
-                                            first_stall[reader], first_stall[reader + 1],
-                                            stall[reader])
+                turn, stall[reader] = _past(
+                    max(due, slow_last[reader]),
+                    stalls,
+                    first_stall[reader],
+                    first_stall[reader + 1],
+                    stall[reader],
+                )
                 slow_last[reader] = turn + slow_step[reader]
                 if turn > due + _REPLAY_NS:
                     n = _put(out, n, due + _QUEUED_NS, QUEUED, reader, ledger_id, entry_id, 0)

@@ -46,8 +46,17 @@ from app.generate.rows import PLACE, make_rows
 from app.generate.streams import CONTRACT, stream_of
 
 MIB = 1_048_576
-KINDS = ("entry_added", "entry_read", "entry_released", "replay_queued", "cursor_state",
-         "cursor_state", "cursor_deleted", "ledger_deleted", "entry_invalidated")
+KINDS = (
+    "entry_added",
+    "entry_read",
+    "entry_released",
+    "replay_queued",
+    "cursor_state",
+    "cursor_state",
+    "cursor_deleted",
+    "ledger_deleted",
+    "entry_invalidated",
+)
 RESTARTS, REPLAYS = "consumer-restarts", "slow-consumer"
 OF_TOPIC = (ADDED, DELETED, INVALIDATED)
 LEAST_PER_READER = 12
@@ -89,8 +98,11 @@ class Cache:
         """The truth about clients that restart and consumers that are slow."""
         found = []
         for name, group in self.spec.readers.items():
-            subscriptions = ([name] if group.subscriptions == 1 else
-                             [f"{name}-{i}" for i in range(group.subscriptions)])
+            subscriptions = (
+                [name]
+                if group.subscriptions == 1
+                else [f"{name}-{i}" for i in range(group.subscriptions)]
+            )
             found += _of_group(self, subscriptions, group)
         return found
 
@@ -103,17 +115,31 @@ def _of_group(cache: Cache, subscriptions: list[str], group: ReadersSpec) -> lis
     if r is not None:
         times = r.clients * r.rounds
         until = r.at_s + (times - 1) * r.every_s + r.away_s
-        found.append(Incident(
-            RESTARTS, broker, start + int(r.at_s * 1000), start + int(until * 1000),
-            tuple(topics.names), expected={
-                "subscriptions": subscriptions, "times": times, "away_ms": int(r.away_s * 1000)},
-        ))
+        found.append(
+            Incident(
+                RESTARTS,
+                broker,
+                start + int(r.at_s * 1000),
+                start + int(until * 1000),
+                tuple(topics.names),
+                expected={
+                    "subscriptions": subscriptions,
+                    "times": times,
+                    "away_ms": int(r.away_s * 1000),
+                },
+            )
+        )
     if s is not None:
-        found.append(Incident(
-            REPLAYS, broker, start + int(s.at_s * 1000),
-            start + cache.fleet.scenario.active_s * 1000, tuple(topics.names),
-            expected={"subscriptions": subscriptions, "queued": cache.planted["replay_queued"]},
-        ))
+        found.append(
+            Incident(
+                REPLAYS,
+                broker,
+                start + int(s.at_s * 1000),
+                start + cache.fleet.scenario.active_s * 1000,
+                tuple(topics.names),
+                expected={"subscriptions": subscriptions, "queued": cache.planted["replay_queued"]},
+            )
+        )
     return found
 
 
@@ -162,8 +188,12 @@ class CacheReads:
         ups = {b: u for b, _, u in reversed(cache.down)}
         length = int(cache.spec.ledger_s * SECOND)
         self._topic_state = (
-            self._ledger, np.zeros(n, dtype=np.int64), length, topics.first_reader,
-            topics.readers, int(cache.spec.retained_s * SECOND),
+            self._ledger,
+            np.zeros(n, dtype=np.int64),
+            length,
+            topics.first_reader,
+            topics.readers,
+            int(cache.spec.retained_s * SECOND),
             FIRST_ENTRY_NS + length * (1 + np.arange(n)) // n,
             np.array([ups.get(int(b), NEVER) for b in topics.broker], dtype=np.int64),
         )
@@ -177,10 +207,24 @@ class CacheReads:
             return found
 
         self._reader_state = (
-            none(), step(readers.speed), readers.lag_ns, readers.delay_ns, readers.trip_ns,
-            readers.joins_ns, readers.leaves_ns, readers.first_absence, readers.absences, none(),
-            readers.slow_share, step(np.maximum(readers.slow_share, 1e-3) * readers.slow_speed),
-            none(), readers.first_stall, readers.stalls, none(), none(), none(),
+            none(),
+            step(readers.speed),
+            readers.lag_ns,
+            readers.delay_ns,
+            readers.trip_ns,
+            readers.joins_ns,
+            readers.leaves_ns,
+            readers.first_absence,
+            readers.absences,
+            none(),
+            readers.slow_share,
+            step(np.maximum(readers.slow_share, 1e-3) * readers.slow_speed),
+            none(),
+            readers.first_stall,
+            readers.stalls,
+            none(),
+            none(),
+            none(),
             int(cache.spec.cursors_s * SECOND),
         )
         self._waiting = np.empty((0, COLUMNS), dtype=np.int64)
@@ -239,9 +283,13 @@ class CacheReads:
         topics, kind = cache.readers.topics, steps[:, KIND]
         topic, at = self._topic_of(steps), steps[:, AT]
         rows = make_rows(
-            len(steps), event_type=texts.add_all(list(KINDS))[kind], at_ns=at, fixed=1,
+            len(steps),
+            event_type=texts.add_all(list(KINDS))[kind],
+            at_ns=at,
+            fixed=1,
             stream=stream_of(cache.fleet, CONTRACT, topics.broker[topic]),
-            topic=topics.text[topic], partition=topics.partition[topic],
+            topic=topics.text[topic],
+            partition=topics.partition[topic],
         )
 
         def put(chosen: np.ndarray, name: str, values: object) -> None:
@@ -268,5 +316,3 @@ class CacheReads:
         put(cursor[started], "read_pos", steps[cursor[started], LEDGER])
         put(cursor[started], "read_pos_entry", steps[cursor[started], ENTRY])
         return rows
-
-

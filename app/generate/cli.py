@@ -22,7 +22,11 @@ CACHE_BYTES = 8 << 20
 
 
 def generate(
-    scenario: str, events: int, seed: int, out: Path | None = None, kafka: str | None = None,
+    scenario: str,
+    events: int,
+    seed: int,
+    out: Path | None = None,
+    kafka: str | None = None,
     config: Path | None = None,
 ) -> int:
     """Writes a trace to a folder, or to `SERVERS/TOPIC` of Kafka, and prints its contents.
@@ -50,9 +54,11 @@ def generate(
     _report(trace, written, str(out or kafka), time.monotonic() - began)
     if beside is not None:
         text = beside.write(trace, CACHE_BYTES)
-        print(f"\nThe configuration to use with it, in {beside.config} (its limits are in "
-              f"{beside.policies}):\n\n{indent(text, '  ')}\n"
-              f"  {PROGRAM} run --config {shlex.quote(str(beside.config))}")
+        print(
+            f"\nThe configuration to use with it, in {beside.config} (its limits are in "
+            f"{beside.policies}):\n\n{indent(text, '  ')}\n"
+            f"  {PROGRAM} run --config {shlex.quote(str(beside.config))}"
+        )
     return 0
 
 
@@ -65,16 +71,22 @@ def _beside(kafka: str, config: Path | None) -> Beside:
 
 def _report(trace: Trace, written: Written, where: str, seconds: float) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{written.events:,} events, {written.bytes / 1e6:,.1f} MB, in {where} "
-                  f"({seconds:.1f} s, {written.events / seconds:,.0f} events/s)", markup=False)
+    console.print(
+        f"{written.events:,} events, {written.bytes / 1e6:,.1f} MB, in {where} "
+        f"({seconds:.1f} s, {written.events / seconds:,.0f} events/s)",
+        markup=False,
+    )
     if trace.incidents:
         console.print("incidents: " + ", ".join(i.name for i in trace.incidents), markup=False)
     if trace.cache is not None:
         kinds = ", ".join(f"{name} {n:,}" for name, n in trace.cache.planted.items() if n)
         console.print(f"entries and their reads: {kinds}", markup=False)
         if trace.cache.max_bytes is not None:
-            console.print(f"a cache as large as in the published run, at this trace's rate: "
-                          f"max_bytes {trace.cache.max_bytes}", markup=False)
+            console.print(
+                f"a cache as large as in the published run, at this trace's rate: "
+                f"max_bytes {trace.cache.max_bytes}",
+                markup=False,
+            )
     if trace.large is not None:
         fates = ", ".join(f"{name} {n}" for name, n in sorted(trace.large.planted.items()))
         console.print(f"large messages, by subscription: {fates}", markup=False)

@@ -24,8 +24,10 @@ def document(
     if trace.cache is not None:
         # The trace has the times of reads and releases; without them a dispatch is both.
         size = trace.cache.max_bytes or cache_bytes
-        found["entry_cache"] = {"release_event": "entry_released",
-                                **({} if size is None else {"max_bytes": size})}
+        found["entry_cache"] = {
+            "release_event": "entry_released",
+            **({} if size is None else {"max_bytes": size}),
+        }
     return found
 
 
@@ -46,17 +48,22 @@ class Beside:
 
     def write(self, trace: Trace, cache_bytes: int | None) -> str:
         """Write both; the text of the configuration."""
-        source = {"format": "kafka", "options": {
-            "kafka.bootstrap.servers": self._servers, "subscribe": self._topic,
-            "startingOffsets": "earliest",
-        }}
+        source = {
+            "format": "kafka",
+            "options": {
+                "kafka.bootstrap.servers": self._servers,
+                "subscribe": self._topic,
+                "startingOffsets": "earliest",
+            },
+        }
         found = document(trace, "weir-warehouse", source, self.policies.name, cache_bytes)
         # Written faster than time passes: minutes of it may be in one partition and not in another.
         found["idle_advance_ms"] = 2 * MS_PER_S * trace.scenario.duration_s
         text = yaml.safe_dump(found, sort_keys=False)
         write_policies(trace, self.policies)
         self.config.write_text(
-            f"{MARK} for the trace in {self._servers}/{self._topic}.\n{text}", encoding="utf-8")
+            f"{MARK} for the trace in {self._servers}/{self._topic}.\n{text}", encoding="utf-8"
+        )
         return text
 
 

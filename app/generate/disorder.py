@@ -14,7 +14,10 @@ AT, ARRIVES, FIXED = PLACE["at_ns"], PLACE["arrives_ns"], PLACE["fixed"]
 
 
 def arrivals(
-    scenario: Scenario, rows: np.ndarray, malformed: int, rng: np.random.Generator,
+    scenario: Scenario,
+    rows: np.ndarray,
+    malformed: int,
+    rng: np.random.Generator,
     planted: Counter[str],
 ) -> np.ndarray:
     """Gives rows their time of arrival and puts repeated ones in front of them.

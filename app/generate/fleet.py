@@ -15,8 +15,20 @@ from app.generate.rows import NULL, Texts
 from app.generate.scenario import Scenario
 
 NEVER = np.iinfo(np.int64).max
-WORDS = ("created", "updated", "priced", "shipped", "paid", "viewed", "indexed", "resized",
-         "scored", "settled", "audited", "expired")
+WORDS = (
+    "created",
+    "updated",
+    "priced",
+    "shipped",
+    "paid",
+    "viewed",
+    "indexed",
+    "resized",
+    "scored",
+    "settled",
+    "audited",
+    "expired",
+)
 KINDS_OF_SUBSCRIPTION = ("exclusive", "failover", "shared", "key_shared")
 
 
@@ -148,21 +160,29 @@ def build_fleet(scenario: Scenario, seed: int) -> Fleet:
     connections = _connections(scenario, rng, texts)
     kafka = scenario.kafka
     fleet = Fleet(
-        scenario, brokers, texts.add_all(brokers), np.stack([up, fresh], axis=1),
-        np.full(spec.brokers, NEVER), topics, connections,
+        scenario,
+        brokers,
+        texts.add_all(brokers),
+        np.stack([up, fresh], axis=1),
+        np.full(spec.brokers, NEVER),
+        topics,
+        connections,
         _producers(scenario, rng, texts, topics, connections),
-        _subscriptions(scenario, rng, texts, topics), texts,
+        _subscriptions(scenario, rng, texts, topics),
+        texts,
         [] if kafka is None else [f"{kafka.cluster}-{i}" for i in range(kafka.brokers)],
     )
     large, backlog = scenario.large, scenario.backlog
     if large is not None and large.connections:
         own = np.repeat(large.brokers or range(spec.brokers), large.connections)
         fleet.own_connections = _add_connections(
-            fleet, own, large.label, 9, np.random.default_rng([seed, 6]))
+            fleet, own, large.label, 9, np.random.default_rng([seed, 6])
+        )
     if backlog is not None:
         own = np.array(backlog.brokers or range(spec.brokers))
         fleet.backlog_connections = _add_connections(
-            fleet, own, backlog.label, 10, np.random.default_rng([seed, 13]))
+            fleet, own, backlog.label, 10, np.random.default_rng([seed, 13])
+        )
     return fleet
 
 
@@ -187,8 +207,13 @@ def _topics(scenario: Scenario, rng: np.random.Generator, texts: Texts) -> Topic
     low, high = traffic.message_bytes
     size = np.exp(rng.uniform(np.log(low), np.log(high), spec.topics)).astype(np.int64)
     return Topics(
-        names, namespaces, texts.add_all(written), partition,
-        np.arange(spec.topics) % spec.brokers, weight / weight.sum(), size,
+        names,
+        namespaces,
+        texts.add_all(written),
+        partition,
+        np.arange(spec.topics) % spec.brokers,
+        weight / weight.sum(),
+        size,
         np.sort(rng.integers(10_000, 90_000, spec.topics)) * 10,
     )
 
@@ -203,11 +228,14 @@ def _connections(scenario: Scenario, rng: np.random.Generator, texts: Texts) -> 
     flags = np.array([texts.add_raw(b"false"), texts.add_raw(b"true")])
     knows = rng.random(n) < spec.supports_throttle
     return Connections(
-        names, np.arange(n) % spec.brokers,
+        names,
+        np.arange(n) % spec.brokers,
         np.stack([texts.add_all([a for a, _ in names]), texts.add_all([b for _, b in names])], 1),
-        flags[knows.astype(np.int64)], rng.integers(0, 8, n),
+        flags[knows.astype(np.int64)],
+        rng.integers(0, 8, n),
         texts.add_all([f"app:{tenants[i % len(tenants)]}" for i in range(n)]),
-        texts.add_all([f"client-{i:02d}" for i in range(n)]), np.full(n, NEVER),
+        texts.add_all([f"client-{i:02d}" for i in range(n)]),
+        np.full(n, NEVER),
     )
 
 
@@ -217,8 +245,9 @@ def _add_connections(
     """Connections of a part's own, so that no incident pauses them."""
     known, texts = fleet.connections, fleet.texts
     n, first = broker.size, known.broker.size
-    names = [f"10.{net}.{rng.integers(0, 255)}.{i + 1}:{rng.integers(32_768, 60_999)}"
-             for i in range(n)]
+    names = [
+        f"10.{net}.{rng.integers(0, 255)}.{i + 1}:{rng.integers(32_768, 60_999)}" for i in range(n)
+    ]
     text = texts.add_all(names)
     known.names += [(name, name) for name in names]
     known.broker = np.append(known.broker, broker)
@@ -227,21 +256,26 @@ def _add_connections(
     known.supports_throttle = np.append(known.supports_throttle, knows)
     known.io_thread = np.append(known.io_thread, rng.integers(0, 8, n))
     known.principal = np.append(known.principal, texts.add_all([f"app:{label}"] * n))
-    known.client = np.append(
-        known.client, texts.add_all([f"{label}-{i:02d}" for i in range(n)]))
+    known.client = np.append(known.client, texts.add_all([f"{label}-{i:02d}" for i in range(n)]))
     known.reopens_ns = np.append(known.reopens_ns, np.full(n, NEVER))
     return np.arange(first, first + n)
 
 
 def _producers(
-    scenario: Scenario, rng: np.random.Generator, texts: Texts, topics: Topics,
+    scenario: Scenario,
+    rng: np.random.Generator,
+    texts: Texts,
+    topics: Topics,
     connections: Connections,
 ) -> Producers:
     spec = scenario.fleet
     topic, connection = [], []
     second: list[tuple[int, int]] = []
-    wanted = {topic_of(spec.topics, spec.brokers, i.broker, i.topic)
-              for i in scenario.incidents if i.name == "shared-topic"}
+    wanted = {
+        topic_of(spec.topics, spec.brokers, i.broker, i.topic)
+        for i in scenario.incidents
+        if i.name == "shared-topic"
+    }
     for t in range(spec.topics):
         own = np.flatnonzero(connections.broker == topics.broker[t])
         number = t // spec.brokers
@@ -250,9 +284,7 @@ def _producers(
         main = own[0] if shared else rest[number % rest.size]
         topic.append(t)
         connection.append(int(main))
-        if not shared and rest.size > 1 and (
-            rng.random() < spec.second_producers or t in wanted
-        ):
+        if not shared and rest.size > 1 and (rng.random() < spec.second_producers or t in wanted):
             second.append((t, int(rest[(number + 1) % rest.size])))
     topic += [t for t, _ in second]
     connection += [c for _, c in second]
@@ -264,8 +296,9 @@ def _producers(
         used[c] = ids[p] + 1
     weight = topics.weight[topics_of] / np.bincount(topics_of)[topics_of]
     names = [f"{scenario.cluster}-{t}-{p}" for p, t in enumerate(topic)]
-    return Producers(topics_of, connections_of, ids, texts.add_all(names),
-                     np.cumsum(weight) / weight.sum())
+    return Producers(
+        topics_of, connections_of, ids, texts.add_all(names), np.cumsum(weight) / weight.sum()
+    )
 
 
 def _subscriptions(
@@ -279,7 +312,10 @@ def _subscriptions(
     second[twice] = n + np.arange(twice.size)
     names = ["main"] * n + ["audit"] * twice.size
     return Subscriptions(
-        topic, texts.add_all(names), texts.add_all(list(KINDS_OF_SUBSCRIPTION))[kind],
+        topic,
+        texts.add_all(names),
+        texts.add_all(list(KINDS_OF_SUBSCRIPTION))[kind],
         texts.add_all([f"{name}-{t}" for name, t in zip(names, topic, strict=True)]),
-        kind < 2, second,
+        kind < 2,
+        second,
     )

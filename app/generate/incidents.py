@@ -45,20 +45,42 @@ def plan_incidents(fleet: Fleet, limits: Limits) -> Plan:
     return plan
 
 
-def _record(fleet: Fleet, spec: IncidentSpec, plan: Plan, until_ns: int, *,
-            topics: tuple[int, ...] = (), connection: int | None = None,
-            broker: int | None = None, **expected: object) -> None:
+def _record(
+    fleet: Fleet,
+    spec: IncidentSpec,
+    plan: Plan,
+    until_ns: int,
+    *,
+    topics: tuple[int, ...] = (),
+    connection: int | None = None,
+    broker: int | None = None,
+    **expected: object,
+) -> None:
     start = fleet.scenario.start_ms
-    plan.incidents.append(Incident(
-        spec.name, fleet.brokers[spec.broker if broker is None else broker],
-        start + int(spec.at_s * 1000), start + until_ns // MS,
-        tuple(fleet.topics.names[t] for t in topics),
-        None if connection is None else fleet.connections.names[connection][0], dict(expected),
-    ))
+    plan.incidents.append(
+        Incident(
+            spec.name,
+            fleet.brokers[spec.broker if broker is None else broker],
+            start + int(spec.at_s * 1000),
+            start + until_ns // MS,
+            tuple(fleet.topics.names[t] for t in topics),
+            None if connection is None else fleet.connections.names[connection][0],
+            dict(expected),
+        )
+    )
 
 
-def _burst(fleet: Fleet, limits: Limits, plan: Plan, at: int, topic: int, factor: float,
-           allowed: float = 1.0, frames: int = FRAMES, producer: int | None = None) -> int:
+def _burst(
+    fleet: Fleet,
+    limits: Limits,
+    plan: Plan,
+    at: int,
+    topic: int,
+    factor: float,
+    allowed: float = 1.0,
+    frames: int = FRAMES,
+    producer: int | None = None,
+) -> int:
     """Publishes `factor` seconds of a topic's limit at once; the end of the pause, if any (ns).
 
     `allowed` is the limit in force as a share of the topic's usual one. Without `producer` it is
@@ -87,9 +109,17 @@ def noisy_neighbour(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan
     # Its bucket must be full again at each burst, or the next pause is longer than planned.
     plan.mutes.append((topic, start - 2 * SECOND, until + SECOND))
     others = {int(t) for t in fleet.producers.topic[fleet.producers.connection == connection]}
-    _record(fleet, spec, plan, until, topics=(topic,), connection=connection,
-            culprit_times=spec.times, others=len(others - {topic}),
-            paused_ms=int(spec.times * spec.pause_s * 1000))
+    _record(
+        fleet,
+        spec,
+        plan,
+        until,
+        topics=(topic,),
+        connection=connection,
+        culprit_times=spec.times,
+        others=len(others - {topic}),
+        paused_ms=int(spec.times * spec.pause_s * 1000),
+    )
 
 
 def burst(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
@@ -98,20 +128,28 @@ def burst(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
     at = int(spec.at_s * SECOND)
     until = _burst(fleet, limits, plan, at, topic, float(spec.factor), frames=1)
     plan.mutes.append((topic, at - 2 * SECOND, until + SECOND))
-    _record(fleet, spec, plan, until, topics=(topic,), culprit_times=1,
-            connection=int(fleet.producers.connection[topic]),
-            paused_ms=(spec.factor - 1) * 1000)
+    _record(
+        fleet,
+        spec,
+        plan,
+        until,
+        topics=(topic,),
+        culprit_times=1,
+        connection=int(fleet.producers.connection[topic]),
+        paused_ms=(spec.factor - 1) * 1000,
+    )
 
 
 def shared_topic(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
-    """A client of another principal uses up a topic's limit, and the topic's own client waits, too.
-    """
+    """A client of another principal uses up a topic's limit, and the topic's own client waits, too."""
     topic = fleet.topic_on(spec.broker, spec.topic)
     producers = np.flatnonzero(fleet.producers.topic == topic).tolist()
     if len(producers) < 2:
-        raise UserError(f"incidents: {spec.name}: topic {spec.topic} of broker {spec.broker} has "
-                        "one producer; needs one that is not of the shared connection, and a "
-                        "broker with several connections")
+        raise UserError(
+            f"incidents: {spec.name}: topic {spec.topic} of broker {spec.broker} has "
+            "one producer; needs one that is not of the shared connection, and a "
+            "broker with several connections"
+        )
     own, other = (int(fleet.producers.connection[p]) for p in producers)
     start, until, late = int(spec.at_s * SECOND), 0, FRAMES * 2 * MS
     # What the topic's own client sends before it is paused is paid back as well.
@@ -123,9 +161,17 @@ def shared_topic(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -
         until += int(2 * OWN_SHARE * SECOND)
         plan.holds += [(own, at + late + 1, until), (other, at + 1, until)]
     plan.mutes.append((topic, start - 2 * SECOND, until + SECOND))
-    _record(fleet, spec, plan, until, topics=(topic,), culprit_times=spec.times, connection=other,
-            paused_ms=int(spec.times * spec.pause_s * 1000),
-            victim=fleet.connections.names[own][0])
+    _record(
+        fleet,
+        spec,
+        plan,
+        until,
+        topics=(topic,),
+        culprit_times=spec.times,
+        connection=other,
+        paused_ms=int(spec.times * spec.pause_s * 1000),
+        victim=fleet.connections.names[own][0],
+    )
 
 
 def policy_change(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
@@ -136,8 +182,9 @@ def policy_change(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) 
     start, until = int(spec.at_s * SECOND), int((spec.at_s + spec.for_s) * SECOND)
     every = int(spec.every_s * SECOND)
     usual = limits.policy("namespace", space)
-    lowered = {k: int(v * lower) if k.startswith("publish") else v
-               for k, v in usual["limits"].items()}
+    lowered = {
+        k: int(v * lower) if k.startswith("publish") else v for k, v in usual["limits"].items()
+    }
     if spec.scope == "namespace":
         before, after = {**usual, "limits": lowered}, usual
     else:
@@ -154,16 +201,28 @@ def policy_change(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) 
         last = max(last, _burst(fleet, limits, plan, at, topic, factor, allowed))
         broken += inside
     plan.mutes.append((topic, start - 5 * every, until + 5 * every))
-    _record(fleet, spec, plan, until, topics=(topic,), culprit_times=broken, scope=spec.scope,
-            connection=int(fleet.producers.connection[topic]))
+    _record(
+        fleet,
+        spec,
+        plan,
+        until,
+        topics=(topic,),
+        culprit_times=broken,
+        scope=spec.scope,
+        connection=int(fleet.producers.connection[topic]),
+    )
 
 
 def _policy(fleet: Fleet, at: int, broker: int, document: Policy) -> np.ndarray:
     """A `policy` record: of one broker with both clocks, or of the fleet as a poll saw it."""
     texts = fleet.texts
     return make_rows(
-        1, event_type=texts.add("policy"), stream=stream_of(fleet, CONTRACT, broker), at_ns=at,
-        policy_json=texts.add(json.dumps(document, separators=(",", ":"))), fixed=1,
+        1,
+        event_type=texts.add("policy"),
+        stream=stream_of(fleet, CONTRACT, broker),
+        at_ns=at,
+        policy_json=texts.add(json.dumps(document, separators=(",", ":"))),
+        fixed=1,
     )
 
 
@@ -180,16 +239,26 @@ def connection_limit(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Pla
         plan.publish(at, int(own[i % own.size]), (1, size), stored + i * 4 * MS - at)
     until = stored + (spec.factor + FRAMES) * 4 * MS
     plan.holds.append((connection, start - SECOND // 2, until))
-    _record(fleet, spec, plan, until, connection=connection, pending=spec.factor, pauses=1,
-            topics=tuple(sorted({int(t) for t in fleet.producers.topic[own]})))
+    _record(
+        fleet,
+        spec,
+        plan,
+        until,
+        connection=connection,
+        pending=spec.factor,
+        pauses=1,
+        topics=tuple(sorted({int(t) for t in fleet.producers.topic[own]})),
+    )
 
 
-def _together(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan, members: np.ndarray,
-              limit: int) -> int:
+def _together(
+    fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan, members: np.ndarray, limit: int
+) -> int:
     """Topics that stay below their own limits but break a common one; the end of the pause."""
     factor, until = 1.6, 0
-    own = np.where(limits.messages > 0, limits.messages,
-                   limits.bytes // fleet.topics.message_bytes)[members]
+    own = np.where(
+        limits.messages > 0, limits.messages, limits.bytes // fleet.topics.message_bytes
+    )[members]
     share = min(0.8, factor * limit / own.sum())
     connections = np.unique(fleet.producers.connection[members])
     for i in range(spec.times):
@@ -211,8 +280,15 @@ def resource_group(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan)
     inside = np.array([s in spaces for s in fleet.topics.namespaces])
     members = np.flatnonzero(inside & (fleet.topics.broker == spec.broker))
     until = _together(fleet, limits, spec, plan, members, limits.groups[group])
-    _record(fleet, spec, plan, until, topics=tuple(int(t) for t in members), group=group,
-            breaches=spec.times)
+    _record(
+        fleet,
+        spec,
+        plan,
+        until,
+        topics=tuple(int(t) for t in members),
+        group=group,
+        breaches=spec.times,
+    )
 
 
 def broker_limit(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
@@ -250,8 +326,10 @@ def throttle_command(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Pla
     topic = fleet.topic_on(spec.broker, spec.topic)
     connection = int(fleet.producers.connection[topic])
     if fleet.connections.supports_throttle[connection] != fleet.texts.add_raw(b"true"):
-        raise UserError(f"incidents: {spec.name}: the client of topic {spec.topic} of broker "
-                        f"{spec.broker} does not know the command; set fleet.supports_throttle 1")
+        raise UserError(
+            f"incidents: {spec.name}: the client of topic {spec.topic} of broker "
+            f"{spec.broker} does not know the command; set fleet.supports_throttle 1"
+        )
     own = np.flatnonzero(fleet.producers.connection == connection)
     start, until = int(spec.at_s * SECOND), 0
     for i in range(spec.times):
@@ -260,38 +338,60 @@ def throttle_command(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Pla
         plan.commands[connection] += 1
         until = at + int((spec.pause_s + TARGET) * SECOND) + SLACK
         if spec.acknowledges:
-            plan.rows.append(_of_client(
-                fleet, "throttle_receipt", topic, at + ANSWERS_NS,
-                request_id=plan.commands[connection]))
+            plan.rows.append(
+                _of_client(
+                    fleet,
+                    "throttle_receipt",
+                    topic,
+                    at + ANSWERS_NS,
+                    request_id=plan.commands[connection],
+                )
+            )
         else:
             plan.holds.append((connection, at + 1, until))
             plan.rows += [_timed_out(fleet, int(p), at + SENDS_NS, i) for p in own]
     plan.mutes.append((topic, start - 2 * SECOND, until + SECOND))
-    _record(fleet, spec, plan, until, topics=(topic,), connection=connection,
-            culprit_times=spec.times, acknowledges=spec.acknowledges,
-            timed_out=0 if spec.acknowledges else spec.times * own.size)
+    _record(
+        fleet,
+        spec,
+        plan,
+        until,
+        topics=(topic,),
+        connection=connection,
+        culprit_times=spec.times,
+        acknowledges=spec.acknowledges,
+        timed_out=0 if spec.acknowledges else spec.times * own.size,
+    )
 
 
 def _timed_out(fleet: Fleet, producer: int, at: int, number: int) -> np.ndarray:
     """A send that got no answer. It has an id that is no publish's: the broker has not read it."""
     topic = int(fleet.producers.topic[producer])
     return _of_client(
-        fleet, "send_timeout", producer, at + TIMES_OUT_NS, topic=fleet.topics.text[topic],
-        partition=fleet.topics.partition[topic], producer_id=fleet.producers.id[producer],
-        producer_name=fleet.producers.text[producer], sequence_id=LOST_SENDS + number,
+        fleet,
+        "send_timeout",
+        producer,
+        at + TIMES_OUT_NS,
+        topic=fleet.topics.text[topic],
+        partition=fleet.topics.partition[topic],
+        producer_id=fleet.producers.id[producer],
+        producer_name=fleet.producers.text[producer],
+        sequence_id=LOST_SENDS + number,
         publish_time_ms=fleet.scenario.start_ms + at // MS,
     )
 
 
-def _of_client(
-    fleet: Fleet, kind: str, producer: int, at: int, **columns: object
-) -> np.ndarray:
+def _of_client(fleet: Fleet, kind: str, producer: int, at: int, **columns: object) -> np.ndarray:
     """A record that the client of a producer writes."""
     connection = fleet.producers.connection[[producer]]
     return make_rows(
-        1, event_type=fleet.texts.add(kind), at_ns=at, fixed=1,
+        1,
+        event_type=fleet.texts.add(kind),
+        at_ns=at,
+        fixed=1,
         stream=stream_of(fleet, CONTRACT, int(fleet.connections.broker[connection[0]])),
-        cnx_id=fleet.connection_text(connection, np.array([at])), **columns,
+        cnx_id=fleet.connection_text(connection, np.array([at])),
+        **columns,
     )
 
 

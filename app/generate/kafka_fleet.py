@@ -85,10 +85,19 @@ def build_users(fleet: Fleet, spec: KafkaSpec) -> Users:
     """The users of the cluster with their topics."""
     names, texts = list(spec.users), fleet.texts
     topics = np.array([user.topics for user in spec.users.values()])
-    topic_names = [f"{name}.{WORDS[t % len(WORDS)]}" + ("" if t < len(WORDS) else f"-{t}")
-                   for name, user in spec.users.items() for t in range(user.topics)]
-    return Users(names, texts.add_all([f"User:{name}" for name in names]),
-                 np.cumsum(topics) - topics, topics, topic_names, texts.add_all(topic_names))
+    topic_names = [
+        f"{name}.{WORDS[t % len(WORDS)]}" + ("" if t < len(WORDS) else f"-{t}")
+        for name, user in spec.users.items()
+        for t in range(user.topics)
+    ]
+    return Users(
+        names,
+        texts.add_all([f"User:{name}" for name in names]),
+        np.cumsum(topics) - topics,
+        topics,
+        topic_names,
+        texts.add_all(topic_names),
+    )
 
 
 def build_instances(
@@ -96,15 +105,19 @@ def build_instances(
 ) -> Instances:
     """Every start of a producer; how often the storm starts its own follows from `records`."""
     end = fleet.scenario.active_s * SECOND
-    parts = [_steady(fleet, number, name, user, end, rng)
-             for number, (name, user) in enumerate(spec.users.items()) if user.producers]
+    parts = [
+        _steady(fleet, number, name, user, end, rng)
+        for number, (name, user) in enumerate(spec.users.items())
+        if user.producers
+    ]
     if spec.storm is not None:
         parts.append(_storm(fleet, spec, spec.storm, records, rng))
     instances = Instances.concat(parts)
     instances = instances.take(np.argsort(instances.assigned_ns, kind="stable"))
     instances.broker[:] = rng.integers(0, spec.brokers, instances.user.size)
-    given = running_number(instances.broker, np.zeros(spec.brokers, np.int64),
-                           np.arange(instances.user.size))
+    given = running_number(
+        instances.broker, np.zeros(spec.brokers, np.int64), np.arange(instances.user.size)
+    )
     block = given // BLOCK * spec.brokers + instances.broker
     instances.id[:] = FIRST_ID + block * BLOCK + given % BLOCK
     return instances
@@ -127,8 +140,14 @@ def _steady(
     assigned = np.array([at for own in starts for at in own])
     until = np.array([at for own in ends for at in [*own, end]])
     clients = fleet.texts.add_all([f"{name}-{i}" for i in range(user.producers)])
-    return _instances(number, clients[slot], assigned, until,
-                      np.full(slot.size, user.weight / user.producers), rng)
+    return _instances(
+        number,
+        clients[slot],
+        assigned,
+        until,
+        np.full(slot.size, user.weight / user.producers),
+        rng,
+    )
 
 
 def _storm(
@@ -149,10 +168,23 @@ def _storm(
 
 
 def _instances(
-    user: int, client: np.ndarray, assigned: np.ndarray, until: np.ndarray, weight: np.ndarray,
+    user: int,
+    client: np.ndarray,
+    assigned: np.ndarray,
+    until: np.ndarray,
+    weight: np.ndarray,
     rng: np.random.Generator,
 ) -> Instances:
     n, none = client.size, np.zeros(client.size, dtype=np.int64)
     first = assigned + rng.integers(*TO_FIRST_BATCH, n)
-    return Instances(np.full(n, user), client, none, assigned, none.copy(), first,
-                     np.maximum(until, first), weight, none.copy())
+    return Instances(
+        np.full(n, user),
+        client,
+        none,
+        assigned,
+        none.copy(),
+        first,
+        np.maximum(until, first),
+        weight,
+        none.copy(),
+    )

@@ -67,11 +67,14 @@ class Kafka:
     def policies(self) -> list[Policy]:
         """Bounds on new producer ids: one for everybody, and those of some users."""
         bounds = {DEFAULT_USER: self.spec.producer_ids_rate} | {
-            name: user.producer_ids_rate for name, user in self.spec.users.items()
+            name: user.producer_ids_rate
+            for name, user in self.spec.users.items()
             if user.producer_ids_rate is not None
         }
-        return [{"scope": "user", "name": name, "limits": {"producer_ids_rate": _plain(bound)}}
-                for name, bound in bounds.items()]
+        return [
+            {"scope": "user", "name": name, "limits": {"producer_ids_rate": _plain(bound)}}
+            for name, bound in bounds.items()
+        ]
 
     @property
     def incidents(self) -> list[Incident]:
@@ -83,17 +86,23 @@ class Kafka:
         own = self.instances.user == number
         start, first = self.fleet.scenario.start_ms, self.users.first_topic[number]
         bound = self.spec.bound(storm.user)
-        return [Incident(
-            STORM, "*", start + int(storm.at_s * 1000),
-            start + int((storm.at_s + storm.for_s) * 1000),
-            tuple(self.users.topic_names[first : first + self.users.topics[number]]),
-            expected={
-                "cluster": self.spec.cluster, "user": storm.user, "bound": bound,
-                "new_ids": int(own.sum()),
-                "accepted": self.spec.brokers * accepted_at_once(bound),
-                "others_new_ids": int((~own).sum()),
-            },
-        )]
+        return [
+            Incident(
+                STORM,
+                "*",
+                start + int(storm.at_s * 1000),
+                start + int((storm.at_s + storm.for_s) * 1000),
+                tuple(self.users.topic_names[first : first + self.users.topics[number]]),
+                expected={
+                    "cluster": self.spec.cluster,
+                    "user": storm.user,
+                    "bound": bound,
+                    "new_ids": int(own.sum()),
+                    "accepted": self.spec.brokers * accepted_at_once(bound),
+                    "others_new_ids": int((~own).sum()),
+                },
+            )
+        ]
 
 
 def plan_kafka(fleet: Fleet, spec: KafkaSpec, events: float, seed: int) -> Kafka:
@@ -108,16 +117,20 @@ def plan_kafka(fleet: Fleet, spec: KafkaSpec, events: float, seed: int) -> Kafka
         own = int((instances.user == users.names.index(spec.storm.user)).sum())
         fewer = own - least_starts(spec, spec.storm)
         least -= round(fewer * (LEAST_PER_START + spec.storm.again))
-    return Kafka(fleet, spec, seed, users, instances, planned, max(0, round(records - fixed)),
-                 least)
+    return Kafka(
+        fleet, spec, seed, users, instances, planned, max(0, round(records - fixed)), least
+    )
 
 
 def _planned(instances: Instances, rng: np.random.Generator) -> Planned:
     """The first batch of every instance, and what a crashing one still sends."""
     again = np.repeat(np.arange(instances.id.size), instances.again)
-    at = np.concatenate([
-        instances.first_ns, instances.first_ns[again] + rng.integers(2 * MS, 50 * MS, again.size),
-    ])
+    at = np.concatenate(
+        [
+            instances.first_ns,
+            instances.first_ns[again] + rng.integers(2 * MS, 50 * MS, again.size),
+        ]
+    )
     order = np.argsort(at, kind="stable")
     return Planned(at[order], np.concatenate([np.arange(instances.id.size), again])[order])
 
@@ -178,16 +191,21 @@ class Batches:
         kafka, known = self._kafka, self._kafka.instances
         own = np.arange(*np.searchsorted(known.assigned_ns, [begin, end]))
         return make_rows(
-            own.size, event_type=kafka.fleet.texts.add("producer_id_assigned"), fixed=1,
-            at_ns=known.assigned_ns[own], producer_id=known.id[own],
+            own.size,
+            event_type=kafka.fleet.texts.add("producer_id_assigned"),
+            fixed=1,
+            at_ns=known.assigned_ns[own],
+            producer_id=known.id[own],
             stream=kafka_stream_of(kafka.fleet, REQUEST_LOG, known.broker[own]),
             **self._who(own),
         )
 
     def _who(self, instance: np.ndarray) -> dict[str, Any]:
         known = self._kafka.instances
-        return {"principal": self._kafka.users.principal[known.user[instance]],
-                "client_id": known.client[instance]}
+        return {
+            "principal": self._kafka.users.principal[known.user[instance]],
+            "client_id": known.client[instance],
+        }
 
     def _produced(
         self, at: np.ndarray, instance: np.ndarray, rng: np.random.Generator
@@ -201,14 +219,19 @@ class Batches:
         messages = rng.geometric(1 / MEAN_BATCH, n)
         place = instance * self._places + own * spec.partitions + partition
         return make_rows(
-            n, event_type=kafka.fleet.texts.add("produce_batch"), at_ns=at, fixed=1,
+            n,
+            event_type=kafka.fleet.texts.add("produce_batch"),
+            at_ns=at,
+            fixed=1,
             stream=kafka_stream_of(kafka.fleet, DUMP_LOG, (topic + partition) % spec.brokers),
-            topic=users.topic_text[topic], partition=partition,
+            topic=users.topic_text[topic],
+            partition=partition,
             producer_id=kafka.instances.id[instance],
             sequence_id=running_total(place, messages, self._sequences),
             entry_id=running_total(topic * spec.partitions + partition, messages, self._offsets),
             entry_bytes=BATCH_HEADER_BYTES + messages * rng.integers(*MESSAGE_BYTES, n),
-            num_messages=messages, **self._who(instance),
+            num_messages=messages,
+            **self._who(instance),
         )
 
 

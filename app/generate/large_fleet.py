@@ -79,21 +79,30 @@ class LargeFleet:
 
 def build_large_fleet(fleet: Fleet, spec: LargeSpec, rng: np.random.Generator) -> LargeFleet:
     """The topics of large messages, spread over the brokers of a fleet."""
-    role = np.repeat([BUSY, CROWDED, HANDOVER],
-                     [spec.busy_topics, spec.crowded_topics, spec.handover_topics])
+    role = np.repeat(
+        [BUSY, CROWDED, HANDOVER], [spec.busy_topics, spec.crowded_topics, spec.handover_topics]
+    )
     n = role.size
     low, high = spec.producers
-    producers = np.select([role == CROWDED, role == HANDOVER], [spec.crowd[1], 1],
-                          rng.integers(low, high + 1, n))
+    producers = np.select(
+        [role == CROWDED, role == HANDOVER], [spec.crowd[1], 1], rng.integers(low, high + 1, n)
+    )
     fewest, most = spec.subscriptions
     subs = np.where(role == BUSY, rng.integers(fewest, most + 1, n), len(TYPES))
     # The first one has most of them, all if it may, so that every fate meets every type.
     subs[0] = most
     names = [f"persistent://{spec.namespace}/large-{t:03d}" for t in range(n)]
     topics = LargeTopics(
-        names, fleet.texts.add_all(names), _brokers(fleet, spec, n), role,
-        1_000_000 + np.arange(n) * 100_000, rng.integers(MS, 10 * MS, n),
-        _firsts(producers + 1), producers, _firsts(subs), subs,
+        names,
+        fleet.texts.add_all(names),
+        _brokers(fleet, spec, n),
+        role,
+        1_000_000 + np.arange(n) * 100_000,
+        rng.integers(MS, 10 * MS, n),
+        _firsts(producers + 1),
+        producers,
+        _firsts(subs),
+        subs,
     )
     found, texts, of_sub = _subs(fleet, spec, topics, rng)
     return LargeFleet(topics, _producers(fleet, spec, topics), found, texts, of_sub)
@@ -112,8 +121,9 @@ def _firsts(counts: np.ndarray) -> np.ndarray:
 def _producers(fleet: Fleet, spec: LargeSpec, topics: LargeTopics) -> LargeProducers:
     topic = np.repeat(np.arange(topics.role.size), topics.producers + 1)
     used = np.bincount(fleet.producers.connection, minlength=fleet.connections.broker.size)
-    connection = np.array([fleet.large_connection_on(int(topics.broker[t]), p)
-                           for p, t in enumerate(topic)])
+    connection = np.array(
+        [fleet.large_connection_on(int(topics.broker[t]), p) for p, t in enumerate(topic)]
+    )
     ids = np.empty(topic.size, dtype=np.int64)
     for p, c in enumerate(connection):
         ids[p] = used[c]
@@ -134,8 +144,15 @@ def _subs(
     texts = fleet.texts.add_all(
         [f"{names[s]}-{topic[s]}-{i - first[s]}" for i, s in enumerate(of_sub)]
     )
-    subs = LargeSubs(names, fleet.texts.add_all(names), topic, kind,
-                     rng.integers(MS, 20 * MS, topic.size), first, consumers)
+    subs = LargeSubs(
+        names,
+        fleet.texts.add_all(names),
+        topic,
+        kind,
+        rng.integers(MS, 20 * MS, topic.size),
+        first,
+        consumers,
+    )
     return subs, texts, of_sub
 
 
@@ -146,10 +163,15 @@ def producer_rows(
     known = large.producers
     topic, connection = known.topic[producers], known.connection[producers]
     return make_rows(
-        producers.size, event_type=fleet.texts.add(kind), at_ns=at, fixed=1,
+        producers.size,
+        event_type=fleet.texts.add(kind),
+        at_ns=at,
+        fixed=1,
         stream=stream_of(fleet, INTERCEPTOR, large.topics.broker[topic]),
-        cnx_id=fleet.connection_text(connection, at), topic=large.topics.text[topic],
-        producer_id=known.id[producers], producer_name=known.text[producers],
+        cnx_id=fleet.connection_text(connection, at),
+        topic=large.topics.text[topic],
+        producer_id=known.id[producers],
+        producer_name=known.text[producers],
     )
 
 
@@ -161,8 +183,13 @@ def consumer_rows(
     topic = large.subs.topic[sub]
     types = fleet.texts.add_all(list(TYPES))
     return make_rows(
-        consumers.size, event_type=fleet.texts.add(kind), at_ns=at, fixed=1,
+        consumers.size,
+        event_type=fleet.texts.add(kind),
+        at_ns=at,
+        fixed=1,
         stream=stream_of(fleet, INTERCEPTOR, large.topics.broker[topic]),
-        topic=large.topics.text[topic], subscription=large.subs.text[sub],
-        sub_type=types[large.subs.type[sub]], consumer=large.consumer_text[consumers],
+        topic=large.topics.text[topic],
+        subscription=large.subs.text[sub],
+        sub_type=types[large.subs.type[sub]],
+        consumer=large.consumer_text[consumers],
     )

@@ -88,7 +88,10 @@ def length(parts: tuple[Part, ...], n: int) -> np.ndarray:
 
 
 def draw_messages(
-    scenario: Scenario, spec: LargeSpec, fleet: LargeFleet, records: float,
+    scenario: Scenario,
+    spec: LargeSpec,
+    fleet: LargeFleet,
+    records: float,
     rng: np.random.Generator,
 ) -> Messages:
     """Messages for about so many records, with their times."""
@@ -109,12 +112,11 @@ def draw_messages(
     return messages
 
 
-def _draw(
-    spec: LargeSpec, fleet: LargeFleet, n: int, rng: np.random.Generator
-) -> Messages:
+def _draw(spec: LargeSpec, fleet: LargeFleet, n: int, rng: np.random.Generator) -> Messages:
     busy_share = 1 - spec.crowded_share - spec.handover_share
-    role = rng.choice([BUSY, CROWDED, HANDOVER], n,
-                      p=[busy_share, spec.crowded_share, spec.handover_share])
+    role = rng.choice(
+        [BUSY, CROWDED, HANDOVER], n, p=[busy_share, spec.crowded_share, spec.handover_share]
+    )
     if spec.crowded_share > 0:
         role[: spec.crowd[1]] = CROWDED  # one whole crowd, however short the trace
     topic, producer = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
@@ -153,8 +155,25 @@ def _draw(
     declared[kind == OVERSIZED] -= wrong[kind == OVERSIZED]
     declared[kind == UNDERSIZED] += wrong[kind == UNDERSIZED]
     none = np.zeros(n, dtype=np.int64)
-    return Messages(topic, producer, kind, chunks, k, j, sub, size, total, declared, episode,
-                    place, none, none.copy(), none.copy(), none.copy(), rng.integers(1, 15, n))
+    return Messages(
+        topic,
+        producer,
+        kind,
+        chunks,
+        k,
+        j,
+        sub,
+        size,
+        total,
+        declared,
+        episode,
+        place,
+        none,
+        none.copy(),
+        none.copy(),
+        none.copy(),
+        rng.integers(1, 15, n),
+    )
 
 
 def _gather(
@@ -179,7 +198,10 @@ def _lane_mask(fleet: LargeFleet) -> np.ndarray:
 
 
 def _crowds(
-    spec: LargeSpec, fleet: LargeFleet, crowd: np.ndarray, columns: tuple[np.ndarray, ...],
+    spec: LargeSpec,
+    fleet: LargeFleet,
+    crowd: np.ndarray,
+    columns: tuple[np.ndarray, ...],
     rng: np.random.Generator,
 ) -> None:
     """Messages of crowds, one crowd after another, on the crowded topics in turn."""
@@ -188,7 +210,8 @@ def _crowds(
     own = np.repeat(np.arange(sizes.size), sizes)[: crowd.size]
     episode[crowd] = own
     place[crowd] = (np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes))[
-        : crowd.size]
+        : crowd.size
+    ]
     topics = np.flatnonzero(fleet.topics.role == CROWDED)
     topic[crowd] = topics[own % topics.size]
     producer[crowd] = fleet.topics.first_producer[topic[crowd]] + place[crowd]
@@ -228,7 +251,8 @@ def _records(spec: LargeSpec, fleet: LargeFleet, messages: Messages) -> np.ndarr
         planted = subs[own] if script.everywhere else 1
         sent = length(script.sends, n)
         sizes[own] = (
-            2 * sent + planted * (length(script.seen, n) + length(script.acks, n))
+            2 * sent
+            + planted * (length(script.seen, n) + length(script.acks, n))
             + (subs[own] - planted) * 2 * messages.chunks[own]
             + spec.plain * sent * (2 + 2 * subs[own])
         )
@@ -239,7 +263,10 @@ def _records(spec: LargeSpec, fleet: LargeFleet, messages: Messages) -> np.ndarr
 
 
 def _schedule(
-    scenario: Scenario, spec: LargeSpec, fleet: LargeFleet, messages: Messages,
+    scenario: Scenario,
+    spec: LargeSpec,
+    fleet: LargeFleet,
+    messages: Messages,
     rng: np.random.Generator,
 ) -> None:
     """Gives every message its start and the time of a step."""
@@ -274,8 +301,12 @@ def _lane(
 
 
 def _schedule_crowds(
-    spec: LargeSpec, messages: Messages, own: np.ndarray, steps: np.ndarray,
-    between: tuple[int, int], rng: np.random.Generator,
+    spec: LargeSpec,
+    messages: Messages,
+    own: np.ndarray,
+    steps: np.ndarray,
+    between: tuple[int, int],
+    rng: np.random.Generator,
 ) -> None:
     """All messages of a crowd begin before any goes on: one step of theirs is a round of all."""
     _, first, number, size = np.unique(
@@ -311,7 +342,8 @@ def _number(fleet: LargeFleet, messages: Messages) -> None:
     """Sequence ids by producer and places on their topic, both in order of start."""
     n = np.arange(messages.topic.size)
     messages.sequence[:] = running_number(
-        messages.producer, np.zeros(fleet.producers.topic.size, np.int64), n)
+        messages.producer, np.zeros(fleet.producers.topic.size, np.int64), n
+    )
     place = running_number(messages.topic, np.zeros(fleet.topics.role.size, np.int64), n)
     messages.place[:] = np.where(messages.episode < 0, place, messages.place)
 
@@ -331,8 +363,13 @@ class Plain:
 
 
 def draw_plain(
-    scenario: Scenario, spec: LargeSpec, fleet: LargeFleet, messages: Messages,
-    sent: np.ndarray, records: float, rng: np.random.Generator,
+    scenario: Scenario,
+    spec: LargeSpec,
+    fleet: LargeFleet,
+    messages: Messages,
+    sent: np.ndarray,
+    records: float,
+    rng: np.random.Generator,
 ) -> Plain:
     """About `spec.plain` for every chunk sent on a topic (`sent`), never while a consumer is away.
 
@@ -354,5 +391,6 @@ def draw_plain(
     topic, at = topic[order], at[order]
     number = running_number(topic, np.zeros(sent.size, np.int64), np.arange(topic.size))
     low, high = scenario.traffic.message_bytes
-    return Plain(topic, at, rng.integers(low, high + 1, topic.size), number,
-                 rng.integers(1, 15, topic.size))
+    return Plain(
+        topic, at, rng.integers(low, high + 1, topic.size), number, rng.integers(1, 15, topic.size)
+    )

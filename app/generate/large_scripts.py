@@ -132,11 +132,19 @@ def _one(
 
 
 FATES: dict[str, Fate] = {
-    "complete": _complete, "restarted": _restarted, "resent": _resent,
-    "never_finished": _never_finished, "repeated": _repeated, "oversized": _oversized,
-    "undersized": _undersized, "lost_chunk": _lost_chunk, "duplicate": _duplicate,
-    "redelivered": _redelivered, "redelivered_unacked": _redelivered_unacked,
-    "redelivered_acked": _redelivered_acked, "consumer_closed": _consumer_closed,
+    "complete": _complete,
+    "restarted": _restarted,
+    "resent": _resent,
+    "never_finished": _never_finished,
+    "repeated": _repeated,
+    "oversized": _oversized,
+    "undersized": _undersized,
+    "lost_chunk": _lost_chunk,
+    "duplicate": _duplicate,
+    "redelivered": _redelivered,
+    "redelivered_unacked": _redelivered_unacked,
+    "redelivered_acked": _redelivered_acked,
+    "consumer_closed": _consumer_closed,
 }
 NAMES: tuple[str, ...] = tuple(FATES)
 """Kinds of fate; a message holds the index of its own."""

@@ -124,8 +124,12 @@ class Large:
     def records(self) -> int:
         """How many there are of them."""
         plain_subs = self.large.topics.subs[self.plain.topic]
-        return int(2 * self.sent.count.sum() + self.delivered.count.sum() + self.acked.count.sum()
-                   + (2 + 2 * plain_subs).sum()) + len(self.once())
+        return int(
+            2 * self.sent.count.sum()
+            + self.delivered.count.sum()
+            + self.acked.count.sum()
+            + (2 + 2 * plain_subs).sum()
+        ) + len(self.once())
 
     @property
     def planted(self) -> Counter[str]:
@@ -154,16 +158,28 @@ class Large:
         names, known = self.large.topics.names, self.large.producers.names
         begins, sizes = m.begins.tolist(), m.bytes.tolist()
         crcs = [zlib.crc32(pool[b : b + n]) for b, n in zip(begins, sizes, strict=True)]
-        rows = zip(pairs.message.tolist(), pairs.sub.tolist(), pairs.kind.tolist(),
-                   pairs.evicted.tolist(), pairs.times.tolist(), strict=True)
+        rows = zip(
+            pairs.message.tolist(),
+            pairs.sub.tolist(),
+            pairs.kind.tolist(),
+            pairs.evicted.tolist(),
+            pairs.times.tolist(),
+            strict=True,
+        )
         for i, sub, kind, evicted, times in rows:
             producer, sequence = known[m.producer[i]], int(m.sequence[i])
             yield {
-                "topic": names[m.topic[i]], "subscription": self.large.subs.names[sub],
-                "uuid": f"{producer}-{sequence}", "producer_name": producer,
-                "sequence_id": sequence, "num_chunks": int(m.chunks[i]),
-                "planted": EVICTED if evicted else NAMES[kind], "assembled": times > 0,
-                "times": times, "checksum": crcs[i], "bytes": sizes[i],
+                "topic": names[m.topic[i]],
+                "subscription": self.large.subs.names[sub],
+                "uuid": f"{producer}-{sequence}",
+                "producer_name": producer,
+                "sequence_id": sequence,
+                "num_chunks": int(m.chunks[i]),
+                "planted": EVICTED if evicted else NAMES[kind],
+                "assembled": times > 0,
+                "times": times,
+                "checksum": crcs[i],
+                "bytes": sizes[i],
                 "declared_bytes": int(m.declared[i]),
             }
 
@@ -185,13 +201,28 @@ def plan_large(fleet: Fleet, spec: LargeSpec, records: float, seed: int) -> Larg
     per_topic = np.bincount(topic, minlength=large.topics.role.size)
     left = records - 2 * run.size - int(delivered.count.sum() + acked.count.sum())
     plain = draw_plain(fleet.scenario, spec, large, messages, per_topic, left, rng)
-    ledger, entry = _positions(large, np.append(topic, plain.topic), np.append(at, plain.at_ns),
-                               fleet.scenario.traffic.ledger_entries)
+    ledger, entry = _positions(
+        large,
+        np.append(topic, plain.topic),
+        np.append(at, plain.at_ns),
+        fleet.scenario.traffic.ledger_entries,
+    )
     pool = max(LEAST_POOL, int(messages.bytes.max()) + LEAST_POOL // 4)
     fleet.texts.payloads = np.frombuffer(rng.bytes(pool), dtype=np.uint8)
     messages.begins[:] = rng.integers(0, pool - messages.bytes + 1)
-    return Large(fleet, large, messages, pairs, sent.in_order(), delivered.in_order(),
-                 acked.in_order(), plain, ledger, entry, at)
+    return Large(
+        fleet,
+        large,
+        messages,
+        pairs,
+        sent.in_order(),
+        delivered.in_order(),
+        acked.in_order(),
+        plain,
+        ledger,
+        entry,
+        at,
+    )
 
 
 def _positions(
@@ -209,8 +240,11 @@ def _positions(
 def _pairs(large: LargeFleet, messages: Messages) -> Pairs:
     subs = large.topics.subs[messages.topic]
     message = np.repeat(np.arange(subs.size), subs)
-    sub = (large.topics.first_sub[messages.topic][message] + np.arange(message.size)
-           - np.repeat(np.cumsum(subs) - subs, subs))
+    sub = (
+        large.topics.first_sub[messages.topic][message]
+        + np.arange(message.size)
+        - np.repeat(np.cumsum(subs) - subs, subs)
+    )
     kind, times = np.full(message.size, COMPLETE), np.ones(message.size, dtype=np.int64)
     for k in np.unique(messages.kind).tolist():
         own = np.flatnonzero(messages.kind == k)
@@ -274,12 +308,24 @@ def _run(messages: Messages, own: np.ndarray, part: Part) -> Runs:
     first = np.zeros(own.size, dtype=np.int64) + part.first
     step = messages.step_ns[own]
     nobody = np.full(own.size, -1)
-    return Runs(own, nobody, first, part.end - first, messages.start_ns[own] + part.step * step,
-                step, nobody, nobody)
+    return Runs(
+        own,
+        nobody,
+        first,
+        part.end - first,
+        messages.start_ns[own] + part.step * step,
+        step,
+        nobody,
+        nobody,
+    )
 
 
 def _at_pairs(
-    large: LargeFleet, messages: Messages, pairs: Pairs, chosen: np.ndarray, part: Part,
+    large: LargeFleet,
+    messages: Messages,
+    pairs: Pairs,
+    chosen: np.ndarray,
+    part: Part,
     sources: list[np.ndarray],
 ) -> Runs:
     message, sub = pairs.message[chosen], pairs.sub[chosen]
@@ -291,7 +337,7 @@ def _at_pairs(
     moves = (large.ways[sub] > 1) | (
         (large.subs.type[sub] == FAILOVER) & (pairs.kind[chosen] == CLOSED)
     )
-    at = (messages.place[message] % large.ways[sub] + part.turn * moves)
+    at = messages.place[message] % large.ways[sub] + part.turn * moves
     run.consumer = large.subs.first_consumer[sub] + at % large.subs.consumers[sub]
     return run
 
@@ -309,10 +355,14 @@ def _chunk_rows(
     number = runs.source[run] + within
     topic = m.topic[message]
     rows = make_rows(
-        run.size, event_type=texts.add(kind), fixed=1,
+        run.size,
+        event_type=texts.add(kind),
+        fixed=1,
         stream=stream_of(plan.fleet, INTERCEPTOR, large.topics.broker[topic]),
-        topic=large.topics.text[topic], producer_name=large.producers.text[m.producer[message]],
-        ledger_id=plan.ledger[number], entry_id=plan.entry[number],
+        topic=large.topics.text[topic],
+        producer_name=large.producers.text[m.producer[message]],
+        ledger_id=plan.ledger[number],
+        entry_id=plan.entry[number],
     )
     at = runs.at_ns[run] + within * runs.step_ns[run]
     return rows, message, run, runs.first[run] + within, at
@@ -335,11 +385,18 @@ def _put_chunk(
     m, large = plan.messages, plan.large
     stored = sent_ns + large.topics.stored_ns[m.topic[message]]
     start = plan.fleet.scenario.start_ms
-    _put(rows, sequence_id=m.sequence[message], num_messages=1,
-         publish_time_ms=start + sent_ns // MS - m.lag_ms[message],
-         broker_time_ms=start + stored // MS, uuid=large.producers.text[m.producer[message]],
-         uuid_number=m.sequence[message], chunk_id=chunk, num_chunks=m.chunks[message],
-         total_chunk_bytes=m.declared[message])
+    _put(
+        rows,
+        sequence_id=m.sequence[message],
+        num_messages=1,
+        publish_time_ms=start + sent_ns // MS - m.lag_ms[message],
+        broker_time_ms=start + stored // MS,
+        uuid=large.producers.text[m.producer[message]],
+        uuid_number=m.sequence[message],
+        chunk_id=chunk,
+        num_chunks=m.chunks[message],
+        total_chunk_bytes=m.declared[message],
+    )
 
 
 def _sent_rows(plan: Large, runs: Runs) -> list[np.ndarray]:
@@ -347,21 +404,38 @@ def _sent_rows(plan: Large, runs: Runs) -> list[np.ndarray]:
     added, message, _, chunk, at = _chunk_rows(plan, runs, "entry_added")
     _put_chunk(plan, added, message, chunk, at)
     connection = large.producers.connection[m.producer[message]]
-    _put(added, at_ns=at + large.topics.stored_ns[m.topic[message]],
-         cnx_id=plan.fleet.connection_text(connection, at),
-         entry_bytes=_sizes(m, message, chunk) + CHUNK_HEADER_BYTES)
+    _put(
+        added,
+        at_ns=at + large.topics.stored_ns[m.topic[message]],
+        cnx_id=plan.fleet.connection_text(connection, at),
+        entry_bytes=_sizes(m, message, chunk) + CHUNK_HEADER_BYTES,
+    )
     publish = added.copy()
-    _put(publish, event_type=plan.fleet.texts.add("publish"), at_ns=at, ledger_id=NULL,
-         entry_id=NULL, broker_time_ms=NULL, uuid=NULL, chunk_id=NULL, num_chunks=NULL,
-         total_chunk_bytes=NULL, producer_id=large.producers.id[m.producer[message]])
+    _put(
+        publish,
+        event_type=plan.fleet.texts.add("publish"),
+        at_ns=at,
+        ledger_id=NULL,
+        entry_id=NULL,
+        broker_time_ms=NULL,
+        uuid=NULL,
+        chunk_id=NULL,
+        num_chunks=NULL,
+        total_chunk_bytes=NULL,
+        producer_id=large.producers.id[m.producer[message]],
+    )
     return [publish, added]
 
 
 def _subscribed(plan: Large, rows: np.ndarray, sub: np.ndarray, consumer: np.ndarray) -> None:
     large = plan.large
     types = plan.fleet.texts.add_all(list(TYPES))
-    _put(rows, subscription=large.subs.text[sub], sub_type=types[large.subs.type[sub]],
-         consumer=large.consumer_text[consumer])
+    _put(
+        rows,
+        subscription=large.subs.text[sub],
+        sub_type=types[large.subs.type[sub]],
+        consumer=large.consumer_text[consumer],
+    )
 
 
 def _delivered_rows(plan: Large, runs: Runs) -> np.ndarray:
@@ -370,9 +444,13 @@ def _delivered_rows(plan: Large, runs: Runs) -> np.ndarray:
     number = runs.source[run] + chunk - runs.first[run]
     _put_chunk(plan, rows, message, chunk, plan.sent_ns[number])
     sub, size = plan.pairs.sub[runs.pair[run]], _sizes(m, message, chunk)
-    _put(rows, at_ns=at + large.topics.stored_ns[m.topic[message]] + large.subs.delay_ns[sub],
-         entry_bytes=size, payload=m.begins[message] + chunk * m.chunk_bytes[message],
-         payload_size=size)
+    _put(
+        rows,
+        at_ns=at + large.topics.stored_ns[m.topic[message]] + large.subs.delay_ns[sub],
+        entry_bytes=size,
+        payload=m.begins[message] + chunk * m.chunk_bytes[message],
+        payload_size=size,
+    )
     _subscribed(plan, rows, sub, runs.consumer[run])
     return rows
 
@@ -396,31 +474,54 @@ def _plain_rows(plan: Large, begin: int, end: int) -> list[np.ndarray]:
     producer = large.topics.first_producer[topic] + large.topics.producers[topic]
     start, stored = plan.fleet.scenario.start_ms, at + large.topics.stored_ns[topic]
     publish = make_rows(
-        own.size, event_type=texts.add("publish"), at_ns=at,
+        own.size,
+        event_type=texts.add("publish"),
+        at_ns=at,
         stream=stream_of(plan.fleet, INTERCEPTOR, large.topics.broker[topic]),
         cnx_id=plan.fleet.connection_text(large.producers.connection[producer], at),
-        topic=large.topics.text[topic], producer_id=large.producers.id[producer],
-        producer_name=large.producers.text[producer], sequence_id=plain.sequence[own],
-        entry_bytes=plain.bytes[own], num_messages=1,
+        topic=large.topics.text[topic],
+        producer_id=large.producers.id[producer],
+        producer_name=large.producers.text[producer],
+        sequence_id=plain.sequence[own],
+        entry_bytes=plain.bytes[own],
+        num_messages=1,
         publish_time_ms=start + at // MS - plain.lag_ms[own],
     )
     added, number = publish.copy(), plan.sent_ns.size + own
-    _put(added, event_type=texts.add("entry_added"), at_ns=stored, producer_id=NULL,
-         ledger_id=plan.ledger[number], entry_id=plan.entry[number],
-         broker_time_ms=start + stored // MS)
+    _put(
+        added,
+        event_type=texts.add("entry_added"),
+        at_ns=stored,
+        producer_id=NULL,
+        ledger_id=plan.ledger[number],
+        entry_id=plan.entry[number],
+        broker_time_ms=start + stored // MS,
+    )
     each = np.repeat(np.arange(own.size), large.topics.subs[topic])
     first = np.cumsum(large.topics.subs[topic]) - large.topics.subs[topic]
     sub = large.topics.first_sub[topic][each] + np.arange(each.size) - first[each]
     consumer = large.subs.first_consumer[sub] + plain.sequence[own][each] % large.ways[sub]
     dispatch = added[each]
-    _put(dispatch, event_type=texts.add("dispatch"), cnx_id=NULL,
-         at_ns=stored[each] + large.subs.delay_ns[sub])
+    _put(
+        dispatch,
+        event_type=texts.add("dispatch"),
+        cnx_id=NULL,
+        at_ns=stored[each] + large.subs.delay_ns[sub],
+    )
     _subscribed(plan, dispatch, sub, consumer)
     ack = dispatch.copy()
     later = 5 * MS + plain.sequence[own][each] * 7919 % (250 * MS)
-    _put(ack, event_type=texts.add("ack"), at_ns=dispatch[:, PLACE["at_ns"]] + later,
-         sequence_id=NULL, entry_bytes=NULL, num_messages=NULL, publish_time_ms=NULL,
-         broker_time_ms=NULL, sub_type=NULL)
+    _put(
+        ack,
+        event_type=texts.add("ack"),
+        at_ns=dispatch[:, PLACE["at_ns"]] + later,
+        sequence_id=NULL,
+        entry_bytes=NULL,
+        num_messages=NULL,
+        publish_time_ms=NULL,
+        broker_time_ms=NULL,
+        sub_type=NULL,
+    )
     return [publish, added, dispatch, ack]
 
 
@@ -432,10 +533,20 @@ def _opening(plan: Large) -> list[np.ndarray]:
     producers, consumers = np.arange(large.producers.id.size), np.arange(large.consumer_sub.size)
     room = FIRST_PUBLISH_NS - CREATED_NS
     return [
-        producer_rows(plan.fleet, large, producers, "producer_created",
-                      CREATED_NS + producers * (room // producers.size)),
-        consumer_rows(plan.fleet, large, consumers, "consumer_created",
-                      CREATED_NS + consumers * (room // consumers.size)),
+        producer_rows(
+            plan.fleet,
+            large,
+            producers,
+            "producer_created",
+            CREATED_NS + producers * (room // producers.size),
+        ),
+        consumer_rows(
+            plan.fleet,
+            large,
+            consumers,
+            "consumer_created",
+            CREATED_NS + consumers * (room // consumers.size),
+        ),
     ]
 
 
@@ -446,8 +557,9 @@ def _restarts(plan: Large) -> list[np.ndarray]:
     gone = m.start_ns[own] + (m.k[own] + 2) * m.step_ns[own]
     return [
         producer_rows(plan.fleet, plan.large, m.producer[own], "producer_closed", gone),
-        producer_rows(plan.fleet, plan.large, m.producer[own], "producer_created",
-                      gone + m.step_ns[own]),
+        producer_rows(
+            plan.fleet, plan.large, m.producer[own], "producer_created", gone + m.step_ns[own]
+        ),
     ]
 
 
@@ -462,6 +574,7 @@ def _closings(plan: Large) -> list[np.ndarray]:
     away = np.where(large.subs.type[sub] == EXCLUSIVE, 1, m.chunks[message] + 5)
     return [
         consumer_rows(plan.fleet, large, consumer, "consumer_closed", gone),
-        consumer_rows(plan.fleet, large, consumer, "consumer_created",
-                      gone + away * m.step_ns[message]),
+        consumer_rows(
+            plan.fleet, large, consumer, "consumer_created", gone + away * m.step_ns[message]
+        ),
     ]

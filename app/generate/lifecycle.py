@@ -33,23 +33,28 @@ def lifecycle(fleet: Fleet, plan: Plan, seed: int) -> np.ndarray:
 
 def _started(fleet: Fleet, brokers: np.ndarray, at: int) -> np.ndarray:
     return make_rows(
-        brokers.size, event_type=fleet.texts.add("broker_started"), at_ns=at, fixed=1,
+        brokers.size,
+        event_type=fleet.texts.add("broker_started"),
+        at_ns=at,
+        fixed=1,
         stream=stream_of(fleet, INTERCEPTOR, brokers),
     )
 
 
-def _opened(
-    fleet: Fleet, connections: np.ndarray, at: int, rng: np.random.Generator
-) -> np.ndarray:
+def _opened(fleet: Fleet, connections: np.ndarray, at: int, rng: np.random.Generator) -> np.ndarray:
     """Connections open within 200 ms, their producers are created within the 400 ms after."""
     known = fleet.connections
     opens = at + rng.integers(0, 200 * MS, connections.size)
     opened = make_rows(
-        connections.size, event_type=fleet.texts.add("connection_opened"), at_ns=opens, fixed=1,
+        connections.size,
+        event_type=fleet.texts.add("connection_opened"),
+        at_ns=opens,
+        fixed=1,
         stream=stream_of(fleet, INTERCEPTOR, known.broker[connections]),
         cnx_id=fleet.connection_text(connections, opens),
         supports_throttle=known.supports_throttle[connections],
-        io_thread=known.io_thread[connections], principal=known.principal[connections],
+        io_thread=known.io_thread[connections],
+        principal=known.principal[connections],
         client_id=known.client[connections],
     )
     own = np.flatnonzero(np.isin(fleet.producers.connection, connections))
@@ -62,7 +67,9 @@ def _opened(
 def _closed(fleet: Fleet, connections: np.ndarray, at: int) -> np.ndarray:
     own = np.flatnonzero(np.isin(fleet.producers.connection, connections))
     closed = make_rows(
-        connections.size, event_type=fleet.texts.add("connection_closed"), fixed=1,
+        connections.size,
+        event_type=fleet.texts.add("connection_closed"),
+        fixed=1,
         at_ns=at + own.size * MS + MS,
         stream=stream_of(fleet, INTERCEPTOR, fleet.connections.broker[connections]),
         cnx_id=fleet.connection_text(connections, np.array([at])),
@@ -75,10 +82,15 @@ def _producer_rows(fleet: Fleet, producers: np.ndarray, kind: str, at: np.ndarra
     topic = fleet.producers.topic[producers]
     connection = fleet.producers.connection[producers]
     return make_rows(
-        producers.size, event_type=fleet.texts.add(kind), at_ns=at, fixed=1,
+        producers.size,
+        event_type=fleet.texts.add(kind),
+        at_ns=at,
+        fixed=1,
         stream=stream_of(fleet, INTERCEPTOR, fleet.topics.broker[topic]),
-        cnx_id=fleet.connection_text(connection, at), topic=fleet.topics.text[topic],
-        partition=fleet.topics.partition[topic], producer_id=fleet.producers.id[producers],
+        cnx_id=fleet.connection_text(connection, at),
+        topic=fleet.topics.text[topic],
+        partition=fleet.topics.partition[topic],
+        producer_id=fleet.producers.id[producers],
         producer_name=fleet.producers.text[producers],
     )
 
@@ -86,9 +98,14 @@ def _producer_rows(fleet: Fleet, producers: np.ndarray, kind: str, at: np.ndarra
 def _consumers(fleet: Fleet, rng: np.random.Generator) -> np.ndarray:
     known = fleet.subscriptions
     return make_rows(
-        known.topic.size, event_type=fleet.texts.add("consumer_created"), fixed=1,
+        known.topic.size,
+        event_type=fleet.texts.add("consumer_created"),
+        fixed=1,
         at_ns=10 * MS + rng.integers(0, FIRST_PUBLISH_NS - 20 * MS, known.topic.size),
         stream=stream_of(fleet, INTERCEPTOR, fleet.topics.broker[known.topic]),
-        topic=fleet.topics.text[known.topic], partition=fleet.topics.partition[known.topic],
-        subscription=known.text, sub_type=known.type, consumer=known.consumer,
+        topic=fleet.topics.text[known.topic],
+        partition=fleet.topics.partition[known.topic],
+        subscription=known.text,
+        sub_type=known.type,
+        consumer=known.consumer,
     )

@@ -70,11 +70,21 @@ def build_limits(fleet: Fleet, publishes_per_s: float) -> Limits:
         member = np.array([s in spaces for s in topics.namespaces])
         busiest = max(rate[member & (topics.broker == b)].sum() for b in range(len(fleet.brokers)))
         groups[group] = rounded_up(2 * busiest + 12 * biggest)
-        policies.append({"scope": "resource_group", "name": group,
-                         "limits": {"publishRateInMsgs": groups[group]}})
+        policies.append(
+            {
+                "scope": "resource_group",
+                "name": group,
+                "limits": {"publishRateInMsgs": groups[group]},
+            }
+        )
     brokers = {}
     for b in spec.brokers:
         brokers[b] = rounded_up(2 * rate[topics.broker == b].sum() + 20 * biggest)
-        policies.append({"scope": "broker", "name": fleet.brokers[b],
-                         "limits": {"brokerPublisherThrottlingMaxMessageRate": brokers[b]}})
+        policies.append(
+            {
+                "scope": "broker",
+                "name": fleet.brokers[b],
+                "limits": {"brokerPublisherThrottlingMaxMessageRate": brokers[b]},
+            }
+        )
     return Limits(messages, sizes, groups, brokers, policies)

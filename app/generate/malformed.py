@@ -37,8 +37,15 @@ class Template:
 
 
 def _publish(**changed: object) -> dict[str, object]:
-    return {"cnx_id": "10.0.0.9:40001", "producer_id": 1, "producer_name": "demo-x",
-            "sequence_id": 5, "entry_bytes": 300, "num_messages": 2, **changed}
+    return {
+        "cnx_id": "10.0.0.9:40001",
+        "producer_id": 1,
+        "producer_name": "demo-x",
+        "sequence_id": 5,
+        "entry_bytes": 300,
+        "num_messages": 2,
+        **changed,
+    }
 
 
 def _policy(document: object) -> dict[str, object]:
@@ -66,12 +73,19 @@ TEMPLATES: tuple[Template, ...] = (
     Template("CHUNK_FIELDS_INCOMPLETE", "dispatch", CHUNK, without=("uuid",)),
     Template("CHUNK_ID_OUT_OF_RANGE", "dispatch", {**CHUNK, "chunk_id": 3}),
     Template("CHUNK_IN_BATCH", "dispatch", {**CHUNK, "num_messages": 2}),
-    Template("CHUNK_NON_PERSISTENT", "dispatch",
-             {**CHUNK, "topic": "non-persistent://shop/clicks/live"}),
-    Template("BAD_POLICY", "policy",
-             _policy({"scope": "galaxy", "name": "milky-way", "limits": {}})),
-    Template("BAD_POLICY", "policy", _policy(
-        {"scope": "topic", "name": "shop/orders/x", "limits": {"publishRateInMsgs": "many"}})),
+    Template(
+        "CHUNK_NON_PERSISTENT", "dispatch", {**CHUNK, "topic": "non-persistent://shop/clicks/live"}
+    ),
+    Template(
+        "BAD_POLICY", "policy", _policy({"scope": "galaxy", "name": "milky-way", "limits": {}})
+    ),
+    Template(
+        "BAD_POLICY",
+        "policy",
+        _policy(
+            {"scope": "topic", "name": "shop/orders/x", "limits": {"publishRateInMsgs": "many"}}
+        ),
+    ),
 )
 CODES: tuple[str, ...] = tuple(dict.fromkeys(t.code for t in TEMPLATES))
 
@@ -97,9 +111,12 @@ class Malformed:
             for t, topic in zip(chosen, topics, strict=True)
         ]
         rows = make_rows(
-            len(chosen), event_type=texts.add_all([t.kind for t in chosen]), fixed=1,
+            len(chosen),
+            event_type=texts.add_all([t.kind for t in chosen]),
+            fixed=1,
             stream=stream_of(self._fleet, INTERCEPTOR, self._fleet.topics.broker[topics]),
-            at_ns=self._at[first:last], tail=np.array(tails, dtype=np.int64),
+            at_ns=self._at[first:last],
+            tail=np.array(tails, dtype=np.int64),
         )
         return rows, chosen
 
@@ -108,8 +125,9 @@ def _tail(template: Template, topic: str) -> bytes:
     columns = {"topic": topic, **template.rest}
     if template.kind == "policy":
         del columns["topic"]
-    text = json.dumps({k: v for k, v in columns.items() if k not in template.without},
-                      separators=(",", ":"))
+    text = json.dumps(
+        {k: v for k, v in columns.items() if k not in template.without}, separators=(",", ":")
+    )
     line = "," + text[1:]
     return line[: len(line) - template.cut].encode()
 

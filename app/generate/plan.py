@@ -79,8 +79,13 @@ class Plan:
 
 
 def held_back(
-    publishes: Publishes, holds: list[tuple[int, int, int]], mutes: list[tuple[int, int, int]],
-    connection: np.ndarray, topic: np.ndarray, begin: int, end: int,
+    publishes: Publishes,
+    holds: list[tuple[int, int, int]],
+    mutes: list[tuple[int, int, int]],
+    connection: np.ndarray,
+    topic: np.ndarray,
+    begin: int,
+    end: int,
 ) -> Publishes:
     """Normal traffic of [begin, end) as the incidents leave it.
 

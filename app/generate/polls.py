@@ -41,23 +41,31 @@ def poll(fleet: Fleet, at: int, storage: Storage) -> list[np.ndarray]:
 def _common(fleet: Fleet, topics: np.ndarray) -> dict[str, np.ndarray]:
     return {
         "stream": stream_of(fleet, ADMIN, fleet.topics.broker[topics]),
-        "topic": fleet.topics.text[topics], "partition": fleet.topics.partition[topics],
+        "topic": fleet.topics.text[topics],
+        "partition": fleet.topics.partition[topics],
     }
 
 
 def _ledgers(fleet: Fleet, topics: np.ndarray, at: int, storage: Storage) -> np.ndarray:
     return make_rows(
-        topics.size, event_type=fleet.texts.add("ledger_state"), at_ns=at,
-        ledger_id=storage.ledger[topics], ledger_entries=storage.entries[topics],
-        ledger_bytes=storage.bytes[topics], **_common(fleet, topics),
+        topics.size,
+        event_type=fleet.texts.add("ledger_state"),
+        at_ns=at,
+        ledger_id=storage.ledger[topics],
+        ledger_entries=storage.entries[topics],
+        ledger_bytes=storage.bytes[topics],
+        **_common(fleet, topics),
     )
 
 
 def _cursors(fleet: Fleet, at: int, storage: Storage) -> np.ndarray:
     topics = fleet.subscriptions.topic
     return make_rows(
-        topics.size, event_type=fleet.texts.add("cursor_state"), at_ns=at,
-        subscription=fleet.subscriptions.text, durable=fleet.texts.add_raw(b"true"),
+        topics.size,
+        event_type=fleet.texts.add("cursor_state"),
+        at_ns=at,
+        subscription=fleet.subscriptions.text,
+        durable=fleet.texts.add_raw(b"true"),
         mark_delete=storage.ledger[topics],
         mark_delete_entry=np.maximum(storage.entries[topics] - 1 - UNACKED, -1),
         **_common(fleet, topics),

@@ -18,12 +18,30 @@ from app.generate.section import Section, Share
 
 SHIPPED = shipped_files("scenarios")
 IncidentName = Literal[
-    "noisy-neighbour", "burst", "policy-change", "shared-topic", "connection-limit",
-    "resource-group", "broker-limit", "broker-restart", "reconnect", "throttle-command",
+    "noisy-neighbour",
+    "burst",
+    "policy-change",
+    "shared-topic",
+    "connection-limit",
+    "resource-group",
+    "broker-limit",
+    "broker-restart",
+    "reconnect",
+    "throttle-command",
 ]
 FateName = Literal[
-    "restarted", "resent", "never_finished", "repeated", "oversized", "undersized", "lost_chunk",
-    "duplicate", "redelivered", "redelivered_unacked", "redelivered_acked", "consumer_closed",
+    "restarted",
+    "resent",
+    "never_finished",
+    "repeated",
+    "oversized",
+    "undersized",
+    "lost_chunk",
+    "duplicate",
+    "redelivered",
+    "redelivered_unacked",
+    "redelivered_acked",
+    "consumer_closed",
 ]
 MOST_PRODUCERS = 6
 """Of a busy topic: with the messages that nobody finishes, a consumer has ten at most."""
@@ -152,8 +170,10 @@ class LargeSpec(Section):
 
     @model_validator(mode="after")
     def _shares_of_topics(self) -> LargeSpec:
-        for role, n, share in (("crowded", self.crowded_topics, self.crowded_share),
-                               ("handover", self.handover_topics, self.handover_share)):
+        for role, n, share in (
+            ("crowded", self.crowded_topics, self.crowded_share),
+            ("handover", self.handover_topics, self.handover_share),
+        ):
             if (n == 0) != (share == 0):
                 raise ValueError(f"{role}_topics and {role}_share: one is 0, the other is not")
         if self.crowded_share + self.handover_share > 1:
@@ -256,11 +276,15 @@ class Scenario(Section):
 
     @model_validator(mode="after")
     def _parts_of_one_whole(self) -> Scenario:
-        parts = [part.share for part in (self.large, self.kafka, self.cache, self.backlog)
-                 if part is not None]
+        parts = [
+            part.share
+            for part in (self.large, self.kafka, self.cache, self.backlog)
+            if part is not None
+        ]
         if sum(parts) >= 1:
-            raise ValueError("shares of large, kafka, cache and backlog: leave nothing for the "
-                             "fleet")
+            raise ValueError(
+                "shares of large, kafka, cache and backlog: leave nothing for the fleet"
+            )
         return self
 
     @model_validator(mode="after")

@@ -24,7 +24,8 @@ class Section(BaseModel):
             return document
         return {
             key: [in_unit(key, each, whole=False) for each in value]
-            if isinstance(value, list) else in_unit(key, value, whole=False)
+            if isinstance(value, list)
+            else in_unit(key, value, whole=False)
             for key, value in document.items()
         }
 

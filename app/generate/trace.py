@@ -117,10 +117,14 @@ def plan_trace(scenario: Scenario, events: int, seed: int) -> Trace:
     rest = 1.0 if spec is None else 1 - spec.share
     total = events / share
     kafka = None if scenario.kafka is None else plan_kafka(fleet, scenario.kafka, total, seed)
-    cache = None if scenario.cache is None else plan_cache(
-        fleet, scenario.cache, total, seed, draft.down)
-    backlog = None if scenario.backlog is None else plan_backlog(
-        fleet, scenario.backlog, total, seed)
+    cache = (
+        None
+        if scenario.cache is None
+        else plan_cache(fleet, scenario.cache, total, seed, draft.down)
+    )
+    backlog = (
+        None if scenario.backlog is None else plan_backlog(fleet, scenario.backlog, total, seed)
+    )
     parts: list[_Part] = [p for p in (kafka, cache, backlog) if p is not None]
     per_publish_held = per_publish * (1 - _held_share(fleet, draft))
     taken = fixed + sum(part.records for part in parts)
@@ -131,8 +135,19 @@ def plan_trace(scenario: Scenario, events: int, seed: int) -> Trace:
         raise UserError(f"--events {events}: this scenario needs at least {round(least * share)}")
     limits = build_limits(fleet, publishes / scenario.active_s)
     large = None if spec is None else plan_large(fleet, spec, total * spec.share, seed)
-    return Trace(scenario, events, seed, fleet, limits, plan_incidents(fleet, limits), publishes,
-                 large, kafka, cache, backlog)
+    return Trace(
+        scenario,
+        events,
+        seed,
+        fleet,
+        limits,
+        plan_incidents(fleet, limits),
+        publishes,
+        large,
+        kafka,
+        cache,
+        backlog,
+    )
 
 
 class _Part(Protocol):
@@ -167,8 +182,12 @@ def _fixed_records(fleet: Fleet, plan: Plan, per_publish: float, seed: int) -> f
     scenario = fleet.scenario
     beats = 2 * len(fleet.brokers) * scenario.quiet_s
     polled = len(polls_at(fleet)) * records_per_poll(fleet)
-    return (len(lifecycle(fleet, plan, seed)) + len(plan.rows) + polled
-            + (len(plan.publishes) + beats) * per_publish)
+    return (
+        len(lifecycle(fleet, plan, seed))
+        + len(plan.rows)
+        + polled
+        + (len(plan.publishes) + beats) * per_publish
+    )
 
 
 def _held_share(fleet: Fleet, plan: Plan) -> float:
@@ -192,9 +211,14 @@ def _slices(trace: Trace) -> Iterator[Slice]:
     backlog = trace.backlog
     batches = None if trace.kafka is None else Batches(trace.kafka)
     reads = None if trace.cache is None else CacheReads(trace.cache)
-    once = np.concatenate([lifecycle(fleet, plan, trace.seed), *plan.rows,
-                           *([] if large is None else [large.once()]),
-                           *([] if backlog is None else [backlog.once()])])
+    once = np.concatenate(
+        [
+            lifecycle(fleet, plan, trace.seed),
+            *plan.rows,
+            *([] if large is None else [large.once()]),
+            *([] if backlog is None else [backlog.once()]),
+        ]
+    )
     scheduled, polls = plan.scheduled(), set(polls_at(fleet).tolist())
     waiting = scheduled.take(np.zeros(0, dtype=np.int64))
     to_come, under_way = no_rows(), no_rows()
@@ -222,7 +246,7 @@ def _slices(trace: Trace) -> Iterator[Slice]:
         clocks.stamp(rows)
         planted = Counter(t.code for t in templates)
         rows = arrivals(scenario, rows, len(bad), rng, planted)
-        spoil_clocks(rows[len(rows) - len(bad):], templates)
+        spoil_clocks(rows[len(rows) - len(bad) :], templates)
         rows = np.concatenate([under_way, rows])
         arrived = rows[:, ARRIVES] < (NEVER if last else end)
         under_way, rows = rows[~arrived], rows[arrived]
@@ -234,12 +258,19 @@ def _undisturbed(
 ) -> Publishes:
     """Normal traffic of a slice, less what the incidents hold back."""
     fleet, plan = trace.fleet, trace.plan
-    new = Publishes.concat([
-        normal_publishes(fleet, count, begin, end, rng), heartbeats(fleet, begin, end, rng)
-    ])
+    new = Publishes.concat(
+        [normal_publishes(fleet, count, begin, end, rng), heartbeats(fleet, begin, end, rng)]
+    )
     known = fleet.producers
-    return held_back(new, plan.holds, plan.mutes, known.connection[new.producer],
-                     known.topic[new.producer], begin, end)
+    return held_back(
+        new,
+        plan.holds,
+        plan.mutes,
+        known.connection[new.producer],
+        known.topic[new.producer],
+        begin,
+        end,
+    )
 
 
 def _running(fleet: Fleet, plan: Plan, rows: np.ndarray) -> np.ndarray:
@@ -251,11 +282,16 @@ def _running(fleet: Fleet, plan: Plan, rows: np.ndarray) -> np.ndarray:
     return rows
 
 
-def _written(
-    trace: Trace, number: int, end: int, rows: np.ndarray, planted: Counter[str]
-) -> Slice:
+def _written(trace: Trace, number: int, end: int, rows: np.ndarray, planted: Counter[str]) -> Slice:
     order = np.argsort(rows[:, ARRIVES], kind="stable")
     data, ends = write_lines(rows, order, trace.fleet.texts)
     brokers = rows[order, STREAM] % len(trace.fleet.keys)
-    return Slice(f"events-{number:05d}.jsonl", trace.scenario.start_ms + end // 1_000_000,
-                 data, ends, brokers, rows[order, PLACE["tail"]] != NULL, planted)
+    return Slice(
+        f"events-{number:05d}.jsonl",
+        trace.scenario.start_ms + end // 1_000_000,
+        data,
+        ends,
+        brokers,
+        rows[order, PLACE["tail"]] != NULL,
+        planted,
+    )

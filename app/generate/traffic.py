@@ -69,8 +69,12 @@ def _publishes(
     messages = np.minimum(rng.geometric(1 / traffic.mean_batch, n), traffic.max_batch)
     size = fleet.topics.message_bytes[fleet.producers.topic[producer]]
     return Publishes(
-        at, producer, messages, HEADER_BYTES + messages * size - rng.integers(0, size // 4 + 1),
-        rng.integers(MS, 20 * MS, n), np.zeros(n, dtype=np.int64),
+        at,
+        producer,
+        messages,
+        HEADER_BYTES + messages * size - rng.integers(0, size // 4 + 1),
+        rng.integers(MS, 20 * MS, n),
+        np.zeros(n, dtype=np.int64),
     )
 
 
@@ -102,26 +106,38 @@ def rows_of(
     stored = publishes.at_ns + publishes.stored_after_ns
     published = fleet.scenario.start_ms + publishes.at_ns // MS - rng.integers(1, 15, n)
     publish = make_rows(
-        n, event_type=texts.add("publish"), at_ns=publishes.at_ns, fixed=publishes.fixed,
-        stream=stream_of(fleet, INTERCEPTOR, fleet.topics.broker[topic]), cnx_id=connection,
-        topic=fleet.topics.text[topic], partition=fleet.topics.partition[topic],
-        producer_id=known.id[publishes.producer], producer_name=known.text[publishes.producer],
+        n,
+        event_type=texts.add("publish"),
+        at_ns=publishes.at_ns,
+        fixed=publishes.fixed,
+        stream=stream_of(fleet, INTERCEPTOR, fleet.topics.broker[topic]),
+        cnx_id=connection,
+        topic=fleet.topics.text[topic],
+        partition=fleet.topics.partition[topic],
+        producer_id=known.id[publishes.producer],
+        producer_name=known.text[publishes.producer],
         sequence_id=running_number(publishes.producer, storage.sequence, order),
-        entry_bytes=publishes.bytes, num_messages=publishes.messages, publish_time_ms=published,
+        entry_bytes=publishes.bytes,
+        num_messages=publishes.messages,
+        publish_time_ms=published,
     )
     entry_id = running_number(topic, storage.entries, order)
     np.add.at(storage.bytes, topic, publishes.bytes)
     added = publish.copy()
     for name, values in {
-        "event_type": texts.add("entry_added"), "at_ns": stored, "producer_id": NULL,
-        "ledger_id": storage.ledger[topic], "entry_id": entry_id,
+        "event_type": texts.add("entry_added"),
+        "at_ns": stored,
+        "producer_id": NULL,
+        "ledger_id": storage.ledger[topic],
+        "entry_id": entry_id,
         "broker_time_ms": fleet.scenario.start_ms + stored // MS,
     }.items():
         added[:, PLACE[name]] = values
     blocks = [publish, added]
     second = fleet.subscriptions.second[topic]
     for chosen, subscription in (
-        (np.ones(n, dtype=bool), topic), (second >= 0, second[second >= 0])
+        (np.ones(n, dtype=bool), topic),
+        (second >= 0, second[second >= 0]),
     ):
         blocks += _deliveries(fleet, added[chosen], subscription, rng)
     return blocks
@@ -145,8 +161,14 @@ def _deliveries(
     ack = dispatch[acked]
     ack[:, PLACE["event_type"]] = texts.add("ack")
     ack[:, PLACE["at_ns"]] += rng.integers(5 * MS, 500 * MS, ack.shape[0])
-    for name in ("sequence_id", "entry_bytes", "num_messages", "publish_time_ms",
-                 "broker_time_ms", "sub_type"):
+    for name in (
+        "sequence_id",
+        "entry_bytes",
+        "num_messages",
+        "publish_time_ms",
+        "broker_time_ms",
+        "sub_type",
+    ):
         ack[:, PLACE[name]] = NULL
     flags = np.array([NULL, texts.add_raw(b"true")])
     ack[:, PLACE["ack_cumulative"]] = flags[cumulative[acked].astype(np.int64)]

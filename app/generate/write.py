@@ -68,7 +68,8 @@ def write_policies(trace: Trace, path: Path) -> None:
     text = yaml.safe_dump(trace.policies, sort_keys=False)
     kafka = "" if trace.kafka is None else f", and Kafka users, cluster {trace.kafka.spec.cluster}"
     path.write_text(
-        f"{MARK}: limits of the scenario's fleet, cluster {trace.scenario.cluster}{kafka}.\n{text}")
+        f"{MARK}: limits of the scenario's fleet, cluster {trace.scenario.cluster}{kafka}.\n{text}"
+    )
 
 
 def write_expected(trace: Trace, path: Path) -> None:
@@ -90,15 +91,22 @@ def write_kafka(
     try:
         from confluent_kafka import KafkaException, Producer
     except ImportError as error:
-        raise UserError("--kafka needs the package confluent-kafka: "
-                        "pip install confluent-kafka") from error
+        raise UserError(
+            "--kafka needs the package confluent-kafka: pip install confluent-kafka"
+        ) from error
     _ensure_topic(servers, topic, len(trace.fleet.keys) - 1)
     failed: list[str] = []
-    producer = Producer({
-        "bootstrap.servers": servers, "linger.ms": 50, "compression.type": "lz4",
-        "queue.buffering.max.messages": 1_000_000, "acks": "all", "enable.idempotence": True,
-        "logger": _Silent(),
-    })
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "linger.ms": 50,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 1_000_000,
+            "acks": "all",
+            "enable.idempotence": True,
+            "logger": _Silent(),
+        }
+    )
 
     def delivered(error: Any, _: Any) -> None:
         if error is not None:
@@ -125,8 +133,10 @@ def write_kafka(
     except KafkaException as error:
         raise UserError(f"--kafka {servers}/{topic}: {error.args[0]}") from error
     if failed or left:
-        raise UserError(f"--kafka {servers}/{topic}: {len(failed) + left} records not delivered"
-                        + (f": {failed[0]}" if failed else ""))
+        raise UserError(
+            f"--kafka {servers}/{topic}: {len(failed) + left} records not delivered"
+            + (f": {failed[0]}" if failed else "")
+        )
     return written
 
 

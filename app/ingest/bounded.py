@@ -60,8 +60,12 @@ def _bounded(pack: Step, batches: Batches, bound_ms: int | None) -> Batches:
     if schema is not None and latest_ms is not None:
         body = json.dumps(dict.fromkeys(sorted(partitions), latest_ms)).encode()
         yield pa.record_batch(
-            [pa.array([_CLOCK]), pa.array([0], pa.int32()), _moments(latest_ms, bound_ms, 1),
-             pa.array([body], pa.binary())],
+            [
+                pa.array([_CLOCK]),
+                pa.array([0], pa.int32()),
+                _moments(latest_ms, bound_ms, 1),
+                pa.array([body], pa.binary()),
+            ],
             schema=schema,
         )
 

@@ -159,7 +159,9 @@ def parse_batch(batch: pa.RecordBatch, jobs: Sequence[str]) -> Parsed:
 
 
 def from_table(
-    table: pa.Table | pa.RecordBatch, jobs: Sequence[str], text_numbers: bool = False,
+    table: pa.Table | pa.RecordBatch,
+    jobs: Sequence[str],
+    text_numbers: bool = False,
 ) -> Parsed:
     """Validate records that are columns of the contract. Other columns are ignored, missing ones
     are null.

@@ -47,8 +47,9 @@ class Coverage:
         known = number >= 0
         every = np.bincount(number[known], minlength=len(rows)).tolist()
         refused = np.bincount(number[known & bad], minlength=len(rows)).tolist()
-        names = [(clusters[int(cluster[i])].as_py(), brokers[int(broker[i])].as_py())
-                 for i in first]
+        names = [
+            (clusters[int(cluster[i])].as_py(), brokers[int(broker[i])].as_py()) for i in first
+        ]
         for row, received, quarantined in zip(rows.tolist(), every, refused, strict=True):
             pair = names[where[row]]
             if pair[1] == EVERY_BROKER:
@@ -61,8 +62,17 @@ class Coverage:
             self._add_gaps(parsed, gaps)
 
     def _add_gaps(self, parsed: Parsed, rows: np.ndarray) -> None:
-        columns = ("cluster", "broker", "source_feed", "seq", "ts_wall_ms", "ts_mono_ns",
-                   "gap_from_wall_ms", "gap_from_mono_ns", "dropped")
+        columns = (
+            "cluster",
+            "broker",
+            "source_feed",
+            "seq",
+            "ts_wall_ms",
+            "ts_mono_ns",
+            "gap_from_wall_ms",
+            "gap_from_mono_ns",
+            "dropped",
+        )
         picked = pa.array(rows)
         found = parsed.table.select(columns).take(picked).to_pylist()
         for gap in found:
@@ -78,8 +88,10 @@ class Coverage:
             keys, values = list(self._counts), list(self._counts.values())
             columns = [*zip(*keys, strict=True), *zip(*values, strict=True)]
             found[COUNTS] = pa.table(
-                [pa.array(column, f.type)
-                 for column, f in zip(columns, TABLES[COUNTS].schema, strict=True)],
+                [
+                    pa.array(column, f.type)
+                    for column, f in zip(columns, TABLES[COUNTS].schema, strict=True)
+                ],
                 schema=TABLES[COUNTS].schema,
             )
         if self._gaps:

@@ -53,7 +53,7 @@ class Message:
     def of(cls, address: str, body: Any = b"") -> Message:
         """The message of a row."""
         kind = _NOTES.get(address[:1], Kind.DATA)
-        return cls(kind, address[len(kind.value):], body)
+        return cls(kind, address[len(kind.value) :], body)
 
 
 def encode(rows: pa.Table) -> bytes:

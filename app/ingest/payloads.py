@@ -108,8 +108,7 @@ class Payloads:
         return path
 
     def _note(self, table: str, path: str, files: Files, rows: int) -> None:
-        file = {"path": path, "bytes": files.size(path),
-                "stats": json.dumps({"numRecords": rows})}
+        file = {"path": path, "bytes": files.size(path), "stats": json.dumps({"numRecords": rows})}
         self._added.append(Message(Kind.FILE, table, json.dumps(file).encode()))
 
     def write_whole(self, rows: pa.Table) -> None:
@@ -120,15 +119,24 @@ class Payloads:
         schema = TABLES[WHOLE].schema
         sizes = rows.column("assembled_bytes").fill_null(0).to_numpy()
         identity = json.dumps(
-            rows.select(["cluster", "topic", "subscription", "consumer", "positions",
-                         "complete_ms", "row_no"]).to_pylist()
+            rows.select(
+                [
+                    "cluster",
+                    "topic",
+                    "subscription",
+                    "consumer",
+                    "positions",
+                    "complete_ms",
+                    "row_no",
+                ]
+            ).to_pylist()
         ).encode()
         path = f"part-{hashlib.sha1(identity, usedforsecurity=False).hexdigest()}.parquet"
         with self.whole.writer(path, schema) as writer:
             for begin, end in _cuts(sizes, SLICE_BYTES):
-                writer.write_table(joined(rows.slice(begin, end - begin), self).select(
-                    schema.names
-                ).cast(schema))
+                writer.write_table(
+                    joined(rows.slice(begin, end - begin), self).select(schema.names).cast(schema)
+                )
         self._note(WHOLE, path, self.whole, rows.num_rows)
 
     def read(self, file: str, rows: Sequence[int]) -> list[bytes]:
@@ -177,8 +185,7 @@ def _cuts(sizes: Array, most: int) -> Iterator[tuple[int, int]]:
 
 
 def joined(rows: pa.Table, source: Payloads | None = None) -> pa.Table:
-    """Messages with their payload in place of the places of their chunks; null if one is missing.
-    """
+    """Messages with their payload in place of the places of their chunks; null if one is missing."""
     files, numbers, inline = (rows.column(name).to_pylist() for name in PARTS)
     payloads = [
         None if parts is None else _message(parts, numbers[i], inline[i], source)
@@ -189,7 +196,9 @@ def joined(rows: pa.Table, source: Payloads | None = None) -> pa.Table:
 
 
 def _message(
-    files: list[str | None], numbers: list[int], inline: list[bytes | None],
+    files: list[str | None],
+    numbers: list[int],
+    inline: list[bytes | None],
     source: Payloads | None,
 ) -> bytes | None:
     parts = list(inline)

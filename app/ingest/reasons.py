@@ -34,8 +34,12 @@ from state.jobs import DECLARED, JOBS
 Array = np.ndarray
 
 SCHEMA = pa.schema(
-    [("row", pa.int64()), ("reason_code", pa.string()), ("detail", pa.string()),
-     ("job", pa.string())]
+    [
+        ("row", pa.int64()),
+        ("reason_code", pa.string()),
+        ("detail", pa.string()),
+        ("job", pa.string()),
+    ]
 )
 
 

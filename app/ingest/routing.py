@@ -80,7 +80,12 @@ _NUMBER, _TEXT, _OWN, _LATER = np.int64(0), np.int64(1), np.int64(2), np.int64(3
 
 @numba.njit(cache=True, nogil=True)
 def _gather(
-    rows: Array, sources: Array, numbers: Array, codes: Array, present: Array, own: Array,
+    rows: Array,
+    sources: Array,
+    numbers: Array,
+    codes: Array,
+    present: Array,
+    own: Array,
     out: Array,
 ) -> None:
     """Columns of a blob at some rows of a block; see `blobs.write`."""
@@ -105,7 +110,10 @@ def _gather(
 
 
 def packer(
-    routes: Mapping[str, Route], shards: int, limits: Limits, as_spelled: bool = False,
+    routes: Mapping[str, Route],
+    shards: int,
+    limits: Limits,
+    as_spelled: bool = False,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow`: raw records in, rows of PACKED out.
 
@@ -179,7 +187,10 @@ def needed(routes: Mapping[str, Route]) -> tuple[list[str], list[str]]:
 
 
 def pack_parsed(
-    parsed: Parsed, identity: pa.RecordBatch, routes: Mapping[str, Route], shards: int,
+    parsed: Parsed,
+    identity: pa.RecordBatch,
+    routes: Mapping[str, Route],
+    shards: int,
     ingest_ms: int,
 ) -> pa.RecordBatch:
     """Rows of PACKED for parsed records; `identity` has their source_partition and offset."""
@@ -191,8 +202,14 @@ class Packing:
     """The records of one block on their way to the shards."""
 
     def __init__(
-        self, parsed: Parsed, identity: pa.RecordBatch, routes: Mapping[str, Route], shards: int,
-        ingest_ms: int, as_spelled: bool = False, still: Array | None = None,
+        self,
+        parsed: Parsed,
+        identity: pa.RecordBatch,
+        routes: Mapping[str, Route],
+        shards: int,
+        ingest_ms: int,
+        as_spelled: bool = False,
+        still: Array | None = None,
         clock_ms: int | None = None,
     ) -> None:
         """`identity` has the source_partition and offset of the parsed records. `still`: those that
@@ -214,20 +231,32 @@ class Packing:
                 for name in ("source_feed", "cluster", "broker")
             } | {name: parsed.table.column(name).take(rows) for name in ("seq", "ts_wall_ms")}
             ahead = (pc.subtract(columns["ts_wall_ms"], self._ingest_ms)).to_pylist()
-            parts.append(pa.table({
-                "reason_code": pa.array([OUT_OF_RANGE] * len(rows), pa.string()),
-                "detail": pa.array([
-                    f"ts_wall_ms is {ms} ms after the plan of its batch; max_future_ms is"
-                    f" {max_future_ms}" for ms in ahead
-                ], pa.string()),
-                "job": pa.array([job] * len(rows), pa.string()),
-                **{name: columns[name] for name in ("source_feed", "cluster", "broker", "seq",
-                                                    "ts_wall_ms")},
-                "source_partition": _texts(self._identity.column("source_partition").take(rows)),
-                "source_offset": self._identity.column("source_offset").take(rows),
-                "raw": pa.nulls(len(rows), pa.string()),
-                "ingest_ms": pa.array([self._ingest_ms] * len(rows), pa.int64()),
-            }))
+            parts.append(
+                pa.table(
+                    {
+                        "reason_code": pa.array([OUT_OF_RANGE] * len(rows), pa.string()),
+                        "detail": pa.array(
+                            [
+                                f"ts_wall_ms is {ms} ms after the plan of its batch; max_future_ms is"
+                                f" {max_future_ms}"
+                                for ms in ahead
+                            ],
+                            pa.string(),
+                        ),
+                        "job": pa.array([job] * len(rows), pa.string()),
+                        **{
+                            name: columns[name]
+                            for name in ("source_feed", "cluster", "broker", "seq", "ts_wall_ms")
+                        },
+                        "source_partition": _texts(
+                            self._identity.column("source_partition").take(rows)
+                        ),
+                        "source_offset": self._identity.column("source_offset").take(rows),
+                        "raw": pa.nulls(len(rows), pa.string()),
+                        "ingest_ms": pa.array([self._ingest_ms] * len(rows), pa.int64()),
+                    }
+                )
+            )
         return _note(REFUSED, encode(pa.concat_tables(parts)))
 
     def rows(self, left_out: Mapping[str, Array] | None = None) -> pa.RecordBatch:
@@ -253,7 +282,8 @@ class Packing:
         moment = None if clock_ms is None else min(clock_ms, LATEST_MS) * 1000
         return pa.record_batch(
             [
-                pa.array(jobs, pa.string()), pa.array(places, pa.int32()),
+                pa.array(jobs, pa.string()),
+                pa.array(places, pa.int32()),
                 pa.array([moment] * len(jobs), _TS),
                 pa.concat_arrays(blobs) if blobs else pa.array([], pa.binary()),
             ],
@@ -282,9 +312,7 @@ class Packing:
         if not len(rows):
             return
         content = _content(self._parsed, self._identity, route) if route.assembles else None
-        parts = list(_by_shard(
-            self._parsed, route, rows, self._shards, self._as_spelled, slices
-        ))
+        parts = list(_by_shard(self._parsed, route, rows, self._shards, self._as_spelled, slices))
         while parts:
             found = self._packer.blobs(route.columns, parts, content)
             sizes = pc.binary_length(found).to_numpy()
@@ -293,8 +321,12 @@ class Packing:
                 [part for part, again in zip(parts, large, strict=True) if not again],
                 found.filter(pa.array(~large)) if large.any() else found,
             )
-            parts = [half for part, again in zip(parts, large, strict=True) if again
-                     for half in part.halves()]
+            parts = [
+                half
+                for part, again in zip(parts, large, strict=True)
+                if again
+                for half in part.halves()
+            ]
 
 
 def latest(wall: Array) -> int | None:
@@ -323,12 +355,18 @@ class _Part:
     def halves(self) -> tuple[_Part, _Part]:
         """The part, cut in two."""
         half = len(self.rows) // 2
-        return (_Part(self.slice, self.shard, self.home[:half], self.rows[:half]),
-                _Part(self.slice, self.shard, self.home[half:], self.rows[half:]))
+        return (
+            _Part(self.slice, self.shard, self.home[:half], self.rows[:half]),
+            _Part(self.slice, self.shard, self.home[half:], self.rows[half:]),
+        )
 
 
 def _by_shard(
-    parsed: Parsed, route: Route, rows: Array, shards: int, as_spelled: bool,
+    parsed: Parsed,
+    route: Route,
+    rows: Array,
+    shards: int,
+    as_spelled: bool,
     slices: Array | None,
 ) -> Iterator[_Part]:
     """The records of a job by slice and shard; policies for all brokers go to all shards."""
@@ -381,8 +419,12 @@ def _for_all(parsed: Parsed, rows: Array, everywhere: tuple[str, ...]) -> Array:
     codes, values = parsed.block.text("broker")
     star = values.to_pylist()
     return np.array(
-        [p for p in found
-         if KINDS[kinds[p]].name in everywhere or star[codes[rows[p]]] == EVERY_BROKER], np.int64
+        [
+            p
+            for p in found
+            if KINDS[kinds[p]].name in everywhere or star[codes[rows[p]]] == EVERY_BROKER
+        ],
+        np.int64,
     )
 
 
@@ -412,13 +454,15 @@ def _content(parsed: Parsed, identity: pa.RecordBatch, route: Route) -> _Content
         return _Content(inline)
     picked = pa.array(staged)
     codes, clusters = block.text("cluster")
-    rows = pa.table({
-        "cluster": clusters.take(pa.array(codes[staged])),
-        "topic": parsed.topic.take(picked).dictionary_decode(),
-        "ledger_id": pa.array(block.number("ledger_id")[staged]),
-        "entry_id": pa.array(block.number("entry_id")[staged]),
-        "payload": block.payload.take(picked) if block.payload is not None else None,
-    })
+    rows = pa.table(
+        {
+            "cluster": clusters.take(pa.array(codes[staged])),
+            "topic": parsed.topic.take(picked).dictionary_decode(),
+            "ledger_id": pa.array(block.number("ledger_id")[staged]),
+            "entry_id": pa.array(block.number("entry_id")[staged]),
+            "payload": block.payload.take(picked) if block.payload is not None else None,
+        }
+    )
     name = hashlib.sha1(usedforsecurity=False)
     for column in SOURCE_COLUMNS:
         name.update(json.dumps(identity.column(column).take(picked).to_pylist()).encode())
@@ -542,9 +586,12 @@ class _Packer:
         )
         if content is None or block.payload is None or not content.inline[rows].any():
             return found
-        return pa.array([
-            with_payload(
-                blob, block.payload.take(pa.array(part.rows, mask=~content.inline[part.rows]))
-            )
-            for blob, part in zip(found.to_pylist(), parts, strict=True)
-        ], pa.binary())
+        return pa.array(
+            [
+                with_payload(
+                    blob, block.payload.take(pa.array(part.rows, mask=~content.inline[part.rows]))
+                )
+                for blob, part in zip(found.to_pylist(), parts, strict=True)
+            ],
+            pa.binary(),
+        )

@@ -1,5 +1,4 @@
-"""The rules on single records of the contract (section 6), and the values that they compare with.
-"""
+"""The rules on single records of the contract (section 6), and the values that they compare with."""
 
 from __future__ import annotations
 
@@ -19,29 +18,52 @@ RULES: tuple[tuple[str, str], ...] = (
     ("UNKNOWN_EVENT_TYPE", "`event_type` is null or no known kind"),
     ("MISSING_REQUIRED", "a column that every record or this kind needs is null or empty"),
     ("MISSING_CLOCK", "the clock of an enabled job that reads the kind is null; a row per job"),
-    ("CLOCK_OUT_OF_RANGE",
-     "a time is negative, or too far from the plan of its batch or from the other clock"),
+    (
+        "CLOCK_OUT_OF_RANGE",
+        "a time is negative, or too far from the plan of its batch or from the other clock",
+    ),
     ("NEGATIVE_AMOUNT", "a size or a count is negative"),
-    ("BAD_POSITION",
-     "a ledger, an entry, a position `ledger:entry` or a range of `acked_ranges` is not one"),
+    (
+        "BAD_POSITION",
+        "a ledger, an entry, a position `ledger:entry` or a range of `acked_ranges` is not one",
+    ),
     ("BAD_PRODUCER_ID", "`producer_id` is below -1, or below 0 on a Pulsar kind"),
-    ("BAD_TOPIC", "a Pulsar topic without tenant, namespace and name; a topic is Kafka's on a Kafka"
-     " kind and where `source_feed` begins with `kafka`"),
+    (
+        "BAD_TOPIC",
+        "a Pulsar topic without tenant, namespace and name; a topic is Kafka's on a Kafka"
+        " kind and where `source_feed` begins with `kafka`",
+    ),
     ("BAD_SUB_TYPE", "`sub_type` is not exclusive, failover, shared or key_shared"),
     ("CHUNK_FIELDS_INCOMPLETE", "chunked, and `uuid`, `chunk_id` or `total_chunk_bytes` is null"),
     ("CHUNK_ID_OUT_OF_RANGE", "chunked, and not 0 <= `chunk_id` < `num_chunks`"),
     ("CHUNK_IN_BATCH", "chunked, and `num_messages` is above 1"),
     ("CHUNK_NON_PERSISTENT", "chunked on a non-persistent topic"),
-    ("BAD_POLICY", "`policy_json` is not a policy document; of one with unknown limit keys the"
-     " detail names these, and the rest of the document holds"),
+    (
+        "BAD_POLICY",
+        "`policy_json` is not a policy document; of one with unknown limit keys the"
+        " detail names these, and the rest of the document holds",
+    ),
     ("BAD_DOCUMENT", "a polled document, or the part of it that the detail names, cannot be used"),
 )
 """Codes and their meanings, in the order of the rows of one record."""
 (
-    UNPARSEABLE, BAD_TYPE, UNKNOWN_EVENT_TYPE, MISSING_REQUIRED, MISSING_CLOCK, CLOCK_OUT_OF_RANGE,
-    NEGATIVE_AMOUNT, BAD_POSITION, BAD_PRODUCER_ID, BAD_TOPIC, BAD_SUB_TYPE,
-    CHUNK_FIELDS_INCOMPLETE, CHUNK_ID_OUT_OF_RANGE, CHUNK_IN_BATCH, CHUNK_NON_PERSISTENT,
-    BAD_POLICY, BAD_DOCUMENT,
+    UNPARSEABLE,
+    BAD_TYPE,
+    UNKNOWN_EVENT_TYPE,
+    MISSING_REQUIRED,
+    MISSING_CLOCK,
+    CLOCK_OUT_OF_RANGE,
+    NEGATIVE_AMOUNT,
+    BAD_POSITION,
+    BAD_PRODUCER_ID,
+    BAD_TOPIC,
+    BAD_SUB_TYPE,
+    CHUNK_FIELDS_INCOMPLETE,
+    CHUNK_ID_OUT_OF_RANGE,
+    CHUNK_IN_BATCH,
+    CHUNK_NON_PERSISTENT,
+    BAD_POLICY,
+    BAD_DOCUMENT,
 ) = range(len(RULES))
 CODES: tuple[str, ...] = tuple(code for code, _ in RULES)
 COLUMN_OF_RULE = {
@@ -66,8 +88,17 @@ CLOCKS = bits(
     ("ts_wall_ms", "publish_time_ms", "broker_time_ms", "ledger_close_ms", "gap_from_wall_ms")
 )
 AMOUNTS = bits(
-    ("entry_bytes", "num_messages", "total_chunk_bytes", "ledger_entries", "ledger_bytes",
-     "dropped", "expired_messages", "log_start", "unread")
+    (
+        "entry_bytes",
+        "num_messages",
+        "total_chunk_bytes",
+        "ledger_entries",
+        "ledger_bytes",
+        "dropped",
+        "expired_messages",
+        "log_start",
+        "unread",
+    )
 )
 IDS = bits(("ledger_id", "entry_id"))
 CHUNK = bits(("uuid", "chunk_id", "total_chunk_bytes"))
@@ -118,7 +149,12 @@ def _masks() -> Masks:
     one = [bit(c) for c in ("producer_id", "num_chunks", "chunk_id", "num_messages")]
     sets = [bit("event_type"), CURSOR, CLOCKS, AMOUNTS, IDS, CHUNK, *one]
     return Masks(
-        required, KIND_INDEX["cursor_state"], KIND_INDEX["bad_document"], readers, needs, kafka,
+        required,
+        KIND_INDEX["cursor_state"],
+        KIND_INDEX["bad_document"],
+        readers,
+        needs,
+        kafka,
         *(np.uint64(m) for m in sets),
     )
 

@@ -105,12 +105,23 @@ class Verdicts:
 
 @numba.njit(cache=True, nogil=True)
 def _validate(
-    present: Array, empty: Array, negative: Array, bad_type: Array, codes: _Codes, flags: _Flags,
-    numbers: _Numbers, masks: Masks, enabled: np.uint8, failed: Array,
-    missing: Array, applies: Array, no_clock: Array, kinds: Array, kafka: Array,
+    present: Array,
+    empty: Array,
+    negative: Array,
+    bad_type: Array,
+    codes: _Codes,
+    flags: _Flags,
+    numbers: _Numbers,
+    masks: Masks,
+    enabled: np.uint8,
+    failed: Array,
+    missing: Array,
+    applies: Array,
+    no_clock: Array,
+    kinds: Array,
+    kafka: Array,
 ) -> None:
-    """Set a bit per failed rule in `failed` (the caller sets UNPARSEABLE), and the other results.
-    """
+    """Set a bit per failed rule in `failed` (the caller sets UNPARSEABLE), and the other results."""
     none = np.uint64(0)
     for i in range(len(failed)):
         if failed[i]:
@@ -196,10 +207,21 @@ def validate(block: Block, jobs: Sequence[str]) -> Verdicts:
     problems = [text for text, _ in found]
     flags = _flags(block, problems)
     _validate(
-        block.present, block.empty, block.negative, block.bad_type,
-        _Codes(*(block.text(name)[0] for name in _Codes._fields)), flags,
-        _Numbers(*(block.number(name) for name in _Numbers._fields)), MASKS, np.uint8(enabled),
-        failed, missing, applies, no_clock, kinds, kafka,
+        block.present,
+        block.empty,
+        block.negative,
+        block.bad_type,
+        _Codes(*(block.text(name)[0] for name in _Codes._fields)),
+        flags,
+        _Numbers(*(block.number(name) for name in _Numbers._fields)),
+        MASKS,
+        np.uint8(enabled),
+        failed,
+        missing,
+        applies,
+        no_clock,
+        kinds,
+        kafka,
     )
     wrong_markers = _wrong_markers(block)
     failed[wrong_markers] |= 1 << BAD_POSITION
@@ -212,9 +234,7 @@ def validate(block: Block, jobs: Sequence[str]) -> Verdicts:
         wrong = {name: getattr(flags, name) for name in POSITIONS}
         bad = bad_rows(
             block,
-            Findings(
-                failed, missing, no_clock, kinds, wrong, wrong_markers, problems
-            ),
+            Findings(failed, missing, no_clock, kinds, wrong, wrong_markers, problems),
         )
     return Verdicts(valid, np.where(valid, applies, np.uint8(0)), no_clock, kinds, kafka, bad)
 
@@ -261,5 +281,3 @@ def _wrong_markers(block: Block) -> Array:
         return np.zeros(0, np.int64)
     owners = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
     return np.unique(owners[_wrong_positions(pc.list_flatten(lists), 0)])
-
-

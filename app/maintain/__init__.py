@@ -25,8 +25,11 @@ def maintain(settings: Settings, dry_run: bool = False, as_json: bool = False) -
 
 
 def forget(
-    settings: Settings, names: Mapping[str, Sequence[str]], dry_run: bool = False,
-    erase: bool = False, as_json: bool = False,
+    settings: Settings,
+    names: Mapping[str, Sequence[str]],
+    dry_run: bool = False,
+    erase: bool = False,
+    as_json: bool = False,
 ) -> int:
     """Replace names, by kind, in every table of the warehouse; returns 1 if a table could not be
     done.

@@ -29,10 +29,15 @@ def maintain_command(settings: Settings, dry_run: bool = False, as_json: bool = 
     with nullcontext() if dry_run else only_maintenance(settings):
         done = upkeep(settings, dry_run)
     if as_json:
-        print(json.dumps({
-            "dry_run": dry_run, "tables": [asdict(kept) for kept in done.tables],
-            "leftovers": [str(path) for path in done.leftovers],
-        }))
+        print(
+            json.dumps(
+                {
+                    "dry_run": dry_run,
+                    "tables": [asdict(kept) for kept in done.tables],
+                    "leftovers": [str(path) for path in done.leftovers],
+                }
+            )
+        )
     else:
         _print(done, dry_run)
     return 1 if any(kept.problem for kept in done.tables) else 0
@@ -57,13 +62,14 @@ def summary(done: Round, dry_run: bool = False) -> str:
     before, after = (sum(getattr(k, n) for k in done.tables) for n in ("files", "files_after"))
     gone = sum(kept.files_removed for kept in done.tables)
     size = sum(kept.bytes_removed for kept in done.tables)
-    text = (f"{len(done.tables)} tables: {before:,} files {'would become' if dry_run else 'became'}"
-            f" {after:,}; {gone:,} files ({size_text(size)}) of no version in the history"
-            f" {'would be ' if dry_run else ''}removed")
+    text = (
+        f"{len(done.tables)} tables: {before:,} files {'would become' if dry_run else 'became'}"
+        f" {after:,}; {gone:,} files ({size_text(size)}) of no version in the history"
+        f" {'would be ' if dry_run else ''}removed"
+    )
     if not dry_run:
-        log, kept = (sum(getattr(k, n) or 0 for k in done.tables)
-                     for n in ("log_bytes", "log_bytes_after"))
+        log, kept = (
+            sum(getattr(k, n) or 0 for k in done.tables) for n in ("log_bytes", "log_bytes_after")
+        )
         text += f"; logs {size_text(log)}, now {size_text(kept)}"
     return text
-
-

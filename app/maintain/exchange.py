@@ -46,17 +46,26 @@ def exchange(
             return False
         now_ms = clock_ms()
         removed = [
-            RemoveAction(file.path, data_change, deletion_timestamp=now_ms,
-                         partition_values=dict(file.partition), size=file.bytes)
+            RemoveAction(
+                file.path,
+                data_change,
+                deletion_timestamp=now_ms,
+                partition_values=dict(file.partition),
+                size=file.bytes,
+            )
             for file in gone
         ]
-        only_next = CommitProperties(max_commit_retries=0, custom_metadata={
-            MAINTENANCE: RETENTION if data_change else COMPACTION
-        })
+        only_next = CommitProperties(
+            max_commit_retries=0,
+            custom_metadata={MAINTENANCE: RETENTION if data_change else COMPACTION},
+        )
         try:
             delta.create_write_transaction(
-                [*removed, *added], "append", delta.schema(),
-                list(delta.metadata().partition_columns), commit_properties=only_next,
+                [*removed, *added],
+                "append",
+                delta.schema(),
+                list(delta.metadata().partition_columns),
+                commit_properties=only_next,
             )
         except CommitFailedError:
             time.sleep(random.uniform(0, LONGEST_PAUSE_S))

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
 
 def forget_command(
-    settings: Settings, names: Mapping[str, Sequence[str]], dry_run: bool = False,
-    erase: bool = False, as_json: bool = False,
+    settings: Settings,
+    names: Mapping[str, Sequence[str]],
+    dry_run: bool = False,
+    erase: bool = False,
+    as_json: bool = False,
 ) -> int:
     """Forget names, given by their kind; returns 1 if a table could not be done."""
     require_delta_rs(settings.warehouse)
@@ -43,10 +46,16 @@ def forget_command(
         tables, pages = forget(settings, wanted, dry_run, erase)
     left = still_named(settings, wanted, erase)
     if as_json:
-        print(json.dumps({
-            "dry_run": dry_run, "tables": [asdict(table) for table in tables], "pages": pages,
-            "still_named": left,
-        }))
+        print(
+            json.dumps(
+                {
+                    "dry_run": dry_run,
+                    "tables": [asdict(table) for table in tables],
+                    "pages": pages,
+                    "still_named": left,
+                }
+            )
+        )
     else:
         _print(tables, pages, left, dry_run)
     return 1 if any(table.problem for table in tables) else 0

@@ -69,8 +69,9 @@ def forget(
         try:
             delta = warehouse.open(name)
             if delta is not None and name != STAGED:
-                tables.append(_Table(settings, Opened(warehouse, name, delta), names)
-                              .forget(dry_run, erase))
+                tables.append(
+                    _Table(settings, Opened(warehouse, name, delta), names).forget(dry_run, erase)
+                )
         except FAILURES as error:
             tables.append(Forgotten(name, problem=problem_of(error)))
     return tables, _pages(settings, names, dry_run)

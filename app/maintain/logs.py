@@ -44,7 +44,8 @@ def outdated(opened: Opened, settings: MaintenanceSettings) -> dict[str, str]:
     """Properties of a table that differ from the configured ones."""
     there = opened.delta.metadata().configuration
     return {
-        key: value for key, value in log_properties(settings.history_ms).items()
+        key: value
+        for key, value in log_properties(settings.history_ms).items()
         if there.get(key) != value
     }
 

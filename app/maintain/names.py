@@ -27,8 +27,14 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "consumer": ("consumer",),
     "subscription": ("subscription", "oldest_subscription", "group"),
     "connection": ("cnx_id", "limiter_name"),
-    "topic": ("topic", "culprit_topic", "trigger_topic", "limiter_name", "collateral_topics",
-              "entity"),
+    "topic": (
+        "topic",
+        "culprit_topic",
+        "trigger_topic",
+        "limiter_name",
+        "collateral_topics",
+        "entity",
+    ),
 }
 """By kind of name the columns that hold names of that kind."""
 VALUES = ("labels",)
@@ -139,8 +145,10 @@ def _each(kind: pa.DataType, value: str, replace: Callable[[str], str]) -> str:
     if pa.types.is_list(kind):
         return f"list_transform({value}, lambda e: {replace('e')})"
     if pa.types.is_map(kind):
-        return (f"map_from_entries(list_transform(map_entries({value}),"
-                f" lambda e: struct_pack(k := e.key, v := {replace('e.value')})))")
+        return (
+            f"map_from_entries(list_transform(map_entries({value}),"
+            f" lambda e: struct_pack(k := e.key, v := {replace('e.value')})))"
+        )
     return replace(value)
 
 

@@ -33,11 +33,13 @@ NEVER = (STAGED, RELEASES)
 KEPT = {
     "alerts": ("number", "SELECT max(number) FROM alerts GROUP BY alert, labels"),
     "quality_results": (
-        "run_id", 'SELECT arg_max(run_id, checked_ms) FROM quality_results GROUP BY "table"'
+        "run_id",
+        'SELECT arg_max(run_id, checked_ms) FROM quality_results GROUP BY "table"',
     ),
     "producer_id_live": (
-        "number", "SELECT arg_max(number, polled_ms) FROM producer_id_live AS p"
-        " GROUP BY cluster, broker, topic, p.user"
+        "number",
+        "SELECT arg_max(number, polled_ms) FROM producer_id_live AS p"
+        " GROUP BY cluster, broker, topic, p.user",
     ),
 }
 """Rows that stay at any age, by the columns that identify them: the newest row of an alert, of an
@@ -94,7 +96,11 @@ class _Cut:
     """One rule, applied to one table."""
 
     def __init__(
-        self, settings: Settings, opened: Opened, rule: Retention, before_ms: int,
+        self,
+        settings: Settings,
+        opened: Opened,
+        rule: Retention,
+        before_ms: int,
         gone: Sequence[str],
     ) -> None:
         """`gone` has the conditions of rows that were already removed."""
@@ -150,4 +156,3 @@ class _Cut:
 
     def _of(self, file: DataFile) -> Mapping[str, Any]:
         return {**self._params, "written_ms": file.written_ms}
-

@@ -50,8 +50,12 @@ class Rewriter:
             return _count(connection, source, " OR ".join(changed) or "false", {})
 
     def replace(
-        self, files: Sequence[DataFile], where: str = "true",
-        params: Mapping[str, Any] | None = None, *, data_change: bool,
+        self,
+        files: Sequence[DataFile],
+        where: str = "true",
+        params: Mapping[str, Any] | None = None,
+        *,
+        data_change: bool,
         values: Mapping[str, str] | None = None,
     ) -> bool:
         """Replace files by one with the rows that fulfil a condition, or by none if there are no
@@ -66,8 +70,11 @@ class Rewriter:
         return False
 
     def write(
-        self, files: Sequence[DataFile], where: str = "true",
-        params: Mapping[str, Any] | None = None, data_change: bool = False,
+        self,
+        files: Sequence[DataFile],
+        where: str = "true",
+        params: Mapping[str, Any] | None = None,
+        data_change: bool = False,
         values: Mapping[str, str] | None = None,
     ) -> AddAction | None:
         """Write that file, which is not yet part of the table; returns None if there are no such
@@ -89,7 +96,10 @@ class Rewriter:
             return self._write(files, schema, found, data_change)
 
     def _write(
-        self, files: Sequence[DataFile], schema: pa.Schema, batches: pa.RecordBatchReader,
+        self,
+        files: Sequence[DataFile],
+        schema: pa.Schema,
+        batches: pa.RecordBatchReader,
         data_change: bool,
     ) -> AddAction | None:
         folder = files[0].plain_path.rpartition("/")[0]
@@ -98,7 +108,11 @@ class Rewriter:
         system, rows = self._opened.files, 0
         try:
             with pq.ParquetWriter(
-                path, schema, filesystem=system, compression="zstd", compression_level=1,
+                path,
+                schema,
+                filesystem=system,
+                compression="zstd",
+                compression_level=1,
                 metadata_collector=written,
             ) as writer:
                 for batch in batches:
@@ -111,17 +125,19 @@ class Rewriter:
             system.delete_file(path)
             return None
         return AddAction(
-            path, int(system.get_file_info(path).size), dict(files[0].partition),
+            path,
+            int(system.get_file_info(path).size),
+            dict(files[0].partition),
             # The order of files by this time is that of their rows, also after a merge.
-            max(file.written_ms for file in files), data_change, _statistics(written[0]),
+            max(file.written_ms for file in files),
+            data_change,
+            _statistics(written[0]),
         )
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         return sealed(self._opened.warehouse, in_order=False, limits=self._limits)
 
-    def _source(
-        self, connection: duckdb.DuckDBPyConnection, files: Sequence[DataFile]
-    ) -> str:
+    def _source(self, connection: duckdb.DuckDBPyConnection, files: Sequence[DataFile]) -> str:
         """The view that DuckDB reads: the stored rows of the files, and when the files were
         written.
         """
@@ -178,8 +194,9 @@ def _statistics(metadata: Any) -> str:
         if metadata.schema.column(at).max_repetition_level:
             continue
         name = metadata.schema.column(at).path
-        groups = [metadata.row_group(g).column(at).statistics
-                  for g in range(metadata.num_row_groups)]
+        groups = [
+            metadata.row_group(g).column(at).statistics for g in range(metadata.num_row_groups)
+        ]
         if any(s is None or not s.has_null_count for s in groups):
             continue
         nulls[name] = sum(s.null_count for s in groups)
@@ -187,9 +204,8 @@ def _statistics(metadata: Any) -> str:
         if not valued or not all(s.has_min_max for s in valued):
             continue
         ends = min(s.min for s in valued), max(s.max for s in valued)
-        if all(isinstance(v, int) or (isinstance(v, str) and len(v) <= LONGEST_STAT)
-               for v in ends):
+        if all(isinstance(v, int) or (isinstance(v, str) and len(v) <= LONGEST_STAT) for v in ends):
             least[name], most[name] = ends
-    return json.dumps({"numRecords": metadata.num_rows, "minValues": least, "maxValues": most,
-                       "nullCount": nulls})
-
+    return json.dumps(
+        {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+    )

@@ -37,7 +37,10 @@ def sweep(settings: Settings, kept_hours: int = KEPT_HOURS) -> int:
     now = time.time_ns() // 1_000_000
     gone = [
         RemoveAction(
-            file["path"], True, deletion_timestamp=now, partition_values={},
+            file["path"],
+            True,
+            deletion_timestamp=now,
+            partition_values={},
             size=file["size_bytes"],
         )
         for file in _files(staged)
@@ -59,6 +62,3 @@ def _files(table: Any) -> list[dict[str, Any]]:
 
     found: list[dict[str, Any]] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     return found
-
-
-

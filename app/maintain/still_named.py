@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 MINUTE_MS = 60_000
 SEARCHED = {
-    "_weir/checkpoints/*/weir-policies.json":
-        "as long as the checkpoint: documents that the query has judged by",
+    "_weir/checkpoints/*/weir-policies.json": (
+        "as long as the checkpoint: documents that the query has judged by"
+    ),
     "_weir/configuration.json": "until the next run writes its configuration",
     "_weir/manifest.json": "as long as the warehouse: topics that it reads",
     "_weir/reconcile.json": "until two more comparisons",
     "_weir/*/memory.json": "until the broker no longer has them and a poll has seen that",
     "_weir/*/polls/*.jsonl": "until a poll removes the file, keep_ms after it was written",
-    "_weir/checkpoints/*/offsets/*":
-        "as long as the topic is read, then until newer batches replace it",
+    "_weir/checkpoints/*/offsets/*": "as long as the topic is read, then until newer batches replace it",
     "_weir/checkpoints/*/sources/0/*": "as long as the checkpoint: files that it has read",
 }
 """Files of text that are searched, and how long they keep what they hold."""

@@ -73,7 +73,11 @@ def upkeep(settings: Settings, dry_run: bool = False) -> Round:
 
 
 def _table(
-    settings: Settings, warehouse: Warehouse, name: str, rules: retention.Rules, now_ms: int,
+    settings: Settings,
+    warehouse: Warehouse,
+    name: str,
+    rules: retention.Rules,
+    now_ms: int,
     dry_run: bool,
 ) -> Kept | None:
     """Maintain a table; returns None if it does not exist."""
@@ -98,21 +102,33 @@ def problem_of(error: Exception) -> str:
 
 
 def _planned(
-    settings: Settings, opened: Opened, rules: retention.Rules, now_ms: int, kept: Kept,
+    settings: Settings,
+    opened: Opened,
+    rules: retention.Rules,
+    now_ms: int,
+    kept: Kept,
     _before: logs.LogSize,
 ) -> Kept:
     own: MaintenanceSettings = settings.maintenance
     merged = compaction.planned(opened, own, now_ms)
     removed = vacuum.vacuum(opened, own, dry_run=True)
     return replace(
-        kept, files_after=kept.files - merged.before + merged.after, bytes_after=None,
-        rows_removed=rules.apply(opened, dry_run=True), files_removed=removed.files,
-        bytes_removed=removed.bytes, log_bytes_after=None,
+        kept,
+        files_after=kept.files - merged.before + merged.after,
+        bytes_after=None,
+        rows_removed=rules.apply(opened, dry_run=True),
+        files_removed=removed.files,
+        bytes_removed=removed.bytes,
+        log_bytes_after=None,
     )
 
 
 def _done(
-    settings: Settings, opened: Opened, rules: retention.Rules, now_ms: int, kept: Kept,
+    settings: Settings,
+    opened: Opened,
+    rules: retention.Rules,
+    now_ms: int,
+    kept: Kept,
     before: logs.LogSize,
 ) -> Kept:
     own: MaintenanceSettings = settings.maintenance
@@ -126,8 +142,13 @@ def _done(
     logs.shorten(opened, own, before)
     files, size = _files(opened)
     return replace(
-        kept, files_after=files, bytes_after=size, rows_removed=rows, files_removed=removed.files,
-        bytes_removed=removed.bytes, log_bytes_after=logs.size(opened).bytes,
+        kept,
+        files_after=files,
+        bytes_after=size,
+        rows_removed=rows,
+        files_removed=removed.files,
+        bytes_removed=removed.bytes,
+        log_bytes_after=logs.size(opened).bytes,
     )
 
 

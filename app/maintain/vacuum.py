@@ -31,8 +31,10 @@ def vacuum(opened: Opened, settings: MaintenanceSettings, dry_run: bool) -> Remo
     """Delete replaced files older than the history, and files of no version older than
     `orphans_ms`.
     """
-    hours = [(-(-settings.history_ms // HOUR_MS), False),
-             (-(-max(settings.orphans_ms, settings.history_ms) // HOUR_MS), True)]
+    hours = [
+        (-(-settings.history_ms // HOUR_MS), False),
+        (-(-max(settings.orphans_ms, settings.history_ms) // HOUR_MS), True),
+    ]
     opened.delta.update_incremental()
     due = [
         opened.delta.vacuum(

@@ -66,8 +66,9 @@ def _given(files: Sequence[Path]) -> Policies:
     if len(every) == 1:
         return every[0]
     together = checked([one for policies in every for one in policies.every])
-    together.mistakes[:0] = [m for policies in every for m in policies.mistakes
-                             if m not in together.mistakes]
+    together.mistakes[:0] = [
+        m for policies in every for m in policies.mistakes if m not in together.mistakes
+    ]
     return together
 
 
@@ -76,19 +77,30 @@ def check(files: Sequence[Path], as_json: bool = False) -> int:
     mistakes, 1 with findings, else 0.
     """
     every = [_given(files), *(one for path in files for one in _shadows_of(path))]
-    mistakes = [{"file": m.one.file, "line": m.line, "key": _key(m.one, m.key), "text": m.text}
-                for found in every for m in found.mistakes]
+    mistakes = [
+        {"file": m.one.file, "line": m.line, "key": _key(m.one, m.key), "text": m.text}
+        for found in every
+        for m in found.mistakes
+    ]
     findings = [] if mistakes else [each for found in every for each in _findings(found)]
     count = sum(len(found.in_force) for found in every)
     if as_json:
-        print(json.dumps({"documents": count, "mistakes": mistakes,
-                          "findings": findings}, indent=2))
+        print(
+            json.dumps({"documents": count, "mistakes": mistakes, "findings": findings}, indent=2)
+        )
     else:
         for each in (*mistakes, *findings):
             place = each["file"] + (f":{each['line']}" if each["line"] else "")
             print(printable(f"{place}: {each['key']}: {each['text']}"))
-        say(", ".join((counted(count, "document"), counted(len(mistakes), "mistake"),
-                       counted(len(findings), "finding"))))
+        say(
+            ", ".join(
+                (
+                    counted(count, "document"),
+                    counted(len(mistakes), "mistake"),
+                    counted(len(findings), "finding"),
+                )
+            )
+        )
     return 2 if mistakes else 1 if findings else 0
 
 
@@ -98,13 +110,18 @@ def _key(one: Written, key: str) -> str:
 
 def _findings(found: Policies) -> Iterable[dict[str, Any]]:
     """What has no effect in valid documents."""
+
     def finding(one: Written, key: str, text: str) -> dict[str, Any]:
         return {"file": one.file, "line": one.line(key), "key": _key(one, key), "text": text}
 
     for one, by in found.replaced:
         if one.document != by.document:
-            yield finding(one, "name", f"{one.document['scope']} {one.document['name']} is replaced"
-                                       f" by the later document in {by.where}")
+            yield finding(
+                one,
+                "name",
+                f"{one.document['scope']} {one.document['name']} is replaced"
+                f" by the later document in {by.where}",
+            )
     for one, key, by in overridden(found.in_force):
         about = f"{by.document['scope']} {by.document['name']}"
         yield finding(one, key, f"never holds: {about} ({by.where}) overrides it for every name")
@@ -137,8 +154,12 @@ def valid(path: Path) -> list[Written]:
 
 
 def show(
-    settings: Settings, config: Path | None, name: str, at_ms: int | None = None,
-    cluster: str | None = None, as_json: bool = False,
+    settings: Settings,
+    config: Path | None,
+    name: str,
+    at_ms: int | None = None,
+    cluster: str | None = None,
+    as_json: bool = False,
 ) -> int:
     """Print the limits of a topic or principal and where each comes from; returns 0."""
     found = documents_of(config) if config is not None else Policies()
@@ -151,14 +172,29 @@ def show(
         levels = Levels(found.in_force, every.get(each, {}))
         answers[each] = levels.topic(name) if kind == "topic" else levels.principal(name)
     if as_json:
-        print(json.dumps([{
-            "kind": kind, "name": name, "cluster": each, "at_ms": at_ms,
-            "limits": [held.plain() for held in held_there],
-        } for each, held_there in answers.items()], indent=2))
+        print(
+            json.dumps(
+                [
+                    {
+                        "kind": kind,
+                        "name": name,
+                        "cluster": each,
+                        "at_ms": at_ms,
+                        "limits": [held.plain() for held in held_there],
+                    }
+                    for each, held_there in answers.items()
+                ],
+                indent=2,
+            )
+        )
         return 0
     for each, held_there in answers.items():
-        print(printable(f"{kind} {full_topic_name(name) if kind == 'topic' else name}"
-                      + (f" on cluster {each}" if each else "")))
+        print(
+            printable(
+                f"{kind} {full_topic_name(name) if kind == 'topic' else name}"
+                + (f" on cluster {each}" if each else "")
+            )
+        )
         for held in held_there:
             first, *rest = held.said
             print(printable(f"  {held.limit}: {first.value}  {first.document}  ({first.where})"))

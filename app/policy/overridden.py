@@ -52,9 +52,14 @@ def _overrides(strong: Written, weak: Written, what: str) -> bool:
         mine, others = strong.document["limits"], weak.document["limits"]
         if any(key in others and key not in mine for key in PUBLISH):
             return False
-    return all(covers(_topics(*a), topics) for topics in (
-        [_topics(*b)] if b[0] != "broker" else ["persistent://*/*/**", "non-persistent://*/*/**"]
-    ))
+    return all(
+        covers(_topics(*a), topics)
+        for topics in (
+            [_topics(*b)]
+            if b[0] != "broker"
+            else ["persistent://*/*/**", "non-persistent://*/*/**"]
+        )
+    )
 
 
 def _level(one: Written) -> Source | None:

@@ -88,16 +88,24 @@ class Levels:
         """The limits of a user."""
         user = name.split(":", 1)[-1]
         said = [
-            one for each in (user, DEFAULT_USER)
+            one
+            for each in (user, DEFAULT_USER)
             for one in self._level("user", each).get("producer_ids_rate", [])
         ]
         return [Held("producer_ids_rate", said)] if said else []
 
-    def _rates(self, levels: Sequence[Mapping[str, list[Said]]],
-               broker: Mapping[str, list[Said]]) -> Iterator[Held]:
+    def _rates(
+        self, levels: Sequence[Mapping[str, list[Said]]], broker: Mapping[str, list[Said]]
+    ) -> Iterator[Held]:
         """Publish rates come from one level: a rate that this level lacks is off."""
-        first = next((i for i, level in enumerate(levels) if any(
-            level.get(key) and level[key][0].value != -1 for key in PUBLISH)), len(levels))
+        first = next(
+            (
+                i
+                for i, level in enumerate(levels)
+                if any(level.get(key) and level[key][0].value != -1 for key in PUBLISH)
+            ),
+            len(levels),
+        )
         for key, other in zip(PUBLISH, PER_TOPIC, strict=True):
             said = [one for level in levels[first:] for one in level.get(key, [])]
             if first < len(levels) and not levels[first].get(key):
@@ -112,8 +120,14 @@ class Levels:
         written = [one for d in documents for one in self._own.values() if one.document is d]
         own = self._own.get((scope, name))
         if own is None and scope == "topic":
-            own = next((one for source, one in self._own.items() if source[0] == "topic"
-                        and full_topic_name(source[1]) == name), None)
+            own = next(
+                (
+                    one
+                    for source, one in self._own.items()
+                    if source[0] == "topic" and full_topic_name(source[1]) == name
+                ),
+                None,
+            )
         for one in [*written, *([own] if own is not None else [])]:
             about = f"{one.document['scope']} {one.document['name']}"
             _put(found, one.document["limits"], about, lambda key, one=one: _place(one, key))

@@ -53,10 +53,17 @@ def changes(before: Sequence[Written], after: Sequence[Written]) -> list[Change]
         for key in dict.fromkeys([*was, *now]):
             if was.get(key) == now.get(key):
                 continue
-            found.append(Change(
-                one.document["scope"], one.document["name"], key, was.get(key), now.get(key),
-                _kind(key, was.get(key), now.get(key)), _where(one, key),
-            ))
+            found.append(
+                Change(
+                    one.document["scope"],
+                    one.document["name"],
+                    key,
+                    was.get(key),
+                    now.get(key),
+                    _kind(key, was.get(key), now.get(key)),
+                    _where(one, key),
+                )
+            )
     return found
 
 

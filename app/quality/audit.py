@@ -40,7 +40,8 @@ def audit(
         # anybody reads.
         results = validator.graph_validate(
             configurations=[
-                expectation(check, number).configuration for number, check in enumerate(checks)
+                expectation(check, number).configuration
+                for number, check in enumerate(checks)
                 if bool(check.name) == named
             ],
             runtime_configuration={"result_format": form},

@@ -6,14 +6,22 @@ from app.quality.checks import Check, between, derived, no_rows, not_null, rows_
 from app.warehouse.tables import TABLES
 
 CHECK_RULES = (
-    "within_limits", "size_exceeded", "time_exceeded", "size_masks_time", "deduplication_cursor",
+    "within_limits",
+    "size_exceeded",
+    "time_exceeded",
+    "size_masks_time",
+    "deduplication_cursor",
 )
 SIZE_ENDS = ("target_reached", "same_cursor", "skip_zero")
 TIME_ENDS = ("expired", "ledger_jump", "no_closed_ledger")
 AGE_STATES = ("known", "no_backlog", "no_durable_cursor", "no_estimate")
 TIMESTAMP_SOURCES = ("broker_time", "publish_time", "ledger_close", "kept", "none")
 BACKLOG_ACTIONS = (
-    "none", "deduplication_snapshot", "disconnect_producers", "evict_size", "evict_time",
+    "none",
+    "deduplication_snapshot",
+    "disconnect_producers",
+    "evict_size",
+    "evict_time",
 )
 EVICTION_POLICY = "consumer_backlog_eviction"
 RETENTION_POLICIES = ("producer_request_hold", "producer_exception", EVICTION_POLICY)
@@ -108,21 +116,36 @@ WHERE r.durable AND r.backlog_entries > 0
 def _backlog_table(name: str, *required: str) -> list[Check]:
     """What holds of every table of the job backlog."""
     return [
-        *derived(TABLES[name]), *not_null("broker", "ts_wall_ms", "topic", *required),
+        *derived(TABLES[name]),
+        *not_null("broker", "ts_wall_ms", "topic", *required),
     ]
 
 
 def _pass_checks() -> list[Check]:
-    return [rows_that("a check is written at its pass, at a whole second",
-                      "ts_wall_ms <> pass_ms OR pass_ms % 1000 <> 0")]
+    return [
+        rows_that(
+            "a check is written at its pass, at a whole second",
+            "ts_wall_ms <> pass_ms OR pass_ms % 1000 <> 0",
+        )
+    ]
 
 
 def _backlog_checks_suite() -> list[Check]:
     flags = ("exceeded_size", "exceeded_time")
     sources = ("limit_source_size", "limit_source_time")
     return [
-        *_backlog_table("backlog_checks", "pass_ms", "backlog_bytes", "age_s", "age_state",
-                        "timestamp_source", *flags, *sources, "action", "producers_disconnected"),
+        *_backlog_table(
+            "backlog_checks",
+            "pass_ms",
+            "backlog_bytes",
+            "age_s",
+            "age_state",
+            "timestamp_source",
+            *flags,
+            *sources,
+            "action",
+            "producers_disconnected",
+        ),
         unique("cluster", "topic", "pass_ms"),
         *_pass_checks(),
         values("rule", CHECK_RULES),
@@ -131,26 +154,38 @@ def _backlog_checks_suite() -> list[Check]:
         values("action", BACKLOG_ACTIONS),
         values("retention_policy", RETENTION_POLICIES),
         *(values(column, LIMIT_SOURCES) for column in sources),
-        *(between(column, 0) for column in (
-            "backlog_bytes", "limit_bytes", "limit_s", "producers_disconnected")),
-        rows_that("what is cached is there or is not, with its source", " OR ".join(
-            f"({column} IS NULL) <> (timestamp_source = 'none')" for column in _INFO
-        )),
-        rows_that("a known age has a time, and what is kept without an estimate",
-                  _STATE_UNLIKE_INFO),
-        rows_that("an age is that of its time; without one it is -1, or 0 where that is asked for",
-                  _AGE_UNLIKE_INFO),
-        rows_that("positions are ledger:entry",
-                  f"NOT regexp_matches(oldest_position, '{_POSITION_OR_BEFORE}')"),
+        *(
+            between(column, 0)
+            for column in ("backlog_bytes", "limit_bytes", "limit_s", "producers_disconnected")
+        ),
+        rows_that(
+            "what is cached is there or is not, with its source",
+            " OR ".join(f"({column} IS NULL) <> (timestamp_source = 'none')" for column in _INFO),
+        ),
+        rows_that(
+            "a known age has a time, and what is kept without an estimate", _STATE_UNLIKE_INFO
+        ),
+        rows_that(
+            "an age is that of its time; without one it is -1, or 0 where that is asked for",
+            _AGE_UNLIKE_INFO,
+        ),
+        rows_that(
+            "positions are ledger:entry",
+            f"NOT regexp_matches(oldest_position, '{_POSITION_OR_BEFORE}')",
+        ),
         rows_that("size_usage is size / limit", _SIZE_USAGE_AMISS),
         rows_that("time_usage is age / limit", _TIME_USAGE_AMISS),
-        rows_that("the size is exceeded from its limit on",
-                  "exceeded_size <> coalesce(backlog_bytes >= limit_bytes, false)"),
+        rows_that(
+            "the size is exceeded from its limit on",
+            "exceeded_size <> coalesce(backlog_bytes >= limit_bytes, false)",
+        ),
         rows_that("the age is exceeded beyond its limit", _TIME_EXCEEDED_AMISS),
         rows_that("what is exceeded is acted on by the policy of its quota", _ACTION_AMISS),
         rows_that("a rule says what is exceeded", _CHECK_RULE_AMISS),
-        rows_that("only a disconnection has producers",
-                  "producers_disconnected > 0 AND action <> 'disconnect_producers'"),
+        rows_that(
+            "only a disconnection has producers",
+            "producers_disconnected > 0 AND action <> 'disconnect_producers'",
+        ),
     ]
 
 
@@ -161,8 +196,10 @@ def _backlog_evictions_suite() -> list[Check]:
         unique("cluster", "topic", "ts_wall_ms", "subscription"),
         values("rule", (*SIZE_ENDS, *TIME_ENDS)),
         values("quota_type", QUOTA_TYPES),
-        *(between(column, 0) for column in (
-            *counts, "rounds", "target_bytes", "expire_older_than_s")),
+        *(
+            between(column, 0)
+            for column in (*counts, "rounds", "target_bytes", "expire_older_than_s")
+        ),
         between("factor", 0, 1),
         rows_that("an eviction ends as its quota type does", _EVICTION_RULE_AMISS),
         rows_that(
@@ -176,8 +213,9 @@ def _backlog_evictions_suite() -> list[Check]:
             f"NOT regexp_matches(from_position, '{_POSITION_OR_BEFORE}')"
             f" OR NOT regexp_matches(to_position, '{_POSITION_OR_BEFORE}')",
         ),
-        rows_that("who stands still skips nothing",
-                  "from_position = to_position AND entries_skipped > 0"),
+        rows_that(
+            "who stands still skips nothing", "from_position = to_position AND entries_skipped > 0"
+        ),
         no_rows("a call is phantom if nothing was skipped", _PHANTOM_AMISS),
         rows_that("a call counts once, on its first row", _COUNT_AMISS),
         rows_that("no backlog is larger afterwards", "backlog_after > backlog_before"),
@@ -187,25 +225,41 @@ def _backlog_evictions_suite() -> list[Check]:
 def _backlog_subscriptions_suite() -> list[Check]:
     counts = ("backlog_entries", "backlog_bytes")
     return [
-        *_backlog_table("backlog_subscriptions", "pass_ms", "subscription", "durable",
-                        "mark_delete", *counts),
+        *_backlog_table(
+            "backlog_subscriptions", "pass_ms", "subscription", "durable", "mark_delete", *counts
+        ),
         unique("cluster", "topic", "subscription", "pass_ms"),
         *_pass_checks(),
         values("rule", CHECK_RULES),
         values("kind", CURSOR_KINDS),
-        *(between(column, 0) for column in (
-            *counts, "time_to_drain_s", "time_to_quota_s", "time_to_expiry_s", "unacked_ranges",
-            "expired_unread")),
-        rows_that("positions are ledger:entry",
-                  f"NOT regexp_matches(mark_delete, '{_POSITION_OR_BEFORE}')"),
-        rows_that("without entries there is no age, and bytes only where they are acknowledged",
-                  "backlog_entries = 0 AND"
-                  " (backlog_bytes > 0 AND unacked_ranges = 0 OR age_s IS NOT NULL)"),
-        rows_that("a hole is named beside acknowledged ranges, and nowhere else",
-                  "backlog_entries > 0 AND (unacked_ranges > 0) <> (first_hole IS NOT NULL)"),
-        rows_that("a cursor that was set back has both positions",
-                  "set_back <> (set_back_from IS NOT NULL) OR set_back <> (set_back_to IS NOT NULL)"
-                  ),
+        *(
+            between(column, 0)
+            for column in (
+                *counts,
+                "time_to_drain_s",
+                "time_to_quota_s",
+                "time_to_expiry_s",
+                "unacked_ranges",
+                "expired_unread",
+            )
+        ),
+        rows_that(
+            "positions are ledger:entry",
+            f"NOT regexp_matches(mark_delete, '{_POSITION_OR_BEFORE}')",
+        ),
+        rows_that(
+            "without entries there is no age, and bytes only where they are acknowledged",
+            "backlog_entries = 0 AND"
+            " (backlog_bytes > 0 AND unacked_ranges = 0 OR age_s IS NOT NULL)",
+        ),
+        rows_that(
+            "a hole is named beside acknowledged ranges, and nowhere else",
+            "backlog_entries > 0 AND (unacked_ranges > 0) <> (first_hole IS NOT NULL)",
+        ),
+        rows_that(
+            "a cursor that was set back has both positions",
+            "set_back <> (set_back_from IS NOT NULL) OR set_back <> (set_back_to IS NOT NULL)",
+        ),
         rows_that("forecasts are there together", _FORECASTS_AMISS),
         rows_that(
             "a backlog that falls is drained at its rate",
@@ -232,15 +286,20 @@ SUITES: dict[str, list[Check]] = {
 }
 ACROSS: dict[str, list[Check]] = {
     "backlog_checks": [
-        no_rows("a check that evicts has its evictions", _CHECK_WITHOUT_EVICTION,
-                "backlog_evictions"),
+        no_rows(
+            "a check that evicts has its evictions", _CHECK_WITHOUT_EVICTION, "backlog_evictions"
+        ),
     ],
     "backlog_evictions": [
-        no_rows("every eviction has its check, with its size", _EVICTION_WITHOUT_CHECK,
-                "backlog_checks"),
+        no_rows(
+            "every eviction has its check, with its size", _EVICTION_WITHOUT_CHECK, "backlog_checks"
+        ),
     ],
     "backlog_subscriptions": [
-        no_rows("a durable subscription with a backlog has its check, of its rule",
-                _SUBSCRIPTION_WITHOUT_CHECK, "backlog_checks"),
+        no_rows(
+            "a durable subscription with a backlog has its check, of its rule",
+            _SUBSCRIPTION_WITHOUT_CHECK,
+            "backlog_checks",
+        ),
     ],
 }

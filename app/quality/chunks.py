@@ -15,10 +15,24 @@ from app.quality.checks import (
 from app.warehouse.tables import TABLES
 
 CHUNK_OUTCOMES = (
-    "COMPLETE", "DUP_ACKED", "DUP_SAME_ID", "GAP", "NO_FIRST_CHUNK", "OVERFLOW_EXCEPTION",
-    "COUNT_EXCEPTION", "GIVEN_UP_OVERFLOW", "GIVEN_UP_COUNT", "RESTART_REDELIVERY",
-    "RESTART_CORRUPTED", "EVICTED", "EXPIRED", "ORPHANED", "ALREADY_ACKED", "SHARED_ORPHAN",
-    "LOST_TO_SIGHT", "FIRST_UNSEEN",
+    "COMPLETE",
+    "DUP_ACKED",
+    "DUP_SAME_ID",
+    "GAP",
+    "NO_FIRST_CHUNK",
+    "OVERFLOW_EXCEPTION",
+    "COUNT_EXCEPTION",
+    "GIVEN_UP_OVERFLOW",
+    "GIVEN_UP_COUNT",
+    "RESTART_REDELIVERY",
+    "RESTART_CORRUPTED",
+    "EVICTED",
+    "EXPIRED",
+    "ORPHANED",
+    "ALREADY_ACKED",
+    "SHARED_ORPHAN",
+    "LOST_TO_SIGHT",
+    "FIRST_UNSEEN",
 )
 DEFECTS = ("B1", "B2", "B3", "B4", "B7", "B8")
 STATES = ("assembling", "stalled")
@@ -63,8 +77,11 @@ SELECT s.* FROM {{batch}} AS s LEFT JOIN (
     sum(buffered_bytes) AS buffered_bytes, sum(declared_bytes) AS declared_bytes
   FROM incomplete_messages WHERE state = 'assembling' GROUP BY ALL
 ) AS i ON {_same("s", "i", "window_start_ms")}
-WHERE {" OR ".join(f"s.{c} <> coalesce(i.{c}, 0)" for c in (
-    "contexts", "buffered_bytes", "declared_bytes"))}
+WHERE {
+    " OR ".join(
+        f"s.{c} <> coalesce(i.{c}, 0)" for c in ("contexts", "buffered_bytes", "declared_bytes")
+    )
+}
 """
 _MESSAGE_WITHOUT_STATE = f"""
 SELECT i.* FROM {{batch}} AS i ANTI JOIN chunk_state AS s ON {_same("s", "i", "window_start_ms")}
@@ -94,9 +111,10 @@ def _chunk_table(name: str, required: tuple[str, ...], counted: tuple[str, ...])
 def _no_leak_amiss() -> list[Check]:
     return [
         rows_that("leaked is counter less contexts", "leaked <> counter - contexts"),
-        rows_that("nothing leaks without B1",
-                  "leaked <> 0"
-                  " AND NOT list_contains(string_split(switches['defects'], ','), 'B1')"),
+        rows_that(
+            "nothing leaks without B1",
+            "leaked <> 0 AND NOT list_contains(string_split(switches['defects'], ','), 'B1')",
+        ),
     ]
 
 
@@ -105,9 +123,20 @@ def _suites() -> dict[str, list[Check]]:
         "chunk_messages": [
             *_chunk_table(
                 "chunk_messages",
-                ("subscription", "consumer", "uuid", "num_chunks", "first_position",
-                 "last_position", "positions", "declared_bytes", "first_chunk_ms", "complete_ms",
-                 "assembly_ms", "integrity"),
+                (
+                    "subscription",
+                    "consumer",
+                    "uuid",
+                    "num_chunks",
+                    "first_position",
+                    "last_position",
+                    "positions",
+                    "declared_bytes",
+                    "first_chunk_ms",
+                    "complete_ms",
+                    "assembly_ms",
+                    "integrity",
+                ),
                 ("declared_bytes", "assembled_bytes"),
             ),
             values("integrity", INTEGRITY),
@@ -119,9 +148,7 @@ def _suites() -> dict[str, list[Check]]:
                 "len(positions) <> num_chunks OR positions[1] <> first_position"
                 " OR positions[-1] <> last_position",
             ),
-            rows_that(
-                "positions are ledger:entry", _unlike_positions("positions")
-            ),
+            rows_that("positions are ledger:entry", _unlike_positions("positions")),
             rows_that("integrity agrees with the sizes", _SIZES_BY_INTEGRITY),
             rows_that(
                 "assembly_ms is the time between the first chunk and the last",
@@ -137,8 +164,20 @@ def _suites() -> dict[str, list[Check]]:
         "chunk_events": [
             *_chunk_table(
                 "chunk_events",
-                ("subscription", "uuid", "chunk_id", "num_chunks", "position", "outcome",
-                 *_POSITIONS, "permits", "counter", "contexts", "leaked", "buffered_bytes"),
+                (
+                    "subscription",
+                    "uuid",
+                    "chunk_id",
+                    "num_chunks",
+                    "position",
+                    "outcome",
+                    *_POSITIONS,
+                    "permits",
+                    "counter",
+                    "contexts",
+                    "leaked",
+                    "buffered_bytes",
+                ),
                 ("chunk_id", "counter", "contexts", "buffered_bytes", "age_ms"),
             ),
             values("outcome", CHUNK_OUTCOMES),
@@ -168,28 +207,58 @@ def _suites() -> dict[str, list[Check]]:
         "chunk_state": [
             *_chunk_table(
                 "chunk_state",
-                ("subscription", "consumer", "contexts", "counter", "leaked",
-                 "buffered_bytes", "declared_bytes", "fifo_length", "permits_lost"),
-                ("contexts", "counter", "buffered_bytes", "declared_bytes", "oldest_age_ms",
-                 "fifo_length", "permits_lost"),
+                (
+                    "subscription",
+                    "consumer",
+                    "contexts",
+                    "counter",
+                    "leaked",
+                    "buffered_bytes",
+                    "declared_bytes",
+                    "fifo_length",
+                    "permits_lost",
+                ),
+                (
+                    "contexts",
+                    "counter",
+                    "buffered_bytes",
+                    "declared_bytes",
+                    "oldest_age_ms",
+                    "fifo_length",
+                    "permits_lost",
+                ),
             ),
             *window_checks("cluster", "topic", "subscription", "consumer"),
             *_no_leak_amiss(),
             rows_that("contexts have an age", "(contexts > 0) <> (oldest_age_ms IS NOT NULL)"),
             rows_that("every context stands in the fifo", "fifo_length < contexts"),
-            rows_that("nothing is buffered without contexts",
-                      "contexts = 0 AND (buffered_bytes <> 0 OR declared_bytes <> 0)"),
+            rows_that(
+                "nothing is buffered without contexts",
+                "contexts = 0 AND (buffered_bytes <> 0 OR declared_bytes <> 0)",
+            ),
         ],
         "incomplete_messages": [
             *_chunk_table(
                 "incomplete_messages",
-                ("subscription", "state", "uuid", "num_chunks", "next_chunk_id",
-                 "first_position", "last_position", "first_chunk_ms", "last_chunk_ms", "age_ms",
-                 "buffered_bytes", "declared_bytes"),
+                (
+                    "subscription",
+                    "state",
+                    "uuid",
+                    "num_chunks",
+                    "next_chunk_id",
+                    "first_position",
+                    "last_position",
+                    "first_chunk_ms",
+                    "last_chunk_ms",
+                    "age_ms",
+                    "buffered_bytes",
+                    "declared_bytes",
+                ),
                 ("next_chunk_id", "age_ms", "buffered_bytes", "declared_bytes"),
             ),
-            *window_checks("cluster", "topic", "subscription", "consumer", "uuid",
-                           "first_position"),
+            *window_checks(
+                "cluster", "topic", "subscription", "consumer", "uuid", "first_position"
+            ),
             between("num_chunks", 2),
             values("state", STATES),
             rows_that(
@@ -210,13 +279,21 @@ def _suites() -> dict[str, list[Check]]:
         "chunk_topic_stats": [
             *_chunk_table(
                 "chunk_topic_stats",
-                ("chunks", "chunk_bytes", "chunked_message_rate", "msg_chunk_published",
-                 "producers", "max_contexts"),
+                (
+                    "chunks",
+                    "chunk_bytes",
+                    "chunked_message_rate",
+                    "msg_chunk_published",
+                    "producers",
+                    "max_contexts",
+                ),
                 ("chunks", "chunk_bytes", "chunked_message_rate", "producers", "max_contexts"),
             ),
             *window_checks("cluster", "topic"),
-            rows_that("msg_chunk_published says whether there were chunks",
-                      "msg_chunk_published <> (chunks > 0)"),
+            rows_that(
+                "msg_chunk_published says whether there were chunks",
+                "msg_chunk_published <> (chunks > 0)",
+            ),
             rows_that(
                 "chunks bound the first ones and the producers",
                 "producers > chunks OR chunked_message_rate * window_ms / 1000 > chunks + 0.5",
@@ -234,13 +311,22 @@ ACROSS: dict[str, list[Check]] = {
         no_rows("what is complete is a message", _DECISION_WITHOUT_WHOLE, "chunk_messages"),
     ],
     "chunk_state": [
-        no_rows("contexts are the incomplete messages, with their bytes", _STATE_UNLIKE_MESSAGES,
-                "incomplete_messages"),
+        no_rows(
+            "contexts are the incomplete messages, with their bytes",
+            _STATE_UNLIKE_MESSAGES,
+            "incomplete_messages",
+        ),
     ],
     "incomplete_messages": [
-        no_rows("every incomplete message has the state of its consumer", _MESSAGE_WITHOUT_STATE,
-                "chunk_state"),
-        no_rows("a stalled subscription stands at a chunk of a stalled message",
-                _STALLED_WITHOUT_HEAD, "incomplete_messages"),
+        no_rows(
+            "every incomplete message has the state of its consumer",
+            _MESSAGE_WITHOUT_STATE,
+            "chunk_state",
+        ),
+        no_rows(
+            "a stalled subscription stands at a chunk of a stalled message",
+            _STALLED_WITHOUT_HEAD,
+            "incomplete_messages",
+        ),
     ],
 }

@@ -108,8 +108,13 @@ def _audit(settings: Settings, tables: Sequence[str], again: bool) -> _Audited:
             inputs = _inputs(table, opened, warehouse)
             found[table] = kept.get(table, [])
             if not found[table] or found[table][0]["inputs"] != inputs:
-                about = {"run_id": run_id, "checked_ms": checked_ms, "table": table,
-                         "version": delta.version(), "inputs": inputs}
+                about = {
+                    "run_id": run_id,
+                    "checked_ms": checked_ms,
+                    "table": table,
+                    "version": delta.version(),
+                    "inputs": inputs,
+                }
                 found[table] = [{**about, **row} for row in audits.of(table)]
                 new.append(table)
     return _Audited(found, new, kept)
@@ -148,9 +153,7 @@ def checks_of(table: str) -> list[Check]:
     return [*SUITES[table], *ACROSS.get(table, [])]
 
 
-def _inputs(
-    table: str, opened: Mapping[str, DeltaTable | None], warehouse: Warehouse
-) -> str:
+def _inputs(table: str, opened: Mapping[str, DeltaTable | None], warehouse: Warehouse) -> str:
     """A hash of all that the results of a table follow from."""
     checks = checks_of(table)
     read = sorted({table, *(name for check in checks for name in check.reads)})
@@ -195,8 +198,9 @@ def _keep(settings: Settings, audited: _Audited) -> None:
 
 
 def _print(rows: list[Row]) -> None:
-    failed = [[row[name] for name in SHOWN if name != "success"] for row in rows
-              if not row["success"]]
+    failed = [
+        [row[name] for name in SHOWN if name != "success"] for row in rows if not row["success"]
+    ]
     if failed:
         write_table([name for name in SHOWN if name != "success"], failed, sys.stdout, None)
     for table in dict.fromkeys(row["table"] for row in rows):

@@ -29,13 +29,20 @@ from app.warehouse.relations import sql_type
 SAMPLE = 3
 """Rows, or values, that a failed expectation shows."""
 
-_OF_ROWS = ("column_values.nonnull", "column_values.in_set", "column_values.between",
-            "compound_columns.unique")
+_OF_ROWS = (
+    "column_values.nonnull",
+    "column_values.in_set",
+    "column_values.between",
+    "compound_columns.unique",
+)
 """Metrics that ask each row, or each key."""
 _SUFFIXES = ("unexpected_count", "unexpected_values")
 METRICS = (
-    "table.row_count", "table.column_types", "unexpected_rows_query.row_count",
-    "unexpected_rows_query.table", "compound_columns.unique.filtered_row_count",
+    "table.row_count",
+    "table.column_types",
+    "unexpected_rows_query.row_count",
+    "unexpected_rows_query.table",
+    "compound_columns.unique.filtered_row_count",
     *(f"{name}.{suffix}" for name in _OF_ROWS for suffix in _SUFFIXES),
 )
 """The metrics that the engine computes."""
@@ -49,12 +56,15 @@ class ExpectTableColumnsToHaveTypes(BatchExpectation):
     success_keys = ("column_types",)
 
     def _validate(
-        self, metrics: dict[str, Any], runtime_configuration: dict[str, Any] | None = None,
+        self,
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any] | None = None,
         execution_engine: ExecutionEngine[Any] | None = None,
     ) -> dict[str, Any]:
         found = {column["name"]: column["type"] for column in metrics["table.column_types"]}
         amiss = {
-            name: found.get(name, "missing") for name, kind in self.column_types.items()
+            name: found.get(name, "missing")
+            for name, kind in self.column_types.items()
             if found.get(name) != kind
         }
         return {"success": not amiss, "result": {"observed_value": amiss}}
@@ -84,7 +94,8 @@ class DuckDbEngine(ExecutionEngine[str]):
         self._counts: dict[str, int] = {}
 
     def resolve_metrics(
-        self, metrics_to_resolve: Iterable[MetricConfiguration],
+        self,
+        metrics_to_resolve: Iterable[MetricConfiguration],
         metrics: dict[Any, Any] | None = None,
         runtime_configuration: dict[str, Any] | None = None,
     ) -> dict[Any, Any]:
@@ -191,8 +202,11 @@ class _DuckDbMetric(MetricProvider):
 
     @classmethod
     def _get_evaluation_dependencies(
-        cls, metric: MetricConfiguration, configuration: Any = None,
-        execution_engine: Any = None, runtime_configuration: Any = None,
+        cls,
+        metric: MetricConfiguration,
+        configuration: Any = None,
+        execution_engine: Any = None,
+        runtime_configuration: Any = None,
     ) -> dict[str, MetricConfiguration]:
         return {}
 
@@ -201,7 +215,10 @@ for _name in METRICS:
     # Great Expectations knows them all, of its own engines.
     _keys = get_metric_kwargs(_name)
     register_metric(
-        metric_name=_name, metric_domain_keys=_keys["metric_domain_keys"],
-        metric_value_keys=_keys["metric_value_keys"], execution_engine=DuckDbEngine,
-        metric_class=_DuckDbMetric, metric_provider=None,
+        metric_name=_name,
+        metric_domain_keys=_keys["metric_domain_keys"],
+        metric_value_keys=_keys["metric_value_keys"],
+        execution_engine=DuckDbEngine,
+        metric_class=_DuckDbMetric,
+        metric_provider=None,
     )

@@ -10,8 +10,17 @@ READERS = ("tail", "catch_up", "replay")
 TRIGGER = 0.98
 """Share of a cache's size above which a pass has to free memory."""
 _COUNTS = (
-    "hits", "misses", "hit_bytes", "miss_bytes", "inserted", "evicted_time", "evicted_size",
-    "invalidated", "evicted_wanted", "extended", "stashed",
+    "hits",
+    "misses",
+    "hit_bytes",
+    "miss_bytes",
+    "inserted",
+    "evicted_time",
+    "evicted_size",
+    "invalidated",
+    "evicted_wanted",
+    "extended",
+    "stashed",
 )
 _LEVELS = ("entries", "used_bytes", "wanted_bytes", "non_evictable_bytes")
 _OF_BROKER = ("passes_size", "entries_visited", "max_used_bytes")
@@ -38,8 +47,10 @@ def _same(left: str, right: str) -> str:
 def _sums(which: str) -> str:
     """What the caches of a policy have counted and hold, by window, from the rows `which`."""
     sums = ", ".join(f"sum({column}) AS {column}" for column in (*_COUNTS, *_LEVELS))
-    return (f"SELECT {_POLICY}, window_start_ms, window_ms, {sums} FROM {{batch}}"
-            f" WHERE topic IS {which} GROUP BY ALL")
+    return (
+        f"SELECT {_POLICY}, window_start_ms, window_ms, {sums} FROM {{batch}}"
+        f" WHERE topic IS {which} GROUP BY ALL"
+    )
 
 
 _BROKER_UNLIKE_TOPICS = f"""
@@ -74,14 +85,18 @@ WHERE {differ}
 
 
 _WINDOW_UNLIKE_READS = _unlike_rows(
-    "cache_reads", {"hits": "count_if(r.hit)", "misses": "count_if(NOT r.hit)"},
+    "cache_reads",
+    {"hits": "count_if(r.hit)", "misses": "count_if(NOT r.hit)"},
 )
-_WINDOW_UNLIKE_EVICTIONS = _unlike_rows("cache_evictions", {
-    "evicted_time": "count_if(r.cause = 'time')",
-    "evicted_size": "count_if(r.cause = 'size')",
-    "invalidated": "count_if(r.cause = 'invalidated')",
-    "evicted_wanted": "count_if(r.cause <> 'invalidated' AND r.expected_remaining > 0)",
-})
+_WINDOW_UNLIKE_EVICTIONS = _unlike_rows(
+    "cache_evictions",
+    {
+        "evicted_time": "count_if(r.cause = 'time')",
+        "evicted_size": "count_if(r.cause = 'size')",
+        "invalidated": "count_if(r.cause = 'invalidated')",
+        "evicted_wanted": "count_if(r.cause <> 'invalidated' AND r.expected_remaining > 0)",
+    },
+)
 # What caches hold at a window's end goes up by what came in and down by what left. They are empty
 # when their broker starts anew, so they may have less; they never have more.
 _ENTRIES_FROM_NOWHERE = f"""
@@ -111,16 +126,23 @@ SUITES: dict[str, list[Check]] = {
         *(between(column, 0) for column in (*_COUNTS, *_LEVELS, *_OF_BROKER, "max_bytes")),
         between("hit_ratio", 0, 1),
         rows_that("hit_ratio is hits / reads", _RATIO_AMISS),
-        rows_that("only a broker's row has what only a broker has", " OR ".join(
-            f"({column} IS NULL) <> (topic IS NOT NULL)" for column in _OF_BROKER
-        )),
-        rows_that("what is wanted is not evictable, and what is used holds both",
-                  "wanted_bytes > non_evictable_bytes OR non_evictable_bytes > used_bytes"),
+        rows_that(
+            "only a broker's row has what only a broker has",
+            " OR ".join(f"({column} IS NULL) <> (topic IS NOT NULL)" for column in _OF_BROKER),
+        ),
+        rows_that(
+            "what is wanted is not evictable, and what is used holds both",
+            "wanted_bytes > non_evictable_bytes OR non_evictable_bytes > used_bytes",
+        ),
         rows_that("an empty cache has no bytes", "entries = 0 AND used_bytes <> 0"),
-        rows_that("no more is evicted wanted than is evicted",
-                  "evicted_wanted > evicted_time + evicted_size"),
-        rows_that("the most used bytes of a window are not below those at its end",
-                  "max_used_bytes < used_bytes"),
+        rows_that(
+            "no more is evicted wanted than is evicted",
+            "evicted_wanted > evicted_time + evicted_size",
+        ),
+        rows_that(
+            "the most used bytes of a window are not below those at its end",
+            "max_used_bytes < used_bytes",
+        ),
         rows_that(
             "a cache ends its window within its trigger",
             "topic IS NULL AND policy <> 'expected_reads_stash'"
@@ -135,17 +157,37 @@ SUITES: dict[str, list[Check]] = {
     ),
     "cache_evictions": suite(
         "cache_evictions",
-        *not_null("broker", "ts_mono_ns", "policy", "topic", "ledger_id", "entry_id",
-                  "entry_bytes", "cause", "requeue_count", "accessed", "age_ns",
-                  "used_bytes_before"),
+        *not_null(
+            "broker",
+            "ts_mono_ns",
+            "policy",
+            "topic",
+            "ledger_id",
+            "entry_id",
+            "entry_bytes",
+            "cause",
+            "requeue_count",
+            "accessed",
+            "age_ns",
+            "used_bytes_before",
+        ),
         values("policy", POLICIES),
         values("cause", CAUSES),
-        *(between(column, 0) for column in (
-            "entry_bytes", "requeue_count", "age_ns", "used_bytes_before", "max_bytes")),
+        *(
+            between(column, 0)
+            for column in (
+                "entry_bytes",
+                "requeue_count",
+                "age_ns",
+                "used_bytes_before",
+                "max_bytes",
+            )
+        ),
         rows_that("a rule is its cause, with what was amiss", _RULE_AMISS),
         rows_that("an entry is part of what was used", "entry_bytes > used_bytes_before"),
-        rows_that("nothing goes by size without a size check",
-                  "cause = 'size' AND max_bytes IS NULL"),
+        rows_that(
+            "nothing goes by size without a size check", "cause = 'size' AND max_bytes IS NULL"
+        ),
         no_rows("what goes by size goes above the trigger", _SIZE_WITHOUT_NEED),
     ),
     "cache_reads": suite(
@@ -155,16 +197,18 @@ SUITES: dict[str, list[Check]] = {
         values("rule", ("hit", "miss", "unknown")),
         values("reader_kind", READERS),
         between("max_bytes", 0),
-        rows_that("a rule says whether it was a hit",
-                  "CASE WHEN rule <> 'unknown' THEN rule = 'hit' END IS DISTINCT FROM hit"),
-        rows_that("positions are ledger:entry",
-                  "NOT regexp_matches(position, '^-?[0-9]+:-?[0-9]+$')"),
+        rows_that(
+            "a rule says whether it was a hit",
+            "CASE WHEN rule <> 'unknown' THEN rule = 'hit' END IS DISTINCT FROM hit",
+        ),
+        rows_that(
+            "positions are ledger:entry", "NOT regexp_matches(position, '^-?[0-9]+:-?[0-9]+$')"
+        ),
     ),
 }
 ACROSS: dict[str, list[Check]] = {
     "cache_stats": [
-        no_rows("hits and misses are the reads of the window", _WINDOW_UNLIKE_READS,
-                "cache_reads"),
+        no_rows("hits and misses are the reads of the window", _WINDOW_UNLIKE_READS, "cache_reads"),
         no_rows("a window counts its evictions", _WINDOW_UNLIKE_EVICTIONS, "cache_evictions"),
     ],
 }

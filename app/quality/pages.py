@@ -40,7 +40,9 @@ td.number, th.number { text-align: right; }
 pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; font-size: 13px; }
 </style></head><body>
 """
-_PAGE = _FRAME + """<p><a href="index.html">All tables</a></p>
+_PAGE = (
+    _FRAME
+    + """<p><a href="index.html">All tables</a></p>
 <h1>{{ title }}</h1>
 <p>Version {{ version }}, audited {{ at }}:
 {{ held }} of {{ rows | length }} expectations hold.</p>
@@ -55,7 +57,10 @@ _PAGE = _FRAME + """<p><a href="index.html">All tables</a></p>
 </tr>{% endfor %}
 </tbody></table></div></body></html>
 """
-_LIST = _FRAME + """<h1>{{ title }}</h1>
+)
+_LIST = (
+    _FRAME
+    + """<h1>{{ title }}</h1>
 <div><table><thead><tr><th>Table</th><th class="number">Version</th><th>Audited</th>
 <th class="number">Expectations</th><th>Failed</th></tr></thead><tbody>
 {% for table in tables %}<tr>
@@ -66,6 +71,7 @@ _LIST = _FRAME + """<h1>{{ title }}</h1>
 </tr>{% endfor %}
 </tbody></table></div></body></html>
 """
+)
 
 
 def write_pages(
@@ -81,7 +87,10 @@ def page(name: str, rows: list[Row]) -> str:
     """The page of a table."""
     shown = sorted(rows, key=lambda row: bool(row["success"]))
     return _render(
-        _PAGE, title=name, version=rows[0]["version"], at=instant_of(rows[0]["checked_ms"]),
+        _PAGE,
+        title=name,
+        version=rows[0]["version"],
+        at=instant_of(rows[0]["checked_ms"]),
         held=sum(row["success"] for row in rows),
         rows=[{**row, "seen": _seen(row["observed"])} for row in shown],
     )
@@ -90,8 +99,13 @@ def page(name: str, rows: list[Row]) -> str:
 def index(results: Mapping[str, list[Row]]) -> str:
     """The list of all tables."""
     tables = [
-        {"name": name, "version": rows[0]["version"], "at": instant_of(rows[0]["checked_ms"]),
-         "count": len(rows), "failed": [r["expectation"] for r in rows if not r["success"]]}
+        {
+            "name": name,
+            "version": rows[0]["version"],
+            "at": instant_of(rows[0]["checked_ms"]),
+            "count": len(rows),
+            "failed": [r["expectation"] for r in rows if not r["success"]],
+        }
         for name, rows in results.items()
     ]
     tables.sort(key=lambda table: (not table["failed"], table["name"]))

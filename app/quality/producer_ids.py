@@ -16,7 +16,10 @@ from app.warehouse.tables import TABLES
 
 VERDICTS = ("counted", "throttled", "rejected")
 ID_RULES = (
-    "unseen_within_bound", "unseen_over_bound", "rejected_over_bound", "recounted_after_disposal",
+    "unseen_within_bound",
+    "unseen_over_bound",
+    "rejected_over_bound",
+    "recounted_after_disposal",
     "unseen_after_gap",
 )
 BOUND_SOURCES = ("user", "default_user", "none")
@@ -61,20 +64,32 @@ WHERE s.new_ids <> coalesce(t.new_ids, 0) OR s.rejected <> coalesce(t.rejected, 
 def _user_table(name: str, *required: str) -> list[Check]:
     """What holds of every table of the job producer_ids."""
     return [
-        *derived(TABLES[name]), *not_null("broker", "ts_wall_ms", "user", *required),
+        *derived(TABLES[name]),
+        *not_null("broker", "ts_wall_ms", "user", *required),
     ]
 
 
 def _known_if(column: str, switch: str, value: str) -> Check:
     """A column that has a value exactly if a parameter has one."""
-    return rows_that(f"{column} is there exactly with {switch}={value}",
-                     f"({column} IS NOT NULL) <> (switches['{switch}'] = '{value}')")
+    return rows_that(
+        f"{column} is there exactly with {switch}={value}",
+        f"({column} IS NOT NULL) <> (switches['{switch}'] = '{value}')",
+    )
 
 
 def _decisions_suite() -> list[Check]:
     return [
-        *_user_table("producer_id_decisions", "producer_id", "topic", "verdict", "bound",
-                     "bound_source", "rate", "throttle_ms", "live_filters"),
+        *_user_table(
+            "producer_id_decisions",
+            "producer_id",
+            "topic",
+            "verdict",
+            "bound",
+            "bound_source",
+            "rate",
+            "throttle_ms",
+            "live_filters",
+        ),
         values("verdict", VERDICTS),
         values("rule", ID_RULES),
         values("bound_source", BOUND_SOURCES),
@@ -86,11 +101,14 @@ def _decisions_suite() -> list[Check]:
             "verdict = CASE switches['enforcement']"
             " WHEN 'strict' THEN 'throttled' ELSE 'rejected' END",
         ),
-        rows_that("what is within its bound does not wait",
-                  "verdict = 'counted' AND throttle_ms <> 0"),
+        rows_that(
+            "what is within its bound does not wait", "verdict = 'counted' AND throttle_ms <> 0"
+        ),
         rows_that("only Q1 makes a throttle time negative", f"throttle_ms < 0 AND NOT {_WITH_Q1}"),
-        rows_that("an id has a filter unless it is rejected",
-                  "(verdict = 'rejected') <> (filter_created_ms IS NULL)"),
+        rows_that(
+            "an id has a filter unless it is rejected",
+            "(verdict = 'rejected') <> (filter_created_ms IS NULL)",
+        ),
         rows_that(
             "a filter that takes an id is there",
             "filter_created_ms > ts_wall_ms OR filter_created_ms IS NOT NULL AND live_filters = 0",
@@ -109,11 +127,14 @@ def _user_stats_suite() -> list[Check]:
         *(between(column, 0) for column in (*counts, "rate", "utilisation")),
         between("filter_fill", 0, 1),
         between("estimated_fpp", 0, 1),
-        rows_that("strict rejects and permissive throttles",
-                  "rejected > 0 AND switches['enforcement'] <> 'strict'"),
+        rows_that(
+            "strict rejects and permissive throttles",
+            "rejected > 0 AND switches['enforcement'] <> 'strict'",
+        ),
         rows_that("what is throttled or rejected has a throttle time", _SLOWED_WITHOUT_TIME),
-        rows_that("only Q1 makes a throttle time negative",
-                  f"throttle_time_avg_ms < 0 AND NOT {_WITH_Q1}"),
+        rows_that(
+            "only Q1 makes a throttle time negative", f"throttle_time_avg_ms < 0 AND NOT {_WITH_Q1}"
+        ),
         rows_that("filters have bytes", "(live_filters > 0) <> (state_bytes > 0)"),
         rows_that(
             "without filters nothing is filled",
@@ -137,11 +158,11 @@ SUITES: dict[str, list[Check]] = {
 }
 ACROSS: dict[str, list[Check]] = {
     "producer_id_decisions": [
-        no_rows("every decision has a row of its owner", _DECISION_WITHOUT_OWNER,
-                "producer_id_owners"),
+        no_rows(
+            "every decision has a row of its owner", _DECISION_WITHOUT_OWNER, "producer_id_owners"
+        ),
     ],
     "producer_id_stats": [
-        no_rows("a window counts its decisions", _WINDOW_UNLIKE_DECISIONS,
-                "producer_id_decisions"),
+        no_rows("a window counts its decisions", _WINDOW_UNLIKE_DECISIONS, "producer_id_decisions"),
     ],
 }

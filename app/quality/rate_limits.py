@@ -5,20 +5,42 @@ from __future__ import annotations
 from app.quality.checks import Check, between, no_rows, not_null, rows_that, suite, unique, values
 
 TYPES = (
-    "ConnectionMaxPendingPublishRequestsExceeded", "IOThreadMaxPendingPublishBytesExceeded",
-    "TopicPublishRate", "ResourceGroupPublishRate", "BrokerPublishRate",
-    "ConnectionOutboundBufferFull", "ConnectionPauseReceivingCooldownRateLimit",
+    "ConnectionMaxPendingPublishRequestsExceeded",
+    "IOThreadMaxPendingPublishBytesExceeded",
+    "TopicPublishRate",
+    "ResourceGroupPublishRate",
+    "BrokerPublishRate",
+    "ConnectionOutboundBufferFull",
+    "ConnectionPauseReceivingCooldownRateLimit",
     "Unknown",
 )
 REASONS = (
-    "ConnectionPendingMessagesBreach", "MessageBufferSizeBreach", "TopicProduceQuotaExceeded",
-    "ResourceGroupProduceQuotaExceeded", "BrokerProduceQuotaExceeded", "UNMAPPED",
+    "ConnectionPendingMessagesBreach",
+    "MessageBufferSizeBreach",
+    "TopicProduceQuotaExceeded",
+    "ResourceGroupProduceQuotaExceeded",
+    "BrokerProduceQuotaExceeded",
+    "UNMAPPED",
 )
 RULES = (
-    "bucket_empty", "released", "limit_removed", "in_flight_limit", "in_flight_half",
-    "buffer_limit", "buffer_half", "receipt_in_time", "receipt_timeout", "client_unsupported",
-    "informed_only", "connection_closed", "send_timeout", "gap",
-    "mark_observed", "observed_pause", "observed_resume", "not_observed",
+    "bucket_empty",
+    "released",
+    "limit_removed",
+    "in_flight_limit",
+    "in_flight_half",
+    "buffer_limit",
+    "buffer_half",
+    "receipt_in_time",
+    "receipt_timeout",
+    "client_unsupported",
+    "informed_only",
+    "connection_closed",
+    "send_timeout",
+    "gap",
+    "mark_observed",
+    "observed_pause",
+    "observed_resume",
+    "not_observed",
 )
 LIMITERS = ("topic", "resource_group", "broker", "connection", "io_thread", "unknown")
 # Marks and unmarks of one connection and type, counted in time order. Dropped ones count too: a
@@ -87,8 +109,17 @@ WHERE c.exception IS NULL AND c.rule NOT IN ('informed_only', 'client_unsupporte
 SUITES: dict[str, list[Check]] = {
     "throttle_events": suite(
         "throttle_events",
-        *not_null("broker", "ts_mono_ns", "cnx_id", "action", "throttle_type", "reason",
-                  "limiter", "transition", "reads_paused"),
+        *not_null(
+            "broker",
+            "ts_mono_ns",
+            "cnx_id",
+            "action",
+            "throttle_type",
+            "reason",
+            "limiter",
+            "transition",
+            "reads_paused",
+        ),
         values("action", ("mark", "unmark", "receipt", "pause")),
         values("transition", ("ConnectionStateChanged", "TypeStateChanged", "Dropped")),
         values("throttle_type", TYPES),
@@ -120,11 +151,33 @@ SUITES: dict[str, list[Check]] = {
     "topic_throttle_stats": suite(
         "topic_throttle_stats",
         unique("cluster", "broker", "topic", "window_start_ms"),
-        *not_null("broker", "topic", "limited_times", "culprit_times", "collateral_times",
-                  "culprit_ns", "collateral_ns", "messages", "bytes"),
-        *(between(column, 0) for column in (
-            "limited_times", "culprit_times", "shared_times", "collateral_times", "culprit_ns",
-            "shared_ns", "collateral_ns", "messages", "bytes", "limit_msgs", "limit_bytes")),
+        *not_null(
+            "broker",
+            "topic",
+            "limited_times",
+            "culprit_times",
+            "collateral_times",
+            "culprit_ns",
+            "collateral_ns",
+            "messages",
+            "bytes",
+        ),
+        *(
+            between(column, 0)
+            for column in (
+                "limited_times",
+                "culprit_times",
+                "shared_times",
+                "collateral_times",
+                "culprit_ns",
+                "shared_ns",
+                "collateral_ns",
+                "messages",
+                "bytes",
+                "limit_msgs",
+                "limit_bytes",
+            )
+        ),
         rows_that(
             "limited_times is culprit_times, shared_times and collateral_times",
             "limited_times <> culprit_times + coalesce(shared_times, 0) + collateral_times",
@@ -139,12 +192,22 @@ SUITES: dict[str, list[Check]] = {
         unique("cluster", "broker", "limiter", "limiter_name", "window_start_ms"),
         *not_null("broker", "limiter", "limiter_name", "throttles", "utilisation"),
         values("limiter", LIMITERS),
-        *(between(column, 0) for column in (
-            "messages", "bytes", "limit_msgs", "limit_bytes", "limit_level", "throttles",
-            "observed_pauses", "predicted_pauses", "max_waiting", "utilisation")),
-        rows_that(
-            "a predicted pause is an observed one", "predicted_pauses > observed_pauses"
+        *(
+            between(column, 0)
+            for column in (
+                "messages",
+                "bytes",
+                "limit_msgs",
+                "limit_bytes",
+                "limit_level",
+                "throttles",
+                "observed_pauses",
+                "predicted_pauses",
+                "max_waiting",
+                "utilisation",
+            )
         ),
+        rows_that("a predicted pause is an observed one", "predicted_pauses > observed_pauses"),
         rows_that(
             "a limiter has a rate or a level",
             "limit_msgs IS NULL AND limit_bytes IS NULL AND limit_level IS NULL",
@@ -168,12 +231,16 @@ SUITES: dict[str, list[Check]] = {
 }
 ACROSS: dict[str, list[Check]] = {
     "topic_throttle_stats": [
-        no_rows("culprit, shared and collateral times are the pauses of the window",
-                _PAUSES_UNLIKE_EVENTS, "throttle_events"),
+        no_rows(
+            "culprit, shared and collateral times are the pauses of the window",
+            _PAUSES_UNLIKE_EVENTS,
+            "throttle_events",
+        ),
     ],
     "limiter_stats": [
-        no_rows("throttles are the marks of the window", _THROTTLES_UNLIKE_MARKS,
-                "throttle_events"),
+        no_rows(
+            "throttles are the marks of the window", _THROTTLES_UNLIKE_MARKS, "throttle_events"
+        ),
     ],
     "producer_throttle": [
         no_rows("every command has its mark", _COMMAND_WITHOUT_MARK, "throttle_events"),

@@ -38,7 +38,8 @@ def committed(settings: Settings) -> dict[str, DeltaTable | None]:
         begun = max((_batch(table, application) for table in tables), default=-1)
         partial = [] if begun < 0 or _ended(settings, query, begun) else [begun]
         partial += [
-            batch for batch in (waited[query], _first_gathered(settings, query))
+            batch
+            for batch in (waited[query], _first_gathered(settings, query))
             if batch is not None
         ]
         for table in tables if partial else ():

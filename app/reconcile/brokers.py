@@ -52,9 +52,7 @@ class Brokers:
         """See Side."""
         return from_json(value)
 
-    def compared(
-        self, kept: list[Scrape], now_ms: int
-    ) -> tuple[list[Row] | None, list[Scrape]]:
+    def compared(self, kept: list[Scrape], now_ms: int) -> tuple[list[Row] | None, list[Scrape]]:
         """The rows between the first two readings."""
         span = Span(kept[0], kept[1])
         if now_ms < span.end_ms + self._chosen.settle_ms:
@@ -79,8 +77,11 @@ class Brokers:
 
         def rows_with(more: dict[str, int]) -> list[Row]:
             rows = rows_of(span, shown(span, takes), side, more)
-            return [row for row in rows if row["compared_job"] in jobs and (
-                row["topic"] is None or takes(row["topic"]))]
+            return [
+                row
+                for row in rows
+                if row["compared_job"] in jobs and (row["topic"] is None or takes(row["topic"]))
+            ]
 
         bounds = outside(span, takes)
         rows = rows_with(bounds)

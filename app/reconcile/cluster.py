@@ -65,11 +65,8 @@ class Cluster:
         """See Side."""
         return from_json(value)
 
-    def compared(
-        self, kept: list[Reading], now_ms: int
-    ) -> tuple[list[Row] | None, list[Reading]]:
-        """The rows between the first two readings; a span without a check is joined with the next.
-        """
+    def compared(self, kept: list[Reading], now_ms: int) -> tuple[list[Row] | None, list[Reading]]:
+        """The rows between the first two readings; a span without a check is joined with the next."""
         before, after = kept[:2]
         if now_ms < after.to_ms + self._chosen.settle_ms:
             return None, kept

@@ -24,8 +24,18 @@ if TYPE_CHECKING:
 
 DEFAULT_MS = 60_000
 """Interval of --watch where the run is not to compare."""
-SHOWN = ("broker", "topic", "partition", "group", "measure", "broker_value", "weir_value",
-         "difference", "bound", "reason")
+SHOWN = (
+    "broker",
+    "topic",
+    "partition",
+    "group",
+    "measure",
+    "broker_value",
+    "weir_value",
+    "difference",
+    "bound",
+    "reason",
+)
 OF_KAFKA = ("partition", "group")
 
 
@@ -57,10 +67,17 @@ def until_next(interval_ms: int, stop: threading.Event, lead_s: float = 0) -> No
 
 def _print(done: Round, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({
-            "rows": done.rows, "waiting": done.waiting, "first": done.first,
-            "problems": done.problems,
-        }), flush=True)
+        print(
+            json.dumps(
+                {
+                    "rows": done.rows,
+                    "waiting": done.waiting,
+                    "first": done.first,
+                    "problems": done.problems,
+                }
+            ),
+            flush=True,
+        )
         return
     if done.rows:
         of_kafka = any(row["partition"] is not None for row in done.rows)
@@ -76,8 +93,10 @@ def summary(done: Round) -> str:
     """A round in one line."""
     apart = sum(map(differs, done.rows))
     without = sum(row["reason"] is not None for row in done.rows)
-    parts = [f"{len(done.rows)} numbers: {len(done.rows) - apart - without} agree, {apart} differ, "
-             f"{without} cannot be compared"]
+    parts = [
+        f"{len(done.rows)} numbers: {len(done.rows) - apart - without} agree, {apart} differ, "
+        f"{without} cannot be compared"
+    ]
     if done.rows:
         first = min(row["window_start_ms"] for row in done.rows)
         last = max(row["window_start_ms"] + row["window_ms"] for row in done.rows)

@@ -181,8 +181,9 @@ class _Side:
         return Weir(counted, blind, self._unloaded(), frozenset(whole))
 
     def early_reads(self) -> int:
-        ((found,),) = self._ask(_EARLY, {
-            "start_ms": self.span.before.from_ms, "end_ms": self.span.after.to_ms})
+        ((found,),) = self._ask(
+            _EARLY, {"start_ms": self.span.before.from_ms, "end_ms": self.span.after.to_ms}
+        )
         return int(found)
 
     # How publishes are counted: whole windows, and single records at the two ends
@@ -206,11 +207,17 @@ class _Side:
             sums[topic] = [messages, size, 0, 0]
         for scrape, sign in ((span.before, -1), (span.after, 1)):
             window_ms = self._window_of(scrape.at_ms)
-            for topic, *edge in self._ask(_PUBLISHES, {
-                "window_ms": window_ms, "at_ms": scrape.at_ms, "from_ms": scrape.from_ms,
-                "to_ms": scrape.to_ms, "least_ms": min(window_ms, scrape.from_ms),
-                "most_ms": scrape.to_ms,
-            }):
+            for topic, *edge in self._ask(
+                _PUBLISHES,
+                {
+                    "window_ms": window_ms,
+                    "at_ms": scrape.at_ms,
+                    "from_ms": scrape.from_ms,
+                    "to_ms": scrape.to_ms,
+                    "least_ms": min(window_ms, scrape.from_ms),
+                    "most_ms": scrape.to_ms,
+                },
+            ):
                 total = sums.setdefault(topic, [0, 0, 0, 0])
                 for i, amount in enumerate(edge):
                     total[i] += sign * amount if i < 2 else amount
@@ -228,9 +235,13 @@ class _Side:
         the pauses of a whole period."""
         chosen, end = self.settings.reconcile, self.span.after
         period_ms = chosen.stats_period_ms if chosen is not None else MINUTE_MS
-        found = self._ask(_PAUSES, {
-            "from_ms": end.from_ms - period_ms - PAUSE_MS, "to_ms": end.to_ms + PAUSE_MS,
-        })
+        found = self._ask(
+            _PAUSES,
+            {
+                "from_ms": end.from_ms - period_ms - PAUSE_MS,
+                "to_ms": end.to_ms + PAUSE_MS,
+            },
+        )
         return {("publish_limited_times", topic): Counted(0, 0, n) for topic, n in found}
 
     # The cache has windows only, so those at the two ends are shared by time
@@ -238,11 +249,14 @@ class _Side:
     def _cache(self) -> tuple[dict[Key, Counted], bool]:
         """The numbers, and whether the last window is there."""
         span = self.span
-        rows = self._ask(_CACHE, {
-            "policy": self.settings.job_params("entry_cache")["policy"],
-            "least_ms": self._window_of(span.start_ms) - self._window_ms,
-            "most_ms": self._last_window_ms + self._window_ms,
-        })
+        rows = self._ask(
+            _CACHE,
+            {
+                "policy": self.settings.job_params("entry_cache")["policy"],
+                "least_ms": self._window_of(span.start_ms) - self._window_ms,
+                "most_ms": self._last_window_ms + self._window_ms,
+            },
+        )
         windows = [_Window(*(int(value or 0) for value in row)) for row in rows]
         if not windows:
             return {}, False
@@ -258,7 +272,8 @@ class _Side:
         left = max(min(entries) - within.evicted, 0)
         found["cache_entries", None] = Counted(left, 0, max(entries) + within.inserted)
         found["cache_used_bytes", None] = Counted(
-            min(used) * left // max(min(entries), 1), 0, max(*used, within.max_used_bytes))
+            min(used) * left // max(min(entries), 1), 0, max(*used, within.max_used_bytes)
+        )
         return found, windows[-1].end_ms > span.end_ms
 
     # Backlogs are known at the checks
@@ -294,26 +309,34 @@ class _Side:
         """Whether there is a check so much later that those of all topics up to a time must be
         there: those of idle ones come by `idle_advance_ms` later."""
         return pass_ms is not None and self._has(
-            "backlog_checks", pass_ms + self.settings.idle_advance_ms + self._window_ms)
+            "backlog_checks", pass_ms + self.settings.idle_advance_ms + self._window_ms
+        )
 
     def _published(self, from_ms: int, to_ms: int) -> dict[str, tuple[int, int]]:
         """Messages and bytes of the windows from one check to another: what may have come into a
         backlog, and gone. A feed without publishes has none, so the broker's own counts of the span
         stand for them."""
-        rows = self._ask(_WINDOWS, {
-            "start_ms": self._window_of(from_ms), "end_ms": max(from_ms, to_ms) + 1})
-        if rows or self.settings.source is None or (
-            self.settings.source.format not in POLLED_FEEDS
+        rows = self._ask(
+            _WINDOWS, {"start_ms": self._window_of(from_ms), "end_ms": max(from_ms, to_ms) + 1}
+        )
+        if (
+            rows
+            or self.settings.source is None
+            or (self.settings.source.format not in POLLED_FEEDS)
         ):
             return {topic: (messages, size) for topic, messages, size in rows}
         before, after = self.span.before.topics, self.span.after.topics
         return {
             topic: (came["messages_in"], came["bytes_in"])
             for topic in after
-            for came in [{
-                name: round(max(after[topic].get(name, 0) - before.get(topic, {}).get(name, 0), 0))
-                for name in ("messages_in", "bytes_in")
-            }]
+            for came in [
+                {
+                    name: round(
+                        max(after[topic].get(name, 0) - before.get(topic, {}).get(name, 0), 0)
+                    )
+                    for name in ("messages_in", "bytes_in")
+                }
+            ]
         }
 
     def _subscriptions(self, topic: str) -> int:

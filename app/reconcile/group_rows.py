@@ -69,8 +69,10 @@ class Kafka(NamedTuple):
 def rows_of(before: Reading, after: Reading, weir: Weir) -> list[Row]:
     """A row for every number that is not 0 on both sides, by measure, topic, partition, group."""
     keys = {
-        (group, Place.of_text(place)) for reading in (before, after)
-        for group, offsets in reading.offsets.items() for place in offsets
+        (group, Place.of_text(place))
+        for reading in (before, after)
+        for group, offsets in reading.offsets.items()
+        for place in offsets
     }
     found: list[Row] = []
     for key in {*keys, *weir.lags, *weir.lost}:
@@ -81,8 +83,14 @@ def rows_of(before: Reading, after: Reading, weir: Weir) -> list[Row]:
             found += _row(measure, (None, place), _log(before, after, place, which), value, weir)
     span = {"window_start_ms": before.at_ms, "window_ms": after.at_ms - before.at_ms}
     places = list(OF_KAFKA)
-    found.sort(key=lambda row: (
-        places.index(row["measure"]), row["topic"], row["partition"], row["group"] or ""))
+    found.sort(
+        key=lambda row: (
+            places.index(row["measure"]),
+            row["topic"],
+            row["partition"],
+            row["group"] or "",
+        )
+    )
     return [{**row, **span} for row in found]
 
 
@@ -91,8 +99,11 @@ def _row(
 ) -> list[Row]:
     """The row of a number, unless it is 0 on both sides."""
     group, place = key
-    own = kafka.least if kafka.least is None or kafka.most is None else (
-        min(max(value, kafka.least), kafka.most))
+    own = (
+        kafka.least
+        if kafka.least is None or kafka.most is None
+        else (min(max(value, kafka.least), kafka.most))
+    )
     if not own and not value:
         return []
     difference = None if own is None else own - value
@@ -104,11 +115,20 @@ def _row(
             reason = "NOT_POLLED"
         elif not weir.reached:
             reason = "NOT_REACHED"
-    return [{
-        "topic": place.topic, "partition": place.partition, "group": group, "measure": measure,
-        "compared_job": JOB, "broker_value": own, "weir_value": value, "difference": difference,
-        "bound": 0, "reason": reason,
-    }]
+    return [
+        {
+            "topic": place.topic,
+            "partition": place.partition,
+            "group": group,
+            "measure": measure,
+            "compared_job": JOB,
+            "broker_value": own,
+            "weir_value": value,
+            "difference": difference,
+            "bound": 0,
+            "reason": reason,
+        }
+    ]
 
 
 def _apart(before: Reading, after: Reading, place: Place, group: str | None) -> str | None:
@@ -168,7 +188,8 @@ def _lost(before: Reading, after: Reading, key: Key, weir: Weir) -> list[Row]:
     if new is None or any(at != new.offset for at in weir.later.get(key, [])):
         surely = to[0]  # by Weir's next poll it had read what was deleted, or jumped over it
     own = sum(
-        max(min(row.end, to[0]) - max(row.begin, from_[0]), 0) for row in weir.lost.get(key, []))
+        max(min(row.end, to[0]) - max(row.begin, from_[0]), 0) for row in weir.lost.get(key, [])
+    )
     kafka = Kafka(max(to[0] - surely, 0), max(to[0] - perhaps, 0))
     return _row(LOST, key, kafka, own, weir)
 

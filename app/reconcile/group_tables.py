@@ -86,12 +86,11 @@ class Tables:
         """Weir's side between two readings; what polls found empty since `since_ms`."""
         least_ms = before.from_ms - CHECKS_MS
         least = {"least_ms": least_ms}
-        checks, polls = (
-            [int(at) for (at,) in self._ask(sql, least)] for sql in (_CHECKS, _POLLS)
-        )
+        checks, polls = ([int(at) for (at,) in self._ask(sql, least)] for sql in (_CHECKS, _POLLS))
         check = next(
-            (at for at in reversed(checks) if _lies_between(at, polls, before, after)), None)
-        later = polls[bisect_right(polls, after.to_ms):][:2]
+            (at for at in reversed(checks) if _lies_between(at, polls, before, after)), None
+        )
+        later = polls[bisect_right(polls, after.to_ms) :][:2]
         lags: dict[Key, tuple[int, Any]] = {}
         stale: frozenset[tuple[str | None, Place]] = frozenset()
         if check is not None:
@@ -103,14 +102,20 @@ class Tables:
             )
         earlier = max((at for at in checks if at <= before.from_ms), default=None)
         empty, moved = self._cursors(
-            before, after, least_ms if since_ms is None else since_ms, later)
+            before, after, least_ms if since_ms is None else since_ms, later
+        )
         return Weir(
-            check, len(later) == 2 and checks[-1:] > later[1:],
+            check,
+            len(later) == 2 and checks[-1:] > later[1:],
             {key: lag for key, (lag, _) in lags.items() if lag},
             {place: log for (_, place), (_, log) in lags.items() if None not in log},
-            frozenset() if earlier is None else frozenset(
-                key for key, (lag, _) in self._lags(earlier).items() if lag),
-            stale, self._lost(before.from_ms), empty, moved,
+            frozenset()
+            if earlier is None
+            else frozenset(key for key, (lag, _) in self._lags(earlier).items() if lag),
+            stale,
+            self._lost(before.from_ms),
+            empty,
+            moved,
         )
 
     def _lags(self, at_ms: int) -> dict[Key, tuple[int, tuple[int, int]]]:
@@ -130,7 +135,8 @@ class Tables:
     ) -> tuple[dict[Key, list[Empty]], dict[Key, list[int | None]]]:
         """Of topics whose logs were shortened: what polls found empty, and the offsets later."""
         shortened = {
-            Place.of_text(text).topic for text, (start, _) in after.logs.items()
+            Place.of_text(text).topic
+            for text, (start, _) in after.logs.items()
             if start > before.logs.get(text, [start])[0]
         }
         if not shortened:
@@ -144,9 +150,7 @@ class Tables:
             offsets.setdefault(key, {})[at_ms] = offset
             if is_empty:
                 empty.setdefault(key, []).append(Empty(max(offset, start or 0), end))
-        return empty, {
-            key: [found.get(at_ms) for at_ms in later] for key, found in offsets.items()
-        }
+        return empty, {key: [found.get(at_ms) for at_ms in later] for key, found in offsets.items()}
 
     def _ask(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         given = {"cluster": self.cluster, "feed": FEED, **params}
@@ -161,6 +165,6 @@ def _lies_between(at: int, polls: list[int], before: Reading, after: Reading) ->
     """Whether the newest poll before a check began after the first reading and ended before the
     second one. A poll begins after the one before it."""
     place = bisect_left(polls, at) - 1
-    if place < 1 or at in polls[place + 1:place + 2]:
+    if place < 1 or at in polls[place + 1 : place + 2]:
         return False
     return polls[place - 1] >= before.to_ms and polls[place] <= after.from_ms

@@ -42,9 +42,7 @@ class Reading:
 
     def has_answer(self, place: Place, group: str | None = None) -> bool:
         """Whether it is known what is there, be it nothing."""
-        if group is not None and (
-            group not in self.offsets or [group, place.text] in self.refused
-        ):
+        if group is not None and (group not in self.offsets or [group, place.text] in self.refused):
             return False
         if place.topic not in self.ids:
             return place.topic in self.gone
@@ -64,12 +62,16 @@ class Reading:
 def reading_of(answers: Answers, from_ms: int, to_ms: int) -> Reading:
     """The answers of a client, as plain values."""
     return Reading(
-        from_ms, to_ms, {name: topic.id for name, topic in answers.topics.items()},
+        from_ms,
+        to_ms,
+        {name: topic.id for name, topic in answers.topics.items()},
         sorted(answers.gone | answers.absent),
         {name: list(topic.partitions) for name, topic in answers.topics.items()},
         {place.text: [log.start, log.end] for place, log in answers.logs.items()},
-        {group: {place.text: at for place, at in found.items()}
-         for group, found in answers.committed.items()},
+        {
+            group: {place.text: at for place, at in found.items()}
+            for group, found in answers.committed.items()
+        },
         [[group, place.text] for group, place in sorted(answers.unanswered)],
         list(answers.problems),
     )

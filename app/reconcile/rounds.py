@@ -52,9 +52,7 @@ class Side(Protocol):
         """The opposite of `dataclasses.asdict`; a TypeError for what is none."""
         ...
 
-    def compared(
-        self, kept: list[Reading], now_ms: int
-    ) -> tuple[list[Row] | None, list[Reading]]:
+    def compared(self, kept: list[Reading], now_ms: int) -> tuple[list[Row] | None, list[Reading]]:
         """The rows of the first span of two or more readings, and the readings that are still
         needed; None while Weir has not processed it and there is time."""
         ...
@@ -77,10 +75,15 @@ class Memory:
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             id_, number, rows = str(kept["id"]), int(kept["number"]), list(kept["rows"])
             side = side_of(settings)
-            return cls(id_, number, rows, {
-                broker: [side.from_json(one) for one in found]
-                for broker, found in kept["scrapes"].items()
-            })
+            return cls(
+                id_,
+                number,
+                rows,
+                {
+                    broker: [side.from_json(one) for one in found]
+                    for broker, found in kept["scrapes"].items()
+                },
+            )
         return cls(uuid.uuid4().hex)
 
     def keep(self, settings: Settings) -> None:

@@ -57,9 +57,7 @@ def scrape(
     settings: ReconcileSettings, broker: str, stopping: threading.Event | None = None
 ) -> Scrape:
     """Read a broker's metrics; Unanswered or a UserError where that is not possible."""
-    session = Client(
-        settings.web(broker), stopping, root="", most_bytes=MOST_BYTES
-    ).session()
+    session = Client(settings.web(broker), stopping, root="", most_bytes=MOST_BYTES).session()
     from_ms = _now_ms()
     body, headers = session.content("metrics/")
     times = on_its_clock(from_ms, _now_ms(), headers)

@@ -151,14 +151,24 @@ def rows_of(
             continue
         bound = own.bound + (more or {}).get(name, 0)
         difference = None if one.value is None else one.value - value
-        rows.append({
-            "cluster": span.after.cluster, "broker": span.after.broker, "topic": topic,
-            "partition": None, "group": None, "measure": name, "compared_job": measure.job,
-            "window_start_ms": span.start_ms,
-            "window_ms": span.end_ms - span.start_ms, "broker_value": one.value,
-            "weir_value": value, "difference": difference, "bound": bound,
-            "reason": _reason(measure, one, topic, weir, difference, bound),
-        })
+        rows.append(
+            {
+                "cluster": span.after.cluster,
+                "broker": span.after.broker,
+                "topic": topic,
+                "partition": None,
+                "group": None,
+                "measure": name,
+                "compared_job": measure.job,
+                "window_start_ms": span.start_ms,
+                "window_ms": span.end_ms - span.start_ms,
+                "broker_value": one.value,
+                "weir_value": value,
+                "difference": difference,
+                "bound": bound,
+                "reason": _reason(measure, one, topic, weir, difference, bound),
+            }
+        )
     return rows
 
 

@@ -22,15 +22,22 @@ if TYPE_CHECKING:
 
 
 def report(
-    settings: Settings, out: Path | None, from_ms: int | None = None, to_ms: int | None = None,
-    as_of_ms: int | None = None, as_json: bool = False, configured: bool = False,
+    settings: Settings,
+    out: Path | None,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+    as_of_ms: int | None = None,
+    as_json: bool = False,
+    configured: bool = False,
 ) -> int:
     """Write the page to `out` and print its location, or print its content as JSON; 0."""
     from app.report.reader import Span
 
     if out is None and not as_json:
-        raise UserError("report: --out is missing\nname the page to write, for example "
-                        "--out report.html, or take --json")
+        raise UserError(
+            "report: --out is missing\nname the page to write, for example "
+            "--out report.html, or take --json"
+        )
     span = Span(LEAST if from_ms is None else from_ms, MOST if to_ms is None else to_ms)
     if span.start_ms >= span.end_ms:
         raise UserError("report: --from is not before --to")
@@ -45,7 +52,10 @@ def report(
 
 
 def write_page(
-    settings: Settings, out: Path | None, span: Span | None = None, as_of_ms: int | None = None,
+    settings: Settings,
+    out: Path | None,
+    span: Span | None = None,
+    as_of_ms: int | None = None,
     configured: bool = False,
 ) -> Page:
     """The page about a warehouse, written to `out` if given; `configured`: these are the settings

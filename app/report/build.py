@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 def build(
-    settings: Settings, span: Span, as_of_ms: int | None = None, configured: bool = False,
+    settings: Settings,
+    span: Span,
+    as_of_ms: int | None = None,
+    configured: bool = False,
     beside: Path = Path(),
 ) -> Page:
     """The page about the warehouse of `settings`; `configured`: these are the settings of its
@@ -46,21 +49,39 @@ def build(
     reader = Reader(warehouse, span)
     first = summary(reader)
     sections = [
-        first.section, alerting(reader), blame(reader), timeline(reader), quotas(reader),
-        backlogs(reader), groups(reader), principals(reader), large_messages(reader), cache(reader),
-        data_quality(reader, beside), configuration(reader, kept, manifest),
+        first.section,
+        alerting(reader),
+        blame(reader),
+        timeline(reader),
+        quotas(reader),
+        backlogs(reader),
+        groups(reader),
+        principals(reader),
+        large_messages(reader),
+        cache(reader),
+        data_quality(reader, beside),
+        configuration(reader, kept, manifest),
     ]
     covered = reader.span
     made_ms = time.time_ns() // 1_000_000
     facts = {
-        "warehouse": warehouse.uri, "made_ms": made_ms, "as_of_ms": as_of_ms,
+        "warehouse": warehouse.uri,
+        "made_ms": made_ms,
+        "as_of_ms": as_of_ms,
         "from_ms": covered.start_ms if covered else None,
         "to_ms": covered.end_ms if covered else None,
         "config_hash": kept["config_hash"] if kept else None,
     }
     title = "Weir report" if covered is None else f"Weir report, {time_text(covered.start_ms)}"
-    return Page(title, _covers(reader, as_of_ms, made_ms), first.verdict, first.tiles,
-                [_within(section, span) for section in sections], _asked(warehouse), facts)
+    return Page(
+        title,
+        _covers(reader, as_of_ms, made_ms),
+        first.verdict,
+        first.tiles,
+        [_within(section, span) for section in sections],
+        _asked(warehouse),
+        facts,
+    )
 
 
 def _asked(warehouse: Warehouse) -> str:
@@ -71,10 +92,13 @@ def _asked(warehouse: Warehouse) -> str:
 
 def _within(section: Section, span: Span) -> Section:
     """The section with its ready questions narrowed to the span of the page."""
-    return replace(section, parts=[
-        replace(part, more=_narrowed(part.more, span)) if isinstance(part, Grid) else part
-        for part in section.parts
-    ])
+    return replace(
+        section,
+        parts=[
+            replace(part, more=_narrowed(part.more, span)) if isinstance(part, Grid) else part
+            for part in section.parts
+        ],
+    )
 
 
 def _narrowed(more: str, span: Span) -> str:
@@ -83,8 +107,11 @@ def _narrowed(more: str, span: Span) -> str:
         return more
     known = {param.name for param in question.params}
     bounds = (("since", span.start_ms, LEAST), ("until", span.end_ms, MOST))
-    return more + "".join(f" --param {name}={at_ms}" for name, at_ms, open_ in bounds
-                          if name in known and at_ms != open_)
+    return more + "".join(
+        f" --param {name}={at_ms}"
+        for name, at_ms, open_ in bounds
+        if name in known and at_ms != open_
+    )
 
 
 def day(page: Page) -> str:
@@ -100,15 +127,21 @@ def _covers(reader: Reader, as_of_ms: int | None, made_ms: int) -> str:
     span = reader.span
     result = []
     if span is not None:
-        result.append(f"Event time {time_text(span.start_ms)} to {time_text(span.end_ms)} "
-                    f"({seconds_text((span.end_ms - span.start_ms) / 1000)})")
-    clusters = [row["cluster"] for row in reader.rows(
-        "SELECT DISTINCT cluster FROM (SELECT cluster FROM topic_throttle_stats"
-        " UNION ALL SELECT cluster FROM backlog_checks"
-        " UNION ALL SELECT cluster FROM group_lag"
-        " UNION ALL SELECT cluster FROM producer_id_stats"
-        " UNION ALL SELECT cluster FROM chunk_topic_stats"
-        " UNION ALL SELECT cluster FROM cache_stats) WHERE cluster IS NOT NULL ORDER BY cluster")]
+        result.append(
+            f"Event time {time_text(span.start_ms)} to {time_text(span.end_ms)} "
+            f"({seconds_text((span.end_ms - span.start_ms) / 1000)})"
+        )
+    clusters = [
+        row["cluster"]
+        for row in reader.rows(
+            "SELECT DISTINCT cluster FROM (SELECT cluster FROM topic_throttle_stats"
+            " UNION ALL SELECT cluster FROM backlog_checks"
+            " UNION ALL SELECT cluster FROM group_lag"
+            " UNION ALL SELECT cluster FROM producer_id_stats"
+            " UNION ALL SELECT cluster FROM chunk_topic_stats"
+            " UNION ALL SELECT cluster FROM cache_stats) WHERE cluster IS NOT NULL ORDER BY cluster"
+        )
+    ]
     if clusters:
         more = f" and {len(clusters) - 4} more" if len(clusters) > 4 else ""
         result.append(f"cluster{'' if len(clusters) == 1 else 's'} {', '.join(clusters[:4])}{more}")

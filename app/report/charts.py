@@ -26,9 +26,7 @@ TIME_FORMATS = ((900_000, "%H:%M:%S"), (86_400_000, "%H:%M"), (864_000_000, "%m-
 """How times are shown on an axis that is at most so long (ms)."""
 OWN, SHARED, OTHERS = "own limit", "shared limit", "others' limits"
 WIDE, NARROW = Frame(860, False), Frame(330, True)
-UNDRAWABLE = re.compile(
-    "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-)
+UNDRAWABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML does not have: the drawing library ends the process at one."""
 INK, MUTED, LINE = "var(--ink)", "var(--muted)", "var(--line)"
 MEASURED = 13
@@ -36,13 +34,29 @@ MEASURED = 13
 wider than the one that Vega knows."""
 CONFIG: Mapping[str, Any] = {
     # The figure has a caption; a label on every mark would be most of the page.
-    "aria": False, "background": "transparent", "font": "sans-serif", "view": {"stroke": None},
-    "axis": {"labelColor": MUTED, "titleColor": MUTED, "gridColor": LINE, "domainColor": LINE,
-             "tickColor": LINE, "labelFontSize": MEASURED,
-             "titleFontSize": MEASURED, "titleFontWeight": "normal"},
+    "aria": False,
+    "background": "transparent",
+    "font": "sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": MUTED,
+        "titleColor": MUTED,
+        "gridColor": LINE,
+        "domainColor": LINE,
+        "tickColor": LINE,
+        "labelFontSize": MEASURED,
+        "titleFontSize": MEASURED,
+        "titleFontWeight": "normal",
+    },
     "header": {"labelColor": MUTED, "titleColor": MUTED},
-    "legend": {"labelColor": INK, "titleColor": MUTED, "labelFontSize": MEASURED,
-               "titleFontSize": MEASURED, "titleFontWeight": "normal", "orient": "top"},
+    "legend": {
+        "labelColor": INK,
+        "titleColor": MUTED,
+        "labelFontSize": MEASURED,
+        "titleFontSize": MEASURED,
+        "titleFontWeight": "normal",
+        "orient": "top",
+    },
 }
 
 
@@ -75,14 +89,23 @@ def ending(most: int) -> str:
     """A Vega expression: a label without its middle where it is longer than `most`. The head of a
     topic has its tenant and namespace, its end distinguishes it from the others."""
     head = (most - 1) // 2
-    return (f"length(datum.label) > {most} ? slice(datum.label, 0, {head}) + '…' +"
-            f" slice(datum.label, {head + 1 - most}) : datum.label")
+    return (
+        f"length(datum.label) > {most} ? slice(datum.label, 0, {head}) + '…' +"
+        f" slice(datum.label, {head + 1 - most}) : datum.label"
+    )
 
 
 def named_axis(frame: Frame) -> alt.Axis:
     """An axis of names."""
-    return alt.Axis(title=None, grid=False, ticks=False, domain=False, labelLimit=0,
-                    labelPadding=6, labelExpr=ending(20 if frame.narrow else 40))
+    return alt.Axis(
+        title=None,
+        grid=False,
+        ticks=False,
+        domain=False,
+        labelLimit=0,
+        labelPadding=6,
+        labelExpr=ending(20 if frame.narrow else 40),
+    )
 
 
 def time_axis(rows: Sequence[Row], frame: Frame) -> alt.X:
@@ -91,8 +114,11 @@ def time_axis(rows: Sequence[Row], frame: Frame) -> alt.X:
     span_ms = max(times) - min(times)
     shown = next((text for most, text in TIME_FORMATS if span_ms <= most), "%Y-%m-%d")
     count = (3 if len(shown) > 5 else 4) if frame.narrow else 8
-    return alt.X("at:T", scale=alt.Scale(type="utc"), axis=alt.Axis(
-        title="UTC", tickCount=count, grid=False, format=shown, labelOverlap=True))
+    return alt.X(
+        "at:T",
+        scale=alt.Scale(type="utc"),
+        axis=alt.Axis(title="UTC", tickCount=count, grid=False, format=shown, labelOverlap=True),
+    )
 
 
 def legend(frame: Frame, names: Sequence[str]) -> alt.Legend:
@@ -101,8 +127,13 @@ def legend(frame: Frame, names: Sequence[str]) -> alt.Legend:
     longest = min(max((len(name) for name in names), default=1), most)
     # the page's font may be wider than the one that Vega knows: an entry too many would be cut off
     room = max(1, int(frame.width // (longest * 8.5 + 44)))
-    return alt.Legend(title=None, columns=min(room, max(1, len(names))), labelLimit=0,
-                      labelExpr=ending(most), symbolStrokeWidth=3)
+    return alt.Legend(
+        title=None,
+        columns=min(room, max(1, len(names))),
+        labelLimit=0,
+        labelExpr=ending(most),
+        symbolStrokeWidth=3,
+    )
 
 
 def colour(
@@ -115,8 +146,9 @@ def colour(
 
 def strokes(names: Sequence[str], frame: Frame) -> tuple[alt.Color, alt.StrokeDash]:
     """A colour and dashes for the line of each `name`, in one legend."""
-    key = alt.Legend(**{**legend(frame, names).to_dict(), "symbolType": "stroke",
-                        "symbolSize": 300})
+    key = alt.Legend(
+        **{**legend(frame, names).to_dict(), "symbolType": "stroke", "symbolSize": 300}
+    )
     inks, dashes = ([steps[i % 8] for i in range(len(names))] for steps in (COLOURS, DASHES))
     return (
         alt.Color("name:N", scale=alt.Scale(domain=list(names), range=inks), legend=key),
@@ -130,8 +162,9 @@ def lines(rows: Sequence[Row], frame: Frame, title: str) -> alt.LayerChart:
     own = alt.Chart(values([r for r in rows if not r.get("forecast")]))
     x = time_axis(rows, frame)
     inks, dashes = strokes(names, frame)
-    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True, nice=True),
-              axis=alt.Axis(tickCount=5))
+    y = alt.Y(
+        "value:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickCount=5)
+    )
     drawn: list[Any] = [
         own.mark_line(strokeWidth=2.2).encode(x=x, y=y, color=inks, strokeDash=dashes),
         own.mark_point(filled=True, size=22, opacity=1).encode(x=x, y=y, color=inks),
@@ -139,38 +172,56 @@ def lines(rows: Sequence[Row], frame: Frame, title: str) -> alt.LayerChart:
     ahead = [r for r in rows if r.get("forecast")]
     if ahead:
         later = alt.Chart(values(ahead))
-        drawn.append(later.mark_line(strokeWidth=1.6, strokeDash=[2, 4]).encode(
-            x=x, y=y, color=inks))
-        drawn.append(later.transform_filter("datum.arrives").mark_point(
-            shape="diamond", size=70, filled=False, strokeWidth=2).encode(x=x, y=y, color=inks))
+        drawn.append(
+            later.mark_line(strokeWidth=1.6, strokeDash=[2, 4]).encode(x=x, y=y, color=inks)
+        )
+        drawn.append(
+            later.transform_filter("datum.arrives")
+            .mark_point(shape="diamond", size=70, filled=False, strokeWidth=2)
+            .encode(x=x, y=y, color=inks)
+        )
     return alt.layer(*drawn).properties(width=frame.width, height=170)
 
 
 def limit_rule(at: float) -> alt.Chart:
     """A line across the chart at a limit."""
-    return alt.Chart(values([{"limit": at}])).mark_rule(
-        color="var(--bad)", strokeDash=[5, 3], strokeWidth=1.5).encode(y="limit:Q")
+    return (
+        alt.Chart(values([{"limit": at}]))
+        .mark_rule(color="var(--bad)", strokeDash=[5, 3], strokeWidth=1.5)
+        .encode(y="limit:Q")
+    )
 
 
 def limit_mark(at: float) -> alt.Chart:
     """A line through bars at a limit."""
-    return alt.Chart(values([{"limit": at}])).mark_rule(
-        color="var(--bad)", strokeDash=[5, 3], strokeWidth=1.5).encode(x="limit:Q")
+    return (
+        alt.Chart(values([{"limit": at}]))
+        .mark_rule(color="var(--bad)", strokeDash=[5, 3], strokeWidth=1.5)
+        .encode(x="limit:Q")
+    )
 
 
 def bars(
-    rows: Sequence[Row], frame: Frame, title: str, kinds: Sequence[str],
+    rows: Sequence[Row],
+    frame: Frame,
+    title: str,
+    kinds: Sequence[str],
     tones: Sequence[str] = COLOURS,
 ) -> alt.Chart:
     """A bar for each `name`, in the order of the rows, split into the `kinds`: `value` each."""
     order = list(dict.fromkeys(row["name"] for row in rows))
     place = [{**row, "place": kinds.index(row["kind"])} for row in rows]
-    return alt.Chart(values(place)).mark_bar(stroke="var(--paper)", strokeWidth=1).encode(
-        y=alt.Y("name:N", sort=order, axis=named_axis(frame)),
-        x=alt.X("value:Q", title=title, axis=alt.Axis(tickCount=4 if frame.narrow else 8)),
-        color=colour("kind", kinds, frame, tones),
-        order=alt.Order("place:Q"),
-    ).properties(width=frame.width, height=alt.Step(18))
+    return (
+        alt.Chart(values(place))
+        .mark_bar(stroke="var(--paper)", strokeWidth=1)
+        .encode(
+            y=alt.Y("name:N", sort=order, axis=named_axis(frame)),
+            x=alt.X("value:Q", title=title, axis=alt.Axis(tickCount=4 if frame.narrow else 8)),
+            color=colour("kind", kinds, frame, tones),
+            order=alt.Order("place:Q"),
+        )
+        .properties(width=frame.width, height=alt.Step(18))
+    )
 
 
 def plain_bars(rows: Sequence[Row], frame: Frame, title: str) -> alt.LayerChart:
@@ -190,38 +241,63 @@ def heat(rows: Sequence[Row], frame: Frame, shades: Sequence[str]) -> alt.LayerC
     """A field for each `column` and `row` with its `text`; `shade` is one of the five `shades`."""
     columns = list(dict.fromkeys(row["column"] for row in rows))
     base = alt.Chart(values(rows)).encode(
-        x=alt.X("column:N", sort=columns, axis=alt.Axis(
-            orient="top", title="because of", titleAnchor="start",
-            labelAngle=-90 if frame.narrow else -35,
-            labelLimit=0, ticks=False, domain=False, grid=False,
-            labelExpr=ending(14 if frame.narrow else 28))),
-        y=alt.Y("row:N", sort=list(dict.fromkeys(row["row"] for row in rows)),
-                axis=named_axis(frame)),
+        x=alt.X(
+            "column:N",
+            sort=columns,
+            axis=alt.Axis(
+                orient="top",
+                title="because of",
+                titleAnchor="start",
+                labelAngle=-90 if frame.narrow else -35,
+                labelLimit=0,
+                ticks=False,
+                domain=False,
+                grid=False,
+                labelExpr=ending(14 if frame.narrow else 28),
+            ),
+        ),
+        y=alt.Y(
+            "row:N", sort=list(dict.fromkeys(row["row"] for row in rows)), axis=named_axis(frame)
+        ),
     )
 
-    return alt.layer(
-        base.mark_rect(stroke="var(--paper)", strokeWidth=2).encode(
-            color=colour("shade", shades, frame, HEAT)),
-        base.mark_text().encode(text="text:N", color=alt.Color(
-            "shade:N", legend=None, scale=alt.Scale(domain=list(shades), range=list(ON_HEAT)))),
-    ).resolve_scale(color="independent").properties(width=frame.width, height=alt.Step(18))
+    return (
+        alt.layer(
+            base.mark_rect(stroke="var(--paper)", strokeWidth=2).encode(
+                color=colour("shade", shades, frame, HEAT)
+            ),
+            base.mark_text().encode(
+                text="text:N",
+                color=alt.Color(
+                    "shade:N",
+                    legend=None,
+                    scale=alt.Scale(domain=list(shades), range=list(ON_HEAT)),
+                ),
+            ),
+        )
+        .resolve_scale(color="independent")
+        .properties(width=frame.width, height=alt.Step(18))
+    )
 
 
 def pauses(rows: Sequence[Row], frame: Frame) -> alt.Chart:
     """A lane for each `name` with its pauses from `at` to `until`, coloured by `kind`."""
     names = list(dict.fromkeys(row["name"] for row in rows))
     kinds = sorted({row["kind"] for row in rows})
-    return alt.Chart(values(rows)).mark_bar(
-        minBandSize=6, stroke=None, cornerRadius=1).encode(
-        x=time_axis(rows, frame), x2="until:T",
-        y=alt.Y("name:N", sort=names, axis=named_axis(frame)),
-        color=colour("kind", kinds, frame),
-    ).properties(width=frame.width, height=alt.Step(16))
+    return (
+        alt.Chart(values(rows))
+        .mark_bar(minBandSize=6, stroke=None, cornerRadius=1)
+        .encode(
+            x=time_axis(rows, frame),
+            x2="until:T",
+            y=alt.Y("name:N", sort=names, axis=named_axis(frame)),
+            color=colour("kind", kinds, frame),
+        )
+        .properties(width=frame.width, height=alt.Step(16))
+    )
 
 
-def stacked_time(
-    rows: Sequence[Row], frame: Frame, title: str, kinds: Sequence[str]
-) -> alt.Chart:
+def stacked_time(rows: Sequence[Row], frame: Frame, title: str, kinds: Sequence[str]) -> alt.Chart:
     """Bars over time from `at` to `until`, split into `kinds`: `value` each."""
     piled: dict[int, float] = {}
     placed = []
@@ -229,11 +305,18 @@ def stacked_time(
         low = piled.get(row["at"], 0.0)
         piled[row["at"]] = low + row["value"]
         placed.append({**row, "low": low, "high": low + row["value"]})
-    return alt.Chart(values(placed)).mark_bar(stroke="var(--paper)", strokeWidth=0.5).encode(
-        x=time_axis(rows, frame), x2="until:T", y2="high:Q",
-        y=alt.Y("low:Q", title=title, axis=alt.Axis(tickCount=5)),
-        color=colour("kind", kinds, frame),
-    ).properties(width=frame.width, height=150)
+    return (
+        alt.Chart(values(placed))
+        .mark_bar(stroke="var(--paper)", strokeWidth=0.5)
+        .encode(
+            x=time_axis(rows, frame),
+            x2="until:T",
+            y2="high:Q",
+            y=alt.Y("low:Q", title=title, axis=alt.Axis(tickCount=5)),
+            color=colour("kind", kinds, frame),
+        )
+        .properties(width=frame.width, height=150)
+    )
 
 
 def curves(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:
@@ -241,11 +324,18 @@ def curves(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:
     names = list(dict.fromkeys(row["name"] for row in rows))
     inks, dashes = strokes(names, frame)
     base = alt.Chart(values(rows)).encode(
-        x=alt.X("bytes:Q", title="size of each broker's cache (bytes)",
-                scale=alt.Scale(type="log", nice=False),
-                axis=alt.Axis(format=".2~s", tickCount=4 if frame.narrow else 8, grid=False)),
-        y=alt.Y("value:Q", title="reads answered (%)", scale=alt.Scale(zero=False),
-                axis=alt.Axis(tickCount=5)),
+        x=alt.X(
+            "bytes:Q",
+            title="size of each broker's cache (bytes)",
+            scale=alt.Scale(type="log", nice=False),
+            axis=alt.Axis(format=".2~s", tickCount=4 if frame.narrow else 8, grid=False),
+        ),
+        y=alt.Y(
+            "value:Q",
+            title="reads answered (%)",
+            scale=alt.Scale(zero=False),
+            axis=alt.Axis(tickCount=5),
+        ),
         color=inks,
     )
     return alt.layer(

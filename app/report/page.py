@@ -27,16 +27,23 @@ def html(page: Page, day: str, beside: Path = Path()) -> str:
     SVG, in which Vega has escaped every text.
     """
     templates = Environment(
-        loader=PackageLoader("app.report", ""), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+        loader=PackageLoader("app.report", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     style = Markup(files("app.report").joinpath("style.css").read_text("utf-8"))
     return templates.get_template("page.html.j2").render(
-        page=page, program=PROGRAM, style=style, numbers=NUMBERS,
+        page=page,
+        program=PROGRAM,
+        style=style,
+        numbers=NUMBERS,
         kind=lambda part: KINDS[type(part)],
         cell=lambda value, kind: cell_text(value, kind, day),
         runbook=lambda name: runbook_target(name, beside),
-        wide=lambda chart: _drawn(chart, WIDE), narrow=lambda chart: _drawn(chart, NARROW),
+        wide=lambda chart: _drawn(chart, WIDE),
+        narrow=lambda chart: _drawn(chart, NARROW),
     )
 
 
@@ -60,16 +67,23 @@ def _drawn(chart: Chart, frame: Any) -> Markup:
 def as_json(page: Page) -> dict[str, Any]:
     """The content of the page, with the rows behind its tables and charts."""
     return {
-        **page.facts, "title": page.title, "covers": page.covers, "verdict": page.verdict,
-        "numbers": [{"label": t.label, "value": t.value, "note": t.note, "bad": t.bad}
-                    for t in page.tiles],
+        **page.facts,
+        "title": page.title,
+        "covers": page.covers,
+        "verdict": page.verdict,
+        "numbers": [
+            {"label": t.label, "value": t.value, "note": t.note, "bad": t.bad} for t in page.tiles
+        ],
         "sections": {section.key: _section(section) for section in page.sections},
     }
 
 
 def _section(section: Section) -> dict[str, Any]:
-    return {"title": section.title, "sentences": list(section.sentences),
-            "parts": [_part(part) for part in section.parts]}
+    return {
+        "title": section.title,
+        "sentences": list(section.sentences),
+        "parts": [_part(part) for part in section.parts],
+    }
 
 
 def _part(part: Part) -> dict[str, Any]:

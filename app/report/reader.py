@@ -30,8 +30,13 @@ UNREAD = frozenset({"events", "chunk_payloads", "chunk_payload_releases"})
 FUNCTIONS = "weir_topic_tenant(topic)"
 """A call of one of Weir's functions: some questions need them."""
 REACHED = (
-    "topic_throttle_stats", "limiter_stats", "chunk_topic_stats", "producer_id_stats",
-    "cache_stats", "backlog_checks", "group_lag",
+    "topic_throttle_stats",
+    "limiter_stats",
+    "chunk_topic_stats",
+    "producer_id_stats",
+    "cache_stats",
+    "backlog_checks",
+    "group_lag",
 )
 """Tables whose windows and checks say what time a report covers."""
 CHECKS = ("backlog_checks", "group_lag")
@@ -133,8 +138,10 @@ class Reader:
                 ("pass_ms", "1") if name in CHECKS else ("window_start_ms", "window_ms")
             ]
         ]
-        found = self.row(f"SELECT min(start_ms) AS start_ms, max(end_ms) AS end_ms"
-                         f" FROM ({' UNION ALL '.join(parts)})")
+        found = self.row(
+            f"SELECT min(start_ms) AS start_ms, max(end_ms) AS end_ms"
+            f" FROM ({' UNION ALL '.join(parts)})"
+        )
         if found["start_ms"] is None:
             return None
         return Span(int(found["start_ms"]), int(found["end_ms"]))

@@ -93,18 +93,22 @@ def summary(reader: Reader) -> Summary:
 
 def _facts(reader: Reader) -> Row:
     alerts = reader.rows(alerting.LATEST)
-    reads = reader.row(f"SELECT sum(hits) AS hits, sum(hits + misses) AS reads"
-                       f" FROM ({cache.TOTALS})")
+    reads = reader.row(
+        f"SELECT sum(hits) AS hits, sum(hits + misses) AS reads FROM ({cache.TOTALS})"
+    )
     return {
-        "pauses": reader.row(throttling.TOTALS), "quotas": reader.row(quotas.SUMMARY),
+        "pauses": reader.row(throttling.TOTALS),
+        "quotas": reader.row(quotas.SUMMARY),
         "backlogs": reader.row(backlogs.SUMMARY),
         "soon": reader.row(backlogs.SOON, within=SOON_S)["topics"],
         "groups": reader.row(groups.SUMMARY),
-        "ids": reader.row(principals.SUMMARY), "large": large_messages.totals(reader),
+        "ids": reader.row(principals.SUMMARY),
+        "large": large_messages.totals(reader),
         "cache": reads["hits"] / reads["reads"] if reads["reads"] else None,
         "quarantined": reader.row(data_quality.QUARANTINED)["records"],
         "failed": sum(row["failed"] for row in reader.rows(data_quality.AUDIT)),
-        "firing": sum(row["state"] == "firing" for row in alerts), "alerts": len(alerts),
+        "firing": sum(row["state"] == "firing" for row in alerts),
+        "alerts": len(alerts),
     }
 
 
@@ -114,15 +118,20 @@ def _verdict(reader: Reader, facts: Row) -> str:
     pauses, quotas_ = facts["pauses"], facts["quotas"]
     parts = []
     if facts["firing"]:
-        parts.append(f"{counted(facts['firing'], 'alert')} "
-                    f"{'fires' if facts['firing'] == 1 else 'fire'}")
+        parts.append(
+            f"{counted(facts['firing'], 'alert')} {'fires' if facts['firing'] == 1 else 'fire'}"
+        )
     if quotas_["breached"]:
-        parts.append(f"{counted(quotas_['breached'], 'quota')} "
-                    f"{'was' if quotas_['breached'] == 1 else 'were'} breached")
+        parts.append(
+            f"{counted(quotas_['breached'], 'quota')} "
+            f"{'was' if quotas_['breached'] == 1 else 'were'} breached"
+        )
     if pauses["victims"]:
         victims = pauses["victims"]
-        parts.append(f"{counted(victims, 'topic')} {'was' if victims == 1 else 'were'} paused for "
-                    f"the limits of others ({seconds_text(pauses['other_s'])}, summed over topics)")
+        parts.append(
+            f"{counted(victims, 'topic')} {'was' if victims == 1 else 'were'} paused for "
+            f"the limits of others ({seconds_text(pauses['other_s'])}, summed over topics)"
+        )
     if facts["large"][large_messages.FATES[2]]:
         lost = facts["large"][large_messages.FATES[2]]
         parts.append(f"{counted(lost, 'large message')} {'was' if lost == 1 else 'were'} lost")
@@ -140,29 +149,71 @@ def _tiles(reader: Reader, facts: Row) -> list[Tile]:
     lost, whole = (facts["large"][fate] for fate in reversed(large_messages.FATES[::2]))
     paused = pauses["own_s"] + pauses["shared_s"] + pauses["other_s"]
     of_kafka = facts["groups"]
-    lag = [Tile("offsets lost unread", f"{of_kafka['lost']:,}", f"a lag of {of_kafka['lag']:,} now",
-                bool(of_kafka["lost"]))] if of_kafka["groups"] else []
+    lag = (
+        [
+            Tile(
+                "offsets lost unread",
+                f"{of_kafka['lost']:,}",
+                f"a lag of {of_kafka['lag']:,} now",
+                bool(of_kafka["lost"]),
+            )
+        ]
+        if of_kafka["groups"]
+        else []
+    )
     return [
-        Tile("alerts firing", str(facts["firing"]) if facts["alerts"] else NONE,
-             "" if facts["alerts"] else "none evaluated yet", bool(facts["firing"])),
-        Tile("quotas breached", f"{facts['quotas']['breached']:,}",
-             f"of {facts['quotas']['quotas']:,}", bool(facts["quotas"]["breached"])),
-        Tile("paused by others", seconds_text(pauses["other_s"]) if paused else NONE,
-             f"{percent_text(pauses['other_s'] / paused)} of paused time, summed over topics"
-             if paused else "no pauses", bool(pauses["victims"])),
-        Tile("backlogs over quota", f"{backlog['over']:,}" if backlog["topics"] else NONE,
-             f"{facts['soon']:,} more within the hour" if backlog["topics"] else "none checked",
-             bool(backlog["over"])),
+        Tile(
+            "alerts firing",
+            str(facts["firing"]) if facts["alerts"] else NONE,
+            "" if facts["alerts"] else "none evaluated yet",
+            bool(facts["firing"]),
+        ),
+        Tile(
+            "quotas breached",
+            f"{facts['quotas']['breached']:,}",
+            f"of {facts['quotas']['quotas']:,}",
+            bool(facts["quotas"]["breached"]),
+        ),
+        Tile(
+            "paused by others",
+            seconds_text(pauses["other_s"]) if paused else NONE,
+            f"{percent_text(pauses['other_s'] / paused)} of paused time, summed over topics"
+            if paused
+            else "no pauses",
+            bool(pauses["victims"]),
+        ),
+        Tile(
+            "backlogs over quota",
+            f"{backlog['over']:,}" if backlog["topics"] else NONE,
+            f"{facts['soon']:,} more within the hour" if backlog["topics"] else "none checked",
+            bool(backlog["over"]),
+        ),
         *lag,
-        Tile("users over id quota", f"{ids['over']:,}" if ids["users"] else NONE,
-             f"of {ids['users']:,}" if ids["users"] else "no producer ids seen", bool(ids["over"])),
-        Tile("large messages lost", f"{lost:,}" if lost + whole else NONE,
-             f"{whole:,} arrived" if lost + whole else "none seen", bool(lost)),
-        Tile("reads from cache", NONE if facts["cache"] is None else percent_text(facts["cache"]),
-             "no reads seen" if facts["cache"] is None else ""),
-        Tile("in quarantine", f"{facts['quarantined']:,}",
-             f"{counted(facts['failed'], 'check')} of quality failed" if facts["failed"]
-             else "records not applied", bool(facts["failed"])),
+        Tile(
+            "users over id quota",
+            f"{ids['over']:,}" if ids["users"] else NONE,
+            f"of {ids['users']:,}" if ids["users"] else "no producer ids seen",
+            bool(ids["over"]),
+        ),
+        Tile(
+            "large messages lost",
+            f"{lost:,}" if lost + whole else NONE,
+            f"{whole:,} arrived" if lost + whole else "none seen",
+            bool(lost),
+        ),
+        Tile(
+            "reads from cache",
+            NONE if facts["cache"] is None else percent_text(facts["cache"]),
+            "no reads seen" if facts["cache"] is None else "",
+        ),
+        Tile(
+            "in quarantine",
+            f"{facts['quarantined']:,}",
+            f"{counted(facts['failed'], 'check')} of quality failed"
+            if facts["failed"]
+            else "records not applied",
+            bool(facts["failed"]),
+        ),
     ]
 
 
@@ -172,23 +223,25 @@ def _findings(reader: Reader) -> list[str]:
     total = reader.row(_PAUSED)
     if total["topics"]:
         events = reader.rows(_MARKS.format(columns=_listed(THROTTLE_COLUMNS)))
-        result += sentences(summarise(
-            events, [total], [], reader.ask("shared-limits", SHARED)))
-    result += producer_id_sentences(
-        reader.columns("producer_id_decisions", DECISION_COLUMNS))
+        result += sentences(summarise(events, [total], [], reader.ask("shared-limits", SHARED)))
+    result += producer_id_sentences(reader.columns("producer_id_decisions", DECISION_COLUMNS))
     large = large_message_sentence(
         reader.columns("chunk_messages", MESSAGE_COLUMNS),
         reader.columns("chunk_events", CHUNK_EVENT_COLUMNS),
-        reader.columns("incomplete_messages", INCOMPLETE_COLUMNS))
+        reader.columns("incomplete_messages", INCOMPLETE_COLUMNS),
+    )
     result += [] if large is None else [large]
     result += backlog_sentences(
         reader.rows(_CHECKS.format(columns=_listed(BACKLOG_CHECK_COLUMNS))),
-        reader.rows(_AHEAD.format(columns=_listed(BACKLOG_SUBSCRIPTION_COLUMNS)),
-                    within=SOON_S),
-        reader.columns("backlog_evictions", BACKLOG_EVICTION_COLUMNS))
+        reader.rows(_AHEAD.format(columns=_listed(BACKLOG_SUBSCRIPTION_COLUMNS)), within=SOON_S),
+        reader.columns("backlog_evictions", BACKLOG_EVICTION_COLUMNS),
+    )
     result += group_sentences(
-        reader.rows(group_findings.LOSSES), reader.rows(group_findings.SOON, within=SOON_S),
-        reader.rows(group_findings.AHEAD), reader.rows(group_findings.OTHER_UNIT))
+        reader.rows(group_findings.LOSSES),
+        reader.rows(group_findings.SOON, within=SOON_S),
+        reader.rows(group_findings.AHEAD),
+        reader.rows(group_findings.OTHER_UNIT),
+    )
     cached = cache_sentence(reader.rows(cache.TOTALS))
     return [*result, *([] if cached is None else [cached])]
 

@@ -31,8 +31,11 @@ def time_text(value: Any, day: str = "") -> str:
     """A time in UTC to the second; on the day `day` (ISO 8601) only its clock."""
     if isinstance(value, str):
         return value  # DuckDB returns times beyond Python's calendar as text
-    text = instant_of(value // 1000 * 1000) if isinstance(value, int) else \
-        instant(value.replace(microsecond=0))
+    text = (
+        instant_of(value // 1000 * 1000)
+        if isinstance(value, int)
+        else instant(value.replace(microsecond=0))
+    )
     return text.removeprefix(f"{day}T").removesuffix("Z") if text.startswith(f"{day}T") else text
 
 

@@ -33,12 +33,14 @@ def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
     yield checked("source", lambda: _source(settings))
     if settings.throttle_feed is not None:
         topic = settings.throttle_feed.topic
-        yield checked("throttle_feed",
-                     lambda: _said(throttle_feed.check(settings), f"topic {topic} is there"))
+        yield checked(
+            "throttle_feed", lambda: _said(throttle_feed.check(settings), f"topic {topic} is there")
+        )
     if settings.reconcile is not None:
         for broker in settings.reconcile.brokers:
-            yield checked(f"reconcile.brokers.{broker}",
-                         lambda broker=broker: _broker(settings, broker))  # type: ignore[misc]
+            yield checked(
+                f"reconcile.brokers.{broker}", lambda broker=broker: _broker(settings, broker)
+            )  # type: ignore[misc]
     for number, sink in enumerate(settings.alerts.http_sinks):
         yield checked(f"alerts.sinks[{number}]", lambda sink=sink: _sink(sink))  # type: ignore[misc]
 
@@ -83,8 +85,10 @@ def _files(path: str) -> str:
         with first.open("rb") as file:
             file.read(1)
     except OSError as error:
-        raise UserError(f"source.path: {first} cannot be read ({error.strerror})\n"
-                        "the user of the run needs to read every file") from error
+        raise UserError(
+            f"source.path: {first} cannot be read ({error.strerror})\n"
+            "the user of the run needs to read every file"
+        ) from error
     return f"{path} can be read"
 
 
@@ -119,16 +123,23 @@ def _kafka(options: dict[str, str]) -> str:
 def _topic(client: dict[str, Any], topic: str) -> str:
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    consumer = Consumer({
-        **client, "group.id": "weir-validate", "enable.auto.commit": False, "log_level": 0,
-        "enable.partition.eof": True,
-    })
+    consumer = Consumer(
+        {
+            **client,
+            "group.id": "weir-validate",
+            "enable.auto.commit": False,
+            "log_level": 0,
+            "enable.partition.eof": True,
+        }
+    )
     try:
         found = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
         if found.error is not None:
             raise KafkaException(found.error)
-        ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_S)
-                for p in found.partitions}
+        ends = {
+            p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_S)
+            for p in found.partitions
+        }
         full = [p for p, (low, high) in ends.items() if high > low]
         if full:
             partition = full[0]
@@ -167,6 +178,7 @@ def _sink(sink: Any) -> str:
     try:
         socket.create_connection((parts.hostname or "", port), timeout=TIMEOUT_S).close()
     except OSError as error:
-        raise UserError(f"{sink.title}: {error.strerror or error}\n"
-                        "its host and port decide this") from None
+        raise UserError(
+            f"{sink.title}: {error.strerror or error}\nits host and port decide this"
+        ) from None
     return f"{sink.title} accepts connections"

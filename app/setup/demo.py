@@ -1,5 +1,4 @@
-"""The command `demo`: runs the pipeline on a generated or recorded trace and summarises the result.
-"""
+"""The command `demo`: runs the pipeline on a generated or recorded trace and summarises the result."""
 
 from __future__ import annotations
 
@@ -53,12 +52,16 @@ def demo(out: Path, asked: Asked) -> int:
     """Bring a scenario's events below `out`, process them and print the findings."""
     console = Console(highlight=False)
     recording = Recording(asked.scenario) if asked.recorded else None
-    config = _generated(out, asked, console) if recording is None else (
-        _recorded(out, asked, recording, console))
+    config = (
+        _generated(out, asked, console)
+        if recording is None
+        else (_recorded(out, asked, recording, console))
+    )
     began = time.monotonic()
     _process(config)
-    console.print(f"Processed and committed in {time.monotonic() - began:.0f} s. Findings:\n",
-                  markup=False)
+    console.print(
+        f"Processed and committed in {time.monotonic() - began:.0f} s. Findings:\n", markup=False
+    )
     printed.render(summary(out / "warehouse"), console, of_other_jobs(out / "warehouse"))
     other = other_protocol(
         _rows(out / "warehouse" / "topic_throttle_stats", STATS_COLUMNS),
@@ -92,7 +95,8 @@ def _generated(out: Path, asked: Asked, console: Console) -> Path:
         f"{spec.fleet.brokers} brokers, {spec.fleet.topics} topics of {len(spec.fleet.tenants)} "
         f"tenants, {len(trace.fleet.connections.names)} connections{_kafka(trace)} "
         f"({time.monotonic() - began:.1f} s).",
-        markup=False, soft_wrap=True,
+        markup=False,
+        soft_wrap=True,
     )
     return config
 
@@ -103,7 +107,8 @@ def _recorded(out: Path, asked: Asked, recording: Recording, console: Console) -
         f"A real broker made these events: {recording.broker} with Weir's plug-in and real "
         f"clients, recorded for {duration(recording.seconds * 10**9)}; "
         f"{recording.events:,} events.",
-        markup=False, soft_wrap=True,
+        markup=False,
+        soft_wrap=True,
     )
     prepare(out, asked)
     return write_recorded(recording, out)
@@ -120,22 +125,33 @@ def _write_report(config: Path, page: Path, console: Console) -> None:
 
 def _kafka(trace: Trace) -> str:
     kafka = trace.scenario.kafka
-    return "" if kafka is None else (
-        f"; {kafka.brokers} Kafka brokers with {len(kafka.users)} users")
+    return (
+        "" if kafka is None else (f"; {kafka.brokers} Kafka brokers with {len(kafka.users)} users")
+    )
 
 
 def write_config(trace: Trace, out: Path) -> Path:
     """Write the configuration of the demo's run on a generated trace."""
     write_policies(trace, out / "policies.yaml")
-    return _keep(out, document(
-        trace, _warehouse(out), _source(out, FILES_PER_BATCH), "policies.yaml", CACHE_BYTES))
+    return _keep(
+        out,
+        document(
+            trace, _warehouse(out), _source(out, FILES_PER_BATCH), "policies.yaml", CACHE_BYTES
+        ),
+    )
 
 
 def write_recorded(recording: Recording, out: Path) -> Path:
     """Write the events of a recording, and the configuration of the demo's run on them."""
     recording.copy_to(out / "events")
-    return _keep(out, {"warehouse": _warehouse(out), "source": _source(out, RECORDED_PER_BATCH),
-                       **recording.configuration()})
+    return _keep(
+        out,
+        {
+            "warehouse": _warehouse(out),
+            "source": _source(out, RECORDED_PER_BATCH),
+            **recording.configuration(),
+        },
+    )
 
 
 def _warehouse(out: Path) -> str:
@@ -144,14 +160,19 @@ def _warehouse(out: Path) -> str:
 
 def _source(out: Path, files: int) -> dict[str, Any]:
     """The files of `out` as a source, with a number of files per micro-batch."""
-    return {"format": "files", "path": str((out / "events").absolute()),
-            "options": {"maxFilesPerTrigger": files}}
+    return {
+        "format": "files",
+        "path": str((out / "events").absolute()),
+        "options": {"maxFilesPerTrigger": files},
+    }
 
 
 def _keep(out: Path, found: dict[str, Any]) -> Path:
     path = out / "weir.yaml"
-    path.write_text(f"# What demo ran: {PROGRAM} run --config FILE --available-now\n"
-                    + yaml.safe_dump(found, sort_keys=False))
+    path.write_text(
+        f"# What demo ran: {PROGRAM} run --config FILE --available-now\n"
+        + yaml.safe_dump(found, sort_keys=False)
+    )
     return path
 
 
@@ -187,8 +208,10 @@ def _caches_compared(config: Path, out: Path) -> str | None:
     from app.config.settings import load_settings
     from app.whatif.bakeoff.command import Asked, compare, draw_curves, keep_rows, rows
 
-    if not any(row["hits"] or row["misses"] for row in
-               _rows(out / "warehouse" / "cache_stats", ("hits", "misses"))):
+    if not any(
+        row["hits"] or row["misses"]
+        for row in _rows(out / "warehouse" / "cache_stats", ("hits", "misses"))
+    ):
         return None
     settings = load_settings(config)
     result = compare(settings, Asked(), lambda _: None)
@@ -196,8 +219,10 @@ def _caches_compared(config: Path, out: Path) -> str | None:
     picture = out / "cache-bakeoff.svg"
     draw_curves(result, picture)
     policies, sizes = ({getattr(p, name) for p in result.points} for name in ("curve", "max_bytes"))
-    return (f"{len(policies)} eviction policies at {len(sizes)} sizes, on the archived trace: "
-            f"{result.advice} The curves are in {picture}.")
+    return (
+        f"{len(policies)} eviction policies at {len(sizes)} sizes, on the archived trace: "
+        f"{result.advice} The curves are in {picture}."
+    )
 
 
 def summary(warehouse: Path) -> Summary:
@@ -224,11 +249,14 @@ def of_other_jobs(warehouse: Path) -> list[str]:
         _rows(warehouse / "backlog_subscriptions", BACKLOG_SUBSCRIPTION_COLUMNS),
         _rows(warehouse / "backlog_evictions", BACKLOG_EVICTION_COLUMNS),
     )
-    cache = cache_sentence(
-        _rows(warehouse / "cache_stats", CACHE_COLUMNS))
+    cache = cache_sentence(_rows(warehouse / "cache_stats", CACHE_COLUMNS))
     decisions = _rows(warehouse / "producer_id_decisions", DECISION_COLUMNS)
-    return [*producer_id_sentences(decisions), *([] if large is None else [large]),
-            *backlog, *([] if cache is None else [cache])]
+    return [
+        *producer_id_sentences(decisions),
+        *([] if large is None else [large]),
+        *backlog,
+        *([] if cache is None else [cache]),
+    ]
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, Any]]:

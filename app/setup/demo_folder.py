@@ -12,8 +12,14 @@ from app.setup.demo_scenario import Asked
 from app.warehouse import run_lock
 
 MARKER = "weir-demo.json"
-MADE_HERE = ("events", "warehouse", "weir.yaml", "policies.yaml", "report.html",
-             "cache-bakeoff.svg")
+MADE_HERE = (
+    "events",
+    "warehouse",
+    "weir.yaml",
+    "policies.yaml",
+    "report.html",
+    "cache-bakeoff.svg",
+)
 FEW_EVENTS = 50_000
 """Numbers of events below are planned before Spark starts, since they may be too few."""
 
@@ -26,8 +32,10 @@ def refuse(out: Path, asked: Asked) -> None:
         if out.exists() and not out.is_dir():
             raise UserError(f"--out {out}: is a file; a folder is needed")
         if out.is_dir() and any(out.iterdir()) and not marker.is_file():
-            raise UserError(f"--out {out}: is not empty and was not made by demo\n"
-                            "choose another folder, or empty this one")
+            raise UserError(
+                f"--out {out}: is not empty and was not made by demo\n"
+                "choose another folder, or empty this one"
+            )
     except OSError as error:
         raise _not_ours(out, error) from error
     run_lock.refuse(str(out / "warehouse"))

@@ -30,11 +30,14 @@ def asked(scenario: str, events: int | None, seed: int | None) -> Asked:
     """The scenario; UserError for an unknown name and for an option that does not apply to it."""
     names = [GENERATED, *recording.names()]
     if scenario not in names:
-        raise UserError(f"--scenario {scenario}: is not a scenario of demo\n"
-                        f"allowed: {', '.join(names)}")
+        raise UserError(
+            f"--scenario {scenario}: is not a scenario of demo\nallowed: {', '.join(names)}"
+        )
     if scenario != GENERATED:
         for option, value in (("--events", events), ("--seed", seed)):
             if value is not None:
-                raise UserError(f"{option} {value}: the events of {scenario} are recorded\n"
-                                f"leave {option} out, or take --scenario {GENERATED}")
+                raise UserError(
+                    f"{option} {value}: the events of {scenario} are recorded\n"
+                    f"leave {option} out, or take --scenario {GENERATED}"
+                )
     return Asked(scenario, EVENTS if events is None else events, SEED if seed is None else seed)

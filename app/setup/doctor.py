@@ -25,16 +25,34 @@ if TYPE_CHECKING:
 
     from app.config.settings import Settings
 
-PACKAGES = ("pyspark", "delta-spark", "deltalake", "duckdb", "pyarrow", "numpy", "numba", "pandas",
-            "pulsar-client")
+PACKAGES = (
+    "pyspark",
+    "delta-spark",
+    "deltalake",
+    "duckdb",
+    "pyarrow",
+    "numpy",
+    "numba",
+    "pandas",
+    "pulsar-client",
+)
 
 
 def doctor(settings: Settings, as_json: bool) -> int:
     """Run every check; exit code 1 if one fails."""
     spark = build_session(settings, "weir-doctor")
     looks: tuple[Callable[[Settings, SparkSession], Check], ...] = (
-        _python, _java, _spark, _delta, _kafka, _workers, _warehouse, _formats, _partitions,
-        _tables, _environment,
+        _python,
+        _java,
+        _spark,
+        _delta,
+        _kafka,
+        _workers,
+        _warehouse,
+        _formats,
+        _partitions,
+        _tables,
+        _environment,
     )
     if settings.source is not None and settings.source.format == "kafka_producers":
         looks = (*looks, _producers)
@@ -157,7 +175,9 @@ def _tables(settings: Settings, spark: SparkSession) -> Check:
     found = [text.partition("\n") for text in integrity.of_warehouse(settings)]
     firsts = "; ".join(first for first, _, _ in found)
     return Check(
-        "tables", not found, firsts or "as the queries left them",
+        "tables",
+        not found,
+        firsts or "as the queries left them",
         "; ".join(dict.fromkeys(remedy for _, _, remedy in found)),
     )
 

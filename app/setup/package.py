@@ -62,12 +62,18 @@ def pack_environment(target: Path) -> None:
     launcher.write_text(LAUNCHER, encoding="utf-8")
     launcher.chmod(0o755)
     left_out = (
-        *(f"*/pyspark/{folder}/*" for folder in OF_SPARK), "share/weir/*", "*/__pycache__/*",
+        *(f"*/pyspark/{folder}/*" for folder in OF_SPARK),
+        "share/weir/*",
+        "*/__pycache__/*",
         *_patterns(OF_DEVELOPERS),
     )
     partial = target.with_name(f"partial-{target.name}")
     venv_pack.pack(
-        sys.prefix, output=str(partial), format="tar.gz", compress_level=1, force=True,
+        sys.prefix,
+        output=str(partial),
+        format="tar.gz",
+        compress_level=1,
+        force=True,
         filters=[("exclude", pattern) for pattern in left_out],
     )
     partial.replace(target)

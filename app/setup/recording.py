@@ -80,8 +80,13 @@ class Recording:
 
         with connect(Warehouse(warehouse)) as tables:
             return [
-                Compared(number["scenario"], number["what"], number["counted_by"],
-                         number["value"], _value(tables.execute(number["sql"]).fetchall()))
+                Compared(
+                    number["scenario"],
+                    number["what"],
+                    number["counted_by"],
+                    number["value"],
+                    _value(tables.execute(number["sql"]).fetchall()),
+                )
                 for number in self._numbers
             ]
 
@@ -100,8 +105,11 @@ def _value(rows: list[tuple[Any, ...]]) -> Any:
 def render(found: list[Compared], console: Console) -> None:
     """Print how many numbers agree, and those that do not."""
     equal = sum(each.equal for each in found)
-    show(console, f"Of {len(found)} numbers that the broker and its clients counted, Weir has "
-                  f"computed {equal} from the events alone.")
+    show(
+        console,
+        f"Of {len(found)} numbers that the broker and its clients counted, Weir has "
+        f"computed {equal} from the events alone.",
+    )
     if equal < len(found):
         grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         for name in ("counted otherwise", "by"):
@@ -110,8 +118,9 @@ def render(found: list[Compared], console: Console) -> None:
             grid.add_column(name, justify="right", no_wrap=True)
         for each in found:
             if not each.equal:
-                grid.add_row(each.what, each.counted_by, _short(each.counted),
-                             _short(each.computed))
+                grid.add_row(
+                    each.what, each.counted_by, _short(each.counted), _short(each.computed)
+                )
         console.print()
         console.print(grid)
 

@@ -59,32 +59,72 @@ def needs(load: Load, document: dict[str, Any]) -> list[Need]:
 
     slower = _slower(load.topics, known["slower_at_1m_topics"])
     shadowed = 1 + load.shadows * known["slower_a_shadow"]
-    busy = shadowed * (load.events_per_s * known["core_s_per_event"] * slower
-                       + known["core_s_per_batch"] / load.batch_s)
+    busy = shadowed * (
+        load.events_per_s * known["core_s_per_event"] * slower
+        + known["core_s_per_batch"] / load.batch_s
+    )
     cores = math.ceil(busy / BUSY)
-    state = load.topics * known["state_bytes_per_topic"] \
+    state = (
+        load.topics * known["state_bytes_per_topic"]
         + load.principals * known["state_bytes_per_principal"]
-    memory = (known["driver_gb"] + cores * known["worker_gb"]) * 1e9 + STATE_COPIES * state \
+    )
+    memory = (
+        (known["driver_gb"] + cores * known["worker_gb"]) * 1e9
+        + STATE_COPIES * state
         + load.topics * known["driver_bytes_per_topic"]
+    )
     events = load.events_per_s * SECONDS_A_DAY
     return [
-        need("cores", cores, "cores",
-             f"(events x cost x {slower:.2f} for the topics + batches x cost)"
-             f" x {shadowed:.2f} for the shadows / {BUSY}",
-             "core_s_per_event", "core_s_per_batch", "slower_at_1m_topics", "slower_a_shadow"),
-        need("memory", memory, "bytes",
-             f"driver + cores x Python worker + {STATE_COPIES} x state + topics x what the state "
-             "stores of Spark hold outside the heap",
-             "driver_gb", "worker_gb", "driver_bytes_per_topic"),
-        need("state", state, "bytes", "topics and principals x their state",
-             "state_bytes_per_topic", "state_bytes_per_principal"),
-        need("archive", events * known["archive_bytes_per_event"], "bytes per day",
-             "events x bytes in the table events", "archive_bytes_per_event"),
-        need("tables", events * known["table_bytes_per_event"], "bytes per day",
-             "events x bytes in the jobs' tables, for the demo's share of throttled topics",
-             "table_bytes_per_event"),
-        need("commits", SECONDS_A_DAY / load.batch_s * known["commits_per_batch"], "per day",
-             "micro-batches x commits of a batch in which every job has rows", "commits_per_batch"),
+        need(
+            "cores",
+            cores,
+            "cores",
+            f"(events x cost x {slower:.2f} for the topics + batches x cost)"
+            f" x {shadowed:.2f} for the shadows / {BUSY}",
+            "core_s_per_event",
+            "core_s_per_batch",
+            "slower_at_1m_topics",
+            "slower_a_shadow",
+        ),
+        need(
+            "memory",
+            memory,
+            "bytes",
+            f"driver + cores x Python worker + {STATE_COPIES} x state + topics x what the state "
+            "stores of Spark hold outside the heap",
+            "driver_gb",
+            "worker_gb",
+            "driver_bytes_per_topic",
+        ),
+        need(
+            "state",
+            state,
+            "bytes",
+            "topics and principals x their state",
+            "state_bytes_per_topic",
+            "state_bytes_per_principal",
+        ),
+        need(
+            "archive",
+            events * known["archive_bytes_per_event"],
+            "bytes per day",
+            "events x bytes in the table events",
+            "archive_bytes_per_event",
+        ),
+        need(
+            "tables",
+            events * known["table_bytes_per_event"],
+            "bytes per day",
+            "events x bytes in the jobs' tables, for the demo's share of throttled topics",
+            "table_bytes_per_event",
+        ),
+        need(
+            "commits",
+            SECONDS_A_DAY / load.batch_s * known["commits_per_batch"],
+            "per day",
+            "micro-batches x commits of a batch in which every job has rows",
+            "commits_per_batch",
+        ),
     ]
 
 
@@ -100,10 +140,16 @@ def size(load: Load, as_json: bool) -> int:
     document = json.loads(COEFFICIENTS.read_text("utf-8"))
     found = needs(load, document)
     if as_json:
-        print(json.dumps({
-            "load": vars(load), "measured_on": document["measured_on"],
-            "needs": [vars(each) for each in found],
-        }, indent=2))
+        print(
+            json.dumps(
+                {
+                    "load": vars(load),
+                    "measured_on": document["measured_on"],
+                    "needs": [vars(each) for each in found],
+                },
+                indent=2,
+            )
+        )
         return 0
     table = Table(box=None, pad_edge=False)
     for title in ("need", "value", "computed as", "measured by (date)"):
@@ -111,8 +157,10 @@ def size(load: Load, as_json: bool) -> int:
     for each in found:
         table.add_row(each.name, _shown(each), each.formula, each.measured)
     Console().print(table)
-    print(f"\nMeasured on {document['measured_on']}; other processors differ. "
-          "docs/benchmarks.md has the results.")
+    print(
+        f"\nMeasured on {document['measured_on']}; other processors differ. "
+        "docs/benchmarks.md has the results."
+    )
     return 0
 
 

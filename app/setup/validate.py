@@ -42,17 +42,20 @@ def idle_limits(settings: Settings) -> list[str]:
     scope and name, or job, and key."""
     limits = [
         f"{policy['scope']} {policy['name']}: {key}"
-        for policy in settings.policy_dicts() for key in without_effect(policy)
+        for policy in settings.policy_dicts()
+        for key in without_effect(policy)
     ]
     limits += [
         f"shadow {name}, {policy['scope']} {policy['name']}: {key}"
         for name, policies in settings.shadow_dicts().items()
-        for policy in policies for key in without_effect(policy)
+        for policy in policies
+        for key in without_effect(policy)
     ]
     usual = Settings()
     parameters = [
         f"{job}: {key}"
-        for job in settings.jobs for key in DECLARED[job].without_effect
+        for job in settings.jobs
+        for key in DECLARED[job].without_effect
         if settings.job_params(job)[key] != usual.job_params(job)[key]
     ]
     return limits + parameters
@@ -88,8 +91,12 @@ def validate(
         answers = list(ask(settings, unset))
     code = 0 if all(answer.ok for answer in answers) else 2
     if as_json:
-        facts: dict[str, Any] = {"config_hash": settings.config_hash(), "params_hash": hashes,
-                                 "unset": unset, "without_effect": idle}
+        facts: dict[str, Any] = {
+            "config_hash": settings.config_hash(),
+            "params_hash": hashes,
+            "unset": unset,
+            "without_effect": idle,
+        }
         if connect:
             facts["connect"] = [asdict(answer) for answer in answers]
         print(json.dumps({"valid": True, **facts, "config": document}, indent=2))

@@ -39,8 +39,10 @@ def _records() -> list[bytes]:
     chunk = {"uuid": "u", "num_chunks": 2, "total_chunk_bytes": 20}
     kinds = [
         ("broker_started", {}),
-        ("connection_opened", {"cnx_id": "c", "io_thread": 1, "supports_throttle": True,
-                               "reports_pauses": True}),
+        (
+            "connection_opened",
+            {"cnx_id": "c", "io_thread": 1, "supports_throttle": True, "reports_pauses": True},
+        ),
         ("producer_created", {**topic, "producer_name": "p"}),
         ("policy", {"policy_json": json.dumps(limit)}),
         ("publish", {**topic, "entry_bytes": 10, "num_messages": 5}),
@@ -51,8 +53,16 @@ def _records() -> list[bytes]:
         ("ack", {**entry, "subscription": "s"}),
         ("policy", {"policy_json": json.dumps(user)}),
         ("ledger_state", {**place, "ledger_entries": 5, "ledger_bytes": 50}),
-        ("cursor_state", {**place, "subscription": "s", "mark_delete": "1:0", "read_pos": "1:1",
-                          "publish_time_ms": _START_MS}),
+        (
+            "cursor_state",
+            {
+                **place,
+                "subscription": "s",
+                "mark_delete": "1:0",
+                "read_pos": "1:1",
+                "publish_time_ms": _START_MS,
+            },
+        ),
         ("entry_added", {**entry, "entry_id": 2}),
         *(("entry_read", {**entry, "subscription": "s", "entry_id": i}) for i in (2, 1, 2)),
         ("replay_queued", {**entry, "subscription": "s"}),
@@ -72,8 +82,13 @@ def _records() -> list[bytes]:
     records = []
     for i, (kind, columns) in enumerate(kinds):
         common = {
-            "event_type": kind, "source_feed": "warm", "cluster": "c", "broker": "b", "seq": i,
-            "ts_mono_ns": 10**9 * i, "ts_wall_ms": _START_MS + 1000 * i,
+            "event_type": kind,
+            "source_feed": "warm",
+            "cluster": "c",
+            "broker": "b",
+            "seq": i,
+            "ts_mono_ns": 10**9 * i,
+            "ts_wall_ms": _START_MS + 1000 * i,
         }
         records.append(json.dumps({**common, **columns}).encode())
     return [*records, records[-1], b"not JSON"]
@@ -85,9 +100,12 @@ def warm(jobs: Sequence[str]) -> None:
         name: [table.name for table in job.tables if not table.default]
         for name, job in DECLARED.items()
     }
-    settings = Settings.model_validate({"shards": 1, **{
-        name: {"extra_outputs": tables} for name, tables in extra.items() if tables
-    }})
+    settings = Settings.model_validate(
+        {
+            "shards": 1,
+            **{name: {"extra_outputs": tables} for name, tables in extra.items() if tables},
+        }
+    )
     values = _records()
     batch = pa.record_batch(
         {

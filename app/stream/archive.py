@@ -41,16 +41,32 @@ if TYPE_CHECKING:
 
 WRITTEN = "table_name string, path string, day string, bytes bigint, stats string"
 _WRITTEN = pa.schema(
-    [("table_name", pa.string()), ("path", pa.string()), ("day", pa.string()),
-     ("bytes", pa.int64()), ("stats", pa.string())]
+    [
+        ("table_name", pa.string()),
+        ("path", pa.string()),
+        ("day", pa.string()),
+        ("bytes", pa.int64()),
+        ("stats", pa.string()),
+    ]
 )
 DAY_MS = 86_400_000
 ROWS_PER_FILE = 1_000_000
 BYTES_PER_FILE = 256 << 20
 MOST_DAYS = 366
 """Files that are written at once: whoever chooses the times of records chooses their days."""
-STATS = ("ts_wall_ms", "ts_mono_ns", "cluster", "broker", "topic", "event_type", "seq",
-         "reason_code", "source_partition", "source_offset", "ingest_ms")
+STATS = (
+    "ts_wall_ms",
+    "ts_mono_ns",
+    "cluster",
+    "broker",
+    "topic",
+    "event_type",
+    "seq",
+    "reason_code",
+    "source_partition",
+    "source_offset",
+    "ingest_ms",
+)
 LONGEST_STAT = 200
 WRITES = ("events", "quarantine", COUNTS, GAPS)
 """Tables of the archive."""
@@ -124,9 +140,7 @@ def _texts(
         return
     names = [name for name in batch.schema.names if name != "payload"]
     found = pa.table([batch.column(name) for name in names], names).take(rows).to_pylist()
-    yield from (
-        json.dumps({k: v for k, v in record.items() if v is not None}) for record in found
-    )
+    yield from (json.dumps({k: v for k, v in record.items() if v is not None}) for record in found)
 
 
 def _plain(column: Any) -> Any:
@@ -153,7 +167,9 @@ def _validated(
 
 
 def file_writer(
-    roots: dict[str, str], storage: dict[str, str], blind_ms: Mapping[str, int],
+    roots: dict[str, str],
+    storage: dict[str, str],
+    blind_ms: Mapping[str, int],
     with_payload: bool = False,
 ) -> Callable[[Batches], Batches]:
     """A function for `mapInArrow`: raw records in, rows of WRITTEN out, one per file.
@@ -288,8 +304,9 @@ def row_blobs(
                 rows = _by_day(rows)
             columns = [_plain(rows.column(f.name)).cast(f.type) for f in TABLES[name].schema]
             blob = encode(pa.table(columns, schema=TABLES[name].schema))
-            yield pa.record_batch([pa.array([name]), pa.array([blob], pa.binary())],
-                                  ["table_name", "blob"])
+            yield pa.record_batch(
+                [pa.array([name]), pa.array([blob], pa.binary())], ["table_name", "blob"]
+            )
 
     return pack
 
@@ -343,7 +360,9 @@ class Archivist:
 
 
 def start(
-    spark: SparkSession, settings: Settings, trigger: dict[str, Any] | None = None,
+    spark: SparkSession,
+    settings: Settings,
+    trigger: dict[str, Any] | None = None,
     ending: bool = False,
 ) -> StreamingQuery:
     """Start the archive of the source. With `ending` it stops at the source's present end."""
@@ -365,7 +384,8 @@ def start(
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings, checkpoints.ARCHIVE))
         .trigger(**(trigger or {"processingTime": f"{settings.archive_trigger_ms} milliseconds"}))
-        .foreachBatch(planned_files.compared(
-            settings, checkpoints.ARCHIVE, Archivist(writer, by_spark)))
+        .foreachBatch(
+            planned_files.compared(settings, checkpoints.ARCHIVE, Archivist(writer, by_spark))
+        )
         .start()
     )

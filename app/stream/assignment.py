@@ -69,7 +69,8 @@ class Plan:
     def notes(self) -> list[str]:
         """Effects on these queries that a user may not expect, one sentence each."""
         found = [
-            f"{split.query} is split: " + "; ".join(
+            f"{split.query} is split: "
+            + "; ".join(
                 f"{name} continues with {', '.join(jobs)}"
                 for name, jobs in {split.query: split.kept, **split.apart}.items()
                 if name in self.queries
@@ -101,8 +102,7 @@ def plan(settings: Settings, only: Sequence[str] | None = None) -> Plan:
     for job in only or ():
         if job not in allowed:
             raise UserError(
-                f"--jobs {job}: is not a job of this configuration\n"
-                f"allowed: {', '.join(allowed)}"
+                f"--jobs {job}: is not a job of this configuration\nallowed: {', '.join(allowed)}"
             )
     begun = {
         name: jobs for name, jobs in known(settings).items() if checkpoints.begun(settings, name)
@@ -159,8 +159,9 @@ def _limit(made: Plan, only: Sequence[str] | None) -> None:
                 f"--jobs {asked[0]}: the query {name} runs {', '.join(jobs)} together\n"
                 "name all of them, or split the query: give them groups of their own in queries"
             )
-    if made.splits and not any(split.query in made.queries or set(split.apart) & set(made.queries)
-                               for split in made.splits):
+    if made.splits and not any(
+        split.query in made.queries or set(split.apart) & set(made.queries) for split in made.splits
+    ):
         made.splits, made.waiting = [], {}
 
 
@@ -211,7 +212,8 @@ def apply(settings: Settings, made: Plan) -> None:
     Raises UserError if a batch of a query to be split has not ended.
     """
     queries = {
-        name: jobs for name, jobs in known(settings).items()
+        name: jobs
+        for name, jobs in known(settings).items()
         if name in made.queries or checkpoints.begun(settings, name)
     }
     for split in made.splits:

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 class CatchUp:
     """The bound of one query's clock, batch by batch, on the driver."""
 
-    def __init__(
-        self, spark: SparkSession, settings: Settings, query: str, shares: Shares
-    ) -> None:
+    def __init__(self, spark: SparkSession, settings: Settings, query: str, shares: Shares) -> None:
         """`shares` is how this run divides a trigger. An unfinished batch may come from an earlier
         run with another limit.
         """

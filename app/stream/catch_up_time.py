@@ -34,7 +34,8 @@ def _offsets(report: str) -> dict[tuple[str, str], int] | None:
         return None
     places = {
         (topic, partition): offset
-        for topic, partitions in found.items() if isinstance(partitions, Mapping)
+        for topic, partitions in found.items()
+        if isinstance(partitions, Mapping)
         for partition, offset in partitions.items()
     }
     return places if places and all(isinstance(o, int) for o in places.values()) else None

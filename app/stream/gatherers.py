@@ -54,5 +54,7 @@ class Gatherers:
             commit()
         except (DeltaError, OSError, UserError) as error:
             reason = str(error).splitlines()[0]
-            self._warn(f"{query}: gathered rows wait for another commit, or the next start"
-                       f" ({type(error).__name__}: {reason[:200]})")
+            self._warn(
+                f"{query}: gathered rows wait for another commit, or the next start"
+                f" ({type(error).__name__}: {reason[:200]})"
+            )

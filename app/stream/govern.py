@@ -43,28 +43,32 @@ if TYPE_CHECKING:
 
 
 def frame(
-    raw: Raw, settings: Settings, group: Sequence[str], log: PolicyLog | None = None,
+    raw: Raw,
+    settings: Settings,
+    group: Sequence[str],
+    log: PolicyLog | None = None,
     shadows: Mapping[str, ShadowLog] | None = None,
 ) -> DataFrame:
-    """The answers of a group of jobs to the records of a source, as a streaming frame of ANSWERS.
-    """
+    """The answers of a group of jobs to the records of a source, as a streaming frame of ANSWERS."""
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
     group_operators = operators(settings, group, in_stream=True, log=log, shadows=shadows)
     pack = packer(
-        {name: o.route for name, o in group_operators.items()}, settings.shard_count,
-        limits_of(settings), as_spelled=manifest.as_spelled(settings),
+        {name: o.route for name, o in group_operators.items()},
+        settings.shard_count,
+        limits_of(settings),
+        as_spelled=manifest.as_spelled(settings),
     )
     idle_ms = settings.idle_advance_ms
     packed = raw.through(pack if raw.shares is None else bounded(pack), PACKED)
     # The watermark is the stream's clock. Passed on with a null column that carries its mark, it
     # fires timers and drops no record: what is too late, the operator decides.
     marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
-        "job", "shard", "blob",
-        F.lit(None).cast("bigint").alias(
-            "watermark", metadata={"spark.watermarkDelayMs": idle_ms}
-        ),
+        "job",
+        "shard",
+        "blob",
+        F.lit(None).cast("bigint").alias("watermark", metadata={"spark.watermarkDelayMs": idle_ms}),
     )
     return marked.groupBy("job", "shard").applyInPandasWithState(
         stepper(group_operators), ANSWERS, STATE, "append", GroupStateTimeout.EventTimeTimeout
@@ -80,9 +84,13 @@ class Committer:
     """Writes the answers of the operator: called once per micro-batch, on the driver."""
 
     def __init__(
-        self, writer: Writer, group: dict[str, Operator],
-        on_time: Callable[[Kind, int], None] | None = None, feed: ThrottleFeed | None = None,
-        catch_up: CatchUp | None = None, policies: PolicyChanges | None = None,
+        self,
+        writer: Writer,
+        group: dict[str, Operator],
+        on_time: Callable[[Kind, int], None] | None = None,
+        feed: ThrottleFeed | None = None,
+        catch_up: CatchUp | None = None,
+        policies: PolicyChanges | None = None,
     ) -> None:
         """`on_time` gets the `idle_advance_ms` that would have kept records which are LATE, and the
         `clock_skew_ms` of records which are AHEAD.
@@ -97,7 +105,8 @@ class Committer:
         }
         self._stamps = {
             table: operator.stamp_of(table)
-            for operator in group.values() for table in operator.tables
+            for operator in group.values()
+            for table in operator.tables
         }
         self._on_time = on_time
         self._feed = feed
@@ -148,10 +157,14 @@ class Committer:
 
         now = time.time_ns() // 1_000_000
         files = {one["path"]: one for one in (json.loads(f.to_pybytes()) for f in listed)}
-        self._writer.add_files(table, [
-            AddAction(path, one["bytes"], {}, now, True, one["stats"])
-            for path, one in files.items()
-        ], batch)
+        self._writer.add_files(
+            table,
+            [
+                AddAction(path, one["bytes"], {}, now, True, one["stats"])
+                for path, one in files.items()
+            ],
+            batch,
+        )
 
     def _rows(self, name: str, parts: Sequence[Any]) -> pa.Table:
         rows = decode(parts)
@@ -165,9 +178,14 @@ def _unheard(text: str) -> None:
 
 
 def start(
-    spark: SparkSession, settings: Settings, group: Sequence[str],
-    trigger: dict[str, Any] | None = None, on_time: Callable[[Kind, int], None] | None = None,
-    name: str | None = None, writer: Writer | None = None, ending: bool = False,
+    spark: SparkSession,
+    settings: Settings,
+    group: Sequence[str],
+    trigger: dict[str, Any] | None = None,
+    on_time: Callable[[Kind, int], None] | None = None,
+    name: str | None = None,
+    writer: Writer | None = None,
+    ending: bool = False,
     watch: PolicyWatch | None = None,
 ) -> StreamingQuery:
     """Start the query of a group of jobs under its name, which identifies its checkpoint.
@@ -183,7 +201,8 @@ def start(
     watch = watch or PolicyWatch(settings, _unheard, _unheard)
     policies = PolicyChanges(spark, settings, name, watch)
     group_operators = operators(
-        settings, group, in_stream=True, log=policies.log, shadows=policies.shadows)
+        settings, group, in_stream=True, log=policies.log, shadows=policies.shadows
+    )
     committer = Committer(writer, group_operators, on_time, feed, catch_up, policies)
     committer.prepare()
     return (

@@ -104,7 +104,8 @@ def tables_of(settings: Settings, jobs: Sequence[str]) -> list[str]:
     if list(jobs) == [ARCHIVE]:
         return ["events"]
     found = [
-        table.name for job in jobs
+        table.name
+        for job in jobs
         for table in DECLARED[job].written(settings.job_params(job)["extra_outputs"])
     ]
     if settings.shadows:
@@ -115,7 +116,8 @@ def tables_of(settings: Settings, jobs: Sequence[str]) -> list[str]:
 def _without_checkpoint(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[str]:
     """Tables that hold rows of a query whose checkpoint is gone."""
     filled = [
-        name for name in tables
+        name
+        for name in tables
         if (table := opened(settings, name)) is not None and _has_rows(table)
     ]
     if filled:
@@ -204,8 +206,7 @@ def _waits(settings: Settings, query: str, name: str, commit: Commit, has: int) 
 def _remedy(
     settings: Settings, query: str, tables: Sequence[str], path: str, commit: Commit, has: int
 ) -> str:
-    """How to restore the lost batch: from the query if it is its last one, otherwise from a copy.
-    """
+    """How to restore the lost batch: from the query if it is its last one, otherwise from a copy."""
     empty, unfinished = empty_commits(path), unfinished_commit(path)
     there = f", whose log has an empty file ({empty[-1]})" if empty else ""
     if unfinished is not None and not empty:

@@ -16,10 +16,21 @@ from pathlib import Path
 LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
 SCALA = "2.13"
 IN_SPARK = (
-    "com.fasterxml.jackson.core:*", "com.github.luben:*", "com.google.code.findbugs:*",
-    "commons-logging:*", "commons-pool:*", "io.airlift:*", "javax.annotation:*",
-    "org.apache.hadoop:*", "org.apache.logging.log4j:*", "org.apache.parquet:*", "org.lz4:*",
-    "org.roaringbitmap:*", "org.scala-lang.modules:*", "org.slf4j:*", "org.xerial.snappy:*",
+    "com.fasterxml.jackson.core:*",
+    "com.github.luben:*",
+    "com.google.code.findbugs:*",
+    "commons-logging:*",
+    "commons-pool:*",
+    "io.airlift:*",
+    "javax.annotation:*",
+    "org.apache.hadoop:*",
+    "org.apache.logging.log4j:*",
+    "org.apache.parquet:*",
+    "org.lz4:*",
+    "org.roaringbitmap:*",
+    "org.scala-lang.modules:*",
+    "org.slf4j:*",
+    "org.xerial.snappy:*",
 )
 """Artifacts that Spark ships in its own versions; leaving them out saves three quarters of the
 download.

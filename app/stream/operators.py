@@ -56,8 +56,11 @@ def limits_of(settings: Settings) -> Limits:
 
 
 def operators(
-    settings: Settings, jobs: Sequence[str], in_stream: bool = False,
-    log: PolicyLog | None = None, shadows: Mapping[str, ShadowLog] | None = None,
+    settings: Settings,
+    jobs: Sequence[str],
+    in_stream: bool = False,
+    log: PolicyLog | None = None,
+    shadows: Mapping[str, ShadowLog] | None = None,
 ) -> dict[str, Operator]:
     """The configured operators of some jobs. Only those `in_stream` may write files.
 
@@ -99,8 +102,10 @@ def operators(
             payloads,
             Stamp(() if log is None else log.hashes(settings, name)),
             {one.life[0]: one.core for one in beside},
-            {shadow: Stamp(own.log.hashes(settings, name))
-             for shadow, own in (shadows or {}).items()},
+            {
+                shadow: Stamp(own.log.hashes(settings, name))
+                for shadow, own in (shadows or {}).items()
+            },
         )
     return found
 
@@ -133,6 +138,8 @@ def live_operators(settings: Settings, jobs: Sequence[str]) -> dict[str, Operato
 def _payloads(settings: Settings, params: Mapping[str, Any]) -> Payloads:
     storage = {} if local_path(settings.warehouse) else settings.storage()
     return Payloads(
-        Files(path_in(settings, STAGED), storage), Files(path_in(settings, WHOLE), storage),
-        params["inline_payload_bytes"], params["max_payload_bytes"],
+        Files(path_in(settings, STAGED), storage),
+        Files(path_in(settings, WHOLE), storage),
+        params["inline_payload_bytes"],
+        params["max_payload_bytes"],
     )

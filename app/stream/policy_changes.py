@@ -41,8 +41,11 @@ class PolicyChanges:
         self._settings, self._query, self._watch = settings, query, watch
         self._again = checkpoints.planned(settings, query)
         kept, now = policy_log.load(settings, query), watch.now
-        self.log: PolicyLog = kept.log if kept else policy_log.begun(
-            settings, now.policies, 0, now.read_ms, now.author)
+        self.log: PolicyLog = (
+            kept.log
+            if kept
+            else policy_log.begun(settings, now.policies, 0, now.read_ms, now.author)
+        )
         before = kept.shadows if kept else {}
         self.shadows = {name: before.get(name) or self._shadow(name) for name in settings.shadows}
         """The policies that shadows judge by."""
@@ -81,10 +84,14 @@ class PolicyChanges:
             operator.stamp.hashes = hashes[job]
             for name, stamp in operator.stamps.items():
                 stamp.hashes = self.shadows[name].log.hashes(self._settings, job)
-        self._context.setLocalProperty(VERSIONS, written(
-            self.log.versions, hashes,
-            {name: one.log.versions for name, one in self.shadows.items()},
-        ))
+        self._context.setLocalProperty(
+            VERSIONS,
+            written(
+                self.log.versions,
+                hashes,
+                {name: one.log.versions for name, one in self.shadows.items()},
+            ),
+        )
 
     def _take(self, batch: int) -> None:
         """Begin the versions that the files have and the logs do not."""
@@ -110,25 +117,34 @@ class PolicyChanges:
         """A log with one more version, which holds from the beginning of a batch on."""
         watermark_ms = checkpoints.watermark_ms(self._settings, self._query, batch)
         return log.with_next(
-            self._settings, policies, batch,
-            watermark_ms + self._settings.idle_advance_ms + 1, now.read_ms, now.author,
+            self._settings,
+            policies,
+            batch,
+            watermark_ms + self._settings.idle_advance_ms + 1,
+            now.read_ms,
+            now.author,
         )
 
     def rows(self, batch: int) -> pa.Table:
         """Rows of the table `policies` for a batch: the versions that it begins with, and refused
         edits.
         """
-        refused = self._watch.refused[self._refused:]
+        refused = self._watch.refused[self._refused :]
         self._refused += len(refused)
         found: list[dict[str, Any]] = [
             {
-                "query": self._query, "version": one.number, "batch": one.batch,
-                "ts_wall_ms": one.since_ms, "read_ms": one.read_ms,
-                "policy_hash": one.policy_hash, "author": one.author,
+                "query": self._query,
+                "version": one.number,
+                "batch": one.batch,
+                "ts_wall_ms": one.since_ms,
+                "read_ms": one.read_ms,
+                "policy_hash": one.policy_hash,
+                "author": one.author,
                 "policy_json": json.dumps(self._documents(one), ensure_ascii=False),
                 "summary": _words(one),
             }
-            for one in self.log.taken if one.batch == batch
+            for one in self.log.taken
+            if one.batch == batch
         ]
         found += [
             {"query": self._query, "batch": batch, "read_ms": one.read_ms, "error": one.reason}
@@ -154,7 +170,7 @@ def _words(one: Taken) -> str | None:
     if not one.changed:
         return None
     return "; ".join(
-        f"{scope} {name}: " + ("removed" if text is None else
-                               json.dumps(json.loads(text)["limits"], sort_keys=True))
+        f"{scope} {name}: "
+        + ("removed" if text is None else json.dumps(json.loads(text)["limits"], sort_keys=True))
         for scope, name, text in one.changed
     )

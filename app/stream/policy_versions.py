@@ -27,15 +27,20 @@ Hashes = Sequence[tuple[int, str]]
 
 
 def written(
-    versions: Sequence[Version], hashes: Mapping[str, Hashes],
+    versions: Sequence[Version],
+    hashes: Mapping[str, Hashes],
     shadows: Mapping[str, Sequence[Version]],
 ) -> str:
     """The value of the property: all versions of a query, the hashes of each job, and the versions
     of each shadow.
     """
-    return json.dumps([
-        _plain(versions), hashes, {name: _plain(its) for name, its in shadows.items()},
-    ])
+    return json.dumps(
+        [
+            _plain(versions),
+            hashes,
+            {name: _plain(its) for name, its in shadows.items()},
+        ]
+    )
 
 
 def _plain(versions: Sequence[Version]) -> list[Any]:

@@ -70,8 +70,7 @@ class PolicyWatch:
         self.now = self._read(self.settings)
 
     def look(self) -> None:
-        """Reread the files if they have changed and are now stable: unchanged since the last look.
-        """
+        """Reread the files if they have changed and are now stable: unchanged since the last look."""
         if self.origin is None or time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + LOOK_S
@@ -90,8 +89,10 @@ class PolicyWatch:
         if (others := _others(found)) != self._others:
             self._others = others
             if changed := ", ".join(_changed(self._running, others)):
-                self.warn(f"configuration: {changed}: needs a restart; a run follows only edits of "
-                          "policies")
+                self.warn(
+                    f"configuration: {changed}: needs a restart; a run follows only edits of "
+                    "policies"
+                )
         now = self._read(found)
         if (now.policies, now.shadows) != (self.now.policies, self.now.shadows):
             self.now = now
@@ -103,8 +104,11 @@ class PolicyWatch:
 
     def _read(self, settings: Settings) -> Read:
         """The policies of a configuration, and those of the shadows that the run has."""
-        shadows = {name: documents for name, documents in settings.shadow_dicts().items()
-                   if name in self.settings.shadows}
+        shadows = {
+            name: documents
+            for name, documents in settings.shadow_dicts().items()
+            if name in self.settings.shadows
+        }
         return Read(settings.policy_dicts(), shadows, _now_ms(), self._author())
 
     def _files(self) -> list[Path]:
@@ -115,11 +119,18 @@ class PolicyWatch:
         try:
             document = read_yaml(config, dict)
             named: list[Any] = []
-            for value in (document.get("policies"), document.get("policy_files"),
-                          *(document.get("shadows") or {}).values()):
+            for value in (
+                document.get("policies"),
+                document.get("policy_files"),
+                *(document.get("shadows") or {}).values(),
+            ):
                 named += [value] if isinstance(value, str) else value or []
-            found = [path for name in named if isinstance(name, str)
-                     for path in paths(name, config.parent)]
+            found = [
+                path
+                for name in named
+                if isinstance(name, str)
+                for path in paths(name, config.parent)
+            ]
         except (UserError, OSError, TypeError, AttributeError):
             return [config]
         return [config, *found]
@@ -175,8 +186,11 @@ def _author(files: Sequence[Path]) -> str | None:
     def git(*words: str) -> str | None:
         try:
             done = subprocess.run(
-                ["git", "-C", str(folder), *words, "--", *names], capture_output=True, text=True,
-                timeout=GIT_S, check=False,
+                ["git", "-C", str(folder), *words, "--", *names],
+                capture_output=True,
+                text=True,
+                timeout=GIT_S,
+                check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
             return None

@@ -67,9 +67,9 @@ class Figures:
         if latest is not None and _seconds(latest) > 0:  # 0: no record has moved the clock
             self.latest_event_s = max(self.latest_event_s or 0.0, _seconds(latest))
         for operator in progress["stateOperators"]:
-            self.state_bytes = operator["customMetrics"].get(
-                "rocksdbSstFileSize", 0
-            ) + operator["memoryUsedBytes"]
+            self.state_bytes = (
+                operator["customMetrics"].get("rocksdbSstFileSize", 0) + operator["memoryUsedBytes"]
+            )
 
     def rest(self, query: StreamingQuery) -> None:
         """Record that the query waits for records, if it does."""

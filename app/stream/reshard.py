@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 
     from app.config.settings import Settings
 
-PIECES = pa.schema([("job", pa.string()), ("shard", pa.int32()), ("piece", pa.binary()),
-                    ("due_ms", pa.int64())])
+PIECES = pa.schema(
+    [("job", pa.string()), ("shard", pa.int32()), ("piece", pa.binary()), ("due_ms", pa.int64())]
+)
 _COLUMNS = "job string, shard int, piece binary, due_ms bigint"
 AT_ONCE = "16"
 """Number of states or pieces in one Arrow batch; they are large."""
@@ -69,8 +70,10 @@ class Move:
         return self.rehashed or self.partitions[0] != self.partitions[1]
 
     def __str__(self) -> str:
-        return (f"shards {self.shards[0]} to {self.shards[1]}, "
-                f"partitions {self.partitions[0]} to {self.partitions[1]}")
+        return (
+            f"shards {self.shards[0]} to {self.shards[1]}, "
+            f"partitions {self.partitions[0]} to {self.partitions[1]}"
+        )
 
 
 def refuse(settings: Settings, *, held: bool = False) -> Move:
@@ -121,7 +124,8 @@ def _move(settings: Settings, kept: Manifest, found: Sequence[str]) -> Move:
         shards = settings.shards_for(partitions)
     known = assignment.known(settings)
     return Move(
-        (kept.shards, shards), (kept.partitions, partitions),
+        (kept.shards, shards),
+        (kept.partitions, partitions),
         {query: known.get(query, ()) for query in found},
         shards != kept.shards or kept.layout_version < LAYOUT_VERSION,
     )
@@ -236,23 +240,39 @@ def _states(
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     }.items():
         session.conf.set(key, value)
-    states = session.read.format("statestore").load(str(old)).select(
-        "key.job", "key.shard", F.col("value.groupState.state").alias("piece"),
-        F.col("value.timeoutTimestamp").alias("due_ms"),
-    ).where(F.col("job").isin(list(jobs)))
+    states = (
+        session.read.format("statestore")
+        .load(str(old))
+        .select(
+            "key.job",
+            "key.shard",
+            F.col("value.groupState.state").alias("piece"),
+            F.col("value.timeoutTimestamp").alias("due_ms"),
+        )
+        .where(F.col("job").isin(list(jobs)))
+    )
     try:
         if move.rehashed:
             states = states.mapInArrow(cutter(cores, *move.shards), _COLUMNS)
         states.write.parquet(str(work / "pieces"))
         (
-            session.readStream.schema(_COLUMNS).parquet(str(work / "pieces"))
-            .withColumn("never", F.lit(None).cast("timestamp")).withWatermark("never", "1 second")
-            .groupBy("job", "shard").applyInPandasWithState(
-                joiner(cores, move.rehashed), "job string", STATE, "append",
+            session.readStream.schema(_COLUMNS)
+            .parquet(str(work / "pieces"))
+            .withColumn("never", F.lit(None).cast("timestamp"))
+            .withWatermark("never", "1 second")
+            .groupBy("job", "shard")
+            .applyInPandasWithState(
+                joiner(cores, move.rehashed),
+                "job string",
+                STATE,
+                "append",
                 GroupStateTimeout.EventTimeTimeout,
             )
-            .writeStream.format("noop").option("checkpointLocation", str(work / "checkpoint"))
-            .trigger(availableNow=True).start().awaitTermination()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(work / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+            .awaitTermination()
         )
     except PySparkException as error:
         raise _failed(str(error)) from None
@@ -278,9 +298,9 @@ def cutter(cores: Mapping[str, Job], was: int, now: int) -> Callable[[Batches], 
             for state in batch.to_pylist():
                 shard = state["shard"]
                 found = cores[state["job"]].pieces(state["piece"], now, heirs(shard, was, now))
-                yield pa.RecordBatch.from_pylist([
-                    {**state, "shard": to, "piece": piece} for to, piece in found.items()
-                ], PIECES)
+                yield pa.RecordBatch.from_pylist(
+                    [{**state, "shard": to, "piece": piece} for to, piece in found.items()], PIECES
+                )
 
     return cut
 

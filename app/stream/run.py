@@ -72,8 +72,12 @@ query restarts without limit.
 
 
 def run(
-    settings: Settings, available_now: bool = False, jobs: Sequence[str] | None = None,
-    log_format: log.Format = "text", origin: Origin | None = None, drain: bool = False,
+    settings: Settings,
+    available_now: bool = False,
+    jobs: Sequence[str] | None = None,
+    log_format: log.Format = "text",
+    origin: Origin | None = None,
+    drain: bool = False,
 ) -> int:
     """Run archive and govern; with `available_now` until the available data is processed, and with
     `drain` until all of it is decided.
@@ -87,9 +91,14 @@ def run(
 
 
 def work(
-    settings: Settings, available_now: bool = False, jobs: Sequence[str] | None = None,
-    log_format: log.Format = "text", *, interactive: bool = False,
-    origin: Origin | None = None, drain: bool = False,
+    settings: Settings,
+    available_now: bool = False,
+    jobs: Sequence[str] | None = None,
+    log_format: log.Format = "text",
+    *,
+    interactive: bool = False,
+    origin: Origin | None = None,
+    drain: bool = False,
 ) -> bool:
     """As `run`; returns whether the run was stopped before its end.
 
@@ -104,16 +113,19 @@ def work(
             )
         # Errors before this line go to the caller without a log line; the log begins here.
         progress = Progress(log_format=log_format)
-        stopped = _with_spark(
-            settings, made, available_now, progress, interactive, origin, drain
-        )
+        stopped = _with_spark(settings, made, available_now, progress, interactive, origin, drain)
     log.end()
     return stopped
 
 
 def _with_spark(
-    settings: Settings, made: Plan, available_now: bool, progress: Progress, interactive: bool,
-    origin: Origin | None, drain: bool,
+    settings: Settings,
+    made: Plan,
+    available_now: bool,
+    progress: Progress,
+    interactive: bool,
+    origin: Origin | None,
+    drain: bool,
 ) -> bool:
     """Run the queries in a Spark session; returns whether the run was asked to stop."""
     from pyspark import SparkContext
@@ -150,9 +162,15 @@ class Service:
     """Runs and watches the queries of a run until they end."""
 
     def __init__(
-        self, spark: SparkSession, settings: Settings, queries: Mapping[str, tuple[str, ...]],
-        available_now: bool, stopping: Stopping, progress: Progress | None = None,
-        origin: Origin | None = None, drain: bool = False,
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        queries: Mapping[str, tuple[str, ...]],
+        available_now: bool,
+        stopping: Stopping,
+        progress: Progress | None = None,
+        origin: Origin | None = None,
+        drain: bool = False,
     ) -> None:
         """`queries` maps each query to its jobs. With `drain` they decide at their end what waits
         for later records.
@@ -189,8 +207,15 @@ class Service:
                 query = archive.start(self._spark, self._settings, trigger, not self._endless)
             else:
                 query = govern.start(
-                    self._spark, self._settings, group, trigger, self._times, name,
-                    self._gatherers.writer(name), not self._endless, self._policies,
+                    self._spark,
+                    self._settings,
+                    group,
+                    trigger,
+                    self._times,
+                    name,
+                    self._gatherers.writer(name),
+                    not self._endless,
+                    self._policies,
                 )
         except PySparkException as error:
             # Its text has the plan, and the plan every option of the source.
@@ -393,8 +418,7 @@ class Service:
         """Whether a query has reported that no record is left, and none is."""
         progress = query.lastProgress
         return (
-            progress is not None and not ended(progress)
-            and sources.finished(self._settings, name)
+            progress is not None and not ended(progress) and sources.finished(self._settings, name)
         )
 
     def _restart_later(self, name: str, text: str) -> None:
@@ -418,9 +442,7 @@ class Service:
                 raise UserError(f"query {name}: {reason.what} ({reason})\n{reason.remedy}")
             pause = min(2.0**attempt, LONGEST_PAUSE_S)
             self._again[name] = (time.monotonic() + pause, attempt + 1)
-            self._progress.warn(
-                f"{name}: {reason.what} ({reason}); again in {pause:.0f} s"
-            )
+            self._progress.warn(f"{name}: {reason.what} ({reason}); again in {pause:.0f} s")
         elif time.monotonic() >= due:
             self._again[name] = (0.0, attempt)
             self.start(name)
@@ -439,8 +461,7 @@ class Times:
         self._said_s, self._far_said = -AGAIN_S, False
 
     def __call__(self, kind: Kind, needed_ms: int) -> None:
-        """Called by the committer; `needed_ms` would have kept them, or let them move the clocks.
-        """
+        """Called by the committer; `needed_ms` would have kept them, or let them move the clocks."""
         if kind is Kind.LATE and needed_ms > FAR_MS:
             if not self._far_said:
                 self._far_said = True

@@ -46,15 +46,20 @@ def refuse(settings: Settings) -> None:
             f"place in the archive (allowed: null, or source.format {', '.join(SOURCES)})"
         )
     if local_path(settings.warehouse) is None:
-        raise UserError("saved_states.interval_ms: states are kept in a warehouse on this machine "
-                        "only (allowed: null)")
+        raise UserError(
+            "saved_states.interval_ms: states are kept in a warehouse on this machine "
+            "only (allowed: null)"
+        )
 
 
 class StateKeeper:
     """Saves the states of the queries of a run."""
 
     def __init__(
-        self, spark: SparkSession, settings: Settings, queries: Mapping[str, Sequence[str]],
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        queries: Mapping[str, Sequence[str]],
         warn: Callable[[str], None],
     ) -> None:
         """`queries` maps each query to its jobs."""
@@ -93,8 +98,9 @@ class StateKeeper:
                     self._kept[query] = batch
             except (PySparkException, OSError, UserError) as error:
                 reason = (str(error).splitlines() or [""])[0]
-                self._warn(f"{query}: its states are not kept ({type(error).__name__}: "
-                           f"{reason[:200]})")
+                self._warn(
+                    f"{query}: its states are not kept ({type(error).__name__}: {reason[:200]})"
+                )
 
 
 def keep(
@@ -108,10 +114,15 @@ def keep(
     latest_ms = clock_ms + settings.idle_advance_ms if clock_ms > 0 else 0
     found = States(latest_ms=latest_ms)
     rows = (
-        spark.read.format("statestore").option("batchId", batch)
+        spark.read.format("statestore")
+        .option("batchId", batch)
         .load(checkpoints.location(settings, query))
-        .select("key.job", "key.shard", F.col("value.groupState.state").alias("state"),
-                F.col("value.timeoutTimestamp").alias("due_ms"))
+        .select(
+            "key.job",
+            "key.shard",
+            F.col("value.groupState.state").alias("state"),
+            F.col("value.timeoutTimestamp").alias("due_ms"),
+        )
         .where(F.col("job").isin(list(jobs)))
     )
     for row in rows.toLocalIterator():
@@ -122,14 +133,31 @@ def keep(
     path = f"{saved_states.FOLDER}/{query}-{batch}.arrow"
     at = local_path(path_in(settings, path))
     assert at is not None
-    saved_states.write(at, found, {
-        "query": query, "jobs": list(jobs), "batch": batch, "shards": numbers.shard_count,
-        "versions": {job: DECLARED[job].state_version for job in jobs},
-        "offsets": dict(place.offsets), "files": list(place.files),
-    })
-    gone = manifest.keep_states(settings, manifest.SavedStates(
-        path, query, list(jobs), batch, latest_ms, time.time_ns() // 1_000_000,
-    ), settings.saved_states.keep)
+    saved_states.write(
+        at,
+        found,
+        {
+            "query": query,
+            "jobs": list(jobs),
+            "batch": batch,
+            "shards": numbers.shard_count,
+            "versions": {job: DECLARED[job].state_version for job in jobs},
+            "offsets": dict(place.offsets),
+            "files": list(place.files),
+        },
+    )
+    gone = manifest.keep_states(
+        settings,
+        manifest.SavedStates(
+            path,
+            query,
+            list(jobs),
+            batch,
+            latest_ms,
+            time.time_ns() // 1_000_000,
+        ),
+        settings.saved_states.keep,
+    )
     for name in gone:
         file = local_path(path_in(settings, name))
         assert file is not None
@@ -143,10 +171,12 @@ def position(settings: Settings, query: str, batch: int) -> Position:
         shares = kafka.shares(kafka.stream_options(settings))
         return Position(shares.ends(document))
     base, last = folder(str(settings.feed.path)), int(document["logOffset"])
-    return Position(files=sorted(
-        absolute(file.path).removeprefix(base).lstrip("/")
-        for file in SourceLog(settings, query).files(last)
-    ))
+    return Position(
+        files=sorted(
+            absolute(file.path).removeprefix(base).lstrip("/")
+            for file in SourceLog(settings, query).files(last)
+        )
+    )
 
 
 def _text(settings: Settings, name: str) -> str:

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 DELTA = "io.delta.sql.DeltaSparkSessionExtension"
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-LOCAL_CHECKPOINTS = (
-    "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
-)
+LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 
 OF_QUERY = "stream execution thread for"
 """Begin of the names of Spark's threads of queries."""

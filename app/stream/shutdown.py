@@ -46,9 +46,7 @@ class Stopping:
 
 
 @contextmanager
-def listening(
-    spark: SparkSession, stopping: Stopping, *, python: bool = True
-) -> Iterator[None]:
+def listening(spark: SparkSession, stopping: Stopping, *, python: bool = True) -> Iterator[None]:
     """Within this context SIGTERM and SIGINT request the end of the run, in Python and in the JVM.
     Without `python` Python's own handlers stay, and the JVM ignores SIGINT.
 
@@ -104,9 +102,7 @@ def _listen_in_jvm(spark: SparkSession, handler: _JvmHandler, names: Sequence[st
 
     ensure_callback_server_started(spark.sparkContext._gateway)
     kinds = spark._jvm.sun.misc
-    earlier = {
-        name: kinds.Signal.handle(kinds.Signal(name), handler) for name in names
-    }
+    earlier = {name: kinds.Signal.handle(kinds.Signal(name), handler) for name in names}
 
     def restore() -> None:
         for name, old in earlier.items():

@@ -28,7 +28,12 @@ class SourceWatch:
     """Derives the state of a run's source from the records that its queries read."""
 
     def __init__(
-        self, settings: Settings, say: Say, warn: Say, *, silence: bool = True,
+        self,
+        settings: Settings,
+        say: Say,
+        warn: Say,
+        *,
+        silence: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """With `silence` a source that answers and has no records is also reported."""

@@ -62,14 +62,18 @@ def _others(settings: Settings, query: str, place: Path, ended: int) -> Iterator
     if last is not None:
         for name in spark_files.SourceLog(settings, query).logs(last):
             if not (place / "sources" / "0" / name).exists():
-                yield str(Damaged(
-                    str(place / "sources" / "0" / name), "is gone: files would be read again"))
+                yield str(
+                    Damaged(
+                        str(place / "sources" / "0" / name), "is gone: files would be read again"
+                    )
+                )
     numbers = manifest.load(settings)
     if query != ARCHIVE and numbers is not None:
         lost = spark_files.lost_state(place, ended, numbers.partitions)
         if lost is not None:
-            yield str(Damaged(
-                str(lost), f"is gone or not as Spark wrote it: a state of {query} needs it"))
+            yield str(
+                Damaged(str(lost), f"is gone or not as Spark wrote it: a state of {query} needs it")
+            )
 
 
 def repeated(
@@ -111,7 +115,8 @@ def _plans_after(
     of.
     """
     place, newest = (
-        Path(checkpoints.location(settings, query)), checkpoints.last_planned(settings, query)
+        Path(checkpoints.location(settings, query)),
+        checkpoints.last_planned(settings, query),
     )
     if newest == batch:
         return []

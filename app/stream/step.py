@@ -80,8 +80,12 @@ def _answers(answer: Step, operator: Operator) -> list[Message]:
 def _frame(answers: Sequence[Message]) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.DataFrame({"table_name": pd.Series([a.address for a in answers], dtype=object),
-                         "blob": pd.Series([a.body for a in answers], dtype=object)})
+    return pd.DataFrame(
+        {
+            "table_name": pd.Series([a.address for a in answers], dtype=object),
+            "blob": pd.Series([a.body for a in answers], dtype=object),
+        }
+    )
 
 
 def decode(blobs: Sequence[Any]) -> pa.Table:

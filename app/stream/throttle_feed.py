@@ -28,15 +28,29 @@ COMMANDS = "producer_throttle"
 """The table of commands and of sends that timed out."""
 KEY = ("cluster", "broker", "cnx_id", "request_id", "ts_mono_ns", "row_no")
 VALUE = (
-    "cluster", "broker", "cnx_id", "producer_id", "producer_name", "topic", "partition", "reason",
-    "request_id", "start_ms", "pause_ms", "end_ms", "ts_mono_ns", "rule",
+    "cluster",
+    "broker",
+    "cnx_id",
+    "producer_id",
+    "producer_name",
+    "topic",
+    "partition",
+    "reason",
+    "request_id",
+    "start_ms",
+    "pause_ms",
+    "end_ms",
+    "ts_mono_ns",
+    "rule",
 )
 ORDER = ("cluster", "broker", "ts_mono_ns", "row_no")
-MESSAGES = pa.schema([
-    ("key", pa.binary()),
-    ("value", pa.binary()),
-    ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-])
+MESSAGES = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
 """The columns of Spark's Kafka sink."""
 CONTENT_TYPE = {"key": "content-type", "value": b"application/json"}
 
@@ -51,8 +65,7 @@ class ThrottleFeed:
         self._fields = settings.fields.numbers()
 
     def publish(self, rows: pa.Table) -> None:
-        """Send the commands among rows of `producer_throttle`; returns when they are in the topic.
-        """
+        """Send the commands among rows of `producer_throttle`; returns when they are in the topic."""
         found = messages(rows, self._fields)
         if not found.num_rows:
             return
@@ -79,7 +92,8 @@ def _message(row: dict[str, Any], fields: wire.Fields) -> dict[str, Any]:
         "key": _json({name: row[name] for name in KEY}),
         "value": _json(value),
         "headers": [
-            {"key": "command", "value": wire.encode_command(command, fields)}, CONTENT_TYPE,
+            {"key": "command", "value": wire.encode_command(command, fields)},
+            CONTENT_TYPE,
         ],
     }
 

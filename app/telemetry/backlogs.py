@@ -93,14 +93,21 @@ class Backlogs(Part):
         self._refused = Sums("weir_backlog_refusals_total")
         self._kept = duckdb.connect()
         for table, columns in (
-            ("backlog_checks", "cluster VARCHAR, topic VARCHAR, pass_ms BIGINT, ts_wall_ms BIGINT,"
-             " row_no INTEGER, backlog_bytes BIGINT, limit_bytes BIGINT, limit_s BIGINT,"
-             " age_s BIGINT, oldest_timestamp_ms BIGINT, oldest_subscription VARCHAR,"
-             " switches MAP(VARCHAR, VARCHAR)"),
-            ("backlog_evictions",
-             "cluster VARCHAR, topic VARCHAR, quota_type VARCHAR, count_delta BIGINT"),
-            ("predictions", "cluster VARCHAR, namespace VARCHAR, topic VARCHAR, pass_ms BIGINT,"
-             " seconds DOUBLE"),
+            (
+                "backlog_checks",
+                "cluster VARCHAR, topic VARCHAR, pass_ms BIGINT, ts_wall_ms BIGINT,"
+                " row_no INTEGER, backlog_bytes BIGINT, limit_bytes BIGINT, limit_s BIGINT,"
+                " age_s BIGINT, oldest_timestamp_ms BIGINT, oldest_subscription VARCHAR,"
+                " switches MAP(VARCHAR, VARCHAR)",
+            ),
+            (
+                "backlog_evictions",
+                "cluster VARCHAR, topic VARCHAR, quota_type VARCHAR, count_delta BIGINT",
+            ),
+            (
+                "predictions",
+                "cluster VARCHAR, namespace VARCHAR, topic VARCHAR, pass_ms BIGINT, seconds DOUBLE",
+            ),
         ):
             self._kept.execute(f"CREATE TABLE {table} ({columns})")
         self._kept.execute(f"CREATE VIEW backlog_metrics AS {VIEWS['backlog_metrics'].sql}")
@@ -121,14 +128,13 @@ class Backlogs(Part):
             f" sum(count_delta)::BIGINT AS count_delta FROM ({evictions} UNION ALL"
             f" {_EVICTIONS.format(table='fresh')}) GROUP BY ALL"
         )
-        self._kept.register("fresh", fresh.sql(
-            f"FROM ({_PREDICTIONS}) {_NEWEST_PREDICTION}"
-        ).to_arrow_table())
+        self._kept.register(
+            "fresh", fresh.sql(f"FROM ({_PREDICTIONS}) {_NEWEST_PREDICTION}").to_arrow_table()
+        )
         self._kept.execute(
             "CREATE OR REPLACE TABLE predictions AS FROM (SELECT cluster, namespace, topic,"
             " pass_ms, min(seconds) AS seconds FROM (FROM predictions UNION ALL FROM fresh)"
-            " GROUP BY ALL)"
-            + _NEWEST_PREDICTION
+            " GROUP BY ALL)" + _NEWEST_PREDICTION
         )
         self._kept.unregister("fresh")
 

@@ -26,8 +26,10 @@ def endpoints(metrics: WSGIApplication, obstacle: Callable[[], str]) -> WSGIAppl
             if environ.get("REQUEST_METHOD") not in ("GET", "HEAD"):
                 status, text = "405 Method Not Allowed", "GET or HEAD"
         body = f"{text}\n".encode()
-        headers = [("Content-Type", "text/plain; charset=utf-8"),
-                   ("Content-Length", str(len(body)))]
+        headers = [
+            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+        ]
         start(status, headers)
         return [] if environ.get("REQUEST_METHOD") == "HEAD" else [body]
 

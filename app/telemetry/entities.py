@@ -40,7 +40,11 @@ class Entities:
         self._others: dict[Key, list[float]] = {}
 
     def breach(
-        self, at_ms: int, key: Key, amounts: Sequence[float], others: Key = (),
+        self,
+        at_ms: int,
+        key: Key,
+        amounts: Sequence[float],
+        others: Key = (),
         weight: tuple[float, ...] = (1.0,),
     ) -> None:
         """Count a breach of `key`, the last in time order so far.

@@ -211,7 +211,9 @@ class _States:
                 problems.setdefault(name, str(error))
         for name, found in self._states.items():
             for end, value, unit in (
-                ("rows", found.rows, 1), ("bytes", found.bytes, 1), ("files", found.files, 1),
+                ("rows", found.rows, 1),
+                ("bytes", found.bytes, 1),
+                ("files", found.files, 1),
                 ("version", found.version, 1),
                 ("committed_timestamp_seconds", found.committed_ms, 1000),
                 ("newest_event_timestamp_seconds", found.newest_ms, 1000),
@@ -240,8 +242,9 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
         if name not in by_name:
             continue
         kind = "counter" if definition.kind == "counter" else "gauge"
-        metric = Metric(name.removesuffix("_total") if kind == "counter" else name,
-                        definition.meaning, kind)
+        metric = Metric(
+            name.removesuffix("_total") if kind == "counter" else name, definition.meaning, kind
+        )
         for _, values, value in by_name.pop(name):
             pairs = zip(definition.labels, values, strict=True)
             if value is not None:
@@ -254,9 +257,19 @@ def _parts(settings: Settings, options: MetricsSettings) -> list[Callable[[], Pa
     bounds = Bounds(options.top, options.idle_s * 1000, options.share)
     topic_level = shows_topics(settings)
     return [
-        lambda: Throttles(bounds), lambda: Quotas(bounds), lambda: Backlogs(bounds, topic_level),
-        lambda: Groups(bounds), lambda: ProducerIds(bounds), Chunks, Caches, Checks, Coverage,
-        PolicyVersions, Reconciliation, lambda: Forecasts(bounds), Shadows,
+        lambda: Throttles(bounds),
+        lambda: Quotas(bounds),
+        lambda: Backlogs(bounds, topic_level),
+        lambda: Groups(bounds),
+        lambda: ProducerIds(bounds),
+        Chunks,
+        Caches,
+        Checks,
+        Coverage,
+        PolicyVersions,
+        Reconciliation,
+        lambda: Forecasts(bounds),
+        Shadows,
     ]
 
 

@@ -48,7 +48,7 @@ class Forecasts(Part):
         soonest = {"known_ms": known_ms, "top": self._top}
         for *names, breach_ms, predicted, error in rows(fresh, _SOONEST, soonest):
             self._soonest[labels(names)] = (breach_ms / MS_PER_S, predicted, error)
-        first = sorted(self._soonest, key=lambda key: (self._soonest[key][0], key))[:self._top]
+        first = sorted(self._soonest, key=lambda key: (self._soonest[key][0], key))[: self._top]
         self._soonest = {key: self._soonest[key] for key in first}
 
     def samples(self) -> Iterator[Sample]:

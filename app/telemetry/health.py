@@ -85,7 +85,9 @@ def _samples(found: Kept) -> Iterator[Sample]:
     yield "weir_query_batch", query, found.batch
     yield "weir_query_batch_duration_seconds", query, found.batch_ms / MS_PER_S
     yield "weir_query_progress_timestamp_seconds", query, found.seen_ms / MS_PER_S
-    for value, name in ((found.latest_event_s, "newest_event_timestamp_seconds"),
-                        (found.state_bytes, "state_bytes")):
+    for value, name in (
+        (found.latest_event_s, "newest_event_timestamp_seconds"),
+        (found.state_bytes, "state_bytes"),
+    ):
         if value is not None:
             yield f"weir_query_{name}", query, value

@@ -38,7 +38,8 @@ SELECT l.cluster, l.broker, max(l.polled_ms), arg_max(l.broker_heap_bytes, l.pol
 FROM producer_id_live AS l GROUP BY l.cluster, l.broker
 """
 NAMES = (
-    "kafka_server_producerids_rate", "kafka_server_producerids_tokens",
+    "kafka_server_producerids_rate",
+    "kafka_server_producerids_tokens",
     "kafka_server_producerids_throttle_time",
 )
 

@@ -180,8 +180,6 @@ class Quotas(Part):
         return {f"quota {kind}": entities for kind, entities in self._kinds.items()}
 
 
-
-
 def _without_broker(key: Key) -> Key:
     kind, cluster, _, entity = key
     return kind, cluster, entity

@@ -35,13 +35,21 @@ def print_once(settings: Settings, as_json: bool) -> int:
     exporter = Exporter(settings, say_to_log)
     problems = exporter.refresh()
     if as_json:
-        print(json.dumps([
-            {
-                "name": metric.samples[0].name, "type": metric.type, "help": metric.documentation,
-                "samples": [{"labels": s.labels, "value": plain(s.value)} for s in metric.samples],
-            }
-            for metric in exporter.collect()
-        ]))
+        print(
+            json.dumps(
+                [
+                    {
+                        "name": metric.samples[0].name,
+                        "type": metric.type,
+                        "help": metric.documentation,
+                        "samples": [
+                            {"labels": s.labels, "value": plain(s.value)} for s in metric.samples
+                        ],
+                    }
+                    for metric in exporter.collect()
+                ]
+            )
+        )
     else:
         sys.stdout.write(generate_latest(_registry(exporter)).decode())
     return 2 if problems else 0
@@ -62,7 +70,9 @@ def serve(settings: Settings) -> int:
 
 @contextmanager
 def exporting(
-    settings: Settings, say: Callable[[str], None], remedy: str = OF_RUN,
+    settings: Settings,
+    say: Callable[[str], None],
+    remedy: str = OF_RUN,
     obstacle: Callable[[], str] | None = None,
 ) -> Iterator[None]:
     """Serve the metrics meanwhile; a UserError if the address cannot be listened on, whose second
@@ -80,8 +90,9 @@ def exporting(
     say(f"metrics of {settings.warehouse} on http://{shown}:{server.server_port}/metrics")
     stop = threading.Event()
     # A read that hangs must not keep the process from ending.
-    reader = threading.Thread(target=exporter.keep_current, args=(stop,), daemon=True,
-                              name="weir-metrics")
+    reader = threading.Thread(
+        target=exporter.keep_current, args=(stop,), daemon=True, name="weir-metrics"
+    )
     reader.start()
     try:
         yield

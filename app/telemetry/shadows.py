@@ -30,8 +30,9 @@ class Shadows(Part):
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
         found = rows(fresh, _COUNTS)
-        shadowed = [(cluster, LIVE, measure, 0) for cluster, policy, measure, _ in found
-                    if policy != LIVE]
+        shadowed = [
+            (cluster, LIVE, measure, 0) for cluster, policy, measure, _ in found if policy != LIVE
+        ]
         self._sums.add([*found, *shadowed])
         self._shadowed = self._shadowed or bool(shadowed)
 

@@ -136,15 +136,20 @@ class Throttles(Part):
             yield "pulsar_broker_throttled_connections", key, counts[0] - counts[1]
 
     def families(self) -> dict[str, Entities]:
-        return {"topics": self._topics, "throttled producers": self._told,
-                "send timeouts": self._timeouts}
+        return {
+            "topics": self._topics,
+            "throttled producers": self._told,
+            "send timeouts": self._timeouts,
+        }
 
 
 def _topic_samples(key: Labels, amounts: list[float]) -> Iterator[Sample]:
     """The samples of one topic: of `_TOPICS`, the columns after the topic."""
     limited, *amounts = amounts
     times, paused, by_limiter = (
-        amounts[: len(ROLES)], amounts[len(ROLES) : 2 * len(ROLES)], amounts[2 * len(ROLES) :]
+        amounts[: len(ROLES)],
+        amounts[len(ROLES) : 2 * len(ROLES)],
+        amounts[2 * len(ROLES) :],
     )
     yield "pulsar_publish_rate_limit_times", key, limited
     for role, pauses, paused_ns in zip(ROLES, times, paused, strict=True):

@@ -67,6 +67,7 @@ def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) 
 
 def write_spreadsheet(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
     """CSV in which a text that a spreadsheet takes for a formula begins with an apostrophe."""
+
     def quoted(value: Any) -> str:
         text = _cell(value)
         is_text = not isinstance(value, int | float | Decimal)
@@ -79,8 +80,11 @@ def write_spreadsheet(names: Sequence[str], rows: Iterable[Sequence[Any]], out: 
 
 
 def write_table(
-    names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO,
-    shown_rows: int | None = SHOWN_ROWS, more: str = "--rows N shows more",
+    names: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    out: TextIO,
+    shown_rows: int | None = SHOWN_ROWS,
+    more: str = "--rows N shows more",
     reason: Callable[[], str] | None = None,
 ) -> None:
     """Print aligned columns, numbers to the right, of at most `shown_rows` rows (None: all).
@@ -114,7 +118,9 @@ def _width(out: TextIO) -> int | None:
 
 
 def _laid_out(
-    names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool],
+    names: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    numbers: Sequence[bool],
     width: int | None,
 ) -> Iterator[str]:
     """The lines of a table, wrapped to a width between words."""
@@ -139,24 +145,26 @@ def _laid_out(
             yield (start if i == 0 else " " * before) + shown
 
 
-def _one_a_line(
-    names: Sequence[str], cells: Sequence[Sequence[str]], width: int
-) -> Iterator[str]:
+def _one_a_line(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> Iterator[str]:
     """Every row as a block with one column per line."""
     name_width = max(map(len, names))
     for number, row in enumerate(cells, 1):
         yield f"-- {number} ".ljust(width, "-")
         for name, cell in zip(names, row, strict=True):
             yield from textwrap.wrap(
-                cell, width, initial_indent=name.ljust(name_width) + "  ",
-                subsequent_indent=" " * (name_width + 2), break_long_words=False,
+                cell,
+                width,
+                initial_indent=name.ljust(name_width) + "  ",
+                subsequent_indent=" " * (name_width + 2),
+                break_long_words=False,
                 break_on_hyphens=False,
             ) or [name]
 
 
 def _is_number(value: Any) -> bool:
     return value is None or (
-        isinstance(value, int | float | Decimal) and not isinstance(value, bool))
+        isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    )
 
 
 def _cell(value: Any) -> str:
@@ -170,5 +178,8 @@ def _cell(value: Any) -> str:
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 WRITERS = {
-    "table": write_table, "json": write_json, "csv": write_csv, "spreadsheet": write_spreadsheet,
+    "table": write_table,
+    "json": write_json,
+    "csv": write_csv,
+    "spreadsheet": write_spreadsheet,
 }

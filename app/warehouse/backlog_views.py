@@ -27,7 +27,9 @@ WITH ranked AS (
 """.strip()
 
 # A partition has a row of its own, and is part of the row of its topic.
-TOPIC_STATS = _LATEST + """, members AS (
+TOPIC_STATS = (
+    _LATEST
+    + """, members AS (
   SELECT *,
     row_number() OVER (PARTITION BY cluster, base ORDER BY pass_ms DESC, number) AS by_check,
     row_number() OVER (
@@ -47,6 +49,7 @@ FROM members AS l
 JOIN members AS a ON a.cluster = l.cluster AND a.base = l.base AND a.by_age = 1
 WHERE l.by_check = 1
 """.rstrip()
+)
 
 # Evictions are counted since the tables begin, from 0 on, so that an increase over the first one is
 # seen. The metric of the duration of a check is not here:
@@ -56,7 +59,9 @@ NAMESPACE = (
     "CASE WHEN topic LIKE '%://%' THEN regexp_replace("
     "regexp_replace(topic, '^[a-z-]+://', ''), '/[^/]*$', '') END"
 )
-METRICS = _LATEST + """, evictions AS (
+METRICS = (
+    _LATEST
+    + """, evictions AS (
   SELECT cluster, topic, quota_type, sum(count_delta) AS evictions FROM (
     SELECT cluster, topic, quota_type, CAST(count_delta AS BIGINT) AS count_delta
     FROM backlog_evictions
@@ -92,3 +97,4 @@ SELECT 'pulsar_broker_storage_backlog_quota_exceeded_evictions_total', 'counter'
   NULL, NULL, quota_type, CAST(sum(evictions) AS BIGINT)
 FROM evictions GROUP BY cluster, quota_type
 """.rstrip().replace("{namespace}", NAMESPACE)
+)

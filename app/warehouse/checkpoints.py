@@ -214,7 +214,8 @@ def drained(settings: Settings, query: str) -> bool:
     """
     last = last_ended(settings, query)
     return last > 0 and watermark_ms(settings, query, last) != next_watermark_ms(
-        settings, query, last - 1)
+        settings, query, last - 1
+    )
 
 
 def plan_without_records(settings: Settings, query: str, watermark_ms: int, now_ms: int) -> None:
@@ -249,7 +250,8 @@ def require_identity(settings: Settings, query: str) -> Identity:
             raise no_identity(settings, query)
         there = manifest.load(settings)
         found = Identity(
-            query, [_new_application(query)], there and there.id, there and there.shards)
+            query, [_new_application(query)], there and there.id, there and there.shards
+        )
         keep_identity(settings, f"{FOLDER}/{query}", found)
     return found
 
@@ -298,7 +300,9 @@ def _of_earlier_version(settings: Settings, query: str) -> Identity | None:
     commits = committed(settings, query).tables.values()
     earlier = dict.fromkeys(one.application for one in commits if one.application != found)
     return Identity(
-        query, [*earlier, found], shards=kept and kept.shards,
+        query,
+        [*earlier, found],
+        shards=kept and kept.shards,
         most_records=int(limit) if limit and limit.isdigit() else None,
         first_offset=_FIRST.load(settings, first),
     )
@@ -326,8 +330,10 @@ def record(settings: Settings, query: str, commits: Committed) -> None:
 def forget_gathered_after(settings: Settings, query: str, ended: int) -> None:
     """Record that no rows wait of batches after this one, which are repeated."""
     kept = committed(settings, query)
-    left = {table: [file for file in files if file.batch <= ended]
-            for table, files in kept.gathered.items()}
+    left = {
+        table: [file for file in files if file.batch <= ended]
+        for table, files in kept.gathered.items()
+    }
     if left != kept.gathered:
         record(settings, query, replace(kept, gathered=left))
 
@@ -400,8 +406,11 @@ def copy(settings: Settings, query: str, new: str) -> None:
         # Spark ends a query that has the id of one that starts; a stale checksum is refused.
         (unfinished / ".metadata.crc").unlink(missing_ok=True)
         (unfinished / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
-        keep_identity(settings, f"{FOLDER}/{unfinished.name}", replace(
-            kept, query=new, applications=[*kept.applications, _new_application(new)]))
+        keep_identity(
+            settings,
+            f"{FOLDER}/{unfinished.name}",
+            replace(kept, query=new, applications=[*kept.applications, _new_application(new)]),
+        )
         unfinished.replace(target)
     except OSError as error:
         raise UserError(

@@ -76,7 +76,10 @@ class Writer:
 
         def write(table: DeltaTable, marker: CommitProperties) -> None:
             write_deltalake(
-                table, rows, mode="append", commit_properties=marker,
+                table,
+                rows,
+                mode="append",
+                commit_properties=marker,
                 schema_mode="merge" if name in self._wider else None,
             )
 
@@ -133,8 +136,11 @@ class Writer:
             return
         if self._record is not None:
             settled = self._record.settled
-            crc32 = None if batch is None else checkpoints.plan_crc32(
-                self._settings, self._query, batch)
+            crc32 = (
+                None
+                if batch is None
+                else checkpoints.plan_crc32(self._settings, self._query, batch)
+            )
             if batch is not None and crc32 is not None:
                 settled = checkpoints.Settled(batch, crc32)
             wanted = checkpoints.Committed(dict(self._commits), self._waiting(), settled)
@@ -161,9 +167,12 @@ class Writer:
             path, options = path_in(self._settings, name), self._settings.storage()
             if not DeltaTable.is_deltatable(path, options):
                 DeltaTable.create(
-                    path, definition.schema, mode="ignore",
+                    path,
+                    definition.schema,
+                    mode="ignore",
                     partition_by=list(definition.partition_by) or None,
-                    description=definition.meaning, configuration=self._properties,
+                    description=definition.meaning,
+                    configuration=self._properties,
                     storage_options=options,
                 )
             table = DeltaTable(path, storage_options=options)

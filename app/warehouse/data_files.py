@@ -48,14 +48,26 @@ def data_files(delta: DeltaTable, clock: str | None = None) -> list[DataFile]:
     partitions = list(delta.metadata().partition_columns)
     values = [column(f"partition.{name}") for name in partitions]
     found = zip(
-        column("path"), column("size_bytes"), column("num_records"), column("modification_time"),
-        column(f"min.{clock}"), column(f"max.{clock}"), column(f"null_count.{clock}"), strict=True,
+        column("path"),
+        column("size_bytes"),
+        column("num_records"),
+        column("modification_time"),
+        column(f"min.{clock}"),
+        column(f"max.{clock}"),
+        column(f"null_count.{clock}"),
+        strict=True,
     )
     return [
-        DataFile(path, size, rows, written,
-                 tuple((name, _text(value[i])) for name, value in
-                       zip(partitions, values, strict=True)),
-                 least, most, untimed)
+        DataFile(
+            path,
+            size,
+            rows,
+            written,
+            tuple((name, _text(value[i])) for name, value in zip(partitions, values, strict=True)),
+            least,
+            most,
+            untimed,
+        )
         for i, (path, size, rows, written, least, most, untimed) in enumerate(found)
     ]
 

@@ -8,25 +8,26 @@ from app.warehouse.tables import TABLES, VIEWS
 ENGINES = ("spark", "duckdb")
 
 
-def ddl(
-    warehouse: Warehouse, engine: str, name: str | None = None
-) -> tuple[list[str], list[str]]:
+def ddl(warehouse: Warehouse, engine: str, name: str | None = None) -> tuple[list[str], list[str]]:
     """The statements in order, and the names of tables that do not exist yet.
 
     With a name, only that table, or that view and what it reads. Views over missing tables are left
     out, because no engine accepts them.
     """
     views = list(VIEWS) if name is None else [n for n in VIEWS if n == name]
-    tables = list(TABLES) if name is None else [
-        t for t in TABLES if t == name or any(t in VIEWS[v].reads for v in views)
-    ]
+    tables = (
+        list(TABLES)
+        if name is None
+        else [t for t in TABLES if t == name or any(t in VIEWS[v].reads for v in views)]
+    )
     opened = warehouse.open_all(tables)
     there = [table for table in tables if opened[table] is not None]
     statements = ["INSTALL delta", "LOAD delta"] if engine == "duckdb" else []
     statements += [_table(engine, table, _absolute(warehouse, table)) for table in there]
     statements += [
         f"CREATE OR REPLACE VIEW {view} AS\n{VIEWS[view].sql}"
-        for view in views if set(VIEWS[view].reads) <= set(there)
+        for view in views
+        if set(VIEWS[view].reads) <= set(there)
     ]
     return statements, [table for table in tables if table not in there]
 

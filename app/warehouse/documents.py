@@ -71,4 +71,5 @@ class Document(Generic[T]):
 
     def _damaged(self, settings: Settings, name: str, reason: object) -> Damaged:
         return Damaged(
-            path_in(settings, name), f"is damaged ({str(reason)[:LONGEST_REASON]})", self.remedy)
+            path_in(settings, name), f"is damaged ({str(reason)[:LONGEST_REASON]})", self.remedy
+        )

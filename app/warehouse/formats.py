@@ -48,10 +48,14 @@ class _Version:
     weir: str
 
 
-DOCUMENT: Document[Formats] = Document(Formats, (
-    "put it back from a copy; without one remove it: states of other versions then fail when they "
-    "are read"
-), indent=1)
+DOCUMENT: Document[Formats] = Document(
+    Formats,
+    (
+        "put it back from a copy; without one remove it: states of other versions then fail when they "
+        "are read"
+    ),
+    indent=1,
+)
 _VERSION: Document[_Version] = Document(_Version, DOCUMENT.remedy)
 
 
@@ -84,9 +88,13 @@ def problems(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
             break
         version, reads = kept.states.get(job), DECLARED[job].state_version
         if version is not None and version != reads:
-            remedy = _forward(kept.weir) if version > reads else (
-                f"continue with Weir {kept.weir}, or take another warehouse: this release does "
-                "not convert it"
+            remedy = (
+                _forward(kept.weir)
+                if version > reads
+                else (
+                    f"continue with Weir {kept.weir}, or take another warehouse: this release does "
+                    "not convert it"
+                )
             )
             yield (
                 f"warehouse: the state of {job} in {settings.warehouse} has version {version}, "
@@ -108,8 +116,11 @@ def _changed_columns(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
     from deltalake import DeltaTable, Schema
     from deltalake.exceptions import DeltaError
 
-    names = [table.name for job in jobs
-             for table in (*DECLARED[job].tables, *DECLARED[job].shadow_tables)]
+    names = [
+        table.name
+        for job in jobs
+        for table in (*DECLARED[job].tables, *DECLARED[job].shadow_tables)
+    ]
     for name in dict.fromkeys([*names, *_OF_THE_ARCHIVE]):
         path, options = path_in(settings, name), settings.storage()
         if not DeltaTable.is_deltatable(path, options):

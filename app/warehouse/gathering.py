@@ -133,9 +133,7 @@ class GatheringWriter(Writer):
         self._since_s: dict[str, float] = {}
         self._bytes: dict[str, int] = {}
         before = self._record.gathered if self._record else {}
-        self._files = {
-            (name, file.batch): file for name, files in before.items() for file in files
-        }
+        self._files = {(name, file.batch): file for name, files in before.items() for file in files}
         """The files that were written, by table and batch."""
         self._lock = Lock()
 
@@ -171,7 +169,8 @@ class GatheringWriter(Writer):
         now_s, waiting = time.monotonic(), dict(self._since_s)
         longest_ms = max(
             (
-                self._interval_ms(name) for name, since_s in waiting.items()
+                self._interval_ms(name)
+                for name, since_s in waiting.items()
                 if 1000 * (now_s - since_s) >= self._interval_ms(name)
                 or self._bytes.get(name, 0) >= MOST_BYTES
             ),

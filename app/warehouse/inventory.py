@@ -43,8 +43,10 @@ def claim(settings: Settings, partitions: int) -> None:
     kept = manifest.claim(settings, partitions)
     if kept.id is not None:
         return
-    begun = {query: checkpoints.require_identity(settings, query)
-             for query in checkpoints.found(settings)}
+    begun = {
+        query: checkpoints.require_identity(settings, query)
+        for query in checkpoints.found(settings)
+    }
     # A start that was killed here has given it to some.
     given = [own.warehouse for own in begun.values() if own.warehouse is not None]
     own_id = given[0] if given else str(uuid.uuid4())
@@ -92,12 +94,15 @@ def _fits(settings: Settings, query: str, found: Identity) -> None:
     if kept.id is not None and found.warehouse not in (None, kept.id):
         raise Damaged(path, f"does not belong to {manifest.path(settings)}")
     partitions = checkpoints.partitions(settings, query)
-    for what, there, own in (("shards", kept.shards, found.shards),
-                             ("partitions", kept.partitions, partitions)):
+    for what, there, own in (
+        ("shards", kept.shards, found.shards),
+        ("partitions", kept.partitions, partitions),
+    ):
         if own not in (None, there):
             raise Damaged(
                 manifest.path(settings),
-                f"has {there} {what}, and the states of {query} are in {own}")
+                f"has {there} {what}, and the states of {query} are in {own}",
+            )
 
 
 def progress(
@@ -157,8 +162,9 @@ def _gathered(
             what = gathered.problem(table, file) if file.batch <= ended else None
             if what is not None:
                 remedy = repeated() if file.batch == ended else ""
-                yield str(Damaged(
-                    gathered.path(table, file.batch), what, remedy.lstrip("\n") or PUT_BACK))
+                yield str(
+                    Damaged(gathered.path(table, file.batch), what, remedy.lstrip("\n") or PUT_BACK)
+                )
     for table in gathered.tables():
         for batch in gathered.batches(table):
             if batch <= ended and (table, batch) not in known:

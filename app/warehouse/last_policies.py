@@ -31,8 +31,10 @@ def last_policies(
         return {}
     parameters: dict[str, Any] = {}
     wanted = ["event_type = 'policy'"]
-    for clause, key, value in (("ts_wall_ms <= $at", "at", at_ms), ("cluster = $cluster",
-                                                                    "cluster", cluster)):
+    for clause, key, value in (
+        ("ts_wall_ms <= $at", "at", at_ms),
+        ("cluster = $cluster", "cluster", cluster),
+    ):
         if value is not None:
             wanted.append(clause)
             parameters[key] = value

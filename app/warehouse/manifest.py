@@ -142,10 +142,17 @@ def followed(settings: Settings) -> Settings:
 
 def renumber(settings: Settings, shards: int, partitions: int, moving: Sequence[str]) -> None:
     """Record new numbers, for which the checkpoints of these queries are complete."""
-    DOCUMENT.keep(settings, NAME, replace(
-        _there(settings), layout_version=LAYOUT_VERSION, shards=shards, partitions=partitions,
-        moving=list(moving),
-    ))
+    DOCUMENT.keep(
+        settings,
+        NAME,
+        replace(
+            _there(settings),
+            layout_version=LAYOUT_VERSION,
+            shards=shards,
+            partitions=partitions,
+            moving=list(moving),
+        ),
+    )
 
 
 def moved(settings: Settings) -> None:

@@ -74,7 +74,12 @@ class PolicyLog:
         return [*found, (last, settings.params_hash(job, self.last))]
 
     def with_next(
-        self, settings: Settings, policies: Policies, batch: int, since_ms: int, read_ms: int,
+        self,
+        settings: Settings,
+        policies: Policies,
+        batch: int,
+        since_ms: int,
+        read_ms: int,
         author: str | None,
     ) -> PolicyLog:
         """The log with one more version, which holds from an event time at least 1 ms after the
@@ -84,7 +89,13 @@ class PolicyLog:
         since_ms = max(since_ms, (before.since_ms or 0) + 1)
         changed = changes(texts(self.last), texts(policies), None)
         found = _taken(
-            settings, policies, before.number + 1, batch, since_ms, read_ms, author,
+            settings,
+            policies,
+            before.number + 1,
+            batch,
+            since_ms,
+            read_ms,
+            author,
             [(*source, text) for source, text in changed.items()],
         )
         return PolicyLog(self.first, policies, [*self.taken, found])
@@ -104,8 +115,14 @@ def begun(
 
 
 def _taken(
-    settings: Settings, policies: Policies, number: int, batch: int, since_ms: int | None,
-    read_ms: int, author: str | None, changed: list[tuple[str, str, str | None]],
+    settings: Settings,
+    policies: Policies,
+    number: int,
+    batch: int,
+    since_ms: int | None,
+    read_ms: int,
+    author: str | None,
+    changed: list[tuple[str, str, str | None]],
 ) -> Taken:
     hashes = {job: settings.params_hash(job, policies) for job in settings.jobs}
     from app.config.settings import digest
@@ -125,8 +142,7 @@ class ShadowLog:
 
 @dataclass(frozen=True)
 class Kept(PolicyLog):
-    """The file in the checkpoint: a batch has taken the logs of a query and its shadows, or none.
-    """
+    """The file in the checkpoint: a batch has taken the logs of a query and its shadows, or none."""
 
     shadows: dict[str, ShadowLog] = field(default_factory=dict)
     application: str | None = None
@@ -167,13 +183,12 @@ def _whole(log: PolicyLog) -> bool:
     return hashes == (digest(log.first), digest(log.last))
 
 
-def keep(
-    settings: Settings, query: str, log: PolicyLog, shadows: Mapping[str, ShadowLog]
-) -> None:
+def keep(settings: Settings, query: str, log: PolicyLog, shadows: Mapping[str, ShadowLog]) -> None:
     """Write the logs of a query and its shadows."""
     application = checkpoints.application_id(settings, query)
-    DOCUMENT.keep(settings, file_of(query), Kept(
-        log.first, log.last, log.taken, dict(shadows), application))
+    DOCUMENT.keep(
+        settings, file_of(query), Kept(log.first, log.last, log.taken, dict(shadows), application)
+    )
 
 
 def file_of(query: str) -> str:

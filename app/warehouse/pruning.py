@@ -28,7 +28,9 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 def needed(
-    sql: str, params: Mapping[str, Any], tables: Mapping[str, Mapping[str, str]],
+    sql: str,
+    params: Mapping[str, Any],
+    tables: Mapping[str, Mapping[str, str]],
     views: Mapping[str, str],
 ) -> dict[str, list[Bounds]]:
     """Bounds of the rows that each scan of a table wants; a table that needs all files has none.

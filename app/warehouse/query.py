@@ -45,8 +45,12 @@ FIRST_WORDS = frozenset({"from", "select", "with", "describe", "show", "summariz
 
 
 def tables(
-    settings: Settings, name: str | None = None, sql: bool = False, as_json: bool = False,
-    ddl: bool = False, engine: str = "spark",
+    settings: Settings,
+    name: str | None = None,
+    sql: bool = False,
+    as_json: bool = False,
+    ddl: bool = False,
+    engine: str = "spark",
 ) -> int:
     """List tables and views with their rows, describe one, or print the statements that register
     them; returns 0.
@@ -67,8 +71,13 @@ def tables(
 
 
 def query(
-    settings: Settings, sql: str, output: Output = "table", as_of_ms: int | None = None,
-    params: Sequence[str] = (), timeout_ms: int | None = None, memory_bytes: int | None = None,
+    settings: Settings,
+    sql: str,
+    output: Output = "table",
+    as_of_ms: int | None = None,
+    params: Sequence[str] = (),
+    timeout_ms: int | None = None,
+    memory_bytes: int | None = None,
     rows: int | None = None,
 ) -> int:
     """Answer a ready question, or one reading statement over the tables and views; returns 0.
@@ -84,8 +93,13 @@ def query(
 
 
 def _query(
-    settings: Settings, sql: str, output: Output, as_of_ms: int | None, params: Sequence[str],
-    memory_bytes: int, shown_rows: int | None,
+    settings: Settings,
+    sql: str,
+    output: Output,
+    as_of_ms: int | None,
+    params: Sequence[str],
+    memory_bytes: int,
+    shown_rows: int | None,
 ) -> int:
     question = QUESTIONS.get(sql.strip())
     values: dict[str, Any] = {}
@@ -106,7 +120,12 @@ def _query(
     limits = {"memory_limit": f"{memory_bytes}B"}
     try:
         connection = connect(
-            warehouse, sql, values, alone=True, in_order=question is None, limits=limits,
+            warehouse,
+            sql,
+            values,
+            alone=True,
+            in_order=question is None,
+            limits=limits,
             calendar=question is not None,
         )
         with connection, bounded(memory_bytes, "query"):
@@ -115,9 +134,13 @@ def _query(
             found = _rows(connection)
             if output == "table":
                 write_table(
-                    names, found, sys.stdout, shown_rows or SHOWN_ROWS,
-                    reason=None if question is None else partial(
-                        _reason, warehouse, question, bool(params)),
+                    names,
+                    found,
+                    sys.stdout,
+                    shown_rows or SHOWN_ROWS,
+                    reason=None
+                    if question is None
+                    else partial(_reason, warehouse, question, bool(params)),
                 )
             else:
                 WRITERS[output](names, islice(found, shown_rows), sys.stdout)
@@ -132,11 +155,15 @@ def _reason(warehouse: Warehouse, question: Question, chosen: bool) -> str:
     """Why a question has no rows; empty if only its parameters may be the cause, which the caller
     has `chosen`."""
     reads = {
-        table for name in question.reads
-        for table in (VIEWS[name].reads if name in VIEWS else (name,)) if table in TABLES
+        table
+        for name in question.reads
+        for table in (VIEWS[name].reads if name in VIEWS else (name,))
+        if table in TABLES
     }
-    filled = any(state(warehouse, name, delta).rows
-                 for name, delta in warehouse.open_all(sorted(reads)).items())
+    filled = any(
+        state(warehouse, name, delta).rows
+        for name, delta in warehouse.open_all(sorted(reads)).items()
+    )
     if filled and chosen:
         return ""
     if question.needs or filled or not reads:
@@ -152,15 +179,27 @@ def list_questions(output: Output = "table") -> int:
         for q in QUESTIONS.values()
     ]
     if output == "json":
-        print(json.dumps([
-            {"name": q.name, "meaning": q.meaning, "reads": q.reads, "sql": q.sql,
-             "parameters": {p.name: p.meaning for p in q.params}}
-            for q in QUESTIONS.values()
-        ], indent=1))
+        print(
+            json.dumps(
+                [
+                    {
+                        "name": q.name,
+                        "meaning": q.meaning,
+                        "reads": q.reads,
+                        "sql": q.sql,
+                        "parameters": {p.name: p.meaning for p in q.params},
+                    }
+                    for q in QUESTIONS.values()
+                ],
+                indent=1,
+            )
+        )
         return 0
     if output == "table":
-        rows = [[name, ", ".join(p.name for p in QUESTIONS[name].params), meaning]
-                for name, _, meaning in rows]
+        rows = [
+            [name, ", ".join(p.name for p in QUESTIONS[name].params), meaning]
+            for name, _, meaning in rows
+        ]
     WRITERS[output](names, rows, sys.stdout)
     return 0
 
@@ -184,15 +223,18 @@ def _require_sql(text: str) -> None:
     if len(words) > 1 and not get_close_matches(name, QUESTIONS, n=1, cutoff=0.75):
         return  # SQL, or a mistake that its parser reports
     if text.strip().lower() in (*TABLES, *VIEWS):
-        raise UserError(f"query: {text.strip()} is a table or view, not a question\n"
-                        f'read it with query "FROM {text.strip().lower()} LIMIT 20"')
-    raise UserError(f"query: {text.strip()} is neither SQL nor a ready question"
-                    f" ({did_you_mean(name, list(QUESTIONS))})")
+        raise UserError(
+            f"query: {text.strip()} is a table or view, not a question\n"
+            f'read it with query "FROM {text.strip().lower()} LIMIT 20"'
+        )
+    raise UserError(
+        f"query: {text.strip()} is neither SQL nor a ready question"
+        f" ({did_you_mean(name, list(QUESTIONS))})"
+    )
 
 
 def _list(warehouse: Warehouse, shadowed: bool, as_json: bool) -> int:
-    """Tables of shadow policies are listed if they exist or if shadows are configured (`shadowed`).
-    """
+    """Tables of shadow policies are listed if they exist or if shadows are configured (`shadowed`)."""
     names = ["name", "kind", "rows", "bytes", "meaning"]
     rows: list[list[Any]] = [
         [s.name, "table", 0 if s.version is None else s.rows, s.bytes or 0, TABLES[s.name].meaning]

@@ -21,13 +21,31 @@ from app.warehouse.sql_functions import is_allowed
 
 NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 """Nodes of a query that only read; COPY, INSERT, UPDATE, DELETE and MERGE are others."""
-TABLE_FUNCTIONS = frozenset({
-    "range", "generate_series", "generate_subscripts", "unnest", "repeat", "repeat_row",
-    "json_each", "json_tree", "histogram", "histogram_values", "summary",
-    "duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_tables", "duckdb_types",
-    "duckdb_views", "icu_calendar_names", "pg_timezone_names", "pragma_table_info",
-    "pragma_version",
-})
+TABLE_FUNCTIONS = frozenset(
+    {
+        "range",
+        "generate_series",
+        "generate_subscripts",
+        "unnest",
+        "repeat",
+        "repeat_row",
+        "json_each",
+        "json_tree",
+        "histogram",
+        "histogram_values",
+        "summary",
+        "duckdb_columns",
+        "duckdb_functions",
+        "duckdb_keywords",
+        "duckdb_tables",
+        "duckdb_types",
+        "duckdb_views",
+        "icu_calendar_names",
+        "pg_timezone_names",
+        "pragma_table_info",
+        "pragma_version",
+    }
+)
 """Table functions that neither read a file nor run their argument as SQL."""
 SCHEMAS = frozenset({"", "main", "temp", "information_schema", "pg_catalog"})
 CATALOGS = frozenset({"", "memory", "system", "temp"})

@@ -53,15 +53,23 @@ OWNERS = "weir_owners"
 QUERIES = "weir_queries"
 """The relation with the progress of each streaming query."""
 OWN_COLUMNS: Mapping[str, Mapping[str, str]] = {
-    STATES: {"name": "VARCHAR", **dict.fromkeys(
-        ("version", "committed_ms", "files", "rows", "bytes", "newest_ms"), "BIGINT")},
+    STATES: {
+        "name": "VARCHAR",
+        **dict.fromkeys(
+            ("version", "committed_ms", "files", "rows", "bytes", "newest_ms"), "BIGINT"
+        ),
+    },
     OWNERS: {"place": "INTEGER", **dict.fromkeys(Owner.model_fields, "VARCHAR")},
-    QUERIES: {"query": "VARCHAR", "batch": "BIGINT", "is_open": "BOOLEAN", "begun_ms": "BIGINT",
-              "committed_ms": "BIGINT"},
+    QUERIES: {
+        "query": "VARCHAR",
+        "batch": "BIGINT",
+        "is_open": "BOOLEAN",
+        "begun_ms": "BIGINT",
+        "committed_ms": "BIGINT",
+    },
 }
 """SQL types of the columns of these relations, which are no tables of the warehouse."""
-NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms", "polled_ms",
-          "known_ms")
+NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms", "polled_ms", "known_ms")
 """Columns with the time that a table has reached; the first one present is used."""
 
 GONE = (
@@ -150,8 +158,9 @@ class Warehouse:
         what = "has no Weir tables" if folder.is_dir() else "does not exist"
         inside = sorted(each for each in folder.glob("*") if _is_warehouse(each))
         remedy = (
-            f"{inside[0]} has: name it with --warehouse" if inside else
-            f"name another with --warehouse, or fill one with {PROGRAM} demo or run"
+            f"{inside[0]} has: name it with --warehouse"
+            if inside
+            else f"name another with --warehouse, or fill one with {PROGRAM} demo or run"
         )
         raise UserError(f"warehouse: {self.uri} {what}\n{remedy}")
 
@@ -213,9 +222,15 @@ def connect_files(
 
 
 def connect(
-    warehouse: Warehouse, sql: str | None = None, params: Mapping[str, Any] | None = None,
-    *, alone: bool = False, in_order: bool = True, recent: Recent | None = None,
-    limits: Mapping[str, str] | None = None, opened: Mapping[str, DeltaTable] | None = None,
+    warehouse: Warehouse,
+    sql: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    *,
+    alone: bool = False,
+    in_order: bool = True,
+    recent: Recent | None = None,
+    limits: Mapping[str, str] | None = None,
+    opened: Mapping[str, DeltaTable] | None = None,
     calendar: bool = False,
 ) -> duckdb.DuckDBPyConnection:
     """A connection with the tables and views named in `sql`, or with all of them.
@@ -235,9 +250,11 @@ def connect(
     tables = [name for name in TABLES if name in wanted]
     connection = sealed(warehouse, in_order, limits)
     closed = [name for name in tables if name not in (opened or {})]
-    found = warehouse.open_all(closed) if len(closed) > 1 else {
-        name: warehouse.open(name) for name in closed
-    }
+    found = (
+        warehouse.open_all(closed)
+        if len(closed) > 1
+        else {name: warehouse.open(name) for name in closed}
+    )
     found |= opened or {}
     relations = [_Relation(TABLES[name], found[name], calendar) for name in tables]
     if alone and sql is not None and any(len(r.paths) > FEW_FILES for r in relations):
@@ -287,8 +304,14 @@ def sql_type(kind: pa.DataType) -> str:
     if pa.types.is_list(kind):
         return f"{sql_type(kind.value_type)}[]"
     names = {
-        "int64": "BIGINT", "int32": "INTEGER", "int16": "SMALLINT", "int8": "TINYINT",
-        "bool": "BOOLEAN", "double": "DOUBLE", "float": "FLOAT", "date32[day]": "DATE",
+        "int64": "BIGINT",
+        "int32": "INTEGER",
+        "int16": "SMALLINT",
+        "int8": "TINYINT",
+        "bool": "BOOLEAN",
+        "double": "DOUBLE",
+        "float": "FLOAT",
+        "date32[day]": "DATE",
         "binary": "BLOB",
     }
     if pa.types.is_timestamp(kind):
@@ -395,9 +418,7 @@ class _Relation:
         times = [self.clock] if self.table.job is None else [*EVENT_TIMES, "window_ms"]
         return [f'("{c}" IS NULL OR {_in_calendar(c)})' for c in times if c in self._there]
 
-    def _source(
-        self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse
-    ) -> str | None:
+    def _source(self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> str | None:
         """The source from which DuckDB reads the rows; None if there are none."""
         name, delta = self.table.name, self._delta
         if delta is None or not self.paths:
@@ -412,8 +433,10 @@ class _Relation:
         hive = "true" if partitions else "false"
         # A column that came with a later version of Weir is missing in the files before it.
         stored = set(self._there) - set(partitions)
-        ends = {min(zip(self._written_ms, files, strict=True))[1],
-                max(zip(self._written_ms, files, strict=True))[1]}
+        ends = {
+            min(zip(self._written_ms, files, strict=True))[1],
+            max(zip(self._written_ms, files, strict=True))[1],
+        }
         by_name = any(not stored <= _stored(connection, file) for file in ends)
         union = ", union_by_name = true" if by_name else ""
         return f"read_parquet([{', '.join(files)}], hive_partitioning = {hive}{union})"
@@ -427,7 +450,9 @@ class _Relation:
             wanted = set(self.paths)
             dataset = ds.FileSystemDataset(
                 [f for f in dataset.get_fragments() if unquote(f.path) in wanted],
-                dataset.schema, dataset.format, dataset.filesystem,
+                dataset.schema,
+                dataset.format,
+                dataset.filesystem,
             )
         connection.register(f"_{self.table.name}", dataset)
         return f"_{self.table.name}"
@@ -441,12 +466,17 @@ def sealed(
 ) -> duckdb.DuckDBPyConnection:
     """A connection that reads below the warehouse, and neither writes nor loads anything."""
     spill = Path(tempfile.gettempdir()) / f"weir-query-{secrets.token_hex(8)}"
-    connection = duckdb.connect(config={
-        "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
-        "allow_persistent_secrets": "false", "temp_directory": str(spill),
-        "preserve_insertion_order": str(in_order).lower(), "memory_limit": MEMORY_SHARE,
-        **(limits or {}),
-    })
+    connection = duckdb.connect(
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_persistent_secrets": "false",
+            "temp_directory": str(spill),
+            "preserve_insertion_order": str(in_order).lower(),
+            "memory_limit": MEMORY_SHARE,
+            **(limits or {}),
+        }
+    )
     watch(connection, spill)
     connection.execute("SET python_enable_replacements = false")
     if warehouse.folder is not None:
@@ -499,12 +529,16 @@ def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> State:
     version = delta.version()
     _, committed_ms = rows_changed_in(warehouse.location(name), warehouse.storage_options, version)
     return State(
-        name, version, committed_ms, len(sizes),
+        name,
+        version,
+        committed_ms,
+        len(sizes),
         # Every writer of Weir records the rows of a file; without them only a scan counts them.
         None if None in rows else sum(r for r in rows if r is not None),
         sum(s for s in sizes if s is not None),
-        max((v for v in values(newest) if v is not None and FIRST_MS <= v <= LAST_MS),
-            default=None),
+        max(
+            (v for v in values(newest) if v is not None and FIRST_MS <= v <= LAST_MS), default=None
+        ),
     )
 
 
@@ -521,15 +555,19 @@ def _create(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 
 def _add_states(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
     _create(connection, STATES)
-    rows = [[s.name, s.version, s.committed_ms, s.files, s.rows, s.bytes, s.newest_ms]
-            for s in states(warehouse)]
+    rows = [
+        [s.name, s.version, s.committed_ms, s.files, s.rows, s.bytes, s.newest_ms]
+        for s in states(warehouse)
+    ]
     connection.executemany(f"INSERT INTO {STATES} VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def _add_owners(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
     _create(connection, OWNERS)
-    rows = [[place, *(getattr(owner, name) for name in Owner.model_fields)]
-            for place, owner in enumerate(warehouse.owners)]
+    rows = [
+        [place, *(getattr(owner, name) for name in Owner.model_fields)]
+        for place, owner in enumerate(warehouse.owners)
+    ]
     if rows:
         signs = ", ".join("?" for _ in rows[0])
         connection.executemany(f"INSERT INTO {OWNERS} VALUES ({signs})", rows)

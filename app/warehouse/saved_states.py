@@ -21,8 +21,14 @@ FOLDER = "_weir/states"
 Key = tuple[str, int]
 """Job and shard."""
 _ABOUT = b"weir"
-_SCHEMA = pa.schema([("job", pa.string()), ("shard", pa.int32()), ("state", pa.large_binary()),
-                     ("wake_ms", pa.int64())])
+_SCHEMA = pa.schema(
+    [
+        ("job", pa.string()),
+        ("shard", pa.int32()),
+        ("state", pa.large_binary()),
+        ("wake_ms", pa.int64()),
+    ]
+)
 
 
 @dataclass
@@ -62,9 +68,11 @@ def write(path: Path, states: States, about: Mapping[str, Any] | None = None) ->
     with pa.OSFile(str(unfinished), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         for (job, shard), state in sorted(states.states.items()):
             row = ([job], [shard], [state], [states.wakes.get((job, shard))])
-            writer.write_batch(pa.record_batch(
-                [pa.array(c, f.type) for c, f in zip(row, schema, strict=True)], schema=schema
-            ))
+            writer.write_batch(
+                pa.record_batch(
+                    [pa.array(c, f.type) for c, f in zip(row, schema, strict=True)], schema=schema
+                )
+            )
     with unfinished.open("rb") as written:
         os.fsync(written.fileno())
     unfinished.replace(path)

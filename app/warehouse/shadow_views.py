@@ -6,27 +6,39 @@ from state.engine.table import SHADOW
 
 _SOURCES = ("topic_throttle_stats", "producer_id_decisions", "backlog_checks")
 """By job, the table that shows the times that a shadow has judged."""
-_PAUSED = ("CAST(culprit_ns AS DOUBLE) + CAST(coalesce(shared_ns, 0) AS DOUBLE)"
-           " + CAST(collateral_ns AS DOUBLE)")
+_PAUSED = (
+    "CAST(culprit_ns AS DOUBLE) + CAST(coalesce(shared_ns, 0) AS DOUBLE)"
+    " + CAST(collateral_ns AS DOUBLE)"
+)
 _OVER = "exceeded_size OR exceeded_time"
 MEASURES = {
     "pauses": ("topic_throttle_stats", 0, "CAST(limited_times AS DOUBLE)", "limited_times > 0"),
     "paused_s": ("topic_throttle_stats", 0, f"({_PAUSED}) / 1e9", f"{_PAUSED} > 0"),
     "victim_s": (
-        "topic_throttle_stats", 0, "CAST(collateral_ns AS DOUBLE) / 1e9", "collateral_ns > 0"),
-    "throttled_ids": (
-        "producer_id_decisions", 1, "CAST(1 AS DOUBLE)", "verdict = 'throttled'"),
+        "topic_throttle_stats",
+        0,
+        "CAST(collateral_ns AS DOUBLE) / 1e9",
+        "collateral_ns > 0",
+    ),
+    "throttled_ids": ("producer_id_decisions", 1, "CAST(1 AS DOUBLE)", "verdict = 'throttled'"),
     "rejected_ids": ("producer_id_decisions", 1, "CAST(1 AS DOUBLE)", "verdict = 'rejected'"),
     "checks_over_quota": ("backlog_checks", 2, "CAST(1 AS DOUBLE)", _OVER),
     "evicted_entries": (
-        "backlog_evictions", 2, "CAST(entries_skipped AS DOUBLE)", "entries_skipped > 0"),
+        "backlog_evictions",
+        2,
+        "CAST(entries_skipped AS DOUBLE)",
+        "entries_skipped > 0",
+    ),
     "refused_producers": ("producer_refusals", 2, "CAST(1 AS DOUBLE)", "true"),
 }
 """By measure: its table, the source of its time, the amount of a row, and the condition on rows."""
-READS = tuple(dict.fromkeys(
-    name for table in (*_SOURCES, *(table for table, *_ in MEASURES.values()))
-    for name in (table, SHADOW + table)
-))
+READS = tuple(
+    dict.fromkeys(
+        name
+        for table in (*_SOURCES, *(table for table, *_ in MEASURES.values()))
+        for name in (table, SHADOW + table)
+    )
+)
 
 
 def _span(source: int, table: str) -> str:
@@ -55,11 +67,13 @@ def _rows(measure: str, table: str, source: int, amount: str, where: str, live: 
     )
 
 
-EFFECTS = "\n".join([
-    "WITH spans AS (",
-    "\n  UNION ALL\n".join(_span(i, table) for i, table in enumerate(_SOURCES)),
-    ")",
-    "\nUNION ALL\n".join(
-        _rows(measure, *of, live) for measure, of in MEASURES.items() for live in (True, False)
-    ),
-])
+EFFECTS = "\n".join(
+    [
+        "WITH spans AS (",
+        "\n  UNION ALL\n".join(_span(i, table) for i, table in enumerate(_SOURCES)),
+        ")",
+        "\nUNION ALL\n".join(
+            _rows(measure, *of, live) for measure, of in MEASURES.items() for live in (True, False)
+        ),
+    ]
+)

@@ -86,8 +86,14 @@ class SourceLog:
     @property
     def last(self) -> int:
         """The newest entry; -1 for none."""
-        return max((int(n.removesuffix(COMPACT)) for n in self._names
-                    if n.removesuffix(COMPACT).isdigit()), default=-1)
+        return max(
+            (
+                int(n.removesuffix(COMPACT))
+                for n in self._names
+                if n.removesuffix(COMPACT).isdigit()
+            ),
+            default=-1,
+        )
 
     def logs(self, last: int) -> list[str]:
         """Names of the logs that have all entries up to one: the newest compact one, and those

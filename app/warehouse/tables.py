@@ -63,14 +63,18 @@ def _events() -> Table:
         TableColumn("payload_bytes", LONG, "length of the payload (bytes)"),
         TableColumn("payload_crc32", LONG, "CRC-32 of the payload"),
     )
-    day = TableColumn("event_date", pa.date32(),
-                      "UTC day of ts_wall_ms; of ingest_ms where that is null, and for the rarest"
-                      " of more than 366 days that arrive at once")
+    day = TableColumn(
+        "event_date",
+        pa.date32(),
+        "UTC day of ts_wall_ms; of ingest_ms where that is null, and for the rarest"
+        " of more than 366 days that arrive at once",
+    )
     return Table(
         "events",
         "The archive: every record that at least one job could apply, repeated and late ones too.",
         (*contract, *digest, *IDENTITY, INGEST, day),
-        partition_by=("event_date",), sort_by=("cluster", "topic", "ts_wall_ms"),
+        partition_by=("event_date",),
+        sort_by=("cluster", "topic", "ts_wall_ms"),
     )
 
 
@@ -88,12 +92,17 @@ def _quarantine() -> Table:
             TableColumn("seq", LONG, "position in the feed"),
             TableColumn("ts_wall_ms", LONG, "wall time of the record (ms since the epoch)"),
             *IDENTITY,
-            TableColumn("raw", TEXT, "text of the record without its payload, 1 MiB at most (no"
-                        " JSON: 10,000 bytes, up to where a payload may be); null for late and"
-                        " repeated records"),
+            TableColumn(
+                "raw",
+                TEXT,
+                "text of the record without its payload, 1 MiB at most (no"
+                " JSON: 10,000 bytes, up to where a payload may be); null for late and"
+                " repeated records",
+            ),
             INGEST,
         ),
-        sort_by=("reason_code", "ts_wall_ms"), commit_interval_ms=CAN_WAIT_MS,
+        sort_by=("reason_code", "ts_wall_ms"),
+        commit_interval_ms=CAN_WAIT_MS,
     )
 
 
@@ -109,9 +118,12 @@ def _coverage() -> tuple[Table, ...]:
             " coverage.",
             (
                 *whose,
-                TableColumn("minute_ms", LONG,
-                            "begin of the minute (ms since the epoch), by ts_wall_ms; 0 = it has"
-                            " none that can be"),
+                TableColumn(
+                    "minute_ms",
+                    LONG,
+                    "begin of the minute (ms since the epoch), by ts_wall_ms; 0 = it has"
+                    " none that can be",
+                ),
                 TableColumn("received", LONG, "records, quarantined ones included"),
                 TableColumn("quarantined", LONG, "records that broke a rule"),
             ),
@@ -126,8 +138,11 @@ def _coverage() -> tuple[Table, ...]:
                 TableColumn("seq", LONG, "position of the gap in the feed"),
                 TableColumn("ts_wall_ms", LONG, "end of the gap (ms since the epoch)"),
                 TableColumn("ts_mono_ns", LONG, "end of the gap, monotonic (ns)"),
-                TableColumn("gap_from_wall_ms", LONG,
-                            "first dropped event (ms since the epoch); null = since ever"),
+                TableColumn(
+                    "gap_from_wall_ms",
+                    LONG,
+                    "first dropped event (ms since the epoch); null = since ever",
+                ),
                 TableColumn("gap_from_mono_ns", LONG, "first dropped event, monotonic (ns)"),
                 TableColumn("dropped", LONG, "events that were dropped; null = not known"),
                 TableColumn("job", TEXT, "job that is blind from then on"),
@@ -145,19 +160,29 @@ def _policies() -> Table:
         " version.",
         (
             TableColumn("query", TEXT, "query that judges by them"),
-            TableColumn("version", LONG,
-                        "number of the version, 0 = what the query began with; null = refused"),
+            TableColumn(
+                "version",
+                LONG,
+                "number of the version, 0 = what the query began with; null = refused",
+            ),
             TableColumn("batch", LONG, "first batch that judges by them"),
-            TableColumn("ts_wall_ms", LONG,
-                        "event time from which they hold (ms since the epoch); null = from the"
-                        " beginning, or refused"),
+            TableColumn(
+                "ts_wall_ms",
+                LONG,
+                "event time from which they hold (ms since the epoch); null = from the"
+                " beginning, or refused",
+            ),
             TableColumn("read_ms", LONG, "when they were read (ms since the epoch)"),
             TableColumn("policy_hash", TEXT, "hash of the documents; null = refused"),
-            TableColumn("author", TEXT,
-                        "author of the last commit of the files; null = not committed, or no"
-                        " repository of git"),
-            TableColumn("policy_json", TEXT,
-                        "all documents as the jobs have them, as JSON; null = refused"),
+            TableColumn(
+                "author",
+                TEXT,
+                "author of the last commit of the files; null = not committed, or no"
+                " repository of git",
+            ),
+            TableColumn(
+                "policy_json", TEXT, "all documents as the jobs have them, as JSON; null = refused"
+            ),
             TableColumn("summary", TEXT, "documents that differ from the version before"),
             TableColumn("error", TEXT, "why an edit was refused; null = taken"),
         ),
@@ -174,9 +199,12 @@ def _quality_results() -> Table:
             TableColumn("checked_ms", LONG, "when the audit ran (ms since the epoch)"),
             TableColumn("table", TEXT, "table that was audited"),
             TableColumn("version", LONG, "version of that table"),
-            TableColumn("inputs", TEXT,
-                        "hash of the expectations and of the versions of all tables that they "
-                        "read: while it is the same, there is nothing to audit"),
+            TableColumn(
+                "inputs",
+                TEXT,
+                "hash of the expectations and of the versions of all tables that they "
+                "read: while it is the same, there is nothing to audit",
+            ),
             TableColumn("expectation", TEXT, "its name in Great Expectations, or its rule"),
             TableColumn("column", TEXT, "columns of the expectation; null = the table"),
             TableColumn("success", FLAG, "whether it held"),
@@ -198,14 +226,21 @@ def _producer_id_live() -> Table:
             TableColumn("cluster", TEXT, "cluster name"),
             TableColumn("broker", TEXT, "id of the broker that leads the partitions"),
             TableColumn("topic", TEXT, "topic"),
-            TableColumn("user", TEXT,
-                        "owner of the ids, as in producer_id_stats; unknown = nothing names one"),
+            TableColumn(
+                "user",
+                TEXT,
+                "owner of the ids, as in producer_id_stats; unknown = nothing names one",
+            ),
             TableColumn("live_ids", LONG, "producer ids; 0 = none any more"),
             TableColumn("states", LONG, "their states, one per id and partition"),
-            TableColumn("heap_bytes", LONG,
-                        "estimated heap of the states: states * bytes_per_state (bytes)"),
-            TableColumn("broker_heap_bytes", LONG,
-                        "the same of all topics and users of the broker at that poll (bytes)"),
+            TableColumn(
+                "heap_bytes", LONG, "estimated heap of the states: states * bytes_per_state (bytes)"
+            ),
+            TableColumn(
+                "broker_heap_bytes",
+                LONG,
+                "the same of all topics and users of the broker at that poll (bytes)",
+            ),
             TableColumn("number", LONG, "number of the row among those of its spool, from 1"),
         ),
         sort_by=("cluster", "broker", "topic", "user", "polled_ms"),
@@ -221,20 +256,26 @@ def _reconciliation() -> Table:
             TableColumn("compared_ms", LONG, "when it was compared (ms since the epoch)"),
             TableColumn("cluster", TEXT, "cluster name"),
             TableColumn("broker", TEXT, "broker whose counters were read"),
-            TableColumn("topic", TEXT,
-                        "topic, of Pulsar a partition being one of its own; null = the whole"
-                        " broker"),
+            TableColumn(
+                "topic",
+                TEXT,
+                "topic, of Pulsar a partition being one of its own; null = the whole broker",
+            ),
             TableColumn("partition", SHORT, "Kafka: partition of the topic"),
             TableColumn("group", TEXT, "Kafka: consumer group; null = of the log"),
             TableColumn("measure", TEXT, "what is compared; see the page reconcile"),
             TableColumn("compared_job", TEXT, "job whose rows have Weir's number"),
             TableColumn("window_start_ms", LONG, "first reading (ms since the epoch)"),
             TableColumn("window_ms", LONG, "time until the second reading (ms)"),
-            TableColumn("broker_value", LONG,
-                        "the broker's number: an increase, or the value at the end; null = none"),
+            TableColumn(
+                "broker_value",
+                LONG,
+                "the broker's number: an increase, or the value at the end; null = none",
+            ),
             TableColumn("weir_value", LONG, "Weir's number"),
-            TableColumn("difference", LONG,
-                        "broker_value - weir_value; null without the broker's number"),
+            TableColumn(
+                "difference", LONG, "broker_value - weir_value; null without the broker's number"
+            ),
             TableColumn("bound", LONG, "largest difference that timing alone can cause"),
             TableColumn("reason", TEXT, "why it is not a comparison; null = it is one"),
         ),
@@ -249,31 +290,41 @@ def _forecasts() -> Table:
         " Shares are of `limit`.",
         (
             TableColumn("made_ms", LONG, "when it was made (ms since the epoch)"),
-            TableColumn("known_ms", LONG,
-                        "end of the newest hour that it follows from (ms since the epoch)"),
+            TableColumn(
+                "known_ms", LONG, "end of the newest hour that it follows from (ms since the epoch)"
+            ),
             TableColumn("kind", TEXT, "kind of the limit, as in quota_usage"),
             TableColumn("cluster", TEXT, "cluster name"),
             TableColumn("broker", TEXT, "broker; null where the limit is that of a topic"),
             TableColumn("entity", TEXT, "topic, resource group, broker or user"),
             TableColumn("limit", RATE, "the limit then, in its unit: per s, bytes or s"),
             TableColumn("used", RATE, "highest use of the day before known_ms, in that unit"),
-            TableColumn("p50", RATE,
-                        "median use of its windows or checks, as a share of the limit of each"),
+            TableColumn(
+                "p50", RATE, "median use of its windows or checks, as a share of the limit of each"
+            ),
             TableColumn("p95", RATE, "their 95th percentile"),
             TableColumn("highest", RATE, "the highest of them"),
-            TableColumn("breached", FLAG,
-                        "whether the newest of them was at the limit, or breached it"),
+            TableColumn(
+                "breached", FLAG, "whether the newest of them was at the limit, or breached it"
+            ),
             TableColumn("method", TEXT, "trend or same_hour"),
-            TableColumn("for_ms", LONG,
-                        "end of the day that is predicted (ms since the epoch); null with a"
-                        " reason"),
+            TableColumn(
+                "for_ms",
+                LONG,
+                "end of the day that is predicted (ms since the epoch); null with a reason",
+            ),
             TableColumn("predicted", RATE, "highest use of that day, as a share"),
-            TableColumn("breach_ms", LONG,
-                        "start of the hour in which use reaches the limit (ms since the epoch);"
-                        " null = not before for_ms"),
-            TableColumn("mean_error", RATE,
-                        "mean difference of past forecasts, as far ahead, from what came, as a"
-                        " share"),
+            TableColumn(
+                "breach_ms",
+                LONG,
+                "start of the hour in which use reaches the limit (ms since the epoch);"
+                " null = not before for_ms",
+            ),
+            TableColumn(
+                "mean_error",
+                RATE,
+                "mean difference of past forecasts, as far ahead, from what came, as a share",
+            ),
             TableColumn("worst_error", RATE, "the largest of these differences"),
             TableColumn("tests", LONG, "number of these forecasts"),
             TableColumn("reason", TEXT, "why there is no forecast; null = there is one"),
@@ -298,9 +349,12 @@ def _cache_bakeoff() -> Table:
             TableColumn("hits", LONG, "reads that found their entry"),
             TableColumn("misses", LONG, "reads that went to storage"),
             TableColumn("hit_ratio", RATE, "hits / reads, 0 to 1; null without reads"),
-            TableColumn("hit_ratio_error", RATE,
-                        "difference of sampled and exact ratios of this strategy where both were "
-                        "simulated; null = exact, or not measured"),
+            TableColumn(
+                "hit_ratio_error",
+                RATE,
+                "difference of sampled and exact ratios of this strategy where both were "
+                "simulated; null = exact, or not measured",
+            ),
             TableColumn("hit_bytes", LONG, "bytes read from the cache"),
             TableColumn("storage_bytes", LONG, "bytes read from storage"),
             TableColumn("wanted_bytes", LONG, "most bytes held at once with reads expected"),
@@ -310,8 +364,9 @@ def _cache_bakeoff() -> Table:
             TableColumn("passes", LONG, "passes that had to free memory"),
             TableColumn("work", LONG, "entries that passes looked at"),
             TableColumn("switches", SWITCHES, "version parameters of the job in force"),
-            TableColumn("params_hash", TEXT,
-                        "hash of the job's parameters and configured policies"),
+            TableColumn(
+                "params_hash", TEXT, "hash of the job's parameters and configured policies"
+            ),
         ),
         sort_by=("compared_ms", "cluster", "broker", "policy", "max_bytes"),
     )
@@ -326,14 +381,22 @@ def _producer_id_quota_advice() -> Table:
             TableColumn("cluster", TEXT, "cluster name"),
             TableColumn("user", TEXT, "name in the principal, what follows its first colon"),
             TableColumn("windows", LONG, "statistics windows of the user in the archive"),
-            TableColumn("new_ids", LONG,
-                        "ids counted in them without a quota; one that two brokers see counts for"
-                        " each"),
-            TableColumn("rate_in_force", RATE,
-                        "producer_ids_rate at the user's last new id; null = unlimited"),
-            TableColumn("rate_advised", RATE,
-                        "smallest producer_ids_rate that throttles or rejects an id in at most "
-                        "the accepted share of the windows"),
+            TableColumn(
+                "new_ids",
+                LONG,
+                "ids counted in them without a quota; one that two brokers see counts for each",
+            ),
+            TableColumn(
+                "rate_in_force",
+                RATE,
+                "producer_ids_rate at the user's last new id; null = unlimited",
+            ),
+            TableColumn(
+                "rate_advised",
+                RATE,
+                "smallest producer_ids_rate that throttles or rejects an id in at most "
+                "the accepted share of the windows",
+            ),
         ),
         sort_by=("advised_ms", "cluster", "user"),
     )
@@ -346,8 +409,9 @@ def _alerts() -> Table:
         (
             TableColumn("alert", TEXT, "name of the alert rule"),
             TableColumn("labels", SWITCHES, "labels of the alert, for example cluster and topic"),
-            TableColumn("state", TEXT,
-                        "pending, firing, resolved, or inactive: it ended before it fired"),
+            TableColumn(
+                "state", TEXT, "pending, firing, resolved, or inactive: it ended before it fired"
+            ),
             TableColumn("at_ms", LONG, "event time of the change (ms since the epoch)"),
             TableColumn("since_ms", LONG, "event time from which the condition held (ms)"),
             TableColumn("value", RATE, "largest value of the rule while the condition held"),
@@ -366,9 +430,17 @@ TABLES: dict[str, Table] = {
     for table in (
         *(table for job in DECLARED.values() for table in job.tables),
         *(table for job in DECLARED.values() for table in job.shadow_tables),
-        *_chunk_payloads(), _producer_id_live(), _producer_id_quota_advice(), _cache_bakeoff(),
-        _reconciliation(), _forecasts(),
-        _events(), _quarantine(), *_coverage(), _policies(), _quality_results(),
+        *_chunk_payloads(),
+        _producer_id_live(),
+        _producer_id_quota_advice(),
+        _cache_bakeoff(),
+        _reconciliation(),
+        _forecasts(),
+        _events(),
+        _quarantine(),
+        *_coverage(),
+        _policies(),
+        _quality_results(),
         _alerts(),
     )
 }

@@ -111,9 +111,7 @@ def _log(
     return [info.path.rsplit("/", 1)[-1] for info in found], read
 
 
-def _reader(
-    location: str, storage_options: dict[str, str]
-) -> Callable[[str], Iterable[bytes]]:
+def _reader(location: str, storage_options: dict[str, str]) -> Callable[[str], Iterable[bytes]]:
     """A function that returns the lines of a file in the log of a table."""
     if "://" not in location:
         folder = Path(location) / "_delta_log"

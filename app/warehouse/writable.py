@@ -52,14 +52,19 @@ def append(settings: Settings, name: str, rows: pa.Table, what: str = "the resul
     options: dict[str, Any] = {"storage_options": settings.storage()}
     try:
         write_deltalake(
-            path_in(settings, name), rows, mode="append", description=TABLES[name].meaning,
+            path_in(settings, name),
+            rows,
+            mode="append",
+            description=TABLES[name].meaning,
             # Columns that an older Weir did not have.
-            schema_mode="merge", **options,
+            schema_mode="merge",
+            **options,
         )
     except (DeltaError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise UserError(f"{path_in(settings, name)}: cannot be written ({reason}); {what} are "
-                        "not kept") from error
+        raise UserError(
+            f"{path_in(settings, name)}: cannot be written ({reason}); {what} are not kept"
+        ) from error
 
 
 def _refusal(folder: Path) -> UserError | None:

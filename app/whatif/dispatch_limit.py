@@ -21,8 +21,16 @@ Scope = Literal["topic", "subscription"]
 NS_PER_MS = 1_000_000
 SHOWN = 20
 COLUMNS = [
-    "cluster", "broker", "topic", "subscription", "dispatches", "messages", "bytes", "held",
-    "held_messages", "held_share",
+    "cluster",
+    "broker",
+    "topic",
+    "subscription",
+    "dispatches",
+    "messages",
+    "bytes",
+    "held",
+    "held_messages",
+    "held_share",
 ]
 TRACE = """
 SELECT DISTINCT cluster, broker, topic || CASE WHEN partition IS NOT NULL
@@ -38,7 +46,10 @@ ORDER BY cluster, broker, topic, ts_wall_ms, ts_mono_ns, seq, ledger_id, entry_i
 
 
 def what_if(
-    settings: Settings, quota: Quota, scope: Scope = "topic", every: bool = False,
+    settings: Settings,
+    quota: Quota,
+    scope: Scope = "topic",
+    every: bool = False,
     as_json: bool = False,
 ) -> int:
     """Print, per topic or subscription, how many dispatches would have waited under `quota`;
@@ -86,9 +97,16 @@ def _replay(trace: pa.Table, quota: Quota, scope: Scope) -> list[list[object]]:
             if not sent.any():
                 continue
             held = permits(kind[mine], mono[mine], messages[mine], size[mine], quota).held
-            found.append([
-                *name, place, int(sent.sum()), int(messages[sent].sum()), int(size[sent].sum()),
-                int(held.sum()), int(messages[sent][held].sum()),
-                round(float(held.mean()), 4),
-            ])
+            found.append(
+                [
+                    *name,
+                    place,
+                    int(sent.sum()),
+                    int(messages[sent].sum()),
+                    int(size[sent].sum()),
+                    int(held.sum()),
+                    int(messages[sent][held].sum()),
+                    round(float(held.mean()), 4),
+                ]
+            )
     return found

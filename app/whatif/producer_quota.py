@@ -52,8 +52,12 @@ User = tuple[str, str]
 
 
 def advise(
-    settings: Settings, share: float = 0.01, every: bool = False, as_json: bool = False,
-    headroom: float = 0.0, out: Path | None = None,
+    settings: Settings,
+    share: float = 0.01,
+    every: bool = False,
+    as_json: bool = False,
+    headroom: float = 0.0,
+    out: Path | None = None,
 ) -> int:
     """Print what each user needs and append it to `producer_id_quota_advice`; returns 0. With `out`
     the bounds, plus `headroom` as a share of them, are written as a policy file.
@@ -70,8 +74,9 @@ def advise(
     if warehouse.open("events") is None:
         raise UserError(f"{COMMAND}: the archive is empty; run the job archive first")
     rows = advice(settings, share)
-    ranked = rows.sort_by([("rate_advised", "descending"), ("cluster", "ascending"),
-                           ("user", "ascending")])
+    ranked = rows.sort_by(
+        [("rate_advised", "descending"), ("cluster", "ascending"), ("user", "ascending")]
+    )
     shown = [list(row.values())[1:] for row in ranked.to_pylist()]
     if as_json:
         write_json(rows.column_names[1:], shown, sys.stdout)
@@ -85,8 +90,10 @@ def advise(
         documents.write(out, limited, f"producer-ids --share {share:g} --headroom {headroom:g}.")
         if not as_json:
             if rest:
-                say(f"{len(rest):,} without a limit: no rate is needed, none is enough, or the"
-                    " name cannot have one")
+                say(
+                    f"{len(rest):,} without a limit: no rate is needed, none is enough, or the"
+                    " name cannot have one"
+                )
             say(f"The policies are in {out}.")
     append(settings, ADVICE, rows, "these figures")
     return 0
@@ -99,15 +106,18 @@ def advice(settings: Settings, share: float) -> pa.Table:
     step = STEP[settings.producer_ids.rate_unit]
     steps = _search(archived, set(new), step, share)
     users = sorted(new)
-    return pa.table({
-        "advised_ms": pa.array([time.time_ns() // 1_000_000] * len(users), pa.int64()),
-        "cluster": [cluster for cluster, _ in users],
-        "user": [user for _, user in users],
-        "windows": [archived.windows[user] for user in users],
-        "new_ids": [new[user] for user in users],
-        "rate_in_force": [in_force.get(user) for user in users],
-        "rate_advised": [steps[user] * step for user in users],
-    }, schema=TABLES[ADVICE].schema)
+    return pa.table(
+        {
+            "advised_ms": pa.array([time.time_ns() // 1_000_000] * len(users), pa.int64()),
+            "cluster": [cluster for cluster, _ in users],
+            "user": [user for _, user in users],
+            "windows": [archived.windows[user] for user in users],
+            "new_ids": [new[user] for user in users],
+            "rate_in_force": [in_force.get(user) for user in users],
+            "rate_advised": [steps[user] * step for user in users],
+        },
+        schema=TABLES[ADVICE].schema,
+    )
 
 
 def _documents(
@@ -191,7 +201,8 @@ class _Archive:
             if user not in last or at >= last[user][:2]:
                 last[user] = *at, row
         return {
-            user: row["bound"] for user, (_, _, row) in last.items()
+            user: row["bound"]
+            for user, (_, _, row) in last.items()
             if row["bound_source"] != "none"
         }
 
@@ -211,8 +222,7 @@ class _Archive:
     def _replay(
         self, table: str, shards: list[list[bytes]], policies: list[str]
     ) -> list[dict[str, Any]]:
-        """Rows of one table; the clock is moved on at the end so that the last window is written.
-        """
+        """Rows of one table; the clock is moved on at the end so that the last window is written."""
         job = ProducerIds(self._params, sorted(policies))
         found: list[dict[str, Any]] = []
         for blobs in shards:

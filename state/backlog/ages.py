@@ -53,9 +53,7 @@ def is_older(now: Int, timestamp: Int, seconds: Int) -> bool:
 
 
 @compiled
-def _offer(
-    w: Store, key: Int, ledger: Int, entry: Int, time: Int, source: Int, now: Int
-) -> None:
+def _offer(w: Store, key: Int, ledger: Int, entry: Int, time: Int, source: Int, now: Int) -> None:
     """Keep a sample if it differs enough from the last one."""
     k, span = w.keys[key], w.spans[SAMPLES, key]
     second = now // MS_PER_S
@@ -79,9 +77,7 @@ def entry_added(
     its time.
     """
     k = w.keys[key]
-    if k["seen_ledger"] != NULL and not is_before(
-        k["seen_ledger"], k["seen_entry"], ledger, entry
-    ):
+    if k["seen_ledger"] != NULL and not is_before(k["seen_ledger"], k["seen_entry"], ledger, entry):
         return
     time, source = entry_time(publish_ms, broker_ms)
     _offer(w, key, ledger, entry, time if time != NULL else now, source, now)
@@ -95,8 +91,7 @@ def ledger_stated(w: Store, key: Int, ledger: Int, entries: Int, close_ms: Int, 
     """
     k, last = w.keys[key], entries - 1
     if last < 0 or (
-        k["seen_ledger"] != NULL
-        and not is_before(k["seen_ledger"], k["seen_entry"], ledger, last)
+        k["seen_ledger"] != NULL and not is_before(k["seen_ledger"], k["seen_entry"], ledger, last)
     ):
         return
     first = up(k["seen_entry"]) if k["seen_ledger"] == ledger else np.int64(0)
@@ -120,10 +115,7 @@ def sample_at(w: Store, key: Int, ledger: Int, entry: Int) -> Int:
     """Place of the sample that covers an entry, -1 before all of them."""
     span = w.spans[SAMPLES, key]
     at = lower(w.samples, span, ledger, entry)
-    if (
-        at < span[AT] + span[USED] and w.samples[at, ID] == ledger
-        and w.samples[at, ENTRY] == entry
-    ):
+    if at < span[AT] + span[USED] and w.samples[at, ID] == ledger and w.samples[at, ENTRY] == entry:
         return at
     return at - 1 if at > span[AT] else NOBODY
 
@@ -139,9 +131,12 @@ def trim(w: Store, key: Int) -> None:
     for i in range(slots[AT], slots[AT] + slots[USED]):
         j = w.slots[i, 0]
         c = w.cursors[j]
-        if c["ledger"] != NULL and (oldest < 0 or is_before(
-            c["ledger"], c["entry"], w.cursors[oldest]["ledger"], w.cursors[oldest]["entry"]
-        )):
+        if c["ledger"] != NULL and (
+            oldest < 0
+            or is_before(
+                c["ledger"], c["entry"], w.cursors[oldest]["ledger"], w.cursors[oldest]["entry"]
+            )
+        ):
             oldest = j
     if oldest >= 0:
         c = w.cursors[oldest]
@@ -181,7 +176,9 @@ def _behind(w: Store, key: Int) -> bool:
         j = w.slots[i, 0]
         c = w.cursors[j]
         if (
-            c["durable"] != 0 and c["kind"] != L.DEDUPLICATION and c["kind"] != L.REPLICATOR
+            c["durable"] != 0
+            and c["kind"] != L.DEDUPLICATION
+            and c["kind"] != L.REPLICATOR
             and unacked_after(w, key, j) > 0
         ):
             return True
@@ -202,7 +199,9 @@ def refresh(w: Store, key: Int, precise: Int) -> tuple[Int, Int]:
     c = w.cursors[oldest]
     ledger, entry = c["ledger"], c["entry"]
     if (
-        k["cached"] != 0 and k["cached_ledger"] == ledger and k["cached_entry"] == entry
+        k["cached"] != 0
+        and k["cached_ledger"] == ledger
+        and k["cached_entry"] == entry
         and (
             ledger >= w.ledgers[w.spans[LEDGERS, key, AT], ID]
             or k["cached_version"] == k["version"]
@@ -231,4 +230,3 @@ def age_at_pass(w: Store, key: Int, limit_s: Int, precise: Int) -> tuple[Int, In
         return L.NO_DURABLE_CURSOR, L.NO_SOURCE
     sum_up(w, key)
     return L.NO_ESTIMATE if _behind(w, key) else L.NO_BACKLOG, L.NO_SOURCE
-

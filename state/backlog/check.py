@@ -28,8 +28,7 @@ from state.backlog.ledgers import bytes_after, sum_up, total_entries
 
 @compiled
 def _latest(w: World, key: Int, column: Int, rank: Int) -> Int:
-    """The last document before a rank for a topic (column 0) or its namespace (2); -1 without one.
-    """
+    """The last document before a rank for a topic (column 0) or its namespace (2); -1 without one."""
     found = NOBODY
     for i in range(column, column + 2):
         group = w.own[key, i]
@@ -43,9 +42,7 @@ def _latest(w: World, key: Int, column: Int, rank: Int) -> Int:
                 low = middle + 1
             else:
                 high = middle
-        if low > begin and (
-            found < 0 or w.documents[low - 1]["rank"] > w.documents[found]["rank"]
-        ):
+        if low > begin and (found < 0 or w.documents[low - 1]["rank"] > w.documents[found]["rank"]):
             found = low - 1
     return found
 
@@ -83,8 +80,7 @@ def look_up(w: World, key: Int, rank: Int) -> None:
 
 @compiled
 def _measure(w: World, key: Int) -> bool:
-    """Count entries after the mark-delete of every cursor; returns whether a durable one has any.
-    """
+    """Count entries after the mark-delete of every cursor; returns whether a durable one has any."""
     sum_up(w.store, key)
     slots, behind = w.store.spans[SLOTS, key], False
     for i in range(slots[AT], slots[AT] + slots[USED]):
@@ -164,9 +160,7 @@ def _own_time(w: World, key: Int, cursor: Int, precise: Int) -> Int:
         return NULL
     if c["after"] == 0 or (w.store.settings[0]["quota_only"] != 0 and w.quota[0]["limit_s"] <= 0):
         return NULL
-    if (
-        k["cached"] != 0 and k["cached_ledger"] == c["ledger"] and k["cached_entry"] == c["entry"]
-    ):
+    if k["cached"] != 0 and k["cached_ledger"] == c["ledger"] and k["cached_entry"] == c["entry"]:
         return k["cached_ms"]
     time, _ = time_after(w.store, key, c["ledger"], c["entry"], precise)
     return time

@@ -147,9 +147,7 @@ def _absorb(w: Store, key: Int, cursor: Int) -> None:
     while span[USED] > 0:
         ledger, entry = c["ledger"], c["entry"]
         at = span[AT]
-        while span[USED] > 0 and not is_before(
-            ledger, entry, w.ranges[at, 0], w.ranges[at, LAST]
-        ):
+        while span[USED] > 0 and not is_before(ledger, entry, w.ranges[at, 0], w.ranges[at, LAST]):
             drop(span, np.int64(1))
             at = span[AT]
         if span[USED] == 0:
@@ -159,7 +157,8 @@ def _absorb(w: Store, key: Int, cursor: Int) -> None:
         next_ledger, next_entry = follow(w, key, ledger, entry)
         at = lower(w.ranges, span, next_ledger, next_entry)
         if (
-            at == span[AT] + span[USED] or w.ranges[at, 0] != next_ledger
+            at == span[AT] + span[USED]
+            or w.ranges[at, 0] != next_ledger
             or w.ranges[at, FIRST] != next_entry
         ):
             return
@@ -239,9 +238,7 @@ def _put_range(w: Store, key: Int, cursor: Int, ledger: Int, first: Int, last: I
     if last < first or not is_before(c["ledger"], c["entry"], ledger, last):
         return
     at = span[AT] + span[USED]
-    if span[USED] > 0 and not is_before(
-        w.ranges[at - 1, 0], w.ranges[at - 1, LAST], ledger, first
-    ):
+    if span[USED] > 0 and not is_before(w.ranges[at - 1, 0], w.ranges[at - 1, LAST], ledger, first):
         return
     at = insert(w.ranges, span, w.tops, RANGES, at)
     w.ranges[at, 0], w.ranges[at, FIRST], w.ranges[at, LAST] = ledger, first, last
@@ -274,10 +271,7 @@ def first_hole(w: Store, key: Int, cursor: Int) -> tuple[Int, Int]:
             w.ranges[i, 0], w.ranges[i, LAST], ledger, entry
         ):
             i += 1
-        if (
-            i == span[AT] + span[USED] or w.ranges[i, 0] != ledger
-            or w.ranges[i, FIRST] > entry
-        ):
+        if i == span[AT] + span[USED] or w.ranges[i, 0] != ledger or w.ranges[i, FIRST] > entry:
             return ledger, entry
         entry = w.ranges[i, LAST]
 
@@ -334,7 +328,8 @@ def slowest(w: Store, key: Int) -> Int:
         j = w.slots[i, 0]
         c = w.cursors[j]
         if c["durable"] != 0 and (
-            found < 0 or is_before(
+            found < 0
+            or is_before(
                 c["ledger"], c["entry"], w.cursors[found]["ledger"], w.cursors[found]["entry"]
             )
         ):

@@ -61,9 +61,12 @@ def _slowest(w: Store, key: Int) -> Int:
         j = w.slots[i, 0]
         c = w.cursors[j]
         if c["durable"] != 0 and (
-            found < 0 or is_before(
-                c["to_ledger"], c["to_entry"],
-                w.cursors[found]["to_ledger"], w.cursors[found]["to_entry"],
+            found < 0
+            or is_before(
+                c["to_ledger"],
+                c["to_entry"],
+                w.cursors[found]["to_ledger"],
+                w.cursors[found]["to_entry"],
             )
         ):
             found = j
@@ -191,8 +194,10 @@ def _by_ledger(w: Store, key: Int, limit_s: Int, now: Int) -> tuple[Int, Int]:
         c["to_ledger"], c["to_entry"], c["moves"] = w.ledgers[stop, ID], -1, 1
         place = moved
         while place > 0 and is_before(
-            c["ledger"], c["entry"],
-            w.cursors[w.order[place - 1]]["ledger"], w.cursors[w.order[place - 1]]["entry"],
+            c["ledger"],
+            c["entry"],
+            w.cursors[w.order[place - 1]]["ledger"],
+            w.cursors[w.order[place - 1]]["entry"],
         ):
             w.order[place] = w.order[place - 1]
             place -= 1
@@ -290,8 +295,17 @@ def evict(w: Store, o: Out, key: Int, kind: Int, limit: Int, precise: Int, row: 
 
 @compiled
 def _write(
-    w: Store, o: Out, key: Int, kind: Int, moved: Int, rule: Int, rounds: Int, target: Int,
-    older_s: Int, first: float, check: Record,
+    w: Store,
+    o: Out,
+    key: Int,
+    kind: Int,
+    moved: Int,
+    rule: Int,
+    rounds: Int,
+    target: Int,
+    older_s: Int,
+    first: float,
+    check: Record,
 ) -> None:
     """Rows of a call: one of each cursor that has moved, else one of the slowest."""
     p = w.settings[0]

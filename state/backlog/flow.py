@@ -63,8 +63,7 @@ SILENT = np.int64(4096)
 
 @compiled
 def _distance(w: World, key: Int, at_ms: Int) -> Int:
-    """From one pass of a key to the next one at a time: it doubles with the silence of the topic.
-    """
+    """From one pass of a key to the next one at a time: it doubles with the silence of the topic."""
     interval: Int = w.turns[w.store.links[key]["turn"] - 1]["interval_ms"]
     silence, distance = (at_ms - w.store.keys[key]["last_ms"]) // interval, interval
     while silence >= SILENT:
@@ -106,8 +105,7 @@ def _lose_sight(w: World, key: Int) -> None:
 
 @compiled
 def _begin(w: World, key: Int) -> None:
-    """A topic without ledgers and cursors counts as new; after a gap of its broker it is unknown.
-    """
+    """A topic without ledgers and cursors counts as new; after a gap of its broker it is unknown."""
     e, k, spans = w.store.links[key], w.store.keys[key], w.store.spans
     if spans[LEDGERS, key, USED] > 0 or spans[SLOTS, key, USED] > 0:
         return
@@ -172,9 +170,7 @@ def _is_full(w: World, o: Out, key: Int) -> bool:
 
 
 @compiled
-def _advance(
-    w: World, o: Out, key: Int, to_ms: Int, next_ns: Int, next_broker: Int
-) -> bool:
+def _advance(w: World, o: Out, key: Int, to_ms: Int, next_ns: Int, next_broker: Int) -> bool:
     """Run the passes that are due before a time; False if there was no room to continue.
 
     If a pass has no rows, later ones have none while nothing changes: only the last ones are run,
@@ -199,9 +195,7 @@ def _advance(
                     _begin(w, key)
             elif k["has_state"] != 0 and k["unseen"] == 0:
                 look_up(w, key, p["rank"])
-                says = check(
-                    w, o, key, due, _mono_at(w, key, due, next_ns, next_broker)
-                )
+                says = check(w, o, key, due, _mono_at(w, key, due, next_ns, next_broker))
             else:
                 not_checked(w, key)
         trim(w.store, key)
@@ -254,7 +248,8 @@ def _is_short(w: World, o: Out, key: Int, kind: Int, ranges: Int) -> bool:
     if kind == CURSOR_STATE or kind == GROUP_STATE:
         need = min(ranges, L.MOST_RANGES)
         return bool(
-            p["cursors"] == len(e.cursors) or p["lost"] == len(o.lost)
+            p["cursors"] == len(e.cursors)
+            or p["lost"] == len(o.lost)
             or is_short(e.slots, e.spans[SLOTS, key], e.tops[SLOTS])
             or (need > 0 and e.tops[L.RANGES] + room_for(need) > len(e.ranges))
         )
@@ -284,9 +279,7 @@ def _expire(w: World, f: Feed, i: Int, cursor: Int) -> None:
     ttl_s = w.quota[0]["ttl_s"]
     if ttl_s <= 0:
         return
-    ledger, entry = expired_to(
-        e, key, c["ledger"], c["entry"], ttl_s, f.at_ms[i], np.int64(1)
-    )
+    ledger, entry = expired_to(e, key, c["ledger"], c["entry"], ttl_s, f.at_ms[i], np.int64(1))
     if is_before(f.ledger[i], f.entry[i], ledger, entry):
         ledger, entry = f.ledger[i], f.entry[i]
     sum_up(e, key)
@@ -342,7 +335,8 @@ def _take_producer(w: World, o: Out, f: Feed, i: Int) -> None:
     span = w.store.spans[PRODUCERS, key]
     at = lower(w.producers, span, f.name[i], f.pid[i])
     is_known = (
-        at < span[AT] + span[USED] and w.producers[at, 0] == f.name[i]
+        at < span[AT] + span[USED]
+        and w.producers[at, 0] == f.name[i]
         and w.producers[at, 1] == f.pid[i]
     )
     if f.kind[i] == CREATED and refusal < 0:
@@ -448,9 +442,7 @@ def _take(w: World, o: Out, f: Feed, i: Int) -> None:
 
 
 @compiled
-def judge(
-    w: World, o: Out, f: Feed, begin: Int, next_ns: Array, next_broker: Array
-) -> Int:
+def judge(w: World, o: Out, f: Feed, begin: Int, next_ns: Array, next_broker: Array) -> Int:
     """Judge records, then move every key to its clock, from step `begin` on; returns the first step
     that there was no room for, or DONE.
 

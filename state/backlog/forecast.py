@@ -87,9 +87,7 @@ def growth_rate(w: World, key: Int, cursor: Int, checks: Int) -> float:
 @compiled
 def is_expiring(c: Record) -> bool:
     """Whether the messages of a cursor expire at the TTL of its topic."""
-    return bool(
-        c["durable"] != 0 and c["kind"] != L.DEDUPLICATION and c["kind"] != L.COMPACTION
-    )
+    return bool(c["durable"] != 0 and c["kind"] != L.DEDUPLICATION and c["kind"] != L.COMPACTION)
 
 
 @compiled

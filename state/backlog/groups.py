@@ -301,8 +301,10 @@ def _measure(w: World, key: Int, j: Int, row: Record) -> None:
     if left == 0 or (c["unread"] != NULL and c["unread_end"] == end):
         row["records"] = left
     per_record = e.ledgers[at, BYTES] // end if end > 0 else np.int64(0)
-    row["bytes"] = NULL if left > 0 and per_record == 0 else (
-        left * per_record if left <= LARGEST // max(per_record, np.int64(1)) else LARGEST
+    row["bytes"] = (
+        NULL
+        if left > 0 and per_record == 0
+        else (left * per_record if left <= LARGEST // max(per_record, np.int64(1)) else LARGEST)
     )
     row["limit_s"] = q["limit_s"] if q["limit_s"] <= LONGEST_S else NOBODY
     row["limit_bytes"] = q["limit_bytes"] if q["limit_bytes"] <= MOST_BYTES else NOBODY

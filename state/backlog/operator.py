@@ -83,7 +83,8 @@ class Backlog(SharedWallJob[Shard]):
         self._settings = {
             "ledger_sum": chosen("size_estimate", "ledger_sum"),
             "quota_only": chosen("age_without_quota", "quota_only"),
-            "keep": chosen("age_reset", "keep"), "zero": chosen("age_when_empty", "zero"),
+            "keep": chosen("age_reset", "keep"),
+            "zero": chosen("age_when_empty", "zero"),
             "every_call": chosen("eviction_count_rule", "every_call"),
             "apply": int(bool(params["apply_evictions"])),
             "all_rows": chosen("check_rows", "all"),
@@ -130,16 +131,21 @@ class Backlog(SharedWallJob[Shard]):
             np.concatenate([keys["broker"], r["broker"]]),
         )
         timeline = common.timeline(s.shared, s.meaning, keys, places, s.names, self._base)
-        settings = {**self._settings, **{
-            field: s.names.intern_one(name) for field, name in zip(
-                ("committed", "ahead", "gone", "expired", "known"), L.GROUP_STATES, strict=True
-            )
-        }}
-        w = shards.unpack({**s.parts, "keys": keys}, settings, s.names, timeline,
-                          place[: len(keys)])
+        settings = {
+            **self._settings,
+            **{
+                field: s.names.intern_one(name)
+                for field, name in zip(
+                    ("committed", "ahead", "gone", "expired", "known"), L.GROUP_STATES, strict=True
+                )
+            },
+        }
+        w = shards.unpack(
+            {**s.parts, "keys": keys}, settings, s.names, timeline, place[: len(keys)]
+        )
         if len(batch.key):
             w = shards.more_room(w)
-        feed = _feed(r, batch.key, place[len(keys):], SEQUENCE.ranks(r, s.shared, s.names), w)
+        feed = _feed(r, batch.key, place[len(keys) :], SEQUENCE.ranks(r, s.shared, s.names), w)
         flow.prepare(w, batch.begin_ms)
         o = _more_rows(w, None)
         at = np.int64(0)
@@ -153,7 +159,7 @@ class Backlog(SharedWallJob[Shard]):
 _BLANK: dict[str, Any] = {
     **dict.fromkeys(
         ("clock_ms", "latest_ms", "last_ms", "last_ns", "seen_ledger", "woken_ms", "log_start"),
-        NULL
+        NULL,
     ),
     **dict.fromkeys(("broker", "feed", "cached_name"), NONE),
 }
@@ -166,7 +172,8 @@ def _derive(fresh: Array, names: Names) -> None:
     fresh["kafka"] = ~pc.match_substring(topics, _SCHEME).to_numpy(zero_copy_only=False)
     whole = pc.replace_substring_regex(topics, _PARTITION, "")
     fresh["base"] = np.where(
-        pc.starts_with(topics, _NEVER).to_numpy(zero_copy_only=False), L.NOBODY,
+        pc.starts_with(topics, _NEVER).to_numpy(zero_copy_only=False),
+        L.NOBODY,
         names.intern(whole),
     )
     namespaces = pc.struct_field(pc.extract_regex(whole, _NAMESPACE), "namespace")
@@ -202,14 +209,29 @@ def _feed(r: Records, key: Array, place: Array, rank: Array, w: World) -> Feed:
     _parse(np.where(moves, r["mark_delete"], NONE), w.store.text, w.store.text_start, ledger, entry)
     subscribes = moves | acks | (kind == flow.CURSOR_DELETED) | (kind == flow.GROUP_STATE)
     columns = (
-        key, kind, r["ts_wall_ms"], r["ts_mono_ns"], r["broker"], place, r["source_feed"], rank,
-        np.where(moves, ledger, r["ledger_id"]), np.where(moves, entry, r["entry_id"]),
+        key,
+        kind,
+        r["ts_wall_ms"],
+        r["ts_mono_ns"],
+        r["broker"],
+        place,
+        r["source_feed"],
+        rank,
+        np.where(moves, ledger, r["ledger_id"]),
+        np.where(moves, entry, r["entry_id"]),
         np.where(kind == flow.LEDGER_STATE, r["ledger_bytes"], r["entry_bytes"]),
-        r["ledger_entries"], r["ledger_close_ms"], r["publish_time_ms"], r["broker_time_ms"],
+        r["ledger_entries"],
+        r["ledger_close_ms"],
+        r["publish_time_ms"],
+        r["broker_time_ms"],
         np.where(subscribes, r["subscription"], r["cnx_id"]),
-        np.where(acks, r["ack_cumulative"] == 1, r["durable"] != 0), r["producer_id"],
-        np.where(moves, r["acked_ranges"], NONE), r["expired_messages"],
-        r["log_start"], r["unread"], r["group_state"],
+        np.where(acks, r["ack_cumulative"] == 1, r["durable"] != 0),
+        r["producer_id"],
+        np.where(moves, r["acked_ranges"], NONE),
+        r["expired_messages"],
+        r["log_start"],
+        r["unread"],
+        r["group_state"],
     )
     return Feed(*[np.ascontiguousarray(column, np.int64) for column in columns])
 

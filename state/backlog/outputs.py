@@ -9,34 +9,46 @@ def _outputs() -> tuple[Output, ...]:
     topic = TableColumn("topic", TEXT, "topic, a partition being one of its own")
     passed = TableColumn("pass_ms", LONG, "time of the check pass (ms since the epoch)")
     checks = (
-        topic, passed,
+        topic,
+        passed,
         TableColumn("backlog_bytes", LONG, "size of the backlog by ledger sizes (bytes)"),
         TableColumn("limit_bytes", LONG, "limit of that size (bytes); null = none"),
         TableColumn("size_usage", RATE, "size / limit; null without a limit above 0"),
-        TableColumn("age_s", LONG,
-                    "age of the oldest unacknowledged message (s); -1 = none or unknown"),
+        TableColumn(
+            "age_s", LONG, "age of the oldest unacknowledged message (s); -1 = none or unknown"
+        ),
         TableColumn("limit_s", LONG, "limit of that age (s); null = none"),
-        TableColumn("age_state", TEXT,
-                    "known, no_backlog, no_durable_cursor or no_estimate"),
+        TableColumn("age_state", TEXT, "known, no_backlog, no_durable_cursor or no_estimate"),
         TableColumn("time_usage", RATE, "age / limit; null without a limit above 0 or an age"),
         TableColumn("oldest_subscription", TEXT, "subscription with the oldest message"),
         TableColumn("oldest_position", TEXT, "mark-delete position of that age"),
         TableColumn("oldest_timestamp_ms", LONG, "time that the age counts from (ms epoch)"),
-        TableColumn("timestamp_source", TEXT,
-                    "broker_time, publish_time, ledger_close, kept or none"),
+        TableColumn(
+            "timestamp_source", TEXT, "broker_time, publish_time, ledger_close, kept or none"
+        ),
         TableColumn("exceeded_size", FLAG, "whether the size is at its limit or above"),
         TableColumn("exceeded_time", FLAG, "whether the age is above its limit"),
-        TableColumn("limit_source_size", TEXT,
-                    "level that set the size limit: topic, namespace, broker; system = no quota"
-                    " holds for a system topic"),
-        TableColumn("limit_source_time", TEXT,
-                    "level that set the age limit: topic, namespace, broker; system = no quota"
-                    " holds for a system topic"),
-        TableColumn("action", TEXT,
-                    "none, deduplication_snapshot, disconnect_producers, evict_size or evict_time"),
+        TableColumn(
+            "limit_source_size",
+            TEXT,
+            "level that set the size limit: topic, namespace, broker; system = no quota"
+            " holds for a system topic",
+        ),
+        TableColumn(
+            "limit_source_time",
+            TEXT,
+            "level that set the age limit: topic, namespace, broker; system = no quota"
+            " holds for a system topic",
+        ),
+        TableColumn(
+            "action",
+            TEXT,
+            "none, deduplication_snapshot, disconnect_producers, evict_size or evict_time",
+        ),
         TableColumn("retention_policy", TEXT, "policy of the quota that acted; null with none"),
-        TableColumn("producers_disconnected", SHORT,
-                    "producers of the topic that were disconnected"),
+        TableColumn(
+            "producers_disconnected", SHORT, "producers of the topic that were disconnected"
+        ),
         TableColumn("ttl_s", LONG, "age at which messages expire unread (s); null = never"),
     )
     evictions = (
@@ -49,17 +61,21 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("rounds", LONG, "rounds of the eviction; null by time, precise"),
         TableColumn("factor", RATE, "share of the backlog that its first round skipped"),
         TableColumn("target_bytes", LONG, "target size (bytes); null by time"),
-        TableColumn("expire_older_than_s", LONG,
-                    "age above which messages are skipped (s); null by size"),
-        TableColumn("backlog_before", LONG,
-                    "size of the topic's backlog before the eviction (bytes)"),
-        TableColumn("backlog_after", LONG,
-                    "size of the topic's backlog after the eviction (bytes)"),
+        TableColumn(
+            "expire_older_than_s", LONG, "age above which messages are skipped (s); null by size"
+        ),
+        TableColumn(
+            "backlog_before", LONG, "size of the topic's backlog before the eviction (bytes)"
+        ),
+        TableColumn(
+            "backlog_after", LONG, "size of the topic's backlog after the eviction (bytes)"
+        ),
         TableColumn("phantom", FLAG, "whether the call skipped nothing"),
         TableColumn("count_delta", SHORT, "increment of the counter of evictions"),
     )
     subscriptions = (
-        topic, passed,
+        topic,
+        passed,
         TableColumn("subscription", TEXT, "subscription"),
         TableColumn("durable", FLAG, "whether it outlives its consumers"),
         TableColumn("mark_delete", TEXT, "its mark-delete position"),
@@ -68,25 +84,40 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("age_s", LONG, "age of the first of them (s); null if unknown or none"),
         TableColumn("growth_rate", RATE, "median growth over the last checks (bytes per s)"),
         TableColumn("drain_rate", RATE, "entries per s that were acknowledged"),
-        TableColumn("time_to_drain_s", RATE,
-                    "time until the backlog is empty (s); null if it does not fall"),
-        TableColumn("time_to_quota_s", RATE,
-                    "time until the nearer quota is reached (s); 0 = exceeded, null = none"),
+        TableColumn(
+            "time_to_drain_s", RATE, "time until the backlog is empty (s); null if it does not fall"
+        ),
+        TableColumn(
+            "time_to_quota_s",
+            RATE,
+            "time until the nearer quota is reached (s); 0 = exceeded, null = none",
+        ),
         TableColumn("kind", TEXT, "subscription, replicator, deduplication or compaction"),
-        TableColumn("unacked_ranges", LONG,
-                    "ranges acknowledged one by one beyond the mark-delete, as brokers count them"
-                    " (totalNonContiguousDeletedMessagesRange)"),
-        TableColumn("first_hole", TEXT,
-                    "first unacknowledged entry; null without such ranges"),
-        TableColumn("set_back", FLAG,
-                    "whether the cursor was set back since the check before; rates begin anew"),
+        TableColumn(
+            "unacked_ranges",
+            LONG,
+            "ranges acknowledged one by one beyond the mark-delete, as brokers count them"
+            " (totalNonContiguousDeletedMessagesRange)",
+        ),
+        TableColumn("first_hole", TEXT, "first unacknowledged entry; null without such ranges"),
+        TableColumn(
+            "set_back",
+            FLAG,
+            "whether the cursor was set back since the check before; rates begin anew",
+        ),
         TableColumn("set_back_from", TEXT, "mark-delete position before; null = was not set back"),
         TableColumn("set_back_to", TEXT, "mark-delete position after; null = was not set back"),
-        TableColumn("time_to_expiry_s", RATE,
-                    "time until the oldest message expires unread (s); 0 = it may expire now,"
-                    " null = it does not, or the cursor moves"),
-        TableColumn("expired_unread", LONG,
-                    "messages that expired unread since the check before; null = not known"),
+        TableColumn(
+            "time_to_expiry_s",
+            RATE,
+            "time until the oldest message expires unread (s); 0 = it may expire now,"
+            " null = it does not, or the cursor moves",
+        ),
+        TableColumn(
+            "expired_unread",
+            LONG,
+            "messages that expired unread since the check before; null = not known",
+        ),
     )
     refusals = (
         topic,
@@ -105,19 +136,28 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("log_end", LONG, "offset that the next record gets"),
     )
     lag = (
-        *group, passed,
-        TableColumn("state", TEXT,
-                    "committed, ahead, no_offset, offsets_expired or gone; the last two end a"
-                    " group's rows"),
+        *group,
+        passed,
+        TableColumn(
+            "state",
+            TEXT,
+            "committed, ahead, no_offset, offsets_expired or gone; the last two end a group's rows",
+        ),
         *offsets,
         TableColumn("lag", LONG, "log_end - committed, as Kafka counts; below 0 if ahead"),
-        TableColumn("lag_records", LONG,
-                    "records that the group has not read; null if not counted to the end"),
+        TableColumn(
+            "lag_records",
+            LONG,
+            "records that the group has not read; null if not counted to the end",
+        ),
         TableColumn("lag_bytes", LONG, "their size, estimated (bytes); null if unknown"),
         TableColumn("age_s", LONG, "age of the oldest of them (s); null if unknown or none"),
-        TableColumn("age_state", TEXT,
-                    "known = by its timestamp, first_seen = since a poll saw it, nothing_unread,"
-                    " other_unit = not a time in ms, or unknown"),
+        TableColumn(
+            "age_state",
+            TEXT,
+            "known = by its timestamp, first_seen = since a poll saw it, nothing_unread,"
+            " other_unit = not a time in ms, or unknown",
+        ),
         TableColumn("oldest_timestamp_ms", LONG, "time that the age counts from (ms epoch)"),
         TableColumn("limit_s", LONG, "retention by age (s); null = none"),
         TableColumn("limit_bytes", LONG, "retention by size (bytes); null = none"),
@@ -126,19 +166,30 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("lag_growth", RATE, "median growth of lag over the last checks (per s)"),
         TableColumn("commit_rate", RATE, "offsets per s that the group advanced by"),
         TableColumn("time_to_drain_s", RATE, "time until lag is 0 (s); null if it does not fall"),
-        TableColumn("time_to_loss_s", RATE,
-                    "time until Kafka may delete unread records (s); 0 = now, null = not expected"),
+        TableColumn(
+            "time_to_loss_s",
+            RATE,
+            "time until Kafka may delete unread records (s); 0 = now, null = not expected",
+        ),
     )
     states = (
-        *group, passed,
-        TableColumn("state", TEXT,
-                    "committed, ahead, no_offset, offsets_expired, unknown_group, share_group,"
-                    " empty_id, gone, or known = it is over; of its consumers stable, rebalancing,"
-                    " empty = there are none, or dead"),
+        *group,
+        passed,
+        TableColumn(
+            "state",
+            TEXT,
+            "committed, ahead, no_offset, offsets_expired, unknown_group, share_group,"
+            " empty_id, gone, or known = it is over; of its consumers stable, rebalancing,"
+            " empty = there are none, or dead",
+        ),
         TableColumn("before", TEXT, "state before; null = first sight, or committed since then"),
         *offsets,
-        TableColumn("unread", LONG, "records without an offset of the group, or unread when its"
-                    " offset expired; null for other states"),
+        TableColumn(
+            "unread",
+            LONG,
+            "records without an offset of the group, or unread when its"
+            " offset expired; null for other states",
+        ),
     )
     lost = (
         *group,
@@ -151,23 +202,58 @@ def _outputs() -> tuple[Output, ...]:
     of_group = ("cluster", "group", "topic", "partition")
     place = ("cluster", "topic")
     return (
-        Output("backlog_checks", "Per topic and check pass: size and age against their quotas.",
-               checks, sort_by=(*place, "pass_ms"), shadowed=True),
-        Output("backlog_evictions", "Every eviction, one row per subscription that it moved.",
-               evictions, sort_by=(*place, "ts_wall_ms"), commit_interval_ms=0, shadowed=True),
-        Output("backlog_subscriptions",
-               "Per subscription and check pass: backlog, age and forecasts.",
-               subscriptions, sort_by=(*place, "subscription", "pass_ms")),
-        Output("producer_refusals", "Producers that connected while a quota was exceeded.",
-               refusals, sort_by=(*place, "ts_wall_ms"), commit_interval_ms=0, shadowed=True),
-        Output("group_lag", "Kafka: per check, group and partition its lag, the age of the oldest"
-               " unread record and forecasts.", lag, sort_by=(*of_group, "pass_ms"),
-               more_key=("partition",)),
-        Output("group_states", "Kafka: every change of a group's state, in a partition or as a"
-               " whole.", states, sort_by=(*of_group, "pass_ms"), more_key=("partition",)),
-        Output("lost_messages", "Kafka: records that were deleted before a group read them, each"
-               " counted once.", lost, sort_by=(*of_group, "ts_wall_ms"), commit_interval_ms=0,
-               more_key=("partition",)),
+        Output(
+            "backlog_checks",
+            "Per topic and check pass: size and age against their quotas.",
+            checks,
+            sort_by=(*place, "pass_ms"),
+            shadowed=True,
+        ),
+        Output(
+            "backlog_evictions",
+            "Every eviction, one row per subscription that it moved.",
+            evictions,
+            sort_by=(*place, "ts_wall_ms"),
+            commit_interval_ms=0,
+            shadowed=True,
+        ),
+        Output(
+            "backlog_subscriptions",
+            "Per subscription and check pass: backlog, age and forecasts.",
+            subscriptions,
+            sort_by=(*place, "subscription", "pass_ms"),
+        ),
+        Output(
+            "producer_refusals",
+            "Producers that connected while a quota was exceeded.",
+            refusals,
+            sort_by=(*place, "ts_wall_ms"),
+            commit_interval_ms=0,
+            shadowed=True,
+        ),
+        Output(
+            "group_lag",
+            "Kafka: per check, group and partition its lag, the age of the oldest"
+            " unread record and forecasts.",
+            lag,
+            sort_by=(*of_group, "pass_ms"),
+            more_key=("partition",),
+        ),
+        Output(
+            "group_states",
+            "Kafka: every change of a group's state, in a partition or as a whole.",
+            states,
+            sort_by=(*of_group, "pass_ms"),
+            more_key=("partition",),
+        ),
+        Output(
+            "lost_messages",
+            "Kafka: records that were deleted before a group read them, each counted once.",
+            lost,
+            sort_by=(*of_group, "ts_wall_ms"),
+            commit_interval_ms=0,
+            more_key=("partition",),
+        ),
     )
 
 

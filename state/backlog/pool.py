@@ -74,6 +74,4 @@ def room_for(rows: Int) -> Int:
 @compiled
 def is_short(pool: Array, span: Array, top: Int) -> bool:
     """Whether one more row of a block may not fit into its pool."""
-    return bool(
-        span[USED] == span[ROOM] and top + max(2 * span[USED], LEAST) > len(pool)
-    )
+    return bool(span[USED] == span[ROOM] and top + max(2 * span[USED], LEAST) > len(pool))

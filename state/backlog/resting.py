@@ -48,11 +48,13 @@ def wake(s: Shard, own: Records, stream_ms: int, everything: bool) -> None:
     chosen = np.flatnonzero(called | due)
     if not len(chosen):
         return
-    pages = [
-        shards.read(resting.pages[i], s.parts["passes"].shape[1], s.names) for i in chosen
-    ]
-    now = max([stream_ms, *(int(p.parts["keys"]["clock_ms"].max()) for p in (s, *pages)
-                            if len(p.parts["keys"]))])
+    pages = [shards.read(resting.pages[i], s.parts["passes"].shape[1], s.names) for i in chosen]
+    now = max(
+        [
+            stream_ms,
+            *(int(p.parts["keys"]["clock_ms"].max()) for p in (s, *pages) if len(p.parts["keys"])),
+        ]
+    )
     for page, i in zip(pages, chosen, strict=True):
         if called[i] and not everything:
             page.parts["keys"]["woken_ms"] = now
@@ -86,7 +88,8 @@ def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
     all_keys = np.concatenate([s.resting.key, key])
     order = np.argsort(all_keys, kind="stable")
     s.resting = Resting(
-        all_keys[order], np.concatenate([s.resting.page, page])[order],
+        all_keys[order],
+        np.concatenate([s.resting.page, page])[order],
         np.concatenate([s.resting.due_ms, [_first(due_ms[rows]) for rows in pages]]),
         [*s.resting.pages, *(shards.write(_part(s, _mask(keys, rows))) for rows in pages)],
     )
@@ -133,7 +136,9 @@ def _without(resting: Resting, gone: Array) -> Resting:
     number = np.cumsum(stays) - 1
     keys = stays[resting.page]
     return Resting(
-        resting.key[keys], number[resting.page[keys]], resting.due_ms[stays],
+        resting.key[keys],
+        number[resting.page[keys]],
+        resting.due_ms[stays],
         [page for page, stay in zip(resting.pages, stays, strict=True) if stay],
     )
 

@@ -76,9 +76,7 @@ class Rows:
         makers = {
             "backlog_checks": (self.checks, o.checks[: p["checks"]]),
             "backlog_evictions": (self.evictions, o.evictions[: p["evictions"]]),
-            "backlog_subscriptions": (
-                self.subscriptions, o.subscriptions[: p["subscriptions"]]
-            ),
+            "backlog_subscriptions": (self.subscriptions, o.subscriptions[: p["subscriptions"]]),
             "producer_refusals": (self.refusals, o.refusals[: p["refusals"]]),
             "group_lag": (self.lags, o.lags[: p["lags"]]),
             "group_states": (self.states, o.states[: p["states"]]),
@@ -107,92 +105,100 @@ class Rows:
     def checks(self, rows: Array) -> pa.Table:
         """One row per topic and pass."""
         aged = (rows["limit_s"] > 0) & (rows["oldest_ms"] != NULL)
-        return pa.table({
-            **self._of_pass(rows, np.zeros(len(rows)), _named(_RULES, rows["rule"])),
-            "pass_ms": _long(rows["at_ms"]),
-            "backlog_bytes": _long(rows["bytes"]),
-            "limit_bytes": _limit(rows["limit_bytes"]),
-            "size_usage": _ratio(rows["bytes"], rows["limit_bytes"], rows["limit_bytes"] > 0),
-            "age_s": _long(rows["age_s"]),
-            "limit_s": _limit(rows["limit_s"]),
-            "age_state": _named(_STATES, rows["state"]),
-            "time_usage": _ratio(rows["age_s"], rows["limit_s"], aged),
-            "oldest_subscription": self._text(rows["name"]),
-            "oldest_position": _position(rows["ledger"], rows["entry"]),
-            "oldest_timestamp_ms": _known(rows["oldest_ms"]),
-            "timestamp_source": _named(_SOURCES, rows["source"]),
-            "exceeded_size": _flag(rows["over_size"]),
-            "exceeded_time": _flag(rows["over_time"]),
-            "limit_source_size": _named(_LEVELS, rows["size_by"]),
-            "limit_source_time": _named(_LEVELS, rows["time_by"]),
-            "action": _named(_ACTIONS, rows["action"]),
-            "retention_policy": _named(_POLICIES, rows["policy"]),
-            "producers_disconnected": _int(rows["producers"]),
-            "ttl_s": _long(rows["ttl_s"], rows["ttl_s"] <= 0),
-        })
+        return pa.table(
+            {
+                **self._of_pass(rows, np.zeros(len(rows)), _named(_RULES, rows["rule"])),
+                "pass_ms": _long(rows["at_ms"]),
+                "backlog_bytes": _long(rows["bytes"]),
+                "limit_bytes": _limit(rows["limit_bytes"]),
+                "size_usage": _ratio(rows["bytes"], rows["limit_bytes"], rows["limit_bytes"] > 0),
+                "age_s": _long(rows["age_s"]),
+                "limit_s": _limit(rows["limit_s"]),
+                "age_state": _named(_STATES, rows["state"]),
+                "time_usage": _ratio(rows["age_s"], rows["limit_s"], aged),
+                "oldest_subscription": self._text(rows["name"]),
+                "oldest_position": _position(rows["ledger"], rows["entry"]),
+                "oldest_timestamp_ms": _known(rows["oldest_ms"]),
+                "timestamp_source": _named(_SOURCES, rows["source"]),
+                "exceeded_size": _flag(rows["over_size"]),
+                "exceeded_time": _flag(rows["over_time"]),
+                "limit_source_size": _named(_LEVELS, rows["size_by"]),
+                "limit_source_time": _named(_LEVELS, rows["time_by"]),
+                "action": _named(_ACTIONS, rows["action"]),
+                "retention_policy": _named(_POLICIES, rows["policy"]),
+                "producers_disconnected": _int(rows["producers"]),
+                "ttl_s": _long(rows["ttl_s"], rows["ttl_s"] <= 0),
+            }
+        )
 
     def evictions(self, rows: Array) -> pa.Table:
         """One row per eviction call and subscription that it moved."""
-        return pa.table({
-            **self._of_pass(rows, rows["row_no"], _named(_ENDS, rows["rule"])),
-            "quota_type": _named(_TYPES, rows["type"]),
-            "subscription": self._text(rows["name"]),
-            "from_position": _position(rows["from_ledger"], rows["from_entry"]),
-            "to_position": _position(rows["to_ledger"], rows["to_entry"]),
-            "entries_skipped": _long(rows["skipped"]),
-            "rounds": _known(rows["rounds"]),
-            "factor": _double(rows["factor"]),
-            "target_bytes": _known(rows["target"]),
-            "expire_older_than_s": _known(rows["older_s"]),
-            "backlog_before": _long(rows["before"]),
-            "backlog_after": _long(rows["after"]),
-            "phantom": _flag(rows["phantom"]),
-            "count_delta": _int(rows["count"]),
-        })
+        return pa.table(
+            {
+                **self._of_pass(rows, rows["row_no"], _named(_ENDS, rows["rule"])),
+                "quota_type": _named(_TYPES, rows["type"]),
+                "subscription": self._text(rows["name"]),
+                "from_position": _position(rows["from_ledger"], rows["from_entry"]),
+                "to_position": _position(rows["to_ledger"], rows["to_entry"]),
+                "entries_skipped": _long(rows["skipped"]),
+                "rounds": _known(rows["rounds"]),
+                "factor": _double(rows["factor"]),
+                "target_bytes": _known(rows["target"]),
+                "expire_older_than_s": _known(rows["older_s"]),
+                "backlog_before": _long(rows["before"]),
+                "backlog_after": _long(rows["after"]),
+                "phantom": _flag(rows["phantom"]),
+                "count_delta": _int(rows["count"]),
+            }
+        )
 
     def subscriptions(self, rows: Array) -> pa.Table:
         """One row per check and subscription."""
-        return pa.table({
-            **self._of_pass(rows, rows["row_no"], _named(_RULES, rows["rule"])),
-            "pass_ms": _long(rows["at_ms"]),
-            "subscription": self._text(rows["name"]),
-            "durable": _flag(rows["durable"]),
-            "mark_delete": _position(rows["ledger"], rows["entry"]),
-            "backlog_entries": _long(rows["entries"]),
-            "backlog_bytes": _long(rows["bytes"]),
-            "age_s": _known(rows["age_s"]),
-            "growth_rate": _double(rows["growth"]),
-            "drain_rate": _double(rows["drain"]),
-            "time_to_drain_s": _double(rows["to_drain"]),
-            "time_to_quota_s": _double(rows["to_quota"]),
-            "kind": _named(_KINDS, rows["kind"]),
-            "unacked_ranges": _long(rows["ranges"]),
-            "first_hole": _position(rows["hole_ledger"], rows["hole_entry"]),
-            "set_back": _flag(rows["from_ledger"] != NULL),
-            "set_back_from": _position(rows["from_ledger"], rows["from_entry"]),
-            "set_back_to": _position(
-                np.where(rows["from_ledger"] != NULL, rows["to_ledger"], NULL), rows["to_entry"]
-            ),
-            "time_to_expiry_s": _double(rows["to_expiry"]),
-            "expired_unread": _known(rows["expired"]),
-        })
+        return pa.table(
+            {
+                **self._of_pass(rows, rows["row_no"], _named(_RULES, rows["rule"])),
+                "pass_ms": _long(rows["at_ms"]),
+                "subscription": self._text(rows["name"]),
+                "durable": _flag(rows["durable"]),
+                "mark_delete": _position(rows["ledger"], rows["entry"]),
+                "backlog_entries": _long(rows["entries"]),
+                "backlog_bytes": _long(rows["bytes"]),
+                "age_s": _known(rows["age_s"]),
+                "growth_rate": _double(rows["growth"]),
+                "drain_rate": _double(rows["drain"]),
+                "time_to_drain_s": _double(rows["to_drain"]),
+                "time_to_quota_s": _double(rows["to_quota"]),
+                "kind": _named(_KINDS, rows["kind"]),
+                "unacked_ranges": _long(rows["ranges"]),
+                "first_hole": _position(rows["hole_ledger"], rows["hole_entry"]),
+                "set_back": _flag(rows["from_ledger"] != NULL),
+                "set_back_from": _position(rows["from_ledger"], rows["from_entry"]),
+                "set_back_to": _position(
+                    np.where(rows["from_ledger"] != NULL, rows["to_ledger"], NULL), rows["to_entry"]
+                ),
+                "time_to_expiry_s": _double(rows["to_expiry"]),
+                "expired_unread": _known(rows["expired"]),
+            }
+        )
 
     def refusals(self, rows: Array) -> pa.Table:
         """One row per producer that a quota refuses."""
         r, at = self._r, rows["record"]
-        return pa.table({
-            "cluster": self._text(r["cluster"][at]),
-            "broker": self._text(r["broker"][at]),
-            "ts_mono_ns": _known(r["ts_mono_ns"][at]),
-            "ts_wall_ms": _long(r["ts_wall_ms"][at]),
-            "source_feed": self._text(r["source_feed"][at]),
-            "row_no": _int(rows["row_no"]),
-            "rule": _named(_REFUSAL_RULES, rows["type"]),
-            "topic": self._text(self._w.store.keys["topic"][rows["key"]]),
-            "producer_id": _long(r["producer_id"][at]),
-            "error": _named(_ERRORS, rows["policy"]),
-            "quota_type": _named(_TYPES, rows["type"]),
-        })
+        return pa.table(
+            {
+                "cluster": self._text(r["cluster"][at]),
+                "broker": self._text(r["broker"][at]),
+                "ts_mono_ns": _known(r["ts_mono_ns"][at]),
+                "ts_wall_ms": _long(r["ts_wall_ms"][at]),
+                "source_feed": self._text(r["source_feed"][at]),
+                "row_no": _int(rows["row_no"]),
+                "rule": _named(_REFUSAL_RULES, rows["type"]),
+                "topic": self._text(self._w.store.keys["topic"][rows["key"]]),
+                "producer_id": _long(r["producer_id"][at]),
+                "error": _named(_ERRORS, rows["policy"]),
+                "quota_type": _named(_TYPES, rows["type"]),
+            }
+        )
 
     # -- Kafka ---------------------------------------------------------------------------------
 
@@ -209,62 +215,68 @@ class Rows:
     def lags(self, rows: Array) -> pa.Table:
         """One row per check, group and partition."""
         aged, sized = rows["age_s"] != NULL, rows["bytes"] != NULL
-        return pa.table({
-            **self._of_pass(rows, rows["row_no"], self._text(rows["state"])),
-            **self._place(rows),
-            "pass_ms": _long(rows["at_ms"]),
-            "state": self._text(rows["state"]),
-            "committed": _known(rows["committed"]),
-            "log_start": _known(rows["start"]),
-            "log_end": _known(rows["end"]),
-            "lag": _known(rows["lag"]),
-            "lag_records": _known(rows["records"]),
-            "lag_bytes": _known(rows["bytes"]),
-            "age_s": _known(rows["age_s"]),
-            "age_state": _named(_GROUP_AGES, rows["age_state"]),
-            "oldest_timestamp_ms": _known(rows["oldest_ms"]),
-            "limit_s": _limit(rows["limit_s"]),
-            "limit_bytes": _limit(rows["limit_bytes"]),
-            "time_usage": _ratio(rows["age_s"], rows["limit_s"], aged & (rows["limit_s"] > 0)),
-            "size_usage": _ratio(
-                rows["bytes"], rows["limit_bytes"], sized & (rows["limit_bytes"] > 0)
-            ),
-            "lag_growth": _double(rows["growth"]),
-            "commit_rate": _double(rows["commits"]),
-            "time_to_drain_s": _double(rows["to_drain"]),
-            "time_to_loss_s": _double(rows["to_loss"]),
-        })
+        return pa.table(
+            {
+                **self._of_pass(rows, rows["row_no"], self._text(rows["state"])),
+                **self._place(rows),
+                "pass_ms": _long(rows["at_ms"]),
+                "state": self._text(rows["state"]),
+                "committed": _known(rows["committed"]),
+                "log_start": _known(rows["start"]),
+                "log_end": _known(rows["end"]),
+                "lag": _known(rows["lag"]),
+                "lag_records": _known(rows["records"]),
+                "lag_bytes": _known(rows["bytes"]),
+                "age_s": _known(rows["age_s"]),
+                "age_state": _named(_GROUP_AGES, rows["age_state"]),
+                "oldest_timestamp_ms": _known(rows["oldest_ms"]),
+                "limit_s": _limit(rows["limit_s"]),
+                "limit_bytes": _limit(rows["limit_bytes"]),
+                "time_usage": _ratio(rows["age_s"], rows["limit_s"], aged & (rows["limit_s"] > 0)),
+                "size_usage": _ratio(
+                    rows["bytes"], rows["limit_bytes"], sized & (rows["limit_bytes"] > 0)
+                ),
+                "lag_growth": _double(rows["growth"]),
+                "commit_rate": _double(rows["commits"]),
+                "time_to_drain_s": _double(rows["to_drain"]),
+                "time_to_loss_s": _double(rows["to_loss"]),
+            }
+        )
 
     def states(self, rows: Array) -> pa.Table:
         """One row per change of a group's state."""
-        return pa.table({
-            **self._of_pass(rows, rows["row_no"], self._text(rows["state"])),
-            **self._place(rows),
-            "pass_ms": _long(rows["at_ms"]),
-            "state": self._text(rows["state"]),
-            "before": self._text(rows["before"]),
-            "committed": _known(rows["committed"]),
-            "log_start": _known(rows["start"]),
-            "log_end": _known(rows["end"]),
-            "unread": _known(rows["unread"]),
-        })
+        return pa.table(
+            {
+                **self._of_pass(rows, rows["row_no"], self._text(rows["state"])),
+                **self._place(rows),
+                "pass_ms": _long(rows["at_ms"]),
+                "state": self._text(rows["state"]),
+                "before": self._text(rows["before"]),
+                "committed": _known(rows["committed"]),
+                "log_start": _known(rows["start"]),
+                "log_end": _known(rows["end"]),
+                "unread": _known(rows["unread"]),
+            }
+        )
 
     def lost(self, rows: Array) -> pa.Table:
         """One row per deletion of records that a group had not read."""
         r, at = self._r, rows["record"]
         rules = pa.array(["retention", "first_sight"])
-        return pa.table({
-            "cluster": self._text(r["cluster"][at]),
-            "broker": self._text(r["broker"][at]),
-            "ts_mono_ns": _known(r["ts_mono_ns"][at]),
-            "ts_wall_ms": _long(r["ts_wall_ms"][at]),
-            "source_feed": self._text(r["source_feed"][at]),
-            "row_no": _int(rows["row_no"]),
-            "rule": _named(rules, rows["first_sight"]),
-            **self._place(rows),
-            "committed": _long(rows["committed"]),
-            "from_offset": _long(rows["begin"]),
-            "to_offset": _long(rows["end"]),
-            "offsets": _long(rows["end"] - rows["begin"]),
-            "first_sight": _flag(rows["first_sight"]),
-        })
+        return pa.table(
+            {
+                "cluster": self._text(r["cluster"][at]),
+                "broker": self._text(r["broker"][at]),
+                "ts_mono_ns": _known(r["ts_mono_ns"][at]),
+                "ts_wall_ms": _long(r["ts_wall_ms"][at]),
+                "source_feed": self._text(r["source_feed"][at]),
+                "row_no": _int(rows["row_no"]),
+                "rule": _named(rules, rows["first_sight"]),
+                **self._place(rows),
+                "committed": _long(rows["committed"]),
+                "from_offset": _long(rows["begin"]),
+                "to_offset": _long(rows["end"]),
+                "offsets": _long(rows["end"] - rows["begin"]),
+                "first_sight": _flag(rows["first_sight"]),
+            }
+        )

@@ -11,12 +11,26 @@ from state.backlog.declaration import COLUMNS
 from state.engine.sequence import Sequence
 
 TEXTS = (
-    "source_feed", "cluster", "broker", "cnx_id", "topic", "producer_name", "subscription",
-    "mark_delete", "policy_json", "acked_ranges", "group_state", "source_partition",
+    "source_feed",
+    "cluster",
+    "broker",
+    "cnx_id",
+    "topic",
+    "producer_name",
+    "subscription",
+    "mark_delete",
+    "policy_json",
+    "acked_ranges",
+    "group_state",
+    "source_partition",
 )
 _FIRST = ("topic", "ledger_id", "entry_id", "event_type", "source_feed", "cluster", "broker")
 SEQUENCE = Sequence(
-    (*_FIRST, *[c for c in COLUMNS if c not in {*_FIRST, "seq", "ts_wall_ms"}],
-     "source_partition", "source_offset"),
+    (
+        *_FIRST,
+        *[c for c in COLUMNS if c not in {*_FIRST, "seq", "ts_wall_ms"}],
+        "source_partition",
+        "source_offset",
+    ),
     frozenset(TEXTS),
 )

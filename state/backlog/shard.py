@@ -26,7 +26,9 @@ from state.engine.wall_job import SharedShard
 VERSION = STATE_VERSION
 KEY_NAMES = ("cluster", "topic", "base", "namespace", "broker", "feed", "cached_name")
 POOLS = {
-    "ledgers": L.STORED_LEDGER, "samples": L.SAMPLE_COLUMNS, "producers": L.PRODUCER_COLUMNS,
+    "ledgers": L.STORED_LEDGER,
+    "samples": L.SAMPLE_COLUMNS,
+    "producers": L.PRODUCER_COLUMNS,
     "ranges": L.RANGE_COLUMNS,
 }
 """Pools that are stored, with the columns of each."""
@@ -36,15 +38,25 @@ SEEN = ("seen_bytes", "seen_consumed")
 Parts = dict[str, Array]
 _TABLES = ("keys", "cursors")
 KEPT = Kept(
-    NAME, VERSION,
-    Plain("checks"), Plain("settings"), Texts("config"), Struct("meaning", MEANING, ("name",)),
-    Plain("resting.key"), Plain("resting.page"), Plain("resting.due_ms"),
-    Plain("resting.length"), Plain("resting.pages", np.uint8),
+    NAME,
+    VERSION,
+    Plain("checks"),
+    Plain("settings"),
+    Texts("config"),
+    Struct("meaning", MEANING, ("name",)),
+    Plain("resting.key"),
+    Plain("resting.page"),
+    Plain("resting.due_ms"),
+    Plain("resting.length"),
+    Plain("resting.pages", np.uint8),
     Columns("keys", L.KEY, KEY_NAMES),
     Columns("cursors", L.CURSOR, ("name", "state", "stated"), L.DERIVED_CURSOR),
     *(Pool(name, columns, (0,) if name == "producers" else ()) for name, columns in POOLS.items()),
-    Pool("counts", L.KEY_POOLS), Plain("range_count"), *(Plain(name) for name in ("passes", *SEEN)),
-    RecordSet("waiting", COLUMNS, TEXTS), RecordSet("shared", COLUMNS, TEXTS),
+    Pool("counts", L.KEY_POOLS),
+    Plain("range_count"),
+    *(Plain(name) for name in ("passes", *SEEN)),
+    RecordSet("waiting", COLUMNS, TEXTS),
+    RecordSet("shared", COLUMNS, TEXTS),
 )
 """Stored parts; `passes` and the checks of cursors are flat, with as many columns as `checks`."""
 _PARTS = (*_TABLES, *POOLS, "passes", *SEEN, "counts", "range_count")
@@ -111,12 +123,20 @@ def read(data: bytes, checks: int | None = None, into: Names | None = None) -> S
     end = np.cumsum(found["resting.length"]).tolist()
     pages = found["resting.pages"].tobytes()
     resting = Resting(
-        found["resting.key"], found["resting.page"], found["resting.due_ms"],
+        found["resting.key"],
+        found["resting.page"],
+        found["resting.due_ms"],
         [pages[begin:at] for begin, at in zip([0, *end], end, strict=False)],
     )
     return Shard(
-        names, parts, found["waiting"], found["shared"], found["meaning"], found["config"],
-        int(found["settings"][0]), resting,
+        names,
+        parts,
+        found["waiting"],
+        found["shared"],
+        found["meaning"],
+        found["config"],
+        int(found["settings"][0]),
+        resting,
     )
 
 
@@ -141,12 +161,16 @@ def write(shard: Shard) -> bytes:
     parts, resting = shard.parts, shard.resting
     return KEPT.write(
         {
-            **parts, **{name: parts[name].reshape(-1) for name in ("passes", *SEEN)},
+            **parts,
+            **{name: parts[name].reshape(-1) for name in ("passes", *SEEN)},
             "checks": np.array([parts["passes"].shape[1]], np.int64),
             "settings": np.array([shard.settings], np.int64),
-            "config": shard.config or (), "meaning": shard.meaning,
-            "waiting": shard.waiting, "shared": shard.shared,
-            "resting.key": resting.key, "resting.page": resting.page,
+            "config": shard.config or (),
+            "meaning": shard.meaning,
+            "waiting": shard.waiting,
+            "shared": shard.shared,
+            "resting.key": resting.key,
+            "resting.page": resting.page,
             "resting.due_ms": resting.due_ms,
             "resting.length": np.array([len(page) for page in resting.pages], np.int64),
             "resting.pages": np.frombuffer(b"".join(resting.pages), np.uint8),
@@ -160,12 +184,14 @@ def _count(pool: L.Int) -> Callable[[Shard], Array]:
 
 
 OWNED = (
-    beside("passes", "keys"), beside("counts", "keys", axis=1),
+    beside("passes", "keys"),
+    beside("counts", "keys", axis=1),
     by_field("cursors", "keys", "key"),
     by_count("ledgers", "keys", _count(L.LEDGERS), axis=1),
     by_count("samples", "keys", _count(L.SAMPLES), axis=1),
     by_count("producers", "keys", _count(L.PRODUCERS), axis=1),
-    beside("range_count", "cursors"), *(beside(name, "cursors") for name in SEEN),
+    beside("range_count", "cursors"),
+    *(beside(name, "cursors") for name in SEEN),
     by_count("ranges", "cursors", lambda s: s.parts["range_count"], axis=1),
 )
 
@@ -213,18 +239,27 @@ def unpack(
     tops[L.SLOTS] = len(cursors)
     producers = pools.pop("producers")
     store = Store(
-        settings=p, keys=keys, links=links, cursors=cursors,
-        slots=np.arange(len(cursors)).reshape(-1, 1), spans=_starts(counts),
-        range_spans=_starts(parts["range_count"]), tops=tops,
+        settings=p,
+        keys=keys,
+        links=links,
+        cursors=cursors,
+        slots=np.arange(len(cursors)).reshape(-1, 1),
+        spans=_starts(counts),
+        range_spans=_starts(parts["range_count"]),
+        tops=tops,
         text=np.require(data, requirements="W"),
         text_start=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
-        order=np.zeros(16, np.int64), **pools,
+        order=np.zeros(16, np.int64),
+        **pools,
     )
     return World(
-        store=store, producers=producers,
+        store=store,
+        producers=producers,
         passes=np.concatenate([parts["passes"], np.zeros((fresh, checks), np.int64)]),
-        seen_bytes=parts["seen_bytes"], seen_consumed=parts["seen_consumed"],
-        slopes=np.zeros(checks * (checks - 1) // 2 + 1), quota=np.zeros(1, L.QUOTA),
+        seen_bytes=parts["seen_bytes"],
+        seen_consumed=parts["seen_consumed"],
+        slopes=np.zeros(checks * (checks - 1) // 2 + 1),
+        quota=np.zeros(1, L.QUOTA),
         **timeline._asdict(),
     )
 
@@ -244,15 +279,19 @@ def more_room(w: World) -> World:
 
     cursors = int(e.settings[0]["cursors"]) + 1
     store = e._replace(
-        ledgers=pool(e.ledgers, L.LEDGERS), samples=pool(e.samples, L.SAMPLES),
-        slots=pool(e.slots, L.SLOTS), cursors=_grown(e.cursors, cursors),
+        ledgers=pool(e.ledgers, L.LEDGERS),
+        samples=pool(e.samples, L.SAMPLES),
+        slots=pool(e.slots, L.SLOTS),
+        cursors=_grown(e.cursors, cursors),
         range_spans=_grown(e.range_spans, cursors),
         ranges=_grown(e.ranges, int(e.tops[L.RANGES] + room_for(L.MOST_RANGES))),
         order=_grown(e.order, int(most[L.SLOTS]) + 2),
     )
     return w._replace(
-        store=store, producers=pool(w.producers, L.PRODUCERS),
-        seen_bytes=_grown(w.seen_bytes, cursors), seen_consumed=_grown(w.seen_consumed, cursors),
+        store=store,
+        producers=pool(w.producers, L.PRODUCERS),
+        seen_bytes=_grown(w.seen_bytes, cursors),
+        seen_consumed=_grown(w.seen_consumed, cursors),
     )
 
 
@@ -313,9 +352,12 @@ def describe(shard: Shard) -> dict[str, Any]:
     """Sizes of what a shard keeps."""
     sizes = {
         name: part.shape[-1] if name in POOLS else len(part)
-        for name, part in shard.parts.items() if name in (*_TABLES, *POOLS)
+        for name, part in shard.parts.items()
+        if name in (*_TABLES, *POOLS)
     }
     return {
-        **sizes, "shared": len(shard.meaning), "waiting": len(shard.waiting["cluster"]),
+        **sizes,
+        "shared": len(shard.meaning),
+        "waiting": len(shard.waiting["cluster"]),
         "resting": len(shard.resting.key),
     }

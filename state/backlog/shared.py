@@ -29,26 +29,48 @@ MOST_SECONDS = 2**42
 """Longest interval (s); no clock reaches it twice."""
 _LIMITS = ("limitSize", "limitTime")
 _SETTINGS = (
-    "enabled", "interval_s", "bytes", "gigabytes", "seconds", "policy", "precise", "ttl_seconds",
+    "enabled",
+    "interval_s",
+    "bytes",
+    "gigabytes",
+    "seconds",
+    "policy",
+    "precise",
+    "ttl_seconds",
     "expiry_minutes",
 )
 TTL = "message_ttl_in_seconds"
 KEYS = (
-    "backlogQuotaCheckEnabled", "backlogQuotaCheckIntervalInSeconds",
-    "backlogQuotaDefaultLimitBytes", "backlogQuotaDefaultLimitGB",
-    "backlogQuotaDefaultLimitSecond", "backlogQuotaDefaultRetentionPolicy",
-    "preciseTimeBasedBacklogQuotaCheck", "ttlDurationDefaultInSeconds",
+    "backlogQuotaCheckEnabled",
+    "backlogQuotaCheckIntervalInSeconds",
+    "backlogQuotaDefaultLimitBytes",
+    "backlogQuotaDefaultLimitGB",
+    "backlogQuotaDefaultLimitSecond",
+    "backlogQuotaDefaultRetentionPolicy",
+    "preciseTimeBasedBacklogQuotaCheck",
+    "ttlDurationDefaultInSeconds",
     "messageExpiryCheckIntervalInMinutes",
 )
 _QUOTAS = (
-    "has_size", "limit_bytes", "size_policy", "has_time", "limit_s", "time_policy", "has_ttl",
+    "has_size",
+    "limit_bytes",
+    "size_policy",
+    "has_time",
+    "limit_s",
+    "time_policy",
+    "has_ttl",
     "ttl_s",
 )
 
 MEANING = np.dtype(
-    [("what", "<i8"), ("name", "<i8"), *[(field, "<i8") for field in _QUOTAS],
-     *[(field, "<f8" if field == "gigabytes" else "<i8") for field in _SETTINGS],
-     ("fresh", "|u1")], align=True,
+    [
+        ("what", "<i8"),
+        ("name", "<i8"),
+        *[(field, "<i8") for field in _QUOTAS],
+        *[(field, "<f8" if field == "gigabytes" else "<i8") for field in _SETTINGS],
+        ("fresh", "|u1"),
+    ],
+    align=True,
 )
 """The content of a shared record: a broker start, quotas as in `layout.DOCUMENT`, settings of a
 broker (-1: not set)."""
@@ -78,9 +100,12 @@ def settings_of(limits: Mapping[str, Any]) -> Settings:
     return (
         -1 if enabled is None else int(bool(enabled)),
         -1 if interval is None or interval < 1 else min(math.floor(interval), MOST_SECONDS),
-        _whole(size), -1.0 if gigabytes is None or gigabytes < 0 else float(gigabytes),
-        _whole(seconds), -1 if policy is None else L.POLICIES.index(policy),
-        -1 if precise is None else int(bool(precise)), min(_whole(ttl), MOST_SECONDS),
+        _whole(size),
+        -1.0 if gigabytes is None or gigabytes < 0 else float(gigabytes),
+        _whole(seconds),
+        -1 if policy is None else L.POLICIES.index(policy),
+        -1 if precise is None else int(bool(precise)),
+        min(_whole(ttl), MOST_SECONDS),
         -1 if expiry is None or expiry < 1 else min(math.floor(expiry), MOST_SECONDS),
     )
 
@@ -92,7 +117,8 @@ def _quotas_of(limits: Mapping[str, Any]) -> tuple[int, ...]:
         quota = quotas.get(quota_type)
         policy = (quota or {}).get("policy")
         found += [
-            int(quota is not None), _whole((quota or {}).get(limit)),
+            int(quota is not None),
+            _whole((quota or {}).get(limit)),
             -1 if policy is None else L.POLICIES.index(policy),
         ]
     ttl_s = min(_whole(limits.get(TTL)), MOST_SECONDS)
@@ -139,7 +165,14 @@ class Policies(standing.Standing):
         if gigabytes > 0:
             size = min(int(gigabytes * 1024**3), int(L.LARGEST))
         return (
-            enabled, interval_s * 1000, size, seconds, policy, precise, max(ttl_s, 0), minutes * 60,
+            enabled,
+            interval_s * 1000,
+            size,
+            seconds,
+            policy,
+            precise,
+            max(ttl_s, 0),
+            minutes * 60,
         )
 
 
@@ -159,8 +192,13 @@ def timeline(
     n, zero = len(rows), np.zeros(len(keys), np.int64)
     known, member = np.zeros((n, 3), np.int64), np.empty(n, np.int64)
     count = wall.intern_tuples(
-        known, 0, records["cluster"][rows], np.ascontiguousarray(meaning["what"][rows]),
-        np.ascontiguousarray(meaning["name"][rows]), np.ones(n, bool), member,
+        known,
+        0,
+        records["cluster"][rows],
+        np.ascontiguousarray(meaning["what"][rows]),
+        np.ascontiguousarray(meaning["name"][rows]),
+        np.ones(n, bool),
+        member,
     )
     order = np.argsort(member, kind="stable")
     groups = np.searchsorted(member[order], np.arange(count + 1)).astype(np.int64)
@@ -177,8 +215,13 @@ def timeline(
             continue
         column = np.empty(len(keys), np.int64)
         wall.intern_tuples(
-            known[:count], count, np.ascontiguousarray(cluster), zero + what,
-            np.ascontiguousarray(keys[field]), np.zeros(len(keys), bool), column,
+            known[:count],
+            count,
+            np.ascontiguousarray(cluster),
+            zero + what,
+            np.ascontiguousarray(keys[field]),
+            np.zeros(len(keys), bool),
+            column,
         )
         own[:, i] = column
     many = standing.Many(POLICIES, meaning, names, groups, documents["rank"])

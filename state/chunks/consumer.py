@@ -92,7 +92,9 @@ def finish(w: World, o: Out, begin: Int, permits: Int) -> None:
     for i in range(begin, p["rows"]):
         row = o.rows[i]
         row["counter"], row["contexts"], row["buffered"] = (
-            e["counter"], e["contexts"], e["buffered"]
+            e["counter"],
+            e["contexts"],
+            e["buffered"],
         )
     if p["rows"] > begin:
         o.rows[p["rows"] - 1]["permits"] = permits
@@ -519,9 +521,7 @@ def append(w: World, o: Out, context: Int, is_last: bool) -> Int:
             return give_up(w, o, context, L.GIVEN_UP_COUNT)
     elif c["chunk_id"] >= e["num_chunks"]:
         return fail(w, o, context, L.COUNT_EXCEPTION, L.B8, is_last)
-    if (
-        c["size"] != NULL and e["unknown"] == 0 and c["size"] > e["declared"] - e["bytes"]
-    ):
+    if c["size"] != NULL and e["unknown"] == 0 and c["size"] > e["declared"] - e["bytes"]:
         if p["b7"] == 0:
             return give_up(w, o, context, L.GIVEN_UP_OVERFLOW)
         permits = fail(w, o, context, L.OVERFLOW_EXCEPTION, L.B7, is_last)
@@ -561,9 +561,7 @@ def judge_chunk(w: World, o: Out) -> Int:
         return append(w, o, context, is_last)
     if context >= 0 and c["chunk_id"] <= w.contexts[context]["last"]:
         same = has_position(w, context, c["ledger"], c["entry"])
-        row = new_row(
-            w, o, L.DUP_SAME_ID if same else L.DUP_ACKED, defect_of_loss(w, is_last)
-        )
+        row = new_row(w, o, L.DUP_SAME_ID if same else L.DUP_ACKED, defect_of_loss(w, is_last))
         row["age_ms"] = c["at_ms"] - w.contexts[context]["first_ms"]
         if not same:
             add_position(w, o, c["ledger"], c["entry"])
@@ -578,7 +576,9 @@ def restart(w: World, o: Out, context: Int) -> None:
     c = w.chunk[0]
     same = has_position(w, context, c["ledger"], c["entry"])
     row = new_row(
-        w, o, L.RESTART_REDELIVERY if same else L.RESTART_CORRUPTED,
+        w,
+        o,
+        L.RESTART_REDELIVERY if same else L.RESTART_CORRUPTED,
         L.B1 if w.settings[0]["b1"] != 0 else L.NO_DEFECT,
     )
     row["age_ms"] = c["at_ms"] - w.contexts[context]["first_ms"]
@@ -602,7 +602,9 @@ def deliver(w: World, o: Out, begin: Int) -> Int:
     k = w.keys[c["key"]]
     k["touched"], e["touched"] = 1, 1
     if (
-        e["start_ms"] != NULL and e["contexts"] == 0 and e["counter"] == 0
+        e["start_ms"] != NULL
+        and e["contexts"] == 0
+        and e["counter"] == 0
         and c["at_ms"] - e["used_ms"] >= p["idle_ms"]
     ):
         while e["head"] >= 0:

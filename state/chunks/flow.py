@@ -117,7 +117,8 @@ def earliest(w: World, key: Int, now: Int) -> Int:
             mine = e["closed_ms"] + w.settings[0]["expiry_ms"]
             start, number = e["closed_ms"], e["closed_order"]
         if mine != NULL and (
-            found < 0 or mine < due
+            found < 0
+            or mine < due
             or (mine == due and (start > begin or (start == begin and number < order)))
         ):
             found, due, begin, order = at, mine, start, number
@@ -144,9 +145,7 @@ def short(w: World, o: Out, chunks: Int) -> bool:
 
 
 @compiled
-def advance(
-    w: World, o: Out, key: Int, until_ms: Int, next_ns: Int, next_broker: Int
-) -> bool:
+def advance(w: World, o: Out, key: Int, until_ms: Int, next_ns: Int, next_broker: Int) -> bool:
     """Fire timers due before `until_ms` and write the windows that have ended by then; False if
     there was no room to continue.
     """
@@ -292,9 +291,7 @@ def close_window(w: World, o: Out, key: Int, end: Int) -> None:
             p["levels"] += 1
             row["window"], row["sub"], row["consumer"] = window, e["sub"], at
             row["contexts"], row["counter"] = e["contexts"], e["counter"]
-            row["buffered"], row["entries"], row["lost"] = (
-                e["buffered"], e["entries"], e["lost"]
-            )
+            row["buffered"], row["entries"], row["lost"] = (e["buffered"], e["entries"], e["lost"])
             row["declared"], row["oldest_ms"] = 0, NULL
             list_missing(w, o, at, window, p["levels"] - 1)
         e["touched"] = 0
@@ -356,7 +353,8 @@ def oldest_held(w: World, key: Int, now: Int, unread_ms: Int) -> Int:
     for i in range(len(w.held)):
         h = w.held[i]
         if (
-            h["key"] == key and now - h["used_ms"] >= unread_ms
+            h["key"] == key
+            and now - h["used_ms"] >= unread_ms
             and (oldest < 0 or h["order"] < w.held[oldest]["order"])
         ):
             oldest = np.int64(i)
@@ -481,8 +479,7 @@ def picked(w: World, key: Int, sub: Int, pick: Int, default: Int) -> Int:
 
 @compiled
 def orphan(w: World, o: Out, f: Feed, i: Int) -> None:
-    """Handle a chunk without a bound consumer, or one that a stalled subscription does not deliver.
-    """
+    """Handle a chunk without a bound consumer, or one that a stalled subscription does not deliver."""
     p, c = w.settings[0], w.chunk[0]
     touch(w, c["key"], c["at_ms"])
     begin = p["rows"]
@@ -541,7 +538,10 @@ def play_marker(w: World, o: Out, f: Feed, i: Int, consumer: Int) -> None:
         c["num_chunks"], c["declared"], c["size"] = h["num_chunks"], h["declared"], h["size"]
         c["crc"], c["has_crc"], c["payload"] = h["crc"], h["has_crc"], h["payload"]
         c["file"], c["row"], c["ledger"], c["entry"] = (
-            h["file"], h["row"], h["ledger"], h["entry"]
+            h["file"],
+            h["row"],
+            h["ledger"],
+            h["entry"],
         )
         c["publish_ms"], c["sequence_id"] = h["publish_ms"], h["sequence_id"]
         c["producer"] = h["producer"]
@@ -710,8 +710,10 @@ def take_ack(w: World, f: Feed, i: Int) -> None:
     ledger, entry = f.ledger[i], f.entry[i]
     if f.cumulative[i] == 0:
         acknowledge(w, sub, ledger, entry)
-    elif s["has_cumulative"] == 0 or ledger > s["ledger"] or (
-        ledger == s["ledger"] and entry > s["entry"]
+    elif (
+        s["has_cumulative"] == 0
+        or ledger > s["ledger"]
+        or (ledger == s["ledger"] and entry > s["entry"])
     ):
         s["has_cumulative"], s["ledger"], s["entry"] = 1, ledger, entry
     s["acks_seen"] = 1
@@ -821,9 +823,7 @@ def move_on(w: World, o: Out, begin: Int, next_ns: L.Array, next_broker: L.Array
         if k["clock_ms"] != clock_ms:
             clock_ms = k["clock_ms"]
             rank = rank_at(w.shared_ms, clock_ms)
-        if not reach(
-            w, o, np.int64(key), clock_ms, rank, next_ns[key], next_broker[key]
-        ):
+        if not reach(w, o, np.int64(key), clock_ms, rank, next_ns[key], next_broker[key]):
             return key
     return DONE
 

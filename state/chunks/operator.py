@@ -40,8 +40,11 @@ PARTS = ("part_file", "part_row", "part_payload")
 """Columns of `chunk_messages` for the runner only: the places of a message's chunks."""
 Stage = Callable[[pa.Table], str]
 _FIELDS = (
-    ("rows", "rows", L.ROW), ("messages", "messages", L.MESSAGE), ("parts", "parts", L.NODE),
-    ("levels", "levels", L.LEVEL), ("missing", "missing", L.MISSING),
+    ("rows", "rows", L.ROW),
+    ("messages", "messages", L.MESSAGE),
+    ("parts", "parts", L.NODE),
+    ("levels", "levels", L.LEVEL),
+    ("missing", "missing", L.MISSING),
     ("windows", "windows", L.WINDOW),
 )
 
@@ -107,9 +110,7 @@ class Chunks(SharedWallJob[Shard]):
         rows = Rows(w, o, s.names)
         tables = rows.tables()
         if self._assemble and "chunk_messages" in tables:
-            tables["chunk_messages"] = self._with_parts(
-                tables["chunk_messages"], rows, w, o, s
-            )
+            tables["chunk_messages"] = self._with_parts(tables["chunk_messages"], rows, w, o, s)
         s.parts = shards.pack(w, stream_ms)
         s.next_order = int(w.settings[0]["next_order"])
         return tables
@@ -131,9 +132,7 @@ class Chunks(SharedWallJob[Shard]):
     def _read(self, s: Shard, blobs: Sequence[bytes]) -> Records:
         """The records of a batch; their inline payloads join the shard's store."""
         payloads: list[pa.Array] = []
-        new = read_blobs(
-            blobs, s.names, COLUMNS, payloads, (PAYLOAD,), length(s.waiting)
-        )
+        new = read_blobs(blobs, s.names, COLUMNS, payloads, (PAYLOAD,), length(s.waiting))
         n = length(new)
         at = np.full(n, -1, np.int64)
         if n and any(len(p) > p.null_count for p in payloads):
@@ -155,17 +154,25 @@ class Chunks(SharedWallJob[Shard]):
     def _play(self, s: Shard, batch: Batch) -> tuple[World, Out]:
         r, keys = batch.records, batch.keys
         timeline, place = common.timeline(
-            s.shared, s.meaning, np.concatenate([keys["cluster"], r["cluster"]]),
-            np.concatenate([keys["broker"], r["broker"]]), s.names,
+            s.shared,
+            s.meaning,
+            np.concatenate([keys["cluster"], r["cluster"]]),
+            np.concatenate([keys["broker"], r["broker"]]),
+            s.names,
         )
-        feed, parts = self._feed(s, keys, r, batch.key, place[len(keys):])
+        feed, parts = self._feed(s, keys, r, batch.key, place[len(keys) :])
         chunks = int(((r["event_type"] == flow.DISPATCH) & (r["num_chunks"] > 1)).sum())
         chunks += len(feed.marker_ledger)
         acks = int((r["event_type"] == flow.ACK).sum())
         added = int(((r["event_type"] == flow.ENTRY_ADDED) & (r["num_chunks"] > 1)).sum())
         w = shards.unpack(
-            parts, self.settings, s.next_order, Room(chunks, acks, chunks + added), timeline,
-            place[: len(keys)], most_pending(self._pending, parts, s.names),
+            parts,
+            self.settings,
+            s.next_order,
+            Room(chunks, acks, chunks + added),
+            timeline,
+            place[: len(keys)],
+            most_pending(self._pending, parts, s.names),
         )
         flow.prepare(w, batch.begin_ms)
         o = room_for_rows(w, None)
@@ -199,14 +206,28 @@ class Chunks(SharedWallJob[Shard]):
         zero = np.zeros(n, np.int64)
         mark_ledger, mark_entry, marked = self._marks(s.names, r, kind == flow.CURSOR)
         subs, sub = wall.interned(
-            s.parts["subs"], ("key", "name"), (key, r["subscription"]), _NEW_SUBSCRIPTION,
+            s.parts["subs"],
+            ("key", "name"),
+            (key, r["subscription"]),
+            _NEW_SUBSCRIPTION,
             delivered | (shared > 0) | opened | marked,
         )
         sub = np.where(r["subscription"] >= 0, sub, -1)
         consumers, consumer = wall.interned(
-            s.parts["consumers"], ("sub", "name"), (sub, r["consumer"]),
-            {"start_ms": NULL, "closed_ms": NULL, "used_ms": NULL, "passed_ms": NULL,
-             "first": -1, "last": -1, "head": -1, "tail": -1, "next": -1},
+            s.parts["consumers"],
+            ("sub", "name"),
+            (sub, r["consumer"]),
+            {
+                "start_ms": NULL,
+                "closed_ms": NULL,
+                "used_ms": NULL,
+                "passed_ms": NULL,
+                "first": -1,
+                "last": -1,
+                "head": -1,
+                "tail": -1,
+                "next": -1,
+            },
             delivered | opened,
         )
         consumer = np.where((sub >= 0) & (r["consumer"] >= 0), consumer, -1)
@@ -214,31 +235,60 @@ class Chunks(SharedWallJob[Shard]):
         consumers["key"][fresh] = subs["key"][consumers["sub"][fresh]]
         added = (kind == flow.ENTRY_ADDED) & chunked & (r["producer_name"] >= 0)
         producers, producer_row = wall.interned(
-            s.parts["producers"], ("key", "name"), (key, r["producer_name"]),
-            {"window_ms": NULL}, added,
+            s.parts["producers"],
+            ("key", "name"),
+            (key, r["producer_name"]),
+            {"window_ms": NULL},
+            added,
         )
         uuid = np.where(chunked, r["uuid"], -1)
         hashes, picks = self._hashes(s.names, uuid, n)
         sized = r["payload_bytes"] != NULL
         feed = Feed(
-            key=key, kind=kind, at_ms=r["ts_wall_ms"], mono_ns=r["ts_mono_ns"],
-            broker=r["broker"], place=place, feed=r["source_feed"],
-            rank=SEQUENCE.ranks(r, s.shared, s.names), sub=sub, consumer=consumer, shared=shared,
-            uuid=uuid, hash=hashes, chunk_id=r["chunk_id"], num_chunks=r["num_chunks"],
+            key=key,
+            kind=kind,
+            at_ms=r["ts_wall_ms"],
+            mono_ns=r["ts_mono_ns"],
+            broker=r["broker"],
+            place=place,
+            feed=r["source_feed"],
+            rank=SEQUENCE.ranks(r, s.shared, s.names),
+            sub=sub,
+            consumer=consumer,
+            shared=shared,
+            uuid=uuid,
+            hash=hashes,
+            chunk_id=r["chunk_id"],
+            num_chunks=r["num_chunks"],
             declared=r["total_chunk_bytes"],
             size=np.where(sized, r["payload_bytes"], r["entry_bytes"]),
-            crc=np.where(sized, r["payload_crc32"], zero), has_crc=sized.astype(np.int64),
-            payload=r[PAYLOAD], file=r["payload_file"], row=r["payload_row"],
-            ledger=r["ledger_id"], entry=r["entry_id"], publish_ms=r["publish_time_ms"],
+            crc=np.where(sized, r["payload_crc32"], zero),
+            has_crc=sized.astype(np.int64),
+            payload=r[PAYLOAD],
+            file=r["payload_file"],
+            row=r["payload_row"],
+            ledger=r["ledger_id"],
+            entry=r["entry_id"],
+            publish_ms=r["publish_time_ms"],
             sequence_id=r["sequence_id"],
             producer=np.where(kind == flow.ENTRY_ADDED, producer_row, r["producer_name"]),
-            entry_bytes=r["entry_bytes"], cumulative=(r["ack_cumulative"] == 1).astype(np.int64),
-            mark_ledger=mark_ledger, mark_entry=mark_entry,
-            marker_start=start, marker_ledger=ledger, marker_entry=entry, pick=picks,
+            entry_bytes=r["entry_bytes"],
+            cumulative=(r["ack_cumulative"] == 1).astype(np.int64),
+            mark_ledger=mark_ledger,
+            mark_entry=mark_entry,
+            marker_start=start,
+            marker_ledger=ledger,
+            marker_entry=entry,
+            pick=picks,
         )
         feed = Feed(*[np.ascontiguousarray(column, np.int64) for column in feed])
-        parts = {**s.parts, "keys": keys, "subs": subs, "consumers": consumers,
-                 "producers": producers}
+        parts = {
+            **s.parts,
+            "keys": keys,
+            "subs": subs,
+            "consumers": consumers,
+            "producers": producers,
+        }
         return feed, parts
 
     def _shared(self, names: Names, sub_type: Array) -> Array:
@@ -263,9 +313,7 @@ class Chunks(SharedWallJob[Shard]):
             ledger[marked], entry[marked] = np.array(texts, np.int64)[place].T
         return ledger, entry, marked
 
-    def _markers(
-        self, names: Names, ids: Array, dispatched: Array
-    ) -> tuple[Array, Array, Array]:
+    def _markers(self, names: Names, ids: Array, dispatched: Array) -> tuple[Array, Array, Array]:
         """Where each record's positions begin, and all of them as ledgers and entries."""
         count = np.zeros(len(ids) + 1, np.int64)
         flat: list[tuple[int, int]] = []
@@ -292,9 +340,7 @@ class Chunks(SharedWallJob[Shard]):
 
     # -- payloads ----------------------------------------------------------------------------
 
-    def _with_parts(
-        self, table: pa.Table, rows: Rows, w: World, o: Out, s: Shard
-    ) -> pa.Table:
+    def _with_parts(self, table: pa.Table, rows: Rows, w: World, o: Out, s: Shard) -> pa.Table:
         """Completed messages with where their chunks are; null where none is to be assembled."""
         p = w.settings[0]
         messages, parts = o.messages[: p["messages"]], o.parts[: p["parts"]]
@@ -303,7 +349,8 @@ class Chunks(SharedWallJob[Shard]):
         ids = np.where(parts["file"] >= 0, parts["file"], -1)
         places = np.where(parts["payload"] >= 0, parts["payload"], -1)
         columns = (
-            s.names.lookup(ids), pa.array(parts["row"]),
+            s.names.lookup(ids),
+            pa.array(parts["row"]),
             s.store.take(pa.array(places, mask=places < 0)),
         )
         for name, values in zip(PARTS, columns, strict=True):
@@ -316,9 +363,7 @@ class Chunks(SharedWallJob[Shard]):
         """Staged files that the state and these records refer to, once per row; a chunk that a
         marker has brought is in two places."""
         nodes, held = s.parts["nodes"], s.parts["held"]
-        files = np.concatenate(
-            [nodes["file"], held["file"], *(r["payload_file"] for r in records)]
-        )
+        files = np.concatenate([nodes["file"], held["file"], *(r["payload_file"] for r in records)])
         staged = files >= 0
         if not staged.any():
             return files[staged]
@@ -355,12 +400,12 @@ class Chunks(SharedWallJob[Shard]):
         total = np.bincount(owner, size, minlength=len(s.parts["consumers"]))
         full = int(total.sum()) > self._max_shard_bytes
         many = inline & (full | (total[owner] > self._max_bytes))
-        loose = sum(
-            int(lengths[at][at >= 0].sum()) for at in (held[PAYLOAD], waiting[PAYLOAD])
-        )
+        loose = sum(int(lengths[at][at >= 0].sum()) for at in (held[PAYLOAD], waiting[PAYLOAD]))
         if loose > self._max_bytes:
             groups: list[tuple[Any, Array]] = [
-                (nodes, many), (held, held[PAYLOAD] >= 0), (waiting, waiting[PAYLOAD] >= 0)
+                (nodes, many),
+                (held, held[PAYLOAD] >= 0),
+                (waiting, waiting[PAYLOAD] >= 0),
             ]
         else:
             groups = [(nodes, many)]
@@ -398,19 +443,30 @@ class Chunks(SharedWallJob[Shard]):
             topics.append(keys["topic"][key])
             ledgers.append(group["ledger"][rows])
             entries.append(group["entry"][rows])
-        return pa.table({
-            "cluster": s.names.lookup(np.concatenate(clusters)),
-            "topic": s.names.lookup(np.concatenate(topics)),
-            "ledger_id": pa.array(np.concatenate(ledgers)),
-            "entry_id": pa.array(np.concatenate(entries)),
-            "payload": s.store.take(pa.array(places)).cast(pa.binary()),
-        })
+        return pa.table(
+            {
+                "cluster": s.names.lookup(np.concatenate(clusters)),
+                "topic": s.names.lookup(np.concatenate(topics)),
+                "ledger_id": pa.array(np.concatenate(ledgers)),
+                "entry_id": pa.array(np.concatenate(entries)),
+                "payload": s.store.take(pa.array(places)).cast(pa.binary()),
+            }
+        )
 
 
 _BLANK: dict[str, Any] = {
     **dict.fromkeys(
-        ("clock_ms", "latest_ms", "last_ms", "last_ns", "due_ms", "row_ms", "message_ms",
-         "added_ledger"), NULL
+        (
+            "clock_ms",
+            "latest_ms",
+            "last_ms",
+            "last_ns",
+            "due_ms",
+            "row_ms",
+            "message_ms",
+            "added_ledger",
+        ),
+        NULL,
     ),
     **dict.fromkeys(("broker", "feed", "first_consumer"), L.NOBODY),
 }

@@ -31,7 +31,8 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("num_chunks", SHORT, "chunks of the message, by its first chunk"),
     )
     messages = (
-        *whose, *message,
+        *whose,
+        *message,
         TableColumn("first_position", TEXT, "ledger:entry of the first chunk"),
         TableColumn("last_position", TEXT, "ledger:entry of the last chunk"),
         TableColumn("positions", TEXTS, "ledger:entry of every chunk, by chunk id"),
@@ -43,12 +44,18 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("publish_time_ms", LONG, "publish time of the first chunk (ms epoch)"),
         TableColumn("payload", pa.binary(), "the message; null without assemble_payload"),
         TableColumn("checksum", LONG, "CRC-32 of the message; null if a payload is missing"),
-        TableColumn("integrity", TEXT,
-                    "exact, short (fewer bytes than declared), unknown (sizes not known) or "
-                    "too_large (above max_payload_bytes: not assembled)"),
-        TableColumn("marker_position", TEXT,
-                    "ledger:entry of the marker that brought it and is acknowledged with it "
-                    "(shared_mode=marker); null without"),
+        TableColumn(
+            "integrity",
+            TEXT,
+            "exact, short (fewer bytes than declared), unknown (sizes not known) or "
+            "too_large (above max_payload_bytes: not assembled)",
+        ),
+        TableColumn(
+            "marker_position",
+            TEXT,
+            "ledger:entry of the marker that brought it and is acknowledged with it "
+            "(shared_mode=marker); null without",
+        ),
     )
     decisions = (
         *whose,
@@ -68,7 +75,8 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("age_ms", LONG, "age of the context that the decision is about (ms)"),
     )
     levels = (
-        *whose, *WINDOW,
+        *whose,
+        *WINDOW,
         TableColumn("contexts", SHORT, "messages that are being assembled"),
         TableColumn("counter", SHORT, "pending chunked messages by the client's counter"),
         TableColumn("leaked", SHORT, "counter - contexts"),
@@ -79,33 +87,52 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("permits_lost", SHORT, "permits lost so far by B2, B7 or B8"),
     )
     missing = (
-        *whose[:2], TableColumn("consumer", TEXT, "consumer that assembles it; null if stalled"),
+        *whose[:2],
+        TableColumn("consumer", TEXT, "consumer that assembles it; null if stalled"),
         *WINDOW,
-        TableColumn("state", TEXT,
-                    "assembling (a consumer has chunks of it) or stalled (a shared subscription "
-                    "that has stopped was never sent it)"),
+        TableColumn(
+            "state",
+            TEXT,
+            "assembling (a consumer has chunks of it) or stalled (a shared subscription "
+            "that has stopped was never sent it)",
+        ),
         *message,
         TableColumn("next_chunk_id", SHORT, "chunk that it waits for"),
         TableColumn("first_position", TEXT, "ledger:entry of the first chunk that is there"),
         TableColumn("last_position", TEXT, "ledger:entry of the newest chunk"),
-        TableColumn("first_chunk_ms", LONG,
-                    "when the first chunk was delivered, or stored if stalled (ms epoch)"),
-        TableColumn("last_chunk_ms", LONG,
-                    "when the newest chunk was delivered, or stored if stalled (ms epoch)"),
+        TableColumn(
+            "first_chunk_ms",
+            LONG,
+            "when the first chunk was delivered, or stored if stalled (ms epoch)",
+        ),
+        TableColumn(
+            "last_chunk_ms",
+            LONG,
+            "when the newest chunk was delivered, or stored if stalled (ms epoch)",
+        ),
         TableColumn("age_ms", LONG, "time since the first chunk (ms)"),
         TableColumn("buffered_bytes", LONG, "bytes received so far, or stored if stalled"),
         TableColumn("declared_bytes", LONG, "size that the first chunk declares (bytes)"),
-        TableColumn("expires_ms", LONG,
-                    "time after which an expiry pass removes it (ms epoch); null = never"),
-        TableColumn("stalled_at", TEXT,
-                    "ledger:entry of the chunk at which the subscription has stopped; null if "
-                    "assembling"),
-        TableColumn("missing_chunks", SHORTS,
-                    "chunks before its newest one that the subscription cannot get any more, the "
-                    "first 1,000; null if assembling"),
+        TableColumn(
+            "expires_ms",
+            LONG,
+            "time after which an expiry pass removes it (ms epoch); null = never",
+        ),
+        TableColumn(
+            "stalled_at",
+            TEXT,
+            "ledger:entry of the chunk at which the subscription has stopped; null if assembling",
+        ),
+        TableColumn(
+            "missing_chunks",
+            SHORTS,
+            "chunks before its newest one that the subscription cannot get any more, the "
+            "first 1,000; null if assembling",
+        ),
     )
     topics = (
-        whose[0], *WINDOW,
+        whose[0],
+        *WINDOW,
         TableColumn("chunks", LONG, "chunks published"),
         TableColumn("chunk_bytes", LONG, "bytes of their entries"),
         TableColumn("chunked_message_rate", RATE, "chunked messages begun per second"),
@@ -115,18 +142,37 @@ def _outputs() -> tuple[Output, ...]:
     )
     place = ("cluster", "topic", "subscription")
     return (
-        Output("chunk_messages", "Every complete chunked message.",
-               messages, sort_by=("cluster", "topic", "complete_ms")),
-        Output("chunk_events", "Every decision about a chunk except BUFFERED.",
-               decisions, sort_by=(*place, "ts_wall_ms")),
-        Output("chunk_state", "Per consumer and window: its incomplete messages at the end.",
-               levels, sort_by=(*place, "window_start_ms")),
-        Output("incomplete_messages",
-               "Per window, every message that is incomplete or stalled; the newest window has "
-               "those of now.",
-               missing, sort_by=(*place, "window_start_ms")),
-        Output("chunk_topic_stats", "Per topic and window: chunks published.",
-               topics, sort_by=("cluster", "topic", "window_start_ms")),
+        Output(
+            "chunk_messages",
+            "Every complete chunked message.",
+            messages,
+            sort_by=("cluster", "topic", "complete_ms"),
+        ),
+        Output(
+            "chunk_events",
+            "Every decision about a chunk except BUFFERED.",
+            decisions,
+            sort_by=(*place, "ts_wall_ms"),
+        ),
+        Output(
+            "chunk_state",
+            "Per consumer and window: its incomplete messages at the end.",
+            levels,
+            sort_by=(*place, "window_start_ms"),
+        ),
+        Output(
+            "incomplete_messages",
+            "Per window, every message that is incomplete or stalled; the newest window has "
+            "those of now.",
+            missing,
+            sort_by=(*place, "window_start_ms"),
+        ),
+        Output(
+            "chunk_topic_stats",
+            "Per topic and window: chunks published.",
+            topics,
+            sort_by=("cluster", "topic", "window_start_ms"),
+        ),
     )
 
 

@@ -34,9 +34,12 @@ class ChunksParameters(Parameters):
     first_dup: Annotated[Literal["restart", "lose"], SWITCH] = "restart"
     shared_mode: Annotated[Literal["pin", "hash", "marker"], SWITCH] = "pin"
     shared_orphan: Annotated[Literal["stall", "ack_skip", "dispatch"], SWITCH] = "stall"
-    maxPendingChunkedMessage: Annotated[MostPending, Field(
-        validation_alias=AliasChoices("maxPendingChunkedMessage", "maxPendingChuckedMessage"),
-    )] = 10
+    maxPendingChunkedMessage: Annotated[
+        MostPending,
+        Field(
+            validation_alias=AliasChoices("maxPendingChunkedMessage", "maxPendingChuckedMessage"),
+        ),
+    ] = 10
     autoAckOldestChunkedMessageOnQueueFull: bool = False
     expireTimeOfIncompleteChunkedMessageMillis: Annotated[int, Field(lt=2**53)] = 60_000
     consumers: list[ConsumerParameters] = []

@@ -20,8 +20,14 @@ Rule = tuple[str, str, str, int]
 def rules_of(params: Mapping[str, Any]) -> tuple[Rule, ...]:
     """The rules of the job's parameters, the one of all consumers first."""
     return ("**", "**", "**", int(params["maxPendingChunkedMessage"])), *(
-        (full_pattern(one["topic"]), one["subscription"], one["consumer"],
-         int(one["maxPendingChunkedMessage"])) for one in params["consumers"])
+        (
+            full_pattern(one["topic"]),
+            one["subscription"],
+            one["consumer"],
+            int(one["maxPendingChunkedMessage"]),
+        )
+        for one in params["consumers"]
+    )
 
 
 def most_pending(rules: tuple[Rule, ...], parts: Mapping[str, Array], names: Names) -> Array:
@@ -42,6 +48,7 @@ def most_pending(rules: tuple[Rule, ...], parts: Mapping[str, Array], names: Nam
 def _matched(rules: tuple[Rule, ...], topic: str, subscription: str, consumer: str) -> int:
     of = split_partition(topic)[0], subscription, consumer
     return next(
-        rule[-1] for rule in reversed(rules)
+        rule[-1]
+        for rule in reversed(rules)
         if all(expression(pattern).fullmatch(name) for pattern, name in zip(rule, of, strict=False))
     )

@@ -16,11 +16,13 @@ WINDOW_RULE = "window"
 INTEGRITY = pa.array(["exact", "short", "unknown", "too_large"])
 EXACT, SHORT, UNKNOWN, TOO_LARGE = range(4)
 _OUTCOMES = pa.array(L.OUTCOMES)
-_RULES = pa.array([
-    f"{outcome}+{defect}" if defect else outcome
-    for outcome in L.OUTCOMES
-    for defect in ("", *L.DEFECTS)
-])
+_RULES = pa.array(
+    [
+        f"{outcome}+{defect}" if defect else outcome
+        for outcome in L.OUTCOMES
+        for defect in ("", *L.DEFECTS)
+    ]
+)
 _STATES = pa.array(["assembling", "stalled"])
 MOST_MISSING = 1000
 """Missing chunks of a message that are listed."""
@@ -104,24 +106,27 @@ class Rows:
         rows = self._o.rows[: self._p["rows"]]
         rule = rows["outcome"] * (1 + len(L.DEFECTS)) + rows["defect"]
         start, acks, tracked = rows["start"], rows["acks"], rows["tracked"]
-        return pa.table({
-            **self._common(rows, rows["row_no"]), **self._whose(rows),
-            "rule": _RULES.take(pa.array(rule)),
-            "uuid": self._text(rows["uuid"]),
-            "chunk_id": _int(rows["chunk_id"]),
-            "num_chunks": _int(rows["num_chunks"]),
-            "position": self._positions(rows["ledger"], rows["entry"]),
-            "outcome": _OUTCOMES.take(pa.array(rows["outcome"])),
-            "acks": self._lists(start, acks),
-            "tracked": self._lists(start + acks, tracked),
-            "orphaned": self._lists(start + acks + tracked, rows["orphaned"]),
-            "permits": _int(rows["permits"]),
-            "counter": _int(rows["counter"]),
-            "contexts": _int(rows["contexts"]),
-            "leaked": _int(rows["counter"] - rows["contexts"]),
-            "buffered_bytes": _long(rows["buffered"]),
-            "age_ms": _known(rows["age_ms"]),
-        })
+        return pa.table(
+            {
+                **self._common(rows, rows["row_no"]),
+                **self._whose(rows),
+                "rule": _RULES.take(pa.array(rule)),
+                "uuid": self._text(rows["uuid"]),
+                "chunk_id": _int(rows["chunk_id"]),
+                "num_chunks": _int(rows["num_chunks"]),
+                "position": self._positions(rows["ledger"], rows["entry"]),
+                "outcome": _OUTCOMES.take(pa.array(rows["outcome"])),
+                "acks": self._lists(start, acks),
+                "tracked": self._lists(start + acks, tracked),
+                "orphaned": self._lists(start + acks + tracked, rows["orphaned"]),
+                "permits": _int(rows["permits"]),
+                "counter": _int(rows["counter"]),
+                "contexts": _int(rows["contexts"]),
+                "leaked": _int(rows["counter"] - rows["contexts"]),
+                "buffered_bytes": _long(rows["buffered"]),
+                "age_ms": _known(rows["age_ms"]),
+            }
+        )
 
     def integrity(self, rows: Array) -> Array:
         """Per message, the position in INTEGRITY."""
@@ -139,7 +144,8 @@ class Rows:
         integrity = self.integrity(rows)
         no_sum = (rows["has_crc"] == 0) | (integrity == TOO_LARGE)
         columns = {
-            **self._common(rows, rows["row_no"]), **self._whose(rows),
+            **self._common(rows, rows["row_no"]),
+            **self._whose(rows),
             "rule": pa.repeat(pa.scalar(L.OUTCOMES[int(L.COMPLETE)]), n),
             "uuid": self._text(rows["uuid"]),
             "producer_name": self._text(rows["producer"]),
@@ -179,10 +185,15 @@ class Rows:
 
     def _order(self, rows: Array, first: Array, last: Array) -> Array:
         """By window, `first`, subscription, consumer and `last`."""
-        return np.lexsort((
-            last, self._rank(self._consumer_names(rows["consumer"])),
-            self._rank(self._w.subs["name"][rows["sub"]]), first, rows["window"],
-        ))
+        return np.lexsort(
+            (
+                last,
+                self._rank(self._consumer_names(rows["consumer"])),
+                self._rank(self._w.subs["name"][rows["sub"]]),
+                first,
+                rows["window"],
+            )
+        )
 
     def _consumer_names(self, places: Array) -> Array:
         """Names of consumers, -1 for none."""
@@ -203,17 +214,19 @@ class Rows:
         columns = self._windows(rows, order)
         rows = rows[order]
         at = self._o.windows["at_ms"][rows["window"]]
-        return pa.table({
-            **columns,
-            "contexts": _int(rows["contexts"]),
-            "counter": _int(rows["counter"]),
-            "leaked": _int(rows["counter"] - rows["contexts"]),
-            "buffered_bytes": _long(rows["buffered"]),
-            "declared_bytes": _long(rows["declared"]),
-            "oldest_age_ms": _long(at - rows["oldest_ms"], rows["oldest_ms"] == NULL),
-            "fifo_length": _int(rows["entries"]),
-            "permits_lost": _int(rows["lost"]),
-        })
+        return pa.table(
+            {
+                **columns,
+                "contexts": _int(rows["contexts"]),
+                "counter": _int(rows["counter"]),
+                "leaked": _int(rows["counter"] - rows["contexts"]),
+                "buffered_bytes": _long(rows["buffered"]),
+                "declared_bytes": _long(rows["declared"]),
+                "oldest_age_ms": _long(at - rows["oldest_ms"], rows["oldest_ms"] == NULL),
+                "fifo_length": _int(rows["entries"]),
+                "permits_lost": _int(rows["lost"]),
+            }
+        )
 
     def incomplete_messages(self) -> pa.Table:
         """Every message that is being assembled, at the end of each window."""
@@ -225,25 +238,27 @@ class Rows:
         expiry = int(self._p["expiry_ms"])
         stalled = rows["stall_ledger"] != NULL
         expires = np.where((expiry > 0) & ~stalled, rows["first_ms"] + expiry, NULL)
-        return pa.table({
-            **columns,
-            "state": _STATES.take(pa.array(stalled.astype(np.int8))),
-            "uuid": self._text(rows["uuid"]),
-            "producer_name": self._text(rows["producer"]),
-            "sequence_id": _known(rows["sequence_id"]),
-            "num_chunks": _int(rows["num_chunks"]),
-            "next_chunk_id": _int(rows["next_chunk"]),
-            "first_position": self._positions(rows["first_ledger"], rows["first_entry"]),
-            "last_position": self._positions(rows["last_ledger"], rows["last_entry"]),
-            "first_chunk_ms": _long(rows["first_ms"]),
-            "last_chunk_ms": _long(rows["last_ms"]),
-            "age_ms": _long(at - rows["first_ms"]),
-            "buffered_bytes": _long(rows["buffered"]),
-            "declared_bytes": _long(rows["declared"]),
-            "expires_ms": _known(expires),
-            "stalled_at": self._positions(rows["stall_ledger"], rows["stall_entry"]),
-            "missing_chunks": self._gone(rows, stalled),
-        })
+        return pa.table(
+            {
+                **columns,
+                "state": _STATES.take(pa.array(stalled.astype(np.int8))),
+                "uuid": self._text(rows["uuid"]),
+                "producer_name": self._text(rows["producer"]),
+                "sequence_id": _known(rows["sequence_id"]),
+                "num_chunks": _int(rows["num_chunks"]),
+                "next_chunk_id": _int(rows["next_chunk"]),
+                "first_position": self._positions(rows["first_ledger"], rows["first_entry"]),
+                "last_position": self._positions(rows["last_ledger"], rows["last_entry"]),
+                "first_chunk_ms": _long(rows["first_ms"]),
+                "last_chunk_ms": _long(rows["last_ms"]),
+                "age_ms": _long(at - rows["first_ms"]),
+                "buffered_bytes": _long(rows["buffered"]),
+                "declared_bytes": _long(rows["declared"]),
+                "expires_ms": _known(expires),
+                "stalled_at": self._positions(rows["stall_ledger"], rows["stall_entry"]),
+                "missing_chunks": self._gone(rows, stalled),
+            }
+        )
 
     def _gone(self, rows: Array, stalled: Array) -> pa.Array:
         """The missing chunks of stalled messages, the first ones; null for others."""
@@ -260,17 +275,19 @@ class Rows:
         rows = self._o.windows[: self._p["windows"]]
         rows = rows[rows["topic_row"] != 0]
         n = len(rows)
-        return pa.table({
-            **self._common(rows, np.zeros(n, np.int64)),
-            "rule": pa.repeat(pa.scalar(WINDOW_RULE), n),
-            "window_start_ms": _long(rows["start_ms"]),
-            "window_ms": _long(rows["window_ms"]),
-            "chunks": _long(rows["chunks"]),
-            "chunk_bytes": _long(rows["bytes"]),
-            "chunked_message_rate": pa.array(
-                rows["firsts"] / (rows["window_ms"] / _MS_PER_S), pa.float64()
-            ),
-            "msg_chunk_published": pa.array(rows["chunks"] > 0),
-            "producers": _int(rows["producers"]),
-            "max_contexts": _int(rows["most"]),
-        })
+        return pa.table(
+            {
+                **self._common(rows, np.zeros(n, np.int64)),
+                "rule": pa.repeat(pa.scalar(WINDOW_RULE), n),
+                "window_start_ms": _long(rows["start_ms"]),
+                "window_ms": _long(rows["window_ms"]),
+                "chunks": _long(rows["chunks"]),
+                "chunk_bytes": _long(rows["bytes"]),
+                "chunked_message_rate": pa.array(
+                    rows["firsts"] / (rows["window_ms"] / _MS_PER_S), pa.float64()
+                ),
+                "msg_chunk_published": pa.array(rows["chunks"] > 0),
+                "producers": _int(rows["producers"]),
+                "max_contexts": _int(rows["most"]),
+            }
+        )

@@ -24,23 +24,42 @@ VERSION = STATE_VERSION
 PAYLOAD = "payload"
 """Column of records: position of an inline payload in the shard's store, -1 without."""
 NAME_FIELDS = {
-    "keys": ("cluster", "topic", "broker", "feed"), "subs": ("name",), "consumers": ("name",),
-    "contexts": ("uuid", "producer"), "nodes": ("file",), "bindings": ("uuid",),
-    "held": ("uuid", "producer", "file"), "producers": ("name",), "stored": ("uuid", "producer"),
+    "keys": ("cluster", "topic", "broker", "feed"),
+    "subs": ("name",),
+    "consumers": ("name",),
+    "contexts": ("uuid", "producer"),
+    "nodes": ("file",),
+    "bindings": ("uuid",),
+    "held": ("uuid", "producer", "file"),
+    "producers": ("name",),
+    "stored": ("uuid", "producer"),
 }
 LAYOUTS: Mapping[str, np.dtype] = {
-    "keys": L.KEY, "subs": L.SUB, "consumers": L.CONSUMER, "contexts": L.CONTEXT, "nodes": L.NODE,
-    "entries": L.ENTRY, "bindings": L.BINDING, "held": L.HELD, "producers": L.PRODUCER,
-    "stored": L.STORED, "pieces": L.PIECE, "acked": L.RANGE,
+    "keys": L.KEY,
+    "subs": L.SUB,
+    "consumers": L.CONSUMER,
+    "contexts": L.CONTEXT,
+    "nodes": L.NODE,
+    "entries": L.ENTRY,
+    "bindings": L.BINDING,
+    "held": L.HELD,
+    "producers": L.PRODUCER,
+    "stored": L.STORED,
+    "pieces": L.PIECE,
+    "acked": L.RANGE,
 }
 _WORLD = {name: f"world.{name}" for name in LAYOUTS}
 KEPT = Store(
-    NAME, VERSION,
+    NAME,
+    VERSION,
     Plain("next_order"),
     *(Struct(_WORLD[name], kind, NAME_FIELDS.get(name, ())) for name, kind in LAYOUTS.items()),
     RecordSet("waiting", COLUMNS, TEXTS, (PAYLOAD,)),
-    RecordSet("shared", COLUMNS, TEXTS, (PAYLOAD,)), Struct("meaning", MEANING, ("name",)),
-    Plain("payloads", np.uint8), Plain("payload_lengths"), added=("shared", "meaning"),
+    RecordSet("shared", COLUMNS, TEXTS, (PAYLOAD,)),
+    Struct("meaning", MEANING, ("name",)),
+    Plain("payloads", np.uint8),
+    Plain("payload_lengths"),
+    added=("shared", "meaning"),
 )
 
 
@@ -59,8 +78,12 @@ def new() -> Shard:
     """A shard that has seen nothing."""
     blank = KEPT.blank()
     return Shard(
-        Names(), {name: blank[kept] for name, kept in _WORLD.items()}, blank["waiting"],
-        blank["shared"], blank["meaning"], (),
+        Names(),
+        {name: blank[kept] for name, kept in _WORLD.items()},
+        blank["waiting"],
+        blank["shared"],
+        blank["meaning"],
+        (),
     )
 
 
@@ -69,12 +92,19 @@ def read(data: bytes, into: Names | None = None) -> Shard:
     found, names = KEPT.read(data, into)
     offsets = np.concatenate([[0], np.cumsum(found["payload_lengths"])]).astype(np.int64)
     store = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(offsets) - 1,
+        pa.large_binary(),
+        len(offsets) - 1,
         [None, pa.py_buffer(offsets), pa.py_buffer(found["payloads"])],
     )
     return Shard(
-        names, {name: found[kept] for name, kept in _WORLD.items()}, found["waiting"],
-        found["shared"], found["meaning"], (), store, int(found["next_order"][0]),
+        names,
+        {name: found[kept] for name, kept in _WORLD.items()},
+        found["waiting"],
+        found["shared"],
+        found["meaning"],
+        (),
+        store,
+        int(found["next_order"][0]),
     )
 
 
@@ -82,8 +112,10 @@ def write(shard: Shard) -> bytes:
     """The bytes of a shard."""
     return KEPT.write(
         {
-            "next_order": np.array([shard.next_order], np.int64), "waiting": shard.waiting,
-            "shared": shard.shared, "meaning": shard.meaning,
+            "next_order": np.array([shard.next_order], np.int64),
+            "waiting": shard.waiting,
+            "shared": shard.shared,
+            "meaning": shard.meaning,
             **{kept: shard.parts[name] for name, kept in _WORLD.items()},
             **_payloads(shard),
         },
@@ -112,12 +144,16 @@ def _payloads(shard: Shard) -> Arrays:
 
 
 OWNED = (
-    by_field("subs", "keys", "key"), by_field("consumers", "keys", "key", sub="subs"),
-    by_field("contexts", "consumers", "consumer"), by_field("nodes", "contexts", "next"),
+    by_field("subs", "keys", "key"),
+    by_field("consumers", "keys", "key", sub="subs"),
+    by_field("contexts", "consumers", "consumer"),
+    by_field("nodes", "contexts", "next"),
     by_field("entries", "consumers", "next"),
     by_field("bindings", "subs", "sub", consumer="consumers"),
-    by_field("held", "keys", "key", sub="subs"), by_field("producers", "keys", "key"),
-    by_field("stored", "keys", "key"), by_field("pieces", "stored", "stored"),
+    by_field("held", "keys", "key", sub="subs"),
+    by_field("producers", "keys", "key"),
+    by_field("stored", "keys", "key"),
+    by_field("pieces", "stored", "stored"),
     by_field("acked", "subs", "sub"),
 )
 
@@ -130,8 +166,10 @@ def united(every: Sequence[Shard]) -> dict[str, Any]:
         for column in (s.parts["nodes"][PAYLOAD], s.parts["held"][PAYLOAD], s.waiting[PAYLOAD]):
             column[column >= 0] += known
         known += len(s.store)
-    return {"store": pa.concat_arrays([s.store for s in every]),
-            "next_order": max(s.next_order for s in every)}
+    return {
+        "store": pa.concat_arrays([s.store for s in every]),
+        "next_order": max(s.next_order for s in every),
+    }
 
 
 # -- between state and kernel ----------------------------------------------------------------
@@ -148,8 +186,13 @@ class Room:
 
 
 def unpack(
-    parts: Mapping[str, Array], settings: Mapping[str, int], next_order: int, room: Room,
-    timeline: Timeline, place: Array, most_pending: Array,
+    parts: Mapping[str, Array],
+    settings: Mapping[str, int],
+    next_order: int,
+    room: Room,
+    timeline: Timeline,
+    place: Array,
+    most_pending: Array,
 ) -> World:
     """The world behind stored arrays, with room for a batch and its lists linked; `place` is the
     broker of each key among those of the timeline, `most_pending` a limit of each consumer."""
@@ -157,38 +200,54 @@ def unpack(
     for name, value in settings.items():
         p[name] = value
     more = room.chunks + len(parts["held"])
-    sizes = {"contexts": more, "nodes": more, "entries": more, "bindings": room.chunks,
-             "held": room.chunks, "stored": room.stored, "pieces": room.stored}
+    sizes = {
+        "contexts": more,
+        "nodes": more,
+        "entries": more,
+        "bindings": room.chunks,
+        "held": room.chunks,
+        "stored": room.stored,
+        "pieces": room.stored,
+    }
     grown = {
-        name: structs.grown(parts[name], len(parts[name]) + sizes.get(name, 0))
-        for name in LAYOUTS
+        name: structs.grown(parts[name], len(parts[name]) + sizes.get(name, 0)) for name in LAYOUTS
     }
     for array, first, name in (
-        ("contexts", "free_context", "contexts"), ("nodes", "free_node", "nodes"),
-        ("entries", "free_entry", ""), ("bindings", "free_binding", "bindings"),
-        ("held", "free_held", "held"), ("stored", "free_stored", ""), ("pieces", "free_piece", ""),
+        ("contexts", "free_context", "contexts"),
+        ("nodes", "free_node", "nodes"),
+        ("entries", "free_entry", ""),
+        ("bindings", "free_binding", "bindings"),
+        ("held", "free_held", "held"),
+        ("stored", "free_stored", ""),
+        ("pieces", "free_piece", ""),
     ):
         live = len(parts[array])
         every = len(grown[array])
         grown[array]["next"][live:] = np.arange(live + 1, every + 1)
-        grown[array]["next"][max(every - 1, live):] = -1
+        grown[array]["next"][max(every - 1, live) :] = -1
         p[first] = live if live < every else -1
         if name:
             p[name] = live
-    grown["held"]["key"][len(parts["held"]):] = -1
-    grown["bindings"]["sub"][len(parts["bindings"]):] = -1
-    grown["stored"]["key"][len(parts["stored"]):] = -1
-    grown["pieces"]["stored"][len(parts["pieces"]):] = -1
+    grown["held"]["key"][len(parts["held"]) :] = -1
+    grown["bindings"]["sub"][len(parts["bindings"]) :] = -1
+    grown["stored"]["key"][len(parts["stored"]) :] = -1
+    grown["pieces"]["stored"][len(parts["pieces"]) :] = -1
     p["next_order"] = next_order
     p["consumers"] = len(parts["consumers"])
     world = World(
-        settings=p, chunk=np.zeros(1, L.CHUNK), acks=np.zeros(room.acks, L.RANGE),
+        settings=p,
+        chunk=np.zeros(1, L.CHUNK),
+        acks=np.zeros(room.acks, L.RANGE),
         context_table=_table(len(grown["contexts"])),
-        binding_table=_table(len(grown["bindings"])), held_table=_table(len(grown["held"])),
-        stored_table=_table(len(grown["stored"])), piece_table=_table(len(grown["pieces"])),
-        ack_table=_table(room.acks), most_pending=most_pending,
+        binding_table=_table(len(grown["bindings"])),
+        held_table=_table(len(grown["held"])),
+        stored_table=_table(len(grown["stored"])),
+        piece_table=_table(len(grown["pieces"])),
+        ack_table=_table(room.acks),
+        most_pending=most_pending,
         links=np.zeros(len(parts["keys"]), L.LINK),
-        **timeline._asdict(), **grown,
+        **timeline._asdict(),
+        **grown,
     )
     world.links["place"] = place
     _link(world, len(parts["contexts"]), len(parts["nodes"]), len(parts["entries"]))
@@ -299,8 +358,9 @@ def _line_up(
 def pack(w: World, stream_ms: int) -> dict[str, Array]:
     """The arrays to store, without what is as good as new; inverse of `unpack`."""
     p = w.settings[0]
-    contexts, nodes, owners = (np.empty(n, np.int64) for n in
-                               (len(w.contexts), len(w.nodes), len(w.nodes)))
+    contexts, nodes, owners = (
+        np.empty(n, np.int64) for n in (len(w.contexts), len(w.nodes), len(w.nodes))
+    )
     entries, holders = np.empty(len(w.entries), np.int64), np.empty(len(w.entries), np.int64)
     a, b, c = _line_up(w, contexts, nodes, owners, entries, holders)
     contexts, nodes, owners = contexts[:a], nodes[:b], owners[:b]
@@ -317,8 +377,15 @@ def pack(w: World, stream_ms: int) -> dict[str, Array]:
     number["contexts"][contexts] = np.arange(a)
     number["stored"] = np.full(len(w.stored) + 1, -1, np.int64)
     number["stored"][stored] = np.arange(len(stored))
-    keep |= {"contexts": contexts, "nodes": nodes, "entries": entries, "bindings": bindings,
-             "held": held, "stored": stored, "pieces": pieces}
+    keep |= {
+        "contexts": contexts,
+        "nodes": nodes,
+        "entries": entries,
+        "bindings": bindings,
+        "held": held,
+        "stored": stored,
+        "pieces": pieces,
+    }
     parts = {name: structs.picked(getattr(w, name), rows) for name, rows in keep.items()}
     parts["nodes"]["next"] = number["contexts"][owners]
     parts["entries"]["next"] = number["consumers"][holders]
@@ -326,11 +393,18 @@ def pack(w: World, stream_ms: int) -> dict[str, Array]:
     acked = _acknowledged(w)
     parts["acked"] = structs.picked(acked, keep["subs"][acked["sub"]])
     for part, field_, target in (
-        ("subs", "key", "keys"), ("consumers", "key", "keys"), ("consumers", "sub", "subs"),
-        ("contexts", "consumer", "consumers"), ("bindings", "sub", "subs"),
-        ("bindings", "consumer", "consumers"), ("held", "key", "keys"), ("held", "sub", "subs"),
-        ("producers", "key", "keys"), ("acked", "sub", "subs"),
-        ("stored", "key", "keys"), ("pieces", "stored", "stored"),
+        ("subs", "key", "keys"),
+        ("consumers", "key", "keys"),
+        ("consumers", "sub", "subs"),
+        ("contexts", "consumer", "consumers"),
+        ("bindings", "sub", "subs"),
+        ("bindings", "consumer", "consumers"),
+        ("held", "key", "keys"),
+        ("held", "sub", "subs"),
+        ("producers", "key", "keys"),
+        ("acked", "sub", "subs"),
+        ("stored", "key", "keys"),
+        ("pieces", "stored", "stored"),
     ):
         parts[part][field_] = number[target][parts[part][field_]]
     return parts
@@ -345,14 +419,21 @@ def _in_order(array: Array, owner: str) -> Array:
 def _kept(w: World, stream_ms: int, bindings: Array, held: Array) -> dict[str, Array]:
     p, k, e, s = w.settings[0], w.keys, w.consumers, w.subs
     consumer_clock, sub_clock = k["clock_ms"][e["key"]], k["clock_ms"][s["key"]]
-    consumers = (e["touched"] != 0) | ((e["known"] != 0) & (
-        (e["contexts"] > 0) | (e["counter"] > 0) | (e["closed_ms"] != NULL)
-        | ((e["used_ms"] != NULL) & (consumer_clock - e["used_ms"] < p["idle_ms"]))
-        | (p["mode"] == L.HASH)
-    ))
+    consumers = (e["touched"] != 0) | (
+        (e["known"] != 0)
+        & (
+            (e["contexts"] > 0)
+            | (e["counter"] > 0)
+            | (e["closed_ms"] != NULL)
+            | ((e["used_ms"] != NULL) & (consumer_clock - e["used_ms"] < p["idle_ms"]))
+            | (p["mode"] == L.HASH)
+        )
+    )
     consumers[w.bindings["consumer"][bindings]] = True
-    subs = (s["shared"] != 0) | (s["stalled"] != 0) | (
-        (s["last_chunk_ms"] != NULL) & (sub_clock - s["last_chunk_ms"] < p["idle_ms"])
+    subs = (
+        (s["shared"] != 0)
+        | (s["stalled"] != 0)
+        | ((s["last_chunk_ms"] != NULL) & (sub_clock - s["last_chunk_ms"] < p["idle_ms"]))
     )
     subs |= (s["mark_ledger"] != NULL) & (
         (k["chunked"][s["key"]] != 0) | (sub_clock - s["told_ms"] < p["idle_ms"])
@@ -360,14 +441,20 @@ def _kept(w: World, stream_ms: int, bindings: Array, held: Array) -> dict[str, A
     subs[e["sub"][consumers]] = True
     subs[w.bindings["sub"][bindings]] = True
     subs[w.held["sub"][held]] = True
-    keys = (k["open"] != 0) | (k["touched"] != 0) | (k["held"] > 0) | (
-        (k["has_clock"] != 0) & (k["clock_ms"] > stream_ms)
-    ) | ((k["row_ms"] != NULL) & (k["row_ms"] >= k["clock_ms"]))
+    keys = (
+        (k["open"] != 0)
+        | (k["touched"] != 0)
+        | (k["held"] > 0)
+        | ((k["has_clock"] != 0) & (k["clock_ms"] > stream_ms))
+        | ((k["row_ms"] != NULL) & (k["row_ms"] >= k["clock_ms"]))
+    )
     keys[s["key"][subs]] = True
     keys |= k["stored"] > 0
-    producers = (k["open"][w.producers["key"]] != 0) & (
-        w.producers["window_ms"] == k["window_ms"][w.producers["key"]]
-    ) & keys[w.producers["key"]]
+    producers = (
+        (k["open"][w.producers["key"]] != 0)
+        & (w.producers["window_ms"] == k["window_ms"][w.producers["key"]])
+        & keys[w.producers["key"]]
+    )
     return {"keys": keys, "subs": subs, "consumers": consumers, "producers": producers}
 
 
@@ -385,7 +472,7 @@ def _acknowledged(w: World) -> Array:
     if not len(w.acked) and not more:
         return w.acked
     every = structs.grown(w.acked, len(w.acked) + more)
-    every[len(w.acked):] = w.acks[:more]
+    every[len(w.acked) :] = w.acks[:more]
     s = w.subs[every["sub"]]
     covered = (s["has_cumulative"] != 0) & (
         (every["ledger"] < s["ledger"])
@@ -425,5 +512,6 @@ def describe(shard: Shard) -> dict[str, Any]:
     """Sizes of what a shard keeps."""
     return {
         **{name: len(part) for name, part in shard.parts.items()},
-        "payload_bytes": int(shard.store.nbytes), "waiting": len(shard.waiting["cluster"]),
+        "payload_bytes": int(shard.store.nbytes),
+        "waiting": len(shard.waiting["cluster"]),
     }

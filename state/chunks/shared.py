@@ -16,6 +16,7 @@ from state.engine.turns import places
 
 MEANING = np.dtype([("what", "<i8"), ("name", "<i8"), ("fresh", "|u1")], align=True)
 
+
 class Timeline(NamedTuple):
     """Gaps as the kernel takes them; see `layout.World`."""
 

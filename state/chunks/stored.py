@@ -27,8 +27,7 @@ def before(ledger: Int, entry: Int, other_ledger: Int, other_entry: Int) -> bool
 
 @compiled
 def may_stall(w: World, sub: Int) -> bool:
-    """Whether stored chunks matter to a subscription: it is shared, or its type is not known yet.
-    """
+    """Whether stored chunks matter to a subscription: it is shared, or its type is not known yet."""
     s = w.subs[sub]
     return bool(s["shared"] != 0 or (s["typed"] == 0 and s["mark_ledger"] != NULL))
 
@@ -152,8 +151,10 @@ def keep_piece(w: World, f: Feed, i: Int, size: Int, producer: Int) -> None:
     while sub >= 0:
         s = w.subs[sub]
         # a chunk can be sent before the record that it was stored
-        if s["sent_ledger"] != NULL and may_stall(w, sub) and not before(
-            s["sent_ledger"], s["sent_entry"], ledger, entry
+        if (
+            s["sent_ledger"] != NULL
+            and may_stall(w, sub)
+            and not before(s["sent_ledger"], s["sent_entry"], ledger, entry)
         ):
             e["sent"] |= bit_of(w, sub)
         sub = s["next"]
@@ -331,9 +332,13 @@ def stands_at(w: World, sub: Int, piece: Int) -> bool:
     s, e = w.subs[sub], w.pieces[piece]
     if s["mark_ledger"] == e["ledger"]:
         return bool(s["mark_entry"] + 1 == e["entry"])
-    return bool(e["entry"] == 0 and (e["before_ledger"] == NULL or not before(
-        s["mark_ledger"], s["mark_entry"], e["before_ledger"], e["before_entry"]
-    )))
+    return bool(
+        e["entry"] == 0
+        and (
+            e["before_ledger"] == NULL
+            or not before(s["mark_ledger"], s["mark_entry"], e["before_ledger"], e["before_entry"])
+        )
+    )
 
 
 @compiled
@@ -356,9 +361,12 @@ def first_left(w: World, key: Int, sub: Int) -> Int:
         at = w.stored[message]["first"]
         while at >= 0:
             e = w.pieces[at]
-            if (found < 0 or before(
-                e["ledger"], e["entry"], w.pieces[found]["ledger"], w.pieces[found]["entry"]
-            )) and not is_passed(w, sub, at):
+            if (
+                found < 0
+                or before(
+                    e["ledger"], e["entry"], w.pieces[found]["ledger"], w.pieces[found]["entry"]
+                )
+            ) and not is_passed(w, sub, at):
                 found = np.int64(at)
             at = e["next"]
         message = w.stored[message]["next"]
@@ -431,8 +439,10 @@ def is_behind(w: World, sub: Int, message: Int, head: Int, now: Int) -> bool:
     while at >= 0:
         e = w.pieces[at]
         if (
-            e["chunk_id"] == e["num_chunks"] - 1 and e["sent"] & bit == 0
-            and now - e["at_ms"] > w.settings[0]["wait_ms"] and not is_passed(w, sub, at)
+            e["chunk_id"] == e["num_chunks"] - 1
+            and e["sent"] & bit == 0
+            and now - e["at_ms"] > w.settings[0]["wait_ms"]
+            and not is_passed(w, sub, at)
         ):
             return True
         at = e["next"]
@@ -445,8 +455,10 @@ def next_id(w: World, sub: Int, message: Int, least: Int) -> Int:
     found, at = NOBODY, w.stored[message]["first"]
     while at >= 0:
         e = w.pieces[at]
-        if e["chunk_id"] >= least and (found < 0 or e["chunk_id"] < found) and not is_passed(
-            w, sub, at
+        if (
+            e["chunk_id"] >= least
+            and (found < 0 or e["chunk_id"] < found)
+            and not is_passed(w, sub, at)
         ):
             found = np.int64(e["chunk_id"])
         at = e["next"]
@@ -464,7 +476,9 @@ def list_message(
     m["window"], m["sub"], m["consumer"], m["order"] = window, sub, NOBODY, order
     m["uuid"], m["producer"] = e["uuid"], e["producer"]
     m["sequence_id"], m["num_chunks"], m["declared"] = (
-        e["sequence_id"], e["num_chunks"], e["declared"]
+        e["sequence_id"],
+        e["num_chunks"],
+        e["declared"],
     )
     m["stall_ledger"], m["stall_entry"] = h["ledger"], h["entry"]
     m["first_ledger"], m["buffered"] = NULL, 0

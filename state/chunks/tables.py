@@ -49,10 +49,7 @@ def find_context(w: World, consumer: Int, hash_: Int, uuid: Int) -> Int:
         i = table[at]
         if i >= 0:
             e = w.contexts[i]
-            if (
-                e["consumer"] == consumer and e["hash"] == hash_
-                and (uuid < 0 or e["uuid"] == uuid)
-            ):
+            if e["consumer"] == consumer and e["hash"] == hash_ and (uuid < 0 or e["uuid"] == uuid):
                 return i
         at = (at + 1) & (len(table) - 1)
     return NOBODY
@@ -109,7 +106,8 @@ def find_piece(w: World, key: Int, ledger: Int, entry: Int) -> Int:
         if i >= 0:
             e = w.pieces[i]
             if (
-                e["ledger"] == ledger and e["entry"] == entry
+                e["ledger"] == ledger
+                and e["entry"] == entry
                 and w.stored[e["stored"]]["key"] == key
             ):
                 return i
@@ -130,7 +128,9 @@ def acknowledged(w: World, sub: Int, ledger: Int, entry: Int) -> bool:
     while table[at] != NOBODY:
         e = w.acks[table[at]]
         if (
-            e["sub"] == sub and e["epoch"] == s["epoch"] and e["ledger"] == ledger
+            e["sub"] == sub
+            and e["epoch"] == s["epoch"]
+            and e["ledger"] == ledger
             and e["first"] == entry
         ):
             return True
@@ -140,9 +140,8 @@ def acknowledged(w: World, sub: Int, ledger: Int, entry: Int) -> bool:
         middle = (low + high) >> 1
         r = w.acked[middle]
         before = r["sub"] < sub or (
-            r["sub"] == sub and (
-                r["ledger"] < ledger or (r["ledger"] == ledger and r["last"] < entry)
-            )
+            r["sub"] == sub
+            and (r["ledger"] < ledger or (r["ledger"] == ledger and r["last"] < entry))
         )
         if before:
             low = middle + 1
@@ -152,7 +151,9 @@ def acknowledged(w: World, sub: Int, ledger: Int, entry: Int) -> bool:
         return False
     r = w.acked[low]
     return bool(
-        r["sub"] == sub and r["epoch"] == s["epoch"] and r["ledger"] == ledger
+        r["sub"] == sub
+        and r["epoch"] == s["epoch"]
+        and r["ledger"] == ledger
         and r["first"] <= entry <= r["last"]
     )
 

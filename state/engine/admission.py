@@ -30,8 +30,15 @@ class Admission:
     """The records of one batch of a shard, sorted by key and judged up to the clocks."""
 
     def __init__(
-        self, s: Shard[Any], records: Records, mine: Array, stream_ms: int, lateness_ns: int,
-        idle_advance_ms: int, max_future_ms: int, refused: Refused,
+        self,
+        s: Shard[Any],
+        records: Records,
+        mine: Array,
+        stream_ms: int,
+        lateness_ns: int,
+        idle_advance_ms: int,
+        max_future_ms: int,
+        refused: Refused,
     ) -> None:
         """`mine`: the records of single keys (bool); others are passed over."""
         self._s, self._stream_ms, self._refused = s, stream_ms, refused
@@ -58,8 +65,9 @@ class Admission:
                 s.keys[pair] = b
             left.append(waiting)
         for pair, found in s.keys.items():
-            if pair not in seen and (pair not in resting or isinstance(found, Key)
-                                     or stars.pending(s, found)):
+            if pair not in seen and (
+                pair not in resting or isinstance(found, Key) or stars.pending(s, found)
+            ):
                 self._judge_key(s.open(pair), _NOTHING)
         s.waiting = take(self._r, np.concatenate(left))
 
@@ -93,9 +101,7 @@ class Admission:
         usable = ~fresh & ~held & (mono != NULL)
         clock, clock_wall = self._begin(k, at, mono, wall, starts, usable)
         if not len(at):
-            return at if clock is None else self._judge_rows(
-                b, at, at, at, at, at, at, at, clock
-            )
+            return at if clock is None else self._judge_rows(b, at, at, at, at, at, at, at, clock)
         floats = (kind == POLICY) & (mono == NULL)
         by_wall = (wall != NULL) & (wall < clock_wall)
         late = fresh & (floats | starts) & by_wall
@@ -179,16 +185,30 @@ class Admission:
         self._refused.add(self._r, picked, TOO_LATE, details)
 
     def _refuse_strange(self, k: Record, picked: Array) -> None:
-        self._refused.add(self._r, picked, OUT_OF_RANGE, [
-            f"ts_mono_ns and ts_wall_ms are further from where they stood than max_future_ms:"
-            f" {self._max_future_ms}"
-        ] * len(picked))
+        self._refused.add(
+            self._r,
+            picked,
+            OUT_OF_RANGE,
+            [
+                f"ts_mono_ns and ts_wall_ms are further from where they stood than max_future_ms:"
+                f" {self._max_future_ms}"
+            ]
+            * len(picked),
+        )
 
     # -- judging -----------------------------------------------------------------------------
 
     def _judge_rows(
-        self, b: Key, at: Array, run: Array, time: Array, mono: Array, wall: Array,
-        floating: Array, aside: Array, clock: Moment | None,
+        self,
+        b: Key,
+        at: Array,
+        run: Array,
+        time: Array,
+        mono: Array,
+        wall: Array,
+        floating: Array,
+        aside: Array,
+        clock: Moment | None,
     ) -> Array:
         sort = self._ordered(at, run, time)
         at, run, time, mono, wall = (x[sort] for x in (at, run, time, mono, wall))

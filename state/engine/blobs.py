@@ -29,8 +29,12 @@ Array = np.ndarray
 SOURCE_COLUMNS = ("source_partition", "source_offset")
 PAYLOAD_COLUMNS = ("payload_bytes", "payload_crc32", "payload_file", "payload_row")
 COLUMNS: tuple[str, ...] = (
-    *(name for name in SCHEMA.names if name != "payload"), *SOURCE_COLUMNS, *PAYLOAD_COLUMNS,
-    "has_seq", "home", "ingest_ms",
+    *(name for name in SCHEMA.names if name != "payload"),
+    *SOURCE_COLUMNS,
+    *PAYLOAD_COLUMNS,
+    "has_seq",
+    "home",
+    "ingest_ms",
 )
 """Columns that a blob can carry; a descriptor names a column by its position here. `has_seq`
 distinguishes a null from every 64-bit value of `seq`. `home` is 0 on copies of a record that other
@@ -66,8 +70,9 @@ def _padded(size: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _number_names(values: Array, is_text: Array, begin: int, end: int, place: Array,
-                  used: Array) -> int:
+def _number_names(
+    values: Array, is_text: Array, begin: int, end: int, place: Array, used: Array
+) -> int:
     """Number the names of a part in order of appearance, in place; returns their count."""
     count = 0
     for c in range(len(values)):
@@ -88,7 +93,13 @@ def _number_names(values: Array, is_text: Array, begin: int, end: int, place: Ar
 
 @numba.njit(cache=True, nogil=True)
 def _describe(
-    values: Array, is_text: Array, begin: int, end: int, names: int, widths: Array, kinds: Array,
+    values: Array,
+    is_text: Array,
+    begin: int,
+    end: int,
+    names: int,
+    widths: Array,
+    kinds: Array,
     bases: Array,
 ) -> int:
     """Width, kind and least value of each column of a part; returns the bytes of the columns."""
@@ -201,8 +212,15 @@ def _name_again(values: Array, is_text: Array, begin: int, end: int, used: Array
 
 @numba.njit(cache=True, nogil=True)
 def _write(
-    values: Array, columns: Array, is_text: Array, bounds: Array, name_bytes: Array,
-    name_offsets: Array, out: Array, ends: Array, done: int,
+    values: Array,
+    columns: Array,
+    is_text: Array,
+    bounds: Array,
+    name_bytes: Array,
+    name_offsets: Array,
+    out: Array,
+    ends: Array,
+    done: int,
 ) -> int:
     """Write one blob per part, one after the other, behind those that are done; returns the first
     part for which there is no room in `out`. In the parts before it `values` has numbers of names.
@@ -210,8 +228,11 @@ def _write(
     count = len(columns)
     place = np.full(len(name_offsets), _NONE, np.int64)
     used = np.empty(len(name_offsets), np.int64)
-    widths, kinds, bases = (np.empty(count, np.int64), np.empty(count, np.int64),
-                            np.empty(count, np.int64))
+    widths, kinds, bases = (
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+    )
     most = 0
     for p in range(len(bounds) - 1):
         most = max(most, bounds[p + 1] - bounds[p])
@@ -262,7 +283,11 @@ def _write(
 
 
 def write(
-    columns: Sequence[str], values: Array, bounds: Array, name_bytes: Array, name_offsets: Array,
+    columns: Sequence[str],
+    values: Array,
+    bounds: Array,
+    name_bytes: Array,
+    name_offsets: Array,
 ) -> tuple[Array, Array]:
     """Blobs of parts of records, one after the other, and the end of each (bytes).
 
@@ -279,9 +304,7 @@ def write(
     )
     done = 0
     while True:
-        done = _write(
-            values, numbers, is_text, bounds, name_bytes, name_offsets, out, ends, done
-        )
+        done = _write(values, numbers, is_text, bounds, name_bytes, name_offsets, out, ends, done)
         size = int(ends[done - 1]) if done else 0
         if done == len(ends):
             return out[:size], ends
@@ -309,7 +332,10 @@ def of_columns(columns: Mapping[str, Any], payload: pa.Array | None = None) -> b
             values[i] = column
     names = pa.concat_arrays(texts) if texts else pa.array([], pa.string())
     data, _ = write(
-        tuple(columns), values, np.array([0, values.shape[1]], np.int64), bytes_of(names),
+        tuple(columns),
+        values,
+        np.array([0, values.shape[1]], np.int64),
+        bytes_of(names),
         offsets_of(names).astype(np.int64),
     )
     return with_payload(data.tobytes(), payload)
@@ -329,11 +355,14 @@ def with_payload(blob: bytes, payload: pa.Array | None) -> bytes:
 
 @numba.njit(cache=True, nogil=True)
 def _read(data: Array, wanted: Array, known: Array, out: Array, first: int) -> bool:
-    """Read columns of a blob into their rows of `out`, from a position on; false if one is missing.
-    """
+    """Read columns of a blob into their rows of `out`, from a position on; false if one is missing."""
     words = data[:HEADER].view(np.uint32)
-    n, count, names, size = (np.int64(words[1]), np.int64(words[2]), np.int64(words[3]),
-                             np.int64(words[4]))
+    n, count, names, size = (
+        np.int64(words[1]),
+        np.int64(words[2]),
+        np.int64(words[3]),
+        np.int64(words[4]),
+    )
     at = HEADER + DESCRIPTOR * count + _padded(4 * names + size)
     scratch = np.empty(n, np.uint64)
     found = 0
@@ -422,11 +451,14 @@ class Blob:
         """All columns, null for a record without a value."""
         columns, texts = self.columns(), self.texts()
         values = self.values(columns)
-        return pa.table({
-            name: texts.take(pa.array(column, mask=column < 0)) if name in TEXTS
-            else pa.array(column, mask=column == NULL)
-            for name, column in zip(columns, values, strict=True)
-        })
+        return pa.table(
+            {
+                name: texts.take(pa.array(column, mask=column < 0))
+                if name in TEXTS
+                else pa.array(column, mask=column == NULL)
+                for name, column in zip(columns, values, strict=True)
+            }
+        )
 
     def payload(self) -> pa.Array:
         """The payload of each record."""

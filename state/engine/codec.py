@@ -59,9 +59,15 @@ def encode(job: str, version: int, arrays: Mapping[str, Array]) -> bytes:
             blocks.extend(array[field].tobytes() for field in fields)
     body = b"".join(blocks)
     packed = pa.compress(body, codec=COMPRESSION, asbytes=True)
-    return b"".join((
-        MAGIC, struct.pack("<I", len(header)), header, struct.pack("<Q", len(body)), packed,
-    ))
+    return b"".join(
+        (
+            MAGIC,
+            struct.pack("<I", len(header)),
+            header,
+            struct.pack("<Q", len(body)),
+            packed,
+        )
+    )
 
 
 def decode(job: str, version: int, data: bytes) -> dict[str, Array]:
@@ -109,7 +115,9 @@ def describe(data: bytes) -> dict[str, Any]:
     plan, body = _opened(data)
     lengths, offset = _lengths(plan, body)
     return {
-        "job": plan.job, "version": plan.version, "bytes": len(body) - offset,
+        "job": plan.job,
+        "version": plan.version,
+        "bytes": len(body) - offset,
         "arrays": [
             {"name": name, "length": length, "fields": _fields(kind)}
             for name, kind, length in zip(plan.names, plan.types, lengths, strict=True)
@@ -134,14 +142,15 @@ _headers: dict[tuple[str, int], tuple[tuple[str, ...], list[np.dtype[Any]], _Hea
 
 def _header(job: str, version: int, arrays: Mapping[str, Array]) -> _Header:
     names = tuple(arrays)
-    types = [
-        a.dtype if a.ndim == 1 else np.dtype((a.dtype, a.shape[1:])) for a in arrays.values()
-    ]
+    types = [a.dtype if a.ndim == 1 else np.dtype((a.dtype, a.shape[1:])) for a in arrays.values()]
     known = _headers.get((job, version))
     if known is None or known[0] != names or types != known[1]:
         header = json.dumps(
-            {"job": job, "version": version,
-             "arrays": [[name, _fields(kind)] for name, kind in zip(names, types, strict=True)]},
+            {
+                "job": job,
+                "version": version,
+                "arrays": [[name, _fields(kind)] for name, kind in zip(names, types, strict=True)],
+            },
             separators=(",", ":"),
         ).encode()
         wanted = _plan(header).types
@@ -196,7 +205,7 @@ def _opened(data: bytes) -> tuple[_Plan, bytes]:
         raise StateFormatError("not a state of Weir: magic bytes are missing")
     end = 8 + struct.unpack_from("<I", data, 4)[0]
     (size,) = struct.unpack_from("<Q", data, end)
-    packed = memoryview(data)[end + 8:]
+    packed = memoryview(data)[end + 8 :]
     body: bytes = pa.decompress(packed, decompressed_size=size, codec=COMPRESSION, asbytes=True)
     return _plan(bytes(data[8:end])), body  # Spark keeps states as bytearray
 

@@ -157,9 +157,7 @@ def agreed(configs: Sequence[tuple[str, ...]], now: Sequence[str]) -> tuple[str,
     return tuple(found)
 
 
-def _by_source(
-    texts: Sequence[str], scopes: frozenset[str] | None = None
-) -> dict[Source, str]:
+def _by_source(texts: Sequence[str], scopes: frozenset[str] | None = None) -> dict[Source, str]:
     documents = ((parsed(text)[:2], text) for text in texts)
     return {s: text for s, text in documents if scopes is None or s[0] in scopes}
 

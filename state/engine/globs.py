@@ -18,7 +18,9 @@ from typing import Any
 TENANTS, NAMESPACES, TOPICS, USERS = "tenants", "namespaces", "topics", "users"
 """Scopes of documents with patterns; only the configuration has them."""
 LEVELS: dict[str, tuple[str, ...]] = {
-    "namespace": (TENANTS, NAMESPACES), "topic": (TOPICS,), "user": (USERS,),
+    "namespace": (TENANTS, NAMESPACES),
+    "topic": (TOPICS,),
+    "user": (USERS,),
 }
 """By scope of a name, the scopes of patterns that may match it, the weakest first."""
 SCOPES = frozenset(scope for scopes in LEVELS.values() for scope in scopes)
@@ -63,9 +65,12 @@ def literals(pattern: str) -> int:
 def expression(pattern: str) -> re.Pattern[str]:
     """A pattern as a regular expression for whole names."""
     wild = {"*": "[^/]*", "**": ".*", "?": "[^/]"}
-    return re.compile("".join(
-        re.escape(text) if is_literal else wild[text] for is_literal, text in tokens(pattern)
-    ), re.DOTALL)
+    return re.compile(
+        "".join(
+            re.escape(text) if is_literal else wild[text] for is_literal, text in tokens(pattern)
+        ),
+        re.DOTALL,
+    )
 
 
 def named(scope: str, name: str) -> str:
@@ -141,7 +146,9 @@ def known_matching(sources: frozenset[Source], scope: str, name: str) -> tuple[S
 
 
 def history(
-    own: Iterable[int], configured: Iterable[int], patterns: Mapping[Source, Sequence[int]],
+    own: Iterable[int],
+    configured: Iterable[int],
+    patterns: Mapping[Source, Sequence[int]],
     is_set: Callable[[int], bool],
 ) -> list[tuple[int, tuple[int, ...]]]:
     """What the configuration says of a name over time: from which document on, and the documents
@@ -152,7 +159,8 @@ def history(
     patterns that match the name, the weakest first.
     """
     events = [
-        *((at, 0, None) for at in own), *((at, 1, None) for at in configured),
+        *((at, 0, None) for at in own),
+        *((at, 1, None) for at in configured),
         *((at, 2, source) for source, every in patterns.items() for at in every),
     ]
     now: dict[Source, int] = {}

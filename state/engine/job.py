@@ -41,9 +41,7 @@ class Job(Protocol):
 
     name: str
 
-    def step(
-        self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int
-    ) -> Step:
+    def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
         """Judge a batch; `stream_ms` is the stream's clock (latest wall time less
         `idle_advance_ms`) when the batch begins."""
         ...

@@ -54,10 +54,14 @@ class MonoJob:
             moving.places(x, PAIR, names, shards) for x in (values[KEYS], waiting)
         )
         return {
-            shard: self.form.store.write({
-                **values, **moving.cut(s, KEYS, self.form.owned, keys),
-                "waiting": take(waiting, waits),
-            }, names)
+            shard: self.form.store.write(
+                {
+                    **values,
+                    **moving.cut(s, KEYS, self.form.owned, keys),
+                    "waiting": take(waiting, waits),
+                },
+                names,
+            )
             for shard, (keys, waits) in moving.spread(keys_to, waiting_to, everywhere).items()
         }
 
@@ -74,11 +78,15 @@ class MonoJob:
         first = agreed([first_and_number(config)[0] for config in configs], self._policies)
         kept = Configured(first).followed_by(self._policies.versions).kept
         config = [names.intern_one(text) for text in kept]
-        return self.form.store.write({
-            **parts, **found, "config": np.array(config, np.int64),
-            "waiting": concat([values["waiting"] for values in every]),
-        }, names)
-
+        return self.form.store.write(
+            {
+                **parts,
+                **found,
+                "config": np.array(config, np.int64),
+                "waiting": concat([values["waiting"] for values in every]),
+            },
+            names,
+        )
 
     def _follow(self, values: dict[str, Any], names: Names) -> None:
         """Bring a shard, as it is kept, up to the last version of the configuration."""
@@ -98,7 +106,11 @@ class Arrays:
 
 
 def step(
-    s: Shard[Any], blobs: Sequence[bytes], stream_ms: int, lateness_ns: int, idle_advance_ms: int,
+    s: Shard[Any],
+    blobs: Sequence[bytes],
+    stream_ms: int,
+    lateness_ns: int,
+    idle_advance_ms: int,
     max_future_ms: int,
 ) -> Step:
     """Judge a batch of one shard; see `state.engine.job`. `max_future_ms`: how far the two clocks
@@ -123,7 +135,9 @@ def step(
     stars.forget(s, stream_ms)
     wake = _wake_ms(s)
     return Step(
-        s.write(), {name: pa.concat_tables(t) for name, t in tables.items()}, wake,
+        s.write(),
+        {name: pa.concat_tables(t) for name, t in tables.items()},
+        wake,
         refused.needed_idle_advance_ms,
     )
 

@@ -53,8 +53,14 @@ def _index(table: Array, data: Array, offsets: Array, count: int, mask: np.uint6
 
 @numba.njit(cache=True, nogil=True)
 def _intern(
-    table: Array, data: Array, offsets: Array, count: int,
-    new_data: Array, new_offsets: Array, ids: Array, mask: np.uint64,
+    table: Array,
+    data: Array,
+    offsets: Array,
+    count: int,
+    new_data: Array,
+    new_offsets: Array,
+    ids: Array,
+    mask: np.uint64,
 ) -> int:
     slots = np.uint64(len(table) - 1)
     for i in range(len(ids)):
@@ -93,7 +99,9 @@ class Names:
     """A growing set of strings; `intern` gives each its integer."""
 
     def __init__(
-        self, data: Array | None = None, lengths: Array | None = None,
+        self,
+        data: Array | None = None,
+        lengths: Array | None = None,
         mask: int = 0xFFFFFFFFFFFFFFFF,
     ) -> None:
         """Start from stored UTF-8 bytes and lengths; `mask` weakens the hash in tests."""

@@ -22,7 +22,13 @@ _PARTITION = re.compile(r"^(.*)-partition-(\d+)$", re.DOTALL)
 _TEXT = {c.name for c in COLUMNS if str(c.type) == "string"} - {"event_type"}
 _TEXT |= {"marker_ids", "source_partition"}
 _LEADING = (
-    "ledger_id", "entry_id", "event_type", "source_feed", "broker", "ts_mono_ns", "ts_wall_ms",
+    "ledger_id",
+    "entry_id",
+    "event_type",
+    "source_feed",
+    "broker",
+    "ts_mono_ns",
+    "ts_wall_ms",
 )
 
 
@@ -54,7 +60,12 @@ def runs(key: Array, records: Records) -> Array:
 
 
 def order(
-    key: Array, run: Array, time: Array, records: Records, at: Array, names: Names,
+    key: Array,
+    run: Array,
+    time: Array,
+    records: Records,
+    at: Array,
+    names: Names,
     columns: Sequence[str],
 ) -> tuple[Array, Array]:
     """Positions of the rows in judging order, and those of rows that share key, run and time with
@@ -112,8 +123,13 @@ def _tie_columns(columns: Sequence[str]) -> list[str]:
     done = {"seq", "topic", "cluster", *_LEADING}
     later = [c.name for c in COLUMNS if c.name in columns and c.name not in done]
     return [
-        "has_seq", "seq", "topic", *[c for c in _LEADING if c in columns], *later,
-        "source_partition", "source_offset",
+        "has_seq",
+        "seq",
+        "topic",
+        *[c for c in _LEADING if c in columns],
+        *later,
+        "source_partition",
+        "source_offset",
     ]
 
 

@@ -41,6 +41,7 @@ class Parameters(Section):
     def marked(cls, mark: str) -> tuple[str, ...]:
         """Names of the parameters with a mark, as `params` spells them."""
         return tuple(
-            field.alias or name for name, field in cls.model_fields.items()
+            field.alias or name
+            for name, field in cls.model_fields.items()
             if mark in field.metadata
         )

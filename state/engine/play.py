@@ -28,8 +28,15 @@ class _Timed(NamedTuple):
 
 
 def play(
-    s: Shard[Any], b: Key, r: Records, picked: Array, wall: Array, clock: Moment,
-    next_ns: int | None, next_wall: int, floating: Array,
+    s: Shard[Any],
+    b: Key,
+    r: Records,
+    picked: Array,
+    wall: Array,
+    clock: Moment,
+    next_ns: int | None,
+    next_wall: int,
+    floating: Array,
 ) -> Array:
     """Judge records of a key and move it to its clock; returns the policies that wait for
     their time."""

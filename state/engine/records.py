@@ -17,8 +17,21 @@ from state.engine.kernel import NULL, Int
 from state.engine.names import Names
 from state.events import KINDS
 
-__all__ = ["FLAGS", "NULL", "SHIPPED", "SOURCE_COLUMNS", "Array", "Records", "after", "among",
-           "concat", "empty", "length", "read_blobs", "take"]
+__all__ = [
+    "FLAGS",
+    "NULL",
+    "SHIPPED",
+    "SOURCE_COLUMNS",
+    "Array",
+    "Records",
+    "after",
+    "among",
+    "concat",
+    "empty",
+    "length",
+    "read_blobs",
+    "take",
+]
 Array = np.ndarray
 FLAGS = ("has_seq", "home", "held")
 """`home`: its first bit is 0 on the copies of a record that other shards report, its second STILL;
@@ -92,8 +105,12 @@ class Records(MutableMapping[str, Array]):
 
 
 def read_blobs(
-    blobs: Sequence[bytes], names: Names, columns: tuple[str, ...],
-    payloads: list[pa.Array] | None = None, more: tuple[str, ...] = (), room: int = 0,
+    blobs: Sequence[bytes],
+    names: Names,
+    columns: tuple[str, ...],
+    payloads: list[pa.Array] | None = None,
+    more: tuple[str, ...] = (),
+    room: int = 0,
 ) -> Records:
     """The records of blobs with their names interned; `event_type` is the position of its kind.
 
@@ -103,7 +120,7 @@ def read_blobs(
     parts = [Blob(blob) for blob in blobs]
     every = (*columns, *SHIPPED, "held", *more)
     data = np.empty((len(every), room + sum(part.length for part in parts)), np.int64)
-    data[every.index("held"):, room:] = 0
+    data[every.index("held") :, room:] = 0
     where, at = _places(columns), room
     for part in parts:
         part.read(where, names.intern_utf8(*part.names()), data, at)
@@ -131,10 +148,16 @@ def concat(parts: Sequence[Mapping[str, Array]]) -> Records:
     if len(parts) == 1:
         return first
     others = [Records.of(part) for part in parts[1:]]
-    return Records(first.columns, np.concatenate(
-        [first.data, *(o.data if o.columns == first.columns else _like(first, o) for o in others)],
-        axis=1,
-    ))
+    return Records(
+        first.columns,
+        np.concatenate(
+            [
+                first.data,
+                *(o.data if o.columns == first.columns else _like(first, o) for o in others),
+            ],
+            axis=1,
+        ),
+    )
 
 
 def _like(first: Records, other: Records) -> Array:

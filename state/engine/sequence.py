@@ -39,8 +39,14 @@ class Sequence:
         rows, same = np.arange(n), np.zeros(n, bool)
         none = np.zeros(0, np.int64)
         if n < 2 or not _line_up(
-            key, time, records["event_type"], records["ts_mono_ns"], records["has_seq"],
-            records["seq"], rows, same,
+            key,
+            time,
+            records["event_type"],
+            records["ts_mono_ns"],
+            records["has_seq"],
+            records["seq"],
+            rows,
+            same,
         ):
             return rows, none
         member = same.copy()
@@ -100,7 +106,8 @@ def _repeated(rows: Array, group: Array, records: Records) -> Array:
     by = np.lexsort((broker, feed, group))
     again = np.zeros(len(rows), bool)
     again[1:] = (
-        (group[by][1:] == group[by][:-1]) & (feed[by][1:] == feed[by][:-1])
+        (group[by][1:] == group[by][:-1])
+        & (feed[by][1:] == feed[by][:-1])
         & (broker[by][1:] == broker[by][:-1])
     )
     return rows[by[again]]
@@ -126,8 +133,14 @@ def _precedes(
 
 @numba.njit(cache=True, nogil=True)
 def _line_up(
-    key: Array, time: Array, kind: Array, mono_ns: Array, has_seq: Array, seq: Array,
-    rows: Array, same: Array,
+    key: Array,
+    time: Array,
+    kind: Array,
+    mono_ns: Array,
+    has_seq: Array,
+    seq: Array,
+    rows: Array,
+    same: Array,
 ) -> bool:
     """Sort rows by key and `_precedes`, stably, and mark each that equals the one before it;
     returns whether there are any.
@@ -158,9 +171,10 @@ def _line_up(
                 middle, high = min(low + width, end), min(low + 2 * width, end)
                 a, b = low, middle
                 for to in range(low, high):
-                    if a < middle and (b >= high or _precedes(
-                        rows[a], rows[b], time, kind, mono_ns, has_seq, seq
-                    ) <= 0):
+                    if a < middle and (
+                        b >= high
+                        or _precedes(rows[a], rows[b], time, kind, mono_ns, has_seq, seq) <= 0
+                    ):
                         spare[to] = rows[a]
                         a += 1
                     else:

@@ -62,9 +62,12 @@ class WithShadows:
                 if name in self._tables:
                     whose = pa.repeat(pa.scalar(shadow.life[0]), len(table))
                     rows.setdefault(self._tables[name], []).append(
-                        table.append_column(WHOSE.name, whose))
+                        table.append_column(WHOSE.name, whose)
+                    )
         return replace(
-            answer, state=united(answer.state, found), wake_at_ms=min(wakes, default=None),
+            answer,
+            state=united(answer.state, found),
+            wake_at_ms=min(wakes, default=None),
             tables={**answer.tables, **{name: pa.concat_tables(t) for name, t in rows.items()}},
         )
 
@@ -91,10 +94,13 @@ class WithShadows:
         """See `state.engine.job`; a piece without a state of a shadow has the live one for it. It
         gets its own here, since the joined live state may know versions that came after."""
         every = [_split(piece) for piece in pieces]
-        return united(self._live.joined([live for live, _ in every]), {
-            s.life: s.core.joined([states.get(s.life, live) for live, states in every])
-            for s in self._shadows
-        })
+        return united(
+            self._live.joined([live for live, _ in every]),
+            {
+                s.life: s.core.joined([states.get(s.life, live) for live, states in every])
+                for s in self._shadows
+            },
+        )
 
 
 def united(live: bytes, states: States) -> bytes:

@@ -78,8 +78,7 @@ class Standing(ABC):
         """Settings of a broker in the form that the kernel takes."""
 
     def meanings(self, records: Records, names: Names) -> Array:
-        """The content of each shared record; `what` is -1 for a record that the job does not use.
-        """
+        """The content of each shared record; `what` is -1 for a record that the job does not use."""
         fields = (self.meaning.names or ())[2:-1]
         found = np.zeros(length(records), self.meaning)
         found["what"] = np.where(records["event_type"] == LOST, GAP, START)
@@ -126,9 +125,7 @@ class Standing(ABC):
         rows = rows[np.concatenate([np.ones(len(meaning), bool), said["what"] >= 0])[rows]]
         return take(both, rows), picked(every, rows)
 
-    def united(
-        self, every: Sequence[tuple[Records, Array]], names: Names
-    ) -> tuple[Records, Array]:
+    def united(self, every: Sequence[tuple[Records, Array]], names: Names) -> tuple[Records, Array]:
         """The shared records of several shards with their content, each once and in order. Shards
         that were called earlier have more of them.
         """
@@ -150,8 +147,11 @@ class Standing(ABC):
         if not past.any():
             return np.ones(len(meaning), bool)
         return _needed(
-            self, words(meaning).tobytes(), records["cluster"].tobytes(),
-            records["broker"].tobytes(), past.tobytes(),
+            self,
+            words(meaning).tobytes(),
+            records["cluster"].tobytes(),
+            records["broker"].tobytes(),
+            past.tobytes(),
         ).copy()
 
     def turns(
@@ -164,7 +164,8 @@ class Standing(ABC):
         """
         rows = np.flatnonzero((meaning["what"] == self.broker) | _of_broker(meaning))
         about = (
-            rows.tobytes(), picked(meaning, rows).tobytes(),
+            rows.tobytes(),
+            picked(meaning, rows).tobytes(),
             *(records[name][rows].tobytes() for name in ("ts_wall_ms", "cluster", "broker")),
         )
         everywhere = names.intern_one(EVERY_BROKER)
@@ -222,8 +223,10 @@ class Many:
         *stream, configured, sources = about
         sets = self._standing.sets(self._meaning)
         return globs.history(
-            [at for group in stream for at in self._ranks(group)], self._ranks(configured),
-            {source: self._said[source] for source in sources}, lambda at: bool(sets[at]),
+            [at for group in stream for at in self._ranks(group)],
+            self._ranks(configured),
+            {source: self._said[source] for source in sources},
+            lambda at: bool(sets[at]),
         )
 
     def _ranks(self, group: int) -> list[int]:
@@ -274,11 +277,14 @@ def _needed(
 
 @lru_cache(maxsize=1024)
 def _turns(
-    standing: Standing, about: tuple[bytes, ...], cluster: int, broker: int, everywhere: int,
+    standing: Standing,
+    about: tuple[bytes, ...],
+    cluster: int,
+    broker: int,
+    everywhere: int,
     base: Settings,
 ) -> Array:
-    """The turns of one place; `about` are ranks, content, times, clusters and brokers of records.
-    """
+    """The turns of one place; `about` are ranks, content, times, clusters and brokers of records."""
     rows, content, times, clusters, brokers = about
     meaning = np.frombuffer(content, standing.meaning)
     broker_of = np.frombuffer(brokers, np.int64)
@@ -286,13 +292,12 @@ def _turns(
     name = np.where(start, broker_of, meaning["name"])
     where = np.frombuffer(clusters, np.int64)
     holds = np.where(
-        start, (where == cluster) & (name == broker),
+        start,
+        (where == cluster) & (name == broker),
         ((where == cluster) | (where == NONE)) & ((name == broker) | (name == everywhere)),
     )
     if standing.by_origin:
-        holds &= (
-            start | (broker_of == broker) | (broker_of == everywhere) | (broker_of == NONE)
-        )
+        holds &= start | (broker_of == broker) | (broker_of == everywhere) | (broker_of == NONE)
     rank, at_ms = np.frombuffer(rows, np.int64), np.frombuffer(times, np.int64)
     own = every = (standing.unset,) * len(standing.settings)
     now = base
@@ -304,17 +309,24 @@ def _turns(
                 own = said
             if name[i] == everywhere:
                 every = said
-            before, now = now, tuple(
-                a if a > standing.unset else b if b > standing.unset else c
-                for a, b, c in zip(own, every, base, strict=True)
+            before, now = (
+                now,
+                tuple(
+                    a if a > standing.unset else b if b > standing.unset else c
+                    for a, b, c in zip(own, every, base, strict=True)
+                ),
             )
             if now == before:
                 continue
-        found.append((
-            int(rank[i]), int(at_ms[i]), _TURN_OF.get(int(meaning["what"][i]), 0),
-            int(meaning["fresh"][i]),
-            *standing.in_force(now),
-        ))
+        found.append(
+            (
+                int(rank[i]),
+                int(at_ms[i]),
+                _TURN_OF.get(int(meaning["what"][i]), 0),
+                int(meaning["fresh"][i]),
+                *standing.in_force(now),
+            )
+        )
     return np.array(found, standing.turn)
 
 

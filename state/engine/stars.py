@@ -84,9 +84,7 @@ def pending(s: Shard[Any], b: Key | Closed) -> list[Star]:
     if not s.stars:
         return []
     cluster = int(b.key["cluster"])
-    stars = [
-        x for x in s.stars if x.cluster in (cluster, EVERY_CLUSTER) and x.id not in b.applied
-    ]
+    stars = [x for x in s.stars if x.cluster in (cluster, EVERY_CLUSTER) and x.id not in b.applied]
     return sorted(stars, key=lambda x: (x.policy.wall_ms, x.seq is not None, x.seq or 0))
 
 
@@ -97,7 +95,8 @@ def forget(s: Shard[Any], stream_ms: int) -> None:
     keep = []
     for star in s.stars:
         replaced = any(
-            other.cluster == star.cluster and other.policy.source == star.policy.source
+            other.cluster == star.cluster
+            and other.policy.source == star.policy.source
             and star.policy.wall_ms < other.policy.wall_ms <= stream_ms
             for other in s.stars
         )

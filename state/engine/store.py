@@ -186,7 +186,8 @@ class Columns:
         kept = [name in arrays for name, _, _ in self._fields]
         stored = [
             arrays[name].view(np.int64)
-            for (name, _, _), here in zip(self._fields, kept, strict=True) if here
+            for (name, _, _), here in zip(self._fields, kept, strict=True)
+            if here
         ]
         found = np.zeros(len(stored[0]), self.dtype)
         if len(found):
@@ -249,9 +250,9 @@ class RecordSet:
         """The records."""
         kept, columns = self._kept
         n = len(arrays[kept[0]])
-        stored = np.concatenate([
-            arrays[name] if name in arrays else np.full(n, NULL) for name in kept
-        ]).reshape(len(kept), -1)
+        stored = np.concatenate(
+            [arrays[name] if name in arrays else np.full(n, NULL) for name in kept]
+        ).reshape(len(kept), -1)
         return Records(columns, stored)
 
     def save(self, value: Records, arrays: Arrays, names: Names) -> None:
@@ -313,9 +314,7 @@ class Texts:
 class Store:
     """The state of a job: its name, version and parts."""
 
-    def __init__(
-        self, job: str, version: int, *parts: Part, added: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, job: str, version: int, *parts: Part, added: Sequence[str] = ()) -> None:
         """`version` is that of the arrays; a release reads one version. States of this version may
         lack the parts named by `added`, which are not stored while they are blank.
         """
@@ -349,8 +348,7 @@ class Store:
         )
 
     def write(self, values: Mapping[str, Any], names: Names) -> bytes:
-        """The bytes of values and names. Neither changes, except that texts are added to the names.
-        """
+        """The bytes of values and names. Neither changes, except that texts are added to the names."""
         arrays: Arrays = {}
         for part in self.parts:
             if part.name not in self._added or len(_rows(values[part.name])):

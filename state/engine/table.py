@@ -100,8 +100,13 @@ class Output:
     def of(self, job: str) -> Table:
         """The complete table."""
         return Table(
-            self.name, self.meaning, COMMON_OUTPUT + self.columns, sort_by=self.sort_by, job=job,
-            default=self.default, commit_interval_ms=self.commit_interval_ms,
+            self.name,
+            self.meaning,
+            COMMON_OUTPUT + self.columns,
+            sort_by=self.sort_by,
+            job=job,
+            default=self.default,
+            commit_interval_ms=self.commit_interval_ms,
             more_key=self.more_key,
         )
 
@@ -116,7 +121,10 @@ WHOSE = TableColumn("policy", TEXT, "shadow whose policies decided, by its name 
 def shadow_of(table: Table) -> Table:
     """The table for rows of a table under shadow policies."""
     return replace(
-        table, name=SHADOW + table.name, live=table.name, columns=(*table.columns, WHOSE),
+        table,
+        name=SHADOW + table.name,
+        live=table.name,
+        columns=(*table.columns, WHOSE),
         meaning=f"What {table.name} would have under shadow policies: its columns, and `policy`.",
         commit_interval_ms=CAN_WAIT_MS,
     )

@@ -71,7 +71,12 @@ def places(cluster: Array, broker: Array) -> tuple[Array, Array]:
     n = len(cluster)
     known, place = np.zeros((n, 3), np.int64), np.empty(n, np.int64)
     count = wall.intern_tuples(
-        known, 0, np.ascontiguousarray(cluster), np.ascontiguousarray(broker),
-        np.zeros(n, np.int64), np.ones(n, bool), place,
+        known,
+        0,
+        np.ascontiguousarray(cluster),
+        np.ascontiguousarray(broker),
+        np.zeros(n, np.int64),
+        np.ones(n, bool),
+        place,
     )
     return known[:count], place

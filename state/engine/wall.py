@@ -25,8 +25,16 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def admit(
-    keys: Array, key: Array, records: Records, first_new: int, stream_ms: int, lateness_ms: int,
-    idle_advance_ms: int, order: Order, names: Names, refused: Refused,
+    keys: Array,
+    key: Array,
+    records: Records,
+    first_new: int,
+    stream_ms: int,
+    lateness_ms: int,
+    idle_advance_ms: int,
+    order: Order,
+    names: Names,
+    refused: Refused,
 ) -> tuple[Array, Array]:
     """Refuse late and repeated records, sort the rest and move the clocks.
 
@@ -39,9 +47,7 @@ def admit(
     late = _late(keys, key, time, first_new, stream_ms)
     kept = None
     if len(late):
-        _refuse_late(
-            keys, key, records, late, stream_ms, lateness_ms, idle_advance_ms, refused
-        )
+        _refuse_late(keys, key, records, late, stream_ms, lateness_ms, idle_advance_ms, refused)
         kept = np.delete(np.arange(len(time)), late)
         records, key, time, still = take(records, kept), key[kept], time[kept], still[kept]
     rows, twice = order.ordered(key, time, records, names)
@@ -104,8 +110,14 @@ def _parted(
 
 
 def _refuse_late(
-    keys: Array, key: Array, records: Records, late: Array, stream_ms: int, lateness_ms: int,
-    idle_advance_ms: int, refused: Refused,
+    keys: Array,
+    key: Array,
+    records: Records,
+    late: Array,
+    stream_ms: int,
+    lateness_ms: int,
+    idle_advance_ms: int,
+    refused: Refused,
 ) -> None:
     time, latest = records["ts_wall_ms"][late], keys["latest_ms"][key[late]]
     own = np.where(latest != NULL, latest, NULL + lateness_ms) - lateness_ms
@@ -115,11 +127,17 @@ def _refuse_late(
         needed = missing[by_stream]
         near = needed[needed <= FAR_MS]
         refused.needs(int(near.max() if len(near) else needed.min()))
-    refused.add(records, late, TOO_LATE, [
-        f"idle_advance_ms of {ms} would have kept it" if others
-        else f"{ms} ms before the clock of its key"
-        for ms, others in zip(missing.tolist(), by_stream.tolist(), strict=True)
-    ])
+    refused.add(
+        records,
+        late,
+        TOO_LATE,
+        [
+            f"idle_advance_ms of {ms} would have kept it"
+            if others
+            else f"{ms} ms before the clock of its key"
+            for ms, others in zip(missing.tolist(), by_stream.tolist(), strict=True)
+        ],
+    )
 
 
 def first_waiting(keys: int, key: Array, records: Records) -> tuple[Array, Array]:
@@ -134,7 +152,10 @@ def first_waiting(keys: int, key: Array, records: Records) -> tuple[Array, Array
 
 
 def interned(
-    known: Array, fields: Sequence[str], values: Sequence[Array], blank: Mapping[str, Any],
+    known: Array,
+    fields: Sequence[str],
+    values: Sequence[Array],
+    blank: Mapping[str, Any],
     create: Array | None = None,
 ) -> tuple[Array, Array]:
     """Elements identified by two or three names, with new ones appended (only where `create` is

@@ -89,8 +89,16 @@ class WallJob(ABC, Generic[S]):
         keys, key = self._keys(s, both)
         begin_ms = np.where(keys["has_clock"] != 0, keys["clock_ms"], NULL)
         now, later = wall.admit(
-            keys, key, both, length(s.waiting), stream_ms, self._lateness_ms,
-            self._idle_advance_ms, self.order, s.names, refused,
+            keys,
+            key,
+            both,
+            length(s.waiting),
+            stream_ms,
+            self._lateness_ms,
+            self._idle_advance_ms,
+            self.order,
+            s.names,
+            refused,
         )
         s.waiting = take(both, later)
         following = wall.first_waiting(len(keys), key[later], s.waiting)
@@ -112,9 +120,13 @@ class WallJob(ABC, Generic[S]):
             moving.places(x, self.key, s.names, shards) for x in (s.parts["keys"], s.waiting)
         )
         return {
-            shard: self._write(replace(
-                s, parts=moving.cut(s, "keys", self.owned, keys), waiting=take(s.waiting, waiting)
-            ))
+            shard: self._write(
+                replace(
+                    s,
+                    parts=moving.cut(s, "keys", self.owned, keys),
+                    waiting=take(s.waiting, waiting),
+                )
+            )
             for shard, (keys, waiting) in moving.spread(keys_to, waiting_to, everywhere).items()
         }
 
@@ -203,7 +215,8 @@ class SharedWallJob(WallJob[T]):
         configs = [documents.first_and_number(s.config or ())[0] for s in every]
         config = documents.Configured(documents.agreed(configs, self._policies))
         return {
-            "shared": shared, "meaning": meaning,
+            "shared": shared,
+            "meaning": meaning,
             "config": config.followed_by(self._policies.versions).kept,
         }
 

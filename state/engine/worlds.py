@@ -36,8 +36,15 @@ from state.engine.store import Plain, RecordSet, Store, Struct
 from state.engine.structs import joined
 
 STAR = np.dtype(
-    [("id", "<i8"), ("cluster", "<i8"), ("text", "<i8"), ("wall_ms", "<i8"), ("feed", "<i8"),
-     ("seq", "<i8"), ("has_seq", "|i1")]
+    [
+        ("id", "<i8"),
+        ("cluster", "<i8"),
+        ("text", "<i8"),
+        ("wall_ms", "<i8"),
+        ("feed", "<i8"),
+        ("seq", "<i8"),
+        ("has_seq", "|i1"),
+    ]
 )
 _APPLIED = np.dtype([("key", "<i8"), ("id", "<i8")])
 
@@ -46,9 +53,7 @@ EVERY_CLUSTER = NONE
 """Cluster of a configured star; its feed is none as well."""
 
 
-def versions_as_stars(
-    config: Configured, number: int, first_id: int, names: Names
-) -> list[Star]:
+def versions_as_stars(config: Configured, number: int, first_id: int, names: Names) -> list[Star]:
     """The changes of the configuration's versions after a number, as stars of their times."""
     found: list[Star] = []
     for version in config.after(number):
@@ -61,10 +66,21 @@ def versions_as_stars(
 
 def star_rows(stars: Sequence[Star]) -> Array:
     """Stars in their stored form."""
-    return np.array([
-        (s.id, s.cluster, s.policy.text, s.policy.wall_ms, s.feed, s.seq or 0, s.seq is not None)
-        for s in stars
-    ], STAR)
+    return np.array(
+        [
+            (
+                s.id,
+                s.cluster,
+                s.policy.text,
+                s.policy.wall_ms,
+                s.feed,
+                s.seq or 0,
+                s.seq is not None,
+            )
+            for s in stars
+        ],
+        STAR,
+    )
 
 
 KEYS = "world.key"
@@ -78,8 +94,13 @@ class Form:
     """What a job stores of a shard."""
 
     def __init__(
-        self, job: str, version: int, columns: tuple[str, ...], texts: tuple[str, ...],
-        layouts: Mapping[str, np.dtype[Any]], name_fields: Mapping[str, tuple[str, ...]],
+        self,
+        job: str,
+        version: int,
+        columns: tuple[str, ...],
+        texts: tuple[str, ...],
+        layouts: Mapping[str, np.dtype[Any]],
+        name_fields: Mapping[str, tuple[str, ...]],
         document: Sequence[str] = (),
     ) -> None:
         """`columns` and `texts` are those of records. `layouts` has the arrays of a world, `key`
@@ -87,15 +108,16 @@ class Form:
         """
         self.columns, self.parts = columns, tuple(layouts)
         self.owned = (
-            by_field("documents", KEYS, "key"), by_field("applied", KEYS, "key"),
+            by_field("documents", KEYS, "key"),
+            by_field("applied", KEYS, "key"),
             beside("sizes", KEYS),
-            *(by_count(f"world.{name}", KEYS, _sizes(i))
-              for i, name in enumerate(layouts) if i),
+            *(by_count(f"world.{name}", KEYS, _sizes(i)) for i, name in enumerate(layouts) if i),
         )
         fields = ("key", "text", "wall_ms", *document)
         self.document = np.dtype([(name, "<i8") for name in fields])
         self.store = Store(
-            job, version,
+            job,
+            version,
             Plain("config", names=True),
             Struct("documents", self.document, ("text",)),
             Struct("stars", STAR, ("cluster", "text", "feed")),
@@ -123,7 +145,9 @@ class Shard(ABC, Generic[K]):
     """By kind of record, whether the job reads it; None = all."""
 
     def __init__(
-        self, config: Sequence[str], parameters: Mapping[str, int] | None = None,
+        self,
+        config: Sequence[str],
+        parameters: Mapping[str, int] | None = None,
         data: bytes | None = None,
     ) -> None:
         """A shard from its bytes, or a new one; `config` are the documents configured now,
@@ -180,7 +204,8 @@ class Shard(ABC, Generic[K]):
                     name: array[start:end]
                     for (name, array), start, end in zip(arrays, starts, stops, strict=True)
                 },
-                documents.get(i, []), applied.get(i, set()),
+                documents.get(i, []),
+                applied.get(i, set()),
             )
             for i, (pair, (starts, stops)) in enumerate(zip(pairs, ranges, strict=True))
         }
@@ -260,7 +285,8 @@ class Shard(ABC, Generic[K]):
     def write(self) -> bytes:
         """The bytes of the shard."""
         kept = [
-            b if isinstance(b, Closed)
+            b
+            if isinstance(b, Closed)
             else Closed(self.pack(b.world), b.kept_documents(), b.applied)
             for b in self.keys.values()
         ]
@@ -273,12 +299,16 @@ class Shard(ABC, Generic[K]):
         documents = [(i, *row) for i, b in enumerate(kept) for row in b.documents]
         applied = [(i, star) for i, b in enumerate(kept) for star in sorted(b.applied)]
         sizes = [[len(b.parts[name]) for name in self.form.parts] for b in kept]
-        return self.form.store.write(values | {
-            "config": self._config,
-            "documents": np.array(documents, self.form.document),
-            "stars": star_rows(self.stars),
-            "applied": np.array(applied, _APPLIED),
-            "next_star": np.array([self.next_star], np.int64),
-            "sizes": np.array(sizes, np.int64).reshape(-1, len(self.form.parts)),
-            "waiting": self.waiting,
-        }, self.names)
+        return self.form.store.write(
+            values
+            | {
+                "config": self._config,
+                "documents": np.array(documents, self.form.document),
+                "stars": star_rows(self.stars),
+                "applied": np.array(applied, _APPLIED),
+                "next_star": np.array([self.next_star], np.int64),
+                "sizes": np.array(sizes, np.int64).reshape(-1, len(self.form.parts)),
+                "waiting": self.waiting,
+            },
+            self.names,
+        )

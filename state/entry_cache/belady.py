@@ -76,8 +76,10 @@ def _stand_in(
     at = np.int64((h >> np.uint64(20)) & np.uint64(len(table) - 1))
     while table[at] >= 0:
         j = table[at]
-        if topic[j] == topic[i] and ledger[j] == ledger[i] and (
-            not by_entry or entry[j] == entry[i]
+        if (
+            topic[j] == topic[i]
+            and ledger[j] == ledger[i]
+            and (not by_entry or entry[j] == entry[i])
         ):
             return int(j)
         at = (at + 1) & (len(table) - 1)
@@ -115,7 +117,9 @@ class _WholeTrace(EntryCache):
 
 
 def compare(
-    blobs: Sequence[bytes], params: Mapping[str, Any], policies: Sequence[str] = (),
+    blobs: Sequence[bytes],
+    params: Mapping[str, Any],
+    policies: Sequence[str] = (),
     until_ms: int | None = None,
 ) -> list[dict[str, Any]]:
     """The counters of each cache of `params["variants"]` over all keys of a trace, up to a wall
@@ -128,7 +132,9 @@ def compare(
 
 
 def compare_brokers(
-    blobs: Sequence[bytes], params: Mapping[str, Any], policies: Sequence[str] = (),
+    blobs: Sequence[bytes],
+    params: Mapping[str, Any],
+    policies: Sequence[str] = (),
     until_ms: int | None = None,
 ) -> list[tuple[str, str, list[dict[str, int]]]]:
     """The same for each cluster and broker, which has caches of its own; without hit ratios."""
@@ -137,7 +143,9 @@ def compare_brokers(
 
 
 def _played(
-    blobs: Sequence[bytes], params: Mapping[str, Any], policies: Sequence[str],
+    blobs: Sequence[bytes],
+    params: Mapping[str, Any],
+    policies: Sequence[str],
     until_ms: int | None,
 ) -> tuple[_WholeTrace, bytes | None]:
     job = _WholeTrace(params, policies)

@@ -56,9 +56,7 @@ class Broker(Key):
     # -- settings ----------------------------------------------------------------------------
 
     def _documents(self) -> Documents:
-        sources = (
-            ("broker", self.names.get(int(self.key["broker"]))), ("broker", EVERY_BROKER)
-        )
+        sources = (("broker", self.names.get(int(self.key["broker"]))), ("broker", EVERY_BROKER))
         own, every = (
             (self.documents[s].document if s in self.documents else "", s in self.fresh)
             for s in sources
@@ -70,9 +68,7 @@ class Broker(Key):
         get their policy: a feed sends the settings of a broker after its start.
         """
         documents = self._documents()
-        for i, (variant, cache) in enumerate(
-            zip(self.variants, self.world.variants, strict=True)
-        ):
+        for i, (variant, cache) in enumerate(zip(self.variants, self.world.variants, strict=True)):
             policy = int(cache["policy"])
             if (begins is not None and begins[i]) or not cache["filled"]:
                 policy = variant.policy_at_start(documents)
@@ -131,10 +127,22 @@ class Broker(Key):
         cursor = self._cursors(topic, rows["subscription"], CREATES_CURSOR[kind])
         read, mark = self._positions(rows["read_pos"]), self._positions(rows["mark_delete"])
         columns = (
-            rows["ts_mono_ns"], rows["ts_wall_ms"], rows["source_feed"], kind, topic, cursor,
-            rows["subscription"], rows["ledger_id"], rows["entry_id"], rows["entry_bytes"],
-            (rows["active"] != 0).astype(np.int64), rows["active"] >= 0, rows["durable"] != 0,
-            *read, *mark, np.full(len(kind), L.NEVER_READ),
+            rows["ts_mono_ns"],
+            rows["ts_wall_ms"],
+            rows["source_feed"],
+            kind,
+            topic,
+            cursor,
+            rows["subscription"],
+            rows["ledger_id"],
+            rows["entry_id"],
+            rows["entry_bytes"],
+            (rows["active"] != 0).astype(np.int64),
+            rows["active"] >= 0,
+            rows["durable"] != 0,
+            *read,
+            *mark,
+            np.full(len(kind), L.NEVER_READ),
         )
         return Feed(*[np.ascontiguousarray(column, np.int64) for column in columns])
 
@@ -164,8 +172,13 @@ class Broker(Key):
         known[: len(cursors), 0], known[: len(cursors), 1] = cursors["topic"], cursors["name"]
         places = np.empty(len(picked), np.int64)
         count = wall.intern_tuples(
-            known, len(cursors), topic[picked], names[picked], np.zeros(len(picked), np.int64),
-            creates[picked], places,
+            known,
+            len(cursors),
+            topic[picked],
+            names[picked],
+            np.zeros(len(picked), np.int64),
+            creates[picked],
+            places,
         )
         if count > len(cursors):
             fresh = known[len(cursors) : count]
@@ -206,9 +219,12 @@ class Broker(Key):
 
     def advance(self, clock: int, next_mono: int | None, next_wall: int) -> None:
         """Move to a moment before the key's next record: passes and windows up to it."""
-        while flow.advance(
-            self.world, self.out, clock, next_mono or 0, int(next_mono is not None), next_wall
-        ) == flow.ROOM:
+        while (
+            flow.advance(
+                self.world, self.out, clock, next_mono or 0, int(next_mono is not None), next_wall
+            )
+            == flow.ROOM
+        ):
             self.world, self.out = grow(self.world, self.out)
 
     def _begin(self, now: int, wall_ms: int, feed: int) -> None:

@@ -107,8 +107,7 @@ def stash(w: World, v: int, x: int) -> None:
 
 @compiled
 def is_unwanted(w: World, v: int, x: int) -> None:
-    """An entry of the stash no longer expects a read; such entries are listed in the stash's order.
-    """
+    """An entry of the stash no longer expects a read; such entries are listed in the stash's order."""
     cache, e = w.variants[v], w.entries[x]
     before, after = cache["unwanted_tail"], NOBODY
     while before >= 0 and w.entries[before]["place"] > e["place"]:

@@ -22,11 +22,12 @@ from state.entry_cache.positions import add, discard, entry_at, first_from, has,
 
 @compiled
 def meet(w: World, t: int, now: int) -> None:
-    """Record an event of a topic. A topic without entries and without recent records counts as new.
-    """
+    """Record an event of a topic. A topic without entries and without recent records counts as new."""
     topic = w.topics[t]
     if (
-        topic["seen_ns"] != NULL and topic["cursors"] == 0 and topic["flags"] == 0
+        topic["seen_ns"] != NULL
+        and topic["cursors"] == 0
+        and topic["flags"] == 0
         and now - topic["seen_ns"] > w.key[0]["idle_ns"]
     ):
         topic["has_persisted"], topic["left_ns"] = 0, NULL
@@ -72,8 +73,10 @@ def others_before(w: World, t: int, c: int, ledger: int, entry: int) -> Int:
     at = w.topics[t]["first_cursor"]
     while at >= 0:
         cursor = w.cursors[at]
-        if at != c and is_counted(w, at) and not precedes(
-            ledger, entry, cursor["read_ledger"], cursor["read_entry"]
+        if (
+            at != c
+            and is_counted(w, at)
+            and not precedes(ledger, entry, cursor["read_ledger"], cursor["read_entry"])
         ):
             n += ONE
         at = cursor["next"]
@@ -90,8 +93,11 @@ def find_slowest(w: World, t: int) -> None:
         cursor = w.cursors[at]
         if cursor["known"] != 0 and cursor["active"] != 0:
             if cursor["has_read"] != 0 and (
-                topic["has_slow_read"] == 0 or precedes(
-                    cursor["read_ledger"], cursor["read_entry"], topic["slow_read_ledger"],
+                topic["has_slow_read"] == 0
+                or precedes(
+                    cursor["read_ledger"],
+                    cursor["read_entry"],
+                    topic["slow_read_ledger"],
                     topic["slow_read_entry"],
                 )
             ):
@@ -99,8 +105,11 @@ def find_slowest(w: World, t: int) -> None:
                 topic["slow_read_ledger"] = cursor["read_ledger"]
                 topic["slow_read_entry"] = cursor["read_entry"]
             if cursor["has_mark"] != 0 and (
-                topic["has_slow_mark"] == 0 or precedes(
-                    cursor["mark_ledger"], cursor["mark_entry"], topic["slow_mark_ledger"],
+                topic["has_slow_mark"] == 0
+                or precedes(
+                    cursor["mark_ledger"],
+                    cursor["mark_entry"],
+                    topic["slow_mark_ledger"],
                     topic["slow_mark_entry"],
                 )
             ):
@@ -123,9 +132,15 @@ def read_on(w: World, t: int, c: int, ledger: int, entry: int, is_replay: bool) 
     elif is_replay:
         return False
     topic = w.topics[t]
-    was_slowest = not had or topic["has_slow_read"] == 0 or not precedes(
-        topic["slow_read_ledger"], topic["slow_read_entry"], cursor["read_ledger"],
-        cursor["read_entry"],
+    was_slowest = (
+        not had
+        or topic["has_slow_read"] == 0
+        or not precedes(
+            topic["slow_read_ledger"],
+            topic["slow_read_entry"],
+            cursor["read_ledger"],
+            cursor["read_entry"],
+        )
     )
     cursor["has_read"] = 1
     cursor["read_ledger"], cursor["read_entry"] = ledger, entry + ONE
@@ -137,11 +152,18 @@ def read_on(w: World, t: int, c: int, ledger: int, entry: int, is_replay: bool) 
 
 @compiled
 def follow(
-    w: World, o: Out, v: int, t: int, had_read: int, read_ledger: int, read_entry: int,
-    had_mark: int, mark_ledger: int, mark_entry: int,
+    w: World,
+    o: Out,
+    v: int,
+    t: int,
+    had_read: int,
+    read_ledger: int,
+    read_entry: int,
+    had_mark: int,
+    mark_ledger: int,
+    mark_entry: int,
 ) -> None:
-    """Remove what the slowest active cursor has passed, if it has moved and the policy requires it.
-    """
+    """Remove what the slowest active cursor has passed, if it has moved and the policy requires it."""
     cache, topic = w.variants[v], w.topics[t]
     if cache["policy"] != FIFO and cache["policy"] != PROPORTIONAL:
         return
@@ -231,8 +253,18 @@ def drop_replays_of_ledger(w: World, t: int, ledger: int) -> None:
 
 @compiled
 def set_cursor(
-    w: World, t: int, c: int, active: int, told: int, durable: int, has_read: int,
-    read_ledger: int, read_entry: int, has_mark: int, mark_ledger: int, mark_entry: int,
+    w: World,
+    t: int,
+    c: int,
+    active: int,
+    told: int,
+    durable: int,
+    has_read: int,
+    read_ledger: int,
+    read_entry: int,
+    has_mark: int,
+    mark_ledger: int,
+    mark_entry: int,
 ) -> None:
     """Apply the record of a cursor; an advancing mark-delete may lower counts."""
     cursor, topic = w.cursors[c], w.topics[t]
@@ -245,7 +277,9 @@ def set_cursor(
     cursor["read_ledger"], cursor["read_entry"] = read_ledger, read_entry
     if has_mark != 0:
         had, was_ledger, was_entry = (
-            cursor["has_mark"], cursor["mark_ledger"], cursor["mark_entry"]
+            cursor["has_mark"],
+            cursor["mark_ledger"],
+            cursor["mark_entry"],
         )
         cursor["has_mark"] = 1
         cursor["mark_ledger"], cursor["mark_entry"] = mark_ledger, mark_entry
@@ -254,9 +288,7 @@ def set_cursor(
             count = len(w.variants)
             for v in range(count):
                 if w.variants[v]["decrement"] != 0:
-                    pass_by(
-                        w, v, t * count + v, was_ledger, was_entry, mark_ledger, mark_entry
-                    )
+                    pass_by(w, v, t * count + v, was_ledger, was_entry, mark_ledger, mark_entry)
 
 
 @compiled
@@ -275,8 +307,16 @@ def delete_cursor(w: World, t: int, c: int) -> None:
 
 @compiled
 def after_cursor(
-    w: World, o: Out, t: int, active: int, had_read: int, read_ledger: int, read_entry: int,
-    had_mark: int, mark_ledger: int, mark_entry: int,
+    w: World,
+    o: Out,
+    t: int,
+    active: int,
+    had_read: int,
+    read_ledger: int,
+    read_entry: int,
+    had_mark: int,
+    mark_ledger: int,
+    mark_entry: int,
 ) -> None:
     """Apply the effects of a changed cursor to the entries of its topic."""
     topic = w.topics[t]
@@ -287,10 +327,10 @@ def after_cursor(
     count = len(w.variants)
     for v in range(count):
         cache = w.variants[v]
-        if left and cache["grace_ns"] == 0 and (
-            cache["policy"] == FIFO or cache["policy"] == PROPORTIONAL
+        if (
+            left
+            and cache["grace_ns"] == 0
+            and (cache["policy"] == FIFO or cache["policy"] == PROPORTIONAL)
         ):
             invalidate_all(w, o, v, t * count + v)
-        follow(
-            w, o, v, t, had_read, read_ledger, read_entry, had_mark, mark_ledger, mark_entry
-        )
+        follow(w, o, v, t, had_read, read_ledger, read_entry, had_mark, mark_ledger, mark_entry)

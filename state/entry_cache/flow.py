@@ -87,9 +87,7 @@ def window_edge(w: World, next_wall: int) -> Int:
 
 
 @compiled
-def end_windows(
-    w: World, o: Out, clock: int, next_mono: int, has_next: int, jumps: int
-) -> Int:
+def end_windows(w: World, o: Out, clock: int, next_mono: int, has_next: int, jumps: int) -> Int:
     """Write the windows that end by a time; with `jumps` the next begins at that time."""
     k = w.key[0]
     while clock >= k["window_start_ms"] + k["window_ms"]:
@@ -114,17 +112,12 @@ def no_room(w: World, o: Out) -> bool:
         or k["pages"] + count + ONE > len(w.pages)
         or k["ledgers"] + ONE > len(w.ledgers)
         or k["reads"] + count > len(o.reads)
-        or (
-            k["with_evictions"] != 0
-            and k["evictions"] + k["entries"] + count > len(o.evictions)
-        )
+        or (k["with_evictions"] != 0 and k["evictions"] + k["entries"] + count > len(o.evictions))
     )
 
 
 @compiled
-def advance(
-    w: World, o: Out, to: int, next_mono: int, has_next: int, next_wall: int
-) -> Int:
+def advance(w: World, o: Out, to: int, next_mono: int, has_next: int, next_wall: int) -> Int:
     """Passes that are due before a moment and windows that end up to it.
 
     `next_…` are the times of the key's next record; a wall time that is not known is NULL.
@@ -177,7 +170,9 @@ def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[Int, Int]:
         if kind == BROKER_STARTED:
             return ASK, i
         if (
-            now > k["next_ns"] or wall == NULL or k["last_wall_ms"] == NULL
+            now > k["next_ns"]
+            or wall == NULL
+            or k["last_wall_ms"] == NULL
             or wall >= k["window_start_ms"] + k["window_ms"]
         ):
             status = advance(w, o, now, now, ONE, wall)
@@ -212,9 +207,7 @@ def judge(w: World, o: Out, f: Feed, i: int, now: int, kind: int) -> None:
     if kind != CURSOR_STATE and kind != CURSOR_DELETED:
         topic["event"] = k["touched"] = 1
     if is_read:
-        read(
-            w, o, t, c, f.subscription[i], ledger, entry, f.size[i], f.next_read[i], by_dispatch
-        )
+        read(w, o, t, c, f.subscription[i], ledger, entry, f.size[i], f.next_read[i], by_dispatch)
     elif kind == ENTRY_ADDED:
         persist(w, t, ledger, entry)
         add_entry(w, o, t, ledger, entry, f.size[i], f.next_read[i])
@@ -248,15 +241,29 @@ def change_cursor(w: World, o: Out, f: Feed, i: int, t: int, c: int, kind: int) 
     topic = w.topics[t]
     active = topic["active"]
     had_read, read_ledger, read_entry = (
-        topic["has_slow_read"], topic["slow_read_ledger"], topic["slow_read_entry"]
+        topic["has_slow_read"],
+        topic["slow_read_ledger"],
+        topic["slow_read_entry"],
     )
     had_mark, mark_ledger, mark_entry = (
-        topic["has_slow_mark"], topic["slow_mark_ledger"], topic["slow_mark_entry"]
+        topic["has_slow_mark"],
+        topic["slow_mark_ledger"],
+        topic["slow_mark_entry"],
     )
     if kind == CURSOR_STATE:
         set_cursor(
-            w, t, c, f.active[i], f.told[i], f.durable[i], f.has_read[i], f.read_ledger[i],
-            f.read_entry[i], f.has_mark[i], f.mark_ledger[i], f.mark_entry[i],
+            w,
+            t,
+            c,
+            f.active[i],
+            f.told[i],
+            f.durable[i],
+            f.has_read[i],
+            f.read_ledger[i],
+            f.read_entry[i],
+            f.has_mark[i],
+            f.mark_ledger[i],
+            f.mark_entry[i],
         )
     elif kind == CURSOR_DELETED:
         delete_cursor(w, t, c)
@@ -266,24 +273,32 @@ def change_cursor(w: World, o: Out, f: Feed, i: int, t: int, c: int, kind: int) 
 
 
 @inlined
-def add_entry(
-    w: World, o: Out, t: int, ledger: int, entry: int, size: int, next_read: int
-) -> None:
+def add_entry(w: World, o: Out, t: int, ledger: int, entry: int, size: int, next_read: int) -> None:
     """An entry was persisted; it is cached if a cursor is there to read it."""
     now, topic, count = w.key[0]["now_ns"], w.topics[t], len(w.variants)
     for v in range(count):
         cache = w.variants[v]
         lingers = topic["left_ns"] != NULL and now - topic["left_ns"] < cache["grace_ns"]
-        if cache["max_bytes"] != 0 and (topic["active"] > 0 or lingers) and insert(
-            w, v, t * count + v, ledger, entry, size, topic["active"], next_read
+        if (
+            cache["max_bytes"] != 0
+            and (topic["active"] > 0 or lingers)
+            and insert(w, v, t * count + v, ledger, entry, size, topic["active"], next_read)
         ):
             check_size(w, o, v, now, now)
 
 
 @inlined
 def read(
-    w: World, o: Out, t: int, c: int, subscription: int, ledger: int, entry: int, size: int,
-    next_read: int, releases: bool,
+    w: World,
+    o: Out,
+    t: int,
+    c: int,
+    subscription: int,
+    ledger: int,
+    entry: int,
+    size: int,
+    next_read: int,
+    releases: bool,
 ) -> None:
     """A reader requests an entry: hit, or miss and insertion; then the reader moves on."""
     k, topic, count = w.key[0], w.topics[t], len(w.variants)
@@ -297,10 +312,14 @@ def read(
     if c >= 0 and is_counted(w, c):
         # its position before it moves
         expected, at_ledger, at_entry = (
-            NOBODY, w.cursors[c]["read_ledger"], w.cursors[c]["read_entry"]
+            NOBODY,
+            w.cursors[c]["read_ledger"],
+            w.cursors[c]["read_entry"],
         )
     had_read, read_ledger, read_entry = (
-        topic["has_slow_read"], topic["slow_read_ledger"], topic["slow_read_entry"]
+        topic["has_slow_read"],
+        topic["slow_read_ledger"],
+        topic["slow_read_entry"],
     )
     moved = c >= 0 and read_on(w, t, c, ledger, entry, reader == REPLAY)
     for v in range(count):
@@ -319,8 +338,10 @@ def read(
                 counts["misses"] += 1
                 if size != NULL:
                     counts["miss_bytes"] += size
-            if size != NULL and cache["max_bytes"] != 0 and (
-                cache["backlog_cursors"] < 1 or caches_reads(w, t, c, v)
+            if (
+                size != NULL
+                and cache["max_bytes"] != 0
+                and (cache["backlog_cursors"] < 1 or caches_reads(w, t, c, v))
             ):
                 if expected < 0:
                     expected = ONE + others_before(w, t, c, at_ledger, at_entry)
@@ -331,8 +352,16 @@ def read(
             change(w, v, x, -ONE)
         if moved:
             follow(
-                w, o, v, t, had_read, read_ledger, read_entry, topic["has_slow_mark"],
-                topic["slow_mark_ledger"], topic["slow_mark_entry"],
+                w,
+                o,
+                v,
+                t,
+                had_read,
+                read_ledger,
+                read_entry,
+                topic["has_slow_mark"],
+                topic["slow_mark_ledger"],
+                topic["slow_mark_entry"],
             )
         if k["with_reads"] != 0:
             write_read(w, o, v, cell, subscription, ledger, entry, found, reader)
@@ -340,8 +369,15 @@ def read(
 
 @compiled
 def write_read(
-    w: World, o: Out, v: int, cell: int, subscription: int, ledger: int, entry: int,
-    found: int, reader: int,
+    w: World,
+    o: Out,
+    v: int,
+    cell: int,
+    subscription: int,
+    ledger: int,
+    entry: int,
+    found: int,
+    reader: int,
 ) -> None:
     """A row of cache_reads."""
     k, cache = w.key[0], w.variants[v]

@@ -49,9 +49,7 @@ class EntryCache(mono.MonoJob):
         extra = params["extra_outputs"]
         release = params["release_event"]
         if release not in RELEASE_EVENTS:
-            raise ValueError(
-                f"release_event is {release!r} (allowed: {', '.join(RELEASE_EVENTS)})"
-            )
+            raise ValueError(f"release_event is {release!r} (allowed: {', '.join(RELEASE_EVENTS)})")
         self._parameters = {
             "window_ms": int(params["stats_window_ms"]),
             "idle_ns": int(params["idle_state_ms"]) * NS_PER_MS,
@@ -66,15 +64,17 @@ class EntryCache(mono.MonoJob):
     def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
         """Judge a batch of one shard; see `state.engine.job`."""
         return mono.step(
-            self.shard_of(state), blobs, stream_ms, self._lateness_ns, self._idle_advance_ms,
+            self.shard_of(state),
+            blobs,
+            stream_ms,
+            self._lateness_ns,
+            self._idle_advance_ms,
             self._max_future_ms,
         )
 
     def shard_of(self, state: bytes | None) -> Brokers:
         """The shard behind its bytes, or a new one."""
-        return Brokers(
-            self._policies, self._variants, self._parameters, self.make_broker, state
-        )
+        return Brokers(self._policies, self._variants, self._parameters, self.make_broker, state)
 
     def totals(self, state: bytes | None) -> list[dict[str, Any]]:
         """The counters of each cache since its keys began, over all keys; levels are the sum of the

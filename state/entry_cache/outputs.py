@@ -16,7 +16,8 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("entry_id", LONG, "number of the entry in it"),
     )
     stats = (
-        *which, *WINDOW,
+        *which,
+        *WINDOW,
         TableColumn("topic", TEXT, "topic; null = the whole broker"),
         TableColumn("hits", LONG, "reads that found their entry"),
         TableColumn("misses", LONG, "reads that went to storage"),
@@ -30,9 +31,11 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("evicted_wanted", LONG, "entries evicted while reads were expected"),
         TableColumn("extended", LONG, "times an entry was kept for another time-to-live"),
         TableColumn("stashed", LONG, "entries set aside by the stash"),
-        TableColumn("unknown_reads", LONG,
-                    "reads after a gap of what the cache may have held: neither hit nor miss;"
-                    " null = none"),
+        TableColumn(
+            "unknown_reads",
+            LONG,
+            "reads after a gap of what the cache may have held: neither hit nor miss; null = none",
+        ),
         TableColumn("passes_size", LONG, "passes that had to free memory; null by topic"),
         TableColumn("entries_visited", LONG, "entries that passes looked at; null by topic"),
         TableColumn("entries", LONG, "entries at the window's end"),
@@ -42,7 +45,8 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("max_used_bytes", LONG, "most bytes in the window; null by topic"),
     )
     evictions = (
-        *which, *entry,
+        *which,
+        *entry,
         TableColumn("entry_bytes", LONG, "size of the entry (bytes)"),
         TableColumn("cause", TEXT, "time, size or invalidated"),
         TableColumn("expected_remaining", LONG, "reads still expected; null without a counter"),
@@ -52,7 +56,8 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("used_bytes_before", LONG, "bytes of the cache before the removal"),
     )
     reads = (
-        *which, entry[0],
+        *which,
+        entry[0],
         TableColumn("subscription", TEXT, "subscription that read"),
         TableColumn("position", TEXT, "ledger:entry that was read"),
         TableColumn("hit", FLAG, "whether it was in the cache; null = not known, after a gap"),
@@ -60,14 +65,26 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("reader_kind", TEXT, "tail, catch_up or replay"),
     )
     return (
-        Output("cache_stats",
-               "Per cache and window, in total and by topic: hits, evictions, levels.",
-               stats,
-               sort_by=("cluster", "broker", "policy", "window_start_ms")),
-        Output("cache_evictions", "Every entry that left a cache.", evictions,
-               sort_by=("cluster", "broker", "policy", "ts_wall_ms"), default=False),
-        Output("cache_reads", "Every read of an entry.", reads,
-               sort_by=("cluster", "broker", "policy", "ts_wall_ms"), default=False),
+        Output(
+            "cache_stats",
+            "Per cache and window, in total and by topic: hits, evictions, levels.",
+            stats,
+            sort_by=("cluster", "broker", "policy", "window_start_ms"),
+        ),
+        Output(
+            "cache_evictions",
+            "Every entry that left a cache.",
+            evictions,
+            sort_by=("cluster", "broker", "policy", "ts_wall_ms"),
+            default=False,
+        ),
+        Output(
+            "cache_reads",
+            "Every read of an entry.",
+            reads,
+            sort_by=("cluster", "broker", "policy", "ts_wall_ms"),
+            default=False,
+        ),
     )
 
 

@@ -8,9 +8,7 @@ from pydantic import Field, field_validator
 
 from state.engine.parameters import SWITCH, Milliseconds, Parameters, Positive, Section
 
-CachePolicy = Literal[
-    "expected_reads", "expected_reads_stash", "fifo", "proportional", "lru"
-]
+CachePolicy = Literal["expected_reads", "expected_reads_stash", "fifo", "proportional", "lru"]
 Mebibytes = Annotated[float, Field(ge=0, lt=2**33)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Times = Annotated[int, Field(ge=0, le=1000)]
@@ -33,9 +31,9 @@ class CacheVariant(Section):
     managedLedgerCacheEvictionIntervalMs: Positive | None = None
     managedLedgerCacheEvictionTimeThresholdMillis: Milliseconds | None = None
     managedLedgerCacheEvictionTimeThresholdMillisMax: Milliseconds | None = None
-    managedLedgerCacheEvictionExtendTTLOfEntriesWithRemainingExpectedReadsMaxTimes: (
-        Times | None
-    ) = None
+    managedLedgerCacheEvictionExtendTTLOfEntriesWithRemainingExpectedReadsMaxTimes: Times | None = (
+        None
+    )
     cacheEvictionByMarkDeletedPosition: bool | None = None
     managedLedgerMinimumBacklogCursorsForCaching: Count | None = None
     managedLedgerMinimumBacklogEntriesForCaching: Count | None = None
@@ -92,7 +90,8 @@ class EntryCacheParameters(Parameters):
         ttl_ms, most_ms, times = (
             getattr(self, name) if getattr(variant, name) is None else getattr(variant, name)
             for name in (
-                f"{prefix}TimeThresholdMillis", f"{prefix}TimeThresholdMillisMax",
+                f"{prefix}TimeThresholdMillis",
+                f"{prefix}TimeThresholdMillisMax",
                 f"{prefix}ExtendTTLOfEntriesWithRemainingExpectedReadsMaxTimes",
             )
         )

@@ -179,8 +179,11 @@ def time_stash(w: World, o: Out, v: int, threshold: int, now: int) -> None:
     cache = w.variants[v]
     pending, oldest = cache["pending"], earlier(now, cache["ttl_max_ns"])
     x, in_stash = cache["stash_head"], True
-    if x >= 0 and pending == PENDING_STASH and cache["unwanted_head"] < 0 and (
-        w.entries[x]["ts"] >= oldest and w.entries[cache["stash_tail"]]["ts"] < threshold
+    if (
+        x >= 0
+        and pending == PENDING_STASH
+        and cache["unwanted_head"] < 0
+        and (w.entries[x]["ts"] >= oldest and w.entries[cache["stash_tail"]]["ts"] < threshold)
     ):
         visit(w, v, cache["aside"])
         x = NOBODY

@@ -23,9 +23,13 @@ from state.entry_cache.layout import (
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
-_HALVES = ((np.int64(16), np.int64(0xFFFF)), (np.int64(8), np.int64(0xFF)),
-           (np.int64(4), np.int64(0xF)), (np.int64(2), np.int64(0x3)),
-           (np.int64(1), np.int64(0x1)))
+_HALVES = (
+    (np.int64(16), np.int64(0xFFFF)),
+    (np.int64(8), np.int64(0xFF)),
+    (np.int64(4), np.int64(0xF)),
+    (np.int64(2), np.int64(0x3)),
+    (np.int64(1), np.int64(0x1)),
+)
 
 
 @compiled

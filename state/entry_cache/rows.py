@@ -62,19 +62,21 @@ def _common(b: Broker, names: pa.LargeStringArray, rows: Array) -> dict[str, pa.
 def cache_evictions(b: Broker, names: pa.LargeStringArray) -> pa.Table:
     """Entries that have left in the last call."""
     rows = b.out.evictions[: int(b.key["evictions"])]
-    return pa.table({
-        **_common(b, names, rows),
-        "rule": _pick(_RULES, rows["rule"]),
-        "ledger_id": _long(rows["ledger"]),
-        "entry_id": _long(rows["entry"]),
-        "entry_bytes": _long(rows["bytes"]),
-        "cause": _pick(_CAUSES, rows["cause"]),
-        "expected_remaining": _long(rows["expected"], rows["counted"] == 0),
-        "requeue_count": _long(rows["requeue_count"]),
-        "accessed": pa.array(rows["accessed"] != 0),
-        "age_ns": _long(rows["age_ns"]),
-        "used_bytes_before": _long(rows["used_before"]),
-    })
+    return pa.table(
+        {
+            **_common(b, names, rows),
+            "rule": _pick(_RULES, rows["rule"]),
+            "ledger_id": _long(rows["ledger"]),
+            "entry_id": _long(rows["entry"]),
+            "entry_bytes": _long(rows["bytes"]),
+            "cause": _pick(_CAUSES, rows["cause"]),
+            "expected_remaining": _long(rows["expected"], rows["counted"] == 0),
+            "requeue_count": _long(rows["requeue_count"]),
+            "accessed": pa.array(rows["accessed"] != 0),
+            "age_ns": _long(rows["age_ns"]),
+            "used_bytes_before": _long(rows["used_before"]),
+        }
+    )
 
 
 def cache_reads(b: Broker, names: pa.LargeStringArray) -> pa.Table:
@@ -83,15 +85,17 @@ def cache_reads(b: Broker, names: pa.LargeStringArray) -> pa.Table:
     position = pc.binary_join_element_wise(
         _long(rows["ledger"]).cast(pa.string()), _long(rows["entry"]).cast(pa.string()), ":"
     )
-    return pa.table({
-        **_common(b, names, rows),
-        "rule": _pick(_HIT_OR_MISS, rows["hit"]),
-        "subscription": _text(names, rows["subscription"]),
-        "position": position,
-        "hit": pa.array(rows["hit"] == flow.HIT, mask=rows["hit"] == flow.UNKNOWN),
-        "expected_after": _known(rows["expected"]),
-        "reader_kind": _pick(_READERS, rows["reader"]),
-    })
+    return pa.table(
+        {
+            **_common(b, names, rows),
+            "rule": _pick(_HIT_OR_MISS, rows["hit"]),
+            "subscription": _text(names, rows["subscription"]),
+            "position": position,
+            "hit": pa.array(rows["hit"] == flow.HIT, mask=rows["hit"] == flow.UNKNOWN),
+            "expected_after": _known(rows["expected"]),
+            "reader_kind": _pick(_READERS, rows["reader"]),
+        }
+    )
 
 
 def cache_stats(b: Broker, names: pa.LargeStringArray) -> pa.Table:
@@ -99,22 +103,24 @@ def cache_stats(b: Broker, names: pa.LargeStringArray) -> pa.Table:
     rows = b.out.stats[: int(b.key["stats"])]
     reads = rows["hits"] + rows["misses"]
     ratio = rows["hits"] / np.maximum(reads, 1)
-    return pa.table({
-        **_common(b, names, rows),
-        "rule": pa.repeat(pa.scalar(WINDOW_RULE), len(rows)),
-        "window_start_ms": _long(rows["window_start_ms"]),
-        "window_ms": _long(np.full(len(rows), int(b.key["window_ms"]))),
-        **{name: _long(rows[name]) for name in L.COUNTED if name != UNKNOWN},
-        UNKNOWN: _long(rows[UNKNOWN], rows[UNKNOWN] == 0),
-        "hit_ratio": pa.array(ratio, mask=reads == 0),
-        "passes_size": _known(rows["passes_size"]),
-        "entries_visited": _known(rows["entries_visited"]),
-        "entries": _long(rows["entries"]),
-        "used_bytes": _long(rows["used"]),
-        "wanted_bytes": _long(rows["wanted"]),
-        "non_evictable_bytes": _long(rows["wanted"] + rows["bare"]),
-        "max_used_bytes": _known(rows["max_used"]),
-    })
+    return pa.table(
+        {
+            **_common(b, names, rows),
+            "rule": pa.repeat(pa.scalar(WINDOW_RULE), len(rows)),
+            "window_start_ms": _long(rows["window_start_ms"]),
+            "window_ms": _long(np.full(len(rows), int(b.key["window_ms"]))),
+            **{name: _long(rows[name]) for name in L.COUNTED if name != UNKNOWN},
+            UNKNOWN: _long(rows[UNKNOWN], rows[UNKNOWN] == 0),
+            "hit_ratio": pa.array(ratio, mask=reads == 0),
+            "passes_size": _known(rows["passes_size"]),
+            "entries_visited": _known(rows["entries_visited"]),
+            "entries": _long(rows["entries"]),
+            "used_bytes": _long(rows["used"]),
+            "wanted_bytes": _long(rows["wanted"]),
+            "non_evictable_bytes": _long(rows["wanted"] + rows["bare"]),
+            "max_used_bytes": _known(rows["max_used"]),
+        }
+    )
 
 
 def of(b: Broker, names: Names) -> dict[str, pa.Table]:
@@ -133,9 +139,14 @@ def totals(b: Broker, i: int) -> dict[str, int]:
     cache, cells = b.world.variants[i], b.world.cells[i :: len(b.variants)]
     counts = {name: int(cache[name]) + int(cells[name].sum()) for name in L.COUNTED}
     return {
-        "hits": counts["hits"], "misses": counts["misses"], "hit_bytes": counts["hit_bytes"],
-        "storage_bytes": counts["miss_bytes"], "evicted_wanted": counts["evicted_wanted"],
+        "hits": counts["hits"],
+        "misses": counts["misses"],
+        "hit_bytes": counts["hit_bytes"],
+        "storage_bytes": counts["miss_bytes"],
+        "evicted_wanted": counts["evicted_wanted"],
         "evicted_wanted_bytes": int(cache["evicted_wanted_bytes"]),
-        "wanted_bytes": int(cache["most_wanted"]), "max_used_bytes": int(cache["most_used"]),
-        "passes": int(cache["passes"]), "work": int(cache["work"]),
+        "wanted_bytes": int(cache["most_wanted"]),
+        "max_used_bytes": int(cache["most_used"]),
+        "passes": int(cache["passes"]),
+        "work": int(cache["work"]),
     }

@@ -31,9 +31,18 @@ BACKLOG_CURSORS = "managedLedgerMinimumBacklogCursorsForCaching"
 BACKLOG_ENTRIES = "managedLedgerMinimumBacklogEntriesForCaching"
 BACKLOG_BETWEEN = "managedLedgerMaxBacklogBetweenCursorsForCaching"
 BROKER_KEYS: dict[str, Any] = {
-    SIZE_MB: None, WATERMARK: 0.9, INTERVAL_MS: 10, TTL_MS: 1000, TTL_MAX_MS: 5000, MAX_TIMES: 5,
-    RECENT: True, BY_COUNT: True, BY_MARK_DELETE: False, BACKLOG_CURSORS: 0,
-    BACKLOG_ENTRIES: 1000, BACKLOG_BETWEEN: 1000,
+    SIZE_MB: None,
+    WATERMARK: 0.9,
+    INTERVAL_MS: 10,
+    TTL_MS: 1000,
+    TTL_MAX_MS: 5000,
+    MAX_TIMES: 5,
+    RECENT: True,
+    BY_COUNT: True,
+    BY_MARK_DELETE: False,
+    BACKLOG_CURSORS: 0,
+    BACKLOG_ENTRIES: 1000,
+    BACKLOG_BETWEEN: 1000,
 }
 """Settings that policy documents of the scope `broker` change, with the value for a broker that
 does not apply its configuration at its start (`settings_applied_at_start`).
@@ -45,8 +54,12 @@ _ALIASES = {key: other for other, key in OTHER_NAMES.items()}
 _OWN_NAMES = {RECENT: "extend_recently_accessed"}
 """Keys with another spelling in parameters and caches."""
 OWN = (
-    "policy", "duplicate_insert", "time_pass_pending", "decrement_on_mark_delete",
-    "settings_applied_at_start", "grace_ms",
+    "policy",
+    "duplicate_insert",
+    "time_pass_pending",
+    "decrement_on_mark_delete",
+    "settings_applied_at_start",
+    "grace_ms",
 )
 """Settings that no document changes."""
 SWITCHES = (*OWN, "extend_recently_accessed", "release_event")
@@ -96,7 +109,8 @@ class Variant:
         self._given, self._params = given, params
         self._own = {name: given.get(name, params.get(name)) for name in OWN}
         for name, values in (
-            ("policy", allowed), ("duplicate_insert", (None, *DUPLICATES)),
+            ("policy", allowed),
+            ("duplicate_insert", (None, *DUPLICATES)),
             ("time_pass_pending", L.PENDING),
         ):
             if self._own[name] not in values:
@@ -112,8 +126,10 @@ class Variant:
     def policy_at_start(self, documents: Documents) -> int:
         """The policy of a cache that begins."""
         policy = self._own["policy"]
-        if policy in L.POLICIES[:2] and "policy" not in self._given and not self._setting(
-            BY_COUNT, documents
+        if (
+            policy in L.POLICIES[:2]
+            and "policy" not in self._given
+            and not self._setting(BY_COUNT, documents)
         ):
             policy = "fifo"
         return L.POLICIES.index(policy)
@@ -149,14 +165,14 @@ class Variant:
         merges = own["duplicate_insert"] or ("merge" if policy == L.STASHING else "discard")
         bytes_ = 0 if size is None else size
         return {
-            "policy": policy, "max_bytes": int(L.NULL) if size is None else size,
+            "policy": policy,
+            "max_bytes": int(L.NULL) if size is None else size,
             "trigger": _cut(bytes_ * TRIGGER),
             "goal": _cut(bytes_ * float(self._setting(WATERMARK, documents))),
-            "interval_ns": span(INTERVAL_MS), "ttl_ns": span(TTL_MS),
+            "interval_ns": span(INTERVAL_MS),
+            "ttl_ns": span(TTL_MS),
             "ttl_max_ns": span(TTL_MAX_MS),
-            "max_requeue": _cut(
-                self._setting(MAX_TIMES, documents, stream_only), MOST_EXTENSIONS
-            ),
+            "max_requeue": _cut(self._setting(MAX_TIMES, documents, stream_only), MOST_EXTENSIONS),
             "extend_recent": int(bool(self._setting(RECENT, documents, stream_only))),
             "merge": DUPLICATES.index(merges),
             "pending": L.PENDING.index(own["time_pass_pending"]),
@@ -165,7 +181,8 @@ class Variant:
             "grace_ns": _cut(own["grace_ms"] * NS_PER_MS),
             # a broker ignores them while it counts expected reads; others are no broker's
             "backlog_cursors": count(BACKLOG_CURSORS) if policy in (L.FIFO, L.PROPORTIONAL) else 0,
-            "backlog_entries": count(BACKLOG_ENTRIES), "backlog_between": count(BACKLOG_BETWEEN),
+            "backlog_entries": count(BACKLOG_ENTRIES),
+            "backlog_between": count(BACKLOG_BETWEEN),
         }
 
 

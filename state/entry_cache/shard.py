@@ -23,13 +23,34 @@ from state.entry_cache.world import blank, new_world
 
 VERSION = STATE_VERSION
 NAME_COLUMNS = (
-    "source_feed", "cluster", "broker", "cnx_id", "topic", "producer_name", "uuid", "subscription",
-    "sub_type", "consumer", "mark_delete", "read_pos", "policy_json", "source_partition",
+    "source_feed",
+    "cluster",
+    "broker",
+    "cnx_id",
+    "topic",
+    "producer_name",
+    "uuid",
+    "subscription",
+    "sub_type",
+    "consumer",
+    "mark_delete",
+    "read_pos",
+    "policy_json",
+    "source_partition",
 )
 READ = among(
-    flow.BROKER_STARTED, flow.ENTRY_ADDED, flow.DISPATCH, flow.ENTRY_READ, flow.ENTRY_RELEASED,
-    flow.REPLAY_QUEUED, flow.ENTRY_INVALIDATED, flow.CURSOR_STATE, flow.CURSOR_DELETED,
-    flow.LEDGER_DELETED, flow.POLICY, flow.GAP,
+    flow.BROKER_STARTED,
+    flow.ENTRY_ADDED,
+    flow.DISPATCH,
+    flow.ENTRY_READ,
+    flow.ENTRY_RELEASED,
+    flow.REPLAY_QUEUED,
+    flow.ENTRY_INVALIDATED,
+    flow.CURSOR_STATE,
+    flow.CURSOR_DELETED,
+    flow.LEDGER_DELETED,
+    flow.POLICY,
+    flow.GAP,
 )
 """By kind, whether the job reads it; other records are left out before they could move a clock."""
 
@@ -42,8 +63,11 @@ class Brokers(Shard[Broker]):
     kinds = READ
 
     def __init__(
-        self, config: Sequence[str], variants: Sequence[Variant],
-        parameters: Mapping[str, int] | None = None, make_broker: type[Broker] = Broker,
+        self,
+        config: Sequence[str],
+        variants: Sequence[Variant],
+        parameters: Mapping[str, int] | None = None,
+        make_broker: type[Broker] = Broker,
         data: bytes | None = None,
     ) -> None:
         """`variants` are the caches wanted now: one that the state does not know begins empty."""

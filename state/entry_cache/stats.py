@@ -94,9 +94,7 @@ def write_rows(w: World, o: Out, at: int, wall: int) -> None:
 
 
 @compiled
-def begin_row(
-    w: World, row: Record, v: int, at: int, wall: int, topic: int, no: int
-) -> None:
+def begin_row(w: World, row: Record, v: int, at: int, wall: int, topic: int, no: int) -> None:
     """What every row has."""
     k, cache = w.key[0], w.variants[v]
     row["ts_mono_ns"], row["ts_wall_ms"], row["feed"] = at, wall, k["last_feed"]

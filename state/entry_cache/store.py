@@ -26,12 +26,19 @@ from state.entry_cache.world import blank, empty_world, link_cursors
 
 PARTS = ("key", "variants", "topics", "cells", "cursors", "flags", "entries", "ledgers")
 LAYOUTS = {
-    "key": L.KEY, "variants": L.VARIANT, "topics": L.TOPIC, "cells": L.CELL,
-    "cursors": L.CURSOR, "flags": L.KEPT_FLAG, "entries": L.KEPT_ENTRY,
+    "key": L.KEY,
+    "variants": L.VARIANT,
+    "topics": L.TOPIC,
+    "cells": L.CELL,
+    "cursors": L.CURSOR,
+    "flags": L.KEPT_FLAG,
+    "entries": L.KEPT_ENTRY,
     "ledgers": L.KEPT_LEDGER,
 }
 NAME_FIELDS = {
-    "key": ("cluster", "broker", "last_feed"), "variants": ("given",), "topics": ("name",),
+    "key": ("cluster", "broker", "last_feed"),
+    "variants": ("given",),
+    "topics": ("name",),
     "cursors": ("name",),
 }
 """Fields that hold integers of the shard's names."""
@@ -56,7 +63,9 @@ def pack(w: World) -> dict[str, Array]:
     cursors = picked(w.cursors, kept_cursors)
     cursors["topic"], cursors["next"] = place[cursors["topic"]], -1
     packed = {
-        "key": copied(w.key), "variants": copied(w.variants), "topics": picked(topics, order),
+        "key": copied(w.key),
+        "variants": copied(w.variants),
+        "topics": picked(topics, order),
         "cells": picked(w.cells, (order[:, None] * caches + np.arange(caches)).reshape(-1)),
         "cursors": cursors,
     }
@@ -177,9 +186,14 @@ def unpack(parts: dict[str, Array], source: Array, variants: Array) -> World:
         cells = blank("cells", n * caches)
         cells.reshape(n, caches)[:, source >= 0] = was[:, source[source >= 0]]
     w = w._replace(
-        topics=topics, by_rank=np.arange(n), cells=cells, sets=blank("sets", n * caches),
-        heads=np.zeros((caches, n), np.int64), scratch=np.zeros(n, np.int64),
-        cursors=cursors, flag_sets=blank("flag_sets", len(cursors)),
+        topics=topics,
+        by_rank=np.arange(n),
+        cells=cells,
+        sets=blank("sets", n * caches),
+        heads=np.zeros((caches, n), np.int64),
+        scratch=np.zeros(n, np.int64),
+        cursors=cursors,
+        flag_sets=blank("flag_sets", len(cursors)),
     )
     topics["first_cursor"] = -1
     link_cursors(w, 0)

@@ -13,20 +13,37 @@ from state.entry_cache.layout import NOBODY, NULL, Array, Feed, Out, World, comp
 from state.entry_cache.positions import place_of
 
 LAYOUTS: Mapping[str, np.dtype] = {
-    "key": L.KEY, "variants": L.VARIANT, "topics": L.TOPIC, "cells": L.CELL, "sets": L.SET,
-    "cursors": L.CURSOR, "flag_sets": L.SET, "pages": L.PAGE, "entries": L.ENTRY,
+    "key": L.KEY,
+    "variants": L.VARIANT,
+    "topics": L.TOPIC,
+    "cells": L.CELL,
+    "sets": L.SET,
+    "cursors": L.CURSOR,
+    "flag_sets": L.SET,
+    "pages": L.PAGE,
+    "entries": L.ENTRY,
     "ledgers": L.LEDGER,
 }
 _NO_PLACE = {
     "variants": (
-        "head", "tail", "stash_head", "stash_tail", "unwanted_head", "unwanted_tail", "given",
-    ), "cells": ("head_at",),
-    "sets": ("first", "last", "finger"), "flag_sets": ("first", "last", "finger"),
-    "topics": ("first_cursor", "name", "first_ledger"), "cursors": ("next",),
+        "head",
+        "tail",
+        "stash_head",
+        "stash_tail",
+        "unwanted_head",
+        "unwanted_tail",
+        "given",
+    ),
+    "cells": ("head_at",),
+    "sets": ("first", "last", "finger"),
+    "flag_sets": ("first", "last", "finger"),
+    "topics": ("first_cursor", "name", "first_ledger"),
+    "cursors": ("next",),
     "key": ("last_feed", "free_entry", "free_page", "free_ledger"),
 }
 _UNKNOWN = {
-    "variants": ("idle_until_ns", "max_bytes"), "topics": ("seen_ns", "left_ns", "check_ns"),
+    "variants": ("idle_until_ns", "max_bytes"),
+    "topics": ("seen_ns", "left_ns", "check_ns"),
     "cursors": ("backlog",),
     "key": ("latest_ns", "clock_wall_ms", "run_wall_ms", "last_wall_ms", "eviction_ns", "read_ns"),
 }
@@ -64,14 +81,26 @@ def empty_world(key: Array, variants: Array, entries: int, pages: int) -> World:
     """Caches without topics, with room for so many entries and pages."""
     none = np.zeros(0, np.int64)
     entries, pages = entries + 64, pages + 64
-    return with_far(World(
-        key=key, variants=variants, topics=blank("topics", 0), by_rank=none,
-        cells=blank("cells", 0), sets=blank("sets", 0), cursors=blank("cursors", 0),
-        flag_sets=blank("flag_sets", 0), pages=blank("pages", pages),
-        slots=np.zeros((pages, int(L.BLOCK)), np.int64), table=_table(pages),
-        entries=blank("entries", entries), heads=np.zeros((len(variants), 0), np.int64),
-        far=np.zeros((len(variants), 0), np.int64), ledgers=blank("ledgers", 16), scratch=none,
-    ))
+    return with_far(
+        World(
+            key=key,
+            variants=variants,
+            topics=blank("topics", 0),
+            by_rank=none,
+            cells=blank("cells", 0),
+            sets=blank("sets", 0),
+            cursors=blank("cursors", 0),
+            flag_sets=blank("flag_sets", 0),
+            pages=blank("pages", pages),
+            slots=np.zeros((pages, int(L.BLOCK)), np.int64),
+            table=_table(pages),
+            entries=blank("entries", entries),
+            heads=np.zeros((len(variants), 0), np.int64),
+            far=np.zeros((len(variants), 0), np.int64),
+            ledgers=blank("ledgers", 16),
+            scratch=none,
+        )
+    )
 
 
 def with_far(w: World) -> World:
@@ -99,7 +128,8 @@ def with_topics(w: World, names: Array) -> World:
     heads = np.zeros((caches, len(w.topics) + count), np.int64)
     heads[:, : len(w.topics)] = w.heads
     return w._replace(
-        topics=joined([w.topics, topics]), heads=heads,
+        topics=joined([w.topics, topics]),
+        heads=heads,
         cells=joined([w.cells, blank("cells", count * caches)]),
         sets=joined([w.sets, blank("sets", count * caches)]),
         scratch=np.zeros(len(w.topics) + count, np.int64),
@@ -155,7 +185,8 @@ def grow(w: World, o: Out) -> tuple[World, Out]:
     if k["pages"] + caches + 1 > len(w.pages):
         count = len(w.pages) + caches + 64
         w = w._replace(
-            pages=more(w.pages, count), slots=more(w.slots, count),
+            pages=more(w.pages, count),
+            slots=more(w.slots, count),
             table=_table(len(w.pages) + count),
         )
         fill_table(w)

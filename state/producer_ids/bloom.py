@@ -39,7 +39,9 @@ STEP = np.uint64(0x5851F42D4C957F2D)
 _ONE, _SIX, _WORD = np.uint64(1), np.uint64(6), np.uint64(63)
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 _M1, _M2, _M4 = (
-    np.uint64(0x5555555555555555), np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
+    np.uint64(0x5555555555555555),
+    np.uint64(0x3333333333333333),
+    np.uint64(0x0F0F0F0F0F0F0F0F),
 )
 _H01, _TWO, _FOUR, _TOP = np.uint64(0x0101010101010101), np.uint64(2), np.uint64(4), np.uint64(56)
 
@@ -146,9 +148,7 @@ def insert_ids(words: Array, at: int, bits: int, hashes: int, pids: Array) -> In
 
 
 @compiled
-def contains_ids(
-    words: Array, at: int, bits: int, hashes: int, pids: Array, found: Array
-) -> Int:
+def contains_ids(words: Array, at: int, bits: int, hashes: int, pids: Array, found: Array) -> Int:
     """Test producer ids (int64, (n,)); sets `found` (bool, (n,)) and returns how many are in."""
     count = np.int64(0)
     for i in range(len(pids)):
@@ -264,9 +264,7 @@ def densify(
 
 
 @compiled
-def _listed_has_bit(
-    words: Array, at: int, items: int, bits: int, hashes: int, place: int
-) -> bool:
+def _listed_has_bit(words: Array, at: int, items: int, bits: int, hashes: int, place: int) -> bool:
     """Whether one of the ids listed at word `at` sets a bit."""
     m = np.uint64(bits)
     for i in range(items):

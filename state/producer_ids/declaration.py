@@ -10,9 +10,25 @@ NAME = "producer_ids"
 STATE_VERSION = 1
 """Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
-    "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms",
-    "principal", "client_id", "topic", "partition", "producer_id", "producer_name", "sequence_id",
-    "ledger_id", "entry_id", "entry_bytes", "num_messages", "policy_json",
+    "event_type",
+    "source_feed",
+    "cluster",
+    "broker",
+    "seq",
+    "ts_mono_ns",
+    "ts_wall_ms",
+    "principal",
+    "client_id",
+    "topic",
+    "partition",
+    "producer_id",
+    "producer_name",
+    "sequence_id",
+    "ledger_id",
+    "entry_id",
+    "entry_bytes",
+    "num_messages",
+    "policy_json",
 )
 """Contract columns that the job carries; `topic` and `partition` as in the record."""
 USER = "user"

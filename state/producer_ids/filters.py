@@ -63,9 +63,7 @@ def holds(w: World, place: Int, pid: Int, low: Int, high: Int) -> bool:
         return bool(find(w.ids, w.id_table, f["serial"], pid) >= 0)
     if f["dense"] != 0:
         return bloom.contains(w.words, f["at"], p["bits"], p["hashes"], low, high)
-    return bloom.listed_contains(
-        w.words, f["at"], f["items"], p["bits"], p["hashes"], low, high
-    )
+    return bloom.listed_contains(w.words, f["at"], f["items"], p["bits"], p["hashes"], low, high)
 
 
 @compiled
@@ -230,4 +228,3 @@ def count(w: World, key: Int, pid: Int, now: Int) -> None:
         e["owner"], e["pid"] = serial, pid
         enter(w.counted, w.counted_table, place)
     w.counted[place]["at_ms"] = now
-

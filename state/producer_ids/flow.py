@@ -67,7 +67,8 @@ def _set_by(w: World, groups: Array, row: Int, rank: Int) -> float:
 def bound_of(w: World, key: Int, rank: Int) -> tuple[float, Int]:
     """Bound of a user as configured, and its source, after `rank` shared records."""
     return quota.bound_in_force(
-        _set_by(w, w.own, key, rank), _set_by(w, w.defaults, w.links[key]["place"], rank),
+        _set_by(w, w.own, key, rank),
+        _set_by(w, w.defaults, w.links[key]["place"], rank),
         w.settings[0]["unlimited"],
     )
 
@@ -179,8 +180,15 @@ def levels(w: World, key: Int, now: Int, bound: float) -> tuple[float, float]:
     if _is_idle(w, key, now):
         used, tokens, refilled = np.int64(0), 0.0, np.int64(0)
     rate, _ = quota.sampled_rate(
-        w.sample_start, w.sample_last, w.sample_total, e["sample_at"], used, now, t["samples"],
-        t["span_ms"], p["stat"],
+        w.sample_start,
+        w.sample_last,
+        w.sample_total,
+        e["sample_at"],
+        used,
+        now,
+        t["samples"],
+        t["span_ms"],
+        p["stat"],
     )
     return rate, quota.balance(tokens, refilled, now, bound, t["samples"], t["span_ms"])
 
@@ -193,14 +201,29 @@ def record(w: World, key: Int, value: float, now: Int, bound: float) -> None:
     p, k, e = w.settings[0], w.keys[key], w.links[key]
     t = w.turns[e["turn"] - 1]
     sample = quota.next_sample(
-        w.sample_start, e["sample_at"], k["used"], k["current"], now, t["samples"], t["span_ms"],
+        w.sample_start,
+        e["sample_at"],
+        k["used"],
+        k["current"],
+        now,
+        t["samples"],
+        t["span_ms"],
         p["stat"],
     )
     if sample >= e["sample_room"]:
         more_samples(w, key)
     k["used"], k["current"] = quota.add_sample(
-        w.sample_start, w.sample_last, w.sample_total, e["sample_at"], k["used"], k["current"],
-        value, now, t["samples"], t["span_ms"], p["stat"],
+        w.sample_start,
+        w.sample_last,
+        w.sample_total,
+        e["sample_at"],
+        k["used"],
+        k["current"],
+        value,
+        now,
+        t["samples"],
+        t["span_ms"],
+        p["stat"],
     )
     if p["math"] == quota.TOKEN_BUCKET:
         quota.record_tokens(k, value, now, bound, t["samples"], t["span_ms"])
@@ -217,16 +240,39 @@ def read_rate(w: World, key: Int, now: Int) -> tuple[float, Int]:
         if e["sample_room"] == 0:
             more_samples(w, key)
         k["used"], k["current"] = quota.add_sample(
-            w.sample_start, w.sample_last, w.sample_total, e["sample_at"], 0, 0, 0.0, now,
-            t["samples"], t["span_ms"], p["stat"],
+            w.sample_start,
+            w.sample_last,
+            w.sample_total,
+            e["sample_at"],
+            0,
+            0,
+            0.0,
+            now,
+            t["samples"],
+            t["span_ms"],
+            p["stat"],
         )
     quota.expire_samples(
-        w.sample_start, w.sample_last, w.sample_total, e["sample_at"], k["used"], now,
-        t["samples"], t["span_ms"], p["stat"],
+        w.sample_start,
+        w.sample_last,
+        w.sample_total,
+        e["sample_at"],
+        k["used"],
+        now,
+        t["samples"],
+        t["span_ms"],
+        p["stat"],
     )
     return quota.sampled_rate(
-        w.sample_start, w.sample_last, w.sample_total, e["sample_at"], k["used"], now,
-        t["samples"], t["span_ms"], p["stat"],
+        w.sample_start,
+        w.sample_last,
+        w.sample_total,
+        e["sample_at"],
+        k["used"],
+        now,
+        t["samples"],
+        t["span_ms"],
+        p["stat"],
     )
 
 

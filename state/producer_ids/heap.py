@@ -71,4 +71,3 @@ def more_samples(w: World, key: Int) -> None:
         w.sample_start[e["sample_at"]] = w.free[SAMPLES, old]
         w.free[SAMPLES, old] = e["sample_at"]
     e["sample_at"], e["sample_room"] = at, np.int64(1) << kind
-

@@ -20,8 +20,12 @@ MODES = ("A", "B", "C", "L")
 MODE_A, MODE_B, MODE_C, MODE_L = codes(4)
 MEMBERSHIPS = ("bloom", "exact")
 RULES = (
-    "unseen_within_bound", "unseen_over_bound", "rejected_over_bound", "recounted_after_disposal",
-    "assigned", "unseen_after_gap",
+    "unseen_within_bound",
+    "unseen_over_bound",
+    "rejected_over_bound",
+    "recounted_after_disposal",
+    "assigned",
+    "unseen_after_gap",
 )
 WITHIN, OVER, REJECTED_OVER, RECOUNTED, ASSIGNED, AFTER_GAP = codes(6)
 NOT_A_BATCH, SEEN, UNSEEN = codes(3)
@@ -41,23 +45,65 @@ def _layout(*fields: tuple[Any, ...]) -> np.dtype:
 
 
 SETTINGS = _layout(
-    ("mode", _i8), ("refresh", _i8), ("exact", _i8), ("bits", _i8), ("hashes", _i8),
-    ("bits_words", _i8), ("listed_most", _i8), ("most_items", _i8), ("enforcement", _i8),
-    ("insert_rejected", _i8), ("math", _i8), ("unit", _i8), ("stat", _i8), ("wraps", _i8),
-    ("unlimited", _f8), ("window_ms", _i8), ("idle_ms", _i8),
-    ("words", _i8), ("samples", _i8), ("free_filter", _i8), ("ids", _i8), ("counted", _i8),
-    ("next_serial", _i8), ("decisions", _i8), ("owners", _i8), ("stats", _i8),
-    ("row_key", _i8), ("row_ms", _i8), ("decision_no", _i8), ("owner_no", _i8),
+    ("mode", _i8),
+    ("refresh", _i8),
+    ("exact", _i8),
+    ("bits", _i8),
+    ("hashes", _i8),
+    ("bits_words", _i8),
+    ("listed_most", _i8),
+    ("most_items", _i8),
+    ("enforcement", _i8),
+    ("insert_rejected", _i8),
+    ("math", _i8),
+    ("unit", _i8),
+    ("stat", _i8),
+    ("wraps", _i8),
+    ("unlimited", _f8),
+    ("window_ms", _i8),
+    ("idle_ms", _i8),
+    ("words", _i8),
+    ("samples", _i8),
+    ("free_filter", _i8),
+    ("ids", _i8),
+    ("counted", _i8),
+    ("next_serial", _i8),
+    ("decisions", _i8),
+    ("owners", _i8),
+    ("stats", _i8),
+    ("row_key", _i8),
+    ("row_ms", _i8),
+    ("decision_no", _i8),
+    ("owner_no", _i8),
 )
 """One element: the parameters, how much of each array is in use, and the rows of this call."""
 
 KEY = _layout(
-    ("cluster", _i8), ("broker", _i8), ("user", _i8), ("has_clock", _i8), ("open", _i8),
-    ("began_live", _i8), ("clock_ms", _i8), ("latest_ms", _i8), ("last_ms", _i8),
-    ("last_ns", _i8), ("feed", _i8), ("window_ms", _i8), ("new_ids", _i8), ("seen", _i8),
-    ("rejected", _i8), ("throttled", _i8), ("throttle_ms", _i8), ("tokens", _f8),
-    ("refilled_ms", _i8), ("recorded_ms", _i8), ("used", _i8), ("current", _i8),
-    ("span_ms", _i8), ("expiration_ms", _i8), ("lost_ms", _i8),
+    ("cluster", _i8),
+    ("broker", _i8),
+    ("user", _i8),
+    ("has_clock", _i8),
+    ("open", _i8),
+    ("began_live", _i8),
+    ("clock_ms", _i8),
+    ("latest_ms", _i8),
+    ("last_ms", _i8),
+    ("last_ns", _i8),
+    ("feed", _i8),
+    ("window_ms", _i8),
+    ("new_ids", _i8),
+    ("seen", _i8),
+    ("rejected", _i8),
+    ("throttled", _i8),
+    ("throttle_ms", _i8),
+    ("tokens", _f8),
+    ("refilled_ms", _i8),
+    ("recorded_ms", _i8),
+    ("used", _i8),
+    ("current", _i8),
+    ("span_ms", _i8),
+    ("expiration_ms", _i8),
+    ("lost_ms", _i8),
 )
 """A user on a broker, with its clock. `window_ms`: start of the open statistics window; from
 `new_ids` to `throttle_ms` what it counts. From `tokens` to `current` its quota sensor
@@ -66,8 +112,15 @@ KEY = _layout(
 `lost_ms` or before are forgotten."""
 
 LINK = _layout(
-    ("place", _i8), ("turn", _i8), ("sample_at", _i8), ("sample_room", _i8), ("first", _i8),
-    ("last", _i8), ("live", _i8), ("serial", _i8), ("blind_ms", _i8),
+    ("place", _i8),
+    ("turn", _i8),
+    ("sample_at", _i8),
+    ("sample_room", _i8),
+    ("first", _i8),
+    ("last", _i8),
+    ("live", _i8),
+    ("serial", _i8),
+    ("blind_ms", _i8),
 )
 """Data of a key while a batch is judged: its broker (`place`) and next turn, the block of its
 samples, its oldest and newest filter, and the serial of its memory of counted ids. The turn before
@@ -76,8 +129,16 @@ there was none).
 """
 
 FILTER = _layout(
-    ("key", _i8), ("created_ms", _i8), ("items", _i8), ("set", _i8), ("dense", _i8),
-    ("at", _i8), ("room", _i8), ("next", _i8), ("previous", _i8), ("serial", _i8),
+    ("key", _i8),
+    ("created_ms", _i8),
+    ("items", _i8),
+    ("set", _i8),
+    ("dense", _i8),
+    ("at", _i8),
+    ("room", _i8),
+    ("next", _i8),
+    ("previous", _i8),
+    ("serial", _i8),
 )
 """A live filter: how many ids went in, how many bits they set. `dense`: its bits are at word `at`;
 else its ids are (bloom), or it is a set of ids by its `serial` (exact)."""
@@ -87,24 +148,54 @@ IDENTITY = _layout(("owner", _i8), ("pid", _i8), ("at_ms", _i8))
 """An id in a filter, or one that was counted for a user at `at_ms`, by the serial of either."""
 
 TURN = _layout(
-    ("rank", _i8), ("at_ms", _i8), ("start", _u1), ("fresh", _u1), ("samples", _i8),
-    ("span_ms", _i8), ("layers", _i8), ("expiration_ms", _i8),
+    ("rank", _i8),
+    ("at_ms", _i8),
+    ("start", _u1),
+    ("fresh", _u1),
+    ("samples", _i8),
+    ("span_ms", _i8),
+    ("layers", _i8),
+    ("expiration_ms", _i8),
 )
 """A change for every key of a broker: it starts anew or was out of sight (`start`: see
 `state.engine.standing`), or has other settings. `rank`:
 place among all shared records; `fresh`: it came with this call."""
 
 DECISION = _layout(
-    ("record", _i8), ("key", _i8), ("row_no", _i8), ("rule", _i8), ("verdict", _i8),
-    ("bound", _f8), ("source", _i8), ("rate", _f8), ("tokens", _f8), ("throttle_ms", _i8),
-    ("live", _i8), ("created_ms", _i8), ("recount", _i8),
+    ("record", _i8),
+    ("key", _i8),
+    ("row_no", _i8),
+    ("rule", _i8),
+    ("verdict", _i8),
+    ("bound", _f8),
+    ("source", _i8),
+    ("rate", _f8),
+    ("tokens", _f8),
+    ("throttle_ms", _i8),
+    ("live", _i8),
+    ("created_ms", _i8),
+    ("recount", _i8),
 )
 OWNER = _layout(("record", _i8), ("key", _i8), ("row_no", _i8), ("rule", _i8))
 STATS = _layout(
-    ("key", _i8), ("at_ms", _i8), ("mono_ns", _i8), ("feed", _i8), ("start_ms", _i8),
-    ("window_ms", _i8), ("new_ids", _i8), ("seen", _i8), ("rejected", _i8), ("rate", _f8),
-    ("tokens", _f8), ("throttled", _i8), ("throttle_ms", _i8), ("bound", _f8), ("live", _i8),
-    ("fill", _f8), ("fpp", _f8), ("bytes", _i8),
+    ("key", _i8),
+    ("at_ms", _i8),
+    ("mono_ns", _i8),
+    ("feed", _i8),
+    ("start_ms", _i8),
+    ("window_ms", _i8),
+    ("new_ids", _i8),
+    ("seen", _i8),
+    ("rejected", _i8),
+    ("rate", _f8),
+    ("tokens", _f8),
+    ("throttled", _i8),
+    ("throttle_ms", _i8),
+    ("bound", _f8),
+    ("live", _i8),
+    ("fill", _f8),
+    ("fpp", _f8),
+    ("bytes", _i8),
 )
 """`bound` is per second."""
 

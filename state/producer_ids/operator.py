@@ -71,16 +71,21 @@ class ProducerIds(SharedWallJob[Shard]):
         self._policies = Configured(policies)
         exact = params["membership"] == "exact"
         items = int(params["bloom_items"])
-        shape = bloom.Shape(0, 0) if exact else bloom.shape_of(
-            items, float(params["bloom_fpp"]), params["bloom_rounding"]
+        shape = (
+            bloom.Shape(0, 0)
+            if exact
+            else bloom.shape_of(items, float(params["bloom_fpp"]), params["bloom_rounding"])
         )
         self._shape = (shape.bits, shape.hashes, int(exact))
         self._settings = {
             "mode": L.MODES.index(params["window_mode"]),
             "refresh": int(bool(params["refresh_on_hit"])),
-            "exact": int(exact), "bits": shape.bits, "hashes": shape.hashes,
+            "exact": int(exact),
+            "bits": shape.bits,
+            "hashes": shape.hashes,
             "bits_words": shape.words,
-            "listed_most": min(int(L.LISTED_MOST), shape.words // 2), "most_items": items,
+            "listed_most": min(int(L.LISTED_MOST), shape.words // 2),
+            "most_items": items,
             "enforcement": quota.ENFORCEMENTS.index(params["enforcement"]),
             "insert_rejected": int(bool(params["insert_rejected"])),
             "math": quota.MATHS.index(params["quota_math"]),
@@ -94,7 +99,8 @@ class ProducerIds(SharedWallJob[Shard]):
         self._broker = {
             field: min(int(params[key]), most)
             for field, (key, most) in zip(
-                ("samples", "span_s", "layers", "expiration_ms"), common.BROKER_KEYS.items(),
+                ("samples", "span_s", "layers", "expiration_ms"),
+                common.BROKER_KEYS.items(),
                 strict=True,
             )
         }
@@ -156,10 +162,20 @@ class ProducerIds(SharedWallJob[Shard]):
         keys, r, key = batch.keys, batch.records, batch.key
         n = length(r)
         timeline = common.timeline(s.shared, s.meaning, keys, s.names, self._broker)
-        feed = Feed(*[np.ascontiguousarray(column, np.int64) for column in (
-            key, r["event_type"], r["ts_wall_ms"], r["ts_mono_ns"], r["source_feed"],
-            r["producer_id"], SEQUENCE.ranks(r, s.shared, s.names),
-        )])
+        feed = Feed(
+            *[
+                np.ascontiguousarray(column, np.int64)
+                for column in (
+                    key,
+                    r["event_type"],
+                    r["ts_wall_ms"],
+                    r["ts_mono_ns"],
+                    r["source_feed"],
+                    r["producer_id"],
+                    SEQUENCE.ranks(r, s.shared, s.names),
+                )
+            ]
+        )
         w = shards.unpack({**s.parts, "keys": keys}, self._settings, n, timeline)
         flow.prepare(w, batch.begin_ms)
         o = Out(np.zeros(n, L.DECISION), np.zeros(n, L.OWNER), np.zeros(0, L.STATS))

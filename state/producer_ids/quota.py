@@ -155,9 +155,7 @@ def tokens_throttle(tokens: float, bound: float) -> Int:
 
 
 @compiled
-def _reset(
-    start: Array, last: Array, total: Array, i: int, now: int
-) -> None:
+def _reset(start: Array, last: Array, total: Array, i: int, now: int) -> None:
     start[i] = now
     last[i] = now
     total[i] = 0.0
@@ -172,7 +170,13 @@ def _is_expired(start: Array, last: Array, i: int, now: int, age: int, stat: int
 
 @compiled
 def next_sample(
-    start: Array, at: int, used: int, current: int, now: int, samples: int, window_ms: int,
+    start: Array,
+    at: int,
+    used: int,
+    current: int,
+    now: int,
+    samples: int,
+    window_ms: int,
     stat: int,
 ) -> Int:
     """Which sample takes what is recorded at `now`: the current one, or one that starts anew.
@@ -188,8 +192,17 @@ def next_sample(
 
 @compiled
 def add_sample(
-    start: Array, last: Array, total: Array, at: int, used: int, current: int, value: float,
-    now: int, samples: int, window_ms: int, stat: int,
+    start: Array,
+    last: Array,
+    total: Array,
+    at: int,
+    used: int,
+    current: int,
+    value: float,
+    now: int,
+    samples: int,
+    window_ms: int,
+    stat: int,
 ) -> tuple[Int, Int]:
     """Add `value` at `now` to the samples at place `at`; returns how many are used, and which is
     current."""
@@ -204,8 +217,15 @@ def add_sample(
 
 @compiled
 def expire_samples(
-    start: Array, last: Array, total: Array, at: int, used: int, now: int, samples: int,
-    window_ms: int, stat: int,
+    start: Array,
+    last: Array,
+    total: Array,
+    at: int,
+    used: int,
+    now: int,
+    samples: int,
+    window_ms: int,
+    stat: int,
 ) -> None:
     """Start the samples anew that a read at `now` finds expired."""
     age = samples * window_ms
@@ -216,8 +236,15 @@ def expire_samples(
 
 @compiled
 def sampled_rate(
-    start: Array, last: Array, total: Array, at: int, used: int, now: int, samples: int,
-    window_ms: int, stat: int,
+    start: Array,
+    last: Array,
+    total: Array,
+    at: int,
+    used: int,
+    now: int,
+    samples: int,
+    window_ms: int,
+    stat: int,
 ) -> tuple[float, Int]:
     """Rate (ids per second) and the span it is taken over (ms, at least 1); changes nothing."""
     age = samples * window_ms

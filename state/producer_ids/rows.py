@@ -81,20 +81,22 @@ class Rows:
         """One row per unseen producer id."""
         rows = self._o.decisions[: self._p["decisions"]]
         at = rows["record"]
-        return pa.table({
-            **self._of_record(rows),
-            "topic": self._text(self._r["topic"][at]),
-            "partition": _int(self._r["partition"][at]),
-            "verdict": _VERDICTS.take(pa.array(rows["verdict"])),
-            "bound": _double(rows["bound"]),
-            "bound_source": _SOURCES.take(pa.array(rows["source"])),
-            "rate": _double(rows["rate"]),
-            "tokens": self._tokens(rows),
-            "throttle_ms": _long(rows["throttle_ms"]),
-            "live_filters": _int(rows["live"]),
-            "filter_created_ms": _known(rows["created_ms"]),
-            "recount": pa.array(rows["recount"] != 0, mask=_all(rows, not self._p["exact"])),
-        })
+        return pa.table(
+            {
+                **self._of_record(rows),
+                "topic": self._text(self._r["topic"][at]),
+                "partition": _int(self._r["partition"][at]),
+                "verdict": _VERDICTS.take(pa.array(rows["verdict"])),
+                "bound": _double(rows["bound"]),
+                "bound_source": _SOURCES.take(pa.array(rows["source"])),
+                "rate": _double(rows["rate"]),
+                "tokens": self._tokens(rows),
+                "throttle_ms": _long(rows["throttle_ms"]),
+                "live_filters": _int(rows["live"]),
+                "filter_created_ms": _known(rows["created_ms"]),
+                "recount": pa.array(rows["recount"] != 0, mask=_all(rows, not self._p["exact"])),
+            }
+        )
 
     def _tokens(self, rows: Array) -> pa.Array:
         sampled = bool(self._p["math"] == quota.SAMPLED_RATE)
@@ -109,28 +111,30 @@ class Rows:
         rows = self._o.stats[: self._p["stats"]]
         exact = bool(self._p["exact"])
         slowed, bound = rows["throttled"], rows["bound"]
-        return pa.table({
-            "cluster": self._of_key("cluster", rows),
-            "broker": self._of_key("broker", rows),
-            "ts_mono_ns": _known(rows["mono_ns"]),
-            "ts_wall_ms": _long(rows["at_ms"]),
-            "source_feed": self._text(rows["feed"]),
-            "row_no": pa.array(np.zeros(len(rows), np.int32)),
-            "rule": pa.repeat(pa.scalar(WINDOW_RULE), len(rows)),
-            "window_start_ms": _long(rows["start_ms"]),
-            "window_ms": _long(rows["window_ms"]),
-            "user": self._of_key("user", rows),
-            "new_ids": _long(rows["new_ids"]),
-            "seen_batches": _long(rows["seen"]),
-            "rejected": _long(rows["rejected"]),
-            "rate": _double(rows["rate"]),
-            "tokens": self._tokens(rows),
-            "throttle_time_avg_ms": _double(
-                rows["throttle_ms"] / np.maximum(slowed, 1), slowed == 0
-            ),
-            "utilisation": _double(rows["rate"] / np.where(bound == 0, 1, bound), bound == 0),
-            "live_filters": _int(rows["live"]),
-            "filter_fill": _double(rows["fill"], _all(rows, exact)),
-            "estimated_fpp": _double(rows["fpp"], _all(rows, exact)),
-            "state_bytes": _long(rows["bytes"]),
-        })
+        return pa.table(
+            {
+                "cluster": self._of_key("cluster", rows),
+                "broker": self._of_key("broker", rows),
+                "ts_mono_ns": _known(rows["mono_ns"]),
+                "ts_wall_ms": _long(rows["at_ms"]),
+                "source_feed": self._text(rows["feed"]),
+                "row_no": pa.array(np.zeros(len(rows), np.int32)),
+                "rule": pa.repeat(pa.scalar(WINDOW_RULE), len(rows)),
+                "window_start_ms": _long(rows["start_ms"]),
+                "window_ms": _long(rows["window_ms"]),
+                "user": self._of_key("user", rows),
+                "new_ids": _long(rows["new_ids"]),
+                "seen_batches": _long(rows["seen"]),
+                "rejected": _long(rows["rejected"]),
+                "rate": _double(rows["rate"]),
+                "tokens": self._tokens(rows),
+                "throttle_time_avg_ms": _double(
+                    rows["throttle_ms"] / np.maximum(slowed, 1), slowed == 0
+                ),
+                "utilisation": _double(rows["rate"] / np.where(bound == 0, 1, bound), bound == 0),
+                "live_filters": _int(rows["live"]),
+                "filter_fill": _double(rows["fill"], _all(rows, exact)),
+                "estimated_fpp": _double(rows["fpp"], _all(rows, exact)),
+                "state_bytes": _long(rows["bytes"]),
+            }
+        )

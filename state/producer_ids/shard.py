@@ -24,17 +24,32 @@ from state.producer_ids.shared import MEANING, Timeline
 
 VERSION = STATE_VERSION
 NAME_COLUMNS = (
-    "source_feed", "cluster", "broker", "principal", "client_id", "topic", "producer_name",
-    "policy_json", "source_partition", USER,
+    "source_feed",
+    "cluster",
+    "broker",
+    "principal",
+    "client_id",
+    "topic",
+    "producer_name",
+    "policy_json",
+    "source_partition",
+    USER,
 )
 _SAMPLE_COLUMNS = ("sample_start", "sample_last", "sample_total")
 KEPT = Store(
-    NAME, VERSION,
-    Plain("shape"), Texts("config"), Struct("meaning", MEANING, ("name",)),
+    NAME,
+    VERSION,
+    Plain("shape"),
+    Texts("config"),
+    Struct("meaning", MEANING, ("name",)),
     Columns("keys", L.KEY, ("cluster", "broker", "user", "feed")),
-    Columns("filters", L.FILTER, derived=L.DERIVED_FILTER), Columns("counted", L.IDENTITY),
-    Plain("words", np.uint64), Plain("ids"),
-    Plain(_SAMPLE_COLUMNS[0]), Plain(_SAMPLE_COLUMNS[1]), Plain(_SAMPLE_COLUMNS[2], np.float64),
+    Columns("filters", L.FILTER, derived=L.DERIVED_FILTER),
+    Columns("counted", L.IDENTITY),
+    Plain("words", np.uint64),
+    Plain("ids"),
+    Plain(_SAMPLE_COLUMNS[0]),
+    Plain(_SAMPLE_COLUMNS[1]),
+    Plain(_SAMPLE_COLUMNS[2], np.float64),
     RecordSet("waiting", COLUMNS, NAME_COLUMNS, (USER,)),
     RecordSet("shared", COLUMNS, NAME_COLUMNS, (USER,)),
 )
@@ -79,8 +94,13 @@ def read(data: bytes, into: Names | None = None) -> Shard:
     found, names = KEPT.read(data, into)
     bits, hashes, exact = found["shape"].tolist()
     return Shard(
-        names, {name: found[name] for name in _PARTS}, found["waiting"], found["shared"],
-        found["meaning"], found["config"], (bits, hashes, exact),
+        names,
+        {name: found[name] for name in _PARTS},
+        found["waiting"],
+        found["shared"],
+        found["meaning"],
+        found["config"],
+        (bits, hashes, exact),
     )
 
 
@@ -88,8 +108,12 @@ def write(shard: Shard) -> bytes:
     """The bytes of a shard."""
     return KEPT.write(
         {
-            **shard.parts, "shape": np.array(shard.shape, np.int64), "config": shard.config or (),
-            "meaning": shard.meaning, "waiting": shard.waiting, "shared": shard.shared,
+            **shard.parts,
+            "shape": np.array(shard.shape, np.int64),
+            "config": shard.config or (),
+            "meaning": shard.meaning,
+            "waiting": shard.waiting,
+            "shared": shard.shared,
         },
         shard.names,
     )
@@ -104,7 +128,8 @@ def _words(s: Shard) -> Array:
 
 
 OWNED = (
-    by_field("filters", "keys", "key"), by_field("counted", "keys", "owner"),
+    by_field("filters", "keys", "key"),
+    by_field("counted", "keys", "owner"),
     by_count("words", "filters", _words),
     by_count("ids", "filters", lambda s: s.parts["filters"]["items"] * s.shape[2]),
     *(by_count(name, "keys", lambda s: s.parts["keys"]["used"]) for name in _SAMPLE_COLUMNS),
@@ -137,13 +162,25 @@ def unpack(
     counted = structs.grown(parts["counted"], len(parts["counted"]) + records * exact)
     counted["owner"][: len(parts["counted"])] += live
     world = World(
-        settings=p, keys=keys, links=np.zeros(len(keys), L.LINK),
-        own=timeline.own, filters=grown, words=parts["words"],
-        free=np.full((2, L.CLASSES), -1, np.int64), ids=ids, id_table=_table(len(ids)),
-        counted=counted, counted_table=_table(len(counted)), turns=timeline.turns,
-        turn_start=timeline.turn_start, defaults=timeline.defaults, groups=timeline.groups,
-        document_rank=timeline.document_rank, document_bound=timeline.document_bound,
-        shared_ms=timeline.shared_ms, **{name: parts[name] for name in _SAMPLE_COLUMNS},
+        settings=p,
+        keys=keys,
+        links=np.zeros(len(keys), L.LINK),
+        own=timeline.own,
+        filters=grown,
+        words=parts["words"],
+        free=np.full((2, L.CLASSES), -1, np.int64),
+        ids=ids,
+        id_table=_table(len(ids)),
+        counted=counted,
+        counted_table=_table(len(counted)),
+        turns=timeline.turns,
+        turn_start=timeline.turn_start,
+        defaults=timeline.defaults,
+        groups=timeline.groups,
+        document_rank=timeline.document_rank,
+        document_bound=timeline.document_bound,
+        shared_ms=timeline.shared_ms,
+        **{name: parts[name] for name in _SAMPLE_COLUMNS},
     )
     _link(world, live, timeline.place)
     enter_all(world.ids, world.id_table, p["ids"][0])
@@ -194,10 +231,12 @@ def more_room(w: World) -> World:
     need = int(p["samples"]) + 2 * int(w.keys["used"].max(initial=0)) + 2
     if need > len(w.sample_start):
         room = 2 * need - len(w.sample_start)
-        w = w._replace(**{
-            name: np.concatenate([getattr(w, name), np.zeros(room, getattr(w, name).dtype)])
-            for name in _SAMPLE_COLUMNS
-        })
+        w = w._replace(
+            **{
+                name: np.concatenate([getattr(w, name), np.zeros(room, getattr(w, name).dtype)])
+                for name in _SAMPLE_COLUMNS
+            }
+        )
     return w
 
 
@@ -303,17 +342,16 @@ def _remembered(w: World) -> Array:
         w.keys[f][key] for f in ("lost_ms", "has_clock", "clock_ms", "expiration_ms")
     )
     found["owner"] = key
-    known = (found["at_ms"] > lost) & (
-        (has_clock == 0) | (clock - found["at_ms"] < expiration)
-    )
+    known = (found["at_ms"] > lost) & ((has_clock == 0) | (clock - found["at_ms"] < expiration))
     return found if known.all() else found[known]
 
 
 def _is_idle(keys: Array, idle_ms: int) -> Array:
     """Which sensors have been idle for so long that they count as new."""
     recorded = keys["recorded_ms"]
-    return np.asarray((recorded != NULL) & (keys["has_clock"] != 0)
-                      & (keys["clock_ms"] - recorded > idle_ms))
+    return np.asarray(
+        (recorded != NULL) & (keys["has_clock"] != 0) & (keys["clock_ms"] - recorded > idle_ms)
+    )
 
 
 def _forget_idle(keys: Array, idle_ms: int) -> None:
@@ -337,6 +375,6 @@ def describe(shard: Shard) -> dict[str, Any]:
     """Sizes of what a shard keeps."""
     return {
         **{name: len(part) for name, part in shard.parts.items()},
-        "shared": len(shard.meaning), "waiting": len(shard.waiting["cluster"]),
+        "shared": len(shard.meaning),
+        "waiting": len(shard.waiting["cluster"]),
     }
-

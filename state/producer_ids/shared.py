@@ -30,15 +30,27 @@ SPAN_S = "producer.id.quota.window.size.seconds"
 LAYERS = "producer.id.quota.window.count"
 EXPIRATION_MS = "producer.id.expiration.ms"
 BROKER_KEYS: dict[str, int] = {
-    SAMPLES: 1_000_000, SPAN_S: 2**31 - 1, LAYERS: 1_000_000, EXPIRATION_MS: 2**62,
+    SAMPLES: 1_000_000,
+    SPAN_S: 2**31 - 1,
+    LAYERS: 1_000_000,
+    EXPIRATION_MS: 2**62,
 }
 """Largest value of each key; larger ones are reduced to it, so that products of two stay within 64
 bits.
 """
 
 MEANING = np.dtype(
-    [("what", "<i8"), ("name", "<i8"), ("bound", "<f8"), ("samples", "<i8"), ("span_s", "<i8"),
-     ("layers", "<i8"), ("expiration_ms", "<i8"), ("fresh", "|u1")], align=True,
+    [
+        ("what", "<i8"),
+        ("name", "<i8"),
+        ("bound", "<f8"),
+        ("samples", "<i8"),
+        ("span_s", "<i8"),
+        ("layers", "<i8"),
+        ("expiration_ms", "<i8"),
+        ("fresh", "|u1"),
+    ],
+    align=True,
 )
 """A shared record: a broker start, a user's bound (NaN: none), settings (0: none)."""
 _SETTINGS = ("samples", "span_s", "layers", "expiration_ms")
@@ -128,9 +140,7 @@ def timeline(
     none = np.full(len(places), default, np.int64)
     defaults = _levels(known, count, places[:, 0], places[:, 1], none, everywhere)
     if count and bool((meaning["name"][users] != default).any()):
-        own = _levels(
-            known, count, keys["cluster"], keys["broker"], keys["user"], everywhere
-        )
+        own = _levels(known, count, keys["cluster"], keys["broker"], keys["user"], everywhere)
         own[keys["user"] == default] = -1
     else:
         own = np.full((len(keys), 3), -1, np.int64)
@@ -143,7 +153,14 @@ def timeline(
         rank = np.append(rank, [at for at, _ in added]).astype(np.int64)
         bound = np.append(bound, [_overlaid(members, meaning) for _, members in added])
     return Timeline(
-        turns, start, place, own, defaults, groups, rank, bound,
+        turns,
+        start,
+        place,
+        own,
+        defaults,
+        groups,
+        rank,
+        bound,
         np.ascontiguousarray(records["ts_wall_ms"]),
     )
 
@@ -160,8 +177,13 @@ def _grouped(records: Records, meaning: Array, rows: Array) -> tuple[Array, int,
     n = len(rows)
     known, member = np.zeros((n, 3), np.int64), np.empty(n, np.int64)
     count = wall.intern_tuples(
-        known, 0, records["cluster"][rows], records["broker"][rows],
-        np.ascontiguousarray(meaning["name"][rows]), np.ones(n, bool), member,
+        known,
+        0,
+        records["cluster"][rows],
+        records["broker"][rows],
+        np.ascontiguousarray(meaning["name"][rows]),
+        np.ones(n, bool),
+        member,
     )
     return known, count, member
 
@@ -173,15 +195,18 @@ def _levels(
     n = len(name)
     found = np.full((n, 3), -1, np.int64)
     none = np.full(n, NONE, np.int64)
-    for i, (c, b) in enumerate((
-        (cluster, broker), (cluster, np.full(n, everywhere, np.int64)), (none, none)
-    )):
+    for i, (c, b) in enumerate(
+        ((cluster, broker), (cluster, np.full(n, everywhere, np.int64)), (none, none))
+    ):
         column = np.empty(n, np.int64)
         wall.intern_tuples(
-            known[:count], count,
-            np.ascontiguousarray(c, np.int64), np.ascontiguousarray(b, np.int64),
-            np.ascontiguousarray(name, np.int64), np.zeros(n, bool), column,
+            known[:count],
+            count,
+            np.ascontiguousarray(c, np.int64),
+            np.ascontiguousarray(b, np.int64),
+            np.ascontiguousarray(name, np.int64),
+            np.zeros(n, bool),
+            column,
         )
         found[:, i] = column
     return found
-

@@ -96,8 +96,11 @@ def effect(trace: Trace, limit: int, rules: Rules) -> Effect:
     """The effects of a limit per second (1 to 2**63 - 1), with full buckets at the beginning."""
     counts, _ = _played(trace, limit, rules)
     return Effect(
-        float(counts[THROTTLED]), int(counts[PUBLISHES]), int(counts[PAUSES]),
-        float(counts[PAUSED_NS]), float(counts[VICTIM_NS]),
+        float(counts[THROTTLED]),
+        int(counts[PUBLISHES]),
+        int(counts[PAUSES]),
+        float(counts[PAUSED_NS]),
+        float(counts[VICTIM_NS]),
     )
 
 
@@ -113,20 +116,50 @@ def _played(trace: Trace, limit: int, rules: Rules) -> tuple[Array, Array]:
     counts = np.zeros(_COUNTS, np.float64)
     found = np.zeros(len(trace.cnx), np.bool_)
     _play(
-        np.zeros(1, BUCKET), np.zeros(len(trace.cnx) + 1, np.int64),
-        np.zeros(len(trace.cnx) + 1, np.int64), np.zeros(places, np.int64),
-        np.zeros(places, np.int64), np.zeros(places, np.int64), trace.starts, trace.kind,
-        trace.mono_ns, trace.amount, trace.cnx, trace.others, trace.end_ns, limit,
-        int(rules.positive), rules.idle_ns, rules.version, counts, found,
+        np.zeros(1, BUCKET),
+        np.zeros(len(trace.cnx) + 1, np.int64),
+        np.zeros(len(trace.cnx) + 1, np.int64),
+        np.zeros(places, np.int64),
+        np.zeros(places, np.int64),
+        np.zeros(places, np.int64),
+        trace.starts,
+        trace.kind,
+        trace.mono_ns,
+        trace.amount,
+        trace.cnx,
+        trace.others,
+        trace.end_ns,
+        limit,
+        int(rules.positive),
+        rules.idle_ns,
+        rules.version,
+        counts,
+        found,
     )
     return counts, found
 
 
 @compiled
 def _play(
-    buckets: Array, timers: Array, held: Array, waits: Array, since: Array, beside: Array,
-    starts: Array, kind: Array, mono: Array, amount: Array, cnx: Array, others: Array, end: Array,
-    limit: int, positive: int, idle_ns: int, version: int, counts: Array, throttled: Array,
+    buckets: Array,
+    timers: Array,
+    held: Array,
+    waits: Array,
+    since: Array,
+    beside: Array,
+    starts: Array,
+    kind: Array,
+    mono: Array,
+    amount: Array,
+    cnx: Array,
+    others: Array,
+    end: Array,
+    limit: int,
+    positive: int,
+    idle_ns: int,
+    version: int,
+    counts: Array,
+    throttled: Array,
 ) -> None:
     """Play each limiter. `timers` (due times of release tasks), `held` (paused connections) and
     `throttled` have a place for every record; `waits`, `since` and `beside` one for every
@@ -138,8 +171,19 @@ def _play(
             now, c = mono[i], cnx[i]
             while due > 0 and _earliest(timers, due) < now:
                 used, waiting, due, paused = _run_timer(
-                    b, timers, due, held, paused, waits, since, beside, used, waiting, positive,
-                    version, counts,
+                    b,
+                    timers,
+                    due,
+                    held,
+                    paused,
+                    waits,
+                    since,
+                    beside,
+                    used,
+                    waiting,
+                    positive,
+                    version,
+                    counts,
                 )
             if kind[i] == CLOSE:
                 if waits[c] > 0:
@@ -147,7 +191,8 @@ def _play(
                     _end_pause(waits, since, beside, c, now, counts)
                 continue
             if used == NEVER or (
-                version == SATURATING and now - used >= idle_ns
+                version == SATURATING
+                and now - used >= idle_ns
                 and balance_at(b, now, PERIOD_NS, RESOLUTION_NS, version) >= b["capacity"]
             ):
                 build(b, limit, limit, limit, now, PERIOD_NS, RESOLUTION_NS, version)
@@ -172,8 +217,19 @@ def _play(
         stop = np.int64(end[starts[s + 1] - 1])
         while due > 0 and _earliest(timers, due) < stop:
             used, waiting, due, paused = _run_timer(
-                b, timers, due, held, paused, waits, since, beside, used, waiting, positive,
-                version, counts,
+                b,
+                timers,
+                due,
+                held,
+                paused,
+                waits,
+                since,
+                beside,
+                used,
+                waiting,
+                positive,
+                version,
+                counts,
             )
         _end_pauses(held, paused, waits, since, beside, stop, counts)
 
@@ -188,8 +244,19 @@ def _earliest(timers: Array, due: int) -> int:
 
 @compiled
 def _run_timer(
-    b: Record, timers: Array, due: int, held: Array, paused: int, waits: Array, since: Array,
-    beside: Array, used: int, waiting: int, positive: int, version: int, counts: Array,
+    b: Record,
+    timers: Array,
+    due: int,
+    held: Array,
+    paused: int,
+    waits: Array,
+    since: Array,
+    beside: Array,
+    used: int,
+    waiting: int,
+    positive: int,
+    version: int,
+    counts: Array,
 ) -> tuple[int, int, int, int]:
     """Run the earliest release task. Returns when the limiter was used last, the number of waiting
     producers, and the numbers of tasks and of used elements of `held`.
@@ -226,9 +293,7 @@ def _end_pauses(
 
 
 @compiled
-def _end_pause(
-    waits: Array, since: Array, beside: Array, c: int, now: int, counts: Array
-) -> None:
+def _end_pause(waits: Array, since: Array, beside: Array, c: int, now: int, counts: Array) -> None:
     counts[PAUSED_NS] += now - since[c]
     counts[VICTIM_NS] += float(now - since[c]) * beside[c]
     waits[c] = 0

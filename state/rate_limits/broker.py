@@ -119,16 +119,37 @@ class Broker(Key):
         w, more = self.world, int(np.count_nonzero(create))
         w = extend(w, producers=more, links=more)
         used, links = find_producers(
-            w.producers, len(w.producers) - more, w.links, len(w.links) - more, cnx, topic,
-            rows["producer_id"], create, found,
+            w.producers,
+            len(w.producers) - more,
+            w.links,
+            len(w.links) - more,
+            cnx,
+            topic,
+            rows["producer_id"],
+            create,
+            found,
         )
         self.world = w._replace(producers=w.producers[:used], links=w.links[:links])
         return Feed(
-            rows["ts_mono_ns"], rows["ts_wall_ms"], rows["source_feed"], kind, cnx, topic, found,
-            thread, rows["supports_throttle"], rows["reports_pauses"], rows["producer_name"],
-            np.where(rows["num_messages"] == NULL, 1, rows["num_messages"]), rows["entry_bytes"],
-            rows["producer_id"], rows["cnx_id"], rows["topic"], rows["sequence_id"],
-            rows["publish_time_ms"], rows["request_id"],
+            rows["ts_mono_ns"],
+            rows["ts_wall_ms"],
+            rows["source_feed"],
+            kind,
+            cnx,
+            topic,
+            found,
+            thread,
+            rows["supports_throttle"],
+            rows["reports_pauses"],
+            rows["producer_name"],
+            np.where(rows["num_messages"] == NULL, 1, rows["num_messages"]),
+            rows["entry_bytes"],
+            rows["producer_id"],
+            rows["cnx_id"],
+            rows["topic"],
+            rows["sequence_id"],
+            rows["publish_time_ms"],
+            rows["request_id"],
         )
 
     def _places(self, part: str, ids: Array, create: Array) -> Array:
@@ -238,7 +259,9 @@ class Broker(Key):
                     self.key["run_has_seq"] = rows["has_seq"][at]
                 elif f.kind[at] == flow.GAP:
                     self._lose_sight(
-                        int(f.mono[at]), int(f.wall[at]), int(f.feed[at]),
+                        int(f.mono[at]),
+                        int(f.wall[at]),
+                        int(f.feed[at]),
                         int(rows["gap_from_mono_ns"][at]),
                     )
                 elif at in policies:
@@ -277,10 +300,17 @@ class Broker(Key):
         wall = int(NULL) if k["last_wall_ms"] == NULL else end
         self.windows.append(
             Window(
-                start, end_ns, wall, int(k["last_feed"]), topics,
-                limit_msgs, limit_bytes, [groups[i] if i >= 0 else None for i in group],
+                start,
+                end_ns,
+                wall,
+                int(k["last_feed"]),
+                topics,
+                limit_msgs,
+                limit_bytes,
+                [groups[i] if i >= 0 else None for i in group],
                 *self._counted(),
-                int(k["max_in_flight"]), int(k["buffer_share"]),
+                int(k["max_in_flight"]),
+                int(k["buffer_share"]),
             )
         )
         flow.begin_window(w)
@@ -330,8 +360,7 @@ class Broker(Key):
             forget(self.world, limiter)
 
     def _reserve(self) -> None:
-        """Make room for a step outside the kernel, which writes at most one row per place and mark.
-        """
+        """Make room for a step outside the kernel, which writes at most one row per place and mark."""
         while flow.no_room(self.world, self.out, len(self.world.limiters)) or (
             self.key["timers"] + len(self.world.limiters) + len(self.world.cnxs) + 1
             > len(self.world.timers)

@@ -199,7 +199,13 @@ def pause_of(b: Record, balance: int, period: int, version: int) -> Int:
 
 @compiled
 def build(
-    b: Record, rate: int, capacity: int, initial: int, now: int, period: int, resolution: int,
+    b: Record,
+    rate: int,
+    capacity: int,
+    initial: int,
+    now: int,
+    period: int,
+    resolution: int,
     version: int,
 ) -> None:
     """A new bucket; it is read once, which starts its clock."""

@@ -109,9 +109,7 @@ def close_producer(w: World, p: int, now: int) -> None:
 
 
 @compiled
-def start_request(
-    w: World, o: Out, now: int, wall: int, feed: int, p: int, size: int
-) -> None:
+def start_request(w: World, o: Out, now: int, wall: int, feed: int, p: int, size: int) -> None:
     """Add a publish to the requests in flight. At the limit the connection pauses; above the IO
     thread's share all of its connections do.
     """
@@ -159,7 +157,17 @@ def start_request(
             other = w.scratch[i]
             if other != c:
                 row = mark(
-                    w, o, now, wall, feed, other, NOBODY, NOBODY, IO_THREAD, BUFFER_LIMIT, place,
+                    w,
+                    o,
+                    now,
+                    wall,
+                    feed,
+                    other,
+                    NOBODY,
+                    NOBODY,
+                    IO_THREAD,
+                    BUFFER_LIMIT,
+                    place,
                     t,
                 )
                 announce(w, o, row, NOBODY)
@@ -228,8 +236,21 @@ def unmark_flag(
     p, trigger = cnx["mark_producer"][kind], cnx["mark_topic"][kind]
     topic = w.producers[p]["topic"] if p >= 0 else NOBODY
     unmark(
-        w, o, now, settle_ns, wall, feed, c, p, topic, kind, rule, flag_owner(w, c, kind), trigger,
-        NULL, NO_EXCHANGE,
+        w,
+        o,
+        now,
+        settle_ns,
+        wall,
+        feed,
+        c,
+        p,
+        topic,
+        kind,
+        rule,
+        flag_owner(w, c, kind),
+        trigger,
+        NULL,
+        NO_EXCHANGE,
     )
 
 
@@ -267,8 +288,18 @@ def _leave_queues(
     while place >= 0:
         limiter, following = w.waiting[place]["limiter"], w.waiting[place]["after"]
         unmark_place(
-            w, o, now, settle_ns, wall, feed, limiter, place, ahead_of(w, limiter, place), rule,
-            peek(w, 2 * limiter, settle_ns), peek(w, 2 * limiter + 1, settle_ns),
+            w,
+            o,
+            now,
+            settle_ns,
+            wall,
+            feed,
+            limiter,
+            place,
+            ahead_of(w, limiter, place),
+            rule,
+            peek(w, 2 * limiter, settle_ns),
+            peek(w, 2 * limiter + 1, settle_ns),
         )
         place = following
 
@@ -345,9 +376,7 @@ def stop_counting(w: World, o: Out, now: int, wall: int, feed: int, kind: int) -
 
 
 @compiled
-def restart(
-    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, rule: int
-) -> None:
+def restart(w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, rule: int) -> None:
     """Close every connection, because the broker has started or was out of sight."""
     first, last = by_age(w, NOBODY)
     for i in range(first, last):
@@ -360,4 +389,3 @@ def restart(
         w.topics[t]["flight_head"], w.topics[t]["flight_tail"] = -1, -1
         w.topics[t]["used_ns"] = NEVER
     w.key[0]["free_flight"], w.key[0]["flight_used"], w.key[0]["timers"] = -1, 0, 0
-

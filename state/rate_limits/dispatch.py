@@ -64,8 +64,18 @@ def _send(b: Record, amount: int, now: int, period: int, version: int) -> None:
 
 @compiled
 def _judge(
-    buckets: Array, kind: Array, mono: Array, messages: Array, size: Array, msgs: int,
-    size_limit: int, period: int, relative: int, version: int, out_msgs: Array, out_size: Array,
+    buckets: Array,
+    kind: Array,
+    mono: Array,
+    messages: Array,
+    size: Array,
+    msgs: int,
+    size_limit: int,
+    period: int,
+    relative: int,
+    version: int,
+    out_msgs: Array,
+    out_size: Array,
 ) -> None:
     since = mono[0]
     published, written = np.int64(0), np.int64(0)
@@ -102,7 +112,11 @@ def _judge(
 
 
 def permits(
-    kind: Array, mono_ns: Array, messages: Array, size: Array, quota: Quota,
+    kind: Array,
+    mono_ns: Array,
+    messages: Array,
+    size: Array,
+    quota: Quota,
     version: int = int(SATURATING),
 ) -> Permits:
     """Permits before every dispatch of one topic or subscription.
@@ -114,7 +128,17 @@ def permits(
     found = Permits(np.zeros(count, np.int64), np.zeros(count, np.int64))
     if len(kind):
         _judge(
-            np.zeros(2, BUCKET), kind, mono_ns, messages, size, quota.msgs, quota.size,
-            quota.period_ns, int(quota.relative), version, found.msgs, found.size,
+            np.zeros(2, BUCKET),
+            kind,
+            mono_ns,
+            messages,
+            size,
+            quota.msgs,
+            quota.size,
+            quota.period_ns,
+            int(quota.relative),
+            version,
+            found.msgs,
+            found.size,
         )
     return found

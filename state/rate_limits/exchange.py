@@ -107,9 +107,7 @@ def _pause_sent(w: World, row: Record) -> Int:
 
 
 @compiled
-def _new_row(
-    w: World, o: Out, now: int, wall: int, feed: int, p: int, kind: int, rule: int
-) -> Int:
+def _new_row(w: World, o: Out, now: int, wall: int, feed: int, p: int, kind: int, rule: int) -> Int:
     """A row of producer_throttle with the columns of the decision and of the producer."""
     k = w.key[0]
     if k["command_ns"] != now:
@@ -147,7 +145,8 @@ def _command(
     row["request"], row["total_ms"] = request, link["throttled_ms"][kind]
     producer["heard_ms"] = at
     if (
-        w.key[0]["keeps_later"] == 0 or producer["kept_end_ms"] == NEVER
+        w.key[0]["keeps_later"] == 0
+        or producer["kept_end_ms"] == NEVER
         or at + pause >= producer["kept_end_ms"]
     ):
         producer["kept_start_ms"], producer["kept_pause_ms"] = at, pause
@@ -224,9 +223,7 @@ def announce(w: World, o: Out, row: int, place: int) -> None:
     kind = np.int64(r["type"])
     request = NULL
     if receipt == RECEIVED or receipt == WAITING_FOR:
-        request = _command(
-            w, o, r["producer"], now, wall, feed, kind, r["rule"], _pause_sent(w, r)
-        )
+        request = _command(w, o, r["producer"], now, wall, feed, kind, r["rule"], _pause_sent(w, r))
     elif receipt == NOT_WAITED:
         request = _inform(w, o, c, r["producer"], now, wall, feed, kind, _pause_sent(w, r))
     elif receipt == NOT_SUPPORTED:
@@ -278,17 +275,27 @@ def _decide(
             blame(w, c, now, trigger)
     topic = w.producers[producer]["topic"] if producer >= 0 else NOBODY
     write_row(
-        w, o, now, wall, feed, c, producer, topic, RECEIPT, kind,
+        w,
+        o,
+        now,
+        wall,
+        feed,
+        c,
+        producer,
+        topic,
+        RECEIPT,
+        kind,
         STATE_CHANGED if cnx["paused"] != was else TYPE_CHANGED,
-        RECEIPT_TIMEOUT if receipt == TIMED_OUT else RECEIPT_IN_TIME, owner, trigger,
-        request, receipt,
+        RECEIPT_TIMEOUT if receipt == TIMED_OUT else RECEIPT_IN_TIME,
+        owner,
+        trigger,
+        request,
+        receipt,
     )
 
 
 @compiled
-def take_receipt(
-    w: World, o: Out, now: int, wall: int, feed: int, c: int, request: int
-) -> None:
+def take_receipt(w: World, o: Out, now: int, wall: int, feed: int, c: int, request: int) -> None:
     """A client has confirmed a command. A late, unknown or unexpected receipt has no effect."""
     k = w.key[0]
     if k["protocol"] == 0 or k["receipt_model"] != MODEL_OBSERVED:
@@ -313,8 +320,18 @@ def end_wait(
 
 @compiled
 def time_out(
-    w: World, o: Out, now: int, wall: int, feed: int, p: Int, cnx_name: int, topic_name: int,
-    topic: int, producer_id: int, sequence_id: int, publish_ms: int,
+    w: World,
+    o: Out,
+    now: int,
+    wall: int,
+    feed: int,
+    p: Int,
+    cnx_name: int,
+    topic_name: int,
+    topic: int,
+    producer_id: int,
+    sequence_id: int,
+    publish_ms: int,
 ) -> None:
     """A send has timed out in the client: determine the exception that the client gets.
 
@@ -328,7 +345,9 @@ def time_out(
         for i in range(len(w.producers)):
             e = w.producers[i]
             if (
-                e["open"] != 0 and e["topic"] == topic and e["producer_id"] == producer_id
+                e["open"] != 0
+                and e["topic"] == topic
+                and e["producer_id"] == producer_id
                 and e["opened"] > latest
             ):
                 p, latest = np.int64(i), e["opened"]
@@ -342,14 +361,14 @@ def time_out(
         return
     e = w.producers[p]
     if k["seen_counts"] != 0:
-        throttled = e["heard_ms"] != NEVER and (
-            publish_ms == NULL or e["heard_ms"] >= publish_ms
-        )
+        throttled = e["heard_ms"] != NEVER and (publish_ms == NULL or e["heard_ms"] >= publish_ms)
     else:
         throttled = e["kept_end_ms"] != NEVER and client_clock(now, wall) < e["kept_end_ms"]
     if throttled:
         row["exception"], row["type"], row["timed"] = (
-            THROTTLED_EXCEPTION, e["kept_type"], e["kept_timed"]
+            THROTTLED_EXCEPTION,
+            e["kept_type"],
+            e["kept_timed"],
         )
         row["start_ms"], row["pause_ms"] = e["kept_start_ms"], e["kept_pause_ms"]
         row["end_ms"], row["request"] = e["kept_end_ms"], e["kept_request"]

@@ -179,9 +179,7 @@ def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[int, int]:
 
 
 @compiled
-def judge(
-    w: World, o: Out, f: Feed, i: int, now: int, wall: int, feed: int, kind: int
-) -> None:
+def judge(w: World, o: Out, f: Feed, i: int, now: int, wall: int, feed: int, kind: int) -> None:
     """Carry out one record."""
     c, t, p = f.cnx[i], f.topic[i], f.producer[i]
     if kind == PUBLISH:
@@ -218,8 +216,18 @@ def judge(
             close_connection(w, o, now, now, wall, feed, c, BY_CLOSING)
     elif kind == TIMED_OUT_SEND:
         time_out(
-            w, o, now, wall, feed, p, f.cnx_name[i], f.topic_name[i], t, f.producer_id[i],
-            f.sequence_id[i], f.publish_ms[i],
+            w,
+            o,
+            now,
+            wall,
+            feed,
+            p,
+            f.cnx_name[i],
+            f.topic_name[i],
+            t,
+            f.producer_id[i],
+            f.sequence_id[i],
+            f.publish_ms[i],
         )
     elif c < 0 or w.cnxs[c]["open"] == 0:
         return

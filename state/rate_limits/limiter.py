@@ -50,7 +50,13 @@ def build_limiter(w: World, limiter: int, now: int) -> None:
         limit = e["limit_msgs"] if i == 0 else e["limit_bytes"]
         if limit > 0:
             build(
-                w.buckets[2 * limiter + i], limit, limit, limit, now, PERIOD_NS, RESOLUTION_NS,
+                w.buckets[2 * limiter + i],
+                limit,
+                limit,
+                limit,
+                now,
+                PERIOD_NS,
+                RESOLUTION_NS,
                 version,
             )
         else:
@@ -143,8 +149,17 @@ def describe(w: World, o: Out, row: int, limiter: int, msgs: int, size: int, now
 
 @compiled
 def _verdict(
-    w: World, o: Out, now: int, wall: int, feed: int, limiter: int, topic: int,
-    messages: int, size: int, msgs: int, bytes_: int,
+    w: World,
+    o: Out,
+    now: int,
+    wall: int,
+    feed: int,
+    limiter: int,
+    topic: int,
+    messages: int,
+    size: int,
+    msgs: int,
+    bytes_: int,
 ) -> None:
     k = w.key[0]
     version = k["tokenbucket"]
@@ -243,8 +258,18 @@ def leave_queue(w: World, limiter: int, place: int, before: int) -> None:
 
 @compiled
 def unmark_place(
-    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, limiter: int, place: int,
-    before: int, rule: int, msgs: int, size: int,
+    w: World,
+    o: Out,
+    now: int,
+    settle_ns: int,
+    wall: int,
+    feed: int,
+    limiter: int,
+    place: int,
+    before: int,
+    rule: int,
+    msgs: int,
+    size: int,
 ) -> None:
     """End the mark of a place, which leaves the FIFO; `msgs` and `size` are the balances."""
     waiting = w.waiting[place]
@@ -253,8 +278,21 @@ def unmark_place(
     leave_queue(w, limiter, place, before)
     p = w.producers[producer]
     row = unmark(
-        w, o, now, settle_ns, wall, feed, p["cnx"], producer, p["topic"],
-        w.limiters[limiter]["kind"], rule, limiter, trigger, request, receipt,
+        w,
+        o,
+        now,
+        settle_ns,
+        wall,
+        feed,
+        p["cnx"],
+        producer,
+        p["topic"],
+        w.limiters[limiter]["kind"],
+        rule,
+        limiter,
+        trigger,
+        request,
+        receipt,
     )
     describe(w, o, row, limiter, msgs, size, settle_ns)
 
@@ -270,8 +308,7 @@ def ahead_of(w: World, limiter: int, place: int) -> Int:
 
 @compiled
 def lift(w: World, limiter: int, now: int, to_target: bool) -> tuple[Int, Int]:
-    """Raise the balances of a limiter to what a release waits for, or to one token; returns them.
-    """
+    """Raise the balances of a limiter to what a release waits for, or to one token; returns them."""
     version, positive = w.key[0]["tokenbucket"], w.key[0]["positive"]
     msgs, size = np.int64(0), np.int64(0)
     for i in range(2):
@@ -294,16 +331,35 @@ def lift(w: World, limiter: int, now: int, to_target: bool) -> tuple[Int, Int]:
 
 @compiled
 def queue_up(
-    w: World, o: Out, now: int, wall: int, feed: int, limiter: int, producer: int, topic: int,
-    rule: int, msgs: int, size: int,
+    w: World,
+    o: Out,
+    now: int,
+    wall: int,
+    feed: int,
+    limiter: int,
+    producer: int,
+    topic: int,
+    rule: int,
+    msgs: int,
+    size: int,
 ) -> None:
     """Throttle a producer: a place in the FIFO, the mark, and a release task where none is due."""
     e = w.limiters[limiter]
     wait(w, limiter, producer, topic, now)
     e["throttled_before"], e["used_ns"] = 1, now
     row = mark(
-        w, o, now, wall, feed, w.producers[producer]["cnx"], producer, topic, e["kind"], rule,
-        limiter, topic,
+        w,
+        o,
+        now,
+        wall,
+        feed,
+        w.producers[producer]["cnx"],
+        producer,
+        topic,
+        e["kind"],
+        rule,
+        limiter,
+        topic,
     )
     describe(w, o, row, limiter, msgs, size, now)
     announce(w, o, row, e["tail"])
@@ -314,8 +370,16 @@ def queue_up(
 
 @compiled
 def charge_limiter(
-    w: World, o: Out, now: int, wall: int, feed: int, limiter: int, producer: int, topic: int,
-    messages: int, size: int,
+    w: World,
+    o: Out,
+    now: int,
+    wall: int,
+    feed: int,
+    limiter: int,
+    producer: int,
+    topic: int,
+    messages: int,
+    size: int,
 ) -> bool:
     """Charge both buckets for one publish; throttle the producer if a bucket is empty."""
     use(w, limiter, now)
@@ -402,9 +466,7 @@ def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> I
                 if not is_overdue(w, c, waiting["marked_ns"], now):
                     before, place = np.int64(place), following
                     continue
-            unmark_place(
-                w, o, now, now, wall, feed, limiter, place, before, rule, msgs, size
-            )
+            unmark_place(w, o, now, now, wall, feed, limiter, place, before, rule, msgs, size)
             place = following
     if ready or e["waiting"] == 0:
         return NULL

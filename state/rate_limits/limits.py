@@ -72,8 +72,11 @@ class Limits:
         self._every = documents.get(("broker", EVERY_BROKER), {})
         self._own = documents.get(("broker", broker), {}) if broker != EVERY_BROKER else {}
         self._broker = broker
-        more = {str(limits["resource_group"]) for limits in self._patterns.limits
-                if limits.get("resource_group")}
+        more = {
+            str(limits["resource_group"])
+            for limits in self._patterns.limits
+            if limits.get("resource_group")
+        }
         self._group_names = sorted({*self._group_of.values(), *more})
         self._group_places: dict[str | None, int] = {
             namespace: self._group_names.index(group) for namespace, group in self._group_of.items()
@@ -99,7 +102,8 @@ class Limits:
         """Message and byte rate of the whole broker and the documents they come from."""
         keys = ("brokerPublisherThrottlingMaxMessageRate", "brokerPublisherThrottlingMaxByteRate")
         return (
-            self._broker_limit(keys[0], 0), self._broker_limit(keys[1], 0),
+            self._broker_limit(keys[0], 0),
+            self._broker_limit(keys[1], 0),
             self._broker_sources(keys),
         )
 
@@ -139,7 +143,8 @@ class Limits:
         defaults."""
         base, namespace = unpartitioned(name)
         for scope, each, table in (
-            ("topic", base, self._topics), ("namespace", namespace, self._namespaces)
+            ("topic", base, self._topics),
+            ("namespace", namespace, self._namespaces),
         ):
             if each is None:
                 continue

@@ -121,8 +121,18 @@ def take_resume(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> Non
             w.limiters[limiter]["used_ns"] = now
         msgs, size = lift(w, limiter, now, True)
         unmark_place(
-            w, o, now, now, wall, feed, limiter, place, ahead_of(w, limiter, place),
-            OBSERVED_RESUME, msgs, size,
+            w,
+            o,
+            now,
+            now,
+            wall,
+            feed,
+            limiter,
+            place,
+            ahead_of(w, limiter, place),
+            OBSERVED_RESUME,
+            msgs,
+            size,
         )
         place = following
     cnx["stopped"], cnx["seen_paused_ns"] = 0, NEVER
@@ -139,7 +149,8 @@ def _next_flag(w: World, c: int, after: int) -> Int:
     found = NOBODY
     for kind in range(CAUSES):
         if (
-            cnx["states"][kind] > 0 and not counts(kind, w.key[0]["shared"])
+            cnx["states"][kind] > 0
+            and not counts(kind, w.key[0]["shared"])
             and cnx["flag_mark"][kind] > after
             and (found < 0 or cnx["flag_mark"][kind] < cnx["flag_mark"][found])
         ):
@@ -177,8 +188,21 @@ def _join(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> bool:
         if fresh:
             topic = w.producers[producer]["topic"] if producer >= 0 else NOBODY
             row = write_row(
-                w, o, now, wall, feed, c, producer, topic, PAUSE, kind,
-                TYPE_CHANGED if found else STATE_CHANGED, MARK_OBSERVED, owner, trigger, NULL,
+                w,
+                o,
+                now,
+                wall,
+                feed,
+                c,
+                producer,
+                topic,
+                PAUSE,
+                kind,
+                TYPE_CHANGED if found else STATE_CHANGED,
+                MARK_OBSERVED,
+                owner,
+                trigger,
+                NULL,
                 NO_EXCHANGE,
             )
             if kind == TOPIC or kind == RESOURCE_GROUP or kind == BROKER:
@@ -258,7 +282,8 @@ def _mark_nearest(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> N
                     its = RESOURCE_GROUP
                     room, of = _room(w, topic["group"], now)
                 if room < left or (
-                    room == left and room != FAR
+                    room == left
+                    and room != FAR
                     and (place < rank or (place == rank and e["charged_no"] > number))
                 ):
                     left, kind, bucket, charged = room, its, of, e["charged_by"]
@@ -274,9 +299,7 @@ def _mark_nearest(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> N
         else:
             w.buckets[bucket]["tokens"] -= size
             size = np.int64(0)
-        queue_up(
-            w, o, now, wall, feed, limiter, charged, topic_of, OBSERVED_PAUSE, msgs, size
-        )
+        queue_up(w, o, now, wall, feed, limiter, charged, topic_of, OBSERVED_PAUSE, msgs, size)
         _count(w, c, kind, limiter, 0)
         return
     owner = np.int64(c)
@@ -328,8 +351,18 @@ def look(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> bool:
             found = True
             msgs, size = lift(w, limiter, now, False)
             unmark_place(
-                w, o, now, now, wall, feed, limiter, place, ahead_of(w, limiter, place),
-                NOT_OBSERVED, msgs, size,
+                w,
+                o,
+                now,
+                now,
+                wall,
+                feed,
+                limiter,
+                place,
+                ahead_of(w, limiter, place),
+                NOT_OBSERVED,
+                msgs,
+                size,
             )
         place = following
     if earliest != NULL:

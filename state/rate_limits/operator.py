@@ -54,20 +54,19 @@ class RateLimits(mono.MonoJob):
         self._window_ms = int(params["stats_window_ms"])
         self._verdicts = "publish_verdicts" in params["extra_outputs"]
         self._policies = Configured(policies)
-        self._receipt_wait_ms = int(
-            params["throttleProducerReceiptWaitTimeMillis"]
-        )
+        self._receipt_wait_ms = int(params["throttleProducerReceiptWaitTimeMillis"])
         self._observed_wait_ns = int(params["observed_wait_ms"]) * NS_PER_MS
         self._switches = {
-            field: values.index(params[name])
-            for name, (field, values) in SWITCHES.items()
+            field: values.index(params[name]) for name, (field, values) in SWITCHES.items()
         }
 
     def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
         """Judge a batch of one shard; see `state.engine.job`."""
         parameters = {
-            "verdicts": int(self._verdicts), "idle_ns": self._idle_ns,
-            "window_ms": self._window_ms, "observed_wait_ns": self._observed_wait_ns,
+            "verdicts": int(self._verdicts),
+            "idle_ns": self._idle_ns,
+            "window_ms": self._window_ms,
+            "observed_wait_ns": self._observed_wait_ns,
             **self._switches,
         }
         s = Brokers(self._policies, self._receipt_wait_ms, parameters, state)

@@ -104,9 +104,7 @@ def _limiter_names(b: Broker, names: pa.LargeStringArray, rows: Array) -> pa.Arr
     w, kind, owner = b.world, rows["type"], rows["owner"]
     of_thread = kind == L.IO_THREAD
     rated = np.isin(kind, (L.TOPIC, L.RESOURCE_GROUP))
-    ids = np.where(
-        kind == L.BROKER, b.key["broker"], _names_of(w.cnxs["name"], rows["cnx"])
-    )
+    ids = np.where(kind == L.BROKER, b.key["broker"], _names_of(w.cnxs["name"], rows["cnx"]))
     ids = np.where(rated, _names_of(w.limiters["name"], np.where(rated, owner, -1)), ids)
     texts = _text(names, np.where(of_thread | (kind == L.UNKNOWN), -1, ids))
     if not of_thread.any():
@@ -145,9 +143,7 @@ def _collateral(b: Broker, names: pa.LargeStringArray, rows: Array) -> pa.Array:
     lengths = np.fromiter((len(part) for part in lists), np.int64, len(lists))
     flat = np.concatenate([nothing, *lists])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return pa.ListArray.from_arrays(
-        pa.array(offsets), _text(names, _names_of(topic_names, flat))
-    )
+    return pa.ListArray.from_arrays(pa.array(offsets), _text(names, _names_of(topic_names, flat)))
 
 
 def topic_throttle_stats(b: Broker, names: pa.LargeStringArray) -> pa.Table | None:
@@ -162,8 +158,9 @@ def _window(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table:
     order = np.argsort(np.array([t.encode() for t in texts.to_pylist()], object), kind="stable")
     topics = topics[order]
     n = len(topics)
-    rows = np.zeros(n, [("ts_mono_ns", "<i8"), ("ts_wall_ms", "<i8"), ("feed", "<i8"),
-                        ("row_no", "<i4")])
+    rows = np.zeros(
+        n, [("ts_mono_ns", "<i8"), ("ts_wall_ms", "<i8"), ("feed", "<i8"), ("row_no", "<i4")]
+    )
     rows["ts_mono_ns"], rows["ts_wall_ms"] = window.end_ns, window.wall_ms
     rows["feed"], rows["row_no"] = window.feed, np.arange(n)
     limit_msgs = window.limit_msgs[order]
@@ -251,9 +248,9 @@ def _nearness(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table
     cnxs = window.cnxs if window.max_in_flight > 0 else window.cnxs[:0]
     threads = window.threads if window.buffer_share > 0 else window.threads[:0]
     n, rated = len(e) + len(cnxs) + len(threads), np.arange(len(e))
-    kind = np.concatenate([
-        e["kind"], np.full(len(cnxs), L.CONNECTION), np.full(len(threads), L.IO_THREAD)
-    ])
+    kind = np.concatenate(
+        [e["kind"], np.full(len(cnxs), L.CONNECTION), np.full(len(threads), L.IO_THREAD)]
+    )
     of_broker = e["kind"] == L.BROKER
     ids = np.concatenate([np.where(of_broker, b.key["broker"], e["name"]), cnxs["name"]])
     texts = [*_text(names, ids).to_pylist(), *(str(name) for name in threads["name"])]
@@ -268,13 +265,16 @@ def _nearness(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table
         return pa.array(filled, mask=mask)
 
     seconds = int(b.key["window_ms"]) / _MS_PER_S
-    levels = np.concatenate([
-        np.zeros(len(e), np.int64), cnxs["most_in_flight"], threads["most_pending"]
-    ])
-    limits = np.concatenate([
-        np.ones(len(e), np.int64), np.full(len(cnxs), window.max_in_flight),
-        np.full(len(threads), window.buffer_share),
-    ])
+    levels = np.concatenate(
+        [np.zeros(len(e), np.int64), cnxs["most_in_flight"], threads["most_pending"]]
+    )
+    limits = np.concatenate(
+        [
+            np.ones(len(e), np.int64),
+            np.full(len(cnxs), window.max_in_flight),
+            np.full(len(threads), window.buffer_share),
+        ]
+    )
     used = levels / limits
     for counted, limit in (("messages", "limit_msgs"), ("bytes", "limit_bytes")):
         on = e[limit] > 0
@@ -285,8 +285,9 @@ def _nearness(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table
         np.concatenate([part[name] for part in (e, cnxs, threads)])
         for name in ("throttles", "observed_pauses", "predicted_pauses")
     )
-    rows = np.zeros(n, [("ts_mono_ns", "<i8"), ("ts_wall_ms", "<i8"), ("feed", "<i8"),
-                        ("row_no", "<i4")])
+    rows = np.zeros(
+        n, [("ts_mono_ns", "<i8"), ("ts_wall_ms", "<i8"), ("feed", "<i8"), ("row_no", "<i4")]
+    )
     rows["ts_mono_ns"], rows["ts_wall_ms"] = window.end_ns, window.wall_ms
     rows["feed"] = window.feed
     columns = _common(b, names, rows)

@@ -19,7 +19,13 @@ from state.rate_limits.world import LAYOUTS
 
 VERSION = STATE_VERSION
 NAME_COLUMNS = (
-    "source_feed", "cluster", "broker", "cnx_id", "topic", "producer_name", "policy_json",
+    "source_feed",
+    "cluster",
+    "broker",
+    "cnx_id",
+    "topic",
+    "producer_name",
+    "policy_json",
     "source_partition",
 )
 
@@ -32,8 +38,11 @@ class Brokers(Shard[Broker]):
     )
 
     def __init__(
-        self, config: Sequence[str], receipt_wait_ms: int,
-        parameters: Mapping[str, int] | None = None, data: bytes | None = None,
+        self,
+        config: Sequence[str],
+        receipt_wait_ms: int,
+        parameters: Mapping[str, int] | None = None,
+        data: bytes | None = None,
     ) -> None:
         """`receipt_wait_ms` is the time to wait for a receipt where no policy sets it."""
         super().__init__(config, parameters, data)

@@ -18,8 +18,11 @@ from state.rate_limits.world import (
 
 PARTS = tuple(name for name in LAYOUTS if name not in ("touched", "scratch"))
 NAME_FIELDS = {
-    "key": ("cluster", "broker", "last_feed"), "limiters": ("name",), "topics": ("name",),
-    "cnxs": ("name",), "producers": ("name",),
+    "key": ("cluster", "broker", "last_feed"),
+    "limiters": ("name",),
+    "topics": ("name",),
+    "cnxs": ("name",),
+    "producers": ("name",),
 }
 """Fields that hold integers of the shard's names."""
 
@@ -50,15 +53,24 @@ def pack(w: World) -> dict[str, Array]:
     packed["key"], packed["threads"] = copied(w.key), w.threads
     packed["waiting"], packed["flights"] = waiting, flights
     for part, field, target in (
-        ("topics", "limiter", "limiters"), ("topics", "group", "limiters"),
-        ("producers", "cnx", "cnxs"), ("producers", "topic", "topics"),
-        ("producers", "link", "links"), ("links", "cnx", "cnxs"), ("links", "topic", "topics"),
-        ("waiting", "producer", "producers"), ("waiting", "trigger", "topics"),
-        ("waiting", "limiter", "limiters"), ("links", "charged_by", "producers"),
-        ("waiting", "next", "limiters"), ("flights", "cnx", "cnxs"),
-        ("flights", "next", "topics"), ("timers", "limiter", "limiters"),
+        ("topics", "limiter", "limiters"),
+        ("topics", "group", "limiters"),
+        ("producers", "cnx", "cnxs"),
+        ("producers", "topic", "topics"),
+        ("producers", "link", "links"),
+        ("links", "cnx", "cnxs"),
+        ("links", "topic", "topics"),
+        ("waiting", "producer", "producers"),
+        ("waiting", "trigger", "topics"),
+        ("waiting", "limiter", "limiters"),
+        ("links", "charged_by", "producers"),
+        ("waiting", "next", "limiters"),
+        ("flights", "cnx", "cnxs"),
+        ("flights", "next", "topics"),
+        ("timers", "limiter", "limiters"),
         ("timers", "cnx", "cnxs"),
-        ("cnxs", "mark_producer", "producers"), ("cnxs", "mark_topic", "topics"),
+        ("cnxs", "mark_producer", "producers"),
+        ("cnxs", "mark_topic", "topics"),
     ):
         packed[part][field] = number[target][packed[part][field]]
     in_fifo = packed["timers"]["place"] >= 0
@@ -102,7 +114,9 @@ def _live_timers(w: World) -> Array:
 def _kept(w: World, clock: int, waiting: Array, flights: Array) -> dict[str, Array]:
     k = w.key[0]
     cnxs = (
-        (w.cnxs["open"] != 0) | (w.cnxs["most_in_flight"] > 0) | (w.cnxs["throttles"] > 0)
+        (w.cnxs["open"] != 0)
+        | (w.cnxs["most_in_flight"] > 0)
+        | (w.cnxs["throttles"] > 0)
         | (w.cnxs["observed_pauses"] > 0)
     )
     limiters = ~droppable_limiters(w, clock)
@@ -131,7 +145,10 @@ def _kept(w: World, clock: int, waiting: Array, flights: Array) -> dict[str, Arr
     triggers = w.cnxs["mark_topic"][cnxs]
     topics[triggers[triggers >= 0]] = True
     return {
-        "limiters": limiters, "topics": topics, "cnxs": cnxs, "producers": producers,
+        "limiters": limiters,
+        "topics": topics,
+        "cnxs": cnxs,
+        "producers": producers,
         "links": links,
     }
 
@@ -209,8 +226,11 @@ def new_world(cluster: int, broker: int) -> World:
     k["cluster"], k["broker"] = cluster, broker
     world = World(key=key, **{name: blank(name, 0) for name in LAYOUTS if name != "key"})
     return world._replace(
-        limiters=_broker_limiter(), buckets=blank("buckets", 2), waiting=blank("waiting", 16),
-        flights=blank("flights", 16), timers=blank("timers", 16),
+        limiters=_broker_limiter(),
+        buckets=blank("buckets", 2),
+        waiting=blank("waiting", 16),
+        flights=blank("flights", 16),
+        timers=blank("timers", 16),
     )
 
 

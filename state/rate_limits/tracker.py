@@ -156,8 +156,11 @@ def settle_link(w: World, link: int, now: int) -> None:
     if e["culprit"] != 0:
         topic["culprit_ns"] += passed
     elif (
-        e["held"] > 0 or blocking[BROKER] > 0 or blocking[CONNECTION] > 0
-        or blocking[IO_THREAD] > 0 or blocking[UNKNOWN] > 0
+        e["held"] > 0
+        or blocking[BROKER] > 0
+        or blocking[CONNECTION] > 0
+        or blocking[IO_THREAD] > 0
+        or blocking[UNKNOWN] > 0
     ):
         topic["shared_ns"] += passed
     else:
@@ -331,8 +334,21 @@ def _snapshot(w: World, o: Out, c: int) -> Int:
 
 @compiled
 def write_row(
-    w: World, o: Out, now: int, wall: int, feed: int, c: int, producer: int, topic: int,
-    action: int, kind: int, transition: int, rule: int, owner: int, trigger: int, request: int,
+    w: World,
+    o: Out,
+    now: int,
+    wall: int,
+    feed: int,
+    c: int,
+    producer: int,
+    topic: int,
+    action: int,
+    kind: int,
+    transition: int,
+    rule: int,
+    owner: int,
+    trigger: int,
+    request: int,
     receipt: int,
 ) -> Int:
     """Write the columns that every row has; returns its position."""
@@ -361,7 +377,8 @@ def write_row(
 def awaits_receipt(w: World, kind: int) -> bool:
     """Whether the broker waits for the receipt of a mark of this type: rule 2 of the exchange."""
     return (
-        kind == TOPIC or kind == RESOURCE_GROUP
+        kind == TOPIC
+        or kind == RESOURCE_GROUP
         or (kind == BROKER and w.key[0]["broker_waits"] != 0)
     )
 
@@ -390,8 +407,18 @@ def flag_owner(w: World, c: int, kind: int) -> Int:
 
 @compiled
 def mark(
-    w: World, o: Out, now: int, wall: int, feed: int, c: int, producer: int, topic: int,
-    kind: int, rule: int, owner: int, trigger: int,
+    w: World,
+    o: Out,
+    now: int,
+    wall: int,
+    feed: int,
+    c: int,
+    producer: int,
+    topic: int,
+    kind: int,
+    rule: int,
+    owner: int,
+    trigger: int,
 ) -> Int:
     """Mark a connection and write the row; returns its position in `o.rows`.
 
@@ -422,15 +449,42 @@ def mark(
     elif kind == IO_THREAD and cnx["thread"] >= 0:
         w.threads[cnx["thread"]]["throttles"] += 1
     return write_row(
-        w, o, now, wall, feed, c, producer, topic, MARK, kind, transition, rule, owner, trigger,
-        NULL, receipt,
+        w,
+        o,
+        now,
+        wall,
+        feed,
+        c,
+        producer,
+        topic,
+        MARK,
+        kind,
+        transition,
+        rule,
+        owner,
+        trigger,
+        NULL,
+        receipt,
     )
 
 
 @compiled
 def unmark(
-    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, producer: int,
-    topic: int, kind: int, rule: int, owner: int, trigger: int, request: Int, receipt: Int,
+    w: World,
+    o: Out,
+    now: int,
+    settle_ns: int,
+    wall: int,
+    feed: int,
+    c: int,
+    producer: int,
+    topic: int,
+    kind: int,
+    rule: int,
+    owner: int,
+    trigger: int,
+    request: Int,
+    receipt: Int,
 ) -> Int:
     """Unmark a connection and write the row; paused time counts up to `settle_ns`.
 
@@ -454,8 +508,22 @@ def unmark(
     elif holds(w, c, receipt):
         observed = _stop_blocking(w, c, settle_ns, kind, owner)
     n = write_row(
-        w, o, now, wall, feed, c, producer, topic, UNMARK, kind, transition, rule, owner,
-        trigger, request, receipt,
+        w,
+        o,
+        now,
+        wall,
+        feed,
+        c,
+        producer,
+        topic,
+        UNMARK,
+        kind,
+        transition,
+        rule,
+        owner,
+        trigger,
+        request,
+        receipt,
     )
     o.rows[n]["observed_ns"] = observed
     o.rows[n]["seen_ns"] = settle_ns if rule == LOST_SIGHT else NULL

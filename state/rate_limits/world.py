@@ -15,9 +15,18 @@ from state.rate_limits.limiter import idle_and_full
 
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 LAYOUTS: Mapping[str, np.dtype] = {
-    "key": L.KEY, "buckets": L.BUCKET, "limiters": L.LIMITER, "topics": L.TOPIC_STATE,
-    "cnxs": L.CNX, "producers": L.PRODUCER, "links": L.LINK, "waiting": L.WAITING,
-    "flights": L.FLIGHT, "timers": L.TIMER, "threads": L.THREAD, "touched": np.dtype("<i8"),
+    "key": L.KEY,
+    "buckets": L.BUCKET,
+    "limiters": L.LIMITER,
+    "topics": L.TOPIC_STATE,
+    "cnxs": L.CNX,
+    "producers": L.PRODUCER,
+    "links": L.LINK,
+    "waiting": L.WAITING,
+    "flights": L.FLIGHT,
+    "timers": L.TIMER,
+    "threads": L.THREAD,
+    "touched": np.dtype("<i8"),
     "scratch": np.dtype("<i8"),
 }
 
@@ -77,7 +86,8 @@ def grow(world: World, out: Out) -> tuple[World, Out]:
     waiting, cnxs, limiters = int(k["waiting"]), len(world.cnxs), len(world.limiters)
     step = limiters + cnxs + 64
     need = {
-        "waiting": int(k["waiting_used"]) + 64, "flights": int(k["flight_used"]) + 64,
+        "waiting": int(k["waiting_used"]) + 64,
+        "flights": int(k["flight_used"]) + 64,
         "timers": int(k["timers"]) + step,
         "scratch": 2 * cnxs + 3 * len(world.producers) + 64,
     }
@@ -96,7 +106,8 @@ def grow(world: World, out: Out) -> tuple[World, Out]:
         del need["commands"]
     room = {
         name: grown(getattr(out, name), 2 * count)
-        for name, count in need.items() if count > len(getattr(out, name))
+        for name, count in need.items()
+        if count > len(getattr(out, name))
     }
     return world, out._replace(**room)
 
@@ -104,8 +115,11 @@ def grow(world: World, out: Out) -> tuple[World, Out]:
 def new_out() -> Out:
     """No rows, little room."""
     return Out(
-        np.zeros(64, L.ROW), np.zeros(64, L.VERDICT), np.zeros(16, np.int64),
-        np.zeros(64, np.int64), np.zeros(0, L.COMMAND),
+        np.zeros(64, L.ROW),
+        np.zeros(64, L.VERDICT),
+        np.zeros(16, np.int64),
+        np.zeros(64, np.int64),
+        np.zeros(0, L.COMMAND),
     )
 
 
@@ -119,8 +133,15 @@ def _slot(a: int, b: int, c: int, slots: np.uint64) -> np.uint64:
 
 @numba.njit(cache=True, nogil=True)
 def find_producers(
-    producers: Array, known: int, links: Array, known_links: int, cnx: Array, topic: Array,
-    producer_id: Array, create: Array, found: Array,
+    producers: Array,
+    known: int,
+    links: Array,
+    known_links: int,
+    cnx: Array,
+    topic: Array,
+    producer_id: Array,
+    create: Array,
+    found: Array,
 ) -> tuple[int, int]:
     """Position of (connection, topic, producer id) per row, -1 if unknown and not to be created.
 
@@ -150,10 +171,7 @@ def find_producers(
         at = _slot(cnx[i], topic[i], producer_id[i], slots)
         while table[at] >= 0:
             p = producers[table[at]]
-            if (
-                p["cnx"] == cnx[i] and p["topic"] == topic[i]
-                and p["producer_id"] == producer_id[i]
-            ):
+            if p["cnx"] == cnx[i] and p["topic"] == topic[i] and p["producer_id"] == producer_id[i]:
                 break
             at = (at + np.uint64(1)) & slots
         if table[at] < 0 and create[i]:
@@ -183,7 +201,9 @@ def droppable_limiters(w: World, clock: int) -> Array:
     for i in range(1, len(w.limiters)):
         e = w.limiters[i]
         drop[i] = (
-            e["waiting"] == 0 and e["charged"] == 0 and e["most_waiting"] == 0
+            e["waiting"] == 0
+            and e["charged"] == 0
+            and e["most_waiting"] == 0
             and idle_and_full(w, i, clock)
         )
         drop[i] = drop[i] and e["tasks"] == 0

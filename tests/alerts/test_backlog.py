@@ -13,8 +13,15 @@ MINUTE = 60_000
 QUOTA, PREDICTED = "backlog-quota", "backlog-quota-predicted"
 EXPIRE = "backlog-messages-expire"
 COMMON = {
-    "job": "backlog", "cluster": "east", "broker": "b1", "ts_mono_ns": None, "switches": [],
-    "params_hash": "abc", "source_feed": "contract", "row_no": 0, "rule": "within_limits",
+    "job": "backlog",
+    "cluster": "east",
+    "broker": "b1",
+    "ts_mono_ns": None,
+    "switches": [],
+    "params_hash": "abc",
+    "source_feed": "contract",
+    "row_no": 0,
+    "rule": "within_limits",
     "topic": TOPIC,
 }
 
@@ -23,13 +30,29 @@ def check(minute, topic=TOPIC, step_ms=MINUTE, **changes):
     """A check of a topic at a tenth of its quotas."""
     at = START_MS + minute * step_ms
     return {
-        **COMMON, "topic": topic, "ts_wall_ms": at, "pass_ms": at, "backlog_bytes": 1000,
-        "limit_bytes": 10_000, "size_usage": 0.1, "age_s": 10, "limit_s": 100,
-        "age_state": "known", "time_usage": 0.1, "oldest_subscription": "s",
-        "oldest_position": "1:1", "oldest_timestamp_ms": at - 10_000, "timestamp_source": "kept",
-        "exceeded_size": False, "exceeded_time": False, "limit_source_size": "namespace",
-        "limit_source_time": "namespace", "action": "none", "retention_policy": None,
-        "producers_disconnected": 0, **changes,
+        **COMMON,
+        "topic": topic,
+        "ts_wall_ms": at,
+        "pass_ms": at,
+        "backlog_bytes": 1000,
+        "limit_bytes": 10_000,
+        "size_usage": 0.1,
+        "age_s": 10,
+        "limit_s": 100,
+        "age_state": "known",
+        "time_usage": 0.1,
+        "oldest_subscription": "s",
+        "oldest_position": "1:1",
+        "oldest_timestamp_ms": at - 10_000,
+        "timestamp_source": "kept",
+        "exceeded_size": False,
+        "exceeded_time": False,
+        "limit_source_size": "namespace",
+        "limit_source_time": "namespace",
+        "action": "none",
+        "retention_policy": None,
+        "producers_disconnected": 0,
+        **changes,
     }
 
 
@@ -41,9 +64,19 @@ def subscription(minute, left, name="s", **changes):
     """A subscription with a prediction of so many seconds."""
     at = START_MS + minute * MINUTE
     return {
-        **COMMON, "ts_wall_ms": at, "pass_ms": at, "subscription": name, "durable": True,
-        "mark_delete": "1:1", "backlog_entries": 10, "backlog_bytes": 1000, "age_s": 10,
-        "growth_rate": 1.0, "drain_rate": 0.0, "time_to_drain_s": None, "time_to_quota_s": left,
+        **COMMON,
+        "ts_wall_ms": at,
+        "pass_ms": at,
+        "subscription": name,
+        "durable": True,
+        "mark_delete": "1:1",
+        "backlog_entries": 10,
+        "backlog_bytes": 1000,
+        "age_s": 10,
+        "growth_rate": 1.0,
+        "drain_rate": 0.0,
+        "time_to_drain_s": None,
+        "time_to_quota_s": left,
         **changes,
     }
 
@@ -67,24 +100,31 @@ def firing(make_settings, tmp_warehouse, capsys):
         if whole:
             return found
         return [
-            (r["alert"], r["labels"]["topic"],
-             r["labels"].get("quota") or r["labels"]["subscription"],
-             r["since_ms"] - START_MS, r["value"])
+            (
+                r["alert"],
+                r["labels"]["topic"],
+                r["labels"].get("quota") or r["labels"]["subscription"],
+                r["since_ms"] - START_MS,
+                r["value"],
+            )
             for r in found["firing"]
         ]
 
     return ask
 
 
-@pytest.mark.parametrize(("changes", "expected"), [
-    ({"size_usage": 0.79}, []),
-    ({"size_usage": 0.8}, [("size", 0.8)]),
-    ({"size_usage": 1.5}, [("size", 1.5)]),
-    ({"time_usage": 0.8}, [("time", 0.8)]),
-    ({"size_usage": 0.9, "time_usage": 0.95}, [("size", 0.9), ("time", 0.95)]),
-    ({"size_usage": None, "time_usage": None}, []),
-    ({"size_usage": None, "exceeded_size": True, "limit_bytes": 0}, [("size", None)]),
-])
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"size_usage": 0.79}, []),
+        ({"size_usage": 0.8}, [("size", 0.8)]),
+        ({"size_usage": 1.5}, [("size", 1.5)]),
+        ({"time_usage": 0.8}, [("time", 0.8)]),
+        ({"size_usage": 0.9, "time_usage": 0.95}, [("size", 0.9), ("time", 0.95)]),
+        ({"size_usage": None, "time_usage": None}, []),
+        ({"size_usage": None, "exceeded_size": True, "limit_bytes": 0}, [("size", None)]),
+    ],
+)
 def test_a_quota_is_near_from_eighty_per_cent_on(firing, changes, expected):
     assert firing([check(0, **changes)]) == [
         (QUOTA, TOPIC, quota, 0, value) for quota, value in expected
@@ -127,9 +167,17 @@ def test_topics_of_other_intervals_are_evaluated_by_their_own(firing):
     assert firing([check(3, OTHER, 10 * MINUTE), *checks(range(20, 31))]) == []
 
 
-@pytest.mark.parametrize(("left", "fires"), [
-    (None, False), (0.0, False), (0.5, True), (3599.0, True), (3600.0, False), (1e9, False),
-])
+@pytest.mark.parametrize(
+    ("left", "fires"),
+    [
+        (None, False),
+        (0.0, False),
+        (0.5, True),
+        (3599.0, True),
+        (3600.0, False),
+        (1e9, False),
+    ],
+)
 def test_a_quota_is_predicted_within_the_hour(firing, left, fires):
     expected = [(PREDICTED, TOPIC, "s", 0, left)] if fires else []
     assert firing([check(0)], [subscription(0, left)]) == expected
@@ -140,7 +188,8 @@ def test_a_prediction_holds_until_the_next_check(firing):
         (PREDICTED, TOPIC, "s", 0, 3000.0)
     ]
     assert firing([check(1)], [subscription(1, 2000.0), subscription(1, 100.0, "t")]) == [
-        (PREDICTED, TOPIC, "s", 0, 3000.0), (PREDICTED, TOPIC, "t", MINUTE, 100.0),
+        (PREDICTED, TOPIC, "s", 0, 3000.0),
+        (PREDICTED, TOPIC, "t", MINUTE, 100.0),
     ]
     assert firing([check(2)], [subscription(2, 0.0)]) == [], "one is over it, one is gone"
     assert firing([check(3)], [subscription(3, 40.0)]) == [
@@ -161,9 +210,15 @@ def severities(found):
     return {row["labels"]["quota"]: row["severity"] for row in found["firing"]}
 
 
-@pytest.mark.parametrize(("changes", "quotas"), [
-    (SIZE, ["size"]), (TIME, ["time"]), ({**SIZE, **TIME}, ["size", "time"]), ({}, []),
-])
+@pytest.mark.parametrize(
+    ("changes", "quotas"),
+    [
+        (SIZE, ["size"]),
+        (TIME, ["time"]),
+        ({**SIZE, **TIME}, ["size", "time"]),
+        ({}, []),
+    ],
+)
 def test_one_alert_of_a_quota_rises_at_the_third_check_above_it(firing, changes, quotas):
     found = firing(checks([0, 1], **changes), whole=True)
     assert severities(found) == dict.fromkeys(quotas, "warning")
@@ -208,10 +263,22 @@ def test_it_did_not_begin_before_the_check_that_found_it_well(firing):
 
 def eviction(minute, **changes):
     return {
-        **COMMON, "ts_wall_ms": START_MS + minute * MINUTE, "quota_type": "size",
-        "subscription": "s", "from_position": "1:1", "to_position": "1:9", "entries_skipped": 8,
-        "rounds": 1, "factor": 0.5, "target_bytes": 10, "expire_older_than_s": None,
-        "backlog_before": 100, "backlog_after": 10, "phantom": False, "count_delta": 1, **changes,
+        **COMMON,
+        "ts_wall_ms": START_MS + minute * MINUTE,
+        "quota_type": "size",
+        "subscription": "s",
+        "from_position": "1:1",
+        "to_position": "1:9",
+        "entries_skipped": 8,
+        "rounds": 1,
+        "factor": 0.5,
+        "target_bytes": 10,
+        "expire_older_than_s": None,
+        "backlog_before": 100,
+        "backlog_after": 10,
+        "phantom": False,
+        "count_delta": 1,
+        **changes,
     }
 
 
@@ -239,11 +306,19 @@ def test_only_what_was_known_at_a_time_counts_then(firing):
     assert severities(found) == {"size": "critical"}
 
 
-@pytest.mark.parametrize(("ttl_s", "left", "expired", "fires"), [
-    (3600, 700.0, None, True), (3600, 800.0, None, False), (86_400, 3600.0, 0, True),
-    (86_400, 5000.0, 0, False), (86_400, None, 3, True), (3600, None, None, False),
-    (60, 0.0, None, True), (None, None, 0, False),
-])
+@pytest.mark.parametrize(
+    ("ttl_s", "left", "expired", "fires"),
+    [
+        (3600, 700.0, None, True),
+        (3600, 800.0, None, False),
+        (86_400, 3600.0, 0, True),
+        (86_400, 5000.0, 0, False),
+        (86_400, None, 3, True),
+        (3600, None, None, False),
+        (60, 0.0, None, True),
+        (None, None, 0, False),
+    ],
+)
 def test_messages_that_expire_fire_in_the_last_fifth_of_the_ttl(
     firing, ttl_s, left, expired, fires
 ):
@@ -251,4 +326,5 @@ def test_messages_that_expire_fire_in_the_last_fifth_of_the_ttl(
     told = [subscription(2, None, time_to_expiry_s=left, expired_unread=expired)]
     found = [row for row in firing(rows, told) if row[0] == EXPIRE]
     assert [(alert, topic, name) for alert, topic, name, *_ in found] == (
-        [(EXPIRE, TOPIC, "s")] if fires else [])
+        [(EXPIRE, TOPIC, "s")] if fires else []
+    )

@@ -21,9 +21,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def rule(**changes):
     base = {
-        "name": "r", "severity": "critical", "for": 0, "summary": "{topic} {value:.0f}",
+        "name": "r",
+        "severity": "critical",
+        "for": 0,
+        "summary": "{topic} {value:.0f}",
         "sql": "SELECT topic, window_start_ms AS start_ms, ts_wall_ms AS end_ms, 1 AS value"
-               " FROM topic_throttle_stats",
+        " FROM topic_throttle_stats",
         "now": "SELECT max(ts_wall_ms) FROM topic_throttle_stats",
     }
     return {**base, **changes}
@@ -43,8 +46,9 @@ def answer(capsys):
 
 def kept(warehouse):
     rows = Warehouse(warehouse).open("alerts").to_pyarrow_table().to_pylist()
-    return sorted((row["at_ms"] - START_MS, row["state"], dict(row["labels"])["entity"])
-                  for row in rows)
+    return sorted(
+        (row["at_ms"] - START_MS, row["state"], dict(row["labels"])["entity"]) for row in rows
+    )
 
 
 def test_a_topic_over_its_limit_for_a_minute_fires_and_is_resolved_when_it_stops(
@@ -57,11 +61,17 @@ def test_a_topic_over_its_limit_for_a_minute_fires_and_is_resolved_when_it_stops
     checked = row.pop("checked_ms")
     assert checked > START_MS
     assert row == {
-        "alert": "publish-limit", "labels": LABELS, "state": "firing",
-        "at_ms": START_MS, "since_ms": START_MS, "value": 1.5, "severity": "warning",
+        "alert": "publish-limit",
+        "labels": LABELS,
+        "state": "firing",
+        "at_ms": START_MS,
+        "since_ms": START_MS,
+        "value": 1.5,
+        "severity": "warning",
         "summary": f"topic {TOPIC} on b1 (east) publishes at its limit or is held back by it, since"
-                   " 2023-11-14T22:14:00Z; lately 150.0 of 100.0 messages per s",
-        "runbook": "docs/runbooks/publish-limit.md", "number": None,
+        " 2023-11-14T22:14:00Z; lately 150.0 of 100.0 messages per s",
+        "runbook": "docs/runbooks/publish-limit.md",
+        "number": None,
     }
     assert alerts.check(settings) == 1, "the same data fires as before"
     assert kept(tmp_warehouse) == [(0, "firing", TOPIC)]
@@ -75,16 +85,19 @@ def test_a_topic_over_its_limit_for_a_minute_fires_and_is_resolved_when_it_stops
     assert kept(tmp_warehouse) == recorded, "a look back records nothing"
 
 
-@pytest.mark.parametrize(("changes", "code"), [
-    ({**OVER, "messages": 6000}, 1),
-    ({**OVER, "messages": 5999}, 0),
-    ({**OVER, "messages": 10, "culprit_ns": 30_000_000_000}, 1),
-    ({**OVER, "messages": 10, "culprit_ns": 29_999_999_999}, 0),
-    ({**OVER, "limit_msgs": None, "limit_bytes": 100.0}, 1),
-    ({**OVER, "limit_msgs": None, "culprit_ns": 10**12}, 0),
-    ({**OVER, "culprit_ns": 0}, 1),
-    ({**OVER, "culprit_ns": 0, "messages": 5999}, 0),
-])
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({**OVER, "messages": 6000}, 1),
+        ({**OVER, "messages": 5999}, 0),
+        ({**OVER, "messages": 10, "culprit_ns": 30_000_000_000}, 1),
+        ({**OVER, "messages": 10, "culprit_ns": 29_999_999_999}, 0),
+        ({**OVER, "limit_msgs": None, "limit_bytes": 100.0}, 1),
+        ({**OVER, "limit_msgs": None, "culprit_ns": 10**12}, 0),
+        ({**OVER, "culprit_ns": 0}, 1),
+        ({**OVER, "culprit_ns": 0, "messages": 5999}, 0),
+    ],
+)
 def test_over_the_limit_means_the_whole_minute_or_held_back_for_half_of_it(
     make_settings, tmp_warehouse, changes, code
 ):
@@ -92,12 +105,14 @@ def test_over_the_limit_means_the_whole_minute_or_held_back_for_half_of_it(
     assert alerts.check(make_settings()) == code
 
 
-def test_a_broker_one_window_behind_the_newest_is_not_taken_for_quiet(
-    make_settings, tmp_warehouse
-):
-    write_windows(tmp_warehouse, [
-        window(0, **OVER), window(1, **QUIET, broker="b2"),
-    ])
+def test_a_broker_one_window_behind_the_newest_is_not_taken_for_quiet(make_settings, tmp_warehouse):
+    write_windows(
+        tmp_warehouse,
+        [
+            window(0, **OVER),
+            window(1, **QUIET, broker="b2"),
+        ],
+    )
     assert alerts.check(make_settings()) == 1
     write_windows(tmp_warehouse, [window(2, **QUIET, broker="b2")])
     assert alerts.check(make_settings()) == 0
@@ -136,13 +151,19 @@ def test_a_folder_that_holds_a_warehouse_is_not_taken_for_one(make_settings, tmp
         alerts.check(make_settings(warehouse=str(tmp_path)))
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"sql": "SELECT topik FROM topic_throttle_stats"}, 'alert rule broken: .*"topik" not found'),
-    ({"sql": "SELECT 1 AS start_ms, 2 AS end_ms"}, "alert rule broken: sql gives no value"),
-    ({"sql": "DROP TABLE alerts"}, "alert rule broken: allowed is one statement that reads"),
-    ({"now": "SELECT"}, "alert rule broken: "),
-    ({"summary": "{owner}"}, "alert rule broken: summary: 'owner' cannot be filled in"),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"sql": "SELECT topik FROM topic_throttle_stats"},
+            'alert rule broken: .*"topik" not found',
+        ),
+        ({"sql": "SELECT 1 AS start_ms, 2 AS end_ms"}, "alert rule broken: sql gives no value"),
+        ({"sql": "DROP TABLE alerts"}, "alert rule broken: allowed is one statement that reads"),
+        ({"now": "SELECT"}, "alert rule broken: "),
+        ({"summary": "{owner}"}, "alert rule broken: summary: 'owner' cannot be filled in"),
+    ],
+)
 def test_a_broken_rule_is_named_and_does_not_hide_another(
     make_settings, tmp_warehouse, tmp_path, capsys, changes, message
 ):
@@ -164,19 +185,34 @@ def test_a_broken_rule_is_named_and_does_not_hide_another(
     assert "alert rule broken" in shown.err
 
 
-@pytest.mark.parametrize(("rules", "message"), [
-    ([rule(sevrity=1)], r"rules.yaml: \[0\] \(r\): sevrity: unknown key \(did you mean severity"),
-    ([rule(x=1)], r"x: unknown key \(allowed: name, sql, now, for, severity, summary, runbook,"),
-    ([rule(**{"for": -1})], r"rules.yaml: \[0\] \(r\): for: -1 has no unit \(allowed: such as 90s"),
-    ([rule(**{"for": 60})], r"rules.yaml: \[0\] \(r\): for: 60 has no unit \(allowed: such as 90s"),
-    ([rule(**{"for": "5 min"})], r"for: '5 min' is not a duration \(allowed: such as 90s, 5m,"),
-    ([rule(severity="page")], r"severity: 'page' is not supported \(allowed: critical, w"),
-    ([rule(name="a b")], r"name: 'a b' is not a name \(allowed: a letter"),
-    ([rule(limit=0)], "limit: 0 is below 1"),
-    ([rule(limit=0), rule(labels=[""])], "1 more mistake: "),
-    ([rule(), rule()], "rules.yaml: name: r is used more than once"),
-    (["rule"], r"rules.yaml: \[0\]: 'rule' is not a mapping"),
-])
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        (
+            [rule(sevrity=1)],
+            r"rules.yaml: \[0\] \(r\): sevrity: unknown key \(did you mean severity",
+        ),
+        (
+            [rule(x=1)],
+            r"x: unknown key \(allowed: name, sql, now, for, severity, summary, runbook,",
+        ),
+        (
+            [rule(**{"for": -1})],
+            r"rules.yaml: \[0\] \(r\): for: -1 has no unit \(allowed: such as 90s",
+        ),
+        (
+            [rule(**{"for": 60})],
+            r"rules.yaml: \[0\] \(r\): for: 60 has no unit \(allowed: such as 90s",
+        ),
+        ([rule(**{"for": "5 min"})], r"for: '5 min' is not a duration \(allowed: such as 90s, 5m,"),
+        ([rule(severity="page")], r"severity: 'page' is not supported \(allowed: critical, w"),
+        ([rule(name="a b")], r"name: 'a b' is not a name \(allowed: a letter"),
+        ([rule(limit=0)], "limit: 0 is below 1"),
+        ([rule(limit=0), rule(labels=[""])], "1 more mistake: "),
+        ([rule(), rule()], "rules.yaml: name: r is used more than once"),
+        (["rule"], r"rules.yaml: \[0\]: 'rule' is not a mapping"),
+    ],
+)
 def test_a_mistake_in_a_rule_file_names_file_and_key(tmp_path, make_settings, rules, message):
     with pytest.raises(UserError, match=message):
         alerts.rules(make_settings(alerts={"rule_files": [str(rules_of(tmp_path, *rules))]}))

@@ -43,21 +43,24 @@ def test_windows_that_touch_are_one_stretch_and_fire_after_the_wait():
 
 def test_the_newest_words_are_those_of_the_whole_stretch():
     stretches = [held(A, 0, 60, 1.0, (("used", "7"),)), held(A, 60, 120, 1.0, (("used", "9"),))]
-    assert changes(stretches, 0, 120) == [
-        Change(A, FIRING, 0, 0, 120, 1.0, (("used", "9"),))
-    ]
+    assert changes(stretches, 0, 120) == [Change(A, FIRING, 0, 0, 120, 1.0, (("used", "9"),))]
 
 
 def test_an_alert_fires_again_where_its_severity_rises_and_does_not_fall():
     stretches = [
-        held(A, 0, 60, severity="warning"), held(A, 60, 120, severity="critical"),
-        held(A, 120, 180, severity="info"), held(A, 180, 240, severity="critical"),
+        held(A, 0, 60, severity="warning"),
+        held(A, 60, 120, severity="critical"),
+        held(A, 120, 180, severity="info"),
+        held(A, 180, 240, severity="critical"),
     ]
     assert [(c.state, c.at_ms, c.severity) for c in changes(stretches, 0, 500)] == [
-        (FIRING, 0, "warning"), (FIRING, 60, "critical"), (RESOLVED, 240, "critical"),
+        (FIRING, 0, "warning"),
+        (FIRING, 60, "critical"),
+        (RESOLVED, 240, "critical"),
     ]
     assert [(c.state, c.at_ms, c.severity) for c in changes(stretches, 60, 230)] == [
-        (PENDING, 0, "warning"), (FIRING, 60, "critical"),
+        (PENDING, 0, "warning"),
+        (FIRING, 60, "critical"),
     ]
 
 
@@ -71,7 +74,10 @@ def test_a_rise_that_is_known_late_is_recorded_then():
 
 def test_a_stretch_shorter_than_the_wait_never_fires():
     assert [(c.state, c.at_ms) for c in changes([held(A, 0, 60), held(A, 61, 120)], 61, 500)] == [
-        (PENDING, 0), (INACTIVE, 60), (PENDING, 61), (INACTIVE, 120),
+        (PENDING, 0),
+        (INACTIVE, 60),
+        (PENDING, 61),
+        (INACTIVE, 120),
     ]
     assert [c.state for c in changes([held(A, 0, 60)], 60, 60)] == [PENDING, FIRING]
 
@@ -80,7 +86,8 @@ def test_an_alert_is_resolved_at_the_end_once_time_has_passed_it():
     stretches = [held(A, 0, 60)]
     assert [c.state for c in changes(stretches, 60, now_ms=60)] == [PENDING, FIRING]
     assert changes(stretches, 60, now_ms=61) == [
-        Change(A, PENDING, 0, 0, 60, 1.0), Change(A, FIRING, 60, 0, 60, 1.0),
+        Change(A, PENDING, 0, 0, 60, 1.0),
+        Change(A, FIRING, 60, 0, 60, 1.0),
         Change(A, RESOLVED, 60, 0, 60, 1.0),
     ]
 
@@ -109,7 +116,8 @@ def test_a_stretch_of_just_the_wait_is_recorded_as_firing_and_later_as_resolved(
 def test_a_later_check_records_only_what_is_new():
     history = changes([held(A, 0, 60), held(A, 100, 200)], 60, now_ms=180)
     assert unrecorded(history, {A: Last(RESOLVED, 60, 0)}, 180) == [
-        Change(A, PENDING, 100, 100, 180, 1.0), Change(A, FIRING, 160, 100, 180, 1.0)
+        Change(A, PENDING, 100, 100, 180, 1.0),
+        Change(A, FIRING, 160, 100, 180, 1.0),
     ]
 
 
@@ -129,9 +137,7 @@ def test_a_stretch_recorded_twice_as_resolved_ends_where_it_really_did():
 
 @pytest.mark.parametrize(("state", "end"), [(FIRING, RESOLVED), (PENDING, INACTIVE)])
 def test_what_is_no_longer_to_be_seen_has_ended_now(state, end):
-    assert unrecorded([], {A: Last(state, 60, 0, 7.0)}, 180) == [
-        Change(A, end, 180, 0, 180, 7.0)
-    ]
+    assert unrecorded([], {A: Last(state, 60, 0, 7.0)}, 180) == [Change(A, end, 180, 0, 180, 7.0)]
     assert unrecorded([], {A: Last(end, 60, 0)}, 180) == []
 
 
@@ -151,11 +157,15 @@ def test_an_alert_whose_beginning_is_out_of_sight_goes_on_and_ends_with_its_own_
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from([A, B]), st.integers(0, 50), st.integers(1, 20),
+            st.sampled_from([A, B]),
+            st.integers(0, 50),
+            st.integers(1, 20),
             st.sampled_from(["info", "warning", "critical"]),
-        ), max_size=8,
+        ),
+        max_size=8,
     ),
-    st.integers(0, 15), st.lists(st.integers(0, 90), max_size=5),
+    st.integers(0, 15),
+    st.lists(st.integers(0, 90), max_size=5),
 )
 def test_the_record_does_not_depend_on_when_checks_ran(rows, for_ms, times):
     """Checks at any times on the way leave the rows that a single check at the end writes."""
@@ -171,6 +181,7 @@ def test_the_record_does_not_depend_on_when_checks_ran(rows, for_ms, times):
         new = unrecorded(changes(stretches, for_ms, now), known, now)
         written += new
         known = recorded_after(new, known)
+
     def fact(c):
         return c.labels, c.state, c.at_ms, c.since_ms, c.severity
 

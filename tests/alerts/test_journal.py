@@ -35,8 +35,10 @@ def go(evaluator):
 def kept(warehouse):
     rows = Warehouse(warehouse).open("alerts").to_pyarrow_table().to_pylist()
     rows.sort(key=lambda row: row["number"])
-    return [(row["number"], row["state"], dict(row["labels"])["topic"],
-             row["at_ms"] - START_MS) for row in rows]
+    return [
+        (row["number"], row["state"], dict(row["labels"])["topic"], row["at_ms"] - START_MS)
+        for row in rows
+    ]
 
 
 def test_two_that_worked_from_the_same_state_write_a_change_once(evaluator, tmp_warehouse):
@@ -47,11 +49,15 @@ def test_two_that_worked_from_the_same_state_write_a_change_once(evaluator, tmp_
     for one in (first, second):
         one.journal.load()
     evaluated = [one.evaluate() for one in (first, second)]
-    written = [one.journal.record(found.evaluated)[0]
-               for one, found in zip((first, second), evaluated, strict=True)]
+    written = [
+        one.journal.record(found.evaluated)[0]
+        for one, found in zip((first, second), evaluated, strict=True)
+    ]
     assert [len(rows) for rows in written] == [1, 0]
     assert kept(tmp_warehouse) == [
-        (1, "pending", TOPIC, 0), (2, "firing", TOPIC, 60_000), (3, "resolved", TOPIC, 60_000),
+        (1, "pending", TOPIC, 0),
+        (2, "firing", TOPIC, 60_000),
+        (3, "resolved", TOPIC, 60_000),
     ]
 
 
@@ -105,16 +111,25 @@ def test_an_alert_whose_rows_are_gone_is_resolved_with_its_last_words(evaluator,
     deltalake.write_deltalake(f"{tmp_warehouse}/topic_throttle_stats", quiet, mode="overwrite")
     (row,) = go(evaluator()).changes
     assert (row["state"], row["at_ms"], row["summary"]) == (
-        "resolved", START_MS + 120_000, f"{TOPIC} sent 6000 of 100.0"
+        "resolved",
+        START_MS + 120_000,
+        f"{TOPIC} sent 6000 of 100.0",
     )
 
 
 def test_a_table_of_an_older_weir_takes_in_the_number(evaluator, tmp_warehouse):
     old = pa.schema([f for f in TABLES["alerts"].schema if f.name != "number"])
     row = {
-        "alert": "busy", "labels": [("cluster", "east"), ("topic", TOPIC)], "state": "firing",
-        "at_ms": START_MS - 60_000, "since_ms": START_MS - 120_000, "value": 6000.0,
-        "severity": "critical", "summary": "earlier", "runbook": "", "checked_ms": START_MS,
+        "alert": "busy",
+        "labels": [("cluster", "east"), ("topic", TOPIC)],
+        "state": "firing",
+        "at_ms": START_MS - 60_000,
+        "since_ms": START_MS - 120_000,
+        "value": 6000.0,
+        "severity": "critical",
+        "summary": "earlier",
+        "runbook": "",
+        "checked_ms": START_MS,
     }
     minutes(tmp_warehouse, 0)
     deltalake.write_deltalake(f"{tmp_warehouse}/alerts", pa.Table.from_pylist([row], schema=old))
@@ -134,7 +149,8 @@ def test_tables_made_anew_begin_anew(evaluator, tmp_warehouse):
 def test_a_newer_table_is_refused_by_name(evaluator, tmp_warehouse):
     minutes(tmp_warehouse, 0, **BUSY)
     deltalake.write_deltalake(
-        f"{tmp_warehouse}/alerts", TABLES["alerts"].schema.empty_table(),
+        f"{tmp_warehouse}/alerts",
+        TABLES["alerts"].schema.empty_table(),
         configuration={"delta.enableDeletionVectors": "true"},
     )
     with pytest.raises(UserError, match="alerts: cannot be read: it uses deletionVectors"):
@@ -168,11 +184,14 @@ def test_rules_look_back_so_far_and_a_long_alert_keeps_its_beginning(make_settin
     minutes(tmp_warehouse, 10)
     (row,) = round_with(180_000).changes
     assert (row["state"], row["since_ms"], row["at_ms"]) == (
-        "resolved", START_MS, START_MS + 600_000
+        "resolved",
+        START_MS,
+        START_MS + 600_000,
     )
     (error,) = round_with(100_000).broken
     assert error.startswith(
-        "alert rule busy: for: 60000 ms is more than half of alerts.lookback_ms")
+        "alert rule busy: for: 60000 ms is more than half of alerts.lookback_ms"
+    )
 
 
 def test_a_rule_of_many_alerts_has_those_that_began_first(make_settings, tmp_warehouse):
@@ -184,8 +203,15 @@ def test_a_rule_of_many_alerts_has_those_that_began_first(make_settings, tmp_war
         " (m.j + t.i % 500 + 1) * 60000 AS end_ms, m.j AS value"
         " FROM range(1000) AS t(i), range(150) AS m(j)"
     )
-    rule = {"name": "many", "sql": sql, "now": "SELECT 400 * 60000", "severity": "warning",
-            "summary": "{topic}", "labels": ["topic"], "limit": 10}
+    rule = {
+        "name": "many",
+        "sql": sql,
+        "now": "SELECT 400 * 60000",
+        "severity": "warning",
+        "summary": "{topic}",
+        "labels": ["topic"],
+        "limit": 10,
+    }
     settings = make_settings(alerts={"rules": [rule], "rule_files": []})
     found = go(Evaluator(settings))
     assert found.broken == []
@@ -198,22 +224,53 @@ def test_a_rule_of_many_alerts_has_those_that_began_first(make_settings, tmp_war
     assert go(Evaluator(settings)).changes == [], "the same alerts the next time"
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"sql": RULE["sql"].replace("messages AS value", "'x' AS value")}, "which is no number"),
-    ({"sql": RULE["sql"].replace("cluster, topic", "cluster, topic, 1 AS severity"),
-      "labels": None}, r"sql gives 1 as severity \(allowed: info, warning, critical\)"),
-    ({"labels": ["owner"]}, r"labels: owner is no column of sql \(allowed: cluster, topic, limit"),
-    ({"now": "throttle_events"}, r"now: throttle_events is no table of windows \(allowed: topic_"),
-    ({"sql": "SELECT i AS start_ms, i AS end_ms, 1 AS value FROM range(100001) t(i)",
-      "labels": []}, "more than 100,000 rows"),
-    ({"sql": "SELECT count(*) AS start_ms, 1 AS end_ms, 1 AS value FROM range(100000) a(i),"
-             " range(100000) b(j) WHERE (i * j) % 7 = 3", "labels": []},
-     r"took longer than alerts.query_timeout_ms \(1000 ms\)"),
-    ({"sql": "SELECT 1 AS start_ms, 2 AS end_ms, 1 AS value FROM read_text('/etc/hostname')",
-      "labels": []}, "the table function read_text is not allowed"),
-    ({"sql": "SELECT 1 AS start_ms, 2 AS end_ms, getenv('HOME') AS value", "labels": []},
-     "alert rule busy: "),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sql": RULE["sql"].replace("messages AS value", "'x' AS value")}, "which is no number"),
+        (
+            {
+                "sql": RULE["sql"].replace("cluster, topic", "cluster, topic, 1 AS severity"),
+                "labels": None,
+            },
+            r"sql gives 1 as severity \(allowed: info, warning, critical\)",
+        ),
+        (
+            {"labels": ["owner"]},
+            r"labels: owner is no column of sql \(allowed: cluster, topic, limit",
+        ),
+        (
+            {"now": "throttle_events"},
+            r"now: throttle_events is no table of windows \(allowed: topic_",
+        ),
+        (
+            {
+                "sql": "SELECT i AS start_ms, i AS end_ms, 1 AS value FROM range(100001) t(i)",
+                "labels": [],
+            },
+            "more than 100,000 rows",
+        ),
+        (
+            {
+                "sql": "SELECT count(*) AS start_ms, 1 AS end_ms, 1 AS value FROM range(100000) a(i),"
+                " range(100000) b(j) WHERE (i * j) % 7 = 3",
+                "labels": [],
+            },
+            r"took longer than alerts.query_timeout_ms \(1000 ms\)",
+        ),
+        (
+            {
+                "sql": "SELECT 1 AS start_ms, 2 AS end_ms, 1 AS value FROM read_text('/etc/hostname')",
+                "labels": [],
+            },
+            "the table function read_text is not allowed",
+        ),
+        (
+            {"sql": "SELECT 1 AS start_ms, 2 AS end_ms, getenv('HOME') AS value", "labels": []},
+            "alert rule busy: ",
+        ),
+    ],
+)
 def test_what_is_wrong_with_a_rule_is_said(make_settings, tmp_warehouse, changes, message):
     write(tmp_warehouse, "topic_throttle_stats", [window(0, **BUSY)])
     rules = [{**RULE, **changes}, {**RULE, "name": "sound"}]

@@ -20,12 +20,29 @@ def window(minute, length_ms=MINUTE, **changes):
     """A minute in which alice brought one id of the many that she may."""
     start = START_MS + minute * length_ms
     return {
-        "job": "producer_ids", **WHOSE, "ts_mono_ns": None, "ts_wall_ms": start + length_ms,
-        "rule": "window", "switches": [], "params_hash": "abc", "source_feed": "contract",
-        "row_no": 0, "window_start_ms": start, "window_ms": length_ms, "new_ids": 1,
-        "seen_batches": 100, "rejected": 0, "rate": 0.1, "tokens": 9.0,
-        "throttle_time_avg_ms": None, "utilisation": 0.1, "live_filters": 1, "filter_fill": 0.1,
-        "estimated_fpp": 0.0, "state_bytes": 1199, **changes,
+        "job": "producer_ids",
+        **WHOSE,
+        "ts_mono_ns": None,
+        "ts_wall_ms": start + length_ms,
+        "rule": "window",
+        "switches": [],
+        "params_hash": "abc",
+        "source_feed": "contract",
+        "row_no": 0,
+        "window_start_ms": start,
+        "window_ms": length_ms,
+        "new_ids": 1,
+        "seen_batches": 100,
+        "rejected": 0,
+        "rate": 0.1,
+        "tokens": 9.0,
+        "throttle_time_avg_ms": None,
+        "utilisation": 0.1,
+        "live_filters": 1,
+        "filter_fill": 0.1,
+        "estimated_fpp": 0.0,
+        "state_bytes": 1199,
+        **changes,
     }
 
 
@@ -63,16 +80,19 @@ def test_a_storm_is_critical_after_five_minutes_and_resolved_by_a_quiet_one(firi
     assert firing(windows([7])) == []
 
 
-@pytest.mark.parametrize(("changes", "severity"), [
-    (REJECTED, "critical"),
-    (THROTTLED, "critical"),
-    ({"rejected": 1, "throttle_time_avg_ms": 0.0}, "critical"),
-    ({"utilisation": None, **REJECTED}, "critical"),
-    ({"utilisation": 1.99, "new_ids": 100}, "warning"),
-    ({"utilisation": 2.0, "new_ids": 1}, "critical"),
-    ({"utilisation": 9.0, "new_ids": 0}, "warning"),
-    ({"seen_batches": 10**9}, None),
-])
+@pytest.mark.parametrize(
+    ("changes", "severity"),
+    [
+        (REJECTED, "critical"),
+        (THROTTLED, "critical"),
+        ({"rejected": 1, "throttle_time_avg_ms": 0.0}, "critical"),
+        ({"utilisation": None, **REJECTED}, "critical"),
+        ({"utilisation": 1.99, "new_ids": 100}, "warning"),
+        ({"utilisation": 2.0, "new_ids": 1}, "critical"),
+        ({"utilisation": 9.0, "new_ids": 0}, "warning"),
+        ({"seen_batches": 10**9}, None),
+    ],
+)
 def test_what_a_storm_is(firing, changes, severity):
     found = [each for each, *_ in firing(windows(range(5), **changes))]
     assert found == ([severity] if severity else [])
@@ -90,9 +110,16 @@ def test_one_long_window_is_a_storm(firing):
     assert found == [("critical", "alice", 0, 1.1)]
 
 
-@pytest.mark.parametrize(("utilisation", "fires"), [
-    (0.79, False), (0.8, True), (1.1, True), (None, False), (5e-19, False),
-])
+@pytest.mark.parametrize(
+    ("utilisation", "fires"),
+    [
+        (0.79, False),
+        (0.8, True),
+        (1.1, True),
+        (None, False),
+        (5e-19, False),
+    ],
+)
 def test_a_quota_is_near_from_eighty_per_cent_on(firing, utilisation, fires):
     expected = [("warning", "alice", 0, utilisation)] if fires else []
     assert firing([window(0, utilisation=utilisation)]) == expected

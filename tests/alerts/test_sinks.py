@@ -23,10 +23,14 @@ from tests.servers.process import free_ports
 from tests.throttle_rows import OTHER, START_MS, TOPIC, window, write
 
 RULE = {
-    "name": "busy", "severity": "critical", "for": "1m", "now": "topic_throttle_stats",
-    "runbook": "docs/busy.md", "labels": ["cluster", "topic"],
+    "name": "busy",
+    "severity": "critical",
+    "for": "1m",
+    "now": "topic_throttle_stats",
+    "runbook": "docs/busy.md",
+    "labels": ["cluster", "topic"],
     "sql": "SELECT cluster, topic, window_start_ms AS start_ms, messages AS value, limit_msgs,"
-           " window_start_ms + window_ms AS end_ms FROM topic_throttle_stats WHERE messages > 1000",
+    " window_start_ms + window_ms AS end_ms FROM topic_throttle_stats WHERE messages > 1000",
     "summary": "{topic} sent {value:.0f} of {limit_msgs}",
 }
 BUSY = {"messages": 6000}
@@ -44,9 +48,9 @@ def evaluator(make_settings):
     """An evaluator of one rule with these sinks."""
 
     def make(*sinks, rules=(RULE,)):
-        return Evaluator(make_settings(
-            alerts={"rules": list(rules), "rule_files": [], "sinks": list(sinks)}
-        ))
+        return Evaluator(
+            make_settings(alerts={"rules": list(rules), "rule_files": [], "sinks": list(sinks)})
+        )
 
     return make
 
@@ -56,19 +60,26 @@ def go(evaluator):
 
 
 def states(receiver):
-    return [(a["state"], a["labels"]["topic"]) for body in receiver.bodies()
-            for a in body["alerts"]]
+    return [
+        (a["state"], a["labels"]["topic"]) for body in receiver.bodies() for a in body["alerts"]
+    ]
 
 
 def minutes(warehouse, *numbers, topic=TOPIC, **changes):
-    write(warehouse, "topic_throttle_stats",
-          [window(number, topic=topic, **changes) for number in numbers])
+    write(
+        warehouse,
+        "topic_throttle_stats",
+        [window(number, topic=topic, **changes) for number in numbers],
+    )
 
 
 def test_a_webhook_receives_each_change_once(receiver, evaluator, tmp_warehouse, monkeypatch):
     monkeypatch.setenv("HOOK", "s3cret")
-    hook = {"type": "webhook", "url": f"{receiver.url}/hook?a=b",
-            "headers": {"Authorization": "Bearer ${env:HOOK}"}}
+    hook = {
+        "type": "webhook",
+        "url": f"{receiver.url}/hook?a=b",
+        "headers": {"Authorization": "Bearer ${env:HOOK}"},
+    }
     minutes(tmp_warehouse, 0)
     assert go(evaluator(hook)).undelivered == [] and receiver.posts == []
     minutes(tmp_warehouse, 1, **BUSY)
@@ -81,10 +92,16 @@ def test_a_webhook_receives_each_change_once(receiver, evaluator, tmp_warehouse,
     assert alert["checked_ms"] > START_MS
     assert {**alert, "checked_ms": 0} == {
         "checked_ms": 0,
-        "alert": "busy", "labels": {"cluster": "east", "topic": TOPIC}, "state": "firing",
-        "at_ms": START_MS + 120_000, "since_ms": START_MS + 60_000, "value": 6000.0,
-        "severity": "critical", "summary": f"{TOPIC} sent 6000 of 100.0",
-        "runbook": "docs/busy.md", "number": 2,
+        "alert": "busy",
+        "labels": {"cluster": "east", "topic": TOPIC},
+        "state": "firing",
+        "at_ms": START_MS + 120_000,
+        "since_ms": START_MS + 60_000,
+        "value": 6000.0,
+        "severity": "critical",
+        "summary": f"{TOPIC} sent 6000 of 100.0",
+        "runbook": "docs/busy.md",
+        "number": 2,
     }
     minutes(tmp_warehouse, 2)
     go(evaluator(hook))
@@ -96,8 +113,10 @@ def test_what_changed_while_a_sink_was_down_is_sent_later(receiver, evaluator, t
     minutes(tmp_warehouse, 0, **BUSY)
     receiver.answers = [503] * 4
     down = go(evaluator(hook)).undelivered
-    assert down == [f"webhook {receiver.url}: answers with status 503 (not today);"
-                    " missed changes are sent later"]
+    assert down == [
+        f"webhook {receiver.url}: answers with status 503 (not today);"
+        " missed changes are sent later"
+    ]
     minutes(tmp_warehouse, 1)
     assert len(go(evaluator(hook)).undelivered) == 1 and receiver.attempts == 4
     minutes(tmp_warehouse, 2, **BUSY)
@@ -144,10 +163,13 @@ def slowly(beginning):
             thread.join(5)
 
 
-@pytest.mark.parametrize(("beginning", "errors"), [
-    (b"HTTP/1.1 200 OK\r\nX-Long: ", ["no whole answer in time (0.3 s)"]),
-    (b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", []),
-])
+@pytest.mark.parametrize(
+    ("beginning", "errors"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX-Long: ", ["no whole answer in time (0.3 s)"]),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", []),
+    ],
+)
 def test_an_answer_that_trickles_in_counts_by_its_status(
     evaluator, tmp_warehouse, beginning, errors
 ):
@@ -215,9 +237,7 @@ def test_a_new_sink_receives_the_firing_alerts_and_no_history(receiver, evaluato
     assert states(receiver) == [("firing", OTHER)]
 
 
-def test_a_new_sink_that_is_down_misses_nothing_that_fired_then(
-    receiver, evaluator, tmp_warehouse
-):
+def test_a_new_sink_that_is_down_misses_nothing_that_fired_then(receiver, evaluator, tmp_warehouse):
     minutes(tmp_warehouse, 0, **BUSY)
     go(evaluator())
     hook = {"type": "webhook", "url": receiver.url, "retries": 0}
@@ -232,13 +252,21 @@ def test_the_owner_of_the_topic_goes_with_the_alert(receiver, make_settings, tmp
     minutes(tmp_warehouse, 0, **BUSY)
     minutes(tmp_warehouse, 0, topic=OTHER, **BUSY)
     owner = {"team": "shop", "contact": "#shop-oncall"}
-    go(Evaluator(make_settings(
-        owners=[{"topic": "acme/orders/created", "cluster": "e*", **owner}],
-        alerts={"rules": [RULE], "rule_files": [], "sinks": [
-            {"type": "webhook", "url": f"{receiver.url}/hook"},
-            {"type": "alertmanager", "url": f"{receiver.url}/am"},
-        ]},
-    )))
+    go(
+        Evaluator(
+            make_settings(
+                owners=[{"topic": "acme/orders/created", "cluster": "e*", **owner}],
+                alerts={
+                    "rules": [RULE],
+                    "rule_files": [],
+                    "sinks": [
+                        {"type": "webhook", "url": f"{receiver.url}/hook"},
+                        {"type": "alertmanager", "url": f"{receiver.url}/am"},
+                    ],
+                },
+            )
+        )
+    )
     bodies = {path: body for path, _, body in receiver.posts}
     sent = {a["labels"]["topic"]: a for a in bodies["/hook"]["alerts"]}
     assert sent[TOPIC]["owner"] == owner and "owner" not in sent[OTHER]
@@ -279,10 +307,18 @@ def test_alertmanager_hears_again_of_what_fires_and_once_of_what_is_resolved(
     ends = datetime.fromisoformat(alert.pop("endsAt")).timestamp() * 1000
     assert ends > START_MS + 10**9, "in a while, unless it is heard of again"
     assert alert == {
-        "labels": {"alertname": "busy", "severity": "critical", "cluster": "east", "topic": TOPIC,
-                   "fleet": "f"},
-        "annotations": {"summary": f"{TOPIC} sent 6000 of 100.0", "value": "6000",
-                        "runbook": "docs/busy.md"},
+        "labels": {
+            "alertname": "busy",
+            "severity": "critical",
+            "cluster": "east",
+            "topic": TOPIC,
+            "fleet": "f",
+        },
+        "annotations": {
+            "summary": f"{TOPIC} sent 6000 of 100.0",
+            "value": "6000",
+            "runbook": "docs/busy.md",
+        },
         "startsAt": "2023-11-14T22:14:00.000+00:00",
     }
     minutes(tmp_warehouse, 1)
@@ -300,11 +336,15 @@ def test_alertmanager_receives_the_current_value(receiver, evaluator, tmp_wareho
     go(one)
     minutes(tmp_warehouse, 1, messages=2040)
     (checked,) = go(one).firing
-    found = [(a["annotations"]["value"], a["annotations"]["summary"], a["startsAt"])
-             for (a,) in receiver.bodies()]
+    found = [
+        (a["annotations"]["value"], a["annotations"]["summary"], a["startsAt"])
+        for (a,) in receiver.bodies()
+    ]
     begun = "2023-11-14T22:14:00.000+00:00"
-    assert found == [("1060", f"{TOPIC} sent 1060 of 100.0", begun),
-                     ("2040", f"{TOPIC} sent 2040 of 100.0", begun)]
+    assert found == [
+        ("1060", f"{TOPIC} sent 1060 of 100.0", begun),
+        ("2040", f"{TOPIC} sent 2040 of 100.0", begun),
+    ]
     assert (checked["value"], checked["summary"]) == (2040, found[1][1])
 
 
@@ -342,8 +382,13 @@ def test_only_named_rules_are_evaluated_and_nothing_of_others_is_lost(
     receiver, make_settings, tmp_warehouse
 ):
     rules = [RULE, {**RULE, "name": "other"}]
-    settings = make_settings(alerts={"rules": rules, "rule_files": [], "sinks": [
-        {"type": "webhook", "url": receiver.url, "retries": 0}]})
+    settings = make_settings(
+        alerts={
+            "rules": rules,
+            "rule_files": [],
+            "sinks": [{"type": "webhook", "url": receiver.url, "retries": 0}],
+        }
+    )
     minutes(tmp_warehouse, 0, **BUSY)
     receiver.answers = [500]
     go(Evaluator(settings))
@@ -353,13 +398,16 @@ def test_only_named_rules_are_evaluated_and_nothing_of_others_is_lost(
         Evaluator(settings, ["othr"])
 
 
-@pytest.mark.parametrize(("sink", "message"), [
-    ({"type": "pager"}, r"sinks\[0\].*'pager'"),
-    ({"type": "webhook"}, r"sinks\[0\].webhook.url: field required"),
-    ({"type": "webhook", "url": "ftp://x"}, r"url: is not an address \(allowed: http://"),
-    ({"type": "webhook", "url": "http://h", "resend_ms": 1}, "resend_ms: unknown key"),
-    ({"type": "alertmanager", "url": "http://h", "retries": -1}, "retries: -1 is below 0"),
-])
+@pytest.mark.parametrize(
+    ("sink", "message"),
+    [
+        ({"type": "pager"}, r"sinks\[0\].*'pager'"),
+        ({"type": "webhook"}, r"sinks\[0\].webhook.url: field required"),
+        ({"type": "webhook", "url": "ftp://x"}, r"url: is not an address \(allowed: http://"),
+        ({"type": "webhook", "url": "http://h", "resend_ms": 1}, "resend_ms: unknown key"),
+        ({"type": "alertmanager", "url": "http://h", "retries": -1}, "retries: -1 is below 0"),
+    ],
+)
 def test_a_mistake_in_a_sink_names_its_key(sink, message):
     with pytest.raises(UserError, match=message):
         load_settings(None, {"alerts": {"sinks": [sink]}})
@@ -370,11 +418,19 @@ def test_secrets_are_neither_shown_nor_written(
 ):
     monkeypatch.setenv("HOOK_URL", "http://127.0.0.1:1/services/T0/hush")
     sinks = [
-        {"type": "webhook", "url": "http://127.0.0.1:1/services/hush",
-         "headers": {"Authorization": "hush"}, "retries": 0},
+        {
+            "type": "webhook",
+            "url": "http://127.0.0.1:1/services/hush",
+            "headers": {"Authorization": "hush"},
+            "retries": 0,
+        },
         {"type": "webhook", "url": "${env:HOOK_URL}", "retries": 0},
-        {"type": "webhook", "url": "http://127.0.0.1:1/x", "headers": {"X-A": "hush\n"},
-         "retries": 0},
+        {
+            "type": "webhook",
+            "url": "http://127.0.0.1:1/x",
+            "headers": {"X-A": "hush\n"},
+            "retries": 0,
+        },
     ]
     minutes(tmp_warehouse, 0, **BUSY)
     one = evaluator(*sinks)

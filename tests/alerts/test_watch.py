@@ -34,17 +34,29 @@ def configuration(folder, **alerts):
     path = Path(folder, "weir.yaml")
     Path(folder, "rules").mkdir()
     Path(folder, "rules", "busy.yaml").write_text(yaml.safe_dump([RULE]))
-    path.write_text(yaml.safe_dump({
-        "warehouse": str(Path(folder, "warehouse")),
-        "source": {"format": "files", "path": str(folder)},
-        "alerts": {"rule_files": ["rules"], "interval_ms": 100, **alerts},
-    }))
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "warehouse": str(Path(folder, "warehouse")),
+                "source": {"format": "files", "path": str(folder)},
+                "alerts": {"rule_files": ["rules"], "interval_ms": 100, **alerts},
+            }
+        )
+    )
     return path
 
 
 def test_watch_evaluates_again_and_again_until_it_is_stopped(tmp_path, tmp_warehouse):
-    command = [sys.executable, "-m", "app.cli", "alerts", "watch", "--json", "--config",
-               str(configuration(tmp_path))]
+    command = [
+        sys.executable,
+        "-m",
+        "app.cli",
+        "alerts",
+        "watch",
+        "--json",
+        "--config",
+        str(configuration(tmp_path)),
+    ]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
@@ -58,7 +70,8 @@ def test_watch_evaluates_again_and_again_until_it_is_stopped(tmp_path, tmp_wareh
         process.send_signal(signal.SIGTERM)
         rest, more = process.communicate(timeout=PATIENCE_S)
     assert [(row["state"], row["labels"]["topic"]) for row in (first, second)] == [
-        ("firing", TOPIC), ("resolved", TOPIC)
+        ("firing", TOPIC),
+        ("resolved", TOPIC),
     ]
     assert (process.returncode, rest) == (0, "")
     assert "does not exist" not in more, "a repeated error is logged once"
@@ -79,10 +92,12 @@ def test_watch_needs_an_interval_and_rules_that_can_be_read(tmp_path, capsys):
 
 def test_a_run_with_rules_that_cannot_be_read_is_refused_before_it_starts(make_settings, tmp_path):
     with pytest.raises(UserError, match=r"no alert rules \(\*.yaml\) there"):
-        run(make_settings(
-            source={"format": "files", "path": str(tmp_path)},
-            alerts={"rule_files": [str(tmp_path)]},
-        ))
+        run(
+            make_settings(
+                source={"format": "files", "path": str(tmp_path)},
+                alerts={"rule_files": [str(tmp_path)]},
+            )
+        )
 
 
 def test_a_packed_configuration_carries_the_rules(tmp_path):
@@ -110,10 +125,14 @@ def test_the_rules_are_evaluated_beside_a_run_and_once_more_at_its_end(
 ):
     with receiving() as receiver:
         monkeypatch.setenv("HOOK_URL", receiver.url)
-        settings = make_settings(alerts={
-            "rules": [RULE], "rule_files": [], "interval_ms": 50,
-            "sinks": [{"type": "webhook", "url": "${env:HOOK_URL}"}],
-        })
+        settings = make_settings(
+            alerts={
+                "rules": [RULE],
+                "rule_files": [],
+                "interval_ms": 50,
+                "sinks": [{"type": "webhook", "url": "${env:HOOK_URL}"}],
+            }
+        )
         minutes(tmp_warehouse, 0, **BUSY)
         logged: list[str] = []
         with beside(settings, logged.append):

@@ -56,16 +56,59 @@ BENCHES = {
 ALONE = {"suite": "suite.run", "compile": "compiling.run", "replay_large": "replay.large"}
 """Benchmarks that run only if they are named."""
 RESULTS = (
-    "govern", "govern-demo", "govern-all", "small-batches", "commits", "layers", "shadows",
-    "columnar", "transport", "core", "steps", "topics", "state", "freshness", "generator", "claim",
-    "chunks", "producer_ids", "backlog", "backlog_job", "entry_cache", "query", "maintenance",
-    "flood", "flood_shapes", "first_hour", "storage", "plugin", "replay", "replay-large", "compile",
+    "govern",
+    "govern-demo",
+    "govern-all",
+    "small-batches",
+    "commits",
+    "layers",
+    "shadows",
+    "columnar",
+    "transport",
+    "core",
+    "steps",
+    "topics",
+    "state",
+    "freshness",
+    "generator",
+    "claim",
+    "chunks",
+    "producer_ids",
+    "backlog",
+    "backlog_job",
+    "entry_cache",
+    "query",
+    "maintenance",
+    "flood",
+    "flood_shapes",
+    "first_hour",
+    "storage",
+    "plugin",
+    "replay",
+    "replay-large",
+    "compile",
     "suite",
 )
 """Result files in the order of docs/benchmarks.md."""
-WITHOUT_SPARK = ("generator", "core", "state", "steps", "freshness", "claim", "backlog",
-                 "entry_cache", "query", "maintenance", "flood", "flood_shapes", "first_hour",
-                 "storage", "plugin", "suite", "compile")
+WITHOUT_SPARK = (
+    "generator",
+    "core",
+    "state",
+    "steps",
+    "freshness",
+    "claim",
+    "backlog",
+    "entry_cache",
+    "query",
+    "maintenance",
+    "flood",
+    "flood_shapes",
+    "first_hour",
+    "storage",
+    "plugin",
+    "suite",
+    "compile",
+)
 
 
 def environment() -> None:
@@ -94,13 +137,19 @@ def bench(name: str) -> Callable[..., object]:
 
 def main() -> None:
     """Run the benchmarks that are named."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join((*BENCHES, *ALONE)))
     parser.add_argument("--small", action="store_true", help="a few thousand events each")
     parser.add_argument("--out", type=Path, help="where the result files go")
-    parser.add_argument("--table", action="store_true",
-                        help="rewrite docs/benchmarks.md and app/setup/coefficients.json")
+    parser.add_argument(
+        "--table",
+        action="store_true",
+        help="rewrite docs/benchmarks.md and app/setup/coefficients.json",
+    )
     options = parser.parse_args()
     for name in options.names:
         if name not in {*BENCHES, *ALONE}:

@@ -65,8 +65,11 @@ class Demo:
     @property
     def source(self) -> dict[str, Any]:
         """The files as a source of settings."""
-        return {"format": "files", "path": str(self.folder),
-                "options": {"maxFilesPerTrigger": str(self.files_per_batch)}}
+        return {
+            "format": "files",
+            "path": str(self.folder),
+            "options": {"maxFilesPerTrigger": str(self.files_per_batch)},
+        }
 
     @property
     def policies(self) -> list[dict[str, Any]]:
@@ -85,8 +88,7 @@ def run(bench: Bench) -> Result:
     Each is run several times, so that the first run, in which a JVM compiles itself, decides
     neither the floors nor the figures.
     """
-    events, rounds, batches = (
-        (20_000, 1, SMALL_BATCHES) if bench.small else (2_000_000, 3, BATCHES))
+    events, rounds, batches = (20_000, 1, SMALL_BATCHES) if bench.small else (2_000_000, 3, BATCHES)
     demo = Demo.written(bench.folder / "all-jobs-trace", events, batches)
     result = Result("govern-all", demo.events, bench.small)
     lines, source, policies = demo.lines(bench), demo.source, demo.policies
@@ -166,20 +168,29 @@ def _from_kafka(
     ours, floor = [], []
     with bench.broker("kafka-all-jobs") as broker:
         broker.create_topic(TOPIC, PARTITIONS)
-        broker.produce_to(TOPIC, (
-            (number % PARTITIONS, line)
-            for part in trace.slices() for number, line in enumerate(part.lines())
-        ))
-        options = {"kafka.bootstrap.servers": broker.servers, "subscribe": TOPIC,
-                   "startingOffsets": "earliest",
-                   "maxOffsetsPerTrigger": str(max(trace.events // batches, 1))}
+        broker.produce_to(
+            TOPIC,
+            (
+                (number % PARTITIONS, line)
+                for part in trace.slices()
+                for number, line in enumerate(part.lines())
+            ),
+        )
+        options = {
+            "kafka.bootstrap.servers": broker.servers,
+            "subscribe": TOPIC,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": str(max(trace.events // batches, 1)),
+        }
         for number in range(rounds):
             raw = bench.spark.readStream.format("kafka").options(**options).load()
             parsed = floors.parsed(raw.select("value"), None)
             floor.append(bench.to_nothing(parsed, f"floor-kafka-{number}"))
             settings = bench.settings(
-                f"all-jobs-kafka-{number}", {"format": "kafka", "options": options},
-                policies=trace.policies, idle_advance_ms=600_000,
+                f"all-jobs-kafka-{number}",
+                {"format": "kafka", "options": options},
+                policies=trace.policies,
+                idle_advance_ms=600_000,
             )
             ours.append(finished(govern.start(bench.spark, settings, JOBS, END)))
     return ours, floor

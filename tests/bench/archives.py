@@ -29,10 +29,13 @@ def batches_of(trace: Trace) -> Iterator[pa.RecordBatch]:
         ends = np.concatenate([[0], part.ends]).astype(np.int32)
         text = pa.py_buffer(np.ascontiguousarray(part.data))
         value = pa.BinaryArray.from_buffers(pa.binary(), n, [None, pa.py_buffer(ends), text])
-        yield pa.record_batch({
-            "value": value, "source_partition": pa.repeat(pa.scalar("0"), n),
-            "source_offset": pa.array(np.arange(offset, offset + n)),
-        })
+        yield pa.record_batch(
+            {
+                "value": value,
+                "source_partition": pa.repeat(pa.scalar("0"), n),
+                "source_offset": pa.array(np.arange(offset, offset + n)),
+            }
+        )
         offset += n
 
 
@@ -42,7 +45,8 @@ def build(settings: Settings, trace: Trace, rows_per_commit: int = ROWS_PER_COMM
     writer.prepare(list(archive.WRITES))
     roots = {name: path_in(settings, name) for name in archive.WRITES}
     write = archive.file_writer(
-        roots, {} if local_path(settings.warehouse) else settings.storage(),
+        roots,
+        {} if local_path(settings.warehouse) else settings.storage(),
         settings.blind_after_gap_ms(),
     )
     number = read = 0
@@ -69,5 +73,3 @@ def _commit(writer: Writer, written: list[pa.RecordBatch], number: int) -> None:
         )
     for name, added in actions.items():
         writer.add_files(name, added, number)
-
-

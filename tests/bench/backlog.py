@@ -39,8 +39,11 @@ CHECKS = 12
 ENTRIES, SIZE = 1000, 1_000_000
 ROUTES = {"backlog": Route(JOB.columns, JOB.key)}
 CARRIED = tuple(dict.fromkeys((*COLUMNS, "partition")))
-LIMITS = {"backlogQuotaDefaultLimitBytes": 100 * SIZE, "backlogQuotaDefaultLimitSecond": 86_400,
-          "preciseTimeBasedBacklogQuotaCheck": True}
+LIMITS = {
+    "backlogQuotaDefaultLimitBytes": 100 * SIZE,
+    "backlogQuotaDefaultLimitSecond": 86_400,
+    "preciseTimeBasedBacklogQuotaCheck": True,
+}
 
 
 def run(bench: Bench) -> Result:
@@ -69,15 +72,21 @@ def _table(kinds: Array, topics: Array, at_ms: Array | int, first: int, **more: 
     """Records of topics, numbered from `first` on; null what is not given."""
     n = len(topics)
     plain = {
-        "event_type": kinds, "source_feed": ["pulsar_admin"] * n, "cluster": ["bench"] * n,
-        "broker": ["1"] * n, "seq": np.arange(first, first + n),
+        "event_type": kinds,
+        "source_feed": ["pulsar_admin"] * n,
+        "cluster": ["bench"] * n,
+        "broker": ["1"] * n,
+        "seq": np.arange(first, first + n),
         "ts_wall_ms": np.broadcast_to(at_ms, n),
-        "topic": [f"persistent://bench/{i % 100}/{i}" for i in topics.tolist()], **more,
+        "topic": [f"persistent://bench/{i % 100}/{i}" for i in topics.tolist()],
+        **more,
     }
-    return pa.table({
-        f.name: pa.nulls(n, f.type) if f.name not in plain else pa.array(plain[f.name], f.type)
-        for f in SCHEMA
-    })
+    return pa.table(
+        {
+            f.name: pa.nulls(n, f.type) if f.name not in plain else pa.array(plain[f.name], f.type)
+            for f in SCHEMA
+        }
+    )
 
 
 def _poll(topics: Array, at_ms: int) -> pa.Table:
@@ -91,8 +100,12 @@ def _poll(topics: Array, at_ms: int) -> pa.Table:
         return pa.array(values, mask=~mask)
 
     return _table(
-        kinds, rows, at_ms, 0,
-        ledger_id=only(ledgers, which + 1), ledger_entries=only(ledgers, which * 0 + ENTRIES),
+        kinds,
+        rows,
+        at_ms,
+        0,
+        ledger_id=only(ledgers, which + 1),
+        ledger_entries=only(ledgers, which * 0 + ENTRIES),
         ledger_bytes=only(ledgers, which * 0 + SIZE),
         ledger_close_ms=only(which == 0, which * 0 + at_ms - 1000),
         subscription=only(~ledgers, np.array(["", "", "slow", "fast"])[which]),
@@ -106,8 +119,12 @@ def _traffic(topics: int, at_ms: int, number: int) -> pa.Table:
     rows = np.tile(np.arange(topics), 10)
     entry = ENTRIES + number * 10 + np.repeat(np.arange(10), topics)
     return _table(
-        np.repeat("entry_added", len(rows)), rows, at_ms + np.arange(len(rows)) * 100 // len(rows),
-        10**9 + number * 10**6, ledger_id=np.full(len(rows), 2), entry_id=entry,
+        np.repeat("entry_added", len(rows)),
+        rows,
+        at_ms + np.arange(len(rows)) * 100 // len(rows),
+        10**9 + number * 10**6,
+        ledger_id=np.full(len(rows), 2),
+        entry_id=entry,
         entry_bytes=np.full(len(rows), 1000),
     )
 
@@ -175,10 +192,16 @@ def _idle(result: Result, topics: int) -> None:
 
 def _checks(result: Result, topics: int) -> None:
     """Checks in which every topic is due, with cursors that remember all they can."""
-    for label, params in (("", {}), (", quota exceeded and evicted", {
-        "backlogQuotaDefaultLimitBytes": SIZE,
-        "backlogQuotaDefaultRetentionPolicy": "consumer_backlog_eviction",
-    })):
+    for label, params in (
+        ("", {}),
+        (
+            ", quota exceeded and evicted",
+            {
+                "backlogQuotaDefaultLimitBytes": SIZE,
+                "backlogQuotaDefaultRetentionPolicy": "consumer_backlog_eviction",
+            },
+        ),
+    ):
         core = _Core(**params)
         core.take(iter([_poll(np.arange(topics), START_MS)]), 0)
         spent = []
@@ -193,8 +216,12 @@ def _checks(result: Result, topics: int) -> None:
             again, spread = middle([core.floor() for _ in range(3)])
             result.add(f"states of {topics:,} topics read and written", again, "s", spread=spread)
             result.ratio(due, f"states of {topics:,} topics read and written")
-            result.add(f"state, {topics:,} topics", core.bytes / topics, "bytes per topic",
-                       note="two ledgers, two cursors, ten checks; topics are alike")
+            result.add(
+                f"state, {topics:,} topics",
+                core.bytes / topics,
+                "bytes per topic",
+                note="two ledgers, two cursors, ten checks; topics are alike",
+            )
 
 
 # -- the job ---------------------------------------------------------------------------------
@@ -216,14 +243,20 @@ def _job(bench: Bench, result: Result, topics: int) -> None:
     took = [p["durationMs"]["triggerExecution"] for p in speed.progress]
     value, spread = middle(took[1:5])
     result.add(f"micro-batch without a check, {topics:,} topics", value, "ms", spread=spread)
-    result.add(f"micro-batch in which {topics:,} topics are due", max(took[5:]) / 1000, "s",
-               note="10 s allowed")
+    result.add(
+        f"micro-batch in which {topics:,} topics are due",
+        max(took[5:]) / 1000,
+        "s",
+        note="10 s allowed",
+    )
     result.events += sum(part.num_rows for part in parts)
 
 
 def _write(part: pa.Table, path: Path) -> None:
-    identity = {"source_partition": pa.repeat(pa.scalar("0"), part.num_rows),
-                "source_offset": part["seq"]}
+    identity = {
+        "source_partition": pa.repeat(pa.scalar("0"), part.num_rows),
+        "source_offset": part["seq"],
+    }
     rows = part.select(list(CARRIED))
     for name, column in identity.items():
         rows = rows.append_column(name, column)
@@ -232,8 +265,8 @@ def _write(part: pa.Table, path: Path) -> None:
 
 def _typed(bench: Bench, folder: Path) -> DataFrame:
     assert bench.spark is not None
-    schema = floors.schema_of(CARRIED).add("source_partition", "string").add(
-        "source_offset", "long"
+    schema = (
+        floors.schema_of(CARRIED).add("source_partition", "string").add("source_offset", "long")
     )
     reader = bench.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
     return reader.parquet(str(folder))

@@ -43,11 +43,13 @@ def parsed(
     """The records of a job by shard, parsed and validated as a task does it; the stream time (ms)
     after the last of them."""
     pack = packer({job: route}, shards, Limits())
-    table = pa.table({
-        "value": pa.array(lines, pa.binary()),
-        "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
-        "source_offset": pa.array(np.arange(len(lines))),
-    })
+    table = pa.table(
+        {
+            "value": pa.array(lines, pa.binary()),
+            "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
+            "source_offset": pa.array(np.arange(len(lines))),
+        }
+    )
     found: dict[int, list[bytes]] = {}
     latest_us = 0
     for packed in pack(iter(table.to_batches(max_chunksize=50_000))):

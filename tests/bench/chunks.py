@@ -31,8 +31,19 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 COLUMNS = (
-    "event_type", "cluster", "topic", "subscription", "consumer", "ledger_id", "entry_id", "uuid",
-    "chunk_id", "num_chunks", "total_chunk_bytes", "ts_wall_ms", "payload",
+    "event_type",
+    "cluster",
+    "topic",
+    "subscription",
+    "consumer",
+    "ledger_id",
+    "entry_id",
+    "uuid",
+    "chunk_id",
+    "num_chunks",
+    "total_chunk_bytes",
+    "ts_wall_ms",
+    "payload",
 )
 OUT = "uuid string, payload binary"
 STATE = "parts binary, sizes array<int>"
@@ -41,23 +52,33 @@ SOURCE_MB = "MB/s of payload"
 
 def run(bench: Bench) -> Result:
     """Both comparisons, floors before and after; memory of the Python workers."""
-    large = _write(bench.folder / "large", 2 if bench.small else 96, 4, MIB // 4 if bench.small
-                   else MIB, 4)
+    large = _write(
+        bench.folder / "large", 2 if bench.small else 96, 4, MIB // 4 if bench.small else MIB, 4
+    )
     small = _write(bench.folder / "small", 300 if bench.small else 60_000, 5, 2_000, 4)
     result = Result("chunks", large.chunks + small.chunks, bench.small)
     before = _copied(bench, large)
     ours, peak = _watched(lambda: _assembled(bench, "large", large))
     after = _copied(bench, large)
-    result.add("Spark reads and writes the payloads", (before + after) / 2, "MB/s",
-               spread=(min(before, after), max(before, after)), note="JSON to Delta")
+    result.add(
+        "Spark reads and writes the payloads",
+        (before + after) / 2,
+        "MB/s",
+        spread=(min(before, after), max(before, after)),
+        note="JSON to Delta",
+    )
     result.add("Weir assembles and writes them", ours, "MB/s", note="1 MiB chunks, 4 a message")
     result.add("memory of the Python workers, most at once", peak, "MiB")
     result.ratio("Weir assembles and writes them", "Spark reads and writes the payloads", 0.7)
     grouped = _by_message(bench, small) / small.bytes * small.chunks
     many, peak = _watched(lambda: _assembled(bench, "small", small))
     result.add("a group per message, to nothing", grouped * 1e6, "chunks/s")
-    result.add("Weir, small messages", many / small.bytes * small.chunks * 1e6, "chunks/s",
-               note="2 kB chunks, 5 a message")
+    result.add(
+        "Weir, small messages",
+        many / small.bytes * small.chunks * 1e6,
+        "chunks/s",
+        note="2 kB chunks, 5 a message",
+    )
     result.add("memory of the Python workers, small messages", peak, "MiB")
     result.ratio("Weir, small messages", "a group per message, to nothing", 5)
     return result
@@ -72,8 +93,7 @@ class Chunked:
     @property
     def source(self) -> dict[str, Any]:
         """Settings of the source."""
-        return {"format": "files", "path": str(self.folder),
-                "options": {"maxFilesPerTrigger": "2"}}
+        return {"format": "files", "path": str(self.folder), "options": {"maxFilesPerTrigger": "2"}}
 
 
 def _write(folder: Path, messages: int, chunks: int, size: int, batches: int) -> Chunked:
@@ -89,14 +109,28 @@ def _write(folder: Path, messages: int, chunks: int, size: int, batches: int) ->
         for chunk_id in range(chunks):
             for m in range(begin, min(begin + producers, messages)):
                 topic = m % producers
-                lines[n * 2 * batches // (messages * chunks)].append(json.dumps({
-                    "event_type": "dispatch", "source_feed": "contract", "cluster": "c",
-                    "broker": "b", "ts_wall_ms": START_MS + n // 8,
-                    "topic": f"persistent://t/ns/topic-{topic}", "subscription": "s",
-                    "consumer": "c1", "ledger_id": 1, "entry_id": n, "uuid": f"p{topic}-{m}",
-                    "chunk_id": chunk_id, "num_chunks": chunks,
-                    "total_chunk_bytes": chunks * size, "payload": texts[n % 32],
-                }, separators=(",", ":")))
+                lines[n * 2 * batches // (messages * chunks)].append(
+                    json.dumps(
+                        {
+                            "event_type": "dispatch",
+                            "source_feed": "contract",
+                            "cluster": "c",
+                            "broker": "b",
+                            "ts_wall_ms": START_MS + n // 8,
+                            "topic": f"persistent://t/ns/topic-{topic}",
+                            "subscription": "s",
+                            "consumer": "c1",
+                            "ledger_id": 1,
+                            "entry_id": n,
+                            "uuid": f"p{topic}-{m}",
+                            "chunk_id": chunk_id,
+                            "num_chunks": chunks,
+                            "total_chunk_bytes": chunks * size,
+                            "payload": texts[n % 32],
+                        },
+                        separators=(",", ":"),
+                    )
+                )
                 n += 1
     at = 1_700_000_000
     for i, part in enumerate(lines):
@@ -127,15 +161,22 @@ def _copied(bench: Bench, data: Chunked) -> float:
     folder = bench.folder / "copied"
     shutil.rmtree(folder, ignore_errors=True)
     query = (
-        _lines(bench, data).writeStream.format("delta").queryName("copy").trigger(**END)
-        .option("checkpointLocation", str(folder / "checkpoint")).start(str(folder / "table"))
+        _lines(bench, data)
+        .writeStream.format("delta")
+        .queryName("copy")
+        .trigger(**END)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .start(str(folder / "table"))
     )
     return _mb_per_s(data, query)
 
 
 def _assembled(bench: Bench, name: str, data: Chunked) -> float:
     settings = bench.settings(
-        f"chunks-{name}", data.source, policies=[], chunks={"assemble_payload": True},
+        f"chunks-{name}",
+        data.source,
+        policies=[],
+        chunks={"assemble_payload": True},
     )
     assert bench.spark is not None
     return _mb_per_s(data, govern.start(bench.spark, settings, ["chunks"], END))
@@ -152,9 +193,7 @@ def _by_message(bench: Bench, data: Chunked) -> float:
     return data.bytes / 1e6 / (time.monotonic() - begin)
 
 
-def _collect(
-    key: tuple[str], frames: Iterator[pd.DataFrame], state: Any
-) -> Iterator[pd.DataFrame]:
+def _collect(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     import pandas as pd
 
     settle()
@@ -198,5 +237,3 @@ def _workers_mib() -> float:
         except OSError:
             continue
     return total * os.sysconf("SC_PAGE_SIZE") / MIB
-
-

@@ -44,11 +44,13 @@ def run(bench: Bench) -> Result:
     for name, switches in PROTOCOLS.items():
         stats, events = _judge(blobs, stream_ms, policies, switches)
         culprit, shared, collateral = (
-            _sum(stats, f"{w}_ns") / NS for w in ("culprit", "shared", "collateral"))
+            _sum(stats, f"{w}_ns") / NS for w in ("culprit", "shared", "collateral")
+        )
         every = culprit + shared + collateral
         result.add(f"{name}: collateral pause time", collateral, "s")
-        result.add(f"{name}: its share of all paused time",
-                   100 * collateral / every if every else 0, "%")
+        result.add(
+            f"{name}: its share of all paused time", 100 * collateral / every if every else 0, "%"
+        )
         result.add(f"{name}: pause time for shared limits", shared, "s")
         result.add(f"{name}: limited_times", _sum(stats, "limited_times"), "times")
         result.add(f"{name}: culprit_times", _sum(stats, "culprit_times"), "times")
@@ -61,17 +63,20 @@ def run(bench: Bench) -> Result:
 
 def _pauses(result: Result, events: pa.Table) -> None:
     """Pauses that brokers schedule, against the "at most one second" of the proposal."""
-    marks = events.filter(
-        (pc.field("rule") == "bucket_empty") & (pc.field("waiting") == 1)
-    )
+    marks = events.filter((pc.field("rule") == "bucket_empty") & (pc.field("waiting") == 1))
     pauses = marks.column("pause_model_ns").to_numpy() / NS
     for name, value in (
-        ("median", np.median(pauses)), ("95 of 100 up to", np.quantile(pauses, 0.95)),
+        ("median", np.median(pauses)),
+        ("95 of 100 up to", np.quantile(pauses, 0.95)),
         ("longest", pauses.max()),
     ):
         result.add(f"scheduled pause, {name}", round(float(value), 3), "s")
-    result.add("scheduled pauses above one second", 100 * float((pauses > 1).mean()), "%",
-               note="the proposal: at most one second")
+    result.add(
+        "scheduled pauses above one second",
+        100 * float((pauses > 1).mean()),
+        "%",
+        note="the proposal: at most one second",
+    )
 
 
 def _judge(

@@ -35,13 +35,16 @@ def derived() -> dict[str, Any]:
     events_per_batch, flood = 5000, "as it comes"
     driver_gb = _figure("flood", f"{flood}: memory of the driver's JVM, at most")
     with_topics_gb = _figure(
-        "flood_shapes", "a million topics: memory of the driver's JVM, at most")
+        "flood_shapes", "a million topics: memory of the driver's JVM, at most"
+    )
     few, many = (_figure("topics", f"govern, {n} topics") for n in ("1,000", "1,000,000"))
-    shadow, alone = (_figure("shadows", f"large batch, five jobs, {n} shadow")
-                     for n in ("one", "no"))
+    shadow, alone = (
+        _figure("shadows", f"large batch, five jobs, {n} shadow") for n in ("one", "no")
+    )
     found = {
         "core_s_per_event": (
-            cores / _figure("flood", f"{flood}: caught up, all jobs and the archive"), "flood"
+            cores / _figure("flood", f"{flood}: caught up, all jobs and the archive"),
+            "flood",
         ),
         "core_s_per_batch": (
             batch_ms / MS_PER_S - events_per_batch * per_event_us / 1e6,
@@ -51,14 +54,17 @@ def derived() -> dict[str, Any]:
         "slower_a_shadow": (shadow / alone - 1, "shadows"),
         "driver_gb": (driver_gb, "flood"),
         "driver_bytes_per_topic": (
-            (with_topics_gb - driver_gb) * 1e9 / MANY_TOPICS, "flood_shapes, flood"
+            (with_topics_gb - driver_gb) * 1e9 / MANY_TOPICS,
+            "flood_shapes, flood",
         ),
         "worker_gb": (
-            _figure("flood", f"{flood}: memory of all Python processes, at most") / cores, "flood"
+            _figure("flood", f"{flood}: memory of all Python processes, at most") / cores,
+            "flood",
         ),
         "state_bytes_per_topic": (_figure("state", "state, 100,000 topics"), "state"),
         "state_bytes_per_principal": (
-            _figure("producer_ids", "state, 10,000 users with 50 ids each, bloom"), "producer_ids"
+            _figure("producer_ids", "state, 10,000 users with 50 ids each, bloom"),
+            "producer_ids",
         ),
         "archive_bytes_per_event": (_figure("storage", "archive"), "storage"),
         "table_bytes_per_event": (_figure("storage", "tables of the jobs"), "storage"),
@@ -70,8 +76,9 @@ def derived() -> dict[str, Any]:
         "coefficients": {
             name: {
                 "value": float(f"{value:.4g}"),
-                "from": ", ".join(f"{each} ({_result(each)['machine']['date']})"
-                                  for each in source.split(", ")),
+                "from": ", ".join(
+                    f"{each} ({_result(each)['machine']['date']})" for each in source.split(", ")
+                ),
             }
             for name, (value, source) in found.items()
         },

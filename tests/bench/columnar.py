@@ -34,7 +34,8 @@ def run(bench: Bench) -> Result:
     first = floors.identity(bench, trace)
     ours = bench.to_nothing(judged(settings, floors.typed(bench, trace)), "rate-limits-columnar")
     exchange = bench.settings(
-        "columnar-exchange", {"format": "demo"},
+        "columnar-exchange",
+        {"format": "demo"},
         rate_limits={"protocol": "pip385", "receipt_model": "all"},
     )
     asked = bench.to_nothing(
@@ -69,10 +70,12 @@ def judged(settings: Settings, rows: DataFrame, job: str = "rate_limits") -> Dat
     )
     packed = narrowed.mapInArrow(packer(routes, settings.shard_count), PACKED)
     marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
-        "job", "shard", "blob",
-        F.lit(None).cast("timestamp").alias(
-            "watermark", metadata={"spark.watermarkDelayMs": idle_ms}
-        ),
+        "job",
+        "shard",
+        "blob",
+        F.lit(None)
+        .cast("timestamp")
+        .alias("watermark", metadata={"spark.watermarkDelayMs": idle_ms}),
     )
     return marked.groupBy("job", "shard").applyInPandasWithState(
         stepper(group), ANSWERS, STATE, "append", GroupStateTimeout.EventTimeTimeout
@@ -95,12 +98,15 @@ def blobs_of(parts: Iterator[pa.Table], routes: dict[str, Route], shards: int, b
         by_shard: dict[int, list[bytes]] = {}
         for start in range(0, part.num_rows, block):
             rows = part.slice(start, block).combine_chunks()
-            identity = pa.record_batch({
-                "source_partition": pa.repeat(pa.scalar("0"), rows.num_rows),
-                "source_offset": rows["seq"].chunk(0),
-            })
+            identity = pa.record_batch(
+                {
+                    "source_partition": pa.repeat(pa.scalar("0"), rows.num_rows),
+                    "source_offset": rows["seq"].chunk(0),
+                }
+            )
             packed = pack_parsed(from_table(rows, list(routes)), identity, routes, shards, 0)
-            for shard, blob in zip(packed["shard"].to_pylist(), packed["blob"].to_pylist(),
-                                   strict=True):
+            for shard, blob in zip(
+                packed["shard"].to_pylist(), packed["blob"].to_pylist(), strict=True
+            ):
                 by_shard.setdefault(shard, []).append(blob)
         yield by_shard

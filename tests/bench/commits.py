@@ -59,11 +59,14 @@ def run(bench: Bench) -> Result:
         speed = finished(query)
         batches = speed.batches + 1
         versions, files = _sizes(settings)
-        result.add(f"{name}: commits an hour", versions * HOUR_S / batches, "commits",
-                   note=f"all tables, {batches} batches")
+        result.add(
+            f"{name}: commits an hour",
+            versions * HOUR_S / batches,
+            "commits",
+            note=f"all tables, {batches} batches",
+        )
         result.add(f"{name}: files an hour", files * HOUR_S / batches, "files")
-        result.add(f"{name}: batch", speed.batch_ms, "ms",
-                   note=f"of {events // batches:,} events")
+        result.add(f"{name}: batch", speed.batch_ms, "ms", note=f"of {events // batches:,} events")
         for kind in ("driver", "JVM"):
             result.add(f"{name}: CPU of {kind} a batch", 1000 * cpu.seconds[kind] / batches, "ms")
     for what in ("commits an hour", "CPU of driver a batch"):
@@ -107,7 +110,5 @@ def _run(bench: Bench, settings: Settings, files: int) -> StreamingQuery:
 
 def _sizes(settings: Settings) -> tuple[int, int]:
     """Commits with rows, and data files, of all tables."""
-    tables = [
-        DeltaTable(str(log.parent)) for log in Path(settings.warehouse).glob("*/_delta_log")
-    ]
+    tables = [DeltaTable(str(log.parent)) for log in Path(settings.warehouse).glob("*/_delta_log")]
     return sum(table.version() for table in tables), sum(len(t.file_uris()) for t in tables)

@@ -88,8 +88,12 @@ def state_size(bench: Bench) -> Result:
                 states[place] = job.step(states.get(place), mine, 0).state
         total = sum(len(s or b"") for s in states.values())
         result.events += 4 * size
-        result.add(f"state, {topics:,} topics", total / len(seen), "bytes per topic",
-                   note=f"{total:,} bytes for {len(seen):,} topics seen, {SHARDS} shards")
+        result.add(
+            f"state, {topics:,} topics",
+            total / len(seen),
+            "bytes per topic",
+            note=f"{total:,} bytes for {len(seen):,} topics seen, {SHARDS} shards",
+        )
     return result
 
 

@@ -83,7 +83,8 @@ def source_of(trace: Input, form: str) -> dict[str, Any]:
     """The trace as a source of the configuration."""
     path = trace.lines if form == "files" else trace.records
     return {
-        "format": form, "path": str(path),
+        "format": form,
+        "path": str(path),
         "options": {"maxFilesPerTrigger": str(trace.per_trigger)},
     }
 
@@ -122,4 +123,3 @@ def _end(progress: Any) -> float:
 
 def _rate(progress: dict[str, Any]) -> float:
     return float(progress["events"] * 1000 / progress["durationMs"]["triggerExecution"])
-

@@ -110,9 +110,14 @@ def _policies(result: Result, trace: Readers, blobs: list[bytes]) -> None:
             speeds = [size / s for s in kernel[1:] or kernel]
             value, spread = middle(speeds)
             everything, _ = middle([size / s for s in whole[1:] or whole])
-            result.add(f"{policy}, {load}", value, "operations/s", spread,
-                       note=f"with blobs, order and state {everything:,.0f}/s; hit ratio "
-                            f"{totals['hit_ratio']:.3f}, {totals['work']:,} entries visited")
+            result.add(
+                f"{policy}, {load}",
+                value,
+                "operations/s",
+                spread,
+                note=f"with blobs, order and state {everything:,.0f}/s; hit ratio "
+                f"{totals['hit_ratio']:.3f}, {totals['work']:,} entries visited",
+            )
             result.ratio(f"{policy}, {load}", "operations/s wanted", 1)
 
 
@@ -121,12 +126,19 @@ def _state(result: Result, small: bool) -> None:
     few, many = 1_000, 2_000 if small else 200_000
     for policy in ONLINE:
         sizes = [
-            len(_played(Readers(n, idle=1, behind_ms=(0.01,)).blobs(), [{"policy": policy}],
-                        **LASTING)[2])
+            len(
+                _played(
+                    Readers(n, idle=1, behind_ms=(0.01,)).blobs(), [{"policy": policy}], **LASTING
+                )[2]
+            )
             for n in (few, many)
         ]
-        result.add(f"state, {policy}", (sizes[1] - sizes[0]) / (many - few), "bytes per entry",
-                   note="64 wanted at most")
+        result.add(
+            f"state, {policy}",
+            (sizes[1] - sizes[0]) / (many - few),
+            "bytes per entry",
+            note="64 wanted at most",
+        )
 
 
 def _further(result: Result, trace: Readers, blobs: list[bytes]) -> None:
@@ -136,12 +148,17 @@ def _further(result: Result, trace: Readers, blobs: list[bytes]) -> None:
     for policy in ONLINE:
         sizes = [int(trace.bytes_per_s * TIGHT * (1 + i / MORE)) for i in range(1 + MORE)]
         caches = [{"policy": policy, "max_bytes": size} for size in sizes]
-        spent = [[sum(_played(blobs, some)[1]) for some in (caches[:1], caches)]
-                 for _ in range(turns)]
+        spent = [
+            [sum(_played(blobs, some)[1]) for some in (caches[:1], caches)] for _ in range(turns)
+        ]
         one, many = (min(times) for times in zip(*spent, strict=True))
         each = (many - one) / MORE
-        result.add(f"one more cache, {policy}", 1e9 * each / trace.records, "ns per operation",
-                   note=f"{100 * each / one:.0f} % of the time of a single one")
+        result.add(
+            f"one more cache, {policy}",
+            1e9 * each / trace.records,
+            "ns per operation",
+            note=f"{100 * each / one:.0f} % of the time of a single one",
+        )
 
 
 # -- the trace -------------------------------------------------------------------------------
@@ -177,8 +194,16 @@ class Readers:
         added = np.sort(rng.integers(0, self.entries * (1_000_000_000 // RATE), self.entries))
         size = rng.integers(ENTRY_BYTES // 2, 3 * ENTRY_BYTES // 2, self.entries)
         none = np.zeros(self.topics * each, np.int64)
-        parts = [(none, np.repeat(np.arange(self.topics), each),
-                  np.tile(np.arange(each), self.topics), none, none, none)]
+        parts = [
+            (
+                none,
+                np.repeat(np.arange(self.topics), each),
+                np.tile(np.arange(each), self.topics),
+                none,
+                none,
+                none,
+            )
+        ]
         topic, entry = i % self.topics, i // self.topics
         nobody = np.full(self.entries, -1)
         parts.append((np.full(self.entries, 1), topic, nobody, entry, added, size))
@@ -189,12 +214,20 @@ class Readers:
             parts.append((np.full(self.entries, 3), topic, mine, entry, at + 5 * MS, size))
         columns = [np.concatenate(c) for c in zip(*parts, strict=True)]
         order = np.argsort(columns[4], kind="stable")
-        return [self._blob(*(c[picked] for c in columns), seq=begin)
-                for begin in range(0, len(order), batch)
-                for picked in [order[begin : begin + batch]]]
+        return [
+            self._blob(*(c[picked] for c in columns), seq=begin)
+            for begin in range(0, len(order), batch)
+            for picked in [order[begin : begin + batch]]
+        ]
 
     def _blob(
-        self, kind: Array, topic: Array, mine: Array, entry: Array, at: Array, size: Array,
+        self,
+        kind: Array,
+        topic: Array,
+        mine: Array,
+        entry: Array,
+        at: Array,
+        size: Array,
         seq: int,
     ) -> bytes:
         n, cursor = len(kind), pa.array(kind == 0)
@@ -202,18 +235,26 @@ class Readers:
         names = [f"app-{s}" for s in range(len(self.behind_ms) + self.idle)]
         of_reader = pa.array(mine, mask=(mine < 0) | (kind == 3))
         of_entry = pa.array(np.full(n, 1), mask=kind == 0)
-        return shipped(COLUMNS, KINDS.take(pa.array(kind)), {
-            "source_feed": pa.repeat(pa.scalar("contract"), n),
-            "cluster": pa.repeat(pa.scalar("bench"), n), "broker": pa.repeat(pa.scalar("1"), n),
-            "seq": pa.array(np.arange(seq, seq + n)), "ts_mono_ns": pa.array(START_NS + at),
-            "ts_wall_ms": pa.array(START_MS + at // MS), "topic": topics.take(pa.array(topic)),
-            "subscription": pa.array(names).take(of_reader), "ledger_id": of_entry,
-            "entry_id": pa.array(entry, mask=kind == 0),
-            "entry_bytes": pa.array(size, mask=(kind == 0) | (kind == 3)),
-            "active": pc.if_else(cursor, True, None),
-            "read_pos": pc.if_else(cursor, "1:0", None),
-            "mark_delete": pc.if_else(cursor, "1:-1", None),
-        })
+        return shipped(
+            COLUMNS,
+            KINDS.take(pa.array(kind)),
+            {
+                "source_feed": pa.repeat(pa.scalar("contract"), n),
+                "cluster": pa.repeat(pa.scalar("bench"), n),
+                "broker": pa.repeat(pa.scalar("1"), n),
+                "seq": pa.array(np.arange(seq, seq + n)),
+                "ts_mono_ns": pa.array(START_NS + at),
+                "ts_wall_ms": pa.array(START_MS + at // MS),
+                "topic": topics.take(pa.array(topic)),
+                "subscription": pa.array(names).take(of_reader),
+                "ledger_id": of_entry,
+                "entry_id": pa.array(entry, mask=kind == 0),
+                "entry_bytes": pa.array(size, mask=(kind == 0) | (kind == 3)),
+                "active": pc.if_else(cursor, True, None),
+                "read_pos": pc.if_else(cursor, "1:0", None),
+                "mark_delete": pc.if_else(cursor, "1:-1", None),
+            },
+        )
 
 
 # -- the published run -----------------------------------------------------------------------
@@ -232,8 +273,10 @@ def _published(result: Result, small: bool) -> None:
         scenario = load_scenario("cache-rolling-restart")
         assert scenario.cache is not None and scenario.cache.scale is not None
         scale = scenario.cache.scale.model_copy(update={"entries_per_s": rate})
-        readers = {name: group.model_copy(update={"lag_ms": (0, 1000 * BEHIND / rate)})
-                   for name, group in scenario.cache.readers.items()}
+        readers = {
+            name: group.model_copy(update={"lag_ms": (0, 1000 * BEHIND / rate)})
+            for name, group in scenario.cache.readers.items()
+        }
         spec = scenario.cache.model_copy(update={"scale": scale, "readers": readers})
         trace = plan_trace(
             scenario.model_copy(update={"cache": spec}), 20_000 if small else 400_000, 7
@@ -243,7 +286,8 @@ def _published(result: Result, small: bool) -> None:
         assert trace.cache is not None
         caches = [{**given, "max_bytes": trace.cache.max_bytes} for _, given, _ in PUBLISHED]
         found = compare(
-            blobs[0], params_of(JOB.name, release_event="entry_released", variants=caches),
+            blobs[0],
+            params_of(JOB.name, release_event="entry_released", variants=caches),
             until_ms=scenario.start_ms + scenario.duration_s * 1000,
         )
         ours = [

@@ -57,9 +57,9 @@ def _refusals(result: Result, folder: Path, repeats: int) -> None:
         "a mistake in a configuration": ["run", "--config", str(bad)],
         "a broker that is not there": ["run", "--config", str(away)],
     }
-    value, spread = middle([
-        _seconds([sys.executable, "-c", "import pydantic, yaml"], 0) for _ in range(repeats)
-    ])
+    value, spread = middle(
+        [_seconds([sys.executable, "-c", "import pydantic, yaml"], 0) for _ in range(repeats)]
+    )
     result.add(FLOOR, value, "s", spread)
     result.add("refusal wanted within", REFUSED_S, "s")
     for name, words in commands.items():
@@ -87,13 +87,17 @@ def _first_lines(result: Result, folder: Path, events: int) -> None:
     began = time.perf_counter()
     with subprocess.Popen(
         [str(ROOT / "spark-submit.sh"), "run", "--config", str(config), "--available-now"],
-        stderr=subprocess.PIPE, text=True, cwd=ROOT, env=_plain(),
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=_plain(),
     ) as process:
         assert process.stderr is not None
         seen: dict[str, float] = {}
         for line in process.stderr:
             for name, sign in (
-                ("first line", r"Z INFO "), ("queries started", "waiting for the first batch"),
+                ("first line", r"Z INFO "),
+                ("queries started", "waiting for the first batch"),
                 ("figures of a batch", r"govern: [\d,]+ events/s"),
             ):
                 if name not in seen and re.search(sign, line):

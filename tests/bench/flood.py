@@ -41,18 +41,27 @@ OF_BENCH = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF
 def run(bench: Bench) -> Result:
     """Fill the topic, then catch up twice, of a small run once."""
     events = 20_000 if bench.small else 5_000_000
-    ways = {"as it comes": {}} if bench.small else {
-        "as it comes": {}, "planned as one": {"maxOffsetsPerTrigger": "1000000000"},
-    }
+    ways = (
+        {"as it comes": {}}
+        if bench.small
+        else {
+            "as it comes": {},
+            "planned as one": {"maxOffsetsPerTrigger": "1000000000"},
+        }
+    )
     result = Result("flood", events, bench.small)
     with bench.broker("kafka-flood") as broker:
         broker.create_topic(TOPIC, len(SHARES))
         trace = plan_trace(load_scenario("demo"), events, 7)
         places = [p for p, share in enumerate(SHARES) for _ in range(share)]
-        broker.produce_to(TOPIC, (
-            (places[number % len(places)], line)
-            for part in trace.slices() for number, line in enumerate(part.lines())
-        ))
+        broker.produce_to(
+            TOPIC,
+            (
+                (places[number % len(places)], line)
+                for part in trace.slices()
+                for number, line in enumerate(part.lines())
+            ),
+        )
         for name, options in ways.items():
             _catch_up(bench, result, broker, name, options, result.events)
         result.add(FLOOR, result.events / _parsed_by_spark(bench, broker.servers))
@@ -65,9 +74,16 @@ def _parsed_by_spark(bench: Bench, servers: str) -> float:
     """Seconds in which Spark alone reads the topic and parses its records, and keeps nothing."""
     spark = bench.spark or open_session()
     began = time.monotonic()
-    raw = spark.read.format("kafka").options(**{
-        "kafka.bootstrap.servers": servers, "subscribe": TOPIC,
-    }).load()
+    raw = (
+        spark.read.format("kafka")
+        .options(
+            **{
+                "kafka.bootstrap.servers": servers,
+                "subscribe": TOPIC,
+            }
+        )
+        .load()
+    )
     parsed(raw, None).write.format("noop").mode("overwrite").save()
     took = time.monotonic() - began
     if bench.spark is None:
@@ -86,9 +102,13 @@ def shapes(bench: Bench) -> Result:
         "100,000 new topics in a batch": (Traffic(topics=200_000 // scale, skew=0.0), 300_000),
         LARGE: (Traffic(), 200_000),
     }
-    broker = Kafka(bench.folder / "kafka-shapes", {
-        "message.max.bytes": MOST_BYTES, "socket.request.max.bytes": 2 * MOST_BYTES,
-    })
+    broker = Kafka(
+        bench.folder / "kafka-shapes",
+        {
+            "message.max.bytes": MOST_BYTES,
+            "socket.request.max.bytes": 2 * MOST_BYTES,
+        },
+    )
     broker.start()
     try:
         for name, (traffic, events) in floods.items():
@@ -115,22 +135,42 @@ def _by_broker(traffic: Traffic, size: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _catch_up(
-    bench: Bench, result: Result, broker: Kafka, name: str, options: dict[str, str], events: int,
+    bench: Bench,
+    result: Result,
+    broker: Kafka,
+    name: str,
+    options: dict[str, str],
+    events: int,
     policies: Sequence[dict[str, Any]] = (),
 ) -> None:
     """One run to the end of the topic; its time, its batches and what its processes needed."""
     warehouse = bench.folder / f"flood-{result.name}-{len(result.figures)}"
     config = warehouse.with_suffix(".yaml")
     options = {"kafka.bootstrap.servers": broker.servers, "subscribe": TOPIC, **options}
-    config.write_text(yaml.safe_dump({
-        "warehouse": str(warehouse), "idle_advance_ms": 600_000, "policies": list(policies),
-        "source": {"format": "kafka", "options": options},
-    }))
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "warehouse": str(warehouse),
+                "idle_advance_ms": 600_000,
+                "policies": list(policies),
+                "source": {"format": "kafka", "options": options},
+            }
+        )
+    )
     environment = {k: v for k, v in os.environ.items() if k not in OF_BENCH}
     began = time.monotonic()
     process = subprocess.Popen(
-        [str(ROOT / "spark-submit.sh"), "--driver-memory", "2g", "run", "--config", str(config),
-         "--available-now"], env=environment, cwd=ROOT,
+        [
+            str(ROOT / "spark-submit.sh"),
+            "--driver-memory",
+            "2g",
+            "run",
+            "--config",
+            str(config),
+            "--available-now",
+        ],
+        env=environment,
+        cwd=ROOT,
     )
     driver = workers = 0
     while process.poll() is None and time.monotonic() - began < TIMEOUT_S:
@@ -142,8 +182,11 @@ def _catch_up(
         process.terminate()
     assert process.wait(60) == 0, f"the run ended with {process.returncode}"
     archived = DeltaTable(str(warehouse / "events")).to_pyarrow_dataset().count_rows()
-    result.add(f"{name}: caught up, all jobs and the archive", events / took,
-               note=f"{archived:,} events archived, start of Spark included")
+    result.add(
+        f"{name}: caught up, all jobs and the archive",
+        events / took,
+        note=f"{archived:,} events archived, start of Spark included",
+    )
     sizes, seconds = _batches(warehouse / "_weir" / "checkpoints" / "govern", options["subscribe"])
     result.add(f"{name}: largest micro-batch", max(sizes), "records")
     result.add(f"{name}: longest micro-batch", max(seconds), "s")

@@ -26,7 +26,8 @@ def parse(bench: Bench, trace: Input, columns: tuple[str, ...] | None = COLUMNS)
     """`from_json` of the records to nothing; the columns that they carry, or the whole contract."""
     raw = (
         bench.spark.readStream.schema("value binary")
-        .option("maxFilesPerTrigger", trace.per_trigger).parquet(str(trace.records))
+        .option("maxFilesPerTrigger", trace.per_trigger)
+        .parquet(str(trace.records))
     )
     return bench.to_nothing(parsed(raw, columns), "floor-parse")
 
@@ -46,12 +47,14 @@ def schema_of(columns: tuple[str, ...] | None) -> StructType:
 def typed(bench: Bench, trace: Input, files: str = "*.parquet") -> DataFrame:
     """The records as columns of the contract, with their identity."""
     fields = [SCHEMA.field(c) for c in (*COLUMNS, "subscription", "consumer")]
-    schema: StructType = from_arrow_schema(pa.schema([
-        *fields, ("source_partition", pa.string()), ("source_offset", pa.int64())
-    ]))
+    schema: StructType = from_arrow_schema(
+        pa.schema([*fields, ("source_partition", pa.string()), ("source_offset", pa.int64())])
+    )
     return (
-        bench.spark.readStream.schema(schema).option("pathGlobFilter", files)
-        .option("maxFilesPerTrigger", trace.per_trigger).parquet(str(trace.typed))
+        bench.spark.readStream.schema(schema)
+        .option("pathGlobFilter", files)
+        .option("maxFilesPerTrigger", trace.per_trigger)
+        .parquet(str(trace.typed))
     )
 
 

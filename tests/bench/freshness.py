@@ -55,25 +55,42 @@ def run(bench: Bench) -> Result:
 
 
 def _measure(
-    bench: Bench, spark: SparkSession, broker: Kafka, name: str, jobs: Sequence[str],
+    bench: Bench,
+    spark: SparkSession,
+    broker: Kafka,
+    name: str,
+    jobs: Sequence[str],
     result: Result,
 ) -> None:
     """Warm up, produce, stop, read the ages from the log of the tables."""
     warm_s, measured_s, rate = (2, 5, SMALL_RATE) if bench.small else (45, 60, RATE)
     topic = f"freshness-{len(jobs)}"
     broker.create_topic(topic, PARTITIONS)
-    source = {"format": "kafka", "options": {
-        "kafka.bootstrap.servers": broker.servers, "subscribe": topic,
-        "startingOffsets": "earliest",
-    }}
+    source = {
+        "format": "kafka",
+        "options": {
+            "kafka.bootstrap.servers": broker.servers,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+        },
+    }
     policies = [LIMIT, *(p for p in demo(rate).policies if p["scope"] in KEPT)]
     settings = bench.settings(f"freshness-{len(jobs)}", source, policies=policies)
     queries = [govern.start(spark, settings, jobs)]
     if name == ALL:
         queries.append(archive.start(spark, settings))
     produced = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.produce", broker.servers, topic, str(rate),
-         str(warm_s + measured_s)], stdout=subprocess.PIPE, text=True,
+        [
+            sys.executable,
+            "-m",
+            "tests.bench.produce",
+            broker.servers,
+            topic,
+            str(rate),
+            str(warm_s + measured_s),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert produced.stdout is not None
@@ -94,8 +111,12 @@ def _measure(
     for table, wait in tables.items():
         ages = committed_ages(Path(settings.warehouse) / table, since, until) - wait
         for share in (50, 95):
-            result.add(f"{name}: age of {table}, p{share}", float(np.percentile(ages, share)), "ms",
-                       note=f"{len(ages):,} rows; {wait} ms of lateness taken off")
+            result.add(
+                f"{name}: age of {table}, p{share}",
+                float(np.percentile(ages, share)),
+                "ms",
+                note=f"{len(ages):,} rows; {wait} ms of lateness taken off",
+            )
     result.add(f"{name}: produced", sent / (warm_s + measured_s))
     batches = [p["durationMs"]["triggerExecution"] for p in seen[len(seen) // 2 :]]
     result.add(f"{name}: batch of govern", float(np.median(batches)), "ms")
@@ -120,5 +141,3 @@ def committed_ages(table: Path, since: float, until: float) -> Any:
             wall = rows["ts_wall_ms"].to_numpy()
             found.append(committed - wall[(wall >= since) & (wall < until)])
     return np.concatenate(found)
-
-

@@ -25,9 +25,11 @@ def main() -> None:
         began = time.perf_counter()
         written = write_files(plan_trace(scenario, options.events, options.seed), Path(folder))
         seconds = time.perf_counter() - began
-    print(f"generate to files: {written.events / seconds:,.0f} events/s, "
-          f"{written.bytes / seconds / 1e6:,.0f} MB/s, {written.bytes / written.events:.0f} "
-          f"bytes/event, {written.events:,} events, python {platform.python_version()}")
+    print(
+        f"generate to files: {written.events / seconds:,.0f} events/s, "
+        f"{written.bytes / seconds / 1e6:,.0f} MB/s, {written.bytes / written.events:.0f} "
+        f"bytes/event, {written.events:,} events, python {platform.python_version()}"
+    )
 
 
 if __name__ == "__main__":

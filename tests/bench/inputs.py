@@ -66,11 +66,18 @@ class Input:
             typed = part.drop(["value"])
             for name, column in identity.items():
                 typed = typed.append_column(name, column)
-            _aged(hidden / "typed" / f"{number:04d}.parquet", number,
-                  lambda path, rows=typed: pq.write_table(rows, path))
-            _aged(hidden / "lines" / f"{number:04d}.jsonl", number,
-                  lambda path, rows=part: path.write_bytes(
-                      b"\n".join(rows["value"].to_pylist()) + b"\n"))
+            _aged(
+                hidden / "typed" / f"{number:04d}.parquet",
+                number,
+                lambda path, rows=typed: pq.write_table(rows, path),
+            )
+            _aged(
+                hidden / "lines" / f"{number:04d}.jsonl",
+                number,
+                lambda path, rows=part: path.write_bytes(
+                    b"\n".join(rows["value"].to_pylist()) + b"\n"
+                ),
+            )
         hidden.rename(self.folder)
         return self
 

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 Batches = Iterator[pa.RecordBatch]
 HANDED, PACKED_ONLY, SILENT, ALL = (
-    "text handed to Python", "packed", "shuffled to steps that answer nothing", "five jobs",
+    "text handed to Python",
+    "packed",
+    "shuffled to steps that answer nothing",
+    "five jobs",
 )
 
 
@@ -87,8 +90,10 @@ def _dropped(pack: Callable[[Batches], Batches] | None = None) -> Callable[[Batc
 
 
 _NOTHING = pa.record_batch(
-    [pa.array([], kind) for kind in (pa.string(), pa.int32(), pa.timestamp("us", "UTC"),
-                                     pa.binary())],
+    [
+        pa.array([], kind)
+        for kind in (pa.string(), pa.int32(), pa.timestamp("us", "UTC"), pa.binary())
+    ],
     ["job", "shard", "ts", "blob"],
 )
 

@@ -48,7 +48,9 @@ def _cpu() -> str:
 def _java() -> str:
     home = os.environ.get("JAVA_HOME")
     done = subprocess.run(
-        [f"{home}/bin/java" if home else "java", "-version"], capture_output=True, text=True,
+        [f"{home}/bin/java" if home else "java", "-version"],
+        capture_output=True,
+        text=True,
         check=False,
     )
     return (done.stderr or done.stdout).splitlines()[0] if done.returncode == 0 else "none"

@@ -51,9 +51,13 @@ def run(bench: Bench) -> Result:
     # Commits without maintenance cost more and more: the rest of the year would take half an hour.
     compared = share if bench.small else WITHOUT_POINTS * share
     for series, until in ((WITH, share * points), (WITHOUT, compared)):
-        settings = load_settings(None, {
-            "warehouse": str(bench.folder / series.replace(" ", "-")), "alerts": None,
-        })
+        settings = load_settings(
+            None,
+            {
+                "warehouse": str(bench.folder / series.replace(" ", "-")),
+                "alerts": None,
+            },
+        )
         _year(result, settings, series, until, share)
     first, last, end = (n * PER_DAY for n in (share, compared, share * points))
     for what in ("commit", *COMMANDS):
@@ -76,7 +80,7 @@ def _year(result: Result, settings: Settings, series: str, days: int, share: int
         if series == WITH:
             rounds.append(_maintained(settings))
         if (day + 1) % share == 0:
-            _measure(result, settings, series, (day + 1) * PER_DAY, took[-5 * PER_DAY:])
+            _measure(result, settings, series, (day + 1) * PER_DAY, took[-5 * PER_DAY :])
     if rounds:
         value, spread = middle(rounds)
         result.add(f"{series}: a round", value, "s", spread)
@@ -128,7 +132,10 @@ def _seconds(settings: Settings, words: Sequence[str]) -> float:
     start = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "app.main", *words, "--warehouse", settings.warehouse],
-        cwd=ROOT, capture_output=True, text=True, check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode in (0, 1), done.stderr
     return time.perf_counter() - start

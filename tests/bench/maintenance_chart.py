@@ -1,6 +1,6 @@
 """Draws docs/images/maintenance.svg from the result file of the benchmark `maintenance`.
 
-    python -m tests.bench.maintenance_chart
+python -m tests.bench.maintenance_chart
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from tests.bench.result import FOLDER
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "images" / "maintenance.svg"
 _NAME = re.compile(r"(with\w*) maintenance, (\d+) commits: (.+)")
 SHOWN = {
-    "files": "files", "log": "log (MB)", "commit": "commit (s)",
-    "query top-offenders": "query top-offenders (s)", "metrics --once": "metrics --once (s)",
+    "files": "files",
+    "log": "log (MB)",
+    "commit": "commit (s)",
+    "query top-offenders": "query top-offenders (s)",
+    "metrics --once": "metrics --once (s)",
     "alerts check": "alerts check (s)",
 }
 
@@ -29,23 +32,39 @@ def points(result: dict[str, Any]) -> list[dict[str, Any]]:
     for figure in result["figures"]:
         match = _NAME.fullmatch(figure["name"])
         if match and match[3] in SHOWN:
-            found.append({"maintenance": match[1], "commits": int(match[2]),
-                          "what": SHOWN[match[3]], "value": figure["value"]})
+            found.append(
+                {
+                    "maintenance": match[1],
+                    "commits": int(match[2]),
+                    "what": SHOWN[match[3]],
+                    "value": figure["value"],
+                }
+            )
     return found
 
 
 def chart(result: dict[str, Any]) -> Any:
     """One small chart per measure, on scales of their own."""
-    base = alt.Chart(alt.Data(values=points(result))).mark_line(point=True).encode(
-        x=alt.X("commits:Q", title="commits", axis=alt.Axis(tickCount=4)),
-        y=alt.Y("value:Q", title=None),
-        color=alt.Color("maintenance:N", title="maintenance",
-                        scale=alt.Scale(domain=["with", "without"], range=["#0b7285", "#d9480f"]),
-                        legend=alt.Legend(orient="top")),
-    ).properties(width=230, height=130)
-    return base.facet(
-        alt.Facet("what:N", title=None, sort=list(SHOWN.values())), columns=3
-    ).resolve_scale(y="independent").configure(background="white")
+    base = (
+        alt.Chart(alt.Data(values=points(result)))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("commits:Q", title="commits", axis=alt.Axis(tickCount=4)),
+            y=alt.Y("value:Q", title=None),
+            color=alt.Color(
+                "maintenance:N",
+                title="maintenance",
+                scale=alt.Scale(domain=["with", "without"], range=["#0b7285", "#d9480f"]),
+                legend=alt.Legend(orient="top"),
+            ),
+        )
+        .properties(width=230, height=130)
+    )
+    return (
+        base.facet(alt.Facet("what:N", title=None, sort=list(SHOWN.values())), columns=3)
+        .resolve_scale(y="independent")
+        .configure(background="white")
+    )
 
 
 def main() -> None:

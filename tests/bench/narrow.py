@@ -49,7 +49,8 @@ def speed(bench: Bench, trace: Input, hashed: bool) -> Speed:
     settings = bench.settings(name, {"format": "demo"})
     raw = (
         bench.spark.readStream.schema("value binary, source_partition string, source_offset long")
-        .option("maxFilesPerTrigger", trace.per_trigger).parquet(str(trace.records))
+        .option("maxFilesPerTrigger", trace.per_trigger)
+        .parquet(str(trace.records))
     )
     schema = floors.schema_of((*CARRIED, "subscription", "consumer"))
     event = F.from_json(F.col("value").cast("string"), schema).alias("e")
@@ -59,9 +60,13 @@ def speed(bench: Bench, trace: Input, hashed: bool) -> Speed:
     committer = Committer(writer, operators(settings, [JOB]))
     committer.prepare()
     query = (
-        judged(settings, rows, hashed).writeStream.queryName(name).outputMode("append")
+        judged(settings, rows, hashed)
+        .writeStream.queryName(name)
+        .outputMode("append")
         .option("checkpointLocation", path_in(settings, f"_weir/checkpoints/{name}"))
-        .trigger(**END).foreachBatch(committer).start()
+        .trigger(**END)
+        .foreachBatch(committer)
+        .start()
     )
     return finished(query)
 
@@ -72,13 +77,20 @@ def judged(settings: Settings, rows: DataFrame, hashed: bool) -> DataFrame:
     timed = rows.withColumn("ts", F.timestamp_millis("ts_wall_ms"))
     marked = floors.narrow(timed, hashed, "ts").withColumn("job", F.lit(JOB))
     marked = marked.withWatermark("ts", f"{idle_ms} milliseconds").select(
-        "job", "shard", *COLUMNS, "source_partition", "source_offset",
-        F.lit(None).cast("timestamp").alias(
-            "watermark", metadata={"spark.watermarkDelayMs": idle_ms}
-        ),
+        "job",
+        "shard",
+        *COLUMNS,
+        "source_partition",
+        "source_offset",
+        F.lit(None)
+        .cast("timestamp")
+        .alias("watermark", metadata={"spark.watermarkDelayMs": idle_ms}),
     )
     return marked.groupBy("job", "shard").applyInPandasWithState(
-        _stepper(operators(settings, [JOB])), ANSWERS, STATE, "append",
+        _stepper(operators(settings, [JOB])),
+        ANSWERS,
+        STATE,
+        "append",
         GroupStateTimeout.EventTimeTimeout,
     )
 
@@ -96,9 +108,7 @@ def _stepper(group: dict[str, Any]) -> Callable[..., Iterator[pd.DataFrame]]:
     return step
 
 
-def _records(
-    frames: Sequence[pd.DataFrame], names: Names, columns: tuple[str, ...]
-) -> Records:
+def _records(frames: Sequence[pd.DataFrame], names: Names, columns: tuple[str, ...]) -> Records:
     """As `read_blobs`."""
     return concat([_of_frame(f, names, columns) for f in frames]) if frames else empty(columns)
 

@@ -91,8 +91,10 @@ def main() -> None:
     )
     parsed = parse(values, JOBS)
     uuids = pa.array([json.dumps({"uuid": f"producer-{i}-{i * 7}"}).encode() for i in range(ROWS)])
-    print(f"python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, "
-          f"{ROWS} records of {len(ndjson) // ROWS} bytes; us of CPU per record")
+    print(
+        f"python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, "
+        f"{ROWS} records of {len(ndjson) // ROWS} bytes; us of CPU per record"
+    )
     figures = {
         "polars read_ndjson": best(lambda: pl.read_ndjson(io.BytesIO(ndjson), schema=schema), ROWS),
         "msgspec line by line": best(

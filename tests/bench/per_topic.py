@@ -55,10 +55,14 @@ def step(
     kept = np.array([tokens, last], np.int64)
     throttled = _charge(at[order], rows["messages"].to_numpy()[order].astype(np.int64), kept)
     state.update((int(kept[0]), int(kept[1])))
-    yield pd.DataFrame({
-        "topic": [key[2]], "events": [len(rows)], "throttled": [throttled],
-        "balance": [int(kept[0])],
-    })
+    yield pd.DataFrame(
+        {
+            "topic": [key[2]],
+            "events": [len(rows)],
+            "throttled": [throttled],
+            "balance": [int(kept[0])],
+        }
+    )
 
 
 @numba.njit(cache=True, nogil=True)

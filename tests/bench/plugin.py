@@ -41,7 +41,8 @@ def run(bench: Bench) -> Result:
     for name, runs in found.items():
         p50, p99, rate = zip(*runs, strict=True)
         for figure, values, unit in (
-            (f"publish p50, {name}", p50, "ms"), (f"publish p99, {name}", p99, "ms"),
+            (f"publish p50, {name}", p50, "ms"),
+            (f"publish p99, {name}", p99, "ms"),
             (f"throughput, {name}", rate, "entries/s"),
         ):
             value, spread = middle(values)
@@ -59,7 +60,9 @@ def begin(broker: Pulsar, records: Path, name: str) -> None:
         broker.run_with(allowAutoTopicCreation="true", managedLedgerMaxEntriesPerLedger="50000")
         return
     dead = {
-        "weirSink": "kafka", "weirTopic": "weir", "weirBufferEvents": "10000",
+        "weirSink": "kafka",
+        "weirTopic": "weir",
+        "weirBufferEvents": "10000",
         "weirKafka.bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}",
     }
     defaults = {"weirFileMillis": "5000", "weirWatchMillis": "1000"}

@@ -38,10 +38,15 @@ def main() -> None:
     trace = demo(rate)
     keys = [key.encode() for key in trace.fleet.keys]
     lines, brokers, due = planned(trace, seconds)
-    producer = Producer({
-        "bootstrap.servers": servers, "linger.ms": 5, "batch.size": 500_000,
-        "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000,
-    })
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "linger.ms": 5,
+            "batch.size": 500_000,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
     began, sent = time.time(), 0
     moved = round(1000 * began) - trace.scenario.start_ms
     print(round(1000 * began), flush=True)

@@ -32,8 +32,18 @@ if TYPE_CHECKING:
 Array = np.ndarray
 POLICY = {"scope": "user", "name": "<default>", "limits": {"producer_ids_rate": 1000}}
 CARRIED = (
-    "event_type", "source_feed", "cluster", "broker", "seq", "ts_wall_ms", "principal",
-    "client_id", "topic", "partition", "producer_id", "num_messages",
+    "event_type",
+    "source_feed",
+    "cluster",
+    "broker",
+    "seq",
+    "ts_wall_ms",
+    "principal",
+    "client_id",
+    "topic",
+    "partition",
+    "producer_id",
+    "num_messages",
 )
 """Columns of the trace; the others of the contract are null."""
 
@@ -70,7 +80,6 @@ def _filters(bench: Bench, result: Result) -> None:
         for _part in range(5):
             spent = 0.0
             for number in range(filters // 5 or 1):
-
                 ids = rng.integers(0, 2**62, 2 * items)
                 words[:] = 0
                 began = time.perf_counter()
@@ -83,13 +92,25 @@ def _filters(bench: Bench, result: Result) -> None:
                     asked += items
             speeds.append((filters // 5 or 1) * items / spent)
         value, spread = middle(speeds)
-        result.add(f"inserts, n = {items:,}, p = {fpp:g}", value, "ids/s", spread=spread,
-                   note="one core; 30M/s wanted")
+        result.add(
+            f"inserts, n = {items:,}, p = {fpp:g}",
+            value,
+            "ids/s",
+            spread=spread,
+            note="one core; 30M/s wanted",
+        )
         result.add(f"stated false positives, n = {items:,}", fpp, "share")
-        result.add(f"measured false positives, n = {items:,}", wrong / asked, "share",
-                   note=f"{asked:,} ids asked for")
-        result.ratio(f"measured false positives, n = {items:,}",
-                     f"stated false positives, n = {items:,}", 1.1)
+        result.add(
+            f"measured false positives, n = {items:,}",
+            wrong / asked,
+            "share",
+            note=f"{asked:,} ids asked for",
+        )
+        result.ratio(
+            f"measured false positives, n = {items:,}",
+            f"stated false positives, n = {items:,}",
+            1.1,
+        )
 
 
 # -- the core --------------------------------------------------------------------------------
@@ -108,19 +129,20 @@ def _columns(user: Array, pid: Array, at_ms: Array) -> dict[str, pa.Array]:
     return {
         "event_type": pa.repeat(pa.scalar("produce_batch"), n),
         "source_feed": pa.repeat(pa.scalar("contract"), n),
-        "cluster": pa.repeat(pa.scalar("bench"), n), "broker": pa.repeat(pa.scalar("1"), n),
-        "seq": pa.nulls(n, pa.int64()), "ts_wall_ms": pa.array(at_ms),
+        "cluster": pa.repeat(pa.scalar("bench"), n),
+        "broker": pa.repeat(pa.scalar("1"), n),
+        "seq": pa.nulls(n, pa.int64()),
+        "ts_wall_ms": pa.array(at_ms),
         "principal": names.take(pa.array(place)),
         "client_id": pa.repeat(pa.scalar("producer"), n),
         "topic": pa.repeat(pa.scalar("orders"), n),
-        "partition": pa.array((pid % 8).astype(np.int32)), "producer_id": pa.array(pid),
+        "partition": pa.array((pid % 8).astype(np.int32)),
+        "producer_id": pa.array(pid),
         "num_messages": pa.array(np.ones(n, np.int32)),
     }
 
 
-def _played(
-    user: Array, pid: Array, batch: int, **params: Any
-) -> tuple[list[float], bytes]:
+def _played(user: Array, pid: Array, batch: int, **params: Any) -> tuple[list[float], bytes]:
     """CPU seconds per batch of a minute's records in one shard, and the state at its end."""
     job = ProducerIds(params_of("producer_ids", **params))
     nobody = np.zeros(2, np.int64)
@@ -147,9 +169,12 @@ def _users(bench: Bench, result: Result) -> None:
         pid = rng.integers(0, 2**62, len(user))
         for membership in ("bloom", "exact"):
             spent, state = _played(user, pid, max(len(user) // 5, 1), membership=membership)
-            result.add(f"state, {users:,} users with {ids:,} ids each, {membership}",
-                       len(state) / users, "bytes per user",
-                       note=f"{len(user) / sum(spent):,.0f} events/s")
+            result.add(
+                f"state, {users:,} users with {ids:,} ids each, {membership}",
+                len(state) / users,
+                "bytes per user",
+                note=f"{len(user) / sum(spent):,.0f} events/s",
+            )
 
 
 def _storm(bench: Bench, result: Result) -> None:
@@ -158,8 +183,12 @@ def _storm(bench: Bench, result: Result) -> None:
     user, pid = np.zeros(ids, np.int64), np.arange(ids)
     spent, state = _played(user, pid, max(ids // 20, 1))
     value, spread = middle([max(ids // 20, 1) / s for s in spent[1:]])
-    result.add(f"one user, {ids:,} new ids in a minute", value, spread=spread,
-               note=f"state {len(state):,} bytes")
+    result.add(
+        f"one user, {ids:,} new ids in a minute",
+        value,
+        spread=spread,
+        note=f"state {len(state):,} bytes",
+    )
 
 
 # -- the job ---------------------------------------------------------------------------------
@@ -185,8 +214,8 @@ def _write(folder: Path, events: int, files: int) -> Path:
 
 def _typed(bench: Bench, folder: Path) -> DataFrame:
     assert bench.spark is not None
-    schema = floors.schema_of(CARRIED).add("source_partition", "string").add(
-        "source_offset", "long"
+    schema = (
+        floors.schema_of(CARRIED).add("source_partition", "string").add("source_offset", "long")
     )
     reader = bench.spark.readStream.schema(schema).option("maxFilesPerTrigger", 2)
     return reader.parquet(str(folder))
@@ -199,15 +228,24 @@ def _job(bench: Bench, result: Result, events: int) -> None:
     rows = _typed(bench, folder)
     narrow = rows.select(
         F.pmod(F.xxhash64("principal"), F.lit(floors.SHARDS)).cast("int").alias("shard"),
-        *[hashed(n) if n in names else F.coalesce(F.col(n).cast("long"), F.lit(-1)).alias(n)
-          for n in (*CARRIED, "source_offset")],
+        *[
+            hashed(n) if n in names else F.coalesce(F.col(n).cast("long"), F.lit(-1)).alias(n)
+            for n in (*CARRIED, "source_offset")
+        ],
     )
     first = floors.behind(bench, narrow, "floor-producer-ids")
     settings = bench.settings("producer-ids", {"format": "demo"}, policies=[POLICY])
     ours = bench.to_nothing(judged(settings, rows, "producer_ids"), "producer-ids")
     second = floors.behind(bench, narrow, "floor-producer-ids")
-    result.add("identity behind the same shuffle", (first.median + second.median) / 2,
-               spread=(min(first.median, second.median), max(first.median, second.median)))
-    result.add("producer_ids from columns", ours.median, spread=ours.spread,
-               note="10,000 users, one batch in ten with a new id")
+    result.add(
+        "identity behind the same shuffle",
+        (first.median + second.median) / 2,
+        spread=(min(first.median, second.median), max(first.median, second.median)),
+    )
+    result.add(
+        "producer_ids from columns",
+        ours.median,
+        spread=ours.spread,
+        note="10,000 users, one batch in ten with a new id",
+    )
     result.ratio("producer_ids from columns", "identity behind the same shuffle")

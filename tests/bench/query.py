@@ -59,8 +59,10 @@ def measure(result: Result, warehouse: Path, events: int, repeats: int) -> None:
         "near-limit": ["query", "near-limit"],
         "freshness": ["query", "freshness"],
         "ten seconds of the archive, as of now": [
-            "query", f"SELECT * FROM events WHERE {between}",
-            "--as-of", str(time.time_ns() // 1_000_000),
+            "query",
+            f"SELECT * FROM events WHERE {between}",
+            "--as-of",
+            str(time.time_ns() // 1_000_000),
         ],
         "tables": ["tables"],
     }
@@ -113,11 +115,12 @@ def _archive(folder: Path, events: int) -> None:
     files = events // ROWS_PER_FILE
     path = str(folder / "events")
     DeltaTable.create(
-        path, table.schema, partition_by=list(table.partition_by),
+        path,
+        table.schema,
+        partition_by=list(table.partition_by),
         configuration={
             "delta.checkpointInterval": "100",
-            "delta.dataSkippingStatsColumns":
-                "ts_wall_ms,ts_mono_ns,cluster,broker,topic,event_type,seq",
+            "delta.dataSkippingStatsColumns": "ts_wall_ms,ts_mono_ns,cluster,broker,topic,event_type,seq",
         },
     )
     delta = DeltaTable(path)
@@ -145,12 +148,20 @@ def _marks(second: int) -> pa.Table:
     for broker in range(12):
         topics = [_topic(broker + 12 * ((second + i) % 40)) for i in range(12)]
         for at, action in ((0, "mark"), (500, "unmark")):
-            rows.append(event(
-                at, action, cluster="bench", broker=f"broker-{broker}", cnx_id=f"c{second % 50}",
-                ts_wall_ms=START_MS + second * 1000 + at,
-                ts_mono_ns=(second * 1000 + at) * 1_000_000, topic=topics[0],
-                culprit_topic=topics[0], collateral_topics=topics[1:] if at == 0 else [],
-            ))
+            rows.append(
+                event(
+                    at,
+                    action,
+                    cluster="bench",
+                    broker=f"broker-{broker}",
+                    cnx_id=f"c{second % 50}",
+                    ts_wall_ms=START_MS + second * 1000 + at,
+                    ts_mono_ns=(second * 1000 + at) * 1_000_000,
+                    topic=topics[0],
+                    culprit_topic=topics[0],
+                    collateral_topics=topics[1:] if at == 0 else [],
+                )
+            )
     return pa.Table.from_pylist(rows, TABLES["throttle_events"].schema)
 
 
@@ -177,8 +188,11 @@ def _windows(minute: int, topics: int) -> pa.Table:
 def _limiters(minute: int, topics: int) -> pa.Table:
     rng = np.random.default_rng([2, minute])
     start = START_MS + minute * 60_000
-    base = {k: v for k, v in window(minute, cluster="bench").items()
-            if k in TABLES["limiter_stats"].names}
+    base = {
+        k: v
+        for k, v in window(minute, cluster="bench").items()
+        if k in TABLES["limiter_stats"].names
+    }
     messages = rng.integers(0, 7_000, topics)
     columns = _repeated("limiter_stats", base, topics)
     columns |= {
@@ -209,6 +223,9 @@ def _shaped(name: str, columns: dict[str, pa.Array]) -> pa.Table:
     schema = TABLES[name].schema
     rows = len(next(iter(columns.values())))
     return pa.table(
-        [columns[f.name].cast(f.type) if f.name in columns else pa.nulls(rows, f.type)
-         for f in schema], schema=schema,
+        [
+            columns[f.name].cast(f.type) if f.name in columns else pa.nulls(rows, f.type)
+            for f in schema
+        ],
+        schema=schema,
     )

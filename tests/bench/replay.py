@@ -77,8 +77,11 @@ def archived(folder: Path, events: int) -> Path:
     if not config.exists():
         trace = plan_trace(load_scenario("demo"), events, 7)
         place.mkdir(parents=True)
-        settings = {"warehouse": str(place / "warehouse"), "partitions": 2,
-                    "policies": trace.policies}
+        settings = {
+            "warehouse": str(place / "warehouse"),
+            "partitions": 2,
+            "policies": trace.policies,
+        }
         archives.build(load_settings(None, settings), trace, min(events // 4, 1_000_000))
         config.write_text(yaml.safe_dump(settings))
     return config
@@ -101,8 +104,18 @@ def floor(bench: Bench, settings: Settings, events: int) -> float:
 def replayed(config: Path, jobs: tuple[str, ...], out: Path) -> tuple[float, int]:
     """Events per second of a replay, and the most bytes that its process held."""
     shutil.rmtree(out, ignore_errors=True)
-    command = [sys.executable, "-m", "app.main", "replay", "--config", str(config), "--out",
-               str(out), "--jobs", ",".join(jobs)]
+    command = [
+        sys.executable,
+        "-m",
+        "app.main",
+        "replay",
+        "--config",
+        str(config),
+        "--out",
+        str(out),
+        "--jobs",
+        ",".join(jobs),
+    ]
     most = 0
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         watched = psutil.Process(process.pid)

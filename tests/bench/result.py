@@ -48,8 +48,12 @@ class Result:
     load_before: list[float] = field(default_factory=machine.load)
 
     def add(
-        self, name: str, value: float, unit: str = "events/s",
-        spread: tuple[float, float] | None = None, note: str = "",
+        self,
+        name: str,
+        value: float,
+        unit: str = "events/s",
+        spread: tuple[float, float] | None = None,
+        note: str = "",
     ) -> float:
         """Note a figure and print it; answers its value."""
         self.figures.append(Figure(name, value, unit, spread, note))
@@ -75,9 +79,12 @@ class Result:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.name}.json"
         document: dict[str, Any] = {
-            "name": self.name, "events": self.events, "small": self.small,
+            "name": self.name,
+            "events": self.events,
+            "small": self.small,
             "machine": {
-                **machine.describe(), "load_before": self.load_before,
+                **machine.describe(),
+                "load_before": self.load_before,
                 "load_after": machine.load(),
             },
             "figures": [_plain(asdict(f)) for f in self.figures],

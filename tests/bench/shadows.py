@@ -51,10 +51,20 @@ def run(bench: Bench) -> Result:
 def _sides(demo: Demo, number: int) -> dict[str, dict[str, Any]]:
     """Without and with a shadow; each goes first in every second round."""
     sides: dict[str, dict[str, Any]] = {
-        "no shadow": {}, "one shadow": {"shadows": {"half": [
-            {**p, "limits": {k: _half(v) if "Rate" in k else v for k, v in p["limits"].items()}}
-            for p in demo.policies
-        ]}},
+        "no shadow": {},
+        "one shadow": {
+            "shadows": {
+                "half": [
+                    {
+                        **p,
+                        "limits": {
+                            k: _half(v) if "Rate" in k else v for k, v in p["limits"].items()
+                        },
+                    }
+                    for p in demo.policies
+                ]
+            }
+        },
     }
     return dict(reversed(sides.items())) if number % 2 else sides
 

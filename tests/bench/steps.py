@@ -66,8 +66,9 @@ def run(bench: Bench) -> Result:
         result.ratio(name, f"{name}, wanted at most", 1)
     for job in JOBS:
         cost = [c / e for c, e in zip(large.by_job[job], large.stepped.counts, strict=True)]
-        result.add(f"{job}, large batches", 1e6 * middle(cost[large.stepped.first :])[0],
-                   "µs per event")
+        result.add(
+            f"{job}, large batches", 1e6 * middle(cost[large.stepped.first :])[0], "µs per event"
+        )
     result.add("step with 100 records, wanted at most", STEP_MS, "ms")
     for job in JOBS:
         small = _small_steps(jobs[job], busiest[job], large.lines[job], settings, bench.small)
@@ -223,11 +224,13 @@ def _batches(trace: Trace, size: int) -> Iterator[pa.RecordBatch]:
     for part in trace.slices():
         lines += part.lines()
         while len(lines) >= size:
-            yield pa.record_batch({
-                "value": pa.array(lines[:size], pa.binary()),
-                "source_partition": pa.repeat(pa.scalar("0"), size),
-                "source_offset": pa.array(np.arange(offset, offset + size)),
-            })
+            yield pa.record_batch(
+                {
+                    "value": pa.array(lines[:size], pa.binary()),
+                    "source_partition": pa.repeat(pa.scalar("0"), size),
+                    "source_offset": pa.array(np.arange(offset, offset + size)),
+                }
+            )
             del lines[:size]
             offset += size
 

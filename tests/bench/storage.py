@@ -30,13 +30,22 @@ def run(bench: Bench) -> Result:
     names = [name for name in sizes if name not in ARCHIVE]
     batches = 1 + max(
         int(path.name)
-        for path in (out / "warehouse/_weir/checkpoints").glob("*/commits/*") if path.name.isdigit()
+        for path in (out / "warehouse/_weir/checkpoints").glob("*/commits/*")
+        if path.name.isdigit()
     )
     result.add("archive", _bytes(sizes["events"]) / archived, "bytes per event")
-    result.add("tables of the jobs", sum(_bytes(sizes[name]) for name in names) / archived,
-               "bytes per event", note=f"{len(names)} tables of the demo's fleet")
-    result.add("commits", sum(table.version() for table in sizes.values()) / batches,
-               "per micro-batch", note=f"{batches} micro-batches")
+    result.add(
+        "tables of the jobs",
+        sum(_bytes(sizes[name]) for name in names) / archived,
+        "bytes per event",
+        note=f"{len(names)} tables of the demo's fleet",
+    )
+    result.add(
+        "commits",
+        sum(table.version() for table in sizes.values()) / batches,
+        "per micro-batch",
+        note=f"{batches} micro-batches",
+    )
     return result
 
 

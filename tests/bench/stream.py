@@ -61,18 +61,28 @@ class Bench:
         """Settings on a warehouse of its own, which does not exist yet."""
         warehouse = self.folder / f"warehouse-{name}"
         shutil.rmtree(warehouse, ignore_errors=True)
-        return load_settings(None, {
-            "warehouse": str(warehouse), "partitions": 2, "source": source,
-            "policies": [POLICY], **more,
-        })
+        return load_settings(
+            None,
+            {
+                "warehouse": str(warehouse),
+                "partitions": 2,
+                "source": source,
+                "policies": [POLICY],
+                **more,
+            },
+        )
 
     def to_nothing(self, frame: DataFrame, name: str) -> Speed:
         """Run a stream to its end, its rows thrown away."""
         checkpoint = self.folder / f"checkpoint-{name}"
         shutil.rmtree(checkpoint, ignore_errors=True)
         query = (
-            frame.writeStream.format("noop").queryName(name).outputMode("append")
-            .option("checkpointLocation", str(checkpoint)).trigger(**END).start()
+            frame.writeStream.format("noop")
+            .queryName(name)
+            .outputMode("append")
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(**END)
+            .start()
         )
         return finished(query)
 
@@ -105,14 +115,18 @@ def finished(*queries: StreamingQuery) -> Speed:
     rates = [p["events"] * 1000 / p["durationMs"]["triggerExecution"] for p in steady]
     value, spread = middle(rates)
     return Speed(
-        value, spread, len(steady),
+        value,
+        spread,
+        len(steady),
         middle([p["durationMs"]["triggerExecution"] for p in steady])[0],
-        middle([p["durationMs"]["addBatch"] for p in steady])[0], tuple(steady),
+        middle([p["durationMs"]["addBatch"] for p in steady])[0],
+        tuple(steady),
     )
 
 
 def _plain(progress: Any) -> dict[str, Any]:
     return {
-        "events": records(progress), "durationMs": dict(progress["durationMs"]),
+        "events": records(progress),
+        "durationMs": dict(progress["durationMs"]),
         "stateOperators": progress["stateOperators"],
     }

@@ -25,11 +25,14 @@ def rewrite(names: list[str]) -> None:
 def _section(result: dict[str, Any]) -> str:
     machine = result["machine"]
     lines = [
-        f"### {result['name']}", "",
+        f"### {result['name']}",
+        "",
         f"{machine['date']}, {result['events']:,} events, {machine['cores']} cores of "
         f"{machine['cpu']}, load {machine['load_before'][0]} before and "
-        f"{machine['load_after'][0]} after.", "",
-        "| figure | value | least to most |", "| --- | ---: | ---: |",
+        f"{machine['load_after'][0]} after.",
+        "",
+        "| figure | value | least to most |",
+        "| --- | ---: | ---: |",
     ]
     for figure in result["figures"]:
         spread = " to ".join(_number(v) for v in figure.get("spread", []))

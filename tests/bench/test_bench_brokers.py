@@ -20,10 +20,13 @@ __all__ = ["kafka"]
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
-    for name in sorted(NEEDS_A_BROKER)
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
+        for name in sorted(NEEDS_A_BROKER)
+    ],
+)
 def test_benchmark_with_a_broker(
     name: str, spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:

@@ -14,8 +14,20 @@ from tests.bench.stream import Bench
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LONG = {"demo", "topics", "transport", "columnar", "chunks", "producer_ids", "backlog_job",
-        "compile", "commits", "flood_shapes", "plugin", "shadows"}
+LONG = {
+    "demo",
+    "topics",
+    "transport",
+    "columnar",
+    "chunks",
+    "producer_ids",
+    "backlog_job",
+    "compile",
+    "commits",
+    "flood_shapes",
+    "plugin",
+    "shadows",
+}
 """Those that share the most code with another, and take longest."""
 NEEDS_A_BROKER = {"freshness", "flood", "flood_shapes", "govern_all", "plugin"}
 """Those are in test_bench_brokers.py."""
@@ -26,10 +38,14 @@ def small(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Benc
     return Bench(spark, tmp_path_factory.mktemp("bench"), small=True)
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
-    for name in (*BENCHES, "compile") if name not in NEEDS_A_BROKER
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
+        for name in (*BENCHES, "compile")
+        if name not in NEEDS_A_BROKER
+    ],
+)
 def test_benchmark_finds_its_figures(name: str, small: Bench, tmp_path: Path) -> None:
     finds_its_figures(name, small, tmp_path)
 

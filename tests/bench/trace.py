@@ -26,13 +26,29 @@ CONNECTIONS = 50
 KINDS = pa.array(["publish", "entry_added", "dispatch", "ack"])
 KIND_BY_TENTH = np.array([0, 1, 0, 1, 0, 1, 0, 1, 2, 3])
 COLUMNS = (
-    "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
-    "topic", "producer_id", "producer_name", "sequence_id", "ledger_id", "entry_id",
-    "entry_bytes", "num_messages", "publish_time_ms",
+    "event_type",
+    "source_feed",
+    "cluster",
+    "broker",
+    "seq",
+    "ts_mono_ns",
+    "ts_wall_ms",
+    "cnx_id",
+    "topic",
+    "producer_id",
+    "producer_name",
+    "sequence_id",
+    "ledger_id",
+    "entry_id",
+    "entry_bytes",
+    "num_messages",
+    "publish_time_ms",
 )
 """The seventeen columns that every record carries; some carry `subscription` and `consumer`."""
 POLICY: dict[str, Any] = {
-    "scope": "broker", "name": "*", "limits": {"maxPublishRatePerTopicInMessages": 1500},
+    "scope": "broker",
+    "name": "*",
+    "limits": {"maxPublishRatePerTopicInMessages": 1500},
 }
 
 
@@ -133,7 +149,8 @@ def _json(columns: dict[str, pa.Array]) -> pa.BinaryArray:
         parts.append(("{" if name == COLUMNS[0] else ",") + f'"{name}":{quote}')
         parts += [columns[name] if text else columns[name].cast(pa.string()), quote]
     tail = pc.if_else(
-        pc.is_null(columns["subscription"]), "}",
+        pc.is_null(columns["subscription"]),
+        "}",
         ',"subscription":"sub-1","consumer":"consumer-1"}',
     )
     return pc.binary_join_element_wise(*parts, tail, "").cast(pa.binary())

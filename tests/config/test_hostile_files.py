@@ -28,7 +28,8 @@ MERGES = "\n".join(
     + [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}], k{i}: 1}}" for i in range(1, 12)]
 )
 HOSTILE = [
-    pytest.param(text, message, id=name) for name, text, message in [
+    pytest.param(text, message, id=name)
+    for name, text, message in [
         ("a date that does not exist", "a: 1\nb: 2026-13-45", "line 2: '2026-13-45' is not"),
         ("an hour that does not exist", "a: 2026-01-01T25:00:00Z", "line 1: .* is not a valid t"),
         ("a number of 5,000 digits", f"a: {'9' * 5000}", "line 1: .* has more than 100 characters"),
@@ -109,28 +110,53 @@ def test_aliases_and_merges_of_an_ordinary_size_are_read(tmp_path):
     file = tmp_path / "weir.yaml"
     file.write_text("base: &b {a: 1, c: [x]}\nfirst: {<<: *b, d: 2}\nsecond: *b\nat: 2026-01-05\n")
     assert read_yaml(file, dict) == {
-        "base": {"a": 1, "c": ["x"]}, "first": {"a": 1, "c": ["x"], "d": 2},
-        "second": {"a": 1, "c": ["x"]}, "at": datetime.date(2026, 1, 5),
+        "base": {"a": 1, "c": ["x"]},
+        "first": {"a": 1, "c": ["x"], "d": 2},
+        "second": {"a": 1, "c": ["x"]},
+        "at": datetime.date(2026, 1, 5),
     }
 
 
 SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1),
-    st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=8),
-    st.binary(max_size=8), st.dates(), st.datetimes(),
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=8),
+    st.binary(max_size=8),
+    st.dates(),
+    st.datetimes(),
     st.sampled_from(["topic", "namespace", "user", "*", "acme/orders", "publishRateInMsgs"]),
 )
-VALUES = st.recursive(SCALARS, lambda inner: st.one_of(
-    st.lists(inner, max_size=3),
-    st.dictionaries(st.one_of(st.text(max_size=5), st.integers(), st.dates()), inner, max_size=3),
-), max_leaves=8)
-KEYS = st.sampled_from([
-    "scope", "name", "limits", "publishRateInMsgs", "backlog_quota", "message_age", "limitTime",
-    "policy", "resource_group", "producer_ids_rate", "managedLedgerCacheSizeMB",
-])
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.one_of(st.text(max_size=5), st.integers(), st.dates()), inner, max_size=3
+        ),
+    ),
+    max_leaves=8,
+)
+KEYS = st.sampled_from(
+    [
+        "scope",
+        "name",
+        "limits",
+        "publishRateInMsgs",
+        "backlog_quota",
+        "message_age",
+        "limitTime",
+        "policy",
+        "resource_group",
+        "producer_ids_rate",
+        "managedLedgerCacheSizeMB",
+    ]
+)
 DOCUMENTS = st.recursive(
     st.one_of(VALUES, st.dictionaries(KEYS, VALUES, max_size=4)),
-    lambda inner: st.dictionaries(KEYS, inner, max_size=4), max_leaves=6,
+    lambda inner: st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=6,
 )
 
 
@@ -146,10 +172,30 @@ def test_any_value_in_a_policy_is_taken_or_refused(tmp_path_factory, documents: 
     assert len(found.every) + len({m.one.key for m in found.mistakes}) == len(documents)
 
 
-@given(st.dictionaries(st.sampled_from([
-    "warehouse", "source", "policies", "policy_files", "shadows", "queries", "alerts", "owners",
-    "rate_limits", "backlog", "chunks", "metrics", "stats_window_ms", "allowed_lateness_ms",
-]), VALUES, max_size=4))
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "warehouse",
+                "source",
+                "policies",
+                "policy_files",
+                "shadows",
+                "queries",
+                "alerts",
+                "owners",
+                "rate_limits",
+                "backlog",
+                "chunks",
+                "metrics",
+                "stats_window_ms",
+                "allowed_lateness_ms",
+            ]
+        ),
+        VALUES,
+        max_size=4,
+    )
+)
 @settings(max_examples=60)
 def test_any_value_in_a_configuration_is_taken_or_refused(tmp_path_factory, document: Any):
     file = tmp_path_factory.mktemp("settings") / "weir.yaml"

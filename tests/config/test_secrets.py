@@ -20,31 +20,71 @@ CONFIGS = {
     "webhook": {"alerts": {"sinks": [{"type": "webhook", "url": f"{URL}"}]}},
     "webhook with a path": {"alerts": {"sinks": [{"type": "webhook", "url": f"{URL}/{HUSH}"}]}},
     "webhook with a token as user": {
-        "alerts": {"sinks": [{"type": "webhook", "url": f"https://{HUSH}@host"}]}},
+        "alerts": {"sinks": [{"type": "webhook", "url": f"https://{HUSH}@host"}]}
+    },
     "webhook beside a variable": {
-        "alerts": {"sinks": [{"type": "webhook", "url": f"https://me:{HUSH}@host/${{env:PATH}}"}]}},
+        "alerts": {"sinks": [{"type": "webhook", "url": f"https://me:{HUSH}@host/${{env:PATH}}"}]}
+    },
     "alertmanager": {"alerts": {"sinks": [{"type": "alertmanager", "url": f"{URL}/?a={HUSH}"}]}},
-    "header": {"alerts": {"sinks": [{
-        "type": "webhook", "url": "http://host",
-        "headers": {"Authorization": f"Basic {HUSH}", "X-Api-Key": f"${{env:PATH}}{HUSH}"}}]}},
+    "header": {
+        "alerts": {
+            "sinks": [
+                {
+                    "type": "webhook",
+                    "url": "http://host",
+                    "headers": {
+                        "Authorization": f"Basic {HUSH}",
+                        "X-Api-Key": f"${{env:PATH}}{HUSH}",
+                    },
+                }
+            ]
+        }
+    },
     "endpoint of an object store": {"storage_options": {"AWS_ENDPOINT_URL": URL}},
     "warehouse": {"warehouse": f"s3://me:{HUSH}@bucket/warehouse"},
-    "option beside a variable": {"source": {"format": "kafka", "options": {
-        "kafka.bootstrap.servers": "h:1", "subscribe": "t",
-        "kafka.sasl.jaas.config": f'x username="${{env:PATH}}" password="{HUSH}";',
-        "kafka.schema.url": URL}}},
-    "token of Pulsar": {"source": {"format": "pulsar", "options": {
-        "serviceUrl": "pulsar+ssl://h:6651", "topics": "a/b/c", "token": HUSH}}},
-    "token of an admin interface": {"source": {"format": "pulsar_admin", "admin": {
-        "cluster": "c", "url": "http://h:1", "namespaces": ["a/b"], "token": HUSH}}},
+    "option beside a variable": {
+        "source": {
+            "format": "kafka",
+            "options": {
+                "kafka.bootstrap.servers": "h:1",
+                "subscribe": "t",
+                "kafka.sasl.jaas.config": f'x username="${{env:PATH}}" password="{HUSH}";',
+                "kafka.schema.url": URL,
+            },
+        }
+    },
+    "token of Pulsar": {
+        "source": {
+            "format": "pulsar",
+            "options": {"serviceUrl": "pulsar+ssl://h:6651", "topics": "a/b/c", "token": HUSH},
+        }
+    },
+    "token of an admin interface": {
+        "source": {
+            "format": "pulsar_admin",
+            "admin": {"cluster": "c", "url": "http://h:1", "namespaces": ["a/b"], "token": HUSH},
+        }
+    },
     "token of brokers' counters": {"reconcile": {"brokers": ["http://h:1"], "token": HUSH}},
-    "options of polled groups": {"source": {"format": "kafka_groups", "groups": {
-        "cluster": "c", "options": {"bootstrap.servers": "h:1", "sasl.jaas.config": JAAS}}}},
-    "options of polled producers": {"source": {"format": "kafka_producers", "options": {
-        **KAFKA, "kafka.sasl.jaas.config": JAAS}}},
+    "options of polled groups": {
+        "source": {
+            "format": "kafka_groups",
+            "groups": {
+                "cluster": "c",
+                "options": {"bootstrap.servers": "h:1", "sasl.jaas.config": JAAS},
+            },
+        }
+    },
+    "options of polled producers": {
+        "source": {
+            "format": "kafka_producers",
+            "options": {**KAFKA, "kafka.sasl.jaas.config": JAAS},
+        }
+    },
     "options of the throttle feed": {
         "rate_limits": {"protocol": "pip385"},
-        "throttle_feed": {"topic": "t", "options": {**KAFKA, "kafka.ssl.keystore.key": HUSH}}},
+        "throttle_feed": {"topic": "t", "options": {**KAFKA, "kafka.ssl.keystore.key": HUSH}},
+    },
 }
 ADMIN = {"cluster": "c", "url": "http://h:1", "namespaces": ["a/b"]}
 REFUSED = {
@@ -55,11 +95,18 @@ REFUSED = {
     "warehouse": {"warehouse": f"s3://me:{HUSH}@bucket/[1]"},
     "list for a token": {"source": {"format": "pulsar_admin", "admin": {**ADMIN, "token": [HUSH]}}},
     "list for an option": {"storage_options": {"AWS_SECRET_ACCESS_KEY": [HUSH]}},
-    "options nested": {"source": {"format": "kafka", "options": {
-        **KAFKA, "subscribe": "t", "kafka": {"sasl.jaas.config": JAAS}}}},
+    "options nested": {
+        "source": {
+            "format": "kafka",
+            "options": {**KAFKA, "subscribe": "t", "kafka": {"sasl.jaas.config": JAAS}},
+        }
+    },
     "text for options": {"storage_options": f"AWS_SECRET_ACCESS_KEY={HUSH}"},
-    "text for headers": {"alerts": {"sinks": [{
-        "type": "webhook", "url": "http://h", "headers": f"Authorization: {HUSH}"}]}},
+    "text for headers": {
+        "alerts": {
+            "sinks": [{"type": "webhook", "url": "http://h", "headers": f"Authorization: {HUSH}"}]
+        }
+    },
     "sink for sinks": {"alerts": {"sinks": {"type": "webhook", "url": f"http://h/{HUSH}"}}},
     "sinks for alerts": {"alerts": [{"type": "webhook", "url": f"http://h/{HUSH}"}]},
     "unknown type": {"alerts": {"sinks": [{"type": "hook", "url": f"http://h/{HUSH}"}]}},
@@ -69,9 +116,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("document", CONFIGS.values(), ids=CONFIGS)
-def test_a_secret_is_in_no_output_of_validate_and_not_in_the_warehouse(
-    document, tmp_path, capsys
-):
+def test_a_secret_is_in_no_output_of_validate_and_not_in_the_warehouse(document, tmp_path, capsys):
     file = tmp_path / "weir.yaml"
     source = {"source": {"format": "demo"}}
     file.write_text(yaml.safe_dump({**source, **document}))
@@ -95,13 +140,18 @@ def test_a_secret_is_in_no_message_about_a_mistake(document, tmp_path, capsys):
         assert "weir.yaml: " in out + err and HUSH not in out + err
 
 
-@pytest.mark.parametrize(("document", "said"), [
-    ({"storage_options": {"AWS_SECRET_ACCESS_KEY": ["x"]}},
-     "storage_options.AWS_SECRET_ACCESS_KEY: a list is not text"),
-    ({"storage_options": "x"}, "storage_options: '********' is not a mapping of keys"),
-    ({"shards": "many"}, "shards: 'many' is not a whole number"),
-    ({"rate_limits": {"tokenbucket": "leaky"}}, "tokenbucket: 'leaky' is not supported"),
-])
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (
+            {"storage_options": {"AWS_SECRET_ACCESS_KEY": ["x"]}},
+            "storage_options.AWS_SECRET_ACCESS_KEY: a list is not text",
+        ),
+        ({"storage_options": "x"}, "storage_options: '********' is not a mapping of keys"),
+        ({"shards": "many"}, "shards: 'many' is not a whole number"),
+        ({"rate_limits": {"tokenbucket": "leaky"}}, "tokenbucket: 'leaky' is not supported"),
+    ],
+)
 def test_a_message_has_the_value_that_cannot_be_a_secret(document, said, tmp_path, capsys):
     file = tmp_path / "weir.yaml"
     file.write_text(yaml.safe_dump({"source": {"format": "demo"}, **document}))
@@ -109,13 +159,17 @@ def test_a_message_has_the_value_that_cannot_be_a_secret(document, said, tmp_pat
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("text", "shown"), [
-    ("http://host/a@b", "http://host/a@b"), ("me@host", "me@host"),
-    ("http://me:pw@host/x", "http://********:********@host/x"),
-    ("http://${env:U}:${env:P}@host", "http://${env:U}:${env:P}@host"),
-    ("http://me:${env:P}@host", "http://********:${env:P}@host"),
-    ("http://a:b@h, http://c:d@i", "http://********:********@h, http://********:********@i"),
-])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://host/a@b", "http://host/a@b"),
+        ("me@host", "me@host"),
+        ("http://me:pw@host/x", "http://********:********@host/x"),
+        ("http://${env:U}:${env:P}@host", "http://${env:U}:${env:P}@host"),
+        ("http://me:${env:P}@host", "http://********:${env:P}@host"),
+        ("http://a:b@h, http://c:d@i", "http://********:********@h, http://********:********@i"),
+    ],
+)
 def test_an_address_keeps_its_host(text, shown):
     assert without_users([{"url": text}]) == [{"url": shown}]
 

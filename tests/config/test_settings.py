@@ -86,7 +86,8 @@ def test_the_example_policies_are_valid() -> None:
             " such as 10s",
         ),
         (
-            "shards: 5m", "c.yaml: shards: '5m' is not a whole number",
+            "shards: 5m",
+            "c.yaml: shards: '5m' is not a whole number",
         ),
         (
             "trigger_ms: 99999999999999999999d",
@@ -152,8 +153,7 @@ def test_the_example_policies_are_valid() -> None:
         (
             "source: {format: kafka, options: {kafka.bootstrap.servers: 'a:1', subscribe: t,"
             " startingOffset: earliest}}",
-            "c.yaml: source.options.startingOffset: unknown option"
-            " (did you mean startingOffsets?)",
+            "c.yaml: source.options.startingOffset: unknown option (did you mean startingOffsets?)",
         ),
         (
             "source: {format: pulsar, options: {topics: a/b/c}}",
@@ -288,8 +288,11 @@ def test_a_missing_source_is_one_mistake_among_others(load: Load) -> None:
 @pytest.mark.parametrize("command", ["run", "validate"])
 @pytest.mark.parametrize("config", [None, "", "warehouse: made\n"])
 def test_commands_that_read_a_source_need_one_and_make_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    command: str, config: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    config: str | None,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = [command]
@@ -344,7 +347,9 @@ def test_overrides_are_merged_key_by_key(load: Load) -> None:
     load("source: {format: files, path: in}\nwarehouse: w")
     settings = load_settings(Path("c.yaml"), {"warehouse": "x", "source": {"path": "other"}})
     assert (settings.warehouse, settings.source.format, settings.source.path) == (
-        "x", "files", "other",
+        "x",
+        "files",
+        "other",
     )
 
 
@@ -379,9 +384,7 @@ def test_secrets_come_from_the_environment_and_are_never_shown(
         assert "plain-text" not in text
 
 
-def test_a_variable_that_is_not_set_is_named(
-    load: Load, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_that_is_not_set_is_named(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEIR_TEST_JAAS", raising=False)
     settings = load(KAFKA)
     with pytest.raises(UserError, match="the environment variable WEIR_TEST_JAAS is not set"):
@@ -393,8 +396,13 @@ def test_params_hash_follows_what_decides_and_nothing_else() -> None:
     policy = {"scope": "topic", "name": "a/b/c", "limits": {"publishRateInMsgs": 1}}
     same = load_settings(
         None,
-        {"warehouse": "elsewhere", "trigger_ms": 5, "commit": "spark", "partitions": 3,
-         "source": {"format": "files", "path": "x"}},
+        {
+            "warehouse": "elsewhere",
+            "trigger_ms": 5,
+            "commit": "spark",
+            "partitions": 3,
+            "source": {"format": "files", "path": "x"},
+        },
     )
     assert same.params_hash("rate_limits") == base.params_hash("rate_limits")
     assert same.config_hash() != base.config_hash()
@@ -405,18 +413,27 @@ def test_params_hash_follows_what_decides_and_nothing_else() -> None:
 
 def test_switches_are_the_version_parameters_in_force() -> None:
     assert load_settings().switches("rate_limits") == {
-        "tokenbucket": "saturating", "release_condition": "target",
-        "throttle_tracker": "per_type", "limit_change": "immediate", "protocol": "none",
-        "receipt_model": "none", "broker_reason": "inform", "pause_rule": "pip",
-        "repeat_throttle": "replace", "timeout_rule": "active",
+        "tokenbucket": "saturating",
+        "release_condition": "target",
+        "throttle_tracker": "per_type",
+        "limit_change": "immediate",
+        "protocol": "none",
+        "receipt_model": "none",
+        "broker_reason": "inform",
+        "pause_rule": "pip",
+        "repeat_throttle": "replace",
+        "timeout_rule": "active",
         "observed_pauses": "correct",
     }
 
 
-@pytest.mark.parametrize("source", [
-    "format: kafka_messages, options: {kafka.bootstrap.servers: 'a:1', subscribe: t}",
-    "format: delta, path: events",
-])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "format: kafka_messages, options: {kafka.bootstrap.servers: 'a:1', subscribe: t}",
+        "format: delta, path: events",
+    ],
+)
 def test_a_policy_may_name_a_topic_of_kafka_where_the_source_can_have_one(
     load: Load, source: str
 ) -> None:
@@ -436,8 +453,10 @@ def test_validate_names_limits_without_effect(
         " managedLedgerCacheSizeMB: 100}}\n",
         encoding="utf-8",
     )
-    idle = ["broker *: managedLedgerCacheCopyEntries",
-            "broker *: brokerAdaptiveRecvByteBufAllocatorMinimumSize"]
+    idle = [
+        "broker *: managedLedgerCacheCopyEntries",
+        "broker *: brokerAdaptiveRecvByteBufAllocatorMinimumSize",
+    ]
     assert validate(tmp_path / "c.yaml", as_json=True) == 0
     assert json.loads(capsys.readouterr().out)["without_effect"] == idle
     assert validate(tmp_path / "c.yaml", as_json=False) == 0
@@ -453,12 +472,15 @@ def test_validate_names_parameters_without_effect_that_are_changed(
     (tmp_path / "c.yaml").write_text(
         "source: {format: demo}\nqueries: [[rate_limits, producer_ids, backlog, chunks]]\n"
         f"rate_limits: {{connectionsPerBroker: 4}}\nproducer_ids: {{{cleanup}: 20}}\n"
-        "backlog: {check_duration_rule: per_pass, check_rows: all}\n", encoding="utf-8",
+        "backlog: {check_duration_rule: per_pass, check_rows: all}\n",
+        encoding="utf-8",
     )
     assert validate(tmp_path / "c.yaml", as_json=False) == 0
     assert capsys.readouterr().err.splitlines() == [
-        f"note: {text} has no effect on any decision" for text in (
-            "rate_limits: connectionsPerBroker", f"producer_ids: {cleanup}",
+        f"note: {text} has no effect on any decision"
+        for text in (
+            "rate_limits: connectionsPerBroker",
+            f"producer_ids: {cleanup}",
             "backlog: check_duration_rule",
         )
     ]
@@ -471,11 +493,15 @@ def test_validate_names_parameters_without_effect_that_are_changed(
     assert json.loads(capsys.readouterr().out)["without_effect"] == []
 
 
-@pytest.mark.parametrize(("text", "rule"), [
-    ("", "evicted_only"), ("profile: upstream", "every_call"),
-    ("profile: upstream, eviction_count_rule: evicted_only", "evicted_only"),
-    ("eviction_count_rule: every_call", "every_call"),
-])
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("", "evicted_only"),
+        ("profile: upstream", "every_call"),
+        ("profile: upstream, eviction_count_rule: evicted_only", "evicted_only"),
+        ("eviction_count_rule: every_call", "every_call"),
+    ],
+)
 def test_a_profile_says_which_evictions_count_unless_a_rule_is_set(
     load: Load, text: str, rule: str
 ) -> None:
@@ -496,7 +522,8 @@ def _numbers(value: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 
 def test_one_commit_interval_is_for_all_tables(load: Load) -> None:
     assert load("commit_interval_ms: {chunk_events: 2s}").commit_interval_ms == {
-        "chunk_events": 2000}
+        "chunk_events": 2000
+    }
     every = load("commit_interval_ms: 5s").commit_interval_ms
     assert set(every.values()) == {5000}
     assert {"quarantine", "throttle_events", "cache_stats"} <= set(every)

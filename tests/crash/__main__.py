@@ -30,9 +30,11 @@ FIRST_SEED = 1
 def main() -> int:
     """Parse the command line and strike."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float,
-                        help="Default: until every disaster has struck once.")
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--minutes", type=float, help="Default: until every disaster has struck once."
+    )
     parser.add_argument("--seed", type=int, default=FIRST_SEED)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--list", action="store_true", help="Name the disasters.")
@@ -65,9 +67,7 @@ def picked(disasters: Sequence[Disaster], seed: int) -> Iterator[tuple[Disaster,
         seed += 1
 
 
-def _strike(
-    disasters: Sequence[Disaster], seed: int, minutes: float | None, folder: Path
-) -> int:
+def _strike(disasters: Sequence[Disaster], seed: int, minutes: float | None, folder: Path) -> int:
     from tests.crash.grounds import Grounds
 
     failed = skipped = count = 0
@@ -82,16 +82,20 @@ def _strike(
                 found = [traceback.format_exc()]
             took_s = time.monotonic() - started
             result = f"skipped: {obstacle}" if obstacle else "DIFFERS" if found else "equal"
-            print(f"{disaster.name:32} {disaster.expects:8} {result} ({took_s:.0f} s)"
-                  f"   --only {disaster.name} --seed {own}", flush=True)
+            print(
+                f"{disaster.name:32} {disaster.expects:8} {result} ({took_s:.0f} s)"
+                f"   --only {disaster.name} --seed {own}",
+                flush=True,
+            )
             for line in found:
                 print("    " + line.replace("\n", "\n    "), flush=True)
             count, failed, skipped = count + 1, failed + bool(found), skipped + bool(obstacle)
             over = count if minutes is None else (time.monotonic() - began) / 60
             if over >= (len(disasters) if minutes is None else minutes):
                 break
-    print(f"{count} disasters in {time.monotonic() - began:.0f} s: {failed} differ, "
-          f"{skipped} skipped")
+    print(
+        f"{count} disasters in {time.monotonic() - began:.0f} s: {failed} differ, {skipped} skipped"
+    )
     return 1 if failed else 0
 
 

@@ -97,7 +97,8 @@ def expired(site: Site) -> None:
     options = {**source["options"], "failOnDataLoss": "false"}
     site.write_config(source={"format": "kafka", "options": options})
     site.without = frozenset(
-        at for at, (name, offset) in site.sent.items() if read[name] <= offset < first[name])
+        at for at, (name, offset) in site.sent.items() if read[name] <= offset < first[name]
+    )
     site.finish()
 
 

@@ -26,12 +26,14 @@ def no_compiler() -> str:
 
 
 def shifted(folder: Path, seconds: int) -> dict[str, str]:
-    """Environment of processes whose wall clock is so far ahead; the number is in `folder/clock`.
-    """
+    """Environment of processes whose wall clock is so far ahead; the number is in `folder/clock`."""
     library, shift = folder / "clock.so", folder / "clock"
     made = subprocess.run(
         ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"],
-        capture_output=True, text=True, check=False)
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if made.returncode:
         raise Failed(made.stderr)
     shift.write_bytes(struct.pack("=q", seconds))
@@ -58,8 +60,7 @@ def _require_jump(site: Site, seconds: int) -> None:
     log = site.warehouse / "_weir" / "checkpoints" / "archive" / "offsets"
     plans = sorted((int(file.name), file) for file in log.iterdir() if file.name.isdigit())
     first, *_, last = (
-        json.loads(file.read_text().splitlines()[1])["batchTimestampMs"] / 1000
-        for _, file in plans
+        json.loads(file.read_text().splitlines()[1])["batchTimestampMs"] / 1000 for _, file in plans
     )
     if abs(last - first - seconds) > HOUR_S / 2:
         raise Failed(f"the clock of the JVM went on by {last - first:.0f} s, not by {seconds}")

@@ -36,14 +36,20 @@ def make_config(crash_folder: Path) -> Callable[[str], Path]:
 
     def make(name: str) -> Path:
         path = crash_folder / f"{name}.yaml"
-        path.write_text(yaml.safe_dump({
-            "warehouse": str(crash_folder / name), "partitions": 2,
-            "policy_files": ["policies.yaml"],
-            "source": {
-                "format": "files", "path": str(crash_folder / "events"),
-                "options": {"maxFilesPerTrigger": 12},
-            },
-        }))
+        path.write_text(
+            yaml.safe_dump(
+                {
+                    "warehouse": str(crash_folder / name),
+                    "partitions": 2,
+                    "policy_files": ["policies.yaml"],
+                    "source": {
+                        "format": "files",
+                        "path": str(crash_folder / "events"),
+                        "options": {"maxFilesPerTrigger": 12},
+                    },
+                }
+            )
+        )
         return path
 
     return make
@@ -55,6 +61,12 @@ def calm(make_config: Callable[[str], Path], spark: object) -> Tables:
     settings = load_settings(make_config("calm"))
     assert run(settings, available_now=True) == 0
     tables = Tables.of(settings.warehouse)
-    assert {"events", "throttle_events", "chunk_events", "producer_id_stats", "backlog_checks",
-            "cache_stats"} <= set(tables.rows)
+    assert {
+        "events",
+        "throttle_events",
+        "chunk_events",
+        "producer_id_stats",
+        "backlog_checks",
+        "cache_stats",
+    } <= set(tables.rows)
     return tables

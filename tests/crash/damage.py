@@ -72,8 +72,11 @@ def weir_file(half: bool, site: Site) -> None:
 def damage_a_file(half: bool, site: Site) -> None:
     """The same between two runs."""
     folder = site.warehouse / "_weir"
-    files = [folder / "manifest.json", *folder.glob("checkpoints/*/weir-*"),
-             *folder.glob("checkpoints/*/gathered/*/*.arrow")]
+    files = [
+        folder / "manifest.json",
+        *folder.glob("checkpoints/*/weir-*"),
+        *folder.glob("checkpoints/*/gathered/*/*.arrow"),
+    ]
     file = site.chance.choice(sorted(files))
     if half:
         _cut(file, half)
@@ -179,7 +182,8 @@ DISASTERS = [
     Disaster("log-entry-half", partial(log_entry, True), "stops"),
     *(
         Disaster(f"{log}-{'half' if half else 'empty'}", partial(spark_log, log, half), "stops")
-        for log in ("offsets", "commits") for half in (False, True)
+        for log in ("offsets", "commits")
+        for half in (False, True)
     ),
     Disaster("checkpoint-older", older_checkpoint, "stops"),
     Disaster("weir-file-gone", partial(weir_file, False), "stops"),

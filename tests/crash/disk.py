@@ -80,8 +80,7 @@ def _fill(folder: Path) -> Path:
 @contextmanager
 def _read_only(folder: Path) -> Iterator[None]:
     """The folder mounted over itself: files that are open stay open for writing."""
-    for words in (("--bind", str(folder), str(folder)),
-                  ("-o", "remount,ro,bind", str(folder))):
+    for words in (("--bind", str(folder), str(folder)), ("-o", "remount,ro,bind", str(folder))):
         for _ in range(50):  # busy while a file is open for writing
             done = _mount(*words)
             if not done.returncode:
@@ -97,8 +96,13 @@ def _read_only(folder: Path) -> Iterator[None]:
 
 
 def _mount(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["mount", *words], capture_output=True, text=True, check=False,
-                          env={**os.environ, "LC_ALL": "C"})
+    return subprocess.run(
+        ["mount", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LC_ALL": "C"},
+    )
 
 
 def _umount(folder: Path) -> None:

@@ -87,13 +87,12 @@ EDITED: dict[str, Step | Logged] = {
 def main(config: str, query: str, step: str, number: str) -> int:
     """Run to the end of the source, or to the step at which the process is killed."""
     gathers = step in GATHERED
-    settings = load_settings(
-        Path(config), {"commit_interval_ms": INTERVAL_MS} if gathers else {}
-    )
+    settings = load_settings(Path(config), {"commit_interval_ms": INTERVAL_MS} if gathers else {})
     reached, count = {**STEPS, **GATHERED, **EDITED}[step], int(number)
     if isinstance(reached, Logged) and count:
-        threading.Thread(target=_watch, args=(settings, query, reached.log, count), daemon=True
-                         ).start()
+        threading.Thread(
+            target=_watch, args=(settings, query, reached.log, count), daemon=True
+        ).start()
     elif isinstance(reached, Step):
         counter = _Counter(count, reached.file)
         for owner, name in reached.functions:

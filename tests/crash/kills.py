@@ -126,6 +126,7 @@ DISASTERS = [
     Disaster("kill-reshard", reshard, "goes on"),
     *(
         Disaster(f"kill-{query}-{name}", partial(step, query, name), "goes on")
-        for query, names in (("govern", (*STEPS, *GATHERED)), ("archive", STEPS)) for name in names
+        for query, names in (("govern", (*STEPS, *GATHERED)), ("archive", STEPS))
+        for name in names
     ),
 ]

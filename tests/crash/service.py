@@ -1,5 +1,4 @@
-"""A command as a user starts it: spark-submit.sh, the JVM, the driver, Python workers, executors.
-"""
+"""A command as a user starts it: spark-submit.sh, the JVM, the driver, Python workers, executors."""
 
 from __future__ import annotations
 
@@ -20,7 +19,11 @@ from app.config.settings import load_settings
 from tests.conftest import ROOT
 
 OF_PYTEST = (
-    "PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "WEIR_JARS",
+    "PYTHONPATH",
+    "PYSPARK_PYTHON",
+    "PYSPARK_DRIVER_PYTHON",
+    "SPARK_CONF_DIR",
+    "WEIR_JARS",
     "WEIR_JAVA_OPTIONS",
 )
 """Variables that a user does not have."""
@@ -42,23 +45,38 @@ class Service:
     """One start of `run` without an end, or of another command; what it says goes into a file."""
 
     def __init__(
-        self, config: Path, command: str = "run", *, master: str = LOCAL,
-        variables: Mapping[str, str] | None = None, confs: Sequence[str] = (),
+        self,
+        config: Path,
+        command: str = "run",
+        *,
+        master: str = LOCAL,
+        variables: Mapping[str, str] | None = None,
+        confs: Sequence[str] = (),
     ) -> None:
         self._settings = load_settings(config)
         self._said = config.with_name(f"{config.stem}.log")
-        confs = ["spark.ui.enabled=false", "spark.executor.memory=512m",
-                 "spark.driver.extraJavaOptions=-Xss4m",
-                 *confs]
+        confs = [
+            "spark.ui.enabled=false",
+            "spark.executor.memory=512m",
+            "spark.driver.extraJavaOptions=-Xss4m",
+            *confs,
+        ]
         words = [
-            str(ROOT / "spark-submit.sh"), "--master", master,
-            *(word for conf in confs for word in ("--conf", conf)), command,
-            "--config", str(config),
+            str(ROOT / "spark-submit.sh"),
+            "--master",
+            master,
+            *(word for conf in confs for word in ("--conf", conf)),
+            command,
+            "--config",
+            str(config),
         ]
         kept = {name: value for name, value in os.environ.items() if name not in OF_PYTEST}
         with self._said.open("w") as out:
             self._process = subprocess.Popen(
-                words, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+                words,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
                 env={**kept, **(variables or {})},
             )
 
@@ -88,6 +106,7 @@ class Service:
 
     def wait_to_read(self, places: Mapping[str, int]) -> None:
         """Wait until every query has ended the batch that reaches the end of each partition."""
+
         def reached(query: str) -> bool:
             number = self.batches(query, "commits") - 1
             log = Path(self._settings.warehouse, "_weir", "checkpoints", query, "offsets")
@@ -114,13 +133,15 @@ class Service:
     @property
     def driver(self) -> psutil.Process:
         """The Python of the driver."""
-        (found,) = (each for each in self.processes("app/main.py")
-                    if "java" not in _command(each).split()[0])
+        (found,) = (
+            each
+            for each in self.processes("app/main.py")
+            if "java" not in _command(each).split()[0]
+        )
         return found
 
     def kill(self, victim: psutil.Process | None = None) -> None:
-        """SIGKILL for one process, the JVM if none is given; the others have to end by themselves.
-        """
+        """SIGKILL for one process, the JVM if none is given; the others have to end by themselves."""
         others = [*self.processes(), psutil.Process(self._process.pid)]
         (victim or psutil.Process(self._process.pid)).kill()
         _, left = psutil.wait_procs(others, WITHIN_S, callback=None)
@@ -190,8 +211,15 @@ def batches(warehouse: str, query: str, log: str) -> int:
 
 def killed_at(config: Path, query: str, step: str, number: int) -> None:
     """A run that kills itself at a step of a commit; Failed if it ends in another way."""
-    command = [sys.executable, "-m", "tests.crash.killed_run", str(config), query, step,
-               str(number)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.crash.killed_run",
+        str(config),
+        query,
+        step,
+        str(number),
+    ]
     ended = subprocess.run(command, timeout=300, check=False, capture_output=True, text=True)
     if ended.returncode != -signal.SIGKILL:
         raise Failed(f"ended with {ended.returncode} at {step}: {ended.stderr[-1500:]}")

@@ -54,19 +54,31 @@ class Records:
             if without:
                 events = folder / "events"
                 write([n for at, (_, n) in enumerate(self.lines) if at not in without], events)
-            settings = load_settings(None, {**self.configuration(folder), "source": {
-                "format": "files", "path": str(events)}})
+            settings = load_settings(
+                None,
+                {**self.configuration(folder), "source": {"format": "files", "path": str(events)}},
+            )
             assert run(settings, available_now=True) == 0
             tables = self._calm[without] = Tables.of(settings.warehouse)
-            assert {"events", "throttle_events", "chunk_events", "producer_id_stats",
-                    "backlog_checks", "cache_stats"} <= set(tables.rows)
+            assert {
+                "events",
+                "throttle_events",
+                "chunk_events",
+                "producer_id_stats",
+                "backlog_checks",
+                "cache_stats",
+            } <= set(tables.rows)
         return self._calm[without]
 
     def configuration(self, folder: Path) -> dict[str, Any]:
         """What is not default: the fleet's limits, and room for partitions that are far apart."""
-        return {"warehouse": str(folder / "warehouse"), "partitions": 2,
-                "policies": self.policies, "idle_advance_ms": 600_000,
-                "archive_trigger_ms": 2_000}
+        return {
+            "warehouse": str(folder / "warehouse"),
+            "partitions": 2,
+            "policies": self.policies,
+            "idle_advance_ms": 600_000,
+            "archive_trigger_ms": 2_000,
+        }
 
 
 class Site:
@@ -88,15 +100,20 @@ class Site:
         folder.mkdir(parents=True)
         if kafka is None:
             source: dict[str, Any] = {
-                "format": "files", "path": str(records.events),
+                "format": "files",
+                "path": str(records.events),
                 "options": {"maxFilesPerTrigger": 2},
             }
         else:
             kafka.create_topic(self.topic, PARTITIONS)
-            source = {"format": "kafka", "options": {
-                "kafka.bootstrap.servers": kafka.servers, "subscribe": self.topic,
-                "maxOffsetsPerTrigger": 2_000,
-            }}
+            source = {
+                "format": "kafka",
+                "options": {
+                    "kafka.bootstrap.servers": kafka.servers,
+                    "subscribe": self.topic,
+                    "maxOffsetsPerTrigger": 2_000,
+                },
+            }
         self.config = folder / "weir.yaml"
         self.write_config(source=source)
 
@@ -130,7 +147,9 @@ class Site:
 
     @contextmanager
     def running(
-        self, master: str = LOCAL, variables: Mapping[str, str] | None = None,
+        self,
+        master: str = LOCAL,
+        variables: Mapping[str, str] | None = None,
         command: str = "run",
     ) -> Iterator[Service]:
         """`run` or another command, as a user starts it; nothing of it is left at the end of the
@@ -155,7 +174,8 @@ class Site:
         command = [str(ROOT / "spark-submit.sh"), "run", "--config", str(self.config)]
         try:
             ended = subprocess.run(
-                command, env=kept, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+                command, env=kept, capture_output=True, text=True, timeout=WITHIN_S, check=False
+            )
         except subprocess.TimeoutExpired:
             raise Failed(f"a start was not refused within {WITHIN_S:.0f} s") from None
         if ended.returncode != 2:
@@ -171,9 +191,7 @@ class Site:
         return Tables.of(str(self.warehouse)).differences(expected)
 
 
-def _attacked(
-    lines: Lines, start_ms: int, order: random.Random
-) -> Iterator[tuple[int, bytes]]:
+def _attacked(lines: Lines, start_ms: int, order: random.Random) -> Iterator[tuple[int, bytes]]:
     """The lines, and behind one of twenty a hostile one. None is so near to them in time that it
     may take the clocks along, or so near to the present that a job's verdict depends on it."""
     times = (start_ms - HOUR, start_ms + 2 * HOUR, start_ms + 100 * HOUR)

@@ -29,8 +29,12 @@ LOOK_S = 0.1
 def storm(site: Site) -> None:
     """Kills, clocks that jump and files that vanish, a few times; at the end a file of the
     warehouse is damaged."""
-    site.write_config(source={**site.settings.source.model_dump(include={"format", "path"}),
-                              "options": {"maxFilesPerTrigger": 1}})
+    site.write_config(
+        source={
+            **site.settings.source.model_dump(include={"format", "path"}),
+            "options": {"maxFilesPerTrigger": 1},
+        }
+    )
     ahead_s = 0
     for _ in range(site.chance.randint(*STARTS)):
         with site.running(variables=shifted(site.folder, ahead_s)) as run, memory_bounded(run):
@@ -63,8 +67,12 @@ def _happen(site: Site, run: Service, ahead_s: int) -> int:
 def _go_on(site: Site, run: Service) -> None:
     """Wait for a moment of a batch, or until there is no more."""
     begun = run.batches("govern", "offsets")
-    run.wait(lambda: run.batches("govern", "offsets") > begun
-             or run.batches("govern", "commits") >= FILES, "a batch of govern")
+    run.wait(
+        lambda: (
+            run.batches("govern", "offsets") > begun or run.batches("govern", "commits") >= FILES
+        ),
+        "a batch of govern",
+    )
     time.sleep(site.chance.uniform(0, 2))
 
 

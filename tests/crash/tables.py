@@ -41,5 +41,7 @@ def _difference(found: Sequence[Any], expected: Sequence[Any]) -> str:
     lacking, more = there - here, here - there
     if not lacking and not more:
         return ""
-    return (f"{lacking.total()} of {there.total()} rows are missing, {more.total()} are too many; "
-            f"first {next(iter([*lacking, *more]))}")
+    return (
+        f"{lacking.total()} of {there.total()} rows are missing, {more.total()} are too many; "
+        f"first {next(iter([*lacking, *more]))}"
+    )

@@ -32,12 +32,21 @@ def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Setti
     """A run to the end of a small trace, whose warehouse every test damages in its own way."""
     folder = tmp_path_factory.mktemp("damage")
     write_files(demo_trace(EVENTS), folder / "events")
-    settings = load_settings(None, {
-        "warehouse": str(folder / "warehouse"), "partitions": 2, "alerts": None, "quality": None,
-        "policies": demo_trace(EVENTS).policies,
-        "source": {"format": "files", "path": str(folder / "events"),
-                   "options": {"maxFilesPerTrigger": "30"}},
-    })
+    settings = load_settings(
+        None,
+        {
+            "warehouse": str(folder / "warehouse"),
+            "partitions": 2,
+            "alerts": None,
+            "quality": None,
+            "policies": demo_trace(EVENTS).policies,
+            "source": {
+                "format": "files",
+                "path": str(folder / "events"),
+                "options": {"maxFilesPerTrigger": "30"},
+            },
+        },
+    )
     assert run(settings, available_now=True) == 0
     shutil.copytree(settings.warehouse, folder / "sound")
     return settings
@@ -267,8 +276,7 @@ def test_an_unfinished_mark_is_removed_with_the_next_plan_and_the_batch_repeated
 
     first, second = refusal(again)
     assert first == f"warehouse: {mark} is empty or unfinished"
-    assert second == (
-        f"have the batch processed again: rm {mark} {folder}/.{mark.name}.crc{plan}")
+    assert second == (f"have the batch processed again: rm {mark} {folder}/.{mark.name}.crc{plan}")
     remove(second)
     again()
 
@@ -285,7 +293,9 @@ def test_an_unfinished_plan_is_removed_unless_tables_have_rows_of_its_batch(
     new.write_bytes(plan.read_bytes()[:60])  # a batch that was being planned
 
     assert refusal(again) == [
-        f"warehouse: {new} is empty or unfinished", f"have the batch planned again: rm {new}"]
+        f"warehouse: {new} is empty or unfinished",
+        f"have the batch planned again: rm {new}",
+    ]
     new.unlink()
     again()
     assert every_row(tmp_warehouse) == before
@@ -372,7 +382,9 @@ Checks = dict[str, dict[str, Any]]
 
 @pytest.fixture
 def examined(
-    done: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch,
+    done: Settings,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Callable[[], tuple[int, Checks]]:
     """A function that asks `doctor` about the warehouse, in the session of the tests: its exit
@@ -395,7 +407,11 @@ def test_doctor_names_every_damaged_table_with_its_remedy(
     code, sound = examined()
     assert (code, [check for check in sound.values() if not check["ok"]]) == (0, [])
     assert sound["tables"] == {
-        "name": "tables", "ok": True, "found": "as the queries left them", "remedy": ""}
+        "name": "tables",
+        "ok": True,
+        "found": "as the queries left them",
+        "remedy": "",
+    }
     assert sound["partitions"]["found"] == "2, shards 4"
 
     emptied = log_of(tmp_warehouse, "events")[-1]
@@ -413,7 +429,8 @@ def test_doctor_names_every_damaged_table_with_its_remedy(
     assert parts[0].endswith(f"of the query archive, whose log has an empty file ({emptied})")
     assert parts[1].startswith(f"{table}limiter_stats cannot be read: ")
     assert parts[2] == (
-        f"{table}throttle_events is missing, and the query govern has written to it")
+        f"{table}throttle_events is missing, and the query govern has written to it"
+    )
     assert parts[3].startswith(f"{table}topic_throttle_stats has lost batch ")
     assert len(parts) == 4
     assert "put it back from a copy, or take another warehouse" in found["tables"]["remedy"]
@@ -426,13 +443,17 @@ def test_doctor_names_the_tables_whose_checkpoint_is_gone(
     shutil.rmtree(Path(tmp_warehouse, "_weir", "checkpoints", "archive"))
     code, found = examined()
     assert (code, found["tables"]["found"]) == (
-        1, f"warehouse: events of {tmp_warehouse} hold rows, but the checkpoint "
-        f"{tmp_warehouse}/_weir/checkpoints/archive that they come from is missing")
+        1,
+        f"warehouse: events of {tmp_warehouse} hold rows, but the checkpoint "
+        f"{tmp_warehouse}/_weir/checkpoints/archive that they come from is missing",
+    )
 
 
 @pytest.mark.usefixtures("again")
 def test_doctor_takes_the_partitions_of_the_manifest_unless_the_configuration_has_others(
-    examined: Callable[[], tuple[int, Checks]], done: Settings, spark: SparkSession,
+    examined: Callable[[], tuple[int, Checks]],
+    done: Settings,
+    spark: SparkSession,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """As a run does: a machine with another number of cores is no mistake."""

@@ -35,10 +35,13 @@ def differences(name: str, records: Records, folder: Path, kafka: Kafka | None =
         return site.differences()
 
 
-@pytest.mark.parametrize("name", [
-    "storm", *(pytest.param(name, marks=pytest.mark.slow) for name in (
-        "kill-worker", "table-deleted")),
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "storm",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("kill-worker", "table-deleted")),
+    ],
+)
 def test_after_a_disaster_or_its_remedy_the_tables_are_those_of_a_calm_run(
     name: str, records: Records, tmp_path: Path
 ) -> None:
@@ -56,7 +59,8 @@ def test_a_missing_row_and_one_that_is_there_twice_are_differences() -> None:
     calm = Tables({"events": [("a",), ("b",), ("b",)]}, [("0", 1), ("0", 2)])
     found = Tables({"events": [("b",), ("b",), ("b",)]}, [("0", 1), ("0", 2)])
     assert found.differences(calm) == [
-        "events: 1 of 3 rows are missing, 1 are too many; first ('a',)"]
+        "events: 1 of 3 rows are missing, 1 are too many; first ('a',)"
+    ]
     assert Tables({}, [("0", 2)]).differences(calm) == [
         "events: 3 of 3 rows are missing, 0 are too many; first ('a',)",
         "records: 1 of 2 rows are missing, 0 are too many; first ('0', 1)",

@@ -22,9 +22,22 @@ OF_SUITE = (*OF_PYTEST, "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
 def test_ctrl_c_in_the_demo_is_one_line_and_no_stack_trace(sign: str, tmp_path: Path) -> None:
     inherited = {name: text for name, text in os.environ.items() if name not in OF_SUITE}
     process = subprocess.Popen(
-        [str(ROOT / "spark-submit.sh"), "--master", "local[2]", "--conf",
-         "spark.ui.enabled=false", "demo", "--out", str(tmp_path / "demo"), "--events", "40000"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        [
+            str(ROOT / "spark-submit.sh"),
+            "--master",
+            "local[2]",
+            "--conf",
+            "spark.ui.enabled=false",
+            "demo",
+            "--out",
+            str(tmp_path / "demo"),
+            "--events",
+            "40000",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
         env=inherited,
     )
     timer = threading.Timer(300, process.kill)

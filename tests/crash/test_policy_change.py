@@ -49,13 +49,25 @@ class Place:
         self.policies = folder / "policies"
         self.policies.mkdir()
         self.config = folder / "weir.yaml"
-        self.config.write_text(yaml.safe_dump({
-            "warehouse": str(folder / "warehouse"), "partitions": 2, "policies": "policies",
-            "shadows": {"same": "policies"},
-            "alerts": None, "quality": None, "maintenance": None, "idle_advance_ms": 60_000,
-            "source": {"format": "files", "path": str(folder / "events"),
-                       "options": {"maxFilesPerTrigger": max(len(self._files) // 6, 1)}},
-        }))
+        self.config.write_text(
+            yaml.safe_dump(
+                {
+                    "warehouse": str(folder / "warehouse"),
+                    "partitions": 2,
+                    "policies": "policies",
+                    "shadows": {"same": "policies"},
+                    "alerts": None,
+                    "quality": None,
+                    "maintenance": None,
+                    "idle_advance_ms": 60_000,
+                    "source": {
+                        "format": "files",
+                        "path": str(folder / "events"),
+                        "options": {"maxFilesPerTrigger": max(len(self._files) // 6, 1)},
+                    },
+                }
+            )
+        )
         self.limit(1.0)
 
     def limit(self, share: float, text: str | None = None) -> None:
@@ -65,11 +77,18 @@ class Place:
 
     def documents(self, share: float) -> str:
         """The policies of the trace with rates of such a share."""
-        return yaml.safe_dump([
-            {**p, "limits": {k: scaled(v, share) if "Rate" in k else v
-                             for k, v in p["limits"].items()}}
-            for p in self.trace.policies
-        ] + [{"scope": "user", "name": "*", "limits": {"producer_ids_rate": int(20 * share)}}])
+        return yaml.safe_dump(
+            [
+                {
+                    **p,
+                    "limits": {
+                        k: scaled(v, share) if "Rate" in k else v for k, v in p["limits"].items()
+                    },
+                }
+                for p in self.trace.policies
+            ]
+            + [{"scope": "user", "name": "*", "limits": {"producer_ids_rate": int(20 * share)}}]
+        )
 
     def come(self, share: float) -> int:
         """Let the files up to a share of all come; how many there are then."""
@@ -112,8 +131,9 @@ def place(tmp_path: Path) -> Place:
 def at_once(settings: Settings, group: dict[str, Operator]) -> Rows:
     """The rows of the jobs over the archive, each shard in one slice."""
     return {
-        name: sorted(tuple(str(row[c]) for c in row if c not in NOT_COMPARED)
-                     for row in rows.to_pylist())
+        name: sorted(
+            tuple(str(row[c]) for c in row if c not in NOT_COMPARED) for row in rows.to_pylist()
+        )
         for name, rows in replayed(settings, settings.jobs, group=group).items()
         if TABLES[name].job
     }
@@ -173,9 +193,9 @@ def test_edits_between_runs_and_kills_amid_them(place: Place) -> None:
     assert log.taken[:2] == first.taken and [one.number for one in log.taken] == [0, 1, 2]
     assert log.taken[2].batch > log.taken[1].batch
     rows = place.table()
-    assert [(r["version"], r["batch"], r["ts_wall_ms"], r["policy_hash"], r["error"])
-            for r in rows] == [
-        (one.number, one.batch, one.since_ms, one.policy_hash, None) for one in log.taken]
+    assert [
+        (r["version"], r["batch"], r["ts_wall_ms"], r["policy_hash"], r["error"]) for r in rows
+    ] == [(one.number, one.batch, one.since_ms, one.policy_hash, None) for one in log.taken]
     assert json.loads(rows[2]["policy_json"]) == place.settings.policy_dicts() == log.last
     found = assert_as_at_once(place)
     hashes = {h for one in log.taken for job, h in one.hashes.items() if job == "rate_limits"}
@@ -187,16 +207,19 @@ def test_edits_between_runs_and_kills_amid_them(place: Place) -> None:
     assert alone["throttle_events"] != found["throttle_events"]
 
 
-def test_edits_of_a_running_service_good_and_bad(
-    place: Place, spark: Any
-) -> None:
+def test_edits_of_a_running_service_good_and_bad(place: Place, spark: Any) -> None:
     settings = place.settings
     stopping, heard = Stopping(), []
     progress = Progress()
     progress.say = heard.append  # type: ignore[method-assign]
     progress.warn = heard.append  # type: ignore[method-assign]
     service = Service(
-        spark, settings, plan(settings).running, False, stopping, progress,
+        spark,
+        settings,
+        plan(settings).running,
+        False,
+        stopping,
+        progress,
         Origin(place.config, lambda: place.settings),
     )
     thread = threading.Thread(target=service.work)
@@ -207,9 +230,18 @@ def test_edits_of_a_running_service_good_and_bad(
 
     def files(count: int) -> bool:
         path = f"{settings.warehouse}/events"
-        return DeltaTable.is_deltatable(path) and len(set(
-            DeltaTable(path).to_pyarrow_table(columns=["source_partition"])
-            .column("source_partition").to_pylist())) >= count
+        return (
+            DeltaTable.is_deltatable(path)
+            and len(
+                set(
+                    DeltaTable(path)
+                    .to_pyarrow_table(columns=["source_partition"])
+                    .column("source_partition")
+                    .to_pylist()
+                )
+            )
+            >= count
+        )
 
     try:
         part = place.come(0.4)
@@ -232,6 +264,9 @@ def test_edits_of_a_running_service_good_and_bad(
     assert refused["version"] is None and "fleet.yaml: [0].limit: unknown key" in refused["error"]
     one = place.log().taken[1]
     assert (second["version"], second["ts_wall_ms"], second["batch"]) == (
-        1, one.since_ms, one.batch)
+        1,
+        one.since_ms,
+        one.batch,
+    )
     assert "producer_ids_rate" in second["summary"]
     assert_as_at_once(place)

@@ -40,13 +40,16 @@ def killed(config: Path, query: str, point: str, number: int) -> subprocess.Comp
     return subprocess.run(command, timeout=300, check=False, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("kills", [
-    pytest.param(KILLS[:3], id="three"),
-    pytest.param(KILLS, id="all", marks=pytest.mark.slow),
-    pytest.param(FIRST_KILLS, id="first", marks=pytest.mark.slow),
-    pytest.param(GATHERED_KILLS[:1], id="gathered"),
-    pytest.param(GATHERED_KILLS, id="all-gathered", marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(KILLS[:3], id="three"),
+        pytest.param(KILLS, id="all", marks=pytest.mark.slow),
+        pytest.param(FIRST_KILLS, id="first", marks=pytest.mark.slow),
+        pytest.param(GATHERED_KILLS[:1], id="gathered"),
+        pytest.param(GATHERED_KILLS, id="all-gathered", marks=pytest.mark.slow),
+    ],
+)
 def test_killed_at_any_commit_a_run_goes_on_to_the_rows_of_one_that_was_not(
     kills: list[tuple[str, str, int]], make_config: Callable[[str], Path], calm: Tables
 ) -> None:

@@ -31,11 +31,22 @@ LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]{4,7} +(.*)")
 def submitted(config: Path, log_format: str) -> Iterator[subprocess.Popen[str]]:
     """`run` as a service manager starts it; its process becomes the JVM."""
     command = [
-        str(ROOT / "spark-submit.sh"), "--master", "local[2]", "--conf", "spark.ui.enabled=false",
-        "run", "--config", str(config), "--log-format", log_format,
+        str(ROOT / "spark-submit.sh"),
+        "--master",
+        "local[2]",
+        "--conf",
+        "spark.ui.enabled=false",
+        "run",
+        "--config",
+        str(config),
+        "--log-format",
+        log_format,
     ]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
         env={name: value for name, value in os.environ.items() if name not in OF_PYTEST},
     )
@@ -77,8 +88,10 @@ def to_everyone(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize(("ask", "log_format"), [(to_the_jvm, "text"), (to_everyone, "json")])
 def test_asked_to_stop_it_finishes_its_batches_and_goes_on_later(
-    ask: Callable[[subprocess.Popen[str]], None], log_format: str,
-    make_config: Callable[[str], Path], calm: Tables,
+    ask: Callable[[subprocess.Popen[str]], None],
+    log_format: str,
+    make_config: Callable[[str], Path],
+    calm: Tables,
 ) -> None:
     config = make_config(f"stopped-{ask.__name__}")
     events = load_settings(config).feed.path

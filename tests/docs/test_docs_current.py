@@ -18,8 +18,11 @@ def test_the_page_shows_every_column_of_every_table_and_every_view():
     page = PAGE.read_text("utf-8")
     sections = {part.split("\n")[0].split()[0]: part for part in page.split("\n## ")[1:]}
     for table in TABLES.values():
-        own = table.names[len(COMMON_OUTPUT):] if table.job else table.names
-        shown = [line.split("`")[1] for line in sections[table.name].splitlines()
-                 if line.startswith("| `")]
+        own = table.names[len(COMMON_OUTPUT) :] if table.job else table.names
+        shown = [
+            line.split("`")[1]
+            for line in sections[table.name].splitlines()
+            if line.startswith("| `")
+        ]
         assert shown == list(own)
     assert all(view.sql in sections[view.name] for view in VIEWS.values())

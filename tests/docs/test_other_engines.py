@@ -17,9 +17,7 @@ SNIPPETS = re.findall(r"```python\n(# \w+\n.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda text: text.split()[1])
-def test_a_snippet_reads_the_rows(
-    snippet: str, make_settings: Callable[..., Settings]
-) -> None:
+def test_a_snippet_reads_the_rows(snippet: str, make_settings: Callable[..., Settings]) -> None:
     settings = make_settings()
     writing = writer(settings)
     for batch in range(3):

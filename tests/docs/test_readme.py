@@ -39,8 +39,11 @@ def commands(page):
                 line = []
 
 
-ALL = [pytest.param(words, id=f"{page.name}: {' '.join(words)[:50]}")
-       for page in PAGES for words in commands(page)]
+ALL = [
+    pytest.param(words, id=f"{page.name}: {' '.join(words)[:50]}")
+    for page in PAGES
+    for words in commands(page)
+]
 QUERIES = [p for p in ALL if p.values[0][1:2] == ["query"]]
 
 
@@ -119,9 +122,12 @@ def test_pages_report_and_do_not_tell(page):
     assert re.findall(r"(?i)\b(?:told|tells?|said|says?)\b.*", text) == []
 
 
-CONFIGURATIONS = [pytest.param(text, id=f"{page.name} {number}")
-                  for page in PAGES for number, text in enumerate(blocks(page, "yaml"))
-                  if text.startswith("warehouse:")]
+CONFIGURATIONS = [
+    pytest.param(text, id=f"{page.name} {number}")
+    for page in PAGES
+    for number, text in enumerate(blocks(page, "yaml"))
+    if text.startswith("warehouse:")
+]
 
 
 @pytest.mark.parametrize("text", CONFIGURATIONS)

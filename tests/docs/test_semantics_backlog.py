@@ -33,8 +33,9 @@ def at(second: float) -> int:
     return int(second * 1000)
 
 
-def stands(second: float, name: str, mark_delete: str, since: int | None = None,
-           **columns: Any) -> dict[str, Any]:
+def stands(
+    second: float, name: str, mark_delete: str, since: int | None = None, **columns: Any
+) -> dict[str, Any]:
     """A cursor; `since` is the second at which the first message after it was published."""
     published = None if since is None else T0 + at(since)
     return cursor(at(second), name, mark_delete, publish_time_ms=published, **columns)
@@ -49,25 +50,27 @@ BEGIN = [
     stands(0, "audit", "3:4", -10),
     stands(0, "tail", "1:-1", -600, durable=False),
 ]
-FEED = numbered([
-    *BEGIN,
-    ledger(at(30), 3, 30, 15_000),
-    created(at(70), 2),
-    stands(100, "billing", "1:99", -290), stands(100, "audit", "3:9", 20),
-    stands(150, "billing", "3:4", 10),
-    policy(at(200), "topic", TOPIC, **quota(8_000, 900, EVICTION)),
-    stands(350, "billing", "3:29"), stands(350, "audit", "3:29"),
-    ledger(at(480), 3, 30, 15_000),
-])
+FEED = numbered(
+    [
+        *BEGIN,
+        ledger(at(30), 3, 30, 15_000),
+        created(at(70), 2),
+        stands(100, "billing", "1:99", -290),
+        stands(100, "audit", "3:9", 20),
+        stands(150, "billing", "3:4", 10),
+        policy(at(200), "topic", TOPIC, **quota(8_000, 900, EVICTION)),
+        stands(350, "billing", "3:29"),
+        stands(350, "audit", "3:29"),
+        ledger(at(480), 3, 30, 15_000),
+    ]
+)
 
 
 def example(
     limits: dict[str, Any] | None = None, more: list[dict[str, Any]] | None = None, **params: Any
 ) -> Rows:
     """The feed, or that of the tests which add records to it, with the quota of its namespace."""
-    feed = FEED if more is None else numbered(
-        sorted([*more, *FEED], key=lambda r: r["ts_wall_ms"])
-    )
+    feed = FEED if more is None else numbered(sorted([*more, *FEED], key=lambda r: r["ts_wall_ms"]))
     limits = quota(40_000, 900) if limits is None else limits
     return play([feed], params, [document("namespace", "t/a", **limits)], T0 + at(480))
 
@@ -80,9 +83,14 @@ def checks(rows: Rows) -> list[tuple[Any, ...]]:
     """Second, size, usage, age, usage, source of the time, rule and action."""
     return [
         (
-            seconds(r), r["backlog_bytes"], round(r["size_usage"], 4), r["age_s"],
+            seconds(r),
+            r["backlog_bytes"],
+            round(r["size_usage"], 4),
+            r["age_s"],
             None if r["time_usage"] is None else round(r["time_usage"], 4),
-            r["timestamp_source"], r["rule"], r["action"],
+            r["timestamp_source"],
+            r["rule"],
+            r["action"],
         )
         for r in rows["backlog_checks"]
     ]
@@ -119,12 +127,17 @@ def test_precise_ages():
 
 def test_why_an_age_is_missing():
     assert [(seconds(r), r["age_state"]) for r in example()["backlog_checks"]][3:] == [
-        (180, "no_estimate"), (240, "no_estimate"), (300, "no_estimate"), (360, "no_backlog"),
+        (180, "no_estimate"),
+        (240, "no_estimate"),
+        (300, "no_estimate"),
+        (360, "no_backlog"),
     ]
     kept = example(age_reset="keep", age_when_empty="zero")["backlog_checks"]
     assert [(r["age_s"], r["age_state"], r["oldest_position"]) for r in kept][3:] == [
-        (240, "no_estimate", "1:99"), (300, "no_estimate", "1:99"),
-        (360, "no_estimate", "1:99"), (0, "no_backlog", None),
+        (240, "no_estimate", "1:99"),
+        (300, "no_estimate", "1:99"),
+        (360, "no_estimate", "1:99"),
+        (0, "no_backlog", None),
     ]
 
 
@@ -140,8 +153,9 @@ def test_a_producer_that_comes_while_the_size_is_exceeded_is_refused():
 
 def test_the_forecasts_of_the_third_check():
     def of(second: int, name: str) -> tuple[Any, ...]:
-        row, = [
-            r for r in example()["backlog_subscriptions"]
+        (row,) = [
+            r
+            for r in example()["backlog_subscriptions"]
             if seconds(r) == second and r["subscription"] == name
         ]
         return tuple(
@@ -160,9 +174,17 @@ def test_the_forecasts_of_the_third_check():
 def evictions(rows: Rows) -> list[tuple[Any, ...]]:
     return [
         (
-            seconds(r), r["subscription"], r["from_position"], r["to_position"],
-            round(r["factor"], 3), r["entries_skipped"], r["rule"], r["rounds"],
-            r["target_bytes"], r["backlog_before"], r["backlog_after"],
+            seconds(r),
+            r["subscription"],
+            r["from_position"],
+            r["to_position"],
+            round(r["factor"], 3),
+            r["entries_skipped"],
+            r["rule"],
+            r["rounds"],
+            r["target_bytes"],
+            r["backlog_before"],
+            r["backlog_after"],
         )
         for r in rows["backlog_evictions"]
     ]
@@ -187,20 +209,44 @@ def test_the_page_shows_these_numbers():
         age, other = (str(x[3]).replace("-", MINUS) for x in (a, b))
         assert f"| {a[0]} s | {a[1]:,} | {usage} | {age} | {other} | `{a[6]}`" in page
     for number in (
-        "41.67", "0.42", "120 s", f"{MINUS}90.28", "138 s", "0.424", "0.28", "3:14", "7,500",
+        "41.67",
+        "0.42",
+        "120 s",
+        f"{MINUS}90.28",
+        "138 s",
+        "0.424",
+        "0.28",
+        "3:14",
+        "7,500",
     ):
         assert number in page
 
 
-@pytest.mark.parametrize(("precise", "expected"), [
-    (False, [("billing", "1:49", "2:-1", 50, "ledger_jump", 1, 200)]),
-    (True, [("billing", "1:49", "1:99", 50, "expired", None, 180),
-            ("tail", "1:-1", "1:99", 100, "expired", None, 180)]),
-])
+@pytest.mark.parametrize(
+    ("precise", "expected"),
+    [
+        (False, [("billing", "1:49", "2:-1", 50, "ledger_jump", 1, 200)]),
+        (
+            True,
+            [
+                ("billing", "1:49", "1:99", 50, "expired", None, 180),
+                ("tail", "1:-1", "1:99", 100, "expired", None, 180),
+            ],
+        ),
+    ],
+)
 def test_evictions_by_age_at_the_first_check(precise, expected):
     rows = example(quota(None, 200, EVICTION), **{PRECISE: precise})["backlog_evictions"]
     assert [
-        (r["subscription"], r["from_position"], r["to_position"], r["entries_skipped"], r["rule"],
-         r["rounds"], r["expire_older_than_s"])
-        for r in rows if seconds(r) == 0
+        (
+            r["subscription"],
+            r["from_position"],
+            r["to_position"],
+            r["entries_skipped"],
+            r["rule"],
+            r["rounds"],
+            r["expire_older_than_s"],
+        )
+        for r in rows
+        if seconds(r) == 0
     ] == expected

@@ -14,20 +14,41 @@ def chunk(second: int, uuid: str, chunk_id: int, num_chunks: int, entry: int) ->
     """A chunk of 100 bytes, delivered to the one consumer of the example."""
     at_ms = START_MS + second * 1000
     return {
-        "event_type": "dispatch", "source_feed": "contract", "cluster": "c", "broker": "b",
-        "ts_mono_ns": None, "ts_wall_ms": at_ms, "topic": "persistent://t/ns/scans",
-        "subscription": "s", "consumer": "c1", "sub_type": "exclusive", "ledger_id": 7,
-        "entry_id": entry, "entry_bytes": 100, "uuid": uuid, "chunk_id": chunk_id,
-        "num_chunks": num_chunks, "total_chunk_bytes": 100 * num_chunks,
-        "producer_name": uuid[0], "publish_time_ms": at_ms,
+        "event_type": "dispatch",
+        "source_feed": "contract",
+        "cluster": "c",
+        "broker": "b",
+        "ts_mono_ns": None,
+        "ts_wall_ms": at_ms,
+        "topic": "persistent://t/ns/scans",
+        "subscription": "s",
+        "consumer": "c1",
+        "sub_type": "exclusive",
+        "ledger_id": 7,
+        "entry_id": entry,
+        "entry_bytes": 100,
+        "uuid": uuid,
+        "chunk_id": chunk_id,
+        "num_chunks": num_chunks,
+        "total_chunk_bytes": 100 * num_chunks,
+        "producer_name": uuid[0],
+        "publish_time_ms": at_ms,
     }
 
 
-FEED = numbered([
-    chunk(0, "a-1", 0, 3, 0), chunk(1, "b-1", 0, 2, 1), chunk(2, "a-1", 2, 3, 2),
-    chunk(3, "b-1", 1, 2, 3), chunk(4, "b-2", 0, 2, 4), chunk(5, "c-1", 0, 2, 5),
-    chunk(6, "b-2", 1, 2, 6), chunk(7, "c-1", 1, 2, 7), chunk(8, "d-1", 0, 2, 8),
-])
+FEED = numbered(
+    [
+        chunk(0, "a-1", 0, 3, 0),
+        chunk(1, "b-1", 0, 2, 1),
+        chunk(2, "a-1", 2, 3, 2),
+        chunk(3, "b-1", 1, 2, 3),
+        chunk(4, "b-2", 0, 2, 4),
+        chunk(5, "c-1", 0, 2, 5),
+        chunk(6, "b-2", 1, 2, 6),
+        chunk(7, "c-1", 1, 2, 7),
+        chunk(8, "d-1", 0, 2, 8),
+    ]
+)
 
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -46,13 +67,31 @@ def seen(rows: Rows, table: str, *shown: str) -> list[tuple[Any, ...]]:
 
 
 def decisions(rows: Rows) -> list[tuple[Any, ...]]:
-    return seen(rows, "chunk_events", "uuid", "rule", "acks", "tracked", "orphaned", "permits",
-                "counter", "contexts")
+    return seen(
+        rows,
+        "chunk_events",
+        "uuid",
+        "rule",
+        "acks",
+        "tracked",
+        "orphaned",
+        "permits",
+        "counter",
+        "contexts",
+    )
 
 
 def levels(rows: Rows) -> list[tuple[Any, ...]]:
-    return seen(rows, "chunk_state", "contexts", "counter", "leaked", "oldest_age_ms",
-                "fifo_length", "permits_lost")
+    return seen(
+        rows,
+        "chunk_state",
+        "contexts",
+        "counter",
+        "leaked",
+        "oldest_age_ms",
+        "fifo_length",
+        "permits_lost",
+    )
 
 
 def test_the_worked_example_as_a_released_client_goes_through_it():
@@ -65,10 +104,14 @@ def test_the_worked_example_as_a_released_client_goes_through_it():
         (7, "c-1", "COMPLETE", [], [], [], 0, 1, 0),
     ]
     assert levels(rows) == [
-        (60, 1, 2, 1, 52_000, 2, 2), (120, 1, 2, 1, 112_000, 2, 2), (180, 1, 2, 1, 172_000, 2, 2),
+        (60, 1, 2, 1, 52_000, 2, 2),
+        (120, 1, 2, 1, 112_000, 2, 2),
+        (180, 1, 2, 1, 172_000, 2, 2),
     ]
     assert seen(rows, "incomplete_messages", "uuid", "next_chunk_id", "last_position") == [
-        (60, "d-1", 1, "7:8"), (120, "d-1", 1, "7:8"), (180, "d-1", 1, "7:8"),
+        (60, "d-1", 1, "7:8"),
+        (120, "d-1", 1, "7:8"),
+        (180, "d-1", 1, "7:8"),
     ]
 
 

@@ -14,7 +14,10 @@ from tests.explain.rows import ORDERS
 from tests.throttle_rows import START_MS, TOPIC, event, write
 
 EVERY = (
-    ("topic", TOPIC), ("connection", "c1"), ("principal", "User:etl"), ("message", "a-1"),
+    ("topic", TOPIC),
+    ("connection", "c1"),
+    ("principal", "User:etl"),
+    ("message", "a-1"),
     ("subscription", TOPIC, "s"),
 )
 DAY = "2026-01-05T14:00:00Z"
@@ -28,22 +31,29 @@ def test_warehouses_that_cannot_be_asked(words, tmp_path, capsys):
     kind = f"The warehouse has no decision about any {words[0]} yet.\n"
     assert explain(capsys, str(tmp_path), *words) == (0, kind, "")
     assert answer(capsys, str(tmp_path), *words)["sentences"] == []
-    manifest = {"layout_version": LAYOUT_VERSION + 1, "partitions": 2, "shards": 16,
-                "created_ms": 1}
+    manifest = {
+        "layout_version": LAYOUT_VERSION + 1,
+        "partitions": 2,
+        "shards": 16,
+        "created_ms": 1,
+    }
     (tmp_path / "_weir" / "manifest.json").write_text(json.dumps(manifest))
     code, out, err = explain(capsys, str(tmp_path), *words)
     assert (code, out) == (2, "") and f"layout version {LAYOUT_VERSION + 1}" in err
 
 
-@pytest.mark.parametrize(("words", "hint"), [
-    (("topic", "t/ns/order"), f"did you mean {ORDERS}?"),
-    (("topic", "orders", "--cluster", "worked"), f"did you mean {ORDERS}?"),
-    (("topic", "a/b/nothing-like-it"), "known are for example persistent://"),
-    (("connection", "C11"), "did you mean c1?"),
-    (("principal", "User:alise"), "did you mean alice?"),
-    (("message", "b-22"), "did you mean b-2?"),
-    (("subscription", "t/a/x", "biling"), "did you mean persistent://t/a/x billing?"),
-])
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("topic", "t/ns/order"), f"did you mean {ORDERS}?"),
+        (("topic", "orders", "--cluster", "worked"), f"did you mean {ORDERS}?"),
+        (("topic", "a/b/nothing-like-it"), "known are for example persistent://"),
+        (("connection", "C11"), "did you mean c1?"),
+        (("principal", "User:alise"), "did you mean alice?"),
+        (("message", "b-22"), "did you mean b-2?"),
+        (("subscription", "t/a/x", "biling"), "did you mean persistent://t/a/x billing?"),
+    ],
+)
 def test_an_entity_that_does_not_occur_is_an_error_with_the_nearest_name(
     words, hint, decided, capsys
 ):
@@ -56,14 +66,19 @@ def test_an_entity_that_does_not_occur_is_an_error_with_the_nearest_name(
 
 def test_the_place_that_was_asked_for_stands_in_the_error(decided, capsys):
     _, _, err = explain(capsys, decided, "topic", ORDERS, "--cluster", "worked", "--broker", "b9")
-    assert err == "weir: explain topic: no table knows persistent://t/ns/orders (cluster worked," \
+    assert (
+        err == "weir: explain topic: no table knows persistent://t/ns/orders (cluster worked,"
         " broker b9)\nthe tables have nothing of that place\n"
+    )
 
 
 def test_an_entity_that_only_the_archive_knows(decided, capsys):
     seen = f"The archive has 1 record of it, from {DAY} to {DAY}"
-    for words, end in ((("connection", "quiet-1"), "."), (("topic", "t/ns/quiet"), "."),
-                       (("principal", "User:eve"), ", on connection quiet-1.")):
+    for words, end in (
+        (("connection", "quiet-1"), "."),
+        (("topic", "t/ns/quiet"), "."),
+        (("principal", "User:eve"), ", on connection quiet-1."),
+    ):
         code, out, err = explain(capsys, decided, *words)
         assert (code, err) == (0, "")
         assert out.startswith(f"No job has a decision about {words[0]} ")
@@ -82,11 +97,14 @@ def test_a_moment_without_a_row_names_the_nearest_ones(decided, capsys):
         f"  throttle_events: 4 from {DAY} to 2026-01-05T14:00:01.530Z, nearest {DAY} (after)\n"
         "  limiter_stats: 1 from 2026-01-05T14:01:00Z to 2026-01-05T14:01:00Z, nearest"
         " 2026-01-05T14:01:00Z (after)\n"
-        "Try --at 2026-01-05T14:00:00Z\n")
+        "Try --at 2026-01-05T14:00:00Z\n"
+    )
     found = answer(capsys, decided, *words)
     assert found["sentences"] == []
     assert [(n["table"], n["rows"], n["before_ms"]) for n in found["nearest"]] == [
-        ("throttle_events", 4, None), ("limiter_stats", 1, None)]
+        ("throttle_events", 4, None),
+        ("limiter_stats", 1, None),
+    ]
 
 
 def test_without_a_moment_it_is_that_of_the_newest_decision(decided, capsys):
@@ -102,9 +120,13 @@ def test_a_window_bounds_the_answer(decided, capsys):
     at = ("message", "b-2", "--cluster", "east", "--at", "2026-01-05T14:00:05Z", "--window")
     assert [rule for _, rule, _ in texts(capsys, decided, *at, "500ms")] == ["EVICTED"]
     assert len(texts(capsys, decided, *at, "1s")) == 2
-    for wrong, message in (("0", "allowed: 1ms to 366d"), ("9999999d", "allowed: 1ms to 366d"),
-                        ("-1s", "'-1s' is not a duration"), ("soon", "'soon' is not a duration"),
-                        ("5", "'5' has no unit (allowed: such as 90s, 5m, 1h30m or 500ms)")):
+    for wrong, message in (
+        ("0", "allowed: 1ms to 366d"),
+        ("9999999d", "allowed: 1ms to 366d"),
+        ("-1s", "'-1s' is not a duration"),
+        ("soon", "'soon' is not a duration"),
+        ("5", "'5' has no unit (allowed: such as 90s, 5m, 1h30m or 500ms)"),
+    ):
         code, out, err = explain(capsys, decided, "topic", ORDERS, "--window", wrong)
         assert (code, out) == (2, "") and f"--window {wrong}: {message}" in err
     code, _, err = explain(capsys, decided, "topic", ORDERS, "--at", "noon")
@@ -124,12 +146,32 @@ def test_the_nearest_sentences_are_kept_and_the_others_counted(decided, capsys):
 
 
 def test_the_page_names_rule_table_and_key_of_each_sentence(decided, capsys):
-    _, out, _ = explain(capsys, decided, "connection", "c1", "--cluster", "removes", "--at",
-                        "2026-01-05T14:00:00.4Z", "--window", "1ms")
-    assert out.startswith("connection c1, 2026-01-05T14:00:00.399Z to 2026-01-05T14:00:00.401Z\n\n"
-                          "2026-01-05\n\n14:00:00.000  persistent://t/ns/orders published")
-    end = answer(capsys, decided, "connection", "c1", "--cluster", "removes", "--at",
-                 "2026-01-05T14:00:00.4Z")["sentences"][-1]["rows"]["end"]
+    _, out, _ = explain(
+        capsys,
+        decided,
+        "connection",
+        "c1",
+        "--cluster",
+        "removes",
+        "--at",
+        "2026-01-05T14:00:00.4Z",
+        "--window",
+        "1ms",
+    )
+    assert out.startswith(
+        "connection c1, 2026-01-05T14:00:00.399Z to 2026-01-05T14:00:00.401Z\n\n"
+        "2026-01-05\n\n14:00:00.000  persistent://t/ns/orders published"
+    )
+    end = answer(
+        capsys,
+        decided,
+        "connection",
+        "c1",
+        "--cluster",
+        "removes",
+        "--at",
+        "2026-01-05T14:00:00.4Z",
+    )["sentences"][-1]["rows"]["end"]
     key = " ".join(f"{name}={value}" for name, value in end["key"].items())
     assert f"(limit_removed; throttle_events {key})\n" in out
 
@@ -138,8 +180,9 @@ def test_the_example_of_the_page(decided, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     page = Path(__file__).resolve().parents[2].joinpath("docs", "explain.md").read_text("utf-8")
     shown = re.search(r"<!-- explain-output -->\n```text\n(.*?)```", page, re.S)
-    code, out, _ = explain(capsys, decided, "topic", "t/ns/mail", "--cluster", "worked", "--at",
-                           "2026-01-05T14:00:00Z")
+    code, out, _ = explain(
+        capsys, decided, "topic", "t/ns/mail", "--cluster", "worked", "--at", "2026-01-05T14:00:00Z"
+    )
     assert code == 0 and shown is not None and shown[1] == out
 
 
@@ -173,12 +216,16 @@ def test_names_that_look_like_fields_or_sql_are_names(tmp_warehouse, capsys):
 
 def test_a_table_of_many_files_is_read_by_the_statistics_of_its_log(tmp_warehouse, capsys):
     for second in range(20):
-        write(tmp_warehouse, "throttle_events", [
-            event(second * 1000, "mark", culprit_topic=TOPIC),
-            event(second * 1000 + 500, "unmark"),
-        ])
-    found = texts(capsys, tmp_warehouse, "topic", TOPIC, "--at", str(START_MS + 7000), "--window",
-                 "100ms")
+        write(
+            tmp_warehouse,
+            "throttle_events",
+            [
+                event(second * 1000, "mark", culprit_topic=TOPIC),
+                event(second * 1000 + 500, "unmark"),
+            ],
+        )
+    found = texts(
+        capsys, tmp_warehouse, "topic", TOPIC, "--at", str(START_MS + 7000), "--window", "100ms"
+    )
     assert [text for _, _, text in found][-1].startswith("Connection c1 is read again after 0.5 s")
     assert {time[:8] for time, _, _ in found} == {"22:14:07"}
-

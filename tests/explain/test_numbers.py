@@ -23,11 +23,17 @@ QUESTIONS = [
     *(("topic", "t/ns/orders", "--cluster", cluster) for cluster in TRACES),
     *(("topic", "t/ns/mail", "--cluster", cluster) for cluster in ("worked", "group", "buffer")),
     *(("connection", "c1", "--cluster", cluster) for cluster in ("worked", "flight", "observed")),
-    ("topic", "t/a/x"), ("topic", "t/ns/scans"), ("topic", "t/ns/a", "--cluster", "cached"),
-    ("topic", "t/ns/large", "--cluster", "chunks"), ("topic", "t/ns/large", "--cluster", "defects"),
-    ("subscription", "t/a/x", "billing"), ("subscription", "t/a/x", "audit"),
-    ("subscription", "t/a/x", "tail"), ("subscription", "t/ns/scans", "s"),
-    ("subscription", "t/ns/a", "s"), ("principal", "User:alice"),
+    ("topic", "t/a/x"),
+    ("topic", "t/ns/scans"),
+    ("topic", "t/ns/a", "--cluster", "cached"),
+    ("topic", "t/ns/large", "--cluster", "chunks"),
+    ("topic", "t/ns/large", "--cluster", "defects"),
+    ("subscription", "t/a/x", "billing"),
+    ("subscription", "t/a/x", "audit"),
+    ("subscription", "t/a/x", "tail"),
+    ("subscription", "t/ns/scans", "s"),
+    ("subscription", "t/ns/a", "s"),
+    ("principal", "User:alice"),
     *(("message", uuid) for uuid in ("a-1", "b-1", "b-2", "c-1", "d-1")),
 ]
 
@@ -87,8 +93,11 @@ def test_every_number_is_what_its_expression_gives(question, answers):
 def test_no_digit_comes_from_elsewhere(question, answers):
     for sentence in answers[question]:
         names = {text for row in sentence["rows"].values() for text in strings(row["values"])}
-        names |= {str(chunk) for row in sentence["rows"].values()
-                  for chunk in row["values"].get("missing_chunks") or ()}
+        names |= {
+            str(chunk)
+            for row in sentence["rows"].values()
+            for chunk in row["values"].get("missing_chunks") or ()
+        }
         text = sentence["text"]
         for known in sorted({*names, *(n["shown"] for n in sentence["numbers"])}, key=len)[::-1]:
             if known:
@@ -107,7 +116,9 @@ def strings(found: Any) -> list[str]:
 def test_every_row_is_what_its_statement_gives(decided, answers):
     connection = connect(Warehouse(decided))
     rows = {
-        row["sql"]: row for sentences in answers.values() for sentence in sentences
+        row["sql"]: row
+        for sentences in answers.values()
+        for sentence in sentences
         for row in sentence["rows"].values()
     }
     assert len(rows) > 150 and None not in rows

@@ -18,10 +18,19 @@ def published(ago: int, used: float, name: str = TOPIC, **changes: Any) -> dict[
     hundred that a topic may."""
     start_ms = END_MS - (ago + 1) * HOUR
     return {
-        **dict.fromkeys(TABLES["limiter_stats"].names), **COMMON, "ts_wall_ms": start_ms + 60_000,
-        "window_start_ms": start_ms, "window_ms": 60_000, "limiter": "topic", "limiter_name": name,
-        "messages": round(60 * used), "bytes": 0, "limit_msgs": 100.0, "min_balance_msgs": 1,
-        "throttles": 0, **changes,
+        **dict.fromkeys(TABLES["limiter_stats"].names),
+        **COMMON,
+        "ts_wall_ms": start_ms + 60_000,
+        "window_start_ms": start_ms,
+        "window_ms": 60_000,
+        "limiter": "topic",
+        "limiter_name": name,
+        "messages": round(60 * used),
+        "bytes": 0,
+        "limit_msgs": 100.0,
+        "min_balance_msgs": 1,
+        "throttles": 0,
+        **changes,
     }
 
 
@@ -31,9 +40,17 @@ def checked(
     """A check of a backlog in such an hour."""
     at_ms = END_MS - (ago + 1) * HOUR
     return {
-        **dict.fromkeys(TABLES["backlog_checks"].names), **COMMON, "job": "backlog",
-        "ts_wall_ms": at_ms, "pass_ms": at_ms, "topic": name, "backlog_bytes": size,
-        "limit_bytes": limit, "age_s": -1, "exceeded_size": size >= limit, **changes,
+        **dict.fromkeys(TABLES["backlog_checks"].names),
+        **COMMON,
+        "job": "backlog",
+        "ts_wall_ms": at_ms,
+        "pass_ms": at_ms,
+        "topic": name,
+        "backlog_bytes": size,
+        "limit_bytes": limit,
+        "age_s": -1,
+        "exceeded_size": size >= limit,
+        **changes,
     }
 
 
@@ -41,18 +58,31 @@ def identified(ago: int, rate: float, user: str = "etl", bound: float = 10.0) ->
     """A minute of a user's new producer ids in such an hour."""
     start_ms = END_MS - (ago + 1) * HOUR
     return {
-        **dict.fromkeys(TABLES["producer_id_stats"].names), **COMMON, "job": "producer_ids",
-        "ts_wall_ms": start_ms + 60_000, "window_start_ms": start_ms, "window_ms": 60_000,
-        "user": user, "rate": rate, "utilisation": rate / bound, "rejected": 0,
+        **dict.fromkeys(TABLES["producer_id_stats"].names),
+        **COMMON,
+        "job": "producer_ids",
+        "ts_wall_ms": start_ms + 60_000,
+        "window_start_ms": start_ms,
+        "window_ms": 60_000,
+        "user": user,
+        "rate": rate,
+        "utilisation": rate / bound,
+        "rejected": 0,
     }
 
 
 def decided(ago: int, user: str = "etl", bound: float = 10.0) -> dict[str, Any]:
     """A decision that shows the user's bound."""
     return {
-        **dict.fromkeys(TABLES["producer_id_decisions"].names), **COMMON, "job": "producer_ids",
-        "ts_wall_ms": END_MS - (ago + 1) * HOUR, "user": user, "producer_id": 1,
-        "verdict": "counted", "bound": bound, "bound_source": "user",
+        **dict.fromkeys(TABLES["producer_id_decisions"].names),
+        **COMMON,
+        "job": "producer_ids",
+        "ts_wall_ms": END_MS - (ago + 1) * HOUR,
+        "user": user,
+        "producer_id": 1,
+        "verdict": "counted",
+        "bound": bound,
+        "bound_source": "user",
     }
 
 

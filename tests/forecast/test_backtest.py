@@ -28,7 +28,8 @@ def test_linear_growth_reaches_the_limit_at_the_calculable_hour() -> None:
     """Hour n uses n; the newest is 99, so 120 is reached 21 hours later, and 123 is the highest
     of the day. Past forecasts were made at 75, 69 ... 15: each was exact."""
     assert of(TREND, [float(n) for n in range(100)], 120.0) == Forecast(
-        24, 123 / 120, 21, Error(0.0, 0.0, 11))
+        24, 123 / 120, 21, Error(0.0, 0.0, 11)
+    )
 
 
 def test_a_breach_is_only_expected_as_far_ahead_as_was_tested() -> None:
@@ -82,9 +83,14 @@ def test_a_gap_in_the_history_is_no_test() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-@pytest.mark.parametrize(("used", "limit"), [
-    ([1.7e308, 0.0] * 168, 1e-3), ([0.0, 1.7e308] * 168, 5e-324), ([1.7e308] * 336, 1e-300),
-])
+@pytest.mark.parametrize(
+    ("used", "limit"),
+    [
+        ([1.7e308, 0.0] * 168, 1e-3),
+        ([0.0, 1.7e308] * 168, 5e-324),
+        ([1.7e308] * 336, 1e-300),
+    ],
+)
 def test_what_no_double_holds_is_no_forecast(
     method: Method, used: list[float], limit: float
 ) -> None:

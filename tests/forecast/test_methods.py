@@ -60,11 +60,19 @@ def test_days_that_are_more_than_a_week_ago_do_not_count() -> None:
     assert given(same_hour, [900.0] * 24 * 4 + DAY * 7, 1, 10) == [1.0, 8.0]
 
 
-@pytest.mark.parametrize(("fit", "used"), [
-    (trend, []), (trend, [NONE] * 50), (trend, [1.0] * 11), (trend, [NONE, *[1.0] * 11, NONE]),
-    (trend, [*[1.0] * 12, *[NONE] * 2000, 5.0]),   # two points
-    (same_hour, []), (same_hour, [NONE] * 60), (same_hour, [1.0] * 24),
-])
+@pytest.mark.parametrize(
+    ("fit", "used"),
+    [
+        (trend, []),
+        (trend, [NONE] * 50),
+        (trend, [1.0] * 11),
+        (trend, [NONE, *[1.0] * 11, NONE]),
+        (trend, [*[1.0] * 12, *[NONE] * 2000, 5.0]),  # two points
+        (same_hour, []),
+        (same_hour, [NONE] * 60),
+        (same_hour, [1.0] * 24),
+    ],
+)
 def test_too_little_history_gives_nothing(fit: Any, used: list[float]) -> None:
     assert fit(np.array(used)) is None
 

@@ -39,8 +39,11 @@ def stored(settings: Settings) -> list[Json]:
 
 
 def by_method(rows: list[Json], **where: Any) -> dict[str, Json]:
-    return {row["method"]: row for row in rows
-            if all(row[name] == value for name, value in where.items())}
+    return {
+        row["method"]: row
+        for row in rows
+        if all(row[name] == value for name, value in where.items())
+    }
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
@@ -56,12 +59,26 @@ def test_a_growing_backlog_has_the_hour_of_its_breach(make_settings: Make) -> No
     found = by_method(done.rows)
     # 700 bytes in the newest hour: 1001 after 43, so in the day that ends after 48; 1036 then.
     assert found["trend"] == {
-        "made_ms": found["trend"]["made_ms"], "known_ms": END_MS, "kind": "backlog_size",
-        "cluster": "east", "broker": None, "entity": TOPIC, "limit": 1000.0, "used": 700.0,
-        "p50": pytest.approx(0.6195), "p95": pytest.approx(0.695, abs=0.002), "highest": 0.7,
-        "breached": False, "method": "trend", "for_ms": END_MS + 2 * DAY, "predicted": 1.036,
-        "breach_ms": END_MS + 42 * HOUR, "mean_error": pytest.approx(0.0, abs=1e-9),
-        "worst_error": pytest.approx(0.0, abs=1e-9), "tests": 5, "reason": None,
+        "made_ms": found["trend"]["made_ms"],
+        "known_ms": END_MS,
+        "kind": "backlog_size",
+        "cluster": "east",
+        "broker": None,
+        "entity": TOPIC,
+        "limit": 1000.0,
+        "used": 700.0,
+        "p50": pytest.approx(0.6195),
+        "p95": pytest.approx(0.695, abs=0.002),
+        "highest": 0.7,
+        "breached": False,
+        "method": "trend",
+        "for_ms": END_MS + 2 * DAY,
+        "predicted": 1.036,
+        "breach_ms": END_MS + 42 * HOUR,
+        "mean_error": pytest.approx(0.0, abs=1e-9),
+        "worst_error": pytest.approx(0.0, abs=1e-9),
+        "tests": 5,
+        "reason": None,
     }
     assert found["same_hour"]["breach_ms"] is None
     assert found["same_hour"]["mean_error"] > 0.2
@@ -69,14 +86,22 @@ def test_a_growing_backlog_has_the_hour_of_its_breach(make_settings: Make) -> No
 
 def test_a_daily_pattern_of_a_topic_on_two_brokers(make_settings: Make) -> None:
     settings = make_settings()
-    rows = [published(ago, USED_AT_NIGHT[23 - ago % 24], limit_msgs=80.0,
-                      broker="b1" if ago > 100 else "b2") for ago in range(240)]
+    rows = [
+        published(
+            ago, USED_AT_NIGHT[23 - ago % 24], limit_msgs=80.0, broker="b1" if ago > 100 else "b2"
+        )
+        for ago in range(240)
+    ]
     fill(settings.warehouse, limiter_stats=rows)
     found = by_method(one_round(settings).rows, kind="topic_msgs")
     assert set(found) == {"trend", "same_hour"}
     same = found["same_hour"]
     assert (same["breach_ms"], same["for_ms"], same["predicted"], same["mean_error"]) == (
-        END_MS + 9 * HOUR, END_MS + DAY, 90 / 80, 0.0)
+        END_MS + 9 * HOUR,
+        END_MS + DAY,
+        90 / 80,
+        0.0,
+    )
     assert (same["p50"], same["highest"]) == (10 / 80, 90 / 80)
     assert found["trend"]["breach_ms"] is None
 
@@ -95,33 +120,43 @@ def test_use_is_compared_with_the_limit_in_force(make_settings: Make) -> None:
 
 def test_a_quota_of_producer_ids_is_that_of_each_broker(make_settings: Make) -> None:
     settings = make_settings()
-    rows = [{**identified(ago, 2.0 if broker == "b1" else 4.0), "broker": broker}
-            for ago in range(60) for broker in ("b1", "b2")]
-    fill(settings.warehouse, producer_id_stats=rows,
-         producer_id_decisions=[{**decided(0), "broker": b} for b in ("b1", "b2")])
+    rows = [
+        {**identified(ago, 2.0 if broker == "b1" else 4.0), "broker": broker}
+        for ago in range(60)
+        for broker in ("b1", "b2")
+    ]
+    fill(
+        settings.warehouse,
+        producer_id_stats=rows,
+        producer_id_decisions=[{**decided(0), "broker": b} for b in ("b1", "b2")],
+    )
     done = one_round(settings).rows
-    assert {(row["broker"], row["entity"], row["limit"], row["predicted"])
-            for row in done if row["method"] == "trend"} == {
-        ("b1", "etl", 10.0, 0.2), ("b2", "etl", 10.0, 0.4)}
+    assert {
+        (row["broker"], row["entity"], row["limit"], row["predicted"])
+        for row in done
+        if row["method"] == "trend"
+    } == {("b1", "etl", 10.0, 0.2), ("b2", "etl", 10.0, 0.4)}
 
 
 def test_what_has_been_breached_says_so(
     make_settings: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = make_settings()
-    fill(settings.warehouse, backlog_checks=[
-        *(checked(ago, 1000) for ago in range(3)), *growing(name=OTHER)])
+    fill(
+        settings.warehouse,
+        backlog_checks=[*(checked(ago, 1000) for ago in range(3)), *growing(name=OTHER)],
+    )
     assert main(["forecast", "--warehouse", settings.warehouse]) == 0
     _, _, first, _, second, *_, last = capsys.readouterr().out.splitlines()
     assert TOPIC in first and "breached" in first and "TOO_LITTLE_HISTORY" in first
     assert OTHER in second and "2023-11-16T18:00:00Z" in second and "trend" in second
-    assert last == ("2 limits as of 2023-11-15T00:00:00Z: 1 breached, 1 expected to be reached, "
-                    "1 with too little history for a forecast")
+    assert last == (
+        "2 limits as of 2023-11-15T00:00:00Z: 1 breached, 1 expected to be reached, "
+        "1 with too little history for a forecast"
+    )
 
 
-def test_one_limit_is_not_several(
-    make_settings: Make, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_limit_is_not_several(make_settings: Make, capsys: pytest.CaptureFixture[str]) -> None:
     settings = make_settings()
     fill(settings.warehouse, backlog_checks=growing())
     assert main(["forecast", "--warehouse", settings.warehouse]) == 0
@@ -133,10 +168,13 @@ def test_too_little_history_is_said_and_kept(make_settings: Make) -> None:
     fill(settings.warehouse, backlog_checks=growing(20))
     done = one_round(settings)
     done.keep(settings)
-    assert [(row["method"], row["reason"], row["predicted"], row["mean_error"])
-            for row in stored(settings)] == [
+    assert [
+        (row["method"], row["reason"], row["predicted"], row["mean_error"])
+        for row in stored(settings)
+    ] == [
         ("trend", "TOO_LITTLE_HISTORY", None, None),
-        ("same_hour", "TOO_LITTLE_HISTORY", None, None)]
+        ("same_hour", "TOO_LITTLE_HISTORY", None, None),
+    ]
 
 
 def test_a_second_round_writes_nothing_twice(
@@ -152,7 +190,11 @@ def test_a_second_round_writes_nothing_twice(
     write(settings.warehouse, "backlog_checks", growing(name=OTHER))
     assert len(answer(capsys, "forecast", *where)["forecasts"]) == 4
     assert sorted((row["entity"], row["method"]) for row in stored(settings)) == [
-        (TOPIC, "same_hour"), (TOPIC, "trend"), (OTHER, "same_hour"), (OTHER, "trend")]
+        (TOPIC, "same_hour"),
+        (TOPIC, "trend"),
+        (OTHER, "same_hour"),
+        (OTHER, "trend"),
+    ]
 
 
 def test_a_forecast_of_the_past_knows_nothing_later(
@@ -166,13 +208,25 @@ def test_a_forecast_of_the_past_knows_nothing_later(
     answer(capsys, "forecast", *where)
     past, now = (by_method(stored(settings), known_ms=ms)["trend"] for ms in (at_ms, END_MS))
     assert (past["used"], past["for_ms"], past["predicted"], past["breach_ms"]) == (
-        7.0 * 102, END_MS, 1.05, at_ms + 40 * HOUR)
+        7.0 * 102,
+        END_MS,
+        1.05,
+        at_ms + 40 * HOUR,
+    )
     assert now["breached"]
     # What came is in the row of the day that was predicted.
-    (row,) = [row for row in answer(capsys, "query", "forecast-outcomes", *where)
-              if row["method"] == "trend"]
+    (row,) = [
+        row
+        for row in answer(capsys, "query", "forecast-outcomes", *where)
+        if row["method"] == "trend"
+    ]
     assert (row["forecasts"], row["predicted"], row["came"], row["off"], row["mean_error"]) == (
-        1, 1.05, 1.05, 0.0, 0.0)
+        1,
+        1.05,
+        1.05,
+        0.0,
+        0.0,
+    )
 
 
 @pytest.mark.parametrize("at", ["-9223372036854775808", "0", "9223372036854775807"])
@@ -198,8 +252,10 @@ def test_nothing_is_known_of_an_empty_warehouse(
 def test_a_clock_that_is_ahead_hides_nobody(make_settings: Make) -> None:
     settings = make_settings()
     ahead_ms = 200_000_000_000_000
-    fill(settings.warehouse, limiter_stats=[
-        published(0, 1.0, window_start_ms=ahead_ms, ts_wall_ms=ahead_ms)])
+    fill(
+        settings.warehouse,
+        limiter_stats=[published(0, 1.0, window_start_ms=ahead_ms, ts_wall_ms=ahead_ms)],
+    )
     done = one_round(settings)
     assert done.known_ms is not None and done.known_ms < ahead_ms
 
@@ -212,12 +268,26 @@ def test_extreme_numbers_break_nothing(
     make_settings: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = make_settings()
-    checks = [checked(ago, size, limit, f"persistent://a/b/{size}-{limit}")
-              for ago in range(100) for size in EXTREMES for limit in (*EXTREMES, 1)]
-    limits = [published(ago, 0, f"persistent://a/b/{rate}-{messages}", limit_msgs=rate,
-                        messages=messages, window_ms=length)
-              for ago in range(60) for rate in RATES for messages in EXTREMES
-              for length in (60_000, 0, -1)]
+    checks = [
+        checked(ago, size, limit, f"persistent://a/b/{size}-{limit}")
+        for ago in range(100)
+        for size in EXTREMES
+        for limit in (*EXTREMES, 1)
+    ]
+    limits = [
+        published(
+            ago,
+            0,
+            f"persistent://a/b/{rate}-{messages}",
+            limit_msgs=rate,
+            messages=messages,
+            window_ms=length,
+        )
+        for ago in range(60)
+        for rate in RATES
+        for messages in EXTREMES
+        for length in (60_000, 0, -1)
+    ]
     nobody = [checked(ago, 1, 1, name=None) for ago in range(60)]
     fill(settings.warehouse, backlog_checks=[*checks, *growing(), *nobody], limiter_stats=limits)
     done = answer(capsys, "forecast", "--warehouse", settings.warehouse)
@@ -231,7 +301,11 @@ def test_extreme_numbers_break_nothing(
 
 def test_hostile_names_are_names(make_settings: Make, capsys: pytest.CaptureFixture[str]) -> None:
     settings = make_settings()
-    names = ["persistent://a/b/'; DROP TABLE x --", "persistent://a/b/\x1b[2J\n", "persistent://a/é"]
+    names = [
+        "persistent://a/b/'; DROP TABLE x --",
+        "persistent://a/b/\x1b[2J\n",
+        "persistent://a/é",
+    ]
     fill(settings.warehouse, backlog_checks=[row for name in names for row in growing(name=name)])
     assert main(["forecast", "--warehouse", settings.warehouse]) == 0
     assert "\x1b" not in capsys.readouterr().out
@@ -245,8 +319,12 @@ def test_a_forgotten_name_is_in_no_forecast(
 ) -> None:
     settings = make_settings()
     users = [identified(ago, 1.0, user) for ago in range(60) for user in ("zoe", "bob")]
-    fill(settings.warehouse, backlog_checks=growing(), producer_id_stats=users,
-         producer_id_decisions=[decided(0, "zoe"), decided(0, "bob")])
+    fill(
+        settings.warehouse,
+        backlog_checks=growing(),
+        producer_id_stats=users,
+        producer_id_decisions=[decided(0, "zoe"), decided(0, "bob")],
+    )
     one_round(settings).keep(settings)
     for words in (["--principal", "User:zoe"], ["--topic", TOPIC]):
         assert main(["forget", "--warehouse", settings.warehouse, *words]) == 0
@@ -264,5 +342,4 @@ def test_one_process_at_a_time_makes_forecasts(make_settings: Make) -> None:
 def test_every_column_is_filled_or_null(make_settings: Make) -> None:
     settings = make_settings()
     fill(settings.warehouse, backlog_checks=growing())
-    assert [list(row) for row in one_round(settings).rows] == 2 * [
-        list(TABLES["forecasts"].names)]
+    assert [list(row) for row in one_round(settings).rows] == 2 * [list(TABLES["forecasts"].names)]

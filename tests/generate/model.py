@@ -59,10 +59,20 @@ def dry_times(
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     start = trace.scenario.start_ms
 
-    def charge(kind: str, name: str, key: Any, limits: dict[str, Any], record: dict[str, Any],
-               messages: str, size: str, at: float) -> None:
-        for column, limit, cost in (("m", limits.get(messages, 0), record["num_messages"]),
-                                    ("b", limits.get(size, 0), record["entry_bytes"])):
+    def charge(
+        kind: str,
+        name: str,
+        key: Any,
+        limits: dict[str, Any],
+        record: dict[str, Any],
+        messages: str,
+        size: str,
+        at: float,
+    ) -> None:
+        for column, limit, cost in (
+            ("m", limits.get(messages, 0), record["num_messages"]),
+            ("b", limits.get(size, 0), record["entry_bytes"]),
+        ):
             if limit > 0:
                 bucket = buckets.setdefault((kind, key, column), Bucket(limit))
                 if bucket.rate != limit:
@@ -87,12 +97,26 @@ def dry_times(
         charge("topic", name, name, own, r, *rates, at)
         group = space.get("resource_group")
         if group:
-            charge("resource_group", group, (group, r["broker"]),
-                   policies["resource_group", group], r, *rates, at)
+            charge(
+                "resource_group",
+                group,
+                (group, r["broker"]),
+                policies["resource_group", group],
+                r,
+                *rates,
+                at,
+            )
         limits = policies.get(("broker", r["broker"]), {})
-        charge("broker", r["broker"], r["broker"], limits, r,
-               "brokerPublisherThrottlingMaxMessageRate",
-               "brokerPublisherThrottlingMaxByteRate", at)
+        charge(
+            "broker",
+            r["broker"],
+            r["broker"],
+            limits,
+            r,
+            "brokerPublisherThrottlingMaxMessageRate",
+            "brokerPublisherThrottlingMaxByteRate",
+            at,
+        )
     return dict(found)
 
 

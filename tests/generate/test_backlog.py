@@ -45,9 +45,12 @@ def records(scenario: str, seed: int) -> list[Record]:
     trace = planned(scenario, seed)
     assert trace.backlog is not None
     names = set(trace.backlog.names)
-    return [r for r in applied_records(parsed_lines(slices(scenario, seed)))
-            if r["cluster"] == trace.scenario.cluster
-            and (r["event_type"] in backlog.SHARED or r.get("topic") in names)]
+    return [
+        r
+        for r in applied_records(parsed_lines(slices(scenario, seed)))
+        if r["cluster"] == trace.scenario.cluster
+        and (r["event_type"] in backlog.SHARED or r.get("topic") in names)
+    ]
 
 
 @cache
@@ -56,8 +59,9 @@ def judged(scenario: str, seed: int) -> dict[str, list[Record]]:
     trace = planned(scenario, seed)
     documents = [json.dumps(p) for p in trace.policies if p["scope"] != "user"]
     spec = trace.scenario
-    return backlog.judge(records(scenario, seed), {}, documents,
-                         spec.start_ms + spec.duration_s * 1000)
+    return backlog.judge(
+        records(scenario, seed), {}, documents, spec.start_ms + spec.duration_s * 1000
+    )
 
 
 def named(trace: Trace, name: str) -> list[Incident]:
@@ -72,8 +76,10 @@ def test_quotas_are_exceeded_where_planted_and_nowhere_else(scenario: str, seed:
         if r["exceeded_size"] or r["exceeded_time"]:
             kind = "size" if r["exceeded_size"] else "time"
             found[r["topic"], kind, r["retention_policy"]].append(r["pass_ms"])
-    planted = {(i.topics[0], i.expected["quota_type"], i.expected["policy"]):
-               i.expected["passes_ms"] for i in named(trace, "quota-exceeded")}
+    planted = {
+        (i.topics[0], i.expected["quota_type"], i.expected["policy"]): i.expected["passes_ms"]
+        for i in named(trace, "quota-exceeded")
+    }
     assert set(found) == set(planted) != set()
     for key, passes in planted.items():
         assert found[key] == passes
@@ -86,9 +92,16 @@ def test_evictions_are_those_planted(scenario: str, seed: int) -> None:
     for r in judged(scenario, seed)["backlog_evictions"]:
         key = r["topic"], r["quota_type"], r["subscription"], r["phantom"]
         found[key][r["ts_wall_ms"]] = r["entries_skipped"]
-    planted = {(i.topics[0], i.expected["quota_type"], *i.expected["subscriptions"],
-                i.name == "phantom-eviction"): i.expected["entries"]
-               for i in trace.incidents if i.name in ("backlog-evicted", "phantom-eviction")}
+    planted = {
+        (
+            i.topics[0],
+            i.expected["quota_type"],
+            *i.expected["subscriptions"],
+            i.name == "phantom-eviction",
+        ): i.expected["entries"]
+        for i in trace.incidents
+        if i.name in ("backlog-evicted", "phantom-eviction")
+    }
     assert set(found) == set(planted) != set()
     for key, entries in planted.items():
         both = set(entries) & set(found[key])
@@ -102,8 +115,10 @@ def test_producers_are_refused_while_over_an_exception_or_hold_quota(seed: int) 
     found = defaultdict(list)
     for r in judged("backlog", seed)["producer_refusals"]:
         found[r["topic"], r["error"], r["quota_type"]].append(r["ts_wall_ms"])
-    refused = {i.topics[0].rsplit("/", 1)[1]: i
-               for i in named(planned("backlog", seed), "producer-refused")}
+    refused = {
+        i.topics[0].rsplit("/", 1)[1]: i
+        for i in named(planned("backlog", seed), "producer-refused")
+    }
     assert {key[0].rsplit("/", 1)[1]: key[1:] for key in found} == {
         "refused": ("ProducerBlockedQuotaExceededException", "size"),
         "stops": ("ProducerBlockedQuotaExceededError", "time"),
@@ -113,8 +128,11 @@ def test_producers_are_refused_while_over_an_exception_or_hold_quota(seed: int) 
     back = refused["refused"].expected["accepted_ms"]
     assert back is not None
     assert refused["stops"].expected["accepted_ms"] is None
-    entries = [r["ts_wall_ms"] for r in records("backlog", seed)
-               if r["event_type"] == "entry_added" and r["topic"].endswith("/refused")]
+    entries = [
+        r["ts_wall_ms"]
+        for r in records("backlog", seed)
+        if r["event_type"] == "entry_added" and r["topic"].endswith("/refused")
+    ]
     gone = refused["refused"].expected["refused_ms"][0]
     assert not [at for at in entries if gone <= at < back]
     assert [at for at in entries if at > back]
@@ -126,15 +144,22 @@ def test_time_quota_is_predicted_before_it_is_reached(scenario: str, seed: int) 
     for r in judged(scenario, seed)["backlog_subscriptions"]:
         if r["time_to_quota_s"]:
             told[r["topic"], r["subscription"]].append(
-                (r["pass_ms"], r["pass_ms"] + 1000 * r["time_to_quota_s"]))
-    stopped = [i for i in named(trace, "subscription-stopped")
-               if i.expected["reaches_quota_ms"] is not None
-               and i.topics[0].endswith(("/stops", "/expires", "/invoices", "/ledger-lines"))]
+                (r["pass_ms"], r["pass_ms"] + 1000 * r["time_to_quota_s"])
+            )
+    stopped = [
+        i
+        for i in named(trace, "subscription-stopped")
+        if i.expected["reaches_quota_ms"] is not None
+        and i.topics[0].endswith(("/stops", "/expires", "/invoices", "/ledger-lines"))
+    ]
     assert len(stopped) == 2
     for incident in stopped:
         reaches = incident.expected["reaches_quota_ms"]
-        early = [(at, to) for at, to in told[incident.topics[0], incident.expected["subscription"]]
-                 if incident.from_ms + 1.5 * MINUTE_MS < at < reaches]
+        early = [
+            (at, to)
+            for at, to in told[incident.topics[0], incident.expected["subscription"]]
+            if incident.from_ms + 1.5 * MINUTE_MS < at < reaches
+        ]
         assert len(early) >= 2
         assert all(abs(to - reaches) < 1500 for _, to in early)
 
@@ -143,9 +168,12 @@ def test_growth_to_the_size_quota_is_predicted() -> None:
     trace = planned("backlog", 7)
     (grows,) = named(trace, "backlog-grows")
     first = next(i for i in named(trace, "quota-exceeded") if i.topics == grows.topics)
-    told = [r for r in judged("backlog", 7)["backlog_subscriptions"]
-            if (r["topic"], r["subscription"]) == (grows.topics[0], grows.expected["subscription"])
-            and r["pass_ms"] < first.from_ms]
+    told = [
+        r
+        for r in judged("backlog", 7)["backlog_subscriptions"]
+        if (r["topic"], r["subscription"]) == (grows.topics[0], grows.expected["subscription"])
+        and r["pass_ms"] < first.from_ms
+    ]
     sizes = [r["backlog_bytes"] for r in told]
     assert sizes == sorted(sizes)
     for r in told[4:]:
@@ -156,10 +184,14 @@ def test_growth_to_the_size_quota_is_predicted() -> None:
 @pytest.mark.parametrize("seed", [7, 2])
 def test_who_catches_up_stays_within_its_limits_and_drains(seed: int) -> None:
     trace = planned("backlog", seed)
-    own = next(i for i in named(trace, "subscription-catches-up")
-               if i.topics[0].endswith("/catches-up"))
-    rows = [r for r in judged("backlog", seed)["backlog_subscriptions"]
-            if (r["topic"], r["subscription"]) == (own.topics[0], "loader")]
+    own = next(
+        i for i in named(trace, "subscription-catches-up") if i.topics[0].endswith("/catches-up")
+    )
+    rows = [
+        r
+        for r in judged("backlog", seed)["backlog_subscriptions"]
+        if (r["topic"], r["subscription"]) == (own.topics[0], "loader")
+    ]
     by_pass = {r["pass_ms"]: r["backlog_entries"] for r in rows}
     peak = max(by_pass, key=lambda at: by_pass[at])
     assert own.from_ms - MINUTE_MS < peak < own.from_ms + MINUTE_MS
@@ -177,12 +209,18 @@ def test_contract_finds_the_planted_mistakes_and_no_other(scenario: str, seed: i
 def test_policies_are_valid_and_of_every_kind() -> None:
     policies = planned("backlog", 7).policies
     assert not [p for document in policies for p in problems(document)]
-    quotas = [(p["scope"], kind, quota["policy"]) for p in policies
-              for kind, quota in p["limits"].get("backlog_quota", {}).items()]
+    quotas = [
+        (p["scope"], kind, quota["policy"])
+        for p in policies
+        for kind, quota in p["limits"].get("backlog_quota", {}).items()
+    ]
     assert {scope for scope, _, _ in quotas} == {"topic", "namespace"}
     assert {kind for _, kind, _ in quotas} == {"destination_storage", "message_age"}
     assert {policy for _, _, policy in quotas} == {
-        "producer_request_hold", "producer_exception", "consumer_backlog_eviction"}
+        "producer_request_hold",
+        "producer_exception",
+        "consumer_backlog_eviction",
+    }
 
 
 def test_trace_has_as_many_records_as_asked_for_and_the_same_each_time() -> None:
@@ -219,15 +257,20 @@ def test_polls_tell_what_is_there_just_before_each_check() -> None:
     assert max(map(len, listed.values())) < 22
 
 
-@pytest.mark.parametrize(("topic", "said"), [
-    ({"subscriptions": {"a": {"returns_s": 5, "speed": 1}}}, "needs stops_s before it"),
-    ({"subscriptions": {"a": {"stops_s": 5}}}, "needed with stops_s"),
-    ({"subscriptions": {"a": {"speed": 5, "cumulative": True}}}, "only without speed"),
-    ({"quota": {"policy": "consumer_backlog_eviction", "size_s": 1, "size_bytes": 1}},
-     "one of them"),
-    ({"quota": {"policy": "shout", "time_s": 1}}, "policy"),
-    ({"namespace": "ops/mirrors"}, "the same namespace of their own"),
-])
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [
+        ({"subscriptions": {"a": {"returns_s": 5, "speed": 1}}}, "needs stops_s before it"),
+        ({"subscriptions": {"a": {"stops_s": 5}}}, "needed with stops_s"),
+        ({"subscriptions": {"a": {"speed": 5, "cumulative": True}}}, "only without speed"),
+        (
+            {"quota": {"policy": "consumer_backlog_eviction", "size_s": 1, "size_bytes": 1}},
+            "one of them",
+        ),
+        ({"quota": {"policy": "shout", "time_s": 1}}, "policy"),
+        ({"namespace": "ops/mirrors"}, "the same namespace of their own"),
+    ],
+)
 def test_mistake_in_the_scenario_is_refused(
     topic: dict[str, Any], said: str, tmp_path: Any
 ) -> None:

@@ -19,8 +19,13 @@ from tests.generate.model import applied_records, normal_name, parsed_lines
 from tests.reference import entry_cache
 
 Record = dict[str, Any]
-SCENARIOS = ("cache-catch-up", "cache-fan-out", "cache-key-shared", "cache-out-of-order",
-             "cache-rolling-restart")
+SCENARIOS = (
+    "cache-catch-up",
+    "cache-fan-out",
+    "cache-key-shared",
+    "cache-out-of-order",
+    "cache-rolling-restart",
+)
 EVENTS, MANY = 12_000, 20_000
 POLICIES = ("expected_reads", "fifo", "proportional")
 MS = 1_000_000
@@ -71,13 +76,12 @@ def bytes_per_s(scenario: str) -> float:
     return float(sum(r["entry_bytes"] for r in of_kind(scenario, "entry_added")) / spec.active_s)
 
 
-def hits_of(
-    scenario: str, max_bytes: int | None, events: int = EVENTS
-) -> dict[str, float]:
+def hits_of(scenario: str, max_bytes: int | None, events: int = EVENTS) -> dict[str, float]:
     """Hit ratios by policy."""
     spec = planned(scenario).scenario
     rows = entry_cache.bakeoff(
-        records(scenario, events), {"release_event": "entry_released"},
+        records(scenario, events),
+        {"release_event": "entry_released"},
         [{"policy": policy, "max_bytes": max_bytes} for policy in POLICIES],
         until_ms=spec.start_ms + spec.duration_s * 1000,
     )
@@ -200,7 +204,7 @@ def test_cursor_is_inactive_while_nobody_is_connected() -> None:
 
 def test_broker_comes_back_with_all_cursors_and_new_ledgers() -> None:
     trace = planned("cache-catch-up")
-    (_, down, up), = trace.plan.down
+    ((_, down, up),) = trace.plan.down
     start = trace.scenario.start_ms
     before, after = [], []
     for r in records("cache-catch-up"):
@@ -211,7 +215,8 @@ def test_broker_comes_back_with_all_cursors_and_new_ledgers() -> None:
     assert after[0]["event_type"] == "broker_started"
     assert len(told) == 16
     assert {r["ledger_id"] for r in after[first:] if r["event_type"] == "entry_added"}.isdisjoint(
-        {r["ledger_id"] for r in before if r["event_type"] == "entry_added"})
+        {r["ledger_id"] for r in before if r["event_type"] == "entry_added"}
+    )
 
 
 def test_subscription_joins_late_and_another_leaves() -> None:
@@ -248,7 +253,8 @@ def test_rolling_restart_is_the_published_one_at_another_rate() -> None:
     added = of_kind("cache-rolling-restart", "entry_added")
     assert {r["entry_bytes"] for r in added} == {8192}
     assert {r["topic"] for r in added} == {
-        f"persistent://shop/restart/rolling-partition-{p}" for p in range(10)}
+        f"persistent://shop/restart/rolling-partition-{p}" for p in range(10)
+    }
     assert len({r["subscription"] for r in of_kind("cache-rolling-restart", "entry_read")}) == 10
     assert spec.scale is not None and trace.cache.max_bytes is not None
     seconds = trace.cache.max_bytes / (trace.cache.entries_per_s * 8192)
@@ -271,10 +277,15 @@ def test_rolling_restart_ranks_the_policies_as_published() -> None:
     assert found["expected_reads"] > found["proportional"] + 0.1
 
 
-@pytest.mark.parametrize(("scenario", "seconds", "gain"), [
-    ("cache-key-shared", 1.5, 0.05), ("cache-catch-up", 4, 0.005), ("cache-fan-out", 4, 0.01),
-    ("cache-out-of-order", 4, 0.02),
-])
+@pytest.mark.parametrize(
+    ("scenario", "seconds", "gain"),
+    [
+        ("cache-key-shared", 1.5, 0.05),
+        ("cache-catch-up", 4, 0.005),
+        ("cache-fan-out", 4, 0.01),
+        ("cache-out-of-order", 4, 0.02),
+    ],
+)
 def test_expected_reads_find_more_than_other_policies(
     scenario: str, seconds: float, gain: float
 ) -> None:
@@ -286,10 +297,14 @@ def test_replays_are_hits_with_expected_reads_only() -> None:
     spec = planned("cache-key-shared").scenario
     size = int(bytes_per_s("cache-key-shared") * 4)
     rows = entry_cache.judge(
-        records("cache-key-shared"), {
-            "release_event": "entry_released", "extra_outputs": ["cache_reads"],
+        records("cache-key-shared"),
+        {
+            "release_event": "entry_released",
+            "extra_outputs": ["cache_reads"],
             "variants": [{"policy": p, "max_bytes": size} for p in ("expected_reads", "fifo")],
-        }, until_ms=spec.start_ms + spec.duration_s * 1000)["cache_reads"]
+        },
+        until_ms=spec.start_ms + spec.duration_s * 1000,
+    )["cache_reads"]
     hits = Counter((r["policy"], r["hit"]) for r in rows if r["reader_kind"] == "replay")
     assert hits["expected_reads", True] > 0.95 * (hits["fifo", True] + hits["fifo", False])
     assert hits["fifo", True] < 0.2 * hits["fifo", False]
@@ -298,23 +313,31 @@ def test_replays_are_hits_with_expected_reads_only() -> None:
 def test_old_positions_are_inserted_late() -> None:
     """By catch-up reads and by replays, so that order of time and of position differ."""
     spec = planned("cache-out-of-order").scenario
-    rows = entry_cache.judge(records("cache-out-of-order"), {
-        "release_event": "entry_released", "extra_outputs": ["cache_reads"],
-        "variants": [{"policy": "proportional", "max_bytes": None}],
-    }, until_ms=spec.start_ms + spec.duration_s * 1000)["cache_reads"]
+    rows = entry_cache.judge(
+        records("cache-out-of-order"),
+        {
+            "release_event": "entry_released",
+            "extra_outputs": ["cache_reads"],
+            "variants": [{"policy": "proportional", "max_bytes": None}],
+        },
+        until_ms=spec.start_ms + spec.duration_s * 1000,
+    )["cache_reads"]
     missed = Counter(r["reader_kind"] for r in rows if not r["hit"])
     assert missed["catch_up"] > 100 and missed["replay"] > 50
 
 
-@pytest.mark.parametrize(("keys", "said"), [
-    ({"readers": {"a": {"restarts": {"at_s": 5, "every_s": 1, "away_s": 0}}}}, "away_s"),
-    ({"readers": {"a": {"joins_s": 9, "leaves_s": 8}}}, "is not after joins_s"),
-    ({"readers": {"a": {"delay_ms": [5, 1]}}}, "is not a range"),
-    ({"readers": {}}, "readers"),
-    ({"entry_bytes": [0, 5]}, "is not a range of positive numbers"),
-    ({"brokers": [3]}, "are not all brokers of the fleet"),
-    ({"share": 1.5}, "share"),
-])
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"readers": {"a": {"restarts": {"at_s": 5, "every_s": 1, "away_s": 0}}}}, "away_s"),
+        ({"readers": {"a": {"joins_s": 9, "leaves_s": 8}}}, "is not after joins_s"),
+        ({"readers": {"a": {"delay_ms": [5, 1]}}}, "is not a range"),
+        ({"readers": {}}, "readers"),
+        ({"entry_bytes": [0, 5]}, "is not a range of positive numbers"),
+        ({"brokers": [3]}, "are not all brokers of the fleet"),
+        ({"share": 1.5}, "share"),
+    ],
+)
 def test_mistake_in_the_scenario_is_refused(keys: dict[str, Any], said: str, tmp_path: Any) -> None:
     document = yaml.safe_load((SHIPPED / "cache-fan-out.yaml").read_text())
     document["cache"] |= keys

@@ -1,5 +1,4 @@
-"""The demo's Kafka part and its large messages: the cores find what was planted, and nothing else.
-"""
+"""The demo's Kafka part and its large messages: the cores find what was planted, and nothing else."""
 
 from __future__ import annotations
 
@@ -59,8 +58,11 @@ def arrived(seed: int) -> list[Record]:
 
 def kafka_records(seed: int, kind: str | None = None) -> list[Record]:
     """Those of the Kafka cluster, of one kind or all, in order of time, each once."""
-    return [r for r in applied_records(r for r in arrived(seed) if r["cluster"] == "demo-kafka")
-            if kind in (None, r["event_type"])]
+    return [
+        r
+        for r in applied_records(r for r in arrived(seed) if r["cluster"] == "demo-kafka")
+        if kind in (None, r["event_type"])
+    ]
 
 
 def storm_of(trace: Trace) -> Incident:
@@ -74,15 +76,17 @@ def decisions_of_core(trace: Trace, records: list[Record]) -> list[Record]:
     own = [r for r in records if r["cluster"] == "demo-kafka"]
     policies = [json.dumps(p) for p in trace.policies if p["scope"] == "user"]
     end = trace.scenario.start_ms + trace.scenario.duration_s * 1000
-    rows = producer_id_trace.play([producer_id_trace.numbered(own)], policies=policies,
-                                  until_ms=end)
+    rows = producer_id_trace.play(
+        [producer_id_trace.numbered(own)], policies=policies, until_ms=end
+    )
     return rows["producer_id_decisions"]
 
 
 def verdicts_of_model(trace: Trace, batches: list[Record]) -> Counter[tuple[str, str]]:
     """By user and verdict: a plain token bucket per broker and user, a set in place of filters."""
-    bounds = {p["name"]: p["limits"]["producer_ids_rate"]
-              for p in trace.policies if p["scope"] == "user"}
+    bounds = {
+        p["name"]: p["limits"]["producer_ids_rate"] for p in trace.policies if p["scope"] == "user"
+    }
     tokens: dict[tuple[str, str], tuple[float, int]] = {}
     seen: dict[tuple[str, str], set[int]] = defaultdict(set)
     found: Counter[tuple[str, str]] = Counter()
@@ -117,8 +121,9 @@ def test_core_finds_the_storm_and_no_other_user_over_the_bound(seed: int) -> Non
     assert {r["bound"] for r in over} == {storm.expected["bound"]}
     assert {r["topic"] for r in over} <= set(storm.topics)
     assert all(storm.from_ms < r["ts_wall_ms"] < storm.until_ms for r in over)
-    ids = {who: {r["producer_id"] for r in rows if (r["user"] == user) == who}
-           for who in (True, False)}
+    ids = {
+        who: {r["producer_id"] for r in rows if (r["user"] == user) == who} for who in (True, False)
+    }
     assert len(ids[True]) == storm.expected["new_ids"]
     assert len(ids[False]) == storm.expected["others_new_ids"]
 
@@ -138,7 +143,8 @@ def test_summary_names_the_culprits(seed: int) -> None:
     assert storm.endswith("). No other user was over its bound.")
     rows = found_by_core(trace, arrived(seed))
     said = large_message_sentence(
-        rows["chunk_messages"], rows["chunk_events"], rows["incomplete_messages"])
+        rows["chunk_messages"], rows["chunk_events"], rows["incomplete_messages"]
+    )
     planted = trace.large.planted
     total = sum(planted.values())
     whole = total - planted["never_finished"] - planted["lost_chunk"]
@@ -189,8 +195,15 @@ def test_records_of_kafka_come_from_its_logs_with_a_wall_clock_only() -> None:
 
 def test_lines_carry_the_number_of_their_broker() -> None:
     keys = planned(7).fleet.keys
-    assert keys == ["broker-0", "broker-1", "broker-2", "broker-3", "*", "demo-kafka-0",
-                    "demo-kafka-1"]
+    assert keys == [
+        "broker-0",
+        "broker-1",
+        "broker-2",
+        "broker-3",
+        "*",
+        "demo-kafka-0",
+        "demo-kafka-1",
+    ]
     for part in slices(7):
         for line, broker, bad in zip(part.lines(), part.brokers, part.malformed, strict=True):
             assert bad or json.loads(line)["broker"] == keys[broker]
@@ -238,14 +251,21 @@ def test_large_messages_have_connections_of_their_own() -> None:
     trace = planned(7)
     own = {trace.fleet.connections.names[c][0] for c in trace.fleet.own_connections}
     assert len(own) == 2
-    using = {r["cnx_id"]: r["topic"] for r in arrived(7)
-             if r["event_type"] == "producer_created" and r["cnx_id"] in own}
+    using = {
+        r["cnx_id"]: r["topic"]
+        for r in arrived(7)
+        if r["event_type"] == "producer_created" and r["cnx_id"] in own
+    }
     assert set(using) == own
-    large = {r["cnx_id"] for r in arrived(7)
-             if r["event_type"] == "publish" and "/large-" in r["topic"]}
+    large = {
+        r["cnx_id"] for r in arrived(7) if r["event_type"] == "publish" and "/large-" in r["topic"]
+    }
     assert large == own
-    assert not [r for r in arrived(7) if r["event_type"] == "publish" and r["cnx_id"] in own
-                and "/large-" not in r["topic"]]
+    assert not [
+        r
+        for r in arrived(7)
+        if r["event_type"] == "publish" and r["cnx_id"] in own and "/large-" not in r["topic"]
+    ]
 
 
 def test_running_total_goes_on_between_calls() -> None:
@@ -269,19 +289,33 @@ def test_users_may_have_any_bound_and_a_trace_no_storm() -> None:
     assert len({r["producer_id"] for r in records}) == 1
 
 
-@pytest.mark.parametrize(("part", "keys", "said"), [
-    ("kafka", {"storm": {"user": "nobody", "at_s": 9, "for_s": 9}},
-     "nobody is not one of the users"),
-    ("kafka", {"storm": {"user": "etl-nightly", "at_s": 500, "for_s": 60}}, "in the quiet end"),
-    ("kafka", {"users": {"idle": {"producers": 0}}, "storm": None}, "users: none has producers"),
-    ("kafka", {"users": {"idle": {"producers": 0, "restarts": 1}}}, "restarts: needs producers"),
-    ("kafka", {"share": 0.99}, "leave nothing for the fleet"),
-    ("large", {"brokers": []}, "allows no incidents, unless"),
-    ("large", {"connections": 0}, "allows no incidents, unless"),
-    ("large", {"brokers": [1, 2]}, "allows no incidents, unless"),
-    ("large", {"brokers": [9]}, "are not all brokers of the fleet"),
-    ("large", {"subscriptions": [1, 4]}, "is not a range between 1 and 3"),
-])
+@pytest.mark.parametrize(
+    ("part", "keys", "said"),
+    [
+        (
+            "kafka",
+            {"storm": {"user": "nobody", "at_s": 9, "for_s": 9}},
+            "nobody is not one of the users",
+        ),
+        ("kafka", {"storm": {"user": "etl-nightly", "at_s": 500, "for_s": 60}}, "in the quiet end"),
+        (
+            "kafka",
+            {"users": {"idle": {"producers": 0}}, "storm": None},
+            "users: none has producers",
+        ),
+        (
+            "kafka",
+            {"users": {"idle": {"producers": 0, "restarts": 1}}},
+            "restarts: needs producers",
+        ),
+        ("kafka", {"share": 0.99}, "leave nothing for the fleet"),
+        ("large", {"brokers": []}, "allows no incidents, unless"),
+        ("large", {"connections": 0}, "allows no incidents, unless"),
+        ("large", {"brokers": [1, 2]}, "allows no incidents, unless"),
+        ("large", {"brokers": [9]}, "are not all brokers of the fleet"),
+        ("large", {"subscriptions": [1, 4]}, "is not a range between 1 and 3"),
+    ],
+)
 def test_mistake_in_the_scenario_is_refused(
     part: str, keys: dict[str, Any], said: str, tmp_path: Any
 ) -> None:

@@ -40,9 +40,15 @@ def _expected(trace: Trace) -> dict[tuple[str, str], int]:
     return expected
 
 
-@pytest.mark.parametrize(("scenario", "events", "seed"), [
-    ("small", 20_000, 7), ("small", 60_000, 2), ("demo", 30_000, 1), ("demo", 120_000, 7),
-])
+@pytest.mark.parametrize(
+    ("scenario", "events", "seed"),
+    [
+        ("small", 20_000, 7),
+        ("small", 60_000, 2),
+        ("demo", 30_000, 1),
+        ("demo", 120_000, 7),
+    ],
+)
 def test_only_the_incidents_break_limits_as_often_as_planned(
     scenario: str, events: int, seed: int
 ) -> None:
@@ -61,8 +67,11 @@ def test_noisy_neighbour_shares_its_connection_with_the_planned_others(
     small: Trace, applied: Records
 ) -> None:
     noisy = _named(small, "noisy-neighbour")[0]
-    on_it = {r["producer_name"] for r in applied
-             if r["event_type"] == "producer_created" and r["cnx_id"] == noisy.connection}
+    on_it = {
+        r["producer_name"]
+        for r in applied
+        if r["event_type"] == "producer_created" and r["cnx_id"] == noisy.connection
+    }
     assert len(on_it) == small.scenario.fleet.shared_topics == noisy.expected["others"] + 1
 
 
@@ -76,8 +85,11 @@ def test_two_principals_share_a_topic_of_which_one_uses_up_the_limit(seed: int) 
     times: Counter[str] = Counter()
     for r in applied:
         inside = shared.from_ms <= r["ts_wall_ms"] < shared.until_ms
-        if (r["event_type"] == "publish" and inside
-                and shared.topics[0].endswith(r["topic"].removeprefix("persistent://"))):
+        if (
+            r["event_type"] == "publish"
+            and inside
+            and shared.topics[0].endswith(r["topic"].removeprefix("persistent://"))
+        ):
             used[who[r["cnx_id"]]] += r["num_messages"]
             times[who[r["cnx_id"]]] += 1
     own, other = who[shared.expected["victim"]], who[shared.connection or ""]
@@ -100,8 +112,10 @@ def test_nobody_publishes_on_a_paused_connection(small: Trace, applied: Records)
     texts = small.fleet.connections.names
     for connection, since, until in small.plan.holds:
         inside = [
-            r for r in applied
-            if r["event_type"] == "publish" and r["cnx_id"] in texts[connection]
+            r
+            for r in applied
+            if r["event_type"] == "publish"
+            and r["cnx_id"] in texts[connection]
             and start + since // 10**6 + 20 < r["ts_wall_ms"] < start + until // 10**6
         ]
         allowed = {i.connection for i in _named(small, "connection-limit")}
@@ -111,15 +125,18 @@ def test_nobody_publishes_on_a_paused_connection(small: Trace, applied: Records)
 def test_policies_change_by_topic_and_for_the_fleet_and_change_back(applied: Records) -> None:
     changes = [r for r in applied if r["event_type"] == "policy"]
     assert [(r["source_feed"], r["broker"], "ts_mono_ns" in r) for r in changes] == [
-        ("contract", "broker-0", True), ("contract", "broker-0", True),
-        ("pulsar_admin", "*", False), ("pulsar_admin", "*", False),
+        ("contract", "broker-0", True),
+        ("contract", "broker-0", True),
+        ("pulsar_admin", "*", False),
+        ("pulsar_admin", "*", False),
     ]
 
 
 def test_quiet_end_is_a_trickle_from_every_broker(small: Trace, applied: Records) -> None:
     quiet_ms = small.scenario.start_ms + small.scenario.active_s * 1000
-    beats = Counter(r["broker"] for r in applied
-                    if r["event_type"] == "publish" and r["ts_wall_ms"] >= quiet_ms)
+    beats = Counter(
+        r["broker"] for r in applied if r["event_type"] == "publish" and r["ts_wall_ms"] >= quiet_ms
+    )
     each = 2 * small.scenario.quiet_s
     assert beats == dict.fromkeys(small.fleet.brokers, each)
     last = {r["broker"]: r["ts_wall_ms"] for r in applied if r["broker"] != "*"}

@@ -17,8 +17,9 @@ pytestmark = pytest.mark.kafka
 
 def test_records_are_keyed_by_broker(small: Trace, slices: list[Slice], kafka: Kafka) -> None:
     written = write_kafka(small, kafka.servers, "generated")
-    consumer = Consumer({"bootstrap.servers": kafka.servers, "group.id": "test",
-                         "auto.offset.reset": "earliest"})
+    consumer = Consumer(
+        {"bootstrap.servers": kafka.servers, "group.id": "test", "auto.offset.reset": "earliest"}
+    )
     consumer.subscribe(["generated"])
     partitions: dict[bytes, set[int]] = defaultdict(set)
     lines: dict[bytes, list[bytes]] = defaultdict(list)

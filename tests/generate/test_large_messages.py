@@ -65,8 +65,9 @@ def decoded(record: Record) -> Record:
 
 def chunks_of(seed: int, kind: str) -> list[Record]:
     """Records of chunks of one kind, in order of true time, each once."""
-    return [r for r in applied_records(arrived(seed))
-            if r["event_type"] == kind and "chunk_id" in r]
+    return [
+        r for r in applied_records(arrived(seed)) if r["event_type"] == kind and "chunk_id" in r
+    ]
 
 
 def found_by_core(trace: Trace, records: list[Record]) -> dict[str, list[Record]]:
@@ -104,25 +105,36 @@ def test_core_finds_what_was_planted(seed: int) -> None:
     assert_core_agrees(planned(seed), arrived(seed))
 
 
-@pytest.mark.parametrize("large", [
-    {"chunks": [2, 2], "chunk_bytes": [1, 3]},
-    {"chunks": [30, 60], "producers": [6, 6], "crowd": [30, 40], "shared_consumers": 2},
-    {"fates": {name: 1 / 11 for name in NAMES if name not in ("complete", "consumer_closed")}
-     | {"consumer_closed": 0}},
-    {"crowded_share": 0.9, "handover_share": 0.05, "fates": {"consumer_closed": 0.5}},
-])
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"chunks": [2, 2], "chunk_bytes": [1, 3]},
+        {"chunks": [30, 60], "producers": [6, 6], "crowd": [30, 40], "shared_consumers": 2},
+        {
+            "fates": {name: 1 / 11 for name in NAMES if name not in ("complete", "consumer_closed")}
+            | {"consumer_closed": 0}
+        },
+        {"crowded_share": 0.9, "handover_share": 0.05, "fates": {"consumer_closed": 0.5}},
+    ],
+)
 def test_core_finds_what_was_planted_in_other_scenarios(large: dict[str, Any]) -> None:
     trace = plan_trace(changed(**large), 60_000, 5)
     assert_core_agrees(trace, [decoded(r) for r in parsed_lines(trace.slices())])
 
 
 OUTCOMES = {
-    "complete": {"COMPLETE"}, "restarted": {"RESTART_CORRUPTED", "COMPLETE"},
-    "resent": {"COMPLETE"}, "never_finished": {"EXPIRED"},
-    "repeated": {"DUP_ACKED", "COMPLETE"}, "oversized": {"GIVEN_UP_OVERFLOW", "NO_FIRST_CHUNK"},
-    "undersized": {"COMPLETE"}, "lost_chunk": {"GAP", "NO_FIRST_CHUNK"},
-    "duplicate": {"DUP_SAME_ID", "COMPLETE"}, "redelivered": {"RESTART_REDELIVERY", "COMPLETE"},
-    "redelivered_unacked": {"COMPLETE"}, "redelivered_acked": {"COMPLETE", "ALREADY_ACKED"},
+    "complete": {"COMPLETE"},
+    "restarted": {"RESTART_CORRUPTED", "COMPLETE"},
+    "resent": {"COMPLETE"},
+    "never_finished": {"EXPIRED"},
+    "repeated": {"DUP_ACKED", "COMPLETE"},
+    "oversized": {"GIVEN_UP_OVERFLOW", "NO_FIRST_CHUNK"},
+    "undersized": {"COMPLETE"},
+    "lost_chunk": {"GAP", "NO_FIRST_CHUNK"},
+    "duplicate": {"DUP_SAME_ID", "COMPLETE"},
+    "redelivered": {"RESTART_REDELIVERY", "COMPLETE"},
+    "redelivered_unacked": {"COMPLETE"},
+    "redelivered_acked": {"COMPLETE", "ALREADY_ACKED"},
     "consumer_closed": {"RESTART_REDELIVERY", "COMPLETE", "EXPIRED"},
     EVICTED: {"EVICTED", "NO_FIRST_CHUNK"},
 }
@@ -133,8 +145,9 @@ def test_every_fate_has_the_outcomes_that_it_is_named_after() -> None:
     for seed in SEEDS:
         trace = planned(seed)
         assert trace.large is not None
-        planted = {(e["topic"], e["subscription"], e["uuid"]): e["planted"]
-                   for e in trace.large.expected()}
+        planted = {
+            (e["topic"], e["subscription"], e["uuid"]): e["planted"] for e in trace.large.expected()
+        }
         for row in found_by_core(trace, arrived(seed))["chunk_events"]:
             found[planted[row["topic"], row["subscription"], row["uuid"]]].add(row["outcome"])
         assert set(trace.large.planted) == {*NAMES, EVICTED}
@@ -185,8 +198,14 @@ def test_trace_has_about_as_many_records_as_asked_for(events: int) -> None:
 def test_kinds_and_types_are_all_there_and_plain_messages_between_chunks() -> None:
     own = [r for r in arrived(7) if "/large-" in r.get("topic", "")]
     assert {r["event_type"] for r in own} == {
-        "producer_created", "producer_closed", "consumer_created", "consumer_closed", "publish",
-        "entry_added", "dispatch", "ack",
+        "producer_created",
+        "producer_closed",
+        "consumer_created",
+        "consumer_closed",
+        "publish",
+        "entry_added",
+        "dispatch",
+        "ack",
     }
     types = {r["sub_type"] for r in own if "sub_type" in r}
     assert types == {"exclusive", "failover", "shared"}
@@ -212,8 +231,17 @@ def test_entries_have_positions_of_their_own_and_deliveries_have_theirs() -> Non
         key = r["topic"], r["ledger_id"], r["entry_id"]
         assert key not in entries
         entries[key] = r
-    same = ("producer_name", "sequence_id", "uuid", "chunk_id", "num_chunks",
-            "total_chunk_bytes", "publish_time_ms", "broker_time_ms", "broker")
+    same = (
+        "producer_name",
+        "sequence_id",
+        "uuid",
+        "chunk_id",
+        "num_chunks",
+        "total_chunk_bytes",
+        "publish_time_ms",
+        "broker_time_ms",
+        "broker",
+    )
     delivered = chunks_of(7, "dispatch")
     for r in delivered:
         entry = entries[r["topic"], r["ledger_id"], r["entry_id"]]
@@ -221,16 +249,18 @@ def test_entries_have_positions_of_their_own_and_deliveries_have_theirs() -> Non
         assert r["entry_bytes"] == len(r["payload"]) < entry["entry_bytes"]
         assert r["ts_wall_ms"] > entry["ts_wall_ms"]
         assert r["uuid"] == f"{r['producer_name']}-{r['sequence_id']}"
-    times = Counter((r["topic"], r["subscription"], r["ledger_id"], r["entry_id"])
-                    for r in delivered)
+    times = Counter(
+        (r["topic"], r["subscription"], r["ledger_id"], r["entry_id"]) for r in delivered
+    )
     assert max(times.values()) == 2
 
 
 def test_each_chunk_of_an_assembled_message_is_acknowledged_and_no_other() -> None:
     trace = planned(7)
     assert trace.large is not None
-    uuids = {(r["topic"], r["ledger_id"], r["entry_id"]): r["uuid"]
-             for r in chunks_of(7, "entry_added")}
+    uuids = {
+        (r["topic"], r["ledger_id"], r["entry_id"]): r["uuid"] for r in chunks_of(7, "entry_added")
+    }
     acks: Counter[tuple[str, str, str]] = Counter()
     for r in applied_records(arrived(7)):
         uuid = uuids.get((r.get("topic"), r.get("ledger_id"), r.get("entry_id")))
@@ -293,7 +323,10 @@ def test_command_writes_what_is_expected_beside_the_events(
 ) -> None:
     assert generate("large-messages", EVENTS, 7, out=tmp_path) == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "events", "expected.jsonl", "policies.yaml"]
+        "events",
+        "expected.jsonl",
+        "policies.yaml",
+    ]
     lines = [json.loads(line) for line in (tmp_path / "expected.jsonl").open()]
     trace = planned(7)
     assert trace.large is not None
@@ -312,13 +345,16 @@ def test_files_hold_the_slices(tmp_path: Path) -> None:
     assert [f.read_bytes() for f in written.files] == [p.data.tobytes() for p in slices(7)]
 
 
-@pytest.mark.parametrize(("large", "said"), [
-    ({"producers": [1, 7]}, "large.producers"),
-    ({"chunks": [1, 4]}, "large.chunks"),
-    ({"chunk_bytes": [9, 4]}, "large.chunk_bytes"),
-    ({"fates": {"resent": 0.7, "repeated": 0.4}}, "large.fates"),
-    ({"fates": {"stolen": 0.1}}, "large.fates.stolen"),
-])
+@pytest.mark.parametrize(
+    ("large", "said"),
+    [
+        ({"producers": [1, 7]}, "large.producers"),
+        ({"chunks": [1, 4]}, "large.chunks"),
+        ({"chunk_bytes": [9, 4]}, "large.chunk_bytes"),
+        ({"fates": {"resent": 0.7, "repeated": 0.4}}, "large.fates"),
+        ({"fates": {"stolen": 0.1}}, "large.fates.stolen"),
+    ],
+)
 def test_mistake_in_the_scenario_is_refused_with_its_key(
     large: dict[str, Any], said: str, tmp_path: Path
 ) -> None:

@@ -25,7 +25,8 @@ def test_contract_finds_the_planted_mistakes_and_no_other(
         bad = parsed.bad.to_pylist()
         found.update(row["reason_code"] for row in bad)
         assert [row["row"] for row in bad] == part.malformed.nonzero()[0].tolist(), [
-            (row, part.lines()[row["row"]]) for row in bad if not part.malformed[row["row"]]]
+            (row, part.lines()[row["row"]]) for row in bad if not part.malformed[row["row"]]
+        ]
     planted = sum((part.planted for part in slices), Counter())
     for code in STATEFUL:
         del planted[code]
@@ -36,10 +37,22 @@ def test_every_code_that_a_record_alone_can_earn_is_planted(slices: list[Slice])
     planted = sum((part.planted for part in slices), Counter())
     assert set(planted) == {*CODES, *STATEFUL}
     assert CODES == (
-        "UNPARSEABLE", "BAD_TYPE", "UNKNOWN_EVENT_TYPE", "MISSING_REQUIRED", "MISSING_CLOCK",
-        "CLOCK_OUT_OF_RANGE", "NEGATIVE_AMOUNT", "BAD_POSITION", "BAD_PRODUCER_ID", "BAD_TOPIC",
-        "BAD_SUB_TYPE", "CHUNK_FIELDS_INCOMPLETE", "CHUNK_ID_OUT_OF_RANGE", "CHUNK_IN_BATCH",
-        "CHUNK_NON_PERSISTENT", "BAD_POLICY",
+        "UNPARSEABLE",
+        "BAD_TYPE",
+        "UNKNOWN_EVENT_TYPE",
+        "MISSING_REQUIRED",
+        "MISSING_CLOCK",
+        "CLOCK_OUT_OF_RANGE",
+        "NEGATIVE_AMOUNT",
+        "BAD_POSITION",
+        "BAD_PRODUCER_ID",
+        "BAD_TOPIC",
+        "BAD_SUB_TYPE",
+        "CHUNK_FIELDS_INCOMPLETE",
+        "CHUNK_ID_OUT_OF_RANGE",
+        "CHUNK_IN_BATCH",
+        "CHUNK_NON_PERSISTENT",
+        "BAD_POLICY",
     )
 
 

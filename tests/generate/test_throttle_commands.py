@@ -42,8 +42,10 @@ def rows(trace: Trace, records: Records) -> dict[str, Records]:
     start_ms, end_s = trace.scenario.start_ms, trace.scenario.duration_s + 60
     policies = [json.dumps(p) for p in trace.policies]
     drain_ms = start_ms - core.START_MS + end_s * 1000
-    named = [{**r, "topic": normal_name(r["topic"], r.get("partition"))} if "topic" in r else r
-             for r in records]
+    named = [
+        {**r, "topic": normal_name(r["topic"], r.get("partition"))} if "topic" in r else r
+        for r in records
+    ]
     return core.play([read_by("rate_limits", named)], params, policies, drain_ms)
 
 
@@ -55,23 +57,29 @@ def silent(trace: Trace) -> Incident:
 def test_clients_write_receipts_and_timeouts(trace: Trace, records: Records) -> None:
     kinds = Counter(r["event_type"] for r in records)
     assert (kinds["throttle_receipt"], kinds["send_timeout"]) == (
-        EXPECTED["receipts"], EXPECTED["timed_out"])
+        EXPECTED["receipts"],
+        EXPECTED["timed_out"],
+    )
     dry = dry_times(trace, records)
     assert {name: len(times) for (_, name), times in dry.items()} == {
-        i.topics[0]: i.expected["culprit_times"] for i in trace.incidents}
+        i.topics[0]: i.expected["culprit_times"] for i in trace.incidents
+    }
     assert silent(trace).expected["timed_out"] == EXPECTED["timed_out"]
 
 
-def test_every_receipt_answers_a_command_in_time(
-    trace: Trace, rows: dict[str, Records]
-) -> None:
+def test_every_receipt_answers_a_command_in_time(trace: Trace, rows: dict[str, Records]) -> None:
     marks = [r for r in rows["throttle_events"] if r["action"] == "mark"]
     assert len(marks) == EXPECTED["commands"]
-    ends = Counter((r["cnx_id"], r["rule"]) for r in rows["throttle_events"]
-                   if r["action"] == "receipt")
+    ends = Counter(
+        (r["cnx_id"], r["rule"]) for r in rows["throttle_events"] if r["action"] == "receipt"
+    )
     assert ends == {
-        (i.connection, "receipt_in_time" if i.expected["acknowledges"] else "receipt_timeout"):
-        i.expected["culprit_times"] for i in trace.incidents}
+        (
+            i.connection,
+            "receipt_in_time" if i.expected["acknowledges"] else "receipt_timeout",
+        ): i.expected["culprit_times"]
+        for i in trace.incidents
+    }
     paused = {r["cnx_id"] for r in rows["throttle_events"] if r["reads_paused"]}
     assert paused == {silent(trace).connection}
 
@@ -79,8 +87,11 @@ def test_every_receipt_answers_a_command_in_time(
 def test_the_culprits_send_is_throttled_and_those_of_others_time_out(
     trace: Trace, rows: dict[str, Records]
 ) -> None:
-    lost = Counter((r["topic"] == silent(trace).topics[0], r["exception"])
-                   for r in rows["producer_throttle"] if r["exception"])
+    lost = Counter(
+        (r["topic"] == silent(trace).topics[0], r["exception"])
+        for r in rows["producer_throttle"]
+        if r["exception"]
+    )
     assert lost == {
         (True, "ProducerThrottledException"): EXPECTED["throttled"],
         (False, "TimeoutException"): EXPECTED["timed_out"] - EXPECTED["throttled"],
@@ -88,7 +99,9 @@ def test_the_culprits_send_is_throttled_and_those_of_others_time_out(
 
 
 def test_question_and_alert_show_them(
-    trace: Trace, rows: dict[str, Records], tmp_warehouse: str,
+    trace: Trace,
+    rows: dict[str, Records],
+    tmp_warehouse: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for table in ("throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle"):
@@ -97,9 +110,12 @@ def test_question_and_alert_show_them(
     found = json.loads(capsys.readouterr().out)
     told = {r["topic"]: (r["commands"], r["timed_out_sends"]) for r in found if r["commands"]}
     assert told == {
-        i.topics[0]: (i.expected["culprit_times"],
-                      0 if i.expected["acknowledges"] else EXPECTED["throttled"])
-        for i in trace.incidents}
+        i.topics[0]: (
+            i.expected["culprit_times"],
+            0 if i.expected["acknowledges"] else EXPECTED["throttled"],
+        )
+        for i in trace.incidents
+    }
     main(["alerts", "check", "--json", "--warehouse", tmp_warehouse])
     answer = json.loads(capsys.readouterr().out)
     alert, topic = "producer-send-timeouts", silent(trace).topics[0]

@@ -17,9 +17,19 @@ from state.events import KIND_INDEX
 Records = list[dict[str, Any]]
 LATENESS_MS = 500
 DEMO_KINDS = {
-    "broker_started", "connection_opened", "connection_closed", "producer_created",
-    "producer_closed", "consumer_created", "publish", "entry_added", "dispatch", "ack",
-    "cursor_state", "ledger_state", "policy",
+    "broker_started",
+    "connection_opened",
+    "connection_closed",
+    "producer_created",
+    "producer_closed",
+    "consumer_created",
+    "publish",
+    "entry_added",
+    "dispatch",
+    "ack",
+    "cursor_state",
+    "ledger_state",
+    "policy",
 }
 
 
@@ -74,7 +84,7 @@ def test_clocks_agree_within_a_broker_run(small: Trace, applied: Records) -> Non
 def test_restart_begins_a_new_run_and_opens_the_connections_again(
     small: Trace, applied: Records
 ) -> None:
-    (broker, down, up), = small.plan.down
+    ((broker, down, up),) = small.plan.down
     name, start = small.fleet.brokers[broker], small.scenario.start_ms
     own = [r for r in applied if r["broker"] == name and "ts_mono_ns" in r]
     silent = [r for r in own if start + down // 10**6 < r["ts_wall_ms"] < start + up // 10**6]
@@ -152,8 +162,9 @@ def test_each_publish_is_stored_by_an_entry_of_the_same_connection_and_size(
     small: Trace, applied: Records
 ) -> None:
     def keyed(kind: str) -> dict[tuple[str, int], dict[str, Any]]:
-        return {(r["producer_name"], r["sequence_id"]): r
-                for r in applied if r["event_type"] == kind}
+        return {
+            (r["producer_name"], r["sequence_id"]): r for r in applied if r["event_type"] == kind
+        }
 
     publishes, entries = keyed("publish"), keyed("entry_added")
     assert set(entries) <= set(publishes)
@@ -169,8 +180,11 @@ def test_each_publish_is_stored_by_an_entry_of_the_same_connection_and_size(
 
 def test_entries_are_numbered_in_the_order_of_their_publishes(applied: Records) -> None:
     ledgers = defaultdict(list)
-    publishes = {(r["producer_name"], r["sequence_id"]): r["ts_wall_ms"]
-                 for r in applied if r["event_type"] == "publish"}
+    publishes = {
+        (r["producer_name"], r["sequence_id"]): r["ts_wall_ms"]
+        for r in applied
+        if r["event_type"] == "publish"
+    }
     for r in applied:
         if r["event_type"] == "entry_added":
             ledgers[r["topic"], r.get("partition"), r["ledger_id"]].append(r)
@@ -213,12 +227,22 @@ def test_times_of_a_scenario_may_be_durations(name: str, tmp_path: Path) -> None
     assert load_scenario(str(path)) == load_scenario(name)
 
 
-@pytest.mark.parametrize(("key", "value", "says"), [
-    ("duration_s", "1500ms", "duration_s: 1.5 is not a whole number of seconds"),
-    ("quiet_s", "a minute", "quiet_s: 'a minute' is not a whole number of seconds, nor a duration"),
-    ("incidents", [{"name": "burst", "at_s": "soon"}],
-     "incidents[0].at_s: 'soon' is not a number of seconds, nor a duration such as 10s"),
-])
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("duration_s", "1500ms", "duration_s: 1.5 is not a whole number of seconds"),
+        (
+            "quiet_s",
+            "a minute",
+            "quiet_s: 'a minute' is not a whole number of seconds, nor a duration",
+        ),
+        (
+            "incidents",
+            [{"name": "burst", "at_s": "soon"}],
+            "incidents[0].at_s: 'soon' is not a number of seconds, nor a duration such as 10s",
+        ),
+    ],
+)
 def test_what_is_no_time_in_a_scenario_is_named(
     key: str, value: Any, says: str, tmp_path: Path
 ) -> None:

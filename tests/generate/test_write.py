@@ -23,8 +23,13 @@ NUMBERS = (0, 9, 10, 99, 100, -1, 12_661_901_972_592_310, 2**63 - 1, -(2**63) + 
 def test_line_has_each_value_exactly_and_none_of_the_missing_ones() -> None:
     texts = Texts()
     rows = make_rows(
-        len(NUMBERS), event_type=texts.add('a "quoted" näme\n'), seq=np.array(NUMBERS),
-        ack_cumulative=texts.add_raw(b"true"), mark_delete=7, mark_delete_entry=-1, topic=NULL,
+        len(NUMBERS),
+        event_type=texts.add('a "quoted" näme\n'),
+        seq=np.array(NUMBERS),
+        ack_cumulative=texts.add_raw(b"true"),
+        mark_delete=7,
+        mark_delete_entry=-1,
+        topic=NULL,
     )
     data, ends = write_lines(rows, np.arange(len(NUMBERS))[::-1], texts)
     lines = [json.loads(line) for line in data.tobytes().splitlines()]
@@ -61,10 +66,14 @@ def test_command_writes_events_and_policies_that_the_settings_accept(
 ) -> None:
     assert generate("small", small.events, small.seed, out=tmp_path) == 0
     config = tmp_path / "weir.yaml"
-    config.write_text(yaml.safe_dump({
-        "source": {"format": "files", "path": str(tmp_path / "events")},
-        "policy_files": ["policies.yaml"],
-    }))
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "source": {"format": "files", "path": str(tmp_path / "events")},
+                "policy_files": ["policies.yaml"],
+            }
+        )
+    )
     assert load_settings(config).policy_dicts() == small.policies
     said = capsys.readouterr().out
     assert "noisy-neighbour" in said
@@ -92,11 +101,14 @@ def test_kafka_that_does_not_answer_is_refused(
         write_kafka(small, "127.0.0.1:1", "events")
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("cluster: [", "bad.yaml: line 1: "),
-    ("fleet: {brokers: 0}", "fleet.brokers: 0 is below 1"),
-    ("incidents: [{name: earthquake, at_s: 9}]", "earthquake"),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cluster: [", "bad.yaml: line 1: "),
+        ("fleet: {brokers: 0}", "fleet.brokers: 0 is below 1"),
+        ("incidents: [{name: earthquake, at_s: 9}]", "earthquake"),
+    ],
+)
 def test_scenario_with_a_mistake_is_refused_with_file_and_key(
     tmp_path: Path, text: str, said: str
 ) -> None:

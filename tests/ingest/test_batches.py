@@ -15,7 +15,8 @@ def batch(values: list[bytes]) -> pa.RecordBatch:
 
 @given(
     st.lists(st.lists(st.binary(max_size=40), max_size=9), max_size=30),
-    st.integers(1, 20), st.integers(1, 400),
+    st.integers(1, 20),
+    st.integers(1, 400),
 )
 def test_every_row_comes_once_in_its_order_and_within_the_limits(
     parts: list[list[bytes]], rows: int, most_bytes: int

@@ -29,13 +29,15 @@ def test_a_record_between_two_that_are_far_behind_it_is_one() -> None:
     assert found([[("0", 0), ("0", far), ("0", 1)]]) == [[False, True, False]]
     assert found([[("0", 0), ("0", far - 1), ("0", 1)]]) == [[False, False, False]]
     assert found([[("0", 0), ("0", None), ("0", far), ("0", None), ("0", 1)]]) == [
-        [False, False, True, False, False]]
+        [False, False, True, False, False]
+    ]
 
 
 def test_neighbours_are_those_of_its_partition() -> None:
     assert found([[("0", 0), ("1", 9 * HOUR), ("0", 1), ("1", 9 * HOUR + 1)]]) == [[False] * 4]
     assert found([[("0", 0), ("1", 0), ("1", 9 * HOUR), ("0", 1), ("1", 1)]]) == [
-        [False, False, True, False, False]]
+        [False, False, True, False, False]
+    ]
 
 
 def test_without_both_neighbours_none_is_one() -> None:
@@ -53,7 +55,8 @@ def test_records_of_a_wrong_clock_in_a_row_are_all_of_them() -> None:
     far = [("0", 9 * HOUR + i) for i in range(3)]
     near = [("0", i) for i in range(4)]
     assert found([[*near, *far, *near, *far, *near]]) == [
-        [False] * 4 + [True] * 3 + [False] * 4 + [True] * 3 + [False] * 4]
+        [False] * 4 + [True] * 3 + [False] * 4 + [True] * 3 + [False] * 4
+    ]
 
 
 def test_few_records_of_long_ago_make_none_of_the_others() -> None:
@@ -78,7 +81,8 @@ def test_neighbours_may_be_of_the_batch_to_come() -> None:
 
 def test_a_stream_that_goes_on_behind_a_pause_is_none() -> None:
     assert found([[("0", 0), ("0", 9 * HOUR), ("0", 9 * HOUR + 1), ("0", 9 * HOUR + 2)]]) == [
-        [False] * 4]
+        [False] * 4
+    ]
 
 
 def test_the_largest_times_are_compared_without_overflow() -> None:

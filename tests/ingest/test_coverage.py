@@ -26,24 +26,47 @@ BLIND = {"rate_limits": 10_000, "chunks": 120_000}
 
 
 def line(seq: int | None, at_ms: int | None, broker: str | None = "b1", **columns: Any) -> bytes:
-    return json.dumps({
-        "event_type": "connection_opened", "source_feed": "f", "cluster": "c", "broker": broker,
-        "seq": seq, "ts_wall_ms": None if at_ms is None else T0 + at_ms, "ts_mono_ns": seq,
-        "cnx_id": "x", **columns,
-    }).encode()
+    return json.dumps(
+        {
+            "event_type": "connection_opened",
+            "source_feed": "f",
+            "cluster": "c",
+            "broker": broker,
+            "seq": seq,
+            "ts_wall_ms": None if at_ms is None else T0 + at_ms,
+            "ts_mono_ns": seq,
+            "cnx_id": "x",
+            **columns,
+        }
+    ).encode()
 
 
-LOST = {"event_type": "gap", "cnx_id": None, "gap_from_wall_ms": T0 + 70_000,
-        "gap_from_mono_ns": 3, "dropped": 7}
+LOST = {
+    "event_type": "gap",
+    "cnx_id": None,
+    "gap_from_wall_ms": T0 + 70_000,
+    "gap_from_mono_ns": 3,
+    "dropped": 7,
+}
 LINES = [
-    line(1, 0), line(2, 59_999), line(3, 60_000), line(4, 60_000, "b2"),
-    line(5, 10, "b2", cnx_id=None), line(6, 130_000, **LOST), line(7, 240_000),
+    line(1, 0),
+    line(2, 59_999),
+    line(3, 60_000),
+    line(4, 60_000, "b2"),
+    line(5, 10, "b2", cnx_id=None),
+    line(6, 130_000, **LOST),
+    line(7, 240_000),
     # one broker of no name, one for all, one that is no record
-    line(8, 0, None), line(9, 0, "*", event_type="policy",
-                           policy_json='{"scope": "broker", "name": "*"}'), b"{",
+    line(8, 0, None),
+    line(9, 0, "*", event_type="policy", policy_json='{"scope": "broker", "name": "*"}'),
+    b"{",
 ]
 COUNTED = [
-    ("b1", 0, 2, 0), ("b1", 1, 1, 0), ("b1", 2, 1, 0), ("b1", 4, 1, 0), ("b2", 0, 1, 1),
+    ("b1", 0, 2, 0),
+    ("b1", 1, 1, 0),
+    ("b1", 2, 1, 0),
+    ("b1", 4, 1, 0),
+    ("b2", 0, 1, 1),
     ("b2", 1, 1, 0),
 ]
 
@@ -53,11 +76,15 @@ def archived(parts: Sequence[Sequence[bytes]], folder: Path) -> dict[str, list[d
     at = 0
     batches = []
     for lines in parts:
-        batches.append(pa.record_batch({
-            "value": pa.array(lines, pa.binary()),
-            "source_partition": pa.array(["0"] * len(lines)),
-            "source_offset": pa.array(range(at, at + len(lines)), pa.int64()),
-        }))
+        batches.append(
+            pa.record_batch(
+                {
+                    "value": pa.array(lines, pa.binary()),
+                    "source_partition": pa.array(["0"] * len(lines)),
+                    "source_offset": pa.array(range(at, at + len(lines)), pa.int64()),
+                }
+            )
+        )
         at += len(lines)
     roots = {name: str(folder / name) for name in WRITES}
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in WRITES}
@@ -70,15 +97,26 @@ def archived(parts: Sequence[Sequence[bytes]], folder: Path) -> dict[str, list[d
 
 def counted(rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
     assert {row["cluster"] for row in rows} == {"c"}
-    return sorted((r["broker"], (r["minute_ms"] - T0) // MINUTE, r["received"], r["quarantined"])
-                  for r in rows)
+    return sorted(
+        (r["broker"], (r["minute_ms"] - T0) // MINUTE, r["received"], r["quarantined"])
+        for r in rows
+    )
 
 
 def test_records_are_counted_by_broker_and_minute(tmp_path: Path) -> None:
     found = archived([LINES], tmp_path)
     assert counted(found[COUNTS]) == COUNTED
-    gap = {"cluster": "c", "broker": "b1", "source_feed": "f", "seq": 6, "ts_wall_ms": T0 + 130_000,
-           "ts_mono_ns": 6, "gap_from_wall_ms": T0 + 70_000, "gap_from_mono_ns": 3, "dropped": 7}
+    gap = {
+        "cluster": "c",
+        "broker": "b1",
+        "source_feed": "f",
+        "seq": 6,
+        "ts_wall_ms": T0 + 130_000,
+        "ts_mono_ns": 6,
+        "gap_from_wall_ms": T0 + 70_000,
+        "gap_from_mono_ns": 3,
+        "dropped": 7,
+    }
     assert found[GAPS] == [
         {**gap, "job": "rate_limits", "blind_until_ms": T0 + 140_000},
         {**gap, "job": "chunks", "blind_until_ms": T0 + 250_000},
@@ -110,8 +148,17 @@ SELECT broker, (minute_ms - {T0}) / 60000 AS minute, received, repeated, late, q
   dropped, blind_jobs
 FROM coverage ORDER BY broker, minute
 """.replace("{T0}", str(T0))
-COLUMNS = ("broker", "minute", "received", "repeated", "late", "quarantined", "gaps", "dropped",
-           "blind_jobs")
+COLUMNS = (
+    "broker",
+    "minute",
+    "received",
+    "repeated",
+    "late",
+    "quarantined",
+    "gaps",
+    "dropped",
+    "blind_jobs",
+)
 EXPECTED = [
     ("b1", 0, 2, 0, 1, 0, 0, 0, None),
     ("b1", 1, 1, 1, 0, 0, 0, 0, ["chunks", "rate_limits"]),
@@ -123,13 +170,22 @@ EXPECTED = [
 
 
 def refused(reason: str, at_ms: int, offset: int, job: str) -> dict[str, Any]:
-    return {"reason_code": reason, "job": job, "cluster": "c", "broker": "b1",
-            "source_partition": "0", "source_offset": offset, "ts_wall_ms": T0 + at_ms}
+    return {
+        "reason_code": reason,
+        "job": job,
+        "cluster": "c",
+        "broker": "b1",
+        "source_partition": "0",
+        "source_offset": offset,
+        "ts_wall_ms": T0 + at_ms,
+    }
 
 
 REFUSED = [
-    refused("TOO_LATE", 10, 1, "chunks"), refused("TOO_LATE", 10, 1, "backlog"),
-    refused("DUPLICATE_RECORD", 60_001, 2, "chunks"), refused("BAD_TYPE", 0, 3, "chunks"),
+    refused("TOO_LATE", 10, 1, "chunks"),
+    refused("TOO_LATE", 10, 1, "backlog"),
+    refused("DUPLICATE_RECORD", 60_001, 2, "chunks"),
+    refused("BAD_TYPE", 0, 3, "chunks"),
 ]
 
 

@@ -28,16 +28,22 @@ TEXT = base64.b64encode(SECRET).decode()
 @pytest.fixture
 def payloads(tmp_path: Path) -> Payloads:
     """A store in a folder."""
-    return Payloads(Files(str(tmp_path / "staged"), {}), Files(str(tmp_path / "whole"), {}),
-                    100, 1 << 27)
+    return Payloads(
+        Files(str(tmp_path / "staged"), {}), Files(str(tmp_path / "whole"), {}), 100, 1 << 27
+    )
 
 
 def rows_of(contents: list[bytes]) -> pa.Table:
     n = len(contents)
-    return pa.table({
-        "cluster": ["c"] * n, "topic": ["t"] * n, "ledger_id": [1] * n, "entry_id": list(range(n)),
-        "payload": contents,
-    })
+    return pa.table(
+        {
+            "cluster": ["c"] * n,
+            "topic": ["t"] * n,
+            "ledger_id": [1] * n,
+            "entry_id": list(range(n)),
+            "payload": contents,
+        }
+    )
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -45,10 +51,13 @@ def test_archive_and_quarantine_keep_content_only_if_asked(keep: bool) -> None:
     good = record("dispatch", payload=TEXT)
     bad = record("dispatch", payload=TEXT, ledger_id=-1)
     lines = [json.dumps(r).encode() for r in (good, bad)]
-    batch = pa.record_batch({
-        "value": pa.array(lines, pa.binary()), "source_partition": ["0", "0"],
-        "source_offset": [0, 1],
-    })
+    batch = pa.record_batch(
+        {
+            "value": pa.array(lines, pa.binary()),
+            "source_partition": ["0", "0"],
+            "source_offset": [0, 1],
+        }
+    )
     parsed = parse(batch.column("value"), JOBS)
     events = events_rows(parsed, batch, 0, keep).to_pylist()
     assert [e["payload"] for e in events] == [SECRET if keep else None]
@@ -87,22 +96,34 @@ def test_the_same_rows_make_the_same_file(payloads: Payloads) -> None:
     assert payloads.stage(rows_of([b"one", b"too"])) != first
 
 
-def message(uuid: str, files: list[str | None], numbers: list[int],
-            inline: list[bytes | None]) -> dict[str, object]:
+def message(
+    uuid: str, files: list[str | None], numbers: list[int], inline: list[bytes | None]
+) -> dict[str, object]:
     return {
-        "cluster": "c", "topic": "t", "subscription": "s", "consumer": "c1", "positions": [uuid],
-        "complete_ms": 1, "row_no": 0, "assembled_bytes": 1, "uuid": uuid, "part_file": files,
-        "part_row": numbers, "part_payload": inline,
+        "cluster": "c",
+        "topic": "t",
+        "subscription": "s",
+        "consumer": "c1",
+        "positions": [uuid],
+        "complete_ms": 1,
+        "row_no": 0,
+        "assembled_bytes": 1,
+        "uuid": uuid,
+        "part_file": files,
+        "part_row": numbers,
+        "part_payload": inline,
     }
 
 
 def test_messages_are_joined_from_wherever_their_chunks_wait(payloads: Payloads) -> None:
     file = payloads.stage(rows_of([b"AA", b"BB", b"CC"]))
     other = payloads.stage(rows_of([b"DD"]))
-    rows = pa.Table.from_pylist([
-        message("m1", [file, None, other], [2, 0, 0], [None, b"-", None]),
-        message("m2", [None], [0], [b""]),
-    ])
+    rows = pa.Table.from_pylist(
+        [
+            message("m1", [file, None, other], [2, 0, 0], [None, b"-", None]),
+            message("m2", [None], [0], [b""]),
+        ]
+    )
     assert joined(rows, payloads).column("payload").to_pylist() == [b"CC-DD", b""]
     assert joined(rows).column("payload").to_pylist() == [None, b""]
 
@@ -111,9 +132,9 @@ def test_whole_messages_become_rows_of_their_table(payloads: Payloads, tmp_path:
     import pyarrow.parquet as pq
 
     table = TABLES[WHOLE]
-    rows = pa.Table.from_pylist([
-        message(f"m{i}", [None, None], [0, 0], [b"x" * 20_000_000, bytes([i])]) for i in range(3)
-    ])
+    rows = pa.Table.from_pylist(
+        [message(f"m{i}", [None, None], [0, 0], [b"x" * 20_000_000, bytes([i])]) for i in range(3)]
+    )
     for name in table.names:
         if name not in rows.column_names and name != "payload":
             rows = rows.append_column(name, pa.nulls(3, table.schema.field(name).type))

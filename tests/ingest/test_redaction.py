@@ -19,23 +19,61 @@ SECRET = b"the customer's own words " * 3
 TEXT = base64.b64encode(SECRET).decode()
 ESCAPED = "".join(f"\\u{ord(c):04x}" for c in TEXT)
 NAMES = [
-    '"payload"', '"\\u0070ayload"', '"p\\u0061yloa\\u0064"', '"Payload"', '"PAYLOAD"',
-    '"\\u0050AYLOAD"', '"".join(payload)', "'payload'", "payload", "PayLoad",
+    '"payload"',
+    '"\\u0070ayload"',
+    '"p\\u0061yloa\\u0064"',
+    '"Payload"',
+    '"PAYLOAD"',
+    '"\\u0050AYLOAD"',
+    '"".join(payload)',
+    "'payload'",
+    "payload",
+    "PayLoad",
 ]
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("value", [
-    f'"{TEXT}"', f'"{ESCAPED}"', f'"\\"{TEXT}"', f'["{TEXT}"]', f'[[1, {{"x": "{TEXT}"}}]]',
-    f'{{"payload": {{"x": "{TEXT}"}}}}', f'"{TEXT}', f"'{TEXT}'", TEXT, f'"a" "{TEXT}"',
-    f'[1, "{TEXT}"',
-], ids=["text", "escaped", "with a quote", "in a list", "deeper", "in an object", "cut off",
-        "in other quotes", "bare", "two", "an open list"])
-@pytest.mark.parametrize("form", [
-    '{{"a":1,{}:{},"b":2}}', '{{{}  :\n {}}}', '[{{"x": {{{}: {}}}}}]', "{}={}",
-    '{{"a": "x, {}: {}}}',
-    '\ufeff{{{}: {}}}',
-], ids=["first", "spaces", "nested", "no json", "an open string", "byte order mark"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        f'"{TEXT}"',
+        f'"{ESCAPED}"',
+        f'"\\"{TEXT}"',
+        f'["{TEXT}"]',
+        f'[[1, {{"x": "{TEXT}"}}]]',
+        f'{{"payload": {{"x": "{TEXT}"}}}}',
+        f'"{TEXT}',
+        f"'{TEXT}'",
+        TEXT,
+        f'"a" "{TEXT}"',
+        f'[1, "{TEXT}"',
+    ],
+    ids=[
+        "text",
+        "escaped",
+        "with a quote",
+        "in a list",
+        "deeper",
+        "in an object",
+        "cut off",
+        "in other quotes",
+        "bare",
+        "two",
+        "an open list",
+    ],
+)
+@pytest.mark.parametrize(
+    "form",
+    [
+        '{{"a":1,{}:{},"b":2}}',
+        "{{{}  :\n {}}}",
+        '[{{"x": {{{}: {}}}}}]',
+        "{}={}",
+        '{{"a": "x, {}: {}}}',
+        "\ufeff{{{}: {}}}",
+    ],
+    ids=["first", "spaces", "nested", "no json", "an open string", "byte order mark"],
+)
 def test_no_text_of_a_payload_is_kept(name: str, value: str, form: str) -> None:
     raw = form.format(name, value)
     kept = redact(raw.encode()).decode()
@@ -57,14 +95,21 @@ def test_a_repeated_name_is_replaced_each_time() -> None:
 
 def test_what_is_no_payload_stays() -> None:
     for raw in (
-        b'{"payload":null,"a":"payload"}', b"not json", b'{"payloads":"x"}', b"",
-        b'{"topic":"acme/payload/x","entry_id":-1}', b'["payload", "x"]',
-        b'{"a":"payload","b":"x"}', b'{"a": 1', b"\xff\xfe",
+        b'{"payload":null,"a":"payload"}',
+        b"not json",
+        b'{"payloads":"x"}',
+        b"",
+        b'{"topic":"acme/payload/x","entry_id":-1}',
+        b'["payload", "x"]',
+        b'{"a":"payload","b":"x"}',
+        b'{"a": 1',
+        b"\xff\xfe",
     ):
         assert redact(raw) == raw
     short = json.loads(redact(b'{"a":1,"payload":"YQ==","b":"x"}'))
     assert short == {
-        "a": 1, "b": "x",
+        "a": 1,
+        "b": "x",
         "payload": f"4 characters left out, CRC-32 {zlib.crc32(b'YQ=='):08x}",
     }
 
@@ -78,26 +123,37 @@ def test_of_no_json_the_beginning_is_kept() -> None:
     assert len(redact(long)) < MOST_OF_NO_JSON + 100
 
 
-@given(st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=10), st.just("payload")),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(
-            st.sampled_from(["a", "payload", "Payload", "b c", '"']), inner, max_size=3
+@given(
+    st.recursive(
+        st.one_of(
+            st.none(), st.booleans(), st.integers(), st.text(max_size=10), st.just("payload")
         ),
-    ), max_leaves=12,
-), st.sampled_from([None, 2]), st.booleans())
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3),
+            st.dictionaries(
+                st.sampled_from(["a", "payload", "Payload", "b c", '"']), inner, max_size=3
+            ),
+        ),
+        max_leaves=12,
+    ),
+    st.sampled_from([None, 2]),
+    st.booleans(),
+)
 def test_json_stays_json_and_only_payloads_change(document, indent, ascii_only) -> None:
     def plain(value):
         if isinstance(value, dict):
-            return {k: v if v is None or k.lower() != "payload" else "left out"
-                    for k, v in ((k, plain(v)) for k, v in value.items())}
+            return {
+                k: v if v is None or k.lower() != "payload" else "left out"
+                for k, v in ((k, plain(v)) for k, v in value.items())
+            }
         return [plain(v) for v in value] if isinstance(value, list) else value
 
     def marked(value):
         if isinstance(value, dict):
-            return {k: "left out" if k.lower() == "payload" and v is not None else marked(v)
-                    for k, v in value.items()}
+            return {
+                k: "left out" if k.lower() == "payload" and v is not None else marked(v)
+                for k, v in value.items()
+            }
         return [marked(v) for v in value] if isinstance(value, list) else value
 
     raw = json.dumps(document, indent=indent, ensure_ascii=ascii_only).encode()
@@ -163,7 +219,9 @@ for warm in (1, 0):
 
 def test_memory_grows_by_at_most_four_times_a_record() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", MEMORY, "100" if SLOW else "50"], capture_output=True, text=True,
+        [sys.executable, "-c", MEMORY, "100" if SLOW else "50"],
+        capture_output=True,
+        text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

@@ -34,10 +34,12 @@ OPTIONAL_KEYS = ("principal", "topic")
 
 def packed(lines: Sequence[bytes], first: int = 0) -> pa.RecordBatch:
     """The records as one batch of a source, routed to every job; offsets count from `first`."""
-    identity = pa.record_batch({
-        "source_partition": pa.array(["0"] * len(lines)),
-        "source_offset": pa.array(range(first, first + len(lines)), pa.int64()),
-    })
+    identity = pa.record_batch(
+        {
+            "source_partition": pa.array(["0"] * len(lines)),
+            "source_offset": pa.array(range(first, first + len(lines)), pa.int64()),
+        }
+    )
     parsed = parse(pa.array(lines, pa.binary()), JOBS)
     return pack_parsed(parsed, identity, ROUTES, SHARDS, T0 + 1000)
 
@@ -62,9 +64,12 @@ def sliced(
     """(slice, offset, job, shard, home) of every copy of every record; a job gets none that it has
     refused."""
     n = len(lines)
-    identity = pa.record_batch({
-        "source_partition": pa.array(["0"] * n), "source_offset": pa.array(range(n), pa.int64()),
-    })
+    identity = pa.record_batch(
+        {
+            "source_partition": pa.array(["0"] * n),
+            "source_offset": pa.array(range(n), pa.int64()),
+        }
+    )
     parsed = parse(pa.array(lines, pa.binary()), JOBS)
     packing = Packing(parsed, identity, ROUTES, SHARDS, T0 + 1000)
     found = []
@@ -89,16 +94,21 @@ def stepped(lines: Sequence[bytes]) -> None:
 
 def archived(lines: Sequence[bytes], folder: Path) -> int:
     """How many rows the archive makes of a batch: events, and rules that records broke."""
-    batch = pa.record_batch({
-        "value": pa.array(lines, pa.binary()),
-        "source_partition": pa.array(["0"] * len(lines)),
-        "source_offset": pa.array(range(len(lines)), pa.int64()),
-    })
+    batch = pa.record_batch(
+        {
+            "value": pa.array(lines, pa.binary()),
+            "source_partition": pa.array(["0"] * len(lines)),
+            "source_offset": pa.array(range(len(lines)), pa.int64()),
+        }
+    )
     roots = {name: str(folder / name) for name in WRITES}
     written = file_writer(roots, {}, dict.fromkeys(JOBS, 0))(iter([batch]))
-    return sum(pq.read_metadata(f"{roots[row['table_name']]}/{row['path']}").num_rows
-               for files in written for row in files.to_pylist()
-               if row["table_name"] in ("events", "quarantine"))
+    return sum(
+        pq.read_metadata(f"{roots[row['table_name']]}/{row['path']}").num_rows
+        for files in written
+        for row in files.to_pylist()
+        if row["table_name"] in ("events", "quarantine")
+    )
 
 
 def without(made: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
@@ -108,7 +118,8 @@ def without(made: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.randoms(use_true_random=False), st.integers(1, 12),
+    st.randoms(use_true_random=False),
+    st.integers(1, 12),
     st.lists(st.sampled_from([c.name for c in COLUMNS]), max_size=8, unique=True),
 )
 def test_where_a_record_goes_does_not_depend_on_its_batch(
@@ -134,7 +145,9 @@ def test_records_of_several_slices_go_where_those_of_each_slice_alone_go(
     refused = data.draw(st.lists(st.booleans(), min_size=many, max_size=many))
 
     alone = [
-        (number, *place) for i, number in enumerate(slices) for place in places([lines[i]], i)
+        (number, *place)
+        for i, number in enumerate(slices)
+        for place in places([lines[i]], i)
         if number >= 0 and not (place[1] == job and refused[i])
     ]
     assert sliced(lines, slices, job, refused) == sorted(alone)
@@ -178,8 +191,12 @@ def test_the_home_of_a_shared_record_is_one_shard_in_every_batch() -> None:
     }
 
     assert len(homes) == 1
-    assert {job for job, _ in homes.pop()} == {"rate_limits", "producer_ids", "backlog",
-                                               "entry_cache"}
+    assert {job for job, _ in homes.pop()} == {
+        "rate_limits",
+        "producer_ids",
+        "backlog",
+        "entry_cache",
+    }
 
 
 def test_one_topic_goes_to_one_shard_however_it_is_spelled() -> None:
@@ -189,8 +206,10 @@ def test_one_topic_goes_to_one_shard_however_it_is_spelled() -> None:
         {"topic": "persistent://acme/orders/created", "partition": 3},
         {"topic": "persistent://acme/orders/created-partition-3", "partition": 3},
     ]
-    lines = [line(record("ledger_state", seq=seq, **{"partition": None, **topic}))
-             for seq, topic in enumerate(spelled)]
+    lines = [
+        line(record("ledger_state", seq=seq, **{"partition": None, **topic}))
+        for seq, topic in enumerate(spelled)
+    ]
 
     assert len({shard for _, job, shard, _ in places(lines) if job == "backlog"}) == 1
 
@@ -221,8 +240,9 @@ def test_a_blob_is_bounded_and_only_a_single_record_exceeds_the_bound(text: int)
 
 def test_a_hundred_thousand_new_topics_in_a_batch_are_each_routed_once() -> None:
     count = 100_000
-    lines = [line(record("publish", seq=n, topic=f"persistent://t/n/topic-{n}"))
-             for n in range(count)]
+    lines = [
+        line(record("publish", seq=n, topic=f"persistent://t/n/topic-{n}")) for n in range(count)
+    ]
 
     rows = [row for row in packed(lines).to_pylist() if row["job"] == "rate_limits"]
 

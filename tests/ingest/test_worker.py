@@ -39,8 +39,12 @@ def test_a_zip_is_read_again_only_when_it_has_changed(tmp_path: Path) -> None:
         archive.writestr("second.py", "VALUE = 2\n")
     root = str(Path(__file__).resolve().parents[2])
     done = subprocess.run(
-        [sys.executable, "-c", CODE, str(old), str(new)], capture_output=True, text=True,
-        timeout=60, check=True, env={**os.environ, "PYTHONPATH": root},
+        [sys.executable, "-c", CODE, str(old), str(new)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, "PYTHONPATH": root},
     )
     assert done.stdout.split() == ["0", "2"]
 
@@ -59,7 +63,11 @@ print(gc.get_freeze_count() > 1000, *froze)
 """
     root = str(Path(__file__).resolve().parents[2])
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
         env={**os.environ, "PYTHONPATH": root},
     )
     assert done.stdout.split() == ["True", *map(str, [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64])]

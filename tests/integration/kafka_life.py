@@ -54,25 +54,41 @@ class Life:
 
     def topic(self, name: str, partitions: int = 1, **settings: str) -> None:
         self.kafka.create_topic(name, partitions)
-        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[
-            requests.ConfigEntry(key.replace("_", "."), value, incremental_operation=SET)
-            for key, value in settings.items()
-        ])
+        resource = ConfigResource(
+            ConfigResource.Type.TOPIC,
+            name,
+            incremental_configs=[
+                requests.ConfigEntry(key.replace("_", "."), value, incremental_operation=SET)
+                for key, value in settings.items()
+            ],
+        )
         if settings:
             self.admin.incremental_alter_configs([resource])[resource].result(10)
 
     def send(self, topic: str, count: int, partition: int = 0, age_s: int = 0) -> None:
         at = now_ms() - 1000 * age_s
-        self.kafka.send(topic, [
-            {"value": b"x" * 50, "key": b"k%d" % (i % 5), "partition": partition, "timestamp": at}
-            for i in range(count)
-        ])
+        self.kafka.send(
+            topic,
+            [
+                {
+                    "value": b"x" * 50,
+                    "key": b"k%d" % (i % 5),
+                    "partition": partition,
+                    "timestamp": at,
+                }
+                for i in range(count)
+            ],
+        )
 
     def transaction(self, topic: str, count: int, end: str) -> Producer:
-        producer = Producer({
-            "bootstrap.servers": self.kafka.servers, "transactional.id": f"{topic}-{end}",
-            "transaction.timeout.ms": 1_800_000, "log_level": 0,
-        })
+        producer = Producer(
+            {
+                "bootstrap.servers": self.kafka.servers,
+                "transactional.id": f"{topic}-{end}",
+                "transaction.timeout.ms": 1_800_000,
+                "log_level": 0,
+            }
+        )
         marker = self.end(topic) + count
         producer.init_transactions(30)
         producer.begin_transaction()
@@ -87,9 +103,12 @@ class Life:
     def ends(self, spec: OffsetSpec | None = None) -> dict[Place, int]:
         """The ends of all logs, as the broker has them; with a `spec`, their beginnings."""
         topics = self.admin.list_topics(timeout=10).topics
-        asked = {TopicPartition(name, n): spec or OffsetSpec.latest()
-                 for name in topics if name != "dark" and not name.startswith("__")
-                 for n in topics[name].partitions}
+        asked = {
+            TopicPartition(name, n): spec or OffsetSpec.latest()
+            for name in topics
+            if name != "dark" and not name.startswith("__")
+            for n in topics[name].partitions
+        }
         found = self.admin.list_offsets(asked)
         return {(each.topic, each.partition): found[each].result(10).offset for each in found}
 
@@ -113,11 +132,16 @@ class Life:
 
     def read(self, group: str, topic: str) -> None:
         """A member of a group reads what is committed, to the end."""
-        consumer = client.Consumer({
-            "bootstrap.servers": self.kafka.servers, "group.id": group, "log_level": 0,
-            "auto.offset.reset": "earliest", "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        })
+        consumer = client.Consumer(
+            {
+                "bootstrap.servers": self.kafka.servers,
+                "group.id": group,
+                "log_level": 0,
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+            }
+        )
         consumer.subscribe([topic])
         while (message := consumer.poll(20)) is not None and message.error() is None:
             consumer.commit(message=message, asynchronous=False)
@@ -158,8 +182,12 @@ class Life:
         for name in ("orders", "emptied", "drained", "anew", "mirrored", "expired", "open"):
             self.topic(name)
         self.topic("wide", 2)
-        self.topic("settings", cleanup_policy="compact", segment_ms="10000",
-                   min_cleanable_dirty_ratio="0.01")
+        self.topic(
+            "settings",
+            cleanup_policy="compact",
+            segment_ms="10000",
+            min_cleanable_dirty_ratio="0.01",
+        )
         self.topic("short", segment_ms="10000", retention_bytes="1")
         self.topic("forever", retention_ms=str(2**63 - 1))
         self.topic("aging", retention_ms="7200000")
@@ -171,10 +199,18 @@ class Life:
         self.send("wide", 7, partition=1)
         self.transaction("open", 1, "abort")
         for group, topic, offset in (
-            ("f-behind", "forever", 3), ("a-behind", "aging", 5), ("mirror", "mirrored", 1000),
-            ("partial", "wide", 9), ("waiting", "open", 0), (HALF, "orders", 0),
-            (HALF, "expired", 6), ("slow", "drained", 0), ("quick", "drained", 0),
-            ("tail", "short", 0), ("again", "anew", 12), ("again-behind", "anew", 2),
+            ("f-behind", "forever", 3),
+            ("a-behind", "aging", 5),
+            ("mirror", "mirrored", 1000),
+            ("partial", "wide", 9),
+            ("waiting", "open", 0),
+            (HALF, "orders", 0),
+            (HALF, "expired", 6),
+            ("slow", "drained", 0),
+            ("quick", "drained", 0),
+            ("tail", "short", 0),
+            ("again", "anew", 12),
+            ("again-behind", "anew", 2),
             ("s-behind", "settings", 0),
         ):
             self.commit(group, topic, offset)
@@ -225,10 +261,14 @@ class Life:
 
     def last(self) -> None:
         """A deletion while every group stands still, one of them with a consumer."""
-        held = self.held = client.Consumer({
-            "bootstrap.servers": self.kafka.servers, "group.id": "live", "log_level": 0,
-            "enable.auto.commit": False,
-        })
+        held = self.held = client.Consumer(
+            {
+                "bootstrap.servers": self.kafka.servers,
+                "group.id": "live",
+                "log_level": 0,
+                "enable.auto.commit": False,
+            }
+        )
         held.subscribe(["orders"])
         until(lambda: held.poll(0.2) is None and bool(held.assignment()))
         self.delete_below("drained", self.offsets["slow", ("drained", 0)] + 5)
@@ -236,8 +276,19 @@ class Life:
     def once(self) -> None:
         """Commits under the empty id, an offset that is deleted, a folder of logs that is gone."""
         (self.folder / "Commits.java").write_text(JAVA, "utf-8")
-        subprocess.run([*java(), "-cp", f"{jars()}/*", str(self.folder / "Commits.java"),
-                        self.kafka.servers, HALF], check=True, capture_output=True, timeout=120)
+        subprocess.run(
+            [
+                *java(),
+                "-cp",
+                f"{jars()}/*",
+                str(self.folder / "Commits.java"),
+                self.kafka.servers,
+                HALF,
+            ],
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
         self.expired[HALF, "expired", 0] = 6
         self.expect("group-without-offset", HALF, "expired")
         shutil.rmtree(self.folder / "kafka" / "more")

@@ -49,10 +49,16 @@ def reference_warehouse(
     folder = tmp_path_factory.mktemp("reference")
     (folder / "in").mkdir()
     (folder / "in" / "all.jsonl").write_bytes(b"\n".join(line for _, line in lines))
-    settings = load_settings(None, {
-        "warehouse": str(folder / "warehouse"), "partitions": 2, "policies": policies(),
-        "idle_advance_ms": APART_MS, "source": {"format": "files", "path": str(folder / "in")},
-    })
+    settings = load_settings(
+        None,
+        {
+            "warehouse": str(folder / "warehouse"),
+            "partitions": 2,
+            "policies": policies(),
+            "idle_advance_ms": APART_MS,
+            "source": {"format": "files", "path": str(folder / "in")},
+        },
+    )
     assert run(settings, available_now=True) == 0
     return settings.warehouse
 

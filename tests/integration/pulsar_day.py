@@ -25,8 +25,10 @@ from tests.servers.pulsar import Pulsar, samples
 from tests.servers.pulsar_plugin import connected, until
 
 Json = dict[str, Any]
-HOT, VICTIM, CHANGED, TWICE, STEADY, HOLES, BACK = (name_of("day", name) for name in (
-    "hot", "victim", "changed", "twice", "steady", "holes", "back"))
+HOT, VICTIM, CHANGED, TWICE, STEADY, HOLES, BACK = (
+    name_of("day", name)
+    for name in ("hot", "victim", "changed", "twice", "steady", "holes", "back")
+)
 PAIR = [name_of("shared", name) for name in ("a", "b")]
 GROUP = "analytics"
 GROUPED = [name_of("group-a", "t"), name_of("group-b", "t")]
@@ -38,8 +40,10 @@ SATURATED = (HOT, CHANGED, TWICE, *PAIR)
 CALM = (STEADY, HOLES, BACK, TTL)
 CONNECTIONS = ([HOT, f"~{VICTIM}"], PAIR, [CHANGED], [TWICE], [TWICE], *([t] for t in GROUPED))
 OF_GROUP = {
-    "publishRateInMsgs": 80, "publishRateInBytes": 1_000_000,
-    "dispatchRateInMsgs": 1_000_000, "dispatchRateInBytes": 100_000_000,
+    "publishRateInMsgs": 80,
+    "publishRateInBytes": 1_000_000,
+    "dispatchRateInMsgs": 1_000_000,
+    "dispatchRateInBytes": 100_000_000,
 }
 BROKER_RATE = 300
 REMOTE = {"serviceUrl": "http://127.0.0.1:1", "brokerServiceUrl": "pulsar://127.0.0.1:1"}
@@ -103,28 +107,44 @@ class Day:
     def quota(self, namespace: str, seconds: int) -> None:
         """A time quota."""
         self.pulsar.ask(
-            "POST", f"namespaces/{namespace}/backlogQuota?backlogQuotaType=message_age",
-            {"limitTime": seconds, "limitSize": -1, "policy": "producer_request_hold"})
+            "POST",
+            f"namespaces/{namespace}/backlogQuota?backlogQuotaType=message_age",
+            {"limitTime": seconds, "limitSize": -1, "policy": "producer_request_hold"},
+        )
 
     def begin_weir(self) -> None:
         """Both runs, as a user starts them."""
         admin = {
-            "cluster": "standalone", "url": self.pulsar.url, "interval_ms": 1000 * CHECK_S,
-            "namespaces": [*self.namespaces()], "topics": [EVENTS],
+            "cluster": "standalone",
+            "url": self.pulsar.url,
+            "interval_ms": 1000 * CHECK_S,
+            "namespaces": [*self.namespaces()],
+            "topics": [EVENTS],
         }
         sources: Json = {
             "files": {"format": "files", "path": str(self.folder / "records")},
             "polls": {"format": "pulsar_admin", "admin": admin},
         }
         for name, source in sources.items():
-            self.config(name).write_text(yaml.safe_dump({
-                "warehouse": str(self.folder / name), "source": source, "partitions": 2,
-                "trigger_ms": 1000, "stats_window_ms": self.window_ms, "metrics": None,
-                **({"queries": [["backlog"]]} if name == "polls" else {}),
-                "reconcile": {"brokers": [self.pulsar.url], "interval_ms": self.window_ms,
-                              "settle_ms": self.window_ms},
-                "backlog": {"backlogQuotaCheckIntervalInSeconds": CHECK_S},
-            }))
+            self.config(name).write_text(
+                yaml.safe_dump(
+                    {
+                        "warehouse": str(self.folder / name),
+                        "source": source,
+                        "partitions": 2,
+                        "trigger_ms": 1000,
+                        "stats_window_ms": self.window_ms,
+                        "metrics": None,
+                        **({"queries": [["backlog"]]} if name == "polls" else {}),
+                        "reconcile": {
+                            "brokers": [self.pulsar.url],
+                            "interval_ms": self.window_ms,
+                            "settle_ms": self.window_ms,
+                        },
+                        "backlog": {"backlogQuotaCheckIntervalInSeconds": CHECK_S},
+                    }
+                )
+            )
             self.runs[name] = Service(self.config(name))
         files, polls = self.runs["files"], self.runs["polls"]
         until(lambda: files.batches("govern", "commits") > 1, PATIENCE_S)

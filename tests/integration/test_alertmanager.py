@@ -51,7 +51,9 @@ def notified(receiver: Receiver, status: str) -> dict[str, str]:
 
 
 def test_an_alert_reaches_alertmanager_and_so_does_its_end(
-    manager: Alertmanager, receiver: Receiver, make_settings: Callable[..., object],
+    manager: Alertmanager,
+    receiver: Receiver,
+    make_settings: Callable[..., object],
     tmp_warehouse: str,
 ) -> None:
     sink = {"type": "alertmanager", "url": manager.url, "labels": {"fleet": "test"}}
@@ -64,7 +66,9 @@ def test_an_alert_reaches_alertmanager_and_so_does_its_end(
     assert held["status"]["state"] in ("unprocessed", "active")
     told = notified(receiver, "firing")
     assert told["annotations"] == {
-        "summary": f"{TOPIC} sent 6000 of 100.0", "runbook": "docs/busy.md", "value": "6000",
+        "summary": f"{TOPIC} sent 6000 of 100.0",
+        "runbook": "docs/busy.md",
+        "value": "6000",
     }
     minutes(tmp_warehouse, 1)
     minutes(tmp_warehouse, 1, topic=OTHER, **BUSY)
@@ -74,7 +78,9 @@ def test_an_alert_reaches_alertmanager_and_so_does_its_end(
 
 
 def test_an_alertmanager_that_was_away_is_told_what_still_fires(
-    manager: Alertmanager, receiver: Receiver, make_settings: Callable[..., object],
+    manager: Alertmanager,
+    receiver: Receiver,
+    make_settings: Callable[..., object],
     tmp_warehouse: str,
 ) -> None:
     sink = {"type": "alertmanager", "url": manager.url, "retries": 0}

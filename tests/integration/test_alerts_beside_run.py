@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 EVENTS = 17_000
 SOUND: dict[str, Any] = {
-    "name": "paused", "severity": "info", "now": "topic_throttle_stats",
-    "labels": ["cluster", "topic"], "summary": "{topic} was paused {value:.0f} times",
+    "name": "paused",
+    "severity": "info",
+    "now": "topic_throttle_stats",
+    "labels": ["cluster", "topic"],
+    "summary": "{topic} was paused {value:.0f} times",
     "sql": "SELECT cluster, topic, window_start_ms AS start_ms, 2 * window_ms + window_start_ms AS"
-           " end_ms, limited_times AS value FROM topic_throttle_stats WHERE limited_times > 0",
+    " end_ms, limited_times AS value FROM topic_throttle_stats WHERE limited_times > 0",
 }
 BROKEN = {**SOUND, "name": "broken", "sql": "SELECT nonsense FROM topic_throttle_stats"}
 
@@ -32,7 +35,9 @@ def test_a_run_tells_of_alerts_and_a_broken_rule_or_sink_does_not_stop_it(
     trace = demo_trace(EVENTS)
     write_files(trace, tmp_path / "events")
     source = {
-        "format": "files", "path": str(tmp_path / "events"), "options": {"maxFilesPerTrigger": "30"}
+        "format": "files",
+        "path": str(tmp_path / "events"),
+        "options": {"maxFilesPerTrigger": "30"},
     }
 
     def settings(name: str, **alerts: Any) -> Settings:
@@ -43,9 +48,15 @@ def test_a_run_tells_of_alerts_and_a_broken_rule_or_sink_does_not_stop_it(
     quiet = settings("quiet", interval_ms=None)
     with receiving() as receiver:
         told = settings(
-            "told", rules=[BROKEN, SOUND], rule_files=[], interval_ms=200,
-            sinks=[{"type": "webhook", "url": receiver.url}, {"type": "stdout"},
-                   {"type": "webhook", "url": "http://127.0.0.1:1", "retries": 0}],
+            "told",
+            rules=[BROKEN, SOUND],
+            rule_files=[],
+            interval_ms=200,
+            sinks=[
+                {"type": "webhook", "url": receiver.url},
+                {"type": "stdout"},
+                {"type": "webhook", "url": "http://127.0.0.1:1", "retries": 0},
+            ],
         )
         assert run(told, available_now=True) == 0
         sent = [alert for body in receiver.bodies() for alert in body["alerts"]]

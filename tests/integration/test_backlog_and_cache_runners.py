@@ -31,31 +31,52 @@ TRACES = 20
 BLOB = {"backlog": backlog_trace, "entry_cache": cache_trace}
 OUTPUTS = {"backlog": backlog.TABLES, "entry_cache": entry_cache.TABLES}
 STRATEGY: dict[str, st.SearchStrategy[Any]] = {
-    "backlog": backlog_traces.traces(), "entry_cache": cache_traces.traces(),
+    "backlog": backlog_traces.traces(),
+    "entry_cache": cache_traces.traces(),
 }
 VERSIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "backlog, released": ("backlog", {
-        "backlogQuotaCheckIntervalInSeconds": 2, "backlogQuotaDefaultLimitBytes": 3000,
-        "backlogQuotaDefaultLimitSecond": 3, "check_rows": "all",
-        "backlogQuotaDefaultRetentionPolicy": "consumer_backlog_eviction",
-    }),
-    "backlog, precise": ("backlog", {
-        "backlogQuotaCheckIntervalInSeconds": 3, "preciseTimeBasedBacklogQuotaCheck": True,
-        "backlogQuotaDefaultLimitSecond": 2, "apply_evictions": True, "age_reset": "keep",
-        "size_estimate": "ledger_sum",
-    }),
-    "one cache": ("entry_cache", {
-        "release_event": "entry_released", "max_bytes": 600,
-        "extra_outputs": ["cache_evictions", "cache_reads"],
-    }),
-    "many caches": ("entry_cache", {
-        "release_event": "dispatch", "managedLedgerCacheEvictionTimeThresholdMillis": 50,
-        "variants": [
-            {"policy": "fifo", "max_bytes": 500}, {"policy": "proportional", "max_bytes": 500},
-            {"policy": "expected_reads_stash", "max_bytes": 500, "time_pass_pending": "stash"},
-            {"policy": "lru"},
-        ],
-    }),
+    "backlog, released": (
+        "backlog",
+        {
+            "backlogQuotaCheckIntervalInSeconds": 2,
+            "backlogQuotaDefaultLimitBytes": 3000,
+            "backlogQuotaDefaultLimitSecond": 3,
+            "check_rows": "all",
+            "backlogQuotaDefaultRetentionPolicy": "consumer_backlog_eviction",
+        },
+    ),
+    "backlog, precise": (
+        "backlog",
+        {
+            "backlogQuotaCheckIntervalInSeconds": 3,
+            "preciseTimeBasedBacklogQuotaCheck": True,
+            "backlogQuotaDefaultLimitSecond": 2,
+            "apply_evictions": True,
+            "age_reset": "keep",
+            "size_estimate": "ledger_sum",
+        },
+    ),
+    "one cache": (
+        "entry_cache",
+        {
+            "release_event": "entry_released",
+            "max_bytes": 600,
+            "extra_outputs": ["cache_evictions", "cache_reads"],
+        },
+    ),
+    "many caches": (
+        "entry_cache",
+        {
+            "release_event": "dispatch",
+            "managedLedgerCacheEvictionTimeThresholdMillis": 50,
+            "variants": [
+                {"policy": "fifo", "max_bytes": 500},
+                {"policy": "proportional", "max_bytes": 500},
+                {"policy": "expected_reads_stash", "max_bytes": 500, "time_pass_pending": "stash"},
+                {"policy": "lru"},
+            ],
+        },
+    ),
 }
 Rows = dict[str, list[str]]
 
@@ -64,7 +85,8 @@ def sorted_rows(tables: dict[str, pa.Table], names: Sequence[str]) -> Rows:
     """Whole rows of every output table as text, sorted."""
     return {
         name: sorted(repr(sorted(row.items())) for row in tables[name].to_pylist())
-        if name in tables else []
+        if name in tables
+        else []
         for name in names
     }
 
@@ -87,8 +109,12 @@ def draw_records(job: str) -> list[dict[str, Any]]:
     found: list[Any] = []
 
     @settings(
-        max_examples=TRACES, phases=[Phase.generate], derandomize=True, database=None,
-        deadline=None, suppress_health_check=list(HealthCheck),
+        max_examples=TRACES,
+        phases=[Phase.generate],
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )
     @given(STRATEGY[job])
     def keep(drawn: Any) -> None:
@@ -97,13 +123,17 @@ def draw_records(job: str) -> list[dict[str, Any]]:
     keep()
     numbered = BLOB[job].numbered(
         {**record, "cluster": f"trace-{i}", "source_feed": feed_of(record)}
-        for i, trace in enumerate(found) for record in trace.records
+        for i, trace in enumerate(found)
+        for record in trace.records
     )
     lines = pa.array([text(record) for record in numbered], pa.binary())
-    batch = pa.record_batch({
-        "value": lines, "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
-        "source_offset": pa.array(range(len(lines)), pa.int64()),
-    })
+    batch = pa.record_batch(
+        {
+            "value": lines,
+            "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
+            "source_offset": pa.array(range(len(lines)), pa.int64()),
+        }
+    )
     valid = parse_batch(batch, [job]).valid.tolist()
     assert sum(valid) > 0.9 * len(valid)
     return [record for record, ok in zip(numbered, valid, strict=True) if ok]
@@ -137,7 +167,10 @@ def test_random_traces(
     arrival = by_arrival(records, 490 if job == "backlog" else 0)
     folder = tmp_path / "events"
     config = make_settings(
-        source=source(folder), idle_state_ms=3000, stats_window_ms=7000, shards=5,
+        source=source(folder),
+        idle_state_ms=3000,
+        stats_window_ms=7000,
+        shards=5,
         **{job: params},
     )
     cuts = sorted(random.Random(5).sample(range(1, len(arrival)), 6))

@@ -29,8 +29,10 @@ from tests.warehouse.test_backlog_views import stored
 
 pytestmark = pytest.mark.kafka
 OFTEN = {
-    "log.retention.check.interval.ms": 1000, "log.flush.offset.checkpoint.interval.ms": 1000,
-    "log.cleaner.backoff.ms": 1000, "transaction.max.timeout.ms": 1_800_000,
+    "log.retention.check.interval.ms": 1000,
+    "log.flush.offset.checkpoint.interval.ms": 1000,
+    "log.cleaner.backoff.ms": 1000,
+    "transaction.max.timeout.ms": 1_800_000,
 }
 """Of the broker: what it does in minutes otherwise."""
 FOR_S = {"group-ahead": 120, "group-without-offset": 300}
@@ -55,7 +57,8 @@ def life(tmp_path: Path) -> Iterator[Life]:
         about = (folder / "data" / "meta.properties").read_text("utf-8")
         (folder / "more").mkdir()
         (folder / "more" / "meta.properties").write_text(
-            re.sub(r"directory\.id=.*", "", about), "utf-8")
+            re.sub(r"directory\.id=.*", "", about), "utf-8"
+        )
         kafka.start()
         made.connect()
         with made.admin:
@@ -78,8 +81,11 @@ def newest(config: Any, table: str) -> dict[tuple[str, str | None, int | None], 
 def weir(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """A command on the warehouse."""
     return subprocess.run(
-        [sys.executable, "-m", "app.cli", *words, "--config", str(file)], capture_output=True,
-        text=True, timeout=300, check=False,
+        [sys.executable, "-m", "app.cli", *words, "--config", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
 
@@ -123,45 +129,78 @@ def assert_kafka_agrees(config: Settings, file: Path, since_ms: int, rounds: int
     assert [r for r in rows if differs(r)] == []
     last = [r for r in rows if r["window_start_ms"] + r["window_ms"] > since_ms]
     assert {r["measure"] for r in last if r["reason"] is None} == {
-        "group_lag", "log_start", "log_end", "lost_offsets"}
+        "group_lag",
+        "log_start",
+        "log_end",
+        "lost_offsets",
+    }
     return readings
 
 
 def assert_changed_rows_differ(config: Settings, file: Path, readings: str) -> None:
-    for table, group, update in (("group_lag", "f-behind", {"lag": "lag + 1"}),
-                                 ("lost_messages", "slow", {"to_offset": "to_offset - 1"})):
-        DeltaTable(f"{config.warehouse}/{table}").update(
-            update, predicate=f"\"group\" = '{group}'")
+    for table, group, update in (
+        ("group_lag", "f-behind", {"lag": "lag + 1"}),
+        ("lost_messages", "slow", {"to_offset": "to_offset - 1"}),
+    ):
+        DeltaTable(f"{config.warehouse}/{table}").update(update, predicate=f"\"group\" = '{group}'")
     write_text(config, RECONCILE, readings)
     done = weir(file, "reconcile", "--json")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert {(r["measure"], r["group"], r["topic"], r["partition"], r["difference"])
-            for r in json.loads(done.stdout)["rows"] if differs(r)} == {
-        ("group_lag", "f-behind", "forever", 0, -1), ("lost_offsets", "slow", "drained", 0, 1)}
+    assert {
+        (r["measure"], r["group"], r["topic"], r["partition"], r["difference"])
+        for r in json.loads(done.stdout)["rows"]
+        if differs(r)
+    } == {("group_lag", "f-behind", "forever", 0, -1), ("lost_offsets", "slow", "drained", 0, 1)}
 
 
-@pytest.mark.parametrize(("seconds", "interval_ms"), [
-    pytest.param(40, 2000, id="short"),
-    pytest.param(600, 5000, id="ten-minutes", marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    ("seconds", "interval_ms"),
+    [
+        pytest.param(40, 2000, id="short"),
+        pytest.param(600, 5000, id="ten-minutes", marks=pytest.mark.slow),
+    ],
+)
 def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval_ms: int) -> None:
     file = life.folder / "weir.yaml"
-    file.write_text(yaml.safe_dump({
-        "warehouse": str(life.folder / "warehouse"), "partitions": 2,
-        "alerts": {"interval_ms": 5000}, "reconcile": {"interval_ms": None, "settle_ms": 0},
-        "policies": [{"scope": "broker", "name": "*", "limits": {
-            "backlogQuotaCheckIntervalInSeconds": 2}}],
-        "source": {"format": "kafka_groups", "groups": {
-            "interval_ms": interval_ms, "options": {"bootstrap.servers": life.kafka.servers}}},
-    }), "utf-8")
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "warehouse": str(life.folder / "warehouse"),
+                "partitions": 2,
+                "alerts": {"interval_ms": 5000},
+                "reconcile": {"interval_ms": None, "settle_ms": 0},
+                "policies": [
+                    {
+                        "scope": "broker",
+                        "name": "*",
+                        "limits": {"backlogQuotaCheckIntervalInSeconds": 2},
+                    }
+                ],
+                "source": {
+                    "format": "kafka_groups",
+                    "groups": {
+                        "interval_ms": interval_ms,
+                        "options": {"bootstrap.servers": life.kafka.servers},
+                    },
+                },
+            }
+        ),
+        "utf-8",
+    )
     config = load_settings(file)
-    run = Server([sys.executable, "-m", "app.cli", "run", "--config", str(file)],
-                 life.folder / "run.log", patience_s=120)
+    run = Server(
+        [sys.executable, "-m", "app.cli", "run", "--config", str(file)],
+        life.folder / "run.log",
+        patience_s=120,
+    )
 
     def lags() -> dict[Any, int]:
         """Lags as Weir has them, where a group has an offset."""
-        return {key: r["lag"] for key, r in newest(config, "group_lag").items()
-                if r["lag"] is not None and key[1] != "dark"}
+        return {
+            key: r["lag"]
+            for key, r in newest(config, "group_lag").items()
+            if r["lag"] is not None and key[1] != "dark"
+        }
 
     run.start(lambda log: "started: " in log, timeout_s=180)
     try:
@@ -186,8 +225,10 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
         run.stop()
     log = run.log.read_text("utf-8")
     tables = stored(config, ["lost_messages", "quarantine", "events"])
-    print(f"{rounds} rounds, {len(tables['events'])} records, {len(life.alerts)} alerts, "
-          f"{sum(life.lost.values())} lost")
+    print(
+        f"{rounds} rounds, {len(tables['events'])} records, {len(life.alerts)} alerts, "
+        f"{sum(life.lost.values())} lost"
+    )
     assert lags() == by_broker
     assert tables["quarantine"] == []
 
@@ -198,32 +239,53 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
     assert counted == life.lost
 
     # What holds long enough fires, the rest waits for its time, and there is no more.
-    due = {about for about, since in life.alerts.items()
-           if about[0] not in FOR_S or since + FOR_S[about[0]] + LATE_S < ended}
+    due = {
+        about
+        for about, since in life.alerts.items()
+        if about[0] not in FOR_S or since + FOR_S[about[0]] + LATE_S < ended
+    }
     fired, waiting = alerts(config)
     assert fired | waiting == life.alerts.keys()
     assert fired >= due
     shown = weir(file, "alerts", "check", "--json")
     assert shown.returncode == 1, shown.stderr
-    assert {(r["labels"]["group"], r["labels"]["topic"]): r["value"]
-            for r in json.loads(shown.stdout)["firing"] if r["alert"] == "group-lost-messages"
-            } == life.lost
+    assert {
+        (r["labels"]["group"], r["labels"]["topic"]): r["value"]
+        for r in json.loads(shown.stdout)["firing"]
+        if r["alert"] == "group-lost-messages"
+    } == life.lost
 
     # Ages and states are those of the cluster.
     now, states = newest(config, "group_lag"), newest(config, "group_states")
-    assert {group: now[group, topic, 0]["age_state"] for group, topic in (
-        ("reader", "orders"), ("waiting", "open"), ("f-behind", "forever"), ("a-behind", "aging"),
-    )} == {"reader": "nothing_unread", "waiting": "nothing_unread", "f-behind": "known",
-           "a-behind": "known"}
+    assert {
+        group: now[group, topic, 0]["age_state"]
+        for group, topic in (
+            ("reader", "orders"),
+            ("waiting", "open"),
+            ("f-behind", "forever"),
+            ("a-behind", "aging"),
+        )
+    } == {
+        "reader": "nothing_unread",
+        "waiting": "nothing_unread",
+        "f-behind": "known",
+        "a-behind": "known",
+    }
     assert now["f-behind", "forever", 0]["limit_s"] is None
     assert (now["dim", "dark", 0]["committed"], now["dim", "dark", 0]["log_end"]) == (4, 9)
     assert {k: r["unread"] for k, r in states.items() if r["state"] == "offsets_expired"} == (
-        life.expired)
+        life.expired
+    )
     assert {k for k, r in states.items() if r["state"] in ("ahead", "no_offset", "empty_id")} == {
-        ("mirror", "mirrored", 0), ("partial", "wide", 1), ('""', None, None)}
+        ("mirror", "mirrored", 0),
+        ("partial", "wide", 1),
+        ('""', None, None),
+    }
     assert states["partial", "wide", 1]["unread"] == 7
     assert {group: states[group, None, None]["state"] for group in ("live", "slow")} == {
-        "live": "stable", "slow": "empty"}
+        "live": "stable",
+        "slow": "empty",
+    }
 
     # Problems of polls are those of the partition without a leader, and of the topic made anew.
     problems = re.findall(r"WARNING kafka_groups: (?!groups without|\d)(.*)$", log, re.MULTILINE)

@@ -41,17 +41,29 @@ SYSTEM = ("/__", "://pulsar/")
 """What names of the broker's own topics have."""
 
 
-@pytest.fixture(scope="module", params=[
-    pytest.param(60, id="a-minute"), pytest.param(600, id="ten-minutes")])
+@pytest.fixture(
+    scope="module", params=[pytest.param(60, id="a-minute"), pytest.param(600, id="ten-minutes")]
+)
 def day(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
     folder = tmp_path_factory.mktemp("beside")
     (port,) = free_ports(1)
-    broker = Pulsar(folder / "broker", jvm=[
-        "-Dotel.sdk.disabled=false", "-Dotel.metrics.exporter=prometheus",
-        "-Dotel.exporter.prometheus.host=127.0.0.1", f"-Dotel.exporter.prometheus.port={port}"])
+    broker = Pulsar(
+        folder / "broker",
+        jvm=[
+            "-Dotel.sdk.disabled=false",
+            "-Dotel.metrics.exporter=prometheus",
+            "-Dotel.exporter.prometheus.host=127.0.0.1",
+            f"-Dotel.exporter.prometheus.port={port}",
+        ],
+    )
     pulsar_plugin.start(
-        broker, folder / "records", weirSystemTopics="true", transactionCoordinatorEnabled="true",
-        backlogQuotaCheckIntervalInSeconds=str(CHECK_S), messageExpiryCheckIntervalInMinutes="1")
+        broker,
+        folder / "records",
+        weirSystemTopics="true",
+        transactionCoordinatorEnabled="true",
+        backlogQuotaCheckIntervalInSeconds=str(CHECK_S),
+        messageExpiryCheckIntervalInMinutes="1",
+    )
     lived = Day(broker, folder, f"http://127.0.0.1:{port}/metrics", request.param)
     try:
         lived.prepare()
@@ -79,8 +91,10 @@ def test_the_alerts_are_those_of_the_day(day: Day) -> None:
 
 
 def test_pauses_are_those_of_the_broker(day: Day) -> None:
-    rows = day.query("files", "SELECT topic, sum(limited_times) AS times FROM topic_throttle_stats"
-                              " GROUP BY topic")
+    rows = day.query(
+        "files",
+        "SELECT topic, sum(limited_times) AS times FROM topic_throttle_stats GROUP BY topic",
+    )
     found = {row["topic"]: row["times"] for row in rows}
     seqs: dict[str, list[int]] = {}
     for r in day.records("reads_paused"):
@@ -91,17 +105,23 @@ def test_pauses_are_those_of_the_broker(day: Day) -> None:
     for topic in (*SATURATED, VICTIM, *GROUPED, *CROWD, *CALM):
         seen = sum(
             sum(seq > begun for seq in seqs.get(cnx, []))
-            for (name, cnx), begun in since.items() if name == topic)
+            for (name, cnx), begun in since.items()
+            if name == topic
+        )
         assert found[topic] == pytest.approx(seen, rel=NEAR)
         assert found[topic] == pytest.approx(day.counted[topic], rel=NEAR)
         assert topic in CALM or seen > day.seconds
     assert {topic for topic, times in found.items() if times} == {
-        topic for topic, times in day.counted.items() if times}
+        topic for topic, times in day.counted.items() if times
+    }
 
 
 def test_pauses_have_their_times(day: Day) -> None:
-    rows = day.query("files", "SELECT cnx_id, count(*) AS times, sum(end_ns - start_ns) AS ns"
-                              " FROM throttle_intervals GROUP BY cnx_id")
+    rows = day.query(
+        "files",
+        "SELECT cnx_id, count(*) AS times, sum(end_ns - start_ns) AS ns"
+        " FROM throttle_intervals GROUP BY cnx_id",
+    )
     happened = reported(day.records())
     assert {row["cnx_id"] for row in rows} == {*happened}
     for row in rows:
@@ -116,7 +136,9 @@ def test_culprits_and_victims_are_those_of_the_day(day: Day) -> None:
     rows = day.query("files", f"SELECT topic, {sums} FROM topic_throttle_stats GROUP BY topic")
     found = {row["topic"]: tuple(row[kind] for kind in kinds) for row in rows}
     for topics, place in (
-        ((HOT, CHANGED, TWICE), 0), ((*GROUPED, *CROWD, *CALM), 1), ((VICTIM,), 2),
+        ((HOT, CHANGED, TWICE), 0),
+        ((*GROUPED, *CROWD, *CALM), 1),
+        ((VICTIM,), 2),
     ):
         for topic in topics:
             assert found[topic][place] >= (1 - NEAR) * sum(found[topic]), topic
@@ -129,20 +151,36 @@ def test_culprits_and_victims_are_those_of_the_day(day: Day) -> None:
 def test_every_cursor_is_what_it_is(day: Day, name: str) -> None:
     rows = day.query(name, "SELECT DISTINCT topic, subscription, kind FROM backlog_subscriptions")
     kinds = {(row["subscription"], row["kind"]) for row in rows}
-    assert {("pulsar.repl.elsewhere", "replicator"), ("pulsar.dedup", "deduplication"),
-            ("__compaction", "compaction"), (FUNCTION, "subscription")} <= kinds
-    others = {cursor for cursor, kind in kinds if kind == "subscription"
-              if cursor.startswith(("pulsar.", "__")) or "%" in cursor}
+    assert {
+        ("pulsar.repl.elsewhere", "replicator"),
+        ("pulsar.dedup", "deduplication"),
+        ("__compaction", "compaction"),
+        (FUNCTION, "subscription"),
+    } <= kinds
+    others = {
+        cursor
+        for cursor, kind in kinds
+        if kind == "subscription"
+        if cursor.startswith(("pulsar.", "__")) or "%" in cursor
+    }
     assert others == set()
-    (geo,) = day.query(name, "SELECT bool_or(kind = 'replicator' AND backlog_entries = 50) AS held"
-                             f" FROM backlog_subscriptions WHERE topic = '{GEO}'")
+    (geo,) = day.query(
+        name,
+        "SELECT bool_or(kind = 'replicator' AND backlog_entries = 50) AS held"
+        f" FROM backlog_subscriptions WHERE topic = '{GEO}'",
+    )
     assert geo["held"]
     (back,) = day.query(name, "SELECT count(*) AS n FROM backlog_subscriptions WHERE set_back")
-    (hole,) = day.query(name, "SELECT max(unacked_ranges) AS n FROM backlog_subscriptions"
-                              f" WHERE topic = '{HOLES}' AND subscription = 'holes'")
+    (hole,) = day.query(
+        name,
+        "SELECT max(unacked_ranges) AS n FROM backlog_subscriptions"
+        f" WHERE topic = '{HOLES}' AND subscription = 'holes'",
+    )
     assert back["n"] > 0 and hole["n"] > day.seconds / 10
-    (gone,) = day.query(name, "SELECT sum(expired_unread) AS n FROM backlog_subscriptions"
-                              " WHERE subscription = 'slow'")
+    (gone,) = day.query(
+        name,
+        "SELECT sum(expired_unread) AS n FROM backlog_subscriptions WHERE subscription = 'slow'",
+    )
     assert gone["n"] > 0
 
 

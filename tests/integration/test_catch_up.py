@@ -32,8 +32,13 @@ AHEAD, AHEAD_MS = 1, 2 * 3_600_000
 SLICES = 6
 MOST = 2_000
 """Records of a batch of the catch-up, so that it has several."""
-TIMES = {"ts_wall_ms": 1, "publish_time_ms": 1, "broker_time_ms": 1, "ledger_close_ms": 1,
-         "ts_mono_ns": 1_000_000}
+TIMES = {
+    "ts_wall_ms": 1,
+    "publish_time_ms": 1,
+    "broker_time_ms": 1,
+    "ledger_close_ms": 1,
+    "ts_mono_ns": 1_000_000,
+}
 """Columns of the contract that hold a time, and their units in a millisecond."""
 QUERY = "govern"
 Lines = list[tuple[int, bytes]]
@@ -75,12 +80,20 @@ def uninterrupted(
         file = folder / "in" / f"{number}.jsonl"
         file.write_bytes(b"\n".join(line for _, line in lines[number * size :][:size]))
         os.utime(file, (number, number))
-    settings = load_settings(None, {
-        "warehouse": str(folder / "warehouse"), "partitions": 2, "alerts": None,
-        "policies": punctual_trace(EVENTS).policies,
-        "source": {"format": "files", "path": str(folder / "in"),
-                   "options": {"maxFilesPerTrigger": 1}},
-    })
+    settings = load_settings(
+        None,
+        {
+            "warehouse": str(folder / "warehouse"),
+            "partitions": 2,
+            "alerts": None,
+            "policies": punctual_trace(EVENTS).policies,
+            "source": {
+                "format": "files",
+                "path": str(folder / "in"),
+                "options": {"maxFilesPerTrigger": 1},
+            },
+        },
+    )
     assert run(settings, available_now=True) == 0
     return every_row(settings.warehouse)
 
@@ -95,19 +108,32 @@ def topic(kafka: Kafka) -> str:
 @pytest.fixture
 def settings(make_settings: MakeSettings, kafka: Kafka, topic: str) -> Settings:
     """All jobs in small batches, every distance as it is by default."""
-    return make_settings(policies=punctual_trace(EVENTS).policies, source={
-        "format": "kafka", "options": {
-            "kafka.bootstrap.servers": kafka.servers, "subscribe": topic,
-            "maxOffsetsPerTrigger": MOST,
+    return make_settings(
+        policies=punctual_trace(EVENTS).policies,
+        source={
+            "format": "kafka",
+            "options": {
+                "kafka.bootstrap.servers": kafka.servers,
+                "subscribe": topic,
+                "maxOffsetsPerTrigger": MOST,
+            },
         },
-    })
+    )
 
 
-@pytest.mark.parametrize("read_before", [
-    0, pytest.param(EVENTS // 4, marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    "read_before",
+    [
+        0,
+        pytest.param(EVENTS // 4, marks=pytest.mark.slow),
+    ],
+)
 def test_partitions_hours_apart_are_caught_up_without_a_late_record(
-    kafka: Kafka, topic: str, settings: Settings, lines: Lines, uninterrupted: Rows,
+    kafka: Kafka,
+    topic: str,
+    settings: Settings,
+    lines: Lines,
+    uninterrupted: Rows,
     read_before: int,
 ) -> None:
     if read_before:
@@ -125,7 +151,11 @@ def test_partitions_hours_apart_are_caught_up_without_a_late_record(
 
 
 def test_a_catch_up_that_is_stopped_and_repeats_a_batch_gives_the_same_rows(
-    kafka: Kafka, topic: str, settings: Settings, lines: Lines, uninterrupted: Rows,
+    kafka: Kafka,
+    topic: str,
+    settings: Settings,
+    lines: Lines,
+    uninterrupted: Rows,
     spark: SparkSession,
 ) -> None:
     kafka.produce_to(topic, lines)

@@ -41,11 +41,15 @@ def settings(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
         lines = (CASES / case / "in" / "events.ndjson").read_text().splitlines()
         rows = [{**json.loads(line), "cluster": cluster, "broker": cluster} for line in lines]
         (folder / "in" / f"{cluster}.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in rows))
-    made = load_settings(None, {
-        "warehouse": str(folder / "warehouse"), "partitions": 2,
-        "queries": [["chunks"]],
-        "source": {"format": "files", "path": str(folder / "in")},
-    })
+    made = load_settings(
+        None,
+        {
+            "warehouse": str(folder / "warehouse"),
+            "partitions": 2,
+            "queries": [["chunks"]],
+            "source": {"format": "files", "path": str(folder / "in")},
+        },
+    )
     assert run(made, available_now=True) == 0
     return made
 
@@ -53,6 +57,7 @@ def settings(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
 @pytest.fixture
 def answer(settings: Settings, capsys: pytest.CaptureFixture[str]) -> Callable[[str], Any]:
     """The rows of a question or a query."""
+
     def asked(sql: str) -> Any:
         capsys.readouterr()
         assert query(settings, sql, "json") == 0
@@ -62,7 +67,7 @@ def answer(settings: Settings, capsys: pytest.CaptureFixture[str]) -> Callable[[
 
 
 def test_a_subscription_that_is_sent_nothing_is_stalled_with_all_that_waits(
-    answer: Callable[[str], Any]
+    answer: Callable[[str], Any],
 ) -> None:
     found = {row["cluster"]: row["stalled"] for row in answer("stalled-subscriptions")}
     assert found == {"as-seen": BEHIND_TWO, "orphan": BEHIND_ONE}
@@ -71,13 +76,19 @@ def test_a_subscription_that_is_sent_nothing_is_stalled_with_all_that_waits(
         FROM incomplete_messages WHERE cluster = 'as-seen' AND window_start_ms =
           (SELECT max(window_start_ms) FROM incomplete_messages) ORDER BY row_no""")
     assert [row["uuid"] for row in rows] == [f"p-{i}" for i in range(13)]
-    assert rows[0] == {"uuid": "p-0", "missing_chunks": [0, 1], "first_position": "5:102",
-                       "next_chunk_id": 0, "consumer": None, "stalled_at": "5:102"}
+    assert rows[0] == {
+        "uuid": "p-0",
+        "missing_chunks": [0, 1],
+        "first_position": "5:102",
+        "next_chunk_id": 0,
+        "consumer": None,
+        "stalled_at": "5:102",
+    }
     assert rows[1]["missing_chunks"] == [] and rows[1]["first_position"] == "5:103"
 
 
 def test_an_orphan_is_not_acknowledged_and_nothing_is_complete_behind_it(
-    answer: Callable[[str], Any]
+    answer: Callable[[str], Any],
 ) -> None:
     assert answer("SELECT * FROM chunk_messages") == []
     decisions = answer("SELECT DISTINCT outcome, acks FROM chunk_events")
@@ -93,15 +104,22 @@ def test_alert_report_and_explanation_say_the_same(
     found = json.loads(capsys.readouterr().out)["firing"]
     firing = {row["labels"]["cluster"]: row for row in found}
     assert {name: row["alert"] for name, row in firing.items()} == dict.fromkeys(
-        NAMES, "chunk-message-stuck")
+        NAMES, "chunk-message-stuck"
+    )
     assert BEHIND_TWO.removeprefix("13 large messages") in firing["as-seen"]["summary"]
     page = build(settings, Span())
     large = next(s for s in page.sections if s.key == "large-messages")
-    assert {row["stalled"] for part in large.parts if isinstance(part, Grid)
-            for row in part.rows if "stalled" in row} == {BEHIND_TWO, BEHIND_ONE}
+    assert {
+        row["stalled"]
+        for part in large.parts
+        if isinstance(part, Grid)
+        for row in part.rows
+        if "stalled" in row
+    } == {BEHIND_TWO, BEHIND_ONE}
     sentence = " ".join(str(text) for s in page.sections for text in s.sentences)
-    assert "13 are stalled behind 5:102, whose chunks 0 and 1 are gone (subscription work)" \
-        in sentence
+    assert (
+        "13 are stalled behind 5:102, whose chunks 0 and 1 are gone (subscription work)" in sentence
+    )
     topic = "persistent://public/default/shared-chunks"
     ask = Ask.about("subscription", topic, subscription="work", cluster="as-seen")
     assert explain(settings, ask) == 0

@@ -42,8 +42,13 @@ TRACES = 24
 VERSIONS: dict[str, dict[str, Any]] = {
     "intended": {"maxPendingChunkedMessage": 2, "expireTimeOfIncompleteChunkedMessageMillis": 500},
     "upstream": {"profile": "upstream", "shared_mode": "hash", "max_payload_bytes": 25},
-    "older": {"first_dup": "lose", "shared_orphan": "dispatch", "defects": ["B3", "B7"],
-              "autoAckOldestChunkedMessageOnQueueFull": True, "maxPendingChunkedMessage": 1},
+    "older": {
+        "first_dup": "lose",
+        "shared_orphan": "dispatch",
+        "defects": ["B3", "B7"],
+        "autoAckOldestChunkedMessageOnQueueFull": True,
+        "maxPendingChunkedMessage": 1,
+    },
     "markers": {"shared_mode": "marker", "expireTimeOfIncompleteChunkedMessageMillis": 0},
 }
 Rows = dict[str, list[str]]
@@ -61,7 +66,8 @@ def sorted_rows(tables: dict[str, pa.Table]) -> Rows:
     """Whole rows of every output table as text, sorted."""
     return {
         name: sorted(repr(sorted(row.items())) for row in tables[name].to_pylist())
-        if name in tables else []
+        if name in tables
+        else []
         for name in OUTPUTS
     }
 
@@ -88,8 +94,12 @@ def draw_traces() -> list[Trace]:
     found: list[Trace] = []
 
     @settings(
-        max_examples=TRACES, phases=[Phase.generate], derandomize=True, database=None,
-        deadline=None, suppress_health_check=list(HealthCheck),
+        max_examples=TRACES,
+        phases=[Phase.generate],
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )
     @given(traces())
     def keep(drawn: Trace) -> None:
@@ -100,8 +110,12 @@ def draw_traces() -> list[Trace]:
 
 
 def stream(
-    spark: SparkSession, config: Settings, lines: Sequence[bytes], cuts: Sequence[int],
-    folder: Path, jobs: Sequence[str] = JOBS,
+    spark: SparkSession,
+    config: Settings,
+    lines: Sequence[bytes],
+    cuts: Sequence[int],
+    folder: Path,
+    jobs: Sequence[str] = JOBS,
 ) -> None:
     """Archive and govern lines that come in batches, to their end."""
     bounds = [0, *cuts, len(lines)]
@@ -120,7 +134,9 @@ def source(folder: Path) -> dict[str, Any]:
 def assert_same(got: list[str], expected: list[str], name: str) -> None:
     """Equal; else what only one of them has."""
     assert got == expected, (
-        name, sorted(set(got) - set(expected))[:3], sorted(set(expected) - set(got))[:3]
+        name,
+        sorted(set(got) - set(expected))[:3],
+        sorted(set(expected) - set(got))[:3],
     )
 
 
@@ -134,14 +150,22 @@ def test_random_traces(
         for i, trace in enumerate(draw_traces())
         for record in trace.records
     )
-    arrival = sorted(records, key=lambda r: (r["ts_wall_ms"] + rng.randint(0, 490),
-                                             r["source_offset"]))
+    arrival = sorted(
+        records, key=lambda r: (r["ts_wall_ms"] + rng.randint(0, 490), r["source_offset"])
+    )
     folder = tmp_path / "events"
     config = make_settings(
-        source=source(folder), idle_state_ms=3000, stats_window_ms=7000, shards=5,
+        source=source(folder),
+        idle_state_ms=3000,
+        stats_window_ms=7000,
+        shards=5,
         archive_payload=True,
-        chunks={"assemble_payload": True, "inline_payload_bytes": 8, "max_bytes": 12,
-                **VERSIONS[version]},
+        chunks={
+            "assemble_payload": True,
+            "inline_payload_bytes": 8,
+            "max_bytes": 12,
+            **VERSIONS[version],
+        },
     )
     stream(spark, config, [text(r) for r in arrival], sorted(rng.sample(range(1, 900), 6)), folder)
     core = core_rows(config, records, max(r["ts_wall_ms"] for r in records))
@@ -169,19 +193,32 @@ def sent(seed: int) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
             parts[-1:] = []  # its end never comes
         else:
             whole[f"m{m}"] = payload
-        todo.setdefault(m % 8, []).extend({
-            "uuid": f"m{m}", "chunk_id": i, "num_chunks": -(-len(payload) // size),
-            "total_chunk_bytes": len(payload), "payload": part,
-        } for i, part in enumerate(parts))
+        todo.setdefault(m % 8, []).extend(
+            {
+                "uuid": f"m{m}",
+                "chunk_id": i,
+                "num_chunks": -(-len(payload) // size),
+                "total_chunk_bytes": len(payload),
+                "payload": part,
+            }
+            for i, part in enumerate(parts)
+        )
     records: list[dict[str, Any]] = []
     while any(todo.values()):
         chunk = todo[rng.choice([p for p, left in todo.items() if left])].pop(0)
         n = len(records)
-        records.append({
-            **CHUNK, **chunk, "ts_wall_ms": START_MS + 500 * n, "ledger_id": 1, "entry_id": n,
-        })
-    records.append({**CHUNK, "ts_wall_ms": START_MS + 7_200_000, "ledger_id": 1,
-                    "entry_id": len(records)})
+        records.append(
+            {
+                **CHUNK,
+                **chunk,
+                "ts_wall_ms": START_MS + 500 * n,
+                "ledger_id": 1,
+                "entry_id": n,
+            }
+        )
+    records.append(
+        {**CHUNK, "ts_wall_ms": START_MS + 7_200_000, "ledger_id": 1, "entry_id": len(records)}
+    )
     return records, whole
 
 
@@ -192,8 +229,12 @@ def test_messages_are_assembled_from_chunks_of_many_batches(
     folder = tmp_path / "events"
     config = make_settings(
         source=source(folder),
-        chunks={"assemble_payload": True, "maxPendingChunkedMessage": 0, "max_bytes": 30_000,
-                "expireTimeOfIncompleteChunkedMessageMillis": 1_800_000},
+        chunks={
+            "assemble_payload": True,
+            "maxPendingChunkedMessage": 0,
+            "max_bytes": 30_000,
+            "expireTimeOfIncompleteChunkedMessageMillis": 1_800_000,
+        },
     )
     lines = [text(r) for r in records]
     step = len(lines) // 5 + 1

@@ -32,7 +32,11 @@ ROOT = Path(__file__).resolve().parents[2]
 EVENTS = 20_000
 JAVA_OPTIONS = f"-Xss4m {OF_JAVA}"
 OF_PYTEST = (
-    "PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "WEIR_JARS",
+    "PYTHONPATH",
+    "PYSPARK_PYTHON",
+    "PYSPARK_DRIVER_PYTHON",
+    "SPARK_CONF_DIR",
+    "WEIR_JARS",
 )
 NOT_COMPARED = {"ingest_ms", "compared_ms", "trace", "read_ms"}
 BY_THE_CLOCK = {"alerts", "quality_results"}
@@ -46,9 +50,14 @@ def spark_class(folder: Path) -> list[str]:
     spark_home = spec.submodule_search_locations[0]
     kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
     variables = {
-        **kept, "HOME": str(folder), "SPARK_HOME": spark_home, "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": OF_JAVA,
-        "SPARK_CONF_DIR": str(folder), "SPARK_LOG_DIR": str(folder),
+        **kept,
+        "HOME": str(folder),
+        "SPARK_HOME": spark_home,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": OF_JAVA,
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_LOG_DIR": str(folder),
     }
     given = [f"{name}={value}" for name, value in variables.items()]
     return ["env", "-i", *given, f"{spark_home}/bin/spark-class"]
@@ -62,16 +71,34 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     deploy = "org.apache.spark.deploy"
     master = f"spark://127.0.0.1:{port}"
     command = [
-        *spark_class(folder), f"{deploy}.master.Master", "--host", "127.0.0.1",
-        "--port", str(port), "--webui-port", str(ports[0]),
+        *spark_class(folder),
+        f"{deploy}.master.Master",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--webui-port",
+        str(ports[0]),
     ]
     servers = [Server(command, folder / "master.log")]
     started = ["New state: ALIVE"]
     for i in (0, 1):
         command = [
-            *spark_class(folder), f"{deploy}.worker.Worker", "--host", "127.0.0.1",
-            "--port", str(ports[1 + i]), "--webui-port", str(ports[3 + i]), "--cores", "1",
-            "--memory", "1g", "--work-dir", str(folder / f"work{i}"), master,
+            *spark_class(folder),
+            f"{deploy}.worker.Worker",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(ports[1 + i]),
+            "--webui-port",
+            str(ports[3 + i]),
+            "--cores",
+            "1",
+            "--memory",
+            "1g",
+            "--work-dir",
+            str(folder / f"work{i}"),
+            master,
         ]
         servers.append(Server(command, folder / f"worker{i}.log"))
         started.append("Successfully registered with master")
@@ -90,8 +117,13 @@ def weir(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs spark-submit.sh as a user does, with what pytest itself needs left out."""
     environment = {key: value for key, value in os.environ.items() if key not in OF_PYTEST}
     done = subprocess.run(
-        [str(ROOT / "spark-submit.sh"), *words], env={**environment, **variables}, text=True,
-        capture_output=True, check=False, timeout=900, cwd=ROOT,
+        [str(ROOT / "spark-submit.sh"), *words],
+        env={**environment, **variables},
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=900,
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
     return done
@@ -100,9 +132,16 @@ def weir(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 def on(master: str) -> Sequence[str]:
     """The options that a small cluster on loopback wants."""
     return (
-        "--master", master, "--executor-memory", "640m", "--conf", "spark.driver.host=127.0.0.1",
-        "--conf", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}",
-        "--conf", f"spark.executor.extraJavaOptions={JAVA_OPTIONS}",
+        "--master",
+        master,
+        "--executor-memory",
+        "640m",
+        "--conf",
+        "spark.driver.host=127.0.0.1",
+        "--conf",
+        f"spark.driver.extraJavaOptions={JAVA_OPTIONS}",
+        "--conf",
+        f"spark.executor.extraJavaOptions={JAVA_OPTIONS}",
     )
 
 
@@ -134,8 +173,14 @@ def test_a_cluster_finds_what_the_local_run_finds(
 
 
 def test_an_environment_that_is_on_the_workers_is_used(cluster: str, tmp_path: Path) -> None:
-    done = weir(*on(cluster), "doctor", "--json", "--warehouse", str(tmp_path / "warehouse"),
-                WEIR_WORKER_PYTHON=sys.executable)
+    done = weir(
+        *on(cluster),
+        "doctor",
+        "--json",
+        "--warehouse",
+        str(tmp_path / "warehouse"),
+        WEIR_WORKER_PYTHON=sys.executable,
+    )
     checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert [name for name, check in checks.items() if not check["ok"]] == []
     assert f"on {cluster}" in checks["spark"]["found"]

@@ -36,11 +36,15 @@ def test_spark_commits_the_same_rows(
     trace = demo_trace(EVENTS)
     write_files(trace, tmp_path / "events")
     source = {
-        "format": "files", "path": str(tmp_path / "events"), "options": {"maxFilesPerTrigger": "20"}
+        "format": "files",
+        "path": str(tmp_path / "events"),
+        "options": {"maxFilesPerTrigger": "20"},
     }
     settings = {
         commit: make_settings(
-            source=source, policies=trace.policies, commit=commit,
+            source=source,
+            policies=trace.policies,
+            commit=commit,
             warehouse=str(tmp_path / commit),
         )
         for commit in ("delta-rs", "spark")

@@ -38,7 +38,8 @@ def mirror(source: Path, target: Path) -> None:
             found = old.stat()
             kept = new.stat() if new.exists() else None
             if kept is None or (kept.st_size, kept.st_mtime_ns) != (
-                found.st_size, found.st_mtime_ns
+                found.st_size,
+                found.st_mtime_ns,
             ):
                 new.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(old, new)
@@ -80,9 +81,7 @@ def test_a_copy_that_is_brought_up_to_date_after_a_stop_is_continued_elsewhere(
     elsewhere = tmp_path / "elsewhere"
     release.give(begun, 0, 1)
     warehouse = begun / release.WAREHOUSE
-    copies = copied_at_work(
-        warehouse, elsewhere / release.WAREHOUSE, release.settings_of(begun)
-    )
+    copies = copied_at_work(warehouse, elsewhere / release.WAREHOUSE, release.settings_of(begun))
     assert copies > 1
     mirror(warehouse, elsewhere / release.WAREHOUSE)
 
@@ -102,11 +101,17 @@ def tenants(folder: Path) -> Iterator[tuple[str, Path]]:
     document = yaml.safe_load((folder / release.CONFIG).read_text("utf-8"))
     for name, port in zip(("east", "west"), free_ports(2), strict=True):
         config = folder / f"{name}.yaml"
-        config.write_text(yaml.safe_dump({
-            **document, "warehouse": str(folder / name),
-            "source": {**document["source"], "path": str(folder / release.INPUT)},
-            "metrics": {"listen": f"127.0.0.1:{port}"},
-        }), encoding="utf-8")
+        config.write_text(
+            yaml.safe_dump(
+                {
+                    **document,
+                    "warehouse": str(folder / name),
+                    "source": {**document["source"], "path": str(folder / release.INPUT)},
+                    "metrics": {"listen": f"127.0.0.1:{port}"},
+                }
+            ),
+            encoding="utf-8",
+        )
         yield name, config
 
 
@@ -115,7 +120,8 @@ def test_two_runs_with_a_warehouse_each_do_not_meet(begun: Path) -> None:
     runs = {
         name: subprocess.Popen(
             [sys.executable, "-m", "app.cli", "run", "--config", config, "--available-now"],
-            stderr=subprocess.PIPE, text=True,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for name, config in tenants(begun)
     }

@@ -66,7 +66,8 @@ def test_records_that_come_after_a_time_without_any_are_counted(
     reports_often: SparkSession, make_settings: MakeSettings, tmp_path: Path
 ) -> None:
     settings = make_settings(
-        source={"format": "files", "path": str(tmp_path / "in")}, archive_trigger_ms=0,
+        source={"format": "files", "path": str(tmp_path / "in")},
+        archive_trigger_ms=0,
     )
     folder = tmp_path / "in"
     folder.mkdir()

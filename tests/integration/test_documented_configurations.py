@@ -50,23 +50,30 @@ def documented() -> Iterator[Any]:
 
 def first_lines() -> list[tuple[int, bytes]]:
     """The first records of a fleet, each with its partition."""
-    lines = ((broker % 6, line) for part in punctual_trace(EVENTS).slices()
-             for broker, line in zip(part.brokers.tolist(), part.lines(), strict=True))
+    lines = (
+        (broker % 6, line)
+        for part in punctual_trace(EVENTS).slices()
+        for broker, line in zip(part.brokers.tolist(), part.lines(), strict=True)
+    )
     return list(islice(lines, SENT))
 
 
 @pytest.fixture
-def here(
-    kafka: Kafka, request: pytest.FixtureRequest, tmp_path: Path
-) -> Callable[[Json], Json]:
+def here(kafka: Kafka, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Json], Json]:
     """A configuration with this machine's addresses and paths instead of the reader's."""
 
     def replace(config: Json) -> Json:
         source = config["source"]
         place = {
-            "kafka": fleet, "kafka_messages": messages, "kafka_logs": logs, "pulsar": topics,
-            "pulsar_messages": messages_of_pulsar, "files": plug_in, "pulsar_admin": admin,
-            "kafka_groups": groups, "kafka_producers": producers,
+            "kafka": fleet,
+            "kafka_messages": messages,
+            "kafka_logs": logs,
+            "pulsar": topics,
+            "pulsar_messages": messages_of_pulsar,
+            "files": plug_in,
+            "pulsar_admin": admin,
+            "kafka_groups": groups,
+            "kafka_producers": producers,
         }.get(source["format"])
         assert place is not None, f"no real source for {source['format']}"
         place(source)
@@ -163,7 +170,10 @@ def here(
 
 @pytest.mark.parametrize("config", list(documented()))
 def test_a_documented_configuration_runs_as_it_stands(
-    config: Json, here: Callable[[Json], Json], spark: SparkSession, tmp_path: Path,
+    config: Json,
+    here: Callable[[Json], Json],
+    spark: SparkSession,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in SECRETS.items():

@@ -29,14 +29,21 @@ def pasted(kafka: Kafka, topic: str) -> list[list[str]]:
     every = list(commands(ROOT / "README.md"))
     first = next(i for i, words in enumerate(every) if "--kafka" in words)
     return [
-        [word.replace("localhost:9092", kafka.servers).replace("fleet-events", topic)
-         .replace("1000000", str(EVENTS)) for word in words[1:]]
+        [
+            word.replace("localhost:9092", kafka.servers)
+            .replace("fleet-events", topic)
+            .replace("1000000", str(EVENTS))
+            for word in words[1:]
+        ]
         for words in every[first : first + 3]
     ]
 
 
 def test_the_sequence_of_the_readme_processes_the_generated_trace(
-    kafka: Kafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    kafka: Kafka,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -57,8 +64,11 @@ def test_the_sequence_of_the_readme_processes_the_generated_trace(
     for part in trace.slices():
         planted.update(part.planted)
     quarantine = DeltaTable("weir-warehouse/quarantine").to_pyarrow_table().to_pylist()
-    late = {(r["source_partition"], r["source_offset"]) for r in quarantine
-            if r["reason_code"] == "TOO_LATE"}
+    late = {
+        (r["source_partition"], r["source_offset"])
+        for r in quarantine
+        if r["reason_code"] == "TOO_LATE"
+    }
     assert len(late) <= planted["TOO_LATE"]  # not those of a partition that was read last
     assert DeltaTable("weir-warehouse/throttle_events").to_pyarrow_dataset().count_rows() > 0
     # A second trace takes the place of the first, but of no file that somebody else has written.

@@ -48,11 +48,14 @@ def topic(kafka: Kafka) -> str:
 def kafka_settings(make: MakeSettings, kafka: Kafka, topic: str, **more: object) -> Settings:
     """Settings that read the topic, some hundred records in a batch and partition."""
     options = {
-        "kafka.bootstrap.servers": kafka.servers, "subscribe": topic,
+        "kafka.bootstrap.servers": kafka.servers,
+        "subscribe": topic,
         "maxOffsetsPerTrigger": 6_000,
         # A broker that is away is noticed, and found again, within seconds.
-        "kafka.default.api.timeout.ms": 5_000, "kafka.request.timeout.ms": 4_000,
-        "kafka.reconnect.backoff.max.ms": 500, "kafkaConsumer.pollTimeoutMs": 10_000,
+        "kafka.default.api.timeout.ms": 5_000,
+        "kafka.request.timeout.ms": 4_000,
+        "kafka.reconnect.backoff.max.ms": 500,
+        "kafkaConsumer.pollTimeoutMs": 10_000,
     }
     return make(source={"format": "kafka", "options": options}, policies=policies(), **more)
 
@@ -78,7 +81,11 @@ def offsets(kafka: Kafka, topic: str) -> list[tuple[str, int]]:
 
 
 def test_a_broker_that_goes_away_and_comes_back_loses_and_doubles_nothing(
-    kafka: Kafka, topic: str, spark: SparkSession, make_settings: MakeSettings, lines: Lines,
+    kafka: Kafka,
+    topic: str,
+    spark: SparkSession,
+    make_settings: MakeSettings,
+    lines: Lines,
     reference: dict[str, list[tuple[object, ...]]],
 ) -> None:
     settings = kafka_settings(make_settings, kafka, topic, idle_advance_ms=APART_MS)
@@ -100,13 +107,21 @@ def test_a_broker_that_goes_away_and_comes_back_loses_and_doubles_nothing(
 
 
 def test_another_warehouse_has_the_newest_records_while_others_wait_to_be_caught_up(
-    kafka: Kafka, topic: str, spark: SparkSession, make_settings: MakeSettings, lines: Lines,
+    kafka: Kafka,
+    topic: str,
+    spark: SparkSession,
+    make_settings: MakeSettings,
+    lines: Lines,
     tmp_path: Path,
 ) -> None:
     """As docs/operations.md describes it: `startingOffsets: latest`."""
     all_of_it = kafka_settings(make_settings, kafka, topic, idle_advance_ms=APART_MS)
     newest = kafka_settings(
-        make_settings, kafka, topic, idle_advance_ms=APART_MS, warehouse=str(tmp_path / "newest"),
+        make_settings,
+        kafka,
+        topic,
+        idle_advance_ms=APART_MS,
+        warehouse=str(tmp_path / "newest"),
     )
     newest.feed.options["startingOffsets"] = "latest"
     old, new = lines[: len(lines) // 2], lines[len(lines) // 2 :]
@@ -129,10 +144,13 @@ def test_a_timestamp_that_spark_cannot_read_is_named_with_its_place_and_the_reme
     """Brokers before 4.0 take any timestamp of a producer, and others may be configured to."""
     topic = f"events-{uuid4().hex}"
     kafka.create_topic(topic, 2, {"message.timestamp.after.max.ms": str(MOST)})
-    kafka.send(topic, (
-        {"value": line, "partition": 1, **({"timestamp": MOST} if i == 7 else {})}
-        for i, (_, line) in enumerate(lines[:20])
-    ))
+    kafka.send(
+        topic,
+        (
+            {"value": line, "partition": 1, **({"timestamp": MOST} if i == 7 else {})}
+            for i, (_, line) in enumerate(lines[:20])
+        ),
+    )
     settings = kafka_settings(make_settings, kafka, topic)
     with pytest.raises(UserError) as refused:
         run(settings, available_now=True)
@@ -151,8 +169,13 @@ def test_a_timestamp_that_spark_cannot_read_is_named_with_its_place_and_the_reme
 
 
 def test_partitions_far_apart_in_a_catch_up_are_said_with_the_value_that_would_do(
-    kafka: Kafka, topic: str, make_settings: MakeSettings, lines: Lines, tmp_path: Path,
-    reference: dict[str, list[tuple[object, ...]]], capsys: pytest.CaptureFixture[str],
+    kafka: Kafka,
+    topic: str,
+    make_settings: MakeSettings,
+    lines: Lines,
+    tmp_path: Path,
+    reference: dict[str, list[tuple[object, ...]]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     near = kafka_settings(make_settings, kafka, topic, warehouse=str(tmp_path / "near"))
     first, second = ([r for r in lines if r[0] % PARTITIONS == p] for p in range(PARTITIONS))
@@ -183,7 +206,8 @@ def test_an_unreachable_kafka_and_a_missing_topic_are_refused_in_two_lines(
     monkeypatch.setenv("WEIR_TEST_JAAS", 'org.x.Login required username="u" password="hush";')
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "events"}
     login = {
-        "kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
         "kafka.sasl.jaas.config": "${env:WEIR_TEST_JAAS}",
     }
     for more in ({}, login):
@@ -225,7 +249,8 @@ def test_a_topic_that_was_created_again_is_refused_unless_data_may_be_lost(
     told, remedy = str(refused.value).splitlines()
     assert told.startswith(
         f"source.options: topic {topic} was deleted and created again since this warehouse has "
-        f"read it (id {first[1]}, now ")
+        f"read it (id {first[1]}, now "
+    )
     assert remedy.startswith("take a new warehouse: ")
     now_s, warned = [0.0], list[str]()
     watch = SourceWatch(settings, warned.append, warned.append, clock=lambda: now_s[0])

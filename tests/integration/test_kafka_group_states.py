@@ -69,7 +69,10 @@ def test_markers_and_aborted_records_are_not_unread(cluster: Cluster, tmp_path: 
     found += records(poller.poll_once(now_ms()))
     row = newest(found)["all", 0]
     assert {c: row[c] for c in ("lag", "lag_records", "age_s", "age_state", "time_to_loss_s")} == {
-        "lag": 5, "lag_records": 0, "age_s": None, "age_state": "nothing_unread",
+        "lag": 5,
+        "lag_records": 0,
+        "age_s": None,
+        "age_state": "nothing_unread",
         "time_to_loss_s": None,
     }
     # A record behind them is unread.
@@ -102,13 +105,18 @@ def test_groups_without_an_offset(cluster: Cluster, kafka: Kafka, tmp_path: Path
     try:
         found = records(poller.poll_once(now_ms()))
         assert poller.last.problems == []
-        states: Any = of_kind(found, "group_state", "topic", "partition", "subscription",
-                              "group_state")
-        assert sorted(states, key=str) == sorted([
-            (cluster.topic, 1, cluster.group("g"), "no_offset"),
-            (None, None, '""', "empty_id"), (None, None, f"typo-{cluster.name}", "unknown_group"),
-            (None, None, cluster.group("g"), "empty"),
-        ], key=str)
+        states: Any = of_kind(
+            found, "group_state", "topic", "partition", "subscription", "group_state"
+        )
+        assert sorted(states, key=str) == sorted(
+            [
+                (cluster.topic, 1, cluster.group("g"), "no_offset"),
+                (None, None, '""', "empty_id"),
+                (None, None, f"typo-{cluster.name}", "unknown_group"),
+                (None, None, cluster.group("g"), "empty"),
+            ],
+            key=str,
+        )
         assert "(empty_id)" in said[0] and "(unknown_group)" in said[0]
         row = newest(found, "group_states")["g", 1]
         assert (row["state"], row["unread"]) == ("no_offset", 9)

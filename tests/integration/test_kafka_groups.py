@@ -50,10 +50,13 @@ class Cluster:
 
     def produce(self, partition: int, count: int, at_ms: int, size: int = 100) -> None:
         """Messages of one size, a second apart, the first one at a time."""
-        self.kafka.send(self.topic, [
-            {"value": b"x" * size, "partition": partition, "timestamp": at_ms + 1000 * i}
-            for i in range(count)
-        ])
+        self.kafka.send(
+            self.topic,
+            [
+                {"value": b"x" * size, "partition": partition, "timestamp": at_ms + 1000 * i}
+                for i in range(count)
+            ],
+        )
 
     def commit(self, group: str, *offsets: int) -> None:
         """Commit offsets of partitions 0, 1, … for a group without members."""
@@ -76,10 +79,17 @@ class Cluster:
         return [each for each in found.result(10).topic_partitions if each.offset >= 0]
 
     def settings(self, **keys: Any) -> KafkaGroupsSettings:
-        return KafkaGroupsSettings.model_validate({
-            "cluster": "east", "broker": "k1", "options": {"bootstrap.servers": self.kafka.servers},
-            "groups": f"^.*-{self.name}", "topics": [self.topic], "timeout_ms": 20_000, **keys,
-        })
+        return KafkaGroupsSettings.model_validate(
+            {
+                "cluster": "east",
+                "broker": "k1",
+                "options": {"bootstrap.servers": self.kafka.servers},
+                "groups": f"^.*-{self.name}",
+                "topics": [self.topic],
+                "timeout_ms": 20_000,
+                **keys,
+            }
+        )
 
 
 @pytest.fixture
@@ -114,7 +124,8 @@ def records(path: Path | None) -> list[Json]:
 def of_kind(found: list[Json], kind: str, *columns: str) -> list[tuple[Any, ...]]:
     return [
         tuple(record.get(column) for column in columns)
-        for record in found if record["event_type"] == kind
+        for record in found
+        if record["event_type"] == kind
     ]
 
 
@@ -144,8 +155,11 @@ def test_a_cluster_that_asks_for_tls_and_a_login(
     cluster.produce(0, 40, now_ms() - AGED_MS)
     cluster.commit("slow", 5, 0)
     options = {
-        "bootstrap.servers": cluster.kafka.secure_servers, "security.protocol": "SASL_SSL",
-        "sasl.mechanism": MECHANISM, "sasl.username": USER, "sasl.password": PASSWORD,
+        "bootstrap.servers": cluster.kafka.secure_servers,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": MECHANISM,
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
         "ssl.ca.location": str(cluster.kafka.certificate),
     }
     poller = Poller(cluster.settings(options=options), tmp_path)
@@ -168,7 +182,9 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     first = records(poller.poll_once(now_ms()))
     assert poller.last.problems == []
     assert [r["event_type"] for r in first] == [
-        "policy", *["ledger_state", "cursor_state", "cursor_state"] * 2, "group_state",
+        "policy",
+        *["ledger_state", "cursor_state", "cursor_state"] * 2,
+        "group_state",
         "group_state",
     ]
     assert {state for (state,) in of_kind(first, "group_state", "group_state")} == {"empty"}
@@ -176,13 +192,20 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
         first, "ledger_state", "topic", "partition", "log_start", "ledger_entries", "ledger_bytes"
     ) == [(cluster.topic, 0, 0, 40, 4000), (cluster.topic, 1, 0, 10, 1000)]
     assert cursors(first) == {
-        ("slow", 0): ("0:4", base + 5000), ("fast", 0): ("0:37", base + 38_000),
-        ("slow", 1): ("0:3", base + 4000), ("fast", 1): ("0:9", None),
+        ("slow", 0): ("0:4", base + 5000),
+        ("fast", 0): ("0:37", base + 38_000),
+        ("slow", 1): ("0:3", base + 4000),
+        ("fast", 1): ("0:9", None),
     }
     ((text,),) = of_kind(first, "policy", "policy_json")
     assert json.loads(text) == {
-        "scope": "topic", "name": cluster.topic, "limits": {"backlog_quota": {"message_age": {
-            "limitTime": 604_800, "policy": "consumer_backlog_eviction"}}},
+        "scope": "topic",
+        "name": cluster.topic,
+        "limits": {
+            "backlog_quota": {
+                "message_age": {"limitTime": 604_800, "policy": "consumer_backlog_eviction"}
+            }
+        },
     }
     # What the job makes of it: lag, the oldest group, its age, and the time until Kafka deletes.
     (check,) = [r for r in rows(first, "group_lag", 0) if r["group"] == cluster.group("slow")]
@@ -193,10 +216,13 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     assert check["time_to_loss_s"] == 604_800 - check["age_s"], "from the first check on"
     lag = {
         (r["group"].partition("-")[0], p): (r["lag"], r["lag_records"], r["lag_bytes"])
-        for p in (0, 1) for r in rows(first, "group_lag", p)
+        for p in (0, 1)
+        for r in rows(first, "group_lag", p)
     }
     assert lag == {
-        ("slow", 0): (35, None, 3500), ("fast", 0): (2, 2, 200), ("slow", 1): (6, 6, 600),
+        ("slow", 0): (35, None, 3500),
+        ("fast", 0): (2, 2, 200),
+        ("slow", 1): (6, 6, 600),
         ("fast", 1): (0, 0, 0),
     }
 
@@ -206,11 +232,14 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     second = records(poller.poll_once(now_ms()))
     assert of_kind(second, "policy") == []
     assert of_kind(second, "ledger_state", "ledger_entries", "ledger_bytes") == [
-        (50, 5000), (10, 1000)
+        (50, 5000),
+        (10, 1000),
     ]
     assert cursors(second) == {
-        ("slow", 0): ("0:4", base + 5000), ("fast", 0): ("0:44", base + 65_000),
-        ("slow", 1): ("0:3", base + 4000), ("fast", 1): ("0:9", None),
+        ("slow", 0): ("0:4", base + 5000),
+        ("fast", 0): ("0:44", base + 65_000),
+        ("slow", 1): ("0:3", base + 4000),
+        ("fast", 1): ("0:9", None),
     }
     assert second[0]["seq"] == first[-1]["seq"] + 1
     so_far = [*first, *second]
@@ -220,26 +249,41 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     poller.close()
     (deleted,) = cluster.admin.delete_records([TopicPartition(cluster.topic, 0, 20)]).values()
     assert deleted.result(10).low_watermark == 20
-    resource = ConfigResource(ConfigResource.Type.TOPIC, cluster.topic, incremental_configs=[
-        ConfigEntry("retention.ms", str(2 * AGED_MS),
-                    incremental_operation=AlterConfigOpType.SET),
-        ConfigEntry("retention.bytes", "4000", incremental_operation=AlterConfigOpType.SET),
-    ])
+    resource = ConfigResource(
+        ConfigResource.Type.TOPIC,
+        cluster.topic,
+        incremental_configs=[
+            ConfigEntry(
+                "retention.ms", str(2 * AGED_MS), incremental_operation=AlterConfigOpType.SET
+            ),
+            ConfigEntry("retention.bytes", "4000", incremental_operation=AlterConfigOpType.SET),
+        ],
+    )
     for future in cluster.admin.incremental_alter_configs([resource]).values():
         future.result(10)
     poller = Poller(cluster.settings(), tmp_path)
     third = records(poller.poll_once(now_ms()))
     lost = judge([*so_far, *third], PRECISE)["lost_messages"]
-    assert [(r["group"], r["topic"], r["partition"], r["from_offset"], r["to_offset"], r["offsets"],
-             r["first_sight"]) for r in lost] == [
-        (cluster.group("slow"), cluster.topic, 0, 5, 20, 15, False)
-    ]
+    assert [
+        (
+            r["group"],
+            r["topic"],
+            r["partition"],
+            r["from_offset"],
+            r["to_offset"],
+            r["offsets"],
+            r["first_sight"],
+        )
+        for r in lost
+    ] == [(cluster.group("slow"), cluster.topic, 0, 5, 20, 15, False)]
     assert cursors(third)["slow", 0] == ("0:4", base + 20_000)
     assert of_kind(third, "ledger_state", "ledger_entries", "ledger_bytes")[0] == (50, 5000)
     so_far += third
     check = rows(so_far, "group_lag", 0)[-1]
     assert (check["group"], check["limit_s"], check["limit_bytes"]) == (
-        cluster.group("slow"), 2 * AGED_MS // 1000, 4000
+        cluster.group("slow"),
+        2 * AGED_MS // 1000,
+        4000,
     )
     assert (check["lag"], check["lag_bytes"]) == (45, 3000), "Kafka's number; bytes that are there"
 
@@ -248,20 +292,20 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     done.result(10)
     fourth = records(poller.poll_once(now_ms()))
     assert of_kind(fourth, "cursor_deleted", "subscription", "partition") == [
-        (cluster.group("slow"), 0), (cluster.group("slow"), 1)
+        (cluster.group("slow"), 0),
+        (cluster.group("slow"), 1),
     ]
     assert {group for group, _ in cursors(fourth)} == {"fast"}
     assert of_kind(fourth, "group_state", "subscription", "group_state") == [
-        (cluster.group("fast"), "empty"), (cluster.group("slow"), "known")
+        (cluster.group("fast"), "empty"),
+        (cluster.group("slow"), "known"),
     ]
     so_far += fourth
     fast, slow = rows(so_far, "group_lag", 0)
     assert (fast["group"], fast["lag"], fast["lag_bytes"]) == (cluster.group("fast"), 5, 500)
     assert fast["oldest_timestamp_ms"] == base + 65_000
     assert (slow["state"], slow["lag"]) == ("offsets_expired", None)
-    (expired,) = [
-        r for r in rows(so_far, "group_states", 0) if r["group"] == cluster.group("slow")
-    ]
+    (expired,) = [r for r in rows(so_far, "group_states", 0) if r["group"] == cluster.group("slow")]
     assert (expired["state"], expired["unread"]) == ("offsets_expired", 30)
 
     # The topic is deleted and made anew: nothing of the old one stays.
@@ -270,7 +314,9 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     until(lambda: cluster.committed("fast") == [])
     fifth = records(poller.poll_once(now_ms()))
     assert [r["event_type"] for r in fifth] == [
-        "policy", *["ledger_deleted", "cursor_deleted"] * 2, "group_state"
+        "policy",
+        *["ledger_deleted", "cursor_deleted"] * 2,
+        "group_state",
     ]
     assert of_kind(fifth, "group_state", "subscription", "topic", "group_state") == [
         (cluster.group("fast"), None, "no_offset")
@@ -298,7 +344,11 @@ def test_a_topic_made_anew_between_two_polls(cluster: Cluster, tmp_path: Path) -
     cluster.commit("g", 3)
     second = records(poller.poll_once(now_ms()))
     assert [r["event_type"] for r in second] == [
-        "ledger_deleted", "cursor_deleted", "ledger_deleted", "cursor_deleted", "group_state",
+        "ledger_deleted",
+        "cursor_deleted",
+        "ledger_deleted",
+        "cursor_deleted",
+        "group_state",
     ]
     time.sleep(1)  # the interval of the checks
     third = records(poller.poll_once(now_ms()))
@@ -316,10 +366,18 @@ def test_a_topic_made_anew_between_two_polls(cluster: Cluster, tmp_path: Path) -
 def test_messages_of_other_kinds(cluster: Cluster, tmp_path: Path) -> None:
     """Headers and keys have a size; what nobody commits has no cursor; all topics are polled."""
     at = now_ms() - AGED_MS
-    cluster.kafka.send(cluster.topic, [
-        {"value": None, "key": b"k" * 10, "partition": 0, "timestamp": at},
-        {"value": b"v" * 20, "headers": {"name": b"0" * 6}, "partition": 0, "timestamp": at + 1},
-    ])
+    cluster.kafka.send(
+        cluster.topic,
+        [
+            {"value": None, "key": b"k" * 10, "partition": 0, "timestamp": at},
+            {
+                "value": b"v" * 20,
+                "headers": {"name": b"0" * 6},
+                "partition": 0,
+                "timestamp": at + 1,
+            },
+        ],
+    )
     cluster.commit("g", 0)
     poller = Poller(cluster.settings(topics=[], groups=[], publish_reads=1000), tmp_path)
     found = records(poller.poll_once(now_ms()))
@@ -394,9 +452,12 @@ def test_groups_through_the_service(
     cluster.commit("slow", 5, 4)
     cluster.commit("fast", 38, 10)
     config = make_settings(
-        source={"format": "kafka_groups",
-                "groups": cluster.settings().model_dump(exclude_unset=True)},
-        policies=[{"scope": "broker", "name": "*", "limits": PRECISE}], shards=2,
+        source={
+            "format": "kafka_groups",
+            "groups": cluster.settings().model_dump(exclude_unset=True),
+        },
+        policies=[{"scope": "broker", "name": "*", "limits": PRECISE}],
+        shards=2,
     )
     assert run(config, available_now=True) == 0
     time.sleep(3)  # the interval of the checks is one second, and a forecast needs three
@@ -410,13 +471,28 @@ def test_groups_through_the_service(
     for r in checks:
         at = oldest[r["group"].partition("-")[0], r["partition"]]
         age_s = (r["pass_ms"] - at) // 1000
-        assert {k: r[k] for k in (
-            "topic", "state", "age_state", "age_s", "limit_s", "time_usage", "time_to_loss_s",
-        )} == {
-            "topic": cluster.topic, "state": "committed", "age_state": "known", "age_s": age_s,
-            "limit_s": 7 * day_s, "time_usage": age_s / (7 * day_s),
+        assert {
+            k: r[k]
+            for k in (
+                "topic",
+                "state",
+                "age_state",
+                "age_s",
+                "limit_s",
+                "time_usage",
+                "time_to_loss_s",
+            )
+        } == {
+            "topic": cluster.topic,
+            "state": "committed",
+            "age_state": "known",
+            "age_s": age_s,
+            "limit_s": 7 * day_s,
+            "time_usage": age_s / (7 * day_s),
             "time_to_loss_s": 7 * day_s - age_s,
         }
     assert {(r["group"].partition("-")[0], r["partition"]): r["lag"] for r in checks} == {
-        ("slow", 0): 35, ("slow", 1): 6, ("fast", 0): 2,
+        ("slow", 0): 35,
+        ("slow", 1): 6,
+        ("fast", 0): 2,
     }

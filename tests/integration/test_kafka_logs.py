@@ -79,10 +79,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def traffic(broker: LoggingKafka) -> None:
     """All clients at once: an id takes a client of librdkafka half a second to get."""
     with AdminClient({"bootstrap.servers": broker.servers}) as admin:
-        made = admin.create_topics([
-            NewTopic(name, 2, 1, config={"message.timestamp.type": time})
-            for name, time in TIMES.items()
-        ])
+        made = admin.create_topics(
+            [
+                NewTopic(name, 2, 1, config={"message.timestamp.type": time})
+                for name, time in TIMES.items()
+            ]
+        )
         for one in made.values():
             one.result(20)
     failed: list[Any] = []
@@ -92,15 +94,24 @@ def traffic(broker: LoggingKafka) -> None:
             failed.append(error)
 
     def client(user: str, **more: object) -> Producer:
-        return Producer({
-            **broker.client(user), "enable.idempotence": True, "client.id": f"{user}'s \"app\"",
-            "log_level": 2, **more,
-        })
+        return Producer(
+            {
+                **broker.client(user),
+                "enable.idempotence": True,
+                "client.id": f'{user}\'s "app"',
+                "log_level": 2,
+                **more,
+            }
+        )
 
     def send(producer: Producer, times: int, begin: int = 0) -> None:
         for n in range(begin, begin + times):
-            producer.produce(list(TIMES)[n % 2], b"line\nbaseOffset: 1", partition=n // 2 % 2,
-                             on_delivery=delivered)
+            producer.produce(
+                list(TIMES)[n % 2],
+                b"line\nbaseOffset: 1",
+                partition=n // 2 % 2,
+                on_delivery=delivered,
+            )
 
     plain = client("alice", **{"enable.idempotence": False})
     send(plain, 1)
@@ -160,12 +171,14 @@ def ids(rows: list[Row], kind: str) -> dict[str, set[int]]:
 def test_each_principal_has_its_producer_ids(told: Told) -> None:
     assigned = ids(told.valid, "producer_id_assigned")
     assert {user: len(of) for user, of in assigned.items()} == {
-        "User:alice": 4, "User:bob": 3 + 1, f"User:{OFFENDER}": MESSAGES,
+        "User:alice": 4,
+        "User:bob": 3 + 1,
+        f"User:{OFFENDER}": MESSAGES,
     }
     assert len(set().union(*assigned.values())) == 4 + 4 + MESSAGES
     assert ids(told.valid, "produce_batch") == assigned
     clients = {(row["principal"], row["client_id"]) for row in told.valid}
-    assert clients == {(f"User:{u}", f"{u}'s \"app\"") for u in (*PATIENT, OFFENDER)}
+    assert clients == {(f"User:{u}", f'{u}\'s "app"') for u in (*PATIENT, OFFENDER)}
 
 
 def test_every_message_is_in_a_batch_and_nothing_else_is(told: Told) -> None:
@@ -203,8 +216,12 @@ def test_records_that_are_printed_too_change_nothing(folder: Path, told: Told) -
 def test_the_core_rejects_the_offender_and_nobody_else(told: Told) -> None:
     policy = {"scope": "user", "name": "<default>", "limits": {"producer_ids_rate": BOUND}}
     # Clients stamp their messages before they have an id: the clock of a user must wait for them.
-    rows = play([numbered(told.valid)], {"allowed_lateness_ms": 60_000}, [json.dumps(policy)],
-                until_ms=max(row["ts_wall_ms"] for row in told.valid) + 120_000)
+    rows = play(
+        [numbered(told.valid)],
+        {"allowed_lateness_ms": 60_000},
+        [json.dumps(policy)],
+        until_ms=max(row["ts_wall_ms"] for row in told.valid) + 120_000,
+    )
     verdicts = Counter((r["user"], r["verdict"]) for r in rows["producer_id_decisions"])
     rejected = {user for user, verdict in verdicts if verdict == "rejected"}
     assert rejected == {OFFENDER}
@@ -225,9 +242,13 @@ def test_a_run_finds_the_offender(
     with (source / "kafka-request.log.1").open("a") as log:
         log.write('[2026-11-21 10:00:00,000] DEBUG Completed request:{"requestHeader": (k.r.l)\n')
     config = make_settings(
-        source={"format": "kafka_logs", "path": str(source),
-                "logs": {"cluster": "east", "broker": "b1"}},
-        allowed_lateness_ms=60_000, idle_advance_ms=60_000,
+        source={
+            "format": "kafka_logs",
+            "path": str(source),
+            "logs": {"cluster": "east", "broker": "b1"},
+        },
+        allowed_lateness_ms=60_000,
+        idle_advance_ms=60_000,
         policies=[{"scope": "user", "name": "<default>", "limits": {"producer_ids_rate": BOUND}}],
     )
     assert run(config, available_now=True) == 0
@@ -245,9 +266,7 @@ def test_a_run_finds_the_offender(
     lines = (source / "kafka-request.log.1").read_text().splitlines()
     assert lines[bad["source_offset"]] == bad["raw"]
     archived = table("events")
-    assert {r["principal"] for r in archived} == {
-        f"User:{user}" for user in (*PATIENT, OFFENDER)
-    }
+    assert {r["principal"] for r in archived} == {f"User:{user}" for user in (*PATIENT, OFFENDER)}
     rows = replayed(
         config.model_copy(update={"allowed_lateness_ms": 0, "idle_advance_ms": 1}), ["producer_ids"]
     )

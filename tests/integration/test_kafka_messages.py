@@ -32,13 +32,20 @@ def messages(seed: int) -> tuple[list[dict[str, Any]], dict[str, bytes], int]:
         parts = [payload[i : i + size] for i in range(0, len(payload), size)]
         uuid, producer = f"p{m % 5}-{m}", m % 5
         whole[uuid] = payload
-        todo[producer] += [{
-            "value": part, "partition": producer % 2,
-            "headers": {
-                "uuid": uuid, "chunk_id": str(i), "num_chunks": str(len(parts)),
-                "total_chunk_bytes": str(len(payload)), "producer_name": f"p{producer}",
-            },
-        } for i, part in enumerate(parts)]
+        todo[producer] += [
+            {
+                "value": part,
+                "partition": producer % 2,
+                "headers": {
+                    "uuid": uuid,
+                    "chunk_id": str(i),
+                    "num_chunks": str(len(parts)),
+                    "total_chunk_bytes": str(len(payload)),
+                    "producer_name": f"p{producer}",
+                },
+            }
+            for i, part in enumerate(parts)
+        ]
     sent: list[dict[str, Any]] = []
     plain = 0
     while any(todo.values()):
@@ -51,28 +58,33 @@ def messages(seed: int) -> tuple[list[dict[str, Any]], dict[str, bytes], int]:
 
 
 def rows(settings: Settings, name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = DeltaTable(
-        f"{settings.warehouse}/{name}"
-    ).to_pyarrow_table().to_pylist()
+    found: list[dict[str, Any]] = (
+        DeltaTable(f"{settings.warehouse}/{name}").to_pyarrow_table().to_pylist()
+    )
     return found
 
 
-def test_a_topic_without_any_feed(
-    kafka: Kafka, make_settings: Callable[..., Settings]
-) -> None:
+def test_a_topic_without_any_feed(kafka: Kafka, make_settings: Callable[..., Settings]) -> None:
     topic = f"orders-{uuid4().hex}"
     kafka.create_topic(topic, 2)
     sent, whole, plain = messages(5)
-    broken = {"value": b"x", "partition": 0,
-              "headers": {"uuid": "b", "chunk_id": "one", "num_chunks": "2"}}
+    broken = {
+        "value": b"x",
+        "partition": 0,
+        "headers": {"uuid": "b", "chunk_id": "one", "num_chunks": "2"},
+    }
     settings = make_settings(
         source={
             "format": "kafka_messages",
-            "options": {"kafka.bootstrap.servers": kafka.servers, "subscribe": topic,
-                        "maxOffsetsPerTrigger": 40},
+            "options": {
+                "kafka.bootstrap.servers": kafka.servers,
+                "subscribe": topic,
+                "maxOffsetsPerTrigger": 40,
+            },
             "messages": {"cluster": "east", "subscription": "weir"},
         },
-        idle_advance_ms=60_000, stats_window_ms=1000,
+        idle_advance_ms=60_000,
+        stats_window_ms=1000,
         policies=[{"scope": "topic", "name": topic, "limits": {"publishRateInMsgs": 5}}],
         chunks={"assemble_payload": True, "inline_payload_bytes": 4_000},
     )

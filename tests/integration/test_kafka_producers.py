@@ -52,7 +52,8 @@ USERS = ("alice", "bob", "carol")
 PROPERTIES = {
     "producer.id.expiration.check.interval.ms": 200,
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS", "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:ANONYMOUS",
+    "allow.everyone.if.no.acl.found": "true",
 }
 Row = dict[str, Any]
 Make = Callable[..., "Settings"]
@@ -85,12 +86,19 @@ def settings(broker: LoggingKafka, topic: str, make_settings: Make) -> Make:
 
     def make(more: Row | None = None, **keys: Any) -> Settings:
         producers = {
-            "cluster": "east", "topics": [f"^{topic}.*"], "timeout_ms": 20_000, **keys,
+            "cluster": "east",
+            "topics": [f"^{topic}.*"],
+            "timeout_ms": 20_000,
+            **keys,
         }
-        return make_settings(source={
-            "format": "kafka_producers", "producers": producers,
-            "options": {"kafka.bootstrap.servers": broker.servers},
-        }, **(more or {}))
+        return make_settings(
+            source={
+                "format": "kafka_producers",
+                "producers": producers,
+                "options": {"kafka.bootstrap.servers": broker.servers},
+            },
+            **(more or {}),
+        )
 
     return make
 
@@ -104,21 +112,34 @@ def made_topic(broker: Kafka, suffix: str = "", name: str = "") -> str:
 def send(broker: LoggingKafka, user: str, client: str, topic: str, messages: int = 4) -> None:
     """One life of an idempotent producer: messages to both partitions, then it ends."""
     failed: list[Any] = []
-    producer = Producer({
-        **broker.client(user), "enable.idempotence": True, "client.id": client, "log_level": 0,
-    })
+    producer = Producer(
+        {
+            **broker.client(user),
+            "enable.idempotence": True,
+            "client.id": client,
+            "log_level": 0,
+        }
+    )
     for n in range(messages):
-        producer.produce(topic, b"x", partition=n % 2,
-                         on_delivery=lambda error, _: failed.append(error) if error else None)
+        producer.produce(
+            topic,
+            b"x",
+            partition=n % 2,
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
     assert producer.flush(30) == 0 and not failed
 
 
 def pay(broker: LoggingKafka, user: str, topic: str) -> None:
     """A transaction: each start of the producer has the same id and the next epoch."""
-    producer = Producer({
-        **broker.client(user), "transactional.id": f"pay-{topic}", "client.id": "pay",
-        "log_level": 0,
-    })
+    producer = Producer(
+        {
+            **broker.client(user),
+            "transactional.id": f"pay-{topic}",
+            "client.id": "pay",
+            "log_level": 0,
+        }
+    )
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topic, b"x", partition=0)
@@ -195,8 +216,12 @@ def test_ids_of_producers_that_restart_in_a_loop_are_those_of_the_log(
     broker: LoggingKafka, topic: str, settings: Make, spark: SparkSession
 ) -> None:
     config = settings(
-        {"idle_advance_ms": 200, "allowed_lateness_ms": 100, "shards": 2,
-         "policies": [{"scope": "user", "name": "alice", "limits": {"producer_ids_rate": 0.1}}]},
+        {
+            "idle_advance_ms": 200,
+            "allowed_lateness_ms": 100,
+            "shards": 2,
+            "policies": [{"scope": "user", "name": "alice", "limits": {"producer_ids_rate": 0.1}}],
+        },
         request_logs=str(broker.request_log),
     )
     for client in ("old-1", "old-2"):
@@ -232,10 +257,14 @@ def test_ids_of_producers_that_restart_in_a_loop_are_those_of_the_log(
     for row in batches:
         key = row["topic"], row["partition"], row["producer_id"]
         assert (row["broker"], row["publish_time_ms"], row["ts_wall_ms"], row["sequence_id"]) == (
-            "1", last_ms[key], last_ms[key], last_sequence[key]
+            "1",
+            last_ms[key],
+            last_ms[key],
+            last_sequence[key],
         )
     assert {(r["principal"], r["client_id"]) for r in batches} == {
-        *(("User:alice", f"loop-{n}") for n in range(3)), ("User:bob", "job"),
+        *(("User:alice", f"loop-{n}") for n in range(3)),
+        ("User:bob", "job"),
         ("User:carol", "pay"),
     }
     assert table(config, "quarantine") == []
@@ -249,10 +278,13 @@ def test_ids_of_producers_that_restart_in_a_loop_are_those_of_the_log(
         (name, user): (
             sum(t == name and of[pid] == user for t, pid in ids),
             sum(t == name and of[pid] == user for t, _, pid in states),
-        ) for name, user in {(t, of[pid]) for t, pid in ids}
+        )
+        for name, user in {(t, of[pid]) for t, pid in ids}
     }
-    decided = {(r["producer_id"], r["user"], r["client_id"]): r["verdict"]
-               for r in table(config, "producer_id_decisions")}
+    decided = {
+        (r["producer_id"], r["user"], r["client_id"]): r["verdict"]
+        for r in table(config, "producer_id_decisions")
+    }
     assert {key[:2] for key in decided} == set(owner.items())
     # Ten windows' tokens and one overshoot: 0.1 per window allows alice two ids.
     alice = [verdict for (_, user, _), verdict in decided.items() if user == "alice"]
@@ -265,8 +297,13 @@ def test_owners_by_rule_and_by_acl(
     ruled, granted = (made_topic(broker, name=f"{topic}-{kind}") for kind in ("ruled", "granted"))
     with AdminClient({"bootstrap.servers": broker.servers}) as admin:
         acl = AclBinding(
-            ResourceType.TOPIC, granted, ResourcePatternType.LITERAL, "User:carol", "*",
-            AclOperation.WRITE, AclPermissionType.ALLOW,
+            ResourceType.TOPIC,
+            granted,
+            ResourcePatternType.LITERAL,
+            "User:carol",
+            "*",
+            AclOperation.WRITE,
+            AclPermissionType.ALLOW,
         )
         admin.create_acls([acl])[acl].result(10)
     ruling = [{"topic": "^.*-ruled", "principal": "User:dave"}]
@@ -278,7 +315,9 @@ def test_owners_by_rule_and_by_acl(
             send(broker, "carol", "app", name, messages=1)
         found = polled(poller)
     assert {(r["topic"], r["principal"]) for r in found} == {
-        (topic, "unknown"), (ruled, "User:dave"), (granted, "User:carol")
+        (topic, "unknown"),
+        (ruled, "User:dave"),
+        (granted, "User:carol"),
     }
     assert poller.last.problems == []
     assert said == [
@@ -286,7 +325,9 @@ def test_owners_by_rule_and_by_acl(
         "source.producers.owners, acls and request_logs name owners"
     ]
     assert live(config) == {
-        (topic, "unknown"): (1, 1), (ruled, "dave"): (1, 1), (granted, "carol"): (1, 1)
+        (topic, "unknown"): (1, 1),
+        (ruled, "dave"): (1, 1),
+        (granted, "carol"): (1, 1),
     }
     assert kafka_producers.look(config) == (
         "6 partitions, 3 live producer ids, 1 of them without an owner"
@@ -297,8 +338,9 @@ def test_ids_that_expire_leave_and_may_come_again(
     broker: LoggingKafka, topic: str, settings: Make, spark: SparkSession
 ) -> None:
     def expire_after(ms: int) -> None:
-        entry = ConfigEntry("producer.id.expiration.ms", str(ms),
-                            incremental_operation=AlterConfigOpType.SET)
+        entry = ConfigEntry(
+            "producer.id.expiration.ms", str(ms), incremental_operation=AlterConfigOpType.SET
+        )
         resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
         with AdminClient({"bootstrap.servers": broker.servers}) as admin:
             for future in admin.incremental_alter_configs([resource]).values():
@@ -356,20 +398,27 @@ def test_a_cluster_that_asks_for_tls_and_a_login(
     kafka.send(name, [{"value": b"x", "partition": 0}])
 
     def config(password: str) -> Settings:
-        monkeypatch.setenv("KAFKA_JAAS", (
-            "org.apache.kafka.common.security.scram.ScramLoginModule required "
-            f'username="{USER}" password="{password}";'
-        ))
-        return make_settings(source={
-            "format": "kafka_producers", "producers": {"topics": name, "timeout_ms": 20_000},
-            "options": {
-                "kafka.bootstrap.servers": kafka.secure_servers,
-                "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": MECHANISM,
-                "kafka.sasl.jaas.config": "${env:KAFKA_JAAS}",
-                "kafka.ssl.truststore.type": "PEM",
-                "kafka.ssl.truststore.location": str(kafka.certificate),
-            },
-        })
+        monkeypatch.setenv(
+            "KAFKA_JAAS",
+            (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required "
+                f'username="{USER}" password="{password}";'
+            ),
+        )
+        return make_settings(
+            source={
+                "format": "kafka_producers",
+                "producers": {"topics": name, "timeout_ms": 20_000},
+                "options": {
+                    "kafka.bootstrap.servers": kafka.secure_servers,
+                    "kafka.security.protocol": "SASL_SSL",
+                    "kafka.sasl.mechanism": MECHANISM,
+                    "kafka.sasl.jaas.config": "${env:KAFKA_JAAS}",
+                    "kafka.ssl.truststore.type": "PEM",
+                    "kafka.ssl.truststore.location": str(kafka.certificate),
+                },
+            }
+        )
 
     given = config(PASSWORD)
     kafka_producers.check(given)
@@ -396,16 +445,25 @@ def test_the_heap_of_a_state(broker: LoggingKafka, topic: str) -> None:
 
     def heap() -> Counter[str]:
         printed = subprocess.run(
-            ["jcmd", str(broker.pid), "GC.class_histogram"], capture_output=True, text=True,
-            timeout=60, check=True,
+            ["jcmd", str(broker.pid), "GC.class_histogram"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
         ).stdout
         rows = re.findall(r"^\s*\d+:\s+\d+\s+(\d+)\s+(\S+)", printed, re.MULTILINE)
         return Counter({name: int(size) for size, name in rows})
 
     log = "org.apache.kafka.storage.internals.log."
-    classes = (f"{log}ProducerStateEntry", f"{log}BatchMetadata", "java.util.ArrayDeque",
-               "[Ljava.lang.Object;", "java.util.HashMap$Node", "java.lang.Long",
-               "[Ljava.util.HashMap$Node;")
+    classes = (
+        f"{log}ProducerStateEntry",
+        f"{log}BatchMetadata",
+        "java.util.ArrayDeque",
+        "[Ljava.lang.Object;",
+        "java.util.HashMap$Node",
+        "java.lang.Long",
+        "[Ljava.util.HashMap$Node;",
+    )
     count = 4000
     producer_ids.produce(broker.servers, topic, 0, [1])
     before = heap()

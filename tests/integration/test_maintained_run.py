@@ -49,7 +49,9 @@ def maintained(settings: Settings) -> Iterator[list[Kept]]:
 
 
 def test_a_run_and_its_restart_have_the_same_rows_with_maintenance(
-    spark: SparkSession, make_settings: Callable[..., Settings], tmp_path: Path,
+    spark: SparkSession,
+    make_settings: Callable[..., Settings],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(merging, "SETTLED_MS", 0)
@@ -61,9 +63,13 @@ def test_a_run_and_its_restart_have_the_same_rows_with_maintenance(
 
     def settings(name: str) -> Settings:
         return make_settings(
-            source={"format": "files", "path": str(tmp_path / name / "events"),
-                    "options": {"maxFilesPerTrigger": "10"}},
-            policies=trace.policies, warehouse=str(tmp_path / name / "warehouse"),
+            source={
+                "format": "files",
+                "path": str(tmp_path / name / "events"),
+                "options": {"maxFilesPerTrigger": "10"},
+            },
+            policies=trace.policies,
+            warehouse=str(tmp_path / name / "warehouse"),
         )
 
     def arrive(name: str, some: list[Path]) -> None:

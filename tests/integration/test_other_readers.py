@@ -38,13 +38,16 @@ class Stream:
 
     def read(self, **options: str) -> None:
         """Read what is new."""
+
         def take(frame: Any, _: int) -> None:
             self.seen.update(row.ts_wall_ms for row in frame.select("ts_wall_ms").collect())
 
         reader = self._spark.readStream.format("delta").options(**options).load(self._path)
         query = (
-            reader.writeStream.foreachBatch(take).trigger(availableNow=True)
-            .option("checkpointLocation", self._checkpoint).start()
+            reader.writeStream.foreachBatch(take)
+            .trigger(availableNow=True)
+            .option("checkpointLocation", self._checkpoint)
+            .start()
         )
         query.awaitTermination()
 
@@ -117,8 +120,12 @@ def test_a_change_feed_has_new_rows_as_inserts_and_no_merges(
     append(settings, range(1, 10))
     merge(settings)
     append(settings, range(10, 12))
-    feed = spark.read.format("delta").option("readChangeFeed", "true").option(
-        "startingVersion", since).load(path)
+    feed = (
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", since)
+        .load(path)
+    )
     changes = feed.select(CHANGES, "ts_wall_ms").collect()
     assert {row[CHANGES] for row in changes} == {"insert"}
     new = rows(NAME, range(1)).column("ts_wall_ms").to_pylist()

@@ -34,11 +34,21 @@ POLICIES = [
 ]
 VERSIONS: dict[str, dict[str, Any]] = {
     "bloom": {"bloom_items": 4, "bloom_fpp": 0.2, "refresh_on_hit": True},
-    "exact": {"membership": "exact", "window_mode": "B", "quota_math": "sampled_rate",
-              "insert_rejected": True},
-    "layers": {"window_mode": "L", "bloom_items": 2, "enforcement": "permissive",
-               "rate_unit": "second", "profile": "upstream", "sampled_stat": "start_time",
-               "producer.id.quota.window.num": 3},
+    "exact": {
+        "membership": "exact",
+        "window_mode": "B",
+        "quota_math": "sampled_rate",
+        "insert_rejected": True,
+    },
+    "layers": {
+        "window_mode": "L",
+        "bloom_items": 2,
+        "enforcement": "permissive",
+        "rate_unit": "second",
+        "profile": "upstream",
+        "sampled_stat": "start_time",
+        "producer.id.quota.window.num": 3,
+    },
 }
 Rows = dict[str, list[str]]
 
@@ -47,7 +57,8 @@ def sorted_rows(tables: dict[str, pa.Table]) -> Rows:
     """Whole rows of every output table as text, sorted."""
     return {
         name: sorted(repr(sorted(row.items())) for row in tables[name].to_pylist())
-        if name in tables else []
+        if name in tables
+        else []
         for name in OUTPUTS
     }
 
@@ -67,8 +78,12 @@ def draw_traces() -> list[Trace]:
     found: list[Trace] = []
 
     @settings(
-        max_examples=TRACES, phases=[Phase.generate], derandomize=True, database=None,
-        deadline=None, suppress_health_check=list(HealthCheck),
+        max_examples=TRACES,
+        phases=[Phase.generate],
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )
     @given(traces())
     def keep(drawn: Trace) -> None:
@@ -88,12 +103,17 @@ def test_random_traces(
         for i, trace in enumerate(draw_traces())
         for record in trace.records
     )
-    arrival = sorted(records, key=lambda r: (r["ts_wall_ms"] + rng.randint(0, 490),
-                                             r["source_offset"]))
+    arrival = sorted(
+        records, key=lambda r: (r["ts_wall_ms"] + rng.randint(0, 490), r["source_offset"])
+    )
     folder = tmp_path / "events"
     config = make_settings(
-        source=source(folder), idle_state_ms=3000, stats_window_ms=7000, shards=5,
-        policies=POLICIES, producer_ids=VERSIONS[version],
+        source=source(folder),
+        idle_state_ms=3000,
+        stats_window_ms=7000,
+        shards=5,
+        policies=POLICIES,
+        producer_ids=VERSIONS[version],
     )
     cuts = sorted(rng.sample(range(1, len(arrival)), 6))
     stream(spark, config, [text(r) for r in arrival], cuts, folder, JOBS)

@@ -23,8 +23,11 @@ pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="prometheus is missing (Debian: prometheus)"
 )
 VARIABLES = {"cluster": ".*", "tenant": ".*", "topic": ".*", "__rate_interval": "1m"}
-PANELS = [pytest.param(expression, id=f"{page.stem}-{number}") for page in DASHBOARDS
-          for number, expression in enumerate(expressions(page))]
+PANELS = [
+    pytest.param(expression, id=f"{page.stem}-{number}")
+    for page in DASHBOARDS
+    for number, expression in enumerate(expressions(page))
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +39,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     fill(warehouse, first)
     progress(warehouse, "govern", 3, time.time())
     target = f"127.0.0.1:{free_ports(1)[0]}"
-    settings = load_settings(None, {
-        "warehouse": warehouse,
-        "metrics": {"listen": target, "refresh_s": 1, "idle_s": 10**9},
-    })
+    settings = load_settings(
+        None,
+        {
+            "warehouse": warehouse,
+            "metrics": {"listen": target, "refresh_s": 1, "idle_s": 10**9},
+        },
+    )
     said: list[str] = []
     server = Prometheus(folder, target)
     with exporting(settings, said.append):
@@ -90,9 +96,13 @@ def test_values_arrive_as_they_are(prometheus: Prometheus) -> None:
 
 
 def test_an_alert_comes_from_the_tables(prometheus: Prometheus) -> None:
-    prometheus.wait(lambda: bool(prometheus.query(
-        'ALERTS{alertname="backlog-quota", severity="critical", alertstate="firing"}'
-    )))
+    prometheus.wait(
+        lambda: bool(
+            prometheus.query(
+                'ALERTS{alertname="backlog-quota", severity="critical", alertstate="firing"}'
+            )
+        )
+    )
     alerts = prometheus.get("alerts")["alerts"]
     (one, *_) = [a for a in alerts if a["labels"]["alertname"] == "backlog-quota"]
     assert one["annotations"]["runbook"] == "docs/runbooks/backlog-quota.md"

@@ -62,14 +62,21 @@ def topic(pulsar: Pulsar, namespace: str) -> str:
 
 def options_of(pulsar: Pulsar, topics: str, **more: str) -> dict[str, str]:
     # A broker that is away is noticed within seconds.
-    return {"serviceUrl": pulsar.service_url, "topics": topics, "operationTimeoutMs": "5000",
-            **more}
+    return {
+        "serviceUrl": pulsar.service_url,
+        "topics": topics,
+        "operationTimeoutMs": "5000",
+        **more,
+    }
 
 
 def pulsar_settings(make: MakeSettings, pulsar: Pulsar, topic: str, **more: Any) -> Settings:
     """Settings that read the topic, some thousand records in a batch."""
-    source = {"format": "pulsar", "options": options_of(pulsar, topic),
-              "max_records_per_trigger": 6_000}
+    source = {
+        "format": "pulsar",
+        "options": options_of(pulsar, topic),
+        "max_records_per_trigger": 6_000,
+    }
     return make(source=source, policies=policies(), idle_advance_ms=APART_MS, **more)
 
 
@@ -92,7 +99,11 @@ def subscriptions(pulsar: Pulsar, topic: str) -> dict[str, str]:
 
 
 def test_a_killed_run_goes_on_and_all_jobs_have_the_rows_of_the_same_records_from_files(
-    pulsar: Pulsar, topic: str, lines: Lines, tmp_path: Path, reference_warehouse: str,
+    pulsar: Pulsar,
+    topic: str,
+    lines: Lines,
+    tmp_path: Path,
+    reference_warehouse: str,
     make_settings: MakeSettings,
 ) -> None:
     half = len(lines) // 2
@@ -100,11 +111,18 @@ def test_a_killed_run_goes_on_and_all_jobs_have_the_rows_of_the_same_records_fro
     settings = pulsar_settings(make_settings, pulsar, topic)
     config = tmp_path / "weir.yaml"
     written = settings.model_dump(include={"warehouse", "idle_advance_ms", "policies"})
-    config.write_text(yaml.safe_dump({
-        **written, "partitions": 2, "archive_trigger_ms": 0,
-        "source": settings.feed.model_dump(
-            include={"format", "options", "max_records_per_trigger"}),
-    }))
+    config.write_text(
+        yaml.safe_dump(
+            {
+                **written,
+                "partitions": 2,
+                "archive_trigger_ms": 0,
+                "source": settings.feed.model_dump(
+                    include={"format", "options", "max_records_per_trigger"}
+                ),
+            }
+        )
+    )
     first = Service(config)
     try:
         first.wait_for_batches(2)
@@ -120,7 +138,11 @@ def test_a_killed_run_goes_on_and_all_jobs_have_the_rows_of_the_same_records_fro
 
 
 def test_a_broker_that_goes_away_and_comes_back_loses_and_doubles_nothing(
-    pulsar: Pulsar, topic: str, spark: SparkSession, make_settings: MakeSettings, lines: Lines,
+    pulsar: Pulsar,
+    topic: str,
+    spark: SparkSession,
+    make_settings: MakeSettings,
+    lines: Lines,
     reference: dict[str, list[tuple[object, ...]]],
 ) -> None:
     settings = pulsar_settings(make_settings, pulsar, topic)
@@ -149,15 +171,22 @@ def test_a_message_id_is_the_identity_whatever_the_topic_and_the_batch(
     sent = [
         (identity(place, f"persistent://{plain}"), b"%d" % n)
         for batch in (1, 7)
-        for n, place in enumerate(pulsar.produce_to(
-            plain, [(0, b"%d" % n) for n in range(40)], batch=batch, partitioned=False))
+        for n, place in enumerate(
+            pulsar.produce_to(
+                plain, [(0, b"%d" % n) for n in range(40)], batch=batch, partitioned=False
+            )
+        )
     ]
     sent += [
         (identity(place, f"persistent://{parted}"), b"%d" % n)
         for n, place in enumerate(pulsar.produce_to(parted, [(1, b"%d" % n) for n in range(9)]))
     ]
-    settings = make_settings(source={
-        "format": "pulsar", "options": options_of(pulsar, f"{plain}, persistent://{parted}")})
+    settings = make_settings(
+        source={
+            "format": "pulsar",
+            "options": options_of(pulsar, f"{plain}, persistent://{parted}"),
+        }
+    )
     for _ in range(2):
         rows = sources.read_batch(spark, settings).collect()
         found = [((r.source_partition, r.source_offset), bytes(r.value)) for r in rows]
@@ -174,15 +203,18 @@ def test_a_record_in_chunks_is_read_wherever_a_batch_ends(
     pulsar.create_topic(name)
     lines = [line for n in range(2) for line in (b"small", b"%d" % n * 250_000)]
     sent = pulsar.produce_to(
-        name, [(0, line) for line in lines], batch=1, partitioned=False, chunking_enabled=True)
+        name, [(0, line) for line in lines], batch=1, partitioned=False, chunking_enabled=True
+    )
     _, ledger, last, _ = sent[-1]
     assert last == 7  # three chunks each
     options, topic = options_of(pulsar, name), f"persistent://{name}"
     for cut in range(last):
         found = [
             value.as_py()
-            for begin, end in ((str(START), f"{ledger}:{cut}"),
-                               (f"{ledger}:{cut}", f"{ledger}:{last}:-1"))
+            for begin, end in (
+                (str(START), f"{ledger}:{cut}"),
+                (f"{ledger}:{cut}", f"{ledger}:{last}:-1"),
+            )
             for batch in pulsar_range.read(options, Range(topic, "0", begin, end, 10))
             for value in batch.column("value")
         ]

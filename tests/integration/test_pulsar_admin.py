@@ -44,7 +44,11 @@ def quota(pulsar: Pulsar, kind: str, limits: Json) -> None:
 
 def settings(pulsar: Pulsar) -> PulsarAdminSettings:
     return PulsarAdminSettings(
-        cluster="standalone", url=[pulsar.url], namespaces=[NAMESPACE], timeout_ms=5000, retries=1,
+        cluster="standalone",
+        url=[pulsar.url],
+        namespaces=[NAMESPACE],
+        timeout_ms=5000,
+        retries=1,
         interval_ms=2000,
     )
 
@@ -60,7 +64,8 @@ def records(path: Path | None, name: str = TOPIC) -> list[Json]:
 def of_kind(found: list[Json], kind: str, *columns: str) -> list[tuple[Any, ...]]:
     return [
         tuple(record.get(column) for column in columns)
-        for record in found if record["event_type"] == kind
+        for record in found
+        if record["event_type"] == kind
     ]
 
 
@@ -85,7 +90,8 @@ def backlog_bytes(found: list[Json]) -> int:
     ledgers = of_kind(found, "ledger_state", "ledger_id", "ledger_entries", "ledger_bytes")
     positions = [
         tuple(map(int, place.split(":")))
-        for place, durable in of_kind(found, "cursor_state", "mark_delete", "durable") if durable
+        for place, durable in of_kind(found, "cursor_state", "mark_delete", "durable")
+        if durable
     ]
     ledger_id, entry = min(positions)
     left = sum(size for ledger, _, size in ledgers if ledger >= ledger_id)
@@ -104,7 +110,8 @@ def test_a_life_of_a_topic(pulsar: Pulsar, topic: str, tmp_path: Path) -> None:
     answered = {
         name: pulsar.ask("GET", f"persistent/{NAME}/{path}")
         for name, path in {
-            "internal": "internalStats", "info": "internal-info",
+            "internal": "internalStats",
+            "info": "internal-info",
             "stats": "stats?getEarliestTimeInBacklog=true&subscriptionBacklogSize=true",
         }.items()
     }
@@ -134,10 +141,12 @@ def test_a_life_of_a_topic(pulsar: Pulsar, topic: str, tmp_path: Path) -> None:
     assert {record["broker"] for record in first if "topic" in record} == {stats["ownerBroker"]}
     # Limits as they were set, and as the broker says that they are in force.
     limits = policies(first)
-    assert limits[f"namespace {NAMESPACE}"] == {"backlog_quota": {
-        "destination_storage": {"limitSize": SIZE, "policy": "producer_exception"},
-        "message_age": {"limitTime": AGE_S, "policy": "producer_request_hold"},
-    }}
+    assert limits[f"namespace {NAMESPACE}"] == {
+        "backlog_quota": {
+            "destination_storage": {"limitSize": SIZE, "policy": "producer_exception"},
+            "message_age": {"limitTime": AGE_S, "policy": "producer_request_hold"},
+        }
+    }
     assert (stats["backlogQuotaLimitSize"], stats["backlogQuotaLimitTime"]) == (SIZE, AGE_S)
     assert limits["broker *"]["backlogQuotaCheckIntervalInSeconds"] == 2
     assert limits["broker *"]["preciseTimeBasedBacklogQuotaCheck"] is False
@@ -152,9 +161,14 @@ def test_a_life_of_a_topic(pulsar: Pulsar, topic: str, tmp_path: Path) -> None:
     pulsar.ask("DELETE", f"persistent/{NAME}/subscription/fast")
     pulsar.ask("POST", f"persistent/{NAME}/subscription/slow/skip_all")
     pulsar.ask("DELETE", f"namespaces/{NAMESPACE}/backlogQuota?backlogQuotaType=message_age")
-    pulsar.ask("POST", f"persistent/{NAME}/publishRate", {
-        "publishThrottlingRateInMsg": 100, "publishThrottlingRateInByte": -1,
-    })
+    pulsar.ask(
+        "POST",
+        f"persistent/{NAME}/publishRate",
+        {
+            "publishThrottlingRateInMsg": 100,
+            "publishThrottlingRateInByte": -1,
+        },
+    )
 
     def trimmed() -> bool:  # a broker trims what it knows to be read at that moment
         pulsar.ask("POST", f"persistent/{NAME}/trim")
@@ -171,14 +185,18 @@ def test_a_life_of_a_topic(pulsar: Pulsar, topic: str, tmp_path: Path) -> None:
     ]
     assert backlog_bytes(third) == 0
     assert policies(third) == {
-        f"namespace {NAMESPACE}": {"backlog_quota": {
-            "destination_storage": {"limitSize": SIZE, "policy": "producer_exception"},
-        }},
+        f"namespace {NAMESPACE}": {
+            "backlog_quota": {
+                "destination_storage": {"limitSize": SIZE, "policy": "producer_exception"},
+            }
+        },
         f"topic {TOPIC}": {"publishRateInMsgs": 100},
     }
     order = [record["event_type"] for record in third]
-    assert order == sorted(order, key=["policy", "ledger_deleted", "cursor_deleted",
-                                       "ledger_state", "cursor_state"].index)
+    assert order == sorted(
+        order,
+        key=["policy", "ledger_deleted", "cursor_deleted", "ledger_state", "cursor_state"].index,
+    )
     # The topic is deleted; a partitioned one takes its place.
     pulsar.ask("DELETE", f"persistent/{NAME}?force=true")
     pulsar.ask("PUT", f"persistent/{NAMESPACE}/p/partitions", 2)
@@ -193,9 +211,7 @@ def test_a_life_of_a_topic(pulsar: Pulsar, topic: str, tmp_path: Path) -> None:
         assert of_kind(part, "cursor_state", "subscription") == [("s",)]
 
 
-def test_a_broker_that_is_away_deletes_nothing(
-    pulsar: Pulsar, topic: str, tmp_path: Path
-) -> None:
+def test_a_broker_that_is_away_deletes_nothing(pulsar: Pulsar, topic: str, tmp_path: Path) -> None:
     name = f"{NAMESPACE}/kept"
     pulsar.ask("PUT", f"persistent/{name}", {})
     pulsar.ask("PUT", f"persistent/{name}/subscription/s")

@@ -145,8 +145,11 @@ class Scene:
 
     def settings(self) -> PulsarAdminSettings:
         return PulsarAdminSettings(
-            cluster="standalone", url=[self.pulsar.url], namespaces=[self.evict, self.hold],
-            timeout_ms=5000, interval_ms=1000 * CHECK_S,
+            cluster="standalone",
+            url=[self.pulsar.url],
+            namespaces=[self.evict, self.hold],
+            timeout_ms=5000,
+            interval_ms=1000 * CHECK_S,
         )
 
     def watch(self, spool: Path) -> Iterator[Seen]:
@@ -237,16 +240,15 @@ def evictions(seen: Seen, topic: str) -> Counter[str]:
 def judged(seen: list[Seen]) -> dict[str, list[Json]]:
     """The job's rows of all polls, those of the check after the last one included."""
     records = [record for each in seen for record in each.moved()]
-    return play(
-        [numbered(records)], AS_RELEASED, until_ms=seen[-1].at_ms + 1000 * CHECK_S
-    )
+    return play([numbered(records)], AS_RELEASED, until_ms=seen[-1].at_ms + 1000 * CHECK_S)
 
 
 def between(rows: list[Json], first: Seen, last: Seen | None, topic: str) -> list[Json]:
     """A topic's rows of the check that came after one poll and before another."""
     end = first.at_ms + 1000 * CHECK_S if last is None else last.at_ms
     return [
-        r for r in rows
+        r
+        for r in rows
         if r["topic"] == f"persistent://{topic}" and first.at_ms <= r["ts_wall_ms"] < end
     ]
 
@@ -256,7 +258,7 @@ def compare(topic: str, seen: list[Seen], rows: dict[str, list[Json]]) -> None:
     for i, (poll, after) in enumerate(zip(seen, [*seen[1:], None], strict=True)):
         stats = poll.stats[topic]
         # Size and limits are those of the moment, so the next check has them.
-        row, = between(rows["backlog_checks"], poll, after, topic)
+        (row,) = between(rows["backlog_checks"], poll, after, topic)
         assert row["backlog_bytes"] == stats["backlogSize"], (topic, i)
         limits = [-1 if row[k] is None else row[k] for k in ("limit_bytes", "limit_s")]
         assert limits == [stats["backlogQuotaLimitSize"], stats["backlogQuotaLimitTime"]]
@@ -269,7 +271,8 @@ def compare(topic: str, seen: list[Seen], rows: dict[str, list[Json]]) -> None:
         }
         # The oldest message is what the check before the poll found, evictions what it did.
         evicted = [
-            r for p, a in pairwise(seen[: i + 1])
+            r
+            for p, a in pairwise(seen[: i + 1])
             for r in between(rows["backlog_evictions"], p, a, topic)
         ]
         counted = Counter({"size": 0, "time": 0})
@@ -278,7 +281,7 @@ def compare(topic: str, seen: list[Seen], rows: dict[str, list[Json]]) -> None:
         assert evictions(poll, topic) == counted, (topic, i)
         if i == 0:
             continue
-        row, = between(rows["backlog_checks"], seen[i - 1], poll, topic)
+        (row,) = between(rows["backlog_checks"], seen[i - 1], poll, topic)
         at_ms, age_s = row["oldest_timestamp_ms"], stats["oldestBacklogMessageAgeSeconds"]
         name = stats.get("oldestBacklogMessageSubscriptionName")
         assert name == row["oldest_subscription"] or name in {
@@ -292,7 +295,8 @@ def compare(topic: str, seen: list[Seen], rows: dict[str, list[Json]]) -> None:
             at_ms += poll.phase_ms
             assert (poll.from_ms - at_ms) // 1000 <= age_s <= (poll.to_ms - at_ms) // 1000
         places = {
-            r["subscription"]: r["mark_delete"] for r in poll.records
+            r["subscription"]: r["mark_delete"]
+            for r in poll.records
             if r["event_type"] == "cursor_state" and r["topic"] == f"persistent://{topic}"
         }
         for r in between(rows["backlog_evictions"], seen[i - 1], poll, topic):
@@ -330,7 +334,8 @@ def test_every_poll_with_precise_ages_and_a_run_of_the_service(
     held = of_topic(rows["backlog_checks"], scene.topics[3])
     assert {r["oldest_subscription"] for r in held} == {"slow", "fast", None}
     assert {(r["rule"], r["action"]) for r in held} == {
-        ("within_limits", "none"), ("time_exceeded", "disconnect_producers"),
+        ("within_limits", "none"),
+        ("time_exceeded", "disconnect_producers"),
         ("size_masks_time", "disconnect_producers"),
     }
 
@@ -359,24 +364,34 @@ def of_topic(rows: list[Json], topic: str) -> list[Json]:
 def story(rows: dict[str, list[Json]], scene: Scene) -> dict[str, list[tuple[str, str]]]:
     """By topic the kinds of evictions, in the order in which they came first."""
     return {
-        topic.rpartition("/")[2]: list(dict.fromkeys(
-            (f"evict_{r['quota_type']}", r["rule"])
-            for r in of_topic(rows["backlog_evictions"], topic)
-        )) for topic in scene.topics[:3]
+        topic.rpartition("/")[2]: list(
+            dict.fromkeys(
+                (f"evict_{r['quota_type']}", r["rule"])
+                for r in of_topic(rows["backlog_evictions"], topic)
+            )
+        )
+        for topic in scene.topics[:3]
     }
 
 
 def metrics(tables: dict[str, list[Json]], scene: Scene) -> None:
     """The view `backlog_metrics` has the broker's names and labels, and its limits."""
     ours = {
-        (r["metric"], frozenset(
-            (k, r[k]) for k in ("cluster", "namespace", "topic", "quota_type") if r[k] is not None
-        )): r["value"] for r in asked(tables, "backlog_metrics")
+        (
+            r["metric"],
+            frozenset(
+                (k, r[k])
+                for k in ("cluster", "namespace", "topic", "quota_type")
+                if r[k] is not None
+            ),
+        ): r["value"]
+        for r in asked(tables, "backlog_metrics")
     }
     now = scene.pulsar.metrics()
     topics = {f"persistent://{t}" for t in scene.topics}
     of_topics = {
-        (name, labels) for name, labels in now
+        (name, labels)
+        for name, labels in now
         if name.startswith("pulsar_storage_backlog") and dict(labels).get("topic") in topics
     }
     assert {key for key in ours if "topic" in dict(key[1])} <= of_topics

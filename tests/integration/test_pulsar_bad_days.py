@@ -65,9 +65,7 @@ def away(sink: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def lived(
-    pulsar: Pulsar, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Lived:
+def lived(pulsar: Pulsar, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lived:
     """Sink gone and back, broker killed and started again, then with another plug-in."""
     from app.config.settings import load_settings
 
@@ -75,11 +73,18 @@ def lived(
     records, sink = folder / "in", folder / "sink"
     records.mkdir()
     sink.symlink_to(records)
-    config = load_settings(None, {
-        "warehouse": str(folder / "warehouse"), "partitions": 2, "alerts": None,
-        "source": {"format": "files", "path": str(records)},
-        "stats_window_ms": 1000, "idle_advance_ms": 1000, "backlog": {"check_rows": "all"},
-    })
+    config = load_settings(
+        None,
+        {
+            "warehouse": str(folder / "warehouse"),
+            "partitions": 2,
+            "alerts": None,
+            "source": {"format": "files", "path": str(records)},
+            "stats_window_ms": 1000,
+            "idle_advance_ms": 1000,
+            "backlog": {"check_rows": "all"},
+        },
+    )
     given = {"weirBufferEvents": str(BUFFER), "maxMessageSize": "50000"}
     pulsar_plugin.start(pulsar, sink, **given)
     scene = Scene(pulsar, "")
@@ -99,11 +104,21 @@ def lived(
             time.sleep(1)
         time.sleep(1)
         assert run(config, available_now=True) == 0
-    tables = stored(config, [
-        "events", "quarantine", "coverage_counts", "coverage_gaps", "throttle_events",
-        "topic_throttle_stats", "chunk_events", "backlog_checks", "backlog_subscriptions",
-        "cache_stats",
-    ])
+    tables = stored(
+        config,
+        [
+            "events",
+            "quarantine",
+            "coverage_counts",
+            "coverage_gaps",
+            "throttle_events",
+            "topic_throttle_stats",
+            "chunk_events",
+            "backlog_checks",
+            "backlog_subscriptions",
+            "cache_stats",
+        ],
+    )
     slow = stats["subscriptions"]["slow"]
     return Lived(tables, records_of(records), slow["msgBacklog"], stats["backlogSize"])
 
@@ -158,7 +173,8 @@ def caught_up(config: Settings, folder: Path) -> None:
 def test_every_record_is_judged_once(lived: Lived) -> None:
     assert lived.tables["quarantine"] == []
     assert sorted(row["seq"] for row in lived.tables["events"]) == [
-        record["seq"] for record in lived.records]
+        record["seq"] for record in lived.records
+    ]
 
 
 def test_the_gaps_are_those_of_the_plug_in(lived: Lived) -> None:
@@ -166,8 +182,11 @@ def test_the_gaps_are_those_of_the_plug_in(lived: Lived) -> None:
     gaps = lived.of_kind("gap")
     full, (killed,) = ([gap for gap in gaps if ("dropped" in gap) == has] for has in (True, False))
     assert full
-    holes = {after["seq"]: after["seq"] - before["seq"] - 1
-             for before, after in pairwise(lived.records) if after in full}
+    holes = {
+        after["seq"]: after["seq"] - before["seq"] - 1
+        for before, after in pairwise(lived.records)
+        if after in full
+    }
     assert {gap["seq"]: gap["dropped"] for gap in full} == holes
     minutes = asked(lived.tables, "coverage")
     assert sum(row["gaps"] for row in minutes) == len(gaps)
@@ -185,7 +204,10 @@ def minute(record: Json) -> int:
 def test_a_plug_in_of_another_version_says_so_and_loses_nothing(lived: Lived) -> None:
     starts = lived.of_kind("broker_started")
     assert [record["plugin_version"] for record in starts] == [
-        pulsar_plugin.VERSION, pulsar_plugin.VERSION, NEWER]
+        pulsar_plugin.VERSION,
+        pulsar_plugin.VERSION,
+        NEWER,
+    ]
     assert all(gap["seq"] < starts[2]["seq"] for gap in lived.of_kind("gap"))
 
 
@@ -202,8 +224,11 @@ def test_each_start_has_its_pause(lived: Lived) -> None:
 
 def test_the_backlog_is_the_brokers_in_the_end(lived: Lived) -> None:
     """Entries of the gap were never seen; ledgers and cursors that are stated have them."""
-    rows = [row for row in lived.tables["backlog_subscriptions"]
-            if (row["topic"], row["subscription"]) == (KEPT, "slow")]
+    rows = [
+        row
+        for row in lived.tables["backlog_subscriptions"]
+        if (row["topic"], row["subscription"]) == (KEPT, "slow")
+    ]
     last = max(rows, key=lambda row: row["pass_ms"])
     assert (last["backlog_entries"], last["backlog_bytes"]) == (lived.unread, lived.bytes)
     assert lived.unread == 2 * BUFFER + 4 * 20

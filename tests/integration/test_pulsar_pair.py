@@ -80,8 +80,11 @@ def use(first: Pulsar, second: Pulsar) -> dict[str, Json]:
     """Publish to both topics, move one, publish to both again."""
     scene = Scene(first, "")
     for name in ("moved", "stays"):
-        first.ask("PUT", f"namespaces/public/{name}", {"bundles": {
-            "numBundles": 1, "boundaries": ["0x00000000", "0xffffffff"]}})
+        first.ask(
+            "PUT",
+            f"namespaces/public/{name}",
+            {"bundles": {"numBundles": 1, "boundaries": ["0x00000000", "0xffffffff"]}},
+        )
     for topic in (MOVED, STAYS):
         with scene.client() as one:
             one.subscribe(topic, "slow").close()
@@ -120,25 +123,39 @@ def move(leader: Pulsar, topic: str, target: Pulsar) -> None:
     namespace = topic.removeprefix("persistent://").rpartition("/")[0]
     if owner(leader, topic) == id_of(target):
         return
-    leader.ask(
-        "PUT", f"namespaces/{namespace}/{BUNDLE}/unload?destinationBroker={id_of(target)}")
+    leader.ask("PUT", f"namespaces/{namespace}/{BUNDLE}/unload?destinationBroker={id_of(target)}")
     until(lambda: owner(leader, topic) == owner(target, topic) == id_of(target))
 
 
 def judged(pair: Pair, folder: Path, files: int = 4, **more: Any) -> Settings:
     """A run over the files of both, in the order in which they were shown, so many at a time."""
-    config = load_settings(None, {
-        "warehouse": str(folder / "warehouse"), "partitions": 2, "alerts": None,
-        "source": {"format": "files", "path": str(pair.folder),
-                   "options": {"maxFilesPerTrigger": files}},
-        "backlog": {"check_rows": "all", "backlogQuotaCheckIntervalInSeconds": CHECK_S}, **more,
-    })
+    config = load_settings(
+        None,
+        {
+            "warehouse": str(folder / "warehouse"),
+            "partitions": 2,
+            "alerts": None,
+            "source": {
+                "format": "files",
+                "path": str(pair.folder),
+                "options": {"maxFilesPerTrigger": files},
+            },
+            "backlog": {"check_rows": "all", "backlogQuotaCheckIntervalInSeconds": CHECK_S},
+            **more,
+        },
+    )
     assert run(config, available_now=True) == 0
     return config
 
 
-TABLES = ("events", "quarantine", "coverage_counts", "coverage_gaps", "backlog_subscriptions",
-          "cache_stats")
+TABLES = (
+    "events",
+    "quarantine",
+    "coverage_counts",
+    "coverage_gaps",
+    "backlog_subscriptions",
+    "cache_stats",
+)
 APART = 2000 * AHEAD_S
 CHECK_S = 2
 
@@ -148,8 +165,9 @@ def patient(
     pair: Pair, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[Json]]:
     """Tables of a run that allows for clocks which are so far apart."""
-    config = judged(pair, tmp_path_factory.mktemp("patient"), idle_advance_ms=APART,
-                    allowed_lateness_ms=APART)
+    config = judged(
+        pair, tmp_path_factory.mktemp("patient"), idle_advance_ms=APART, allowed_lateness_ms=APART
+    )
     return stored(config, TABLES)
 
 
@@ -158,8 +176,10 @@ def test_nothing_is_late_if_the_run_allows_for_it(
 ) -> None:
     assert patient["quarantine"] == []
     assert len(patient["events"]) == len(pair.records(0)) + len(pair.records(1))
-    by_broker = {broker: [row for row in asked(patient, "coverage") if row["broker"] == broker]
-                 for broker in pair.brokers}
+    by_broker = {
+        broker: [row for row in asked(patient, "coverage") if row["broker"] == broker]
+        for broker in pair.brokers
+    }
     for number, broker in enumerate(pair.brokers):
         assert sum(row["received"] for row in by_broker[broker]) == len(pair.records(number))
 
@@ -176,18 +196,29 @@ def test_a_topic_that_moves_stays_one_topic(
     """In one batch nothing is late, however far clocks are apart."""
     tables = stored(judged(pair, tmp_path, 1000, idle_advance_ms=1000), TABLES)
     assert tables["quarantine"] == []
-    added = Counter((row["broker"], row["topic"]) for row in tables["events"]
-                    if row["event_type"] == "entry_added")
+    added = Counter(
+        (row["broker"], row["topic"])
+        for row in tables["events"]
+        if row["event_type"] == "entry_added"
+    )
     first, second = pair.brokers
-    assert added == {(first, MOVED): ENTRIES, (second, MOVED): 2 * ENTRIES,
-                     (first, STAYS): 3 * ENTRIES}
+    assert added == {
+        (first, MOVED): ENTRIES,
+        (second, MOVED): 2 * ENTRIES,
+        (first, STAYS): 3 * ENTRIES,
+    }
     for topic in (MOVED, STAYS):
-        rows = [row for row in tables["backlog_subscriptions"]
-                if (row["topic"], row["subscription"]) == (topic, "slow")]
+        rows = [
+            row
+            for row in tables["backlog_subscriptions"]
+            if (row["topic"], row["subscription"]) == (topic, "slow")
+        ]
         last = max(rows, key=lambda row: row["pass_ms"])
         slow = pair.stats[topic]["subscriptions"]["slow"]
         assert (last["backlog_entries"], last["backlog_bytes"]) == (
-            slow["msgBacklog"], pair.stats[topic]["backlogSize"])
+            slow["msgBacklog"],
+            pair.stats[topic]["backlogSize"],
+        )
         assert slow["msgBacklog"] == 3 * ENTRIES
 
 
@@ -200,6 +231,9 @@ def test_the_broker_that_is_behind_is_late_by_default(
     assert {row["reason_code"] for row in late} == {"TOO_LATE"}
     assert {row["broker"] for row in late} == {pair.brokers[0]}
     assert {row["job"] for row in late} == {"rate_limits", "chunks", "backlog", "entry_cache"}
-    needed = [int(found[1]) for row in late
-              if (found := re.match(r"idle_advance_ms of (\d+) would have", row["detail"]))]
+    needed = [
+        int(found[1])
+        for row in late
+        if (found := re.match(r"idle_advance_ms of (\d+) would have", row["detail"]))
+    ]
     assert 0 < min(needed) <= max(needed) <= 1000 * (AHEAD_S + CHECK_S)

@@ -139,8 +139,10 @@ def test_a_broker_with_the_plug_in(
     played: Played, make_settings: Callable[..., Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = make_settings(
-        source={"format": "files", "path": str(played.folder)}, stats_window_ms=1000,
-        chunks={"assemble_payload": True}, idle_advance_ms=1000,
+        source={"format": "files", "path": str(played.folder)},
+        stats_window_ms=1000,
+        chunks={"assemble_payload": True},
+        idle_advance_ms=1000,
     )
     assert run(settings, available_now=True) == 0
     assert rows(settings, "quarantine") == []
@@ -159,27 +161,39 @@ def test_a_broker_with_the_plug_in(
     consumers(played, settings, capsys)
 
 
-def consumers(
-    played: Played, settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
+def consumers(played: Played, settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     """Their records name their connections, so a pause explains the backlog that grew in it."""
     of_consumers = played.records("consumer_created", "dispatch", "ack", "consumer_closed")
     assert {r["event_type"] for r in of_consumers} == {
-        "consumer_created", "dispatch", "ack", "consumer_closed"}
+        "consumer_created",
+        "dispatch",
+        "ack",
+        "consumer_closed",
+    }
     at = {r["topic"]: r["cnx_id"] for r in played.records("producer_created")}
     one, other = at[BESIDE], at[UNREAD]
     assert {(r["topic"], r["cnx_id"]) for r in of_consumers} == {
-        (LIMITED, other), (BESIDE, other), (LARGE, other), (KEPT, other), (UNREAD, one)}
+        (LIMITED, other),
+        (BESIDE, other),
+        (LARGE, other),
+        (KEPT, other),
+        (UNREAD, one),
+    }
     found = [
         text
-        for check in rows(settings, "backlog_subscriptions") if check["topic"] == UNREAD
-        for _, _, text in texts(capsys, settings.warehouse, "subscription", UNREAD, "s", "--at",
-                                str(check["pass_ms"]))
+        for check in rows(settings, "backlog_subscriptions")
+        if check["topic"] == UNREAD
+        for _, _, text in texts(
+            capsys, settings.warehouse, "subscription", UNREAD, "s", "--at", str(check["pass_ms"])
+        )
         if f"connection {one} of its consumer idle was paused for" in text
     ]
-    assert found and all(text.endswith(
-        f"since {LIMITED} used up its publish limit: its acknowledgements were not read."
-    ) for text in found)
+    assert found and all(
+        text.endswith(
+            f"since {LIMITED} used up its publish limit: its acknowledgements were not read."
+        )
+        for text in found
+    )
 
 
 def throttles(played: Played, found: list[Json]) -> None:
@@ -190,11 +204,16 @@ def throttles(played: Played, found: list[Json]) -> None:
     assert len(played.records("reads_paused")) == len(played.records("reads_resumed")) == counted
     times = {
         (topic, kind): sum(r[f"{kind}_times"] for r in found if r["topic"] == topic)
-        for topic in (LIMITED, BESIDE) for kind in ("culprit", "shared", "collateral")
+        for topic in (LIMITED, BESIDE)
+        for kind in ("culprit", "shared", "collateral")
     }
     assert times == {
-        (LIMITED, "culprit"): counted - 1, (LIMITED, "collateral"): 0, (LIMITED, "shared"): 1,
-        (BESIDE, "culprit"): 0, (BESIDE, "collateral"): counted - 1, (BESIDE, "shared"): 1,
+        (LIMITED, "culprit"): counted - 1,
+        (LIMITED, "collateral"): 0,
+        (LIMITED, "shared"): 1,
+        (BESIDE, "culprit"): 0,
+        (BESIDE, "collateral"): counted - 1,
+        (BESIDE, "shared"): 1,
     }
 
 
@@ -202,6 +221,9 @@ def sums(found: list[Json]) -> list[Json]:
     """Reads of each topic over all windows."""
     topics = {r["topic"] for r in found if r["topic"]}
     return [
-        {"topic": topic, **{k: sum(r[k] for r in found if r["topic"] == topic)
-                            for k in ("hits", "misses")}} for topic in topics
+        {
+            "topic": topic,
+            **{k: sum(r[k] for r in found if r["topic"] == topic) for k in ("hits", "misses")},
+        }
+        for topic in topics
     ]

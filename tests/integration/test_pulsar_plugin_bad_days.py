@@ -94,7 +94,11 @@ def test_kafka_goes_and_comes_back(pulsar: Pulsar, kafka: Kafka, tmp_path: Path)
     feed = f"weir-{uuid4().hex}"
     kafka.create_topic(feed, 2)
     pulsar_plugin.start(
-        pulsar, tmp_path, weirSink="kafka", weirTopic=feed, weirBufferEvents="500",
+        pulsar,
+        tmp_path,
+        weirSink="kafka",
+        weirTopic=feed,
+        weirBufferEvents="500",
         **{"weirKafka.bootstrap.servers": kafka.servers},
     )
     with connected(pulsar) as one:
@@ -122,10 +126,15 @@ def of_kind(found: list[Json], kind: str) -> list[Json]:
 
 def read(kafka: Kafka, topic: str) -> list[Json]:
     """All records of a topic, which are in one partition; a repeated one counts once."""
-    consumer = Consumer({
-        "bootstrap.servers": kafka.servers, "group.id": uuid4().hex, "log_level": 2,
-        "auto.offset.reset": "earliest", "enable.partition.eof": False,
-    })
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.servers,
+            "group.id": uuid4().hex,
+            "log_level": 2,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": False,
+        }
+    )
     consumer.subscribe([topic])
     found: dict[int, Json] = {}
     partitions = set()

@@ -62,14 +62,26 @@ def config(secure: Pulsar, topic: str, tmp_path: Path) -> Path:
 
 
 def write(file: Path, secure: Pulsar, topic: str, **options: Any) -> None:
-    file.write_text(yaml.safe_dump({
-        "warehouse": str(file.parent.parent / "ran" / "warehouse"), "partitions": 2,
-        "idle_advance_ms": 600_000, "archive_trigger_ms": 0,
-        "source": {"format": "pulsar", "options": {
-            "serviceUrl": secure.secure_service_url, "topics": topic,
-            "tlsTrustCertsFilePath": str(secure.certificate),
-            "token": f"${{env:{VARIABLE}}}", **options}},
-    }))
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "warehouse": str(file.parent.parent / "ran" / "warehouse"),
+                "partitions": 2,
+                "idle_advance_ms": 600_000,
+                "archive_trigger_ms": 0,
+                "source": {
+                    "format": "pulsar",
+                    "options": {
+                        "serviceUrl": secure.secure_service_url,
+                        "topics": topic,
+                        "tlsTrustCertsFilePath": str(secure.certificate),
+                        "token": f"${{env:{VARIABLE}}}",
+                        **options,
+                    },
+                },
+            }
+        )
+    )
 
 
 def test_a_run_with_a_token_reads_everything_and_writes_the_token_nowhere(
@@ -78,10 +90,16 @@ def test_a_run_with_a_token_reads_everything_and_writes_the_token_nowhere(
     ran, secret = tmp_path / "ran", token(ROLE)
     (ran / "spark-events").mkdir(parents=True)
     variables, settings = {VARIABLE: secret}, load_settings(config)
-    service = Service(config, variables=variables, confs=[
-        "spark.log.level=DEBUG", "spark.eventLog.enabled=true", "spark.eventLog.compress=false",
-        f"spark.eventLog.dir=file://{ran / 'spark-events'}",
-    ])
+    service = Service(
+        config,
+        variables=variables,
+        confs=[
+            "spark.log.level=DEBUG",
+            "spark.eventLog.enabled=true",
+            "spark.eventLog.compress=false",
+            f"spark.eventLog.dir=file://{ran / 'spark-events'}",
+        ],
+    )
     try:
         path = settings.warehouse
         wait_for(lambda: rows_in(settings) > 0 and len(identities(path)) == len(lines), 180)
@@ -95,15 +113,28 @@ def test_a_run_with_a_token_reads_everything_and_writes_the_token_nowhere(
     assert [name for name, content in written.items() if secret.encode() in content] == []
 
 
-@pytest.mark.parametrize(("given", "options", "reason"), [
-    (token(ROLE, b"another key that signs tokens of 32 bytes"), {}, DOES_NOT_ANSWER),
-    (token("somebody"), {}, "Pulsar refuses this user"),
-    (token(ROLE), {"tlsTrustCertsFilePath": "/etc/ssl/certs/ca-certificates.crt"},
-     DOES_NOT_ANSWER),
-], ids=["wrong key", "no permission", "unknown certificate"])
+@pytest.mark.parametrize(
+    ("given", "options", "reason"),
+    [
+        (token(ROLE, b"another key that signs tokens of 32 bytes"), {}, DOES_NOT_ANSWER),
+        (token("somebody"), {}, "Pulsar refuses this user"),
+        (
+            token(ROLE),
+            {"tlsTrustCertsFilePath": "/etc/ssl/certs/ca-certificates.crt"},
+            DOES_NOT_ANSWER,
+        ),
+    ],
+    ids=["wrong key", "no permission", "unknown certificate"],
+)
 def test_who_may_not_read_is_refused_without_repeating_the_token(
-    config: Path, secure: Pulsar, topic: str, given: str, options: dict[str, str], reason: str,
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+    config: Path,
+    secure: Pulsar,
+    topic: str,
+    given: str,
+    options: dict[str, str],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     write(config, secure, topic, **options)
     monkeypatch.setenv(VARIABLE, given)

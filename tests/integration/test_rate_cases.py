@@ -38,10 +38,18 @@ def records() -> list[dict[str, Any]]:
         found += [{**r, "cluster": cluster} for r in case]
         if limits:
             document = {"scope": "topic", "name": "acme/zero/t", "limits": limits}
-            found.append({**case[1], "cluster": cluster, "broker": "*", "seq": 4,
-                          "policy_json": json.dumps(document)})
-    found += [{**r, "cluster": "system", **({"topic": EVENTS} if "topic" in r else {})}
-              for r in case]
+            found.append(
+                {
+                    **case[1],
+                    "cluster": cluster,
+                    "broker": "*",
+                    "seq": 4,
+                    "policy_json": json.dumps(document),
+                }
+            )
+    found += [
+        {**r, "cluster": "system", **({"topic": EVENTS} if "topic" in r else {})} for r in case
+    ]
     return found
 
 
@@ -51,26 +59,37 @@ def tables(
 ) -> dict[str, list[dict[str, Any]]]:
     folder = tmp_path_factory.mktemp("rates")
     (folder / "in").mkdir()
-    (folder / "in" / "events.ndjson").write_text(
-        "".join(json.dumps(r) + "\n" for r in records()))
-    settings = load_settings(None, {
-        "warehouse": str(folder / "wh"), "partitions": 2, "alerts": None, "max_future_ms": 2**45,
-        "source": {"format": "files", "path": str(folder / "in")},
-    })
+    (folder / "in" / "events.ndjson").write_text("".join(json.dumps(r) + "\n" for r in records()))
+    settings = load_settings(
+        None,
+        {
+            "warehouse": str(folder / "wh"),
+            "partitions": 2,
+            "alerts": None,
+            "max_future_ms": 2**45,
+            "source": {"format": "files", "path": str(folder / "in")},
+        },
+    )
     assert run(settings, available_now=True) == 0
     return stored(settings, ["throttle_events", "topic_throttle_stats", "quarantine"])
 
 
 def test_without_a_rate_above_zero_the_next_level_decides(
-    tables: dict[str, list[dict[str, Any]]]
+    tables: dict[str, list[dict[str, Any]]],
 ) -> None:
-    marked = {r["cluster"]: r["ts_wall_ms"] % 1000 for r in reversed(tables["throttle_events"])
-              if r["action"] == "mark"}
+    marked = {
+        r["cluster"]: r["ts_wall_ms"] % 1000
+        for r in reversed(tables["throttle_events"])
+        if r["action"] == "mark"
+    }
     assert marked == {cluster: 65 for cluster, (_, limited) in PAIRS.items() if limited}
 
 
 def test_a_system_topic_has_no_publish_limit(tables: dict[str, list[dict[str, Any]]]) -> None:
-    found = [(r["messages"], r["limited_times"], r["limit_msgs"])
-             for r in tables["topic_throttle_stats"] if r["cluster"] == "system"]
+    found = [
+        (r["messages"], r["limited_times"], r["limit_msgs"])
+        for r in tables["topic_throttle_stats"]
+        if r["cluster"] == "system"
+    ]
     assert found == [(12, 0, None)]
     assert tables["quarantine"] == []

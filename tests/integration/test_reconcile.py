@@ -26,9 +26,17 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 TOPIC, SPACE, GROUP, ALL, BESIDE, FAN, LATE, KEPT = (
-    f"persistent://public/{name}" for name in (
-        "rec/topic", "recspace/t", "recgroup/t", "rec/all", "rec/beside", "rec/fan", "rec/late",
-        "rec/kept")
+    f"persistent://public/{name}"
+    for name in (
+        "rec/topic",
+        "recspace/t",
+        "recgroup/t",
+        "rec/all",
+        "rec/beside",
+        "rec/fan",
+        "rec/late",
+        "rec/kept",
+    )
 )
 RATE = 500
 PAUSES = {TOPIC: 4, SPACE: 3, GROUP: 3, ALL: 2}
@@ -75,7 +83,9 @@ def folder(pulsar: Pulsar, tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("reconcile")
     # The number of pauses begins anew with each update of the broker's statistics: not here.
     pulsar_plugin.start(
-        pulsar, found, statsUpdateFrequencyInSecs=str(HOUR_S),
+        pulsar,
+        found,
+        statsUpdateFrequencyInSecs=str(HOUR_S),
         statsUpdateInitialDelayInSecs=str(HOUR_S),
     )
     return found
@@ -99,8 +109,9 @@ def play(fleet: Fleet) -> None:
         other.subscribe(LATE, "late").close()
         readers = [other.subscribe(FAN, f"s{n}") for n in range(READERS)]
         path = TOPIC.replace("://", "/") + "/publishRate"
-        pulsar.ask("POST", path, {
-            "publishThrottlingRateInMsg": RATE, "publishThrottlingRateInByte": -1})
+        pulsar.ask(
+            "POST", path, {"publishThrottlingRateInMsg": RATE, "publishThrottlingRateInByte": -1}
+        )
         until(lambda: [r for r in records(fleet.folder, "policy") if TOPIC in r["policy_json"]])
         fleet.read()
         for topic in (TOPIC, SPACE, GROUP):
@@ -133,9 +144,13 @@ def test_a_broker_and_weir_have_the_same_numbers(
     pulsar: Pulsar, folder: Path, make_settings: Callable[..., Settings]
 ) -> None:
     settings = make_settings(
-        source={"format": "files", "path": str(folder)}, stats_window_ms=1000,
-        idle_advance_ms=1000, reconcile={
-            "brokers": [pulsar.url], "settle_ms": 0, "stats_period_ms": HOUR_S * 1000,
+        source={"format": "files", "path": str(folder)},
+        stats_window_ms=1000,
+        idle_advance_ms=1000,
+        reconcile={
+            "brokers": [pulsar.url],
+            "settle_ms": 0,
+            "stats_period_ms": HOUR_S * 1000,
         },
     )
     fleet = Fleet(pulsar, folder, settings)
@@ -164,13 +179,17 @@ Found = dict[tuple[str, str | None], Json]
 
 def publishes(found: Found) -> None:
     """Messages and bytes: equal, since nothing was published around the readings."""
-    messages = {
-        topic: RATE + 100 + (times - 1) * RATE // 2 for topic, times in PAUSES.items()
-    } | {FAN: ENTRIES, LATE: ENTRIES, KEPT: KEPT_ENTRIES, BESIDE: sum(PAUSES.values())}
+    messages = {topic: RATE + 100 + (times - 1) * RATE // 2 for topic, times in PAUSES.items()} | {
+        FAN: ENTRIES,
+        LATE: ENTRIES,
+        KEPT: KEPT_ENTRIES,
+        BESIDE: sum(PAUSES.values()),
+    }
     for measure in ("messages_in", "bytes_in"):
         rows = {topic: row for (name, topic), row in found.items() if name == measure}
         assert {t: (r["difference"], r["bound"], r["reason"]) for t, r in rows.items()} == (
-            dict.fromkeys(messages, (0, 0, None)))
+            dict.fromkeys(messages, (0, 0, None))
+        )
     assert {t: found["messages_in", t]["broker_value"] for t in messages} == messages
 
 
@@ -194,7 +213,10 @@ def pauses(found: Found, events: pa.Table) -> None:
 def backlogs(found: Found) -> None:
     row = found["backlog_entries", KEPT]
     assert (row["broker_value"], row["weir_value"], row["reason"]) == (
-        KEPT_ENTRIES, KEPT_ENTRIES, None)
+        KEPT_ENTRIES,
+        KEPT_ENTRIES,
+        None,
+    )
     size = found["backlog_bytes", KEPT]
     assert size["broker_value"] == size["weir_value"] > 500 * KEPT_ENTRIES
     assert size["reason"] is None

@@ -60,8 +60,9 @@ DIFFERENT: dict[str, tuple[object, object]] = {
 
 def test_weir_computes_what_the_broker_counted(compared: dict[str, Compared]) -> None:
     """Every number is the same, but for those that are listed."""
-    found = {what: (each.counted, each.computed) for what, each in compared.items()
-             if not each.equal}
+    found = {
+        what: (each.counted, each.computed) for what, each in compared.items() if not each.equal
+    }
     assert found == DIFFERENT
 
 
@@ -73,7 +74,8 @@ def test_every_recorded_event_is_taken(recording: Recording, judged: Settings) -
     records = list(recording.records())
     assert stored(judged, ["quarantine"])["quarantine"] == []
     assert sorted(row["seq"] for row in stored(judged, ["events"])["events"]) == [
-        record["seq"] for record in records]
+        record["seq"] for record in records
+    ]
     assert len(records) == recording.events
 
 
@@ -81,7 +83,8 @@ def test_the_broker_is_covered_without_a_gap(recording: Recording, judged: Setti
     rows = asked(stored(judged, ["coverage_counts", "coverage_gaps", "quarantine"]), "coverage")
     assert sum(row["received"] for row in rows) == recording.events
     assert {(row["cluster"], row["gaps"], row["late"], row["blind_jobs"]) for row in rows} == {
-        ("standalone", 0, 0, None)}
+        ("standalone", 0, 0, None)
+    }
 
 
 def test_a_recording_names_nothing_of_the_machine_it_was_made_on(recording: Recording) -> None:
@@ -95,11 +98,17 @@ def test_a_recording_names_nothing_of_the_machine_it_was_made_on(recording: Reco
 
 
 def test_the_demo_lists_what_differs(capsys: pytest.CaptureFixture[str]) -> None:
-    render([Compared("limits", "pauses of a", "publishRateLimitedTimes", 4, 3),
-            Compared("limits", "pauses of b", "publishRateLimitedTimes", 2, 2)], Console(width=80))
+    render(
+        [
+            Compared("limits", "pauses of a", "publishRateLimitedTimes", 4, 3),
+            Compared("limits", "pauses of b", "publishRateLimitedTimes", 2, 2),
+        ],
+        Console(width=80),
+    )
     assert capsys.readouterr().out.splitlines() == [
         "  Of 2 numbers that the broker and its clients counted, Weir has computed 1 from",
-        "  the events alone.", "",
+        "  the events alone.",
+        "",
         "counted otherwise by                      there Weir",
         "pauses of a       publishRateLimitedTimes     4    3",
     ]

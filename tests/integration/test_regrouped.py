@@ -57,9 +57,14 @@ def starter(make: MakeSettings, trace: Path, folder: Path) -> Start:
 
 def configured(make: MakeSettings, folder: Path, queries: list[list[str]]) -> Settings:
     return make(
-        warehouse=str(folder / "warehouse"), queries=queries, policies=demo_trace(EVENTS).policies,
-        source={"format": "files", "path": str(folder / "in"),
-                "options": {"maxFilesPerTrigger": str(PER_BATCH)}},
+        warehouse=str(folder / "warehouse"),
+        queries=queries,
+        policies=demo_trace(EVENTS).policies,
+        source={
+            "format": "files",
+            "path": str(folder / "in"),
+            "options": {"maxFilesPerTrigger": str(PER_BATCH)},
+        },
     )
 
 
@@ -81,14 +86,24 @@ def unchanged(
 
     starter(make, trace, folder)(ALL, len(files(trace)))
     found = tables(folder)
-    assert {"throttle_events", "chunk_events", "producer_id_decisions", "backlog_checks",
-            "cache_stats", "events", "quarantine"} <= set(found)
+    assert {
+        "throttle_events",
+        "chunk_events",
+        "producer_id_decisions",
+        "backlog_checks",
+        "cache_stats",
+        "events",
+        "quarantine",
+    } <= set(found)
     return found
 
 
 def test_every_job_judges_every_record_once(
-    unchanged: dict[str, list[tuple[Any, ...]]], trace: Path, spark: SparkSession,
-    make_settings: MakeSettings, tmp_path: Path,
+    unchanged: dict[str, list[tuple[Any, ...]]],
+    trace: Path,
+    spark: SparkSession,
+    make_settings: MakeSettings,
+    tmp_path: Path,
 ) -> None:
     """A job is left out, comes back and is left out again; one is added; a group is taken apart."""
     start = starter(make_settings, trace, tmp_path)
@@ -119,7 +134,8 @@ def test_tables_without_the_checkpoint_that_filled_them_are_refused(
         first, second = str(refused.value).splitlines()
         assert first.endswith(f"the checkpoint {folder} that they come from is missing")
         assert second == (
-            "put it back from a copy of the same time as the tables, or take another warehouse")
+            "put it back from a copy of the same time as the tables, or take another warehouse"
+        )
         (tmp_path / query).rename(folder)
     start(ALL, 1)
     assert tables(tmp_path) == before

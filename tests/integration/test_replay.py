@@ -68,8 +68,11 @@ def assert_same(live: Path, *replayed: Path) -> None:
         expected = rows(live, name)
         found = sum((rows(one, name) for one in replayed), Counter[str]())
         assert found == expected, (
-            name, sum((found - expected).values()), list(found - expected)[:1],
-            sum((expected - found).values()), list(expected - found)[:1],
+            name,
+            sum((found - expected).values()),
+            list(found - expected)[:1],
+            sum((expected - found).values()),
+            list(expected - found)[:1],
         )
 
 
@@ -92,7 +95,8 @@ def test_what_waits_for_later_records_is_decided_by_a_run_that_drains(
 ) -> None:
     live = ran.parent / "warehouse"
     events = DeltaTable(str(live / "events")).to_pyarrow_table(
-        columns=["ts_wall_ms"], filters=[("event_type", "=", "publish")])
+        columns=["ts_wall_ms"], filters=[("event_type", "=", "publish")]
+    )
     latest_ms = max(events.column(0).to_pylist())
     window_ms = load_settings(ran).stats_window_ms
     stats = DeltaTable(str(live / "limiter_stats")).to_pyarrow_table(columns=["window_start_ms"])
@@ -135,19 +139,39 @@ def test_a_difference_is_found_and_shown(
 
 def test_other_policies_and_parameters_are_marked(ran: Path, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
-    policy.write_text(yaml.safe_dump([
-        {"scope": "broker", "name": "*", "limits": {"maxPublishRatePerTopicInMessages": 1}}
-    ]))
+    policy.write_text(
+        yaml.safe_dump(
+            [{"scope": "broker", "name": "*", "limits": {"maxPublishRatePerTopicInMessages": 1}}]
+        )
+    )
     out = tmp_path / "out"
-    assert main([
-        "replay", "--config", str(ran), "--out", str(out), "--policy", str(policy), "--jobs",
-        "rate_limits", "--param", "rate_limits.protocol=pip385", "--param", "idle_state_ms=60s",
-    ]) == 0
+    assert (
+        main(
+            [
+                "replay",
+                "--config",
+                str(ran),
+                "--out",
+                str(out),
+                "--policy",
+                str(policy),
+                "--jobs",
+                "rate_limits",
+                "--param",
+                "rate_limits.protocol=pip385",
+                "--param",
+                "idle_state_ms=60s",
+            ]
+        )
+        == 0
+    )
     found = DeltaTable(str(out / "throttle_events")).to_pyarrow_table()
     live = DeltaTable(str(ran.parent / "warehouse" / "throttle_events")).to_pyarrow_table()
     assert found.num_rows > live.num_rows
-    hashes = {name: set(t.column("params_hash").to_pylist())
-              for name, t in (("found", found), ("live", live))}
+    hashes = {
+        name: set(t.column("params_hash").to_pylist())
+        for name, t in (("found", found), ("live", live))
+    }
     kept = json.loads((out / "_weir" / "configuration.json").read_text())
     assert hashes["found"] == {kept["params_hash"]["rate_limits"]} != hashes["live"]
     assert dict(found.column("switches")[0].as_py())["protocol"] == "pip385"
@@ -170,8 +194,9 @@ def test_readers_work_on_a_replay(
 
 def states(warehouse: Path) -> list[dict[str, Any]]:
     """The saved states of a warehouse, as its manifest names them."""
-    found: list[dict[str, Any]] = json.loads(
-        (warehouse / "_weir" / "manifest.json").read_text())["states"]
+    found: list[dict[str, Any]] = json.loads((warehouse / "_weir" / "manifest.json").read_text())[
+        "states"
+    ]
     return found
 
 
@@ -216,8 +241,25 @@ def test_a_replay_begins_with_the_states_that_a_run_has_saved(
     assert "has no saved states of rate_limits, " in capsys.readouterr().err
 
     kept, own = tmp_path / "kept", str(config)
-    assert main(["policy", "diff", own, own, "--config", own, "--on", "all", "--saved",
-                 "--keep", str(kept), "--json"]) == 0
+    assert (
+        main(
+            [
+                "policy",
+                "diff",
+                own,
+                own,
+                "--config",
+                own,
+                "--on",
+                "all",
+                "--saved",
+                "--keep",
+                str(kept),
+                "--json",
+            ]
+        )
+        == 0
+    )
     effects = json.loads(capsys.readouterr().out)
     assert effects["same"] and effects["total"]["throttles"]["after"]
     assert effects["begins"][0].startswith("begins with the states that a run has saved at ")

@@ -40,23 +40,51 @@ EVENTS, PARTITIONS = 17_000, 2
 HUSH = "hush-"
 """Every secret begins so."""
 HOSTILE = (
-    "<script>alert(1)</script>", "'; DROP TABLE events; --", '"} 1\nup{job="x', "../../etc/passwd",
-    "a\x00b", "\u202egnp.exe\U0001f4a5", "{{ 7 * 7 }}{% raw %}", "\\\\\"' &amp; %s %00",
-    "$(touch hit)`touch hit`", "\x1b[2J\x9b1m", "x" * 3000,
+    "<script>alert(1)</script>",
+    "'; DROP TABLE events; --",
+    '"} 1\nup{job="x',
+    "../../etc/passwd",
+    "a\x00b",
+    "\u202egnp.exe\U0001f4a5",
+    "{{ 7 * 7 }}{% raw %}",
+    "\\\\\"' &amp; %s %00",
+    "$(touch hit)`touch hit`",
+    "\x1b[2J\x9b1m",
+    "x" * 3000,
 )
 NAMED = ("topic", "principal", "client_id", "producer_name", "subscription", "consumer", "cnx_id")
 VARIABLES = {
-    "WEIR_TEST_KAFKA": PASSWORD, "WEIR_TEST_STORE": f"{HUSH}store", "WEIR_TEST_HOOK": f"{HUSH}hook",
+    "WEIR_TEST_KAFKA": PASSWORD,
+    "WEIR_TEST_STORE": f"{HUSH}store",
+    "WEIR_TEST_HOOK": f"{HUSH}hook",
 }
 COMMANDS = {
-    "validate": ["validate"], "validate-json": ["validate", "--json"],
-    "connect": ["validate", "--connect"], "tables": ["tables", "--json"],
-    "report": ["report", "--json", "--out", "report.html"], "quality": ["quality"],
-    "alerts": ["alerts", "check"], "metrics": ["metrics", "--once"], "maintain": ["maintain"],
-    "forecast": ["forecast", "--json"], "policy": ["policy", "check"],
-    "show": ["policy", "show", "t/n/a"], "blame": ["query", "blame"],
-    "suggest": ["policy", "suggest", "publish", "--min-publishes", "1", "--min-history", "0s",
-                "--page", "suggest.html", "--out", "suggested.yaml"],
+    "validate": ["validate"],
+    "validate-json": ["validate", "--json"],
+    "connect": ["validate", "--connect"],
+    "tables": ["tables", "--json"],
+    "report": ["report", "--json", "--out", "report.html"],
+    "quality": ["quality"],
+    "alerts": ["alerts", "check"],
+    "metrics": ["metrics", "--once"],
+    "maintain": ["maintain"],
+    "forecast": ["forecast", "--json"],
+    "policy": ["policy", "check"],
+    "show": ["policy", "show", "t/n/a"],
+    "blame": ["query", "blame"],
+    "suggest": [
+        "policy",
+        "suggest",
+        "publish",
+        "--min-publishes",
+        "1",
+        "--min-history",
+        "0s",
+        "--page",
+        "suggest.html",
+        "--out",
+        "suggested.yaml",
+    ],
     "replay": ["replay", "--out", "replayed"],
     "wrong": ["query", "SELECT hush FROM nothing"],
 }
@@ -81,33 +109,50 @@ def hostile_line(line: bytes) -> bytes:
 
 def configuration(kafka: Kafka, folder: Path, topic: str) -> dict[str, Any]:
     """All jobs, with a secret wherever one can be: written out, or by a variable."""
-    port, = free_ports(1)  # where nobody answers
-    login = ('org.apache.kafka.common.security.scram.ScramLoginModule required '
-             f'username="{USER}" password="')
+    (port,) = free_ports(1)  # where nobody answers
+    login = (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        f'username="{USER}" password="'
+    )
     client = {
-        "kafka.bootstrap.servers": kafka.secure_servers, "kafka.security.protocol": "SASL_SSL",
-        "kafka.sasl.mechanism": MECHANISM, "kafka.ssl.truststore.type": "PEM",
+        "kafka.bootstrap.servers": kafka.secure_servers,
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": MECHANISM,
+        "kafka.ssl.truststore.type": "PEM",
         "kafka.ssl.truststore.location": str(kafka.certificate),
     }
     by_variable = {"kafka.sasl.jaas.config": f'{login}${{env:WEIR_TEST_KAFKA}}";'}
     written_out = {"kafka.sasl.jaas.config": f'{login}{PASSWORD}";'}
     kafka.create_topic(f"{topic}-throttles")
     return {
-        "warehouse": str(folder / "warehouse"), "partitions": 2,
-        "source": {"format": "kafka", "options": {
-            **client, **by_variable, "subscribe": topic, "startingOffsets": "earliest"}},
+        "warehouse": str(folder / "warehouse"),
+        "partitions": 2,
+        "source": {
+            "format": "kafka",
+            "options": {**client, **by_variable, "subscribe": topic, "startingOffsets": "earliest"},
+        },
         "rate_limits": {"protocol": "pip385"},
         "throttle_feed": {"topic": f"{topic}-throttles", "options": {**client, **written_out}},
         "storage_options": {
-            "AWS_SECRET_ACCESS_KEY": f"{HUSH}key", "AWS_SESSION_TOKEN": "${env:WEIR_TEST_STORE}",
+            "AWS_SECRET_ACCESS_KEY": f"{HUSH}key",
+            "AWS_SESSION_TOKEN": "${env:WEIR_TEST_STORE}",
             "AWS_ENDPOINT_URL": f"http://{HUSH}me:{HUSH}pw@127.0.0.1:{port}",
         },
-        "alerts": {"interval_ms": 1000, "sinks": [
-            {"type": "webhook", "url": f"http://{HUSH}u:{HUSH}p@127.0.0.1:{port}/{HUSH}x?y={HUSH}z",
-             "retries": 0, "headers": {"Authorization": f"Bearer {HUSH}bearer",
-                                       "X-Api-Key": "${env:WEIR_TEST_HOOK}"}},
-            {"type": "alertmanager", "retries": 0, "url": f"http://127.0.0.1:{port}/{HUSH}am"},
-        ]},
+        "alerts": {
+            "interval_ms": 1000,
+            "sinks": [
+                {
+                    "type": "webhook",
+                    "url": f"http://{HUSH}u:{HUSH}p@127.0.0.1:{port}/{HUSH}x?y={HUSH}z",
+                    "retries": 0,
+                    "headers": {
+                        "Authorization": f"Bearer {HUSH}bearer",
+                        "X-Api-Key": "${env:WEIR_TEST_HOOK}",
+                    },
+                },
+                {"type": "alertmanager", "retries": 0, "url": f"http://127.0.0.1:{port}/{HUSH}am"},
+            ],
+        },
     }
 
 
@@ -125,8 +170,9 @@ class Ran:
 
     def table(self, name: str) -> list[dict[str, Any]]:
         """The rows of a table."""
-        rows: list[dict[str, Any]] = DeltaTable(
-            str(self.warehouse / name)).to_pyarrow_table().to_pylist()
+        rows: list[dict[str, Any]] = (
+            DeltaTable(str(self.warehouse / name)).to_pyarrow_table().to_pylist()
+        )
         return rows
 
 
@@ -148,18 +194,27 @@ def ran(tmp_path_factory: pytest.TempPathFactory, variables: None) -> Ran:
     folder, outside = tmp_path_factory.mktemp("ran"), tmp_path_factory.mktemp("config")
     topic = f"hostile-{uuid4().hex}"
     kafka.create_topic(topic, PARTITIONS)
-    lines = [(broker % PARTITIONS, hostile_line(line))
-             for broker, line in by_broker(punctual_trace(EVENTS))]
+    lines = [
+        (broker % PARTITIONS, hostile_line(line))
+        for broker, line in by_broker(punctual_trace(EVENTS))
+    ]
     kafka.produce_to(topic, lines)
     config = outside / "weir.yaml"
     config.write_text(yaml.safe_dump(configuration(kafka, folder, topic)))
-    port, = free_ports(1)
+    (port,) = free_ports(1)
     (folder / "spark-events").mkdir()
-    service = Service(config, variables=VARIABLES, confs=[
-        "spark.ui.enabled=true", f"spark.ui.port={port}", "spark.log.level=DEBUG",
-        "spark.eventLog.enabled=true", f"spark.eventLog.dir=file://{folder / 'spark-events'}",
-        "spark.eventLog.compress=false",
-    ])
+    service = Service(
+        config,
+        variables=VARIABLES,
+        confs=[
+            "spark.ui.enabled=true",
+            f"spark.ui.port={port}",
+            "spark.log.level=DEBUG",
+            "spark.eventLog.enabled=true",
+            f"spark.eventLog.dir=file://{folder / 'spark-events'}",
+            "spark.eventLog.compress=false",
+        ],
+    )
     try:
         counts = {str(p): sum(1 for at, _ in lines if at == p) for p in range(PARTITIONS)}
         service.wait_to_read(counts)
@@ -170,7 +225,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory, variables: None) -> Ran:
         service.close()
     (folder / "run.log").write_text(service.said)
     asked = subprocess.run(
-        [ROOT / "spark-submit.sh", "doctor", "--config", config], capture_output=True, check=False)
+        [ROOT / "spark-submit.sh", "doctor", "--config", config], capture_output=True, check=False
+    )
     (folder / "doctor.out").write_bytes(asked.stdout + asked.stderr)
     return Ran(folder, config, len(lines))
 
@@ -186,8 +242,10 @@ def ui(port: int) -> dict[str, bytes]:
     (application,) = json.loads(page("/api/v1/applications"))
     api = f"/api/v1/applications/{application['id']}"
     return {
-        "environment.html": page("/environment/"), "jobs.html": page("/jobs/"),
-        "sql.html": page("/SQL/"), "streams.html": page("/StreamingQuery/"),
+        "environment.html": page("/environment/"),
+        "jobs.html": page("/jobs/"),
+        "sql.html": page("/SQL/"),
+        "streams.html": page("/StreamingQuery/"),
         "environment.json": page(f"{api}/environment"),
         "sql.json": page(f"{api}/sql?details=true&planDescription=true&length=50"),
     }
@@ -222,16 +280,24 @@ def test_no_byte_that_was_written_or_said_is_a_secret(ran: Ran, answers: dict[st
     for name, content in written.items():
         for secret in secrets:
             if (at := content.find(secret)) >= 0:
-                said[name] = content[max(at - 200, 0):at + 40]
+                said[name] = content[max(at - 200, 0) : at + 40]
     assert said == {}
 
 
 def test_nothing_is_lost_and_every_job_has_rows(ran: Ran) -> None:
-    places = {(row["source_partition"], row["source_offset"])
-              for name in ("events", "quarantine") for row in ran.table(name)}
+    places = {
+        (row["source_partition"], row["source_offset"])
+        for name in ("events", "quarantine")
+        for row in ran.table(name)
+    }
     assert len(places) == ran.records
-    for name in ("throttle_events", "chunk_events", "producer_id_decisions", "backlog_checks",
-                 "cache_stats"):
+    for name in (
+        "throttle_events",
+        "chunk_events",
+        "producer_id_decisions",
+        "backlog_checks",
+        "cache_stats",
+    ):
         assert ran.table(name), name
 
 
@@ -269,8 +335,10 @@ class Page(HTMLParser):
         if tag in ("script", "iframe", "object", "embed", "base", "img"):
             self.harm.append(tag)
         self.harm += [
-            f"{tag} {key}={value}" for key, value in attrs
-            if key.startswith("on") or (value or "").strip().startswith("javascript:")
+            f"{tag} {key}={value}"
+            for key, value in attrs
+            if key.startswith("on")
+            or (value or "").strip().startswith("javascript:")
             or (tag == "link" and key == "href" and not (value or "").startswith("data:"))
         ]
 
@@ -279,8 +347,11 @@ class Page(HTMLParser):
 
 
 def test_pages_show_names_as_text(ran: Ran, answers: dict[str, str]) -> None:
-    pages = [ran.folder / "report.html", ran.folder / "suggest.html",
-             *(ran.warehouse / "_weir" / "quality").glob("*.html")]
+    pages = [
+        ran.folder / "report.html",
+        ran.folder / "suggest.html",
+        *(ran.warehouse / "_weir" / "quality").glob("*.html"),
+    ]
     assert len(pages) > 10
     for path in pages:
         assert Page(path.read_text(encoding="utf-8")).harm == [], path.name
@@ -294,8 +365,11 @@ def test_metrics_are_parsed_and_carry_the_names(ran: Ran, answers: dict[str, str
     assert any(HOSTILE[2] in label for label in labels)
     assert "up" not in {family.name for family in families}
     promtool = subprocess.run(
-        ["promtool", "check", "metrics"], input=answers["metrics"].encode(), check=False,
-        capture_output=True)
+        ["promtool", "check", "metrics"],
+        input=answers["metrics"].encode(),
+        check=False,
+        capture_output=True,
+    )
     assert b"error while linting" not in promtool.stderr and promtool.returncode in (0, 3)
 
 

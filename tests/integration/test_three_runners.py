@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 JOBS = ["rate_limits"]
 OUTPUTS = (
-    "throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle",
+    "throttle_events",
+    "topic_throttle_stats",
+    "limiter_stats",
+    "producer_throttle",
     "publish_verdicts",
 )
 JITTER_MS = 490
@@ -42,21 +45,45 @@ SLICE = 300
 """Records of a slice of a replay."""
 POLICIES = [
     json.loads(document("topic", "t/ns/a", publishRateInMsgs=20, publishRateInBytes=200)),
-    json.loads(document("broker", "*", maxPublishRatePerTopicInMessages=7,
-                        maxPendingPublishRequestsPerConnection=4)),
+    json.loads(
+        document(
+            "broker",
+            "*",
+            maxPublishRatePerTopicInMessages=7,
+            maxPendingPublishRequestsPerConnection=4,
+        )
+    ),
 ]
 PARAMETERS = {
-    "idle_state_ms": 3_000, "stats_window_ms": 7_000, "policies": POLICIES, "shards": 5,
+    "idle_state_ms": 3_000,
+    "stats_window_ms": 7_000,
+    "policies": POLICIES,
+    "shards": 5,
 }
 VERSIONS: dict[str, dict[str, str]] = {
     "newest": {},
-    "observed": {"protocol": "pip385", "receipt_model": "observed", "limit_change": "scheduled",
-                 "timeout_rule": "seen"},
-    "supported": {"protocol": "pip385", "receipt_model": "supported", "broker_reason": "wait",
-                  "tokenbucket": "per_tick", "repeat_throttle": "max"},
-    "all": {"protocol": "pip385", "receipt_model": "all", "pause_rule": "model",
-            "tokenbucket": "wrapping", "throttle_tracker": "shared_counter",
-            "release_condition": "positive", "observed_pauses": "ignore"},
+    "observed": {
+        "protocol": "pip385",
+        "receipt_model": "observed",
+        "limit_change": "scheduled",
+        "timeout_rule": "seen",
+    },
+    "supported": {
+        "protocol": "pip385",
+        "receipt_model": "supported",
+        "broker_reason": "wait",
+        "tokenbucket": "per_tick",
+        "repeat_throttle": "max",
+    },
+    "all": {
+        "protocol": "pip385",
+        "receipt_model": "all",
+        "pause_rule": "model",
+        "tokenbucket": "wrapping",
+        "throttle_tracker": "shared_counter",
+        "release_condition": "positive",
+        "observed_pauses": "ignore",
+    },
 }
 """Sets of version parameters in which every value of every parameter stands."""
 Rows = dict[str, list[str]]
@@ -149,8 +176,12 @@ def draw_traces() -> list[Trace]:
     found: list[Trace] = []
 
     @settings(
-        max_examples=TRACES, phases=[Phase.generate], derandomize=True, database=None,
-        deadline=None, suppress_health_check=list(HealthCheck),
+        max_examples=TRACES,
+        phases=[Phase.generate],
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )
     @given(traces(brokers=("b1", "b2"), least=20, switches=True))
     def keep(drawn: Trace) -> None:
@@ -210,9 +241,7 @@ def test_the_demo_trace(
     cuts = sorted(rng.sample(range(1, len(lines)), 4))
     bounds = [0, *cuts, len(lines)]
     folder = tmp_path / "events"
-    write_batches(
-        folder, [lines[a:b] for a, b in itertools.pairwise(bounds)]
-    )
+    write_batches(folder, [lines[a:b] for a, b in itertools.pairwise(bounds)])
     config = make_settings(
         source={"format": "files", "path": str(folder), "options": {"maxFilesPerTrigger": "2"}},
         policies=trace.policies,

@@ -51,15 +51,20 @@ def feed_settings(make: MakeSettings, kafka: Kafka, topic: str, **more: Any) -> 
     options = {"kafka.bootstrap.servers": kafka.servers, "kafka.max.block.ms": 4_000}
     return make(
         rate_limits={"protocol": "pip385", "receipt_model": "supported"},
-        throttle_feed={"topic": topic, "options": options}, **more,
+        throttle_feed={"topic": topic, "options": options},
+        **more,
     )
 
 
 def read(kafka: Kafka, topic: str) -> list[Message]:
     """Every record of a topic, partition by partition."""
-    consumer = Consumer({
-        "bootstrap.servers": kafka.servers, "group.id": "none", "enable.auto.commit": False,
-    })
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.servers,
+            "group.id": "none",
+            "enable.auto.commit": False,
+        }
+    )
     found: list[Message] = []
     try:
         for number in range(PARTITIONS):
@@ -124,11 +129,19 @@ def test_a_batch_that_is_published_twice_has_the_same_records_twice(
 
 def record(kind: str, at_ms: int, seq: int, **columns: Any) -> str:
     """A record of broker b1 as a line."""
-    return json.dumps({
-        "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": "b1",
-        "seq": seq, "ts_mono_ns": START_NS + at_ms * 1_000_000, "ts_wall_ms": START_MS + at_ms,
-        "cnx_id": "c1", **columns,
-    })
+    return json.dumps(
+        {
+            "event_type": kind,
+            "source_feed": "contract",
+            "cluster": "c",
+            "broker": "b1",
+            "seq": seq,
+            "ts_mono_ns": START_NS + at_ms * 1_000_000,
+            "ts_wall_ms": START_MS + at_ms,
+            "cnx_id": "c1",
+            **columns,
+        }
+    )
 
 
 def throttled(make: MakeSettings, kafka: Kafka, topic: str, folder: Path) -> Settings:
@@ -136,8 +149,16 @@ def throttled(make: MakeSettings, kafka: Kafka, topic: str, folder: Path) -> Set
     name = "persistent://t/ns/a"
     lines = [record("connection_opened", 0, 0, supports_throttle=True, io_thread=1)]
     lines += [
-        record("publish", 200 * n, n, topic=name, producer_id=7, producer_name="p7",
-               num_messages=1, entry_bytes=10)
+        record(
+            "publish",
+            200 * n,
+            n,
+            topic=name,
+            producer_id=7,
+            producer_name="p7",
+            num_messages=1,
+            entry_bytes=10,
+        )
         for n in range(1, 31)
     ]
     (folder / "in").mkdir()
@@ -146,9 +167,14 @@ def throttled(make: MakeSettings, kafka: Kafka, topic: str, folder: Path) -> Set
         path.write_text("\n".join(part), encoding="utf-8")
         os.utime(path, (START_MS // 1000 + n,) * 2)
     return feed_settings(
-        make, kafka, topic,
-        source={"format": "files", "path": str(folder / "in"),
-                "options": {"maxFilesPerTrigger": 1}},
+        make,
+        kafka,
+        topic,
+        source={
+            "format": "files",
+            "path": str(folder / "in"),
+            "options": {"maxFilesPerTrigger": 1},
+        },
         policies=[{"scope": "topic", "name": name, "limits": {"publishRateInMsgs": 2}}],
     )
 
@@ -179,7 +205,11 @@ def test_the_commands_of_a_run_are_those_of_its_table(
 
 
 def test_a_batch_that_fails_after_its_commands_sends_the_same_bytes_again(
-    kafka: Kafka, topic: str, spark: SparkSession, make_settings: MakeSettings, tmp_path: Path,
+    kafka: Kafka,
+    topic: str,
+    spark: SparkSession,
+    make_settings: MakeSettings,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings = throttled(make_settings, kafka, topic, tmp_path)
@@ -207,7 +237,10 @@ def test_a_batch_that_fails_after_its_commands_sends_the_same_bytes_again(
 
 
 def test_a_topic_that_is_gone_during_a_run_is_said_in_two_lines_and_nothing_is_committed(
-    kafka: Kafka, spark: SparkSession, make_settings: MakeSettings, tmp_path: Path,
+    kafka: Kafka,
+    spark: SparkSession,
+    make_settings: MakeSettings,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(throttle_feed, "check", lambda settings: None)  # it was there at the start

@@ -48,8 +48,9 @@ def rows(name: str, numbers: range) -> pa.Table:
         if field.name in TABLES[name].partition_by:
             columns.append(pa.array([20_000 + n % 2 for n in numbers], pa.int32()).cast(field.type))
         else:
-            columns.append(pa.array([value(field.type, n + len(columns)) for n in numbers],
-                                    field.type))
+            columns.append(
+                pa.array([value(field.type, n + len(columns)) for n in numbers], field.type)
+            )
     return pa.table(columns, schema=schema)
 
 

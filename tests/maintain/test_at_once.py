@@ -45,25 +45,30 @@ for _ in range(int(sys.argv[2])):
 
 def started(code: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], text=True, stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, cwd=Path(__file__).resolve().parents[2],
+        [sys.executable, "-c", code, *arguments],
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=Path(__file__).resolve().parents[2],
     )
 
 
-@pytest.mark.parametrize(("batches", "rounds"), [
-    pytest.param(60, 25, id="seconds"),
-    pytest.param(3000, 900, id="minutes", marks=pytest.mark.slow),
-])
-def test_every_row_is_there_once(
-    batches: int, rounds: int, make_settings: MakeSettings
-) -> None:
+@pytest.mark.parametrize(
+    ("batches", "rounds"),
+    [
+        pytest.param(60, 25, id="seconds"),
+        pytest.param(3000, 900, id="minutes", marks=pytest.mark.slow),
+    ],
+)
+def test_every_row_is_there_once(batches: int, rounds: int, make_settings: MakeSettings) -> None:
     settings = make_settings()
     place, names = settings.warehouse, ",".join(NAMES)
     Path(place, "_weir").mkdir(parents=True)
     work = [
         started(WRITE, place, "govern", "0", str(batches), names),
         started(WRITE, place, "archive", str(batches), str(batches), names),
-        started(MAINTAIN, place, str(rounds)), started(MAINTAIN, place, str(rounds)),
+        started(MAINTAIN, place, str(rounds)),
+        started(MAINTAIN, place, str(rounds)),
     ]
     seen = dict.fromkeys(NAMES, 0)
     followed = dict.fromkeys(NAMES, 0)

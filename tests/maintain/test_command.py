@@ -49,34 +49,48 @@ def test_the_tables_before_and_after(
     assert answer["leftovers"] == [] and answer["dry_run"] is False
     sizes = ("bytes", "bytes_after", "log_bytes", "log_bytes_after")
     assert [{k: v for k, v in table.items() if k not in sizes} for table in answer["tables"]] == [
-        {"table": name, "files": files, "files_after": after, "rows_removed": 0,
-         "files_removed": 0, "bytes_removed": 0, "problem": None}
+        {
+            "table": name,
+            "files": files,
+            "files_after": after,
+            "rows_removed": 0,
+            "files_removed": 0,
+            "bytes_removed": 0,
+            "problem": None,
+        }
         for name, files, after in ((NAME, 9, 1), ("quarantine", 2, 2))
     ]
     assert [table["bytes_after"] < table["bytes"] for table in answer["tables"]] == [True, False]
     assert ran(settings) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["table", "files", "files_after", "bytes", "bytes_after",
-                                "rows_removed", "files_removed", "bytes_removed", "log_bytes",
-                                "log_bytes_after"]
+    assert lines[0].split() == [
+        "table",
+        "files",
+        "files_after",
+        "bytes",
+        "bytes_after",
+        "rows_removed",
+        "files_removed",
+        "bytes_removed",
+        "log_bytes",
+        "log_bytes_after",
+    ]
     assert lines[-1].startswith("2 tables: 3 files became 3; 0 files (0 bytes) of no version")
 
 
-def test_a_dry_run_changes_nothing(
-    settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_changes_nothing(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     before = tree(settings)
     assert ran(settings, "--dry-run") == 0
     out = capsys.readouterr().out.splitlines()
     assert out[2].split()[:3] == [NAME, "9", "1"]
-    assert out[-1] == ("2 tables: 11 files would become 3; 0 files (0 bytes) of no version in the "
-                       "history would be removed")
+    assert out[-1] == (
+        "2 tables: 11 files would become 3; 0 files (0 bytes) of no version in the "
+        "history would be removed"
+    )
     assert tree(settings) == before
 
 
-def test_a_second_one_is_refused(
-    settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_one_is_refused(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     with only_maintenance(settings):
         assert ran(settings) == 2
         assert ran(settings, "--dry-run") == 0
@@ -128,16 +142,18 @@ def test_what_an_interrupted_command_left_behind_is_removed(
     capsys.readouterr()
     assert ran(settings) == 0
     assert capsys.readouterr().out.splitlines()[-3:-1] == [
-        f"removed {copying}", f"removed {unfinished}"
+        f"removed {copying}",
+        f"removed {unfinished}",
     ]
     assert (kept.exists(), young.exists(), copying.exists(), unfinished.exists()) == (
-        True, True, False, False
+        True,
+        True,
+        False,
+        False,
     )
 
 
-def test_a_warehouse_that_only_spark_reaches_is_refused(
-    capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_warehouse_that_only_spark_reaches_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["maintain", "--warehouse", "hdfs://nowhere/weir"]) == 2
     assert "only Spark reaches hdfs://nowhere/weir" in capsys.readouterr().err
 
@@ -159,7 +175,7 @@ def test_a_run_maintains_its_warehouse(make_settings: MakeSettings) -> None:
 
 
 def test_nothing_is_maintained_beside_a_run_with_an_end_or_without_an_interval(
-    make_settings: MakeSettings
+    make_settings: MakeSettings,
 ) -> None:
     reported: list[str] = []
     for endless, interval in ((False, 1), (True, None)):

@@ -41,8 +41,10 @@ def test_every_table_has_the_same_rows_in_few_sorted_files(
     for file in data_files(opened(settings, name).delta):
         stored = pq.read_table(f"{settings.warehouse}/{name}/{file.plain_path}")
         keys = [f"{key}" for key in TABLES[name].sort_by]
-        order = [tuple((v is not None, v) for v in row.values())
-                 for row in stored.select(keys).to_pylist()]
+        order = [
+            tuple((v is not None, v) for v in row.values())
+            for row in stored.select(keys).to_pylist()
+        ]
         assert order == sorted(order)
         assert file.rows == stored.num_rows
 
@@ -67,8 +69,9 @@ def test_rows_that_two_processes_merge_are_there_once(make_settings: MakeSetting
     before = found(settings, NAME)
     first, second = opened(settings, NAME), opened(settings, NAME)
     mine, theirs = data_files(first.delta), data_files(second.delta)
-    made, other = (Rewriter(table, 64 << 20).write(files)
-                   for table, files in ((first, mine), (second, theirs)))
+    made, other = (
+        Rewriter(table, 64 << 20).write(files) for table, files in ((first, mine), (second, theirs))
+    )
     assert made is not None and other is not None
     assert exchange(first, mine, [made], data_change=False)
     assert not exchange(second, theirs, [other], data_change=False)
@@ -130,8 +133,9 @@ def test_rows_are_written_in_bounded_memory(make_settings: MakeSettings) -> None
     at = base.schema.get_field_index("source_partition")
     for part in range(8):
         many = base.set_column(at, "source_partition", pa.array([f"{text}{part}"] * base.num_rows))
-        write_deltalake(f"{settings.warehouse}/{name}", many, mode="append",
-                        partition_by=["event_date"])
+        write_deltalake(
+            f"{settings.warehouse}/{name}", many, mode="append", partition_by=["event_date"]
+        )
     table = opened(settings, name)
     assert Rewriter(table, 64 << 20).count(data_files(table.delta), "true", {}) == 200_000
     own = settings.maintenance.model_copy(update={"memory_bytes": 256 << 20})

@@ -23,28 +23,91 @@ from tests.maintain.tables import found, plain, rows, writer
 
 MakeSettings = Callable[..., Settings]
 NAMES = {
-    "principal": "Zoë O'Hara", "client_id": "zoe-laptop", "producer": "zoe-producer",
-    "consumer": "zoe-consumer", "subscription": "zoe-sub", "connection": "zoe-host:9",
+    "principal": "Zoë O'Hara",
+    "client_id": "zoe-laptop",
+    "producer": "zoe-producer",
+    "consumer": "zoe-consumer",
+    "subscription": "zoe-sub",
+    "connection": "zoe-host:9",
     "topic": "acme/people/zoe-orders",
 }
-OPTIONS = [word for kind, name in NAMES.items()
-           for word in (f"--{kind.replace('_', '-')}", name)]
+OPTIONS = [word for kind, name in NAMES.items() for word in (f"--{kind.replace('_', '-')}", name)]
 LIVES_ON = "zoe-laptop2"
 NOBODY = {
-    "acked_ranges", "acks", "action", "age_state", "before", "first_hole", "group_state",
-    "missing_chunks", "set_back_from", "set_back_to", "stalled_at",
-    "alert", "bound_source", "broker", "by_reason", "cause",
-    "cluster", "column", "compared_job", "event_type", "expectation", "file", "first_position",
-    "from_position", "inputs", "integrity", "job", "last_position", "limit_source_size",
-    "limit_source_time", "limited_by_limiter", "limiter", "mark_delete", "marker_ids",
-    "marker_position", "kind", "measure", "method", "oldest_position", "orphaned", "outcome",
+    "acked_ranges",
+    "acks",
+    "action",
+    "age_state",
+    "before",
+    "first_hole",
+    "group_state",
+    "missing_chunks",
+    "set_back_from",
+    "set_back_to",
+    "stalled_at",
+    "alert",
+    "bound_source",
+    "broker",
+    "by_reason",
+    "cause",
+    "cluster",
+    "column",
+    "compared_job",
+    "event_type",
+    "expectation",
+    "file",
+    "first_position",
+    "from_position",
+    "inputs",
+    "integrity",
+    "job",
+    "last_position",
+    "limit_source_size",
+    "limit_source_time",
+    "limited_by_limiter",
+    "limiter",
+    "mark_delete",
+    "marker_ids",
+    "marker_position",
+    "kind",
+    "measure",
+    "method",
+    "oldest_position",
+    "orphaned",
+    "outcome",
     "params_hash",
-    "payload", "policy", "policy_hash", "position", "positions", "query", "quota_type", "read_pos",
-    "reader_kind", "reason",
-    "reason_code", "receipt_state", "resource_group", "retention_policy", "rule", "run_id",
-    "runbook", "settings", "severity", "source_feed", "source_partition", "state", "sub_type",
-    "switches", "table", "throttle_type", "timestamp_source", "to_position", "trace",
-    "tracked", "transition", "verdict",
+    "payload",
+    "policy",
+    "policy_hash",
+    "position",
+    "positions",
+    "query",
+    "quota_type",
+    "read_pos",
+    "reader_kind",
+    "reason",
+    "reason_code",
+    "receipt_state",
+    "resource_group",
+    "retention_policy",
+    "rule",
+    "run_id",
+    "runbook",
+    "settings",
+    "severity",
+    "source_feed",
+    "source_partition",
+    "state",
+    "sub_type",
+    "switches",
+    "table",
+    "throttle_type",
+    "timestamp_source",
+    "to_position",
+    "trace",
+    "tracked",
+    "transition",
+    "verdict",
 }
 """Columns of text that name no person, by their meaning."""
 NAMELESS = {"cache_bakeoff", "chunk_payload_releases", "coverage_counts", "coverage_gaps"}
@@ -53,7 +116,9 @@ NAMELESS = {"cache_bakeoff", "chunk_payload_releases", "coverage_counts", "cover
 
 def test_every_column_of_text_is_known_to_hold_names_or_not() -> None:
     texts = {
-        column.name for table in TABLES.values() for column in table.columns
+        column.name
+        for table in TABLES.values()
+        for column in table.columns
         if not (pa.types.is_primitive(column.type))
     }
     searched = {*names.VALUES, *names.DOCUMENTS, *names.TEXTS}.union(*names.COLUMNS.values())
@@ -64,7 +129,8 @@ def test_every_column_of_text_is_known_to_hold_names_or_not() -> None:
 def spelled(kind: str) -> str:
     """A name as records have it."""
     before, after = {
-        "principal": ("User:", ""), "topic": ("persistent://", "-partition-3"),
+        "principal": ("User:", ""),
+        "topic": ("persistent://", "-partition-3"),
     }.get(kind, ("", ""))
     return before + NAMES[kind] + after
 
@@ -176,24 +242,30 @@ def test_what_keeps_a_name_is_listed_with_how_long(
     lines = forget(settings, capsys, "--now")["still_named"]
     found = [line.partition(": ") for line in lines if line.startswith(("_weir", "saved"))]
     assert [(place, until) for place, _, until in found] == [
-        ("_weir/checkpoints/govern/weir-policies.json",
-         "as long as the checkpoint: documents that the query has judged by"),
+        (
+            "_weir/checkpoints/govern/weir-policies.json",
+            "as long as the checkpoint: documents that the query has judged by",
+        ),
         ("_weir/configuration.json", "until the next run writes its configuration"),
-        ("_weir/kafka_groups/memory.json",
-         "until the broker no longer has them and a poll has seen that"),
-        ("_weir/kafka_groups/polls/poll-1.jsonl",
-         "until a poll removes the file, keep_ms after it was written"),
-        ("saved states (_weir/states)",
-         "until 24 newer ones of their query are saved; without saved_states.interval_ms until you"
-         " remove the files"),
+        (
+            "_weir/kafka_groups/memory.json",
+            "until the broker no longer has them and a poll has seen that",
+        ),
+        (
+            "_weir/kafka_groups/polls/poll-1.jsonl",
+            "until a poll removes the file, keep_ms after it was written",
+        ),
+        (
+            "saved states (_weir/states)",
+            "until 24 newer ones of their query are saved; without saved_states.interval_ms until you"
+            " remove the files",
+        ),
     ]
     for name, text in LEFT.items():
         assert Path(settings.warehouse, name).read_text("utf-8") == text, "listed, not changed"
 
 
-def test_batches_stay_written_once(
-    settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_batches_stay_written_once(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     forget(settings, capsys, "--now")
     before = plain(found(settings, "events"))
     again = writer(settings)
@@ -208,10 +280,12 @@ def test_what_was_appended_meanwhile_stays(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     appending = writer(settings, "other")
-    thread = threading.Thread(target=lambda: [
-        appending.append("producer_id_owners", named("producer_id_owners"), batch)
-        for batch in range(20)
-    ])
+    thread = threading.Thread(
+        target=lambda: [
+            appending.append("producer_id_owners", named("producer_id_owners"), batch)
+            for batch in range(20)
+        ]
+    )
     before = found(settings, "producer_id_owners").num_rows
     thread.start()
     while thread.is_alive():
@@ -223,9 +297,7 @@ def test_what_was_appended_meanwhile_stays(
     assert NAMES["principal"] not in rows_after.column("user").to_pylist()
 
 
-def test_other_values_of_a_row_stay(
-    settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_values_of_a_row_stay(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     before = found(settings, "events").to_pylist()
     forget(settings, capsys)
     changed = set()
@@ -233,9 +305,18 @@ def test_other_values_of_a_row_stay(
     after = {tuple(row[k] for k in key): row for row in found(settings, "events").to_pylist()}
     for row in before:
         changed |= {c for c, v in after[tuple(row[k] for k in key)].items() if v != row[c]}
-    assert changed == {"principal", "client_id", "topic", "producer_name", "uuid", "subscription",
-                       "problem",
-                       "consumer", "cnx_id", "policy_json"}
+    assert changed == {
+        "principal",
+        "client_id",
+        "topic",
+        "producer_name",
+        "uuid",
+        "subscription",
+        "problem",
+        "consumer",
+        "cnx_id",
+        "policy_json",
+    }
     (row,) = (row for row in after.values() if str(row["principal"]).startswith("User:forgotten-"))
     assert row["topic"].startswith("persistent://acme/people/forgotten-")
     assert row["topic"].endswith("-partition-3") and row["uuid"].endswith("-12")
@@ -251,11 +332,14 @@ def test_history_stays_while_a_run_is_at_work(
         forget(settings, capsys)
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ([], "give one or more of --principal, --client-id"),
-    (["--principal", "User:"], "'User:' is no name of a principal"),
-    (["--client-id", ""], "'' is no name of a client id"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give one or more of --principal, --client-id"),
+        (["--principal", "User:"], "'User:' is no name of a principal"),
+        (["--client-id", ""], "'' is no name of a client id"),
+    ],
+)
 def test_a_name_is_required(
     settings: Settings, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
@@ -272,11 +356,16 @@ def test_a_folder_that_is_not_there_stays_so(
     assert "does not exist" in capsys.readouterr().err and not missing.exists()
 
 
-@pytest.mark.parametrize(("kind", "given", "kept"), [
-    ("principal", "User:etl", ["etl", "User:etl"]), ("principal", "a:b:c", ["b:c", "a:b:c"]),
-    ("principal", "etl", ["etl"]), ("producer", "p-7", ["p-7"]),
-    ("topic", "persistent://a/b/c-partition-12", ["a/b/c"]),
-])
+@pytest.mark.parametrize(
+    ("kind", "given", "kept"),
+    [
+        ("principal", "User:etl", ["etl", "User:etl"]),
+        ("principal", "a:b:c", ["b:c", "a:b:c"]),
+        ("principal", "etl", ["etl"]),
+        ("producer", "p-7", ["p-7"]),
+        ("topic", "persistent://a/b/c-partition-12", ["a/b/c"]),
+    ],
+)
 def test_a_name_may_be_given_as_records_have_it(kind: str, given: str, kept: list[str]) -> None:
     found = Name.given(kind, given)
     assert [name.text for name in found] == kept

@@ -77,7 +77,7 @@ def test_a_batch_is_known_after_its_commit_has_gone(make_settings: MakeSettings)
 
 
 def test_an_open_writer_goes_on_after_its_version_has_left_the_log(
-    make_settings: MakeSettings
+    make_settings: MakeSettings,
 ) -> None:
     settings = make_settings()
     idle, busy = writer(settings, "govern"), writer(settings, "archive")
@@ -105,7 +105,7 @@ def test_every_version_of_the_history_can_be_read(make_settings: MakeSettings) -
 
 
 def test_a_checkpoint_is_written_when_readers_would_open_many_commits(
-    make_settings: MakeSettings
+    make_settings: MakeSettings,
 ) -> None:
     settings = make_settings()
     fill(settings, NAME, range(2))

@@ -35,14 +35,18 @@ def test_files_that_are_large_enough_or_young_stay() -> None:
 
 def test_a_group_has_about_the_bytes_of_a_file_and_neighbours_in_time() -> None:
     files = [file(n, 30 * MB, age_ms=10_000_000 - n) for n in range(9)]
-    assert merged(files) == [["00000", "00001", "00002", "00003"],
-                             ["00004", "00005", "00006", "00007"]]
+    assert merged(files) == [
+        ["00000", "00001", "00002", "00003"],
+        ["00004", "00005", "00006", "00007"],
+    ]
 
 
 def test_partitions_are_merged_apart() -> None:
     files = [file(n, KB, day=f"2026-01-0{1 + n % 2}") for n in range(16)]
-    assert merged(files) == [[f"{n:05}" for n in range(0, 16, 2)],
-                             [f"{n:05}" for n in range(1, 16, 2)]]
+    assert merged(files) == [
+        [f"{n:05}" for n in range(0, 16, 2)],
+        [f"{n:05}" for n in range(1, 16, 2)],
+    ]
 
 
 def test_a_day_that_is_over_is_merged_whole() -> None:

@@ -37,7 +37,7 @@ def days(settings: Settings, name: str = NAME) -> list[float | None]:
 
 
 def test_old_files_leave_and_files_with_newer_rows_are_written_anew(
-    make_settings: MakeSettings
+    make_settings: MakeSettings,
 ) -> None:
     settings = make_settings(maintenance={"retention": [{"table": NAME, "keep_ms": "7d"}]})
     write(settings.warehouse, NAME, [row(10), row(9)])
@@ -70,21 +70,39 @@ def test_a_tenant_has_a_time_of_its_own(make_settings: MakeSettings) -> None:
         maintenance={"retention": [{"table": NAME, "tenant": "acme", "keep_ms": "1d"}]}
     )
     other = TOPIC.replace("acme", "shop")
-    write(settings.warehouse, NAME, [
-        row(5), row(5, topic=other), row(5, topic=None), row(5, topic="plain"), row(0),
-        row(5, topic=OTHER),
-    ])
+    write(
+        settings.warehouse,
+        NAME,
+        [
+            row(5),
+            row(5, topic=other),
+            row(5, topic=None),
+            row(5, topic="plain"),
+            row(0),
+            row(5, topic=OTHER),
+        ],
+    )
     assert apply(settings) == 2
-    assert [(r["topic"], (NOW_MS - r["ts_wall_ms"]) / DAY_MS)
-            for r in sorted(found(settings, NAME).to_pylist(), key=lambda r: str(r["topic"]))] == [
-        (None, 5), (TOPIC, 0), (other, 5), ("plain", 5),
+    assert [
+        (r["topic"], (NOW_MS - r["ts_wall_ms"]) / DAY_MS)
+        for r in sorted(found(settings, NAME).to_pylist(), key=lambda r: str(r["topic"]))
+    ] == [
+        (None, 5),
+        (TOPIC, 0),
+        (other, 5),
+        ("plain", 5),
     ]
 
 
 def test_a_dry_run_counts_a_row_once(make_settings: MakeSettings) -> None:
-    settings = make_settings(maintenance={"retention": [
-        {"table": NAME, "keep_ms": "7d"}, {"table": NAME, "tenant": "acme", "keep_ms": "1d"},
-    ]})
+    settings = make_settings(
+        maintenance={
+            "retention": [
+                {"table": NAME, "keep_ms": "7d"},
+                {"table": NAME, "tenant": "acme", "keep_ms": "1d"},
+            ]
+        }
+    )
     other = TOPIC.replace("acme", "shop")
     write(settings.warehouse, NAME, [row(9), row(3), row(9, topic=other), row(3, topic=other)])
     assert apply(settings, dry_run=True) == 3
@@ -106,43 +124,71 @@ def test_the_newest_change_of_an_alert_stays(make_settings: MakeSettings) -> Non
     labels = [("topic", TOPIC)]
 
     def change(number: int, age: int, **changes: Any) -> dict[str, Any]:
-        return {"alert": "a", "labels": labels, "state": "firing", "number": number,
-                "checked_ms": NOW_MS - age * DAY_MS, **changes}
+        return {
+            "alert": "a",
+            "labels": labels,
+            "state": "firing",
+            "number": number,
+            "checked_ms": NOW_MS - age * DAY_MS,
+            **changes,
+        }
 
-    write(settings.warehouse, "alerts", [
-        change(1, 30), change(2, 20, state="resolved"), change(3, 25, alert="b"),
-        change(4, 20, labels=[]), change(5, 1, labels=[]),
-    ])
+    write(
+        settings.warehouse,
+        "alerts",
+        [
+            change(1, 30),
+            change(2, 20, state="resolved"),
+            change(3, 25, alert="b"),
+            change(4, 20, labels=[]),
+            change(5, 1, labels=[]),
+        ],
+    )
     assert apply(settings, "alerts") == 2
     assert sorted(found(settings, "alerts")["number"].to_pylist()) == [2, 3, 5]
 
 
 def test_the_newest_audit_of_a_table_stays(make_settings: MakeSettings) -> None:
     settings = make_settings()
-    write(settings.warehouse, "quality_results", [
-        {"run_id": run, "table": table, "checked_ms": NOW_MS - age * DAY_MS}
-        for run, table, age in (("1", "events", 90), ("2", "events", 60), ("3", "events", 5),
-                                ("1", "alerts", 90), ("2", "alerts", 60))
-    ])
+    write(
+        settings.warehouse,
+        "quality_results",
+        [
+            {"run_id": run, "table": table, "checked_ms": NOW_MS - age * DAY_MS}
+            for run, table, age in (
+                ("1", "events", 90),
+                ("2", "events", 60),
+                ("3", "events", 5),
+                ("1", "alerts", 90),
+                ("2", "alerts", 60),
+            )
+        ],
+    )
     assert apply(settings, "quality_results") == 2
     kept = found(settings, "quality_results").select(["run_id", "table"]).to_pylist()
     assert sorted((r["table"], r["run_id"]) for r in kept) == [
-        ("alerts", "2"), ("events", "2"), ("events", "3"),
+        ("alerts", "2"),
+        ("events", "2"),
+        ("events", "3"),
     ]
 
 
 def test_the_archive_grows_old_by_the_time_of_reading(make_settings: MakeSettings) -> None:
     settings = make_settings(maintenance={"retention": [{"table": "events", "keep_ms": "7d"}]})
-    write(settings.warehouse, "events", [
-        {"event_type": "publish", "ts_wall_ms": 5, "ingest_ms": NOW_MS, "event_date": 1},
-        {"event_type": "publish", "ts_wall_ms": NOW_MS, "ingest_ms": 5, "event_date": 1},
-    ])
+    write(
+        settings.warehouse,
+        "events",
+        [
+            {"event_type": "publish", "ts_wall_ms": 5, "ingest_ms": NOW_MS, "event_date": 1},
+            {"event_type": "publish", "ts_wall_ms": NOW_MS, "ingest_ms": 5, "event_date": 1},
+        ],
+    )
     assert apply(settings, "events") == 1
     assert found(settings, "events")["ingest_ms"].to_pylist() == [NOW_MS]
 
 
 def test_whole_files_that_leave_are_no_new_rows_for_the_metrics(
-    make_settings: MakeSettings
+    make_settings: MakeSettings,
 ) -> None:
     settings = make_settings(maintenance={"retention": [{"table": NAME, "keep_ms": "7d"}]})
     write(settings.warehouse, NAME, [row(10)])
@@ -156,14 +202,25 @@ def test_whole_files_that_leave_are_no_new_rows_for_the_metrics(
     assert after is not None and len(after.files) == 1
 
 
-@pytest.mark.parametrize(("rule", "message"), [
-    ({"table": "event"}, "maintenance.retention.0.table: there is no table event whose rows grow "
-     "old (did you mean events?)"),
-    ({"table": "chunk_payloads"}, "maintenance.retention.0.table: there is no table chunk_payloads"
-     " whose rows grow old (allowed: throttle_events, "),
-    ({"table": "alerts", "tenant": "acme"}, "maintenance.retention.0.tenant: rows of alerts have "
-     "no topic, so no tenant"),
-])
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (
+            {"table": "event"},
+            "maintenance.retention.0.table: there is no table event whose rows grow "
+            "old (did you mean events?)",
+        ),
+        (
+            {"table": "chunk_payloads"},
+            "maintenance.retention.0.table: there is no table chunk_payloads"
+            " whose rows grow old (allowed: throttle_events, ",
+        ),
+        (
+            {"table": "alerts", "tenant": "acme"},
+            "maintenance.retention.0.tenant: rows of alerts have no topic, so no tenant",
+        ),
+    ],
+)
 def test_a_rule_that_no_table_can_follow_is_refused(
     rule: dict[str, Any], message: str, make_settings: MakeSettings
 ) -> None:

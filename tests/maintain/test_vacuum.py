@@ -79,8 +79,10 @@ def replaced_at(table, files, made, then_s):
     from deltalake.transaction import RemoveAction
 
     gone = [
-        RemoveAction(f.path, False, deletion_timestamp=int(then_s * 1000), partition_values={},
-                     size=f.bytes) for f in files
+        RemoveAction(
+            f.path, False, deletion_timestamp=int(then_s * 1000), partition_values={}, size=f.bytes
+        )
+        for f in files
     ]
     table.delta.create_write_transaction([*gone, made], "append", table.delta.schema(), [])
 

@@ -14,18 +14,24 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "east": {"eviction_count_rule": "every_call"},
     "west": {PRECISE: True, "apply_evictions": True, "eviction_count_rule": "evicted_only"},
     "north": {
-        "limits": quota(8_000, 200, EVICTION), "age_reset": "keep", "age_when_empty": "zero",
+        "limits": quota(8_000, 200, EVICTION),
+        "age_reset": "keep",
+        "age_when_empty": "zero",
         "size_estimate": "ledger_sum",
     },
     "south": {
-        "limits": quota(None, 200, EVICTION), PRECISE: True, "check_rows": "all",
+        "limits": quota(None, 200, EVICTION),
+        PRECISE: True,
+        "check_rows": "all",
         "age_without_quota": "quota_only",
     },
     "dedup": {
-        "limits": quota(1, None, "producer_exception"), "more": [stands(0, "pulsar.dedup", "1:-1")],
+        "limits": quota(1, None, "producer_exception"),
+        "more": [stands(0, "pulsar.dedup", "1:-1")],
     },
     "jumps": {
-        "limits": quota(None, 200, EVICTION), "age_without_quota": "quota_only",
+        "limits": quota(None, 200, EVICTION),
+        "age_without_quota": "quota_only",
         "eviction_count_rule": "evicted_only",
     },
 }
@@ -42,8 +48,12 @@ def switches(params: dict[str, Any]) -> list[tuple[str, str]]:
 def _all() -> Rows:
     found: Rows = {}
     for cluster, params in VARIANTS.items():
-        about = {"job": "backlog", "params_hash": "abc", "cluster": cluster,
-                 "switches": switches(params)}
+        about = {
+            "job": "backlog",
+            "params_hash": "abc",
+            "cluster": cluster,
+            "switches": switches(params),
+        }
         for table, rows in example(**params).items():
             found.setdefault(table, []).extend({**row, **about} for row in rows)
     return found

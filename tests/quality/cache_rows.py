@@ -14,7 +14,8 @@ TOPICS = ("persistent://t/ns/a", "persistent://t/ns/b")
 SECOND_NS = 1_000_000_000
 MINUTE_MS = 60_000
 CACHES = [
-    {"policy": "expected_reads", "max_bytes": 600}, {"policy": "fifo", "max_bytes": 600},
+    {"policy": "expected_reads", "max_bytes": 600},
+    {"policy": "fifo", "max_bytes": 600},
     {"policy": "lru"},
 ]
 """Two that are too small for what is added in a burst, and one without a size check."""
@@ -24,7 +25,8 @@ def _trace() -> list[dict[str, Any]]:
     """Bursts of entries of two topics; `tail` reads at once, `slow` later, or never."""
     found = [
         record("cursor_state", 0, 0, topic=topic, subscription=name, read_pos="1:0", active=True)
-        for topic in TOPICS for name in ("slow", "tail")
+        for topic in TOPICS
+        for name in ("slow", "tail")
     ]
     for burst in range(24):
         at = SECOND_NS * 5 * burst
@@ -44,9 +46,15 @@ def _trace() -> list[dict[str, Any]]:
 @cache
 def _all() -> Rows:
     extra = ["cache_evictions", "cache_reads"]
-    settings = Settings.model_validate({"entry_cache": {
-        "release_event": "entry_released", "variants": CACHES, "extra_outputs": extra,
-    }})
+    settings = Settings.model_validate(
+        {
+            "entry_cache": {
+                "release_event": "entry_released",
+                "variants": CACHES,
+                "extra_outputs": extra,
+            }
+        }
+    )
     params = settings.job_params("entry_cache")
     records = [{**r, "seq": n} for n, r in enumerate(_trace())]
     end_ms = max(r["ts_wall_ms"] for r in records) + 2 * MINUTE_MS

@@ -14,8 +14,12 @@ __all__ = ["START_MS", "rows_of"]
 def _both() -> Rows:
     found: Rows = {}
     for cluster, defects in (("east", UPSTREAM), ("west", [])):
-        about = {"job": "chunks", "params_hash": "abc", "cluster": cluster,
-                 "switches": [("defects", ",".join(defects))]}
+        about = {
+            "job": "chunks",
+            "params_hash": "abc",
+            "cluster": cluster,
+            "switches": [("defects", ",".join(defects))],
+        }
         for table, rows in example(defects).items():
             found.setdefault(table, []).extend({**row, **about} for row in rows)
     return found

@@ -27,12 +27,16 @@ def failures(
         for name, held in {**(others or {}), table: rows}.items():
             connection.register(name, frame(name, held))
         results = audit(connection, table, TABLES[table].schema, checks)
-    return {(r["expectation"], r["column"]): r["unexpected_count"]
-            for r in results if not r["success"]}
+    return {
+        (r["expectation"], r["column"]): r["unexpected_count"] for r in results if not r["success"]
+    }
 
 
 def across(
-    table: str, rows: Rows, tables: Iterable[str], rows_of: Callable[[str], Rows],
+    table: str,
+    rows: Rows,
+    tables: Iterable[str],
+    rows_of: Callable[[str], Rows],
     **changed: Rows,
 ) -> Found:
     """The failures across a table and others; `changed` are other rows of some tables."""

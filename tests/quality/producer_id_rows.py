@@ -29,8 +29,12 @@ def switches(params: dict[str, Any]) -> list[tuple[str, str]]:
 def _all() -> Rows:
     found: Rows = {}
     for cluster, params in VARIANTS.items():
-        about = {"job": "producer_ids", "params_hash": "abc", "cluster": cluster,
-                 "switches": switches(params)}
+        about = {
+            "job": "producer_ids",
+            "params_hash": "abc",
+            "cluster": cluster,
+            "switches": switches(params),
+        }
         for table, rows in example(**params).items():
             found.setdefault(table, []).extend({**row, **about} for row in rows)
     return found

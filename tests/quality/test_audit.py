@@ -27,10 +27,16 @@ GOOD = [
     event(300, "unmark", transition="TypeStateChanged", reads_paused=True, waiting=1),
     event(300, "unmark", row_no=1),
 ]
-PAUSED = {"limited_times": 1, "culprit_times": 0, "collateral_times": 1,
-          "limited_by_limiter": [("topic", 1)]}
+PAUSED = {
+    "limited_times": 1,
+    "culprit_times": 0,
+    "collateral_times": 1,
+    "limited_by_limiter": [("topic", 1)],
+}
 WINDOWS = [
-    window(0, **PAUSED), window(1, topic=OTHER, row_no=1), window(1),
+    window(0, **PAUSED),
+    window(1, topic=OTHER, row_no=1),
+    window(1),
     window(0, topic=OTHER, row_no=1, **{**PAUSED, "culprit_times": 1, "collateral_times": 0}),
 ]
 
@@ -53,8 +59,9 @@ def results(warehouse):
 
 
 def failed(rows):
-    return [(r["expectation"], r["column"], r["unexpected_count"]) for r in rows
-            if not r["success"]]
+    return [
+        (r["expectation"], r["column"], r["unexpected_count"]) for r in rows if not r["success"]
+    ]
 
 
 def test_a_sound_warehouse_passes_and_every_result_is_kept(sound, capsys):
@@ -81,7 +88,8 @@ def test_what_has_not_changed_is_not_audited_again(sound, capsys):
     assert quality(capsys, sound, "--table", "topic_throttle_stats")[0] == 1
     newest = [r for r in results(sound) if r not in kept and r not in new]
     assert failed(newest) == [
-        ("culprit, shared and collateral times are the pauses of the window", None, 2)]
+        ("culprit, shared and collateral times are the pauses of the window", None, 2)
+    ]
     assert quality(capsys, sound, "--table", "topic_throttle_stats")[0] == 1
     assert len(results(sound)) == len(kept) + len(new) + len(newest)
     quality(capsys, sound, "--again", "--table", "throttle_events")
@@ -89,14 +97,23 @@ def test_what_has_not_changed_is_not_audited_again(sound, capsys):
 
 
 def test_a_broken_warehouse_fails_and_the_answer_names_each_rule(tmp_warehouse, capsys):
-    write(tmp_warehouse, "throttle_events", [
-        *GOOD,
-        event(300, "unmark", row_no=1),
-        event(500, "hold", rule="bucket_empty", balance_msgs=7, pause_model_ns=-1),
-    ])
-    write(tmp_warehouse, "topic_throttle_stats", [
-        window(0, **{**PAUSED, "culprit_times": 5}), window(1, window_start_ms=1, messages=None),
-    ])
+    write(
+        tmp_warehouse,
+        "throttle_events",
+        [
+            *GOOD,
+            event(300, "unmark", row_no=1),
+            event(500, "hold", rule="bucket_empty", balance_msgs=7, pause_model_ns=-1),
+        ],
+    )
+    write(
+        tmp_warehouse,
+        "topic_throttle_stats",
+        [
+            window(0, **{**PAUSED, "culprit_times": 5}),
+            window(1, window_start_ms=1, messages=None),
+        ],
+    )
     code, out, err = quality(capsys, tmp_warehouse, "--json")
     assert (code, err) == (1, "")
     answer = json.loads(out)
@@ -113,8 +130,9 @@ def test_a_broken_warehouse_fails_and_the_answer_names_each_rule(tmp_warehouse, 
         ("limited_times is culprit_times, shared_times and collateral_times", None, 1),
         ("culprit, shared and collateral times are the pauses of the window", None, 1),
     ]
-    (hold,) = [json.loads(r["observed"]) for r in answer if r["column"] == "action"
-               and not r["success"]]
+    (hold,) = [
+        json.loads(r["observed"]) for r in answer if r["column"] == "action" and not r["success"]
+    ]
     assert hold == {"examples": ["hold"]}
     code, out, _ = quality(capsys, tmp_warehouse)
     assert code == 1
@@ -122,14 +140,18 @@ def test_a_broken_warehouse_fails_and_the_answer_names_each_rule(tmp_warehouse, 
 
 
 def test_the_pages_are_whole_and_show_what_tables_hold_as_text(tmp_warehouse, capsys):
-    write(tmp_warehouse, "throttle_events", [
-        event(100, "mark", reason="<script>alert(1)</script>")])
+    write(
+        tmp_warehouse, "throttle_events", [event(100, "mark", reason="<script>alert(1)</script>")]
+    )
     write(tmp_warehouse, "topic_throttle_stats", WINDOWS[1:3])
     quality(capsys, tmp_warehouse)
     index = Path(tmp_warehouse, INDEX)
     folder, text = index.parent, index.read_text()
     assert sorted(p.name for p in folder.iterdir()) == [
-        "index.html", "throttle_events.html", "topic_throttle_stats.html"]
+        "index.html",
+        "throttle_events.html",
+        "topic_throttle_stats.html",
+    ]
     assert text.index("throttle_events.html") < text.index("topic_throttle_stats.html")
     page = (folder / "throttle_events.html").read_text()
     assert "&lt;script&gt;alert(1)" in page
@@ -158,8 +180,9 @@ def test_a_column_that_is_missing_or_of_another_type_is_found():
 
 def test_columns_of_a_newer_weir_are_no_damage(sound, capsys):
     more = frame("throttle_events", GOOD).append_column("of_later", pa.array([1, 2, 3, 4]))
-    deltalake.write_deltalake(f"{sound}/throttle_events", more, mode="overwrite",
-                              schema_mode="overwrite")
+    deltalake.write_deltalake(
+        f"{sound}/throttle_events", more, mode="overwrite", schema_mode="overwrite"
+    )
     assert quality(capsys, sound)[0] == 0
 
 
@@ -191,8 +214,12 @@ def test_what_is_no_warehouse_or_a_newer_one_is_refused(sound, tmp_path, capsys)
     code, out, err = quality(capsys, str(tmp_path / "x"))
     assert (code, out) == (2, "") and "does not exist" in err
     Path(sound, "_weir").mkdir()
-    manifest = {"layout_version": LAYOUT_VERSION + 1, "partitions": 2, "shards": 16,
-                "created_ms": 1}
+    manifest = {
+        "layout_version": LAYOUT_VERSION + 1,
+        "partitions": 2,
+        "shards": 16,
+        "created_ms": 1,
+    }
     Path(sound, "_weir", "manifest.json").write_text(json.dumps(manifest))
     code, out, err = quality(capsys, sound)
     assert (code, out) == (2, "") and f"layout version {LAYOUT_VERSION + 1}" in err

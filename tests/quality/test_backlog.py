@@ -69,8 +69,7 @@ DAMAGE: list[tuple[str, int, dict[str, Any], list[tuple[str, str | None]]]] = [
     (CHECKS, 0, {"producers_disconnected": 1}, [(PRODUCERS, None)]),
     (CHECKS, 1, {"producers_disconnected": -1}, [(RANGE, "producers_disconnected")]),
     (CHECKS, 0, {"backlog_bytes": -1}, [(RANGE, "backlog_bytes"), (SIZE_USAGE, None)]),
-    (CHECKS, 0, {"limit_bytes": -1, "size_usage": None},
-     [(RANGE, "limit_bytes"), (SIZE, None)]),
+    (CHECKS, 0, {"limit_bytes": -1, "size_usage": None}, [(RANGE, "limit_bytes"), (SIZE, None)]),
     (CHECKS, 0, {"limit_s": -1, "time_usage": None}, [(RANGE, "limit_s")]),
     (CHECKS, 0, {"size_usage": 0.7}, [(SIZE_USAGE, None)]),
     (CHECKS, 0, {"size_usage": None}, [(SIZE_USAGE, None)]),
@@ -125,7 +124,8 @@ DAMAGE: list[tuple[str, int, dict[str, Any], list[tuple[str, str | None]]]] = [
     (REFUSALS, 0, {"producer_id": -1}, [(RANGE, "producer_id")]),
 ]
 OWN_KEYS = {
-    CHECKS: "cluster,topic,pass_ms", EVICTIONS: "cluster,topic,ts_wall_ms,subscription",
+    CHECKS: "cluster,topic,pass_ms",
+    EVICTIONS: "cluster,topic,ts_wall_ms,subscription",
     SUBSCRIPTIONS: "cluster,topic,subscription,pass_ms",
 }
 
@@ -133,10 +133,17 @@ OWN_KEYS = {
 def test_the_rows_of_these_tests_have_most_of_what_there_is():
     checks, evictions = rows_of(CHECKS), rows_of(EVICTIONS)
     assert {r["action"] for r in checks} == {
-        "none", "deduplication_snapshot", "disconnect_producers", "evict_size", "evict_time",
+        "none",
+        "deduplication_snapshot",
+        "disconnect_producers",
+        "evict_size",
+        "evict_time",
     }
     assert {r["rule"] for r in checks} == {
-        "within_limits", "size_exceeded", "time_exceeded", "size_masks_time",
+        "within_limits",
+        "size_exceeded",
+        "time_exceeded",
+        "size_masks_time",
         "deduplication_cursor",
     }
     assert {r["age_state"] for r in checks} == {"known", "no_backlog", "no_estimate"}
@@ -182,10 +189,16 @@ def test_a_lost_eviction_is_missed_at_its_check():
     assert across(CHECKS, rows_of(CHECKS), TABLES, rows_of, **lost) == {(EVICTED, None): 1}
 
 
-@pytest.mark.parametrize("changes", [
-    {"action": "evict_time"}, {"action": "disconnect_producers"}, {"backlog_bytes": 12_501},
-    {"pass_ms": T0 + 1000}, {"topic": "persistent://t/a/z"},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"action": "evict_time"},
+        {"action": "disconnect_producers"},
+        {"backlog_bytes": 12_501},
+        {"pass_ms": T0 + 1000},
+        {"topic": "persistent://t/a/z"},
+    ],
+)
 def test_an_eviction_without_its_check_is_found(changes):
     rows = rows_of(CHECKS)
     rows[4] |= changes

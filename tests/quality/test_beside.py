@@ -24,11 +24,16 @@ def test_an_audit_beside_a_run_keeps_its_results_and_names_what_failed(tmp_wareh
 
     with beside(settings(tmp_warehouse), endless=True, say=say):
         assert failed.wait(240)
-    (row,) = [r for r in Warehouse(tmp_warehouse).open("quality_results").to_pyarrow_table()
-              .to_pylist() if not r["success"]]
+    (row,) = [
+        r
+        for r in Warehouse(tmp_warehouse).open("quality_results").to_pyarrow_table().to_pylist()
+        if not r["success"]
+    ]
     assert (row["table"], row["expectation"]) == ("throttle_events", "every unmark has its mark")
-    assert reported == [f"quality: 1 of {count(tmp_warehouse)} expectations failed"
-                    " (throttle_events: every unmark has its mark)"]
+    assert reported == [
+        f"quality: 1 of {count(tmp_warehouse)} expectations failed"
+        " (throttle_events: every unmark has its mark)"
+    ]
 
 
 def count(warehouse):

@@ -12,7 +12,11 @@ from tests.quality.chunk_rows import START_MS, rows_of
 from tests.quality.evaluated import across, failures
 
 TABLES = (
-    "chunk_messages", "chunk_events", "chunk_state", "incomplete_messages", "chunk_topic_stats",
+    "chunk_messages",
+    "chunk_events",
+    "chunk_state",
+    "incomplete_messages",
+    "chunk_topic_stats",
 )
 SET, RANGE = "expect_column_values_to_be_in_set", "expect_column_values_to_be_between"
 UNIQUE = "expect_compound_columns_to_be_unique"
@@ -26,23 +30,51 @@ DAMAGE: list[tuple[str, int, dict[str, Any], list[tuple[str, str | None]]]] = [
     ("chunk_messages", 0, {"integrity": "short"}, [("integrity agrees with the sizes", None)]),
     ("chunk_messages", 0, {"assembled_bytes": 199}, [("integrity agrees with the sizes", None)]),
     ("chunk_messages", 0, {"integrity": "unknown"}, [("integrity agrees with the sizes", None)]),
-    ("chunk_messages", 0, {"integrity": "too_large", "checksum": 0},
-     [("integrity agrees with the sizes", None)]),
+    (
+        "chunk_messages",
+        0,
+        {"integrity": "too_large", "checksum": 0},
+        [("integrity agrees with the sizes", None)],
+    ),
     ("chunk_messages", 0, {"checksum": 2**32}, [(RANGE, "checksum")]),
-    ("chunk_messages", 0, {"num_chunks": 3},
-     [("a message has a position for every chunk, from the first to the last", None)]),
-    ("chunk_messages", 0, {"last_position": "7:1"},
-     [("a message has a position for every chunk, from the first to the last", None)]),
+    (
+        "chunk_messages",
+        0,
+        {"num_chunks": 3},
+        [("a message has a position for every chunk, from the first to the last", None)],
+    ),
+    (
+        "chunk_messages",
+        0,
+        {"last_position": "7:1"},
+        [("a message has a position for every chunk, from the first to the last", None)],
+    ),
     ("chunk_messages", 0, {"positions": ["7:1", "7"], "last_position": "7"}, [(POSITIONS, None)]),
-    ("chunk_messages", 0, {"assembly_ms": 1},
-     [("assembly_ms is the time between the first chunk and the last", None)]),
-    ("chunk_messages", 0, {"payload": b"x" * 200, "checksum": 1},
-     [("a payload has the length and the sum of its row", None)]),
+    (
+        "chunk_messages",
+        0,
+        {"assembly_ms": 1},
+        [("assembly_ms is the time between the first chunk and the last", None)],
+    ),
+    (
+        "chunk_messages",
+        0,
+        {"payload": b"x" * 200, "checksum": 1},
+        [("a payload has the length and the sum of its row", None)],
+    ),
     ("chunk_events", 1, {"outcome": "LOST", "rule": "LOST"}, [(SET, "outcome")]),
-    ("chunk_events", 0, {"rule": "GAP+B9"},
-     [("a rule is its outcome, with at most one defect", None)]),
-    ("chunk_events", 0, {"rule": "COMPLETE"},
-     [("a rule is its outcome, with at most one defect", None)]),
+    (
+        "chunk_events",
+        0,
+        {"rule": "GAP+B9"},
+        [("a rule is its outcome, with at most one defect", None)],
+    ),
+    (
+        "chunk_events",
+        0,
+        {"rule": "COMPLETE"},
+        [("a rule is its outcome, with at most one defect", None)],
+    ),
     ("chunk_events", 0, {"chunk_id": 3}, [("a chunk is one of its message", None)]),
     ("chunk_events", 0, {"permits": 2}, [(RANGE, "permits")]),
     ("chunk_events", 0, {"position": "7"}, [(POSITIONS, None)]),
@@ -55,27 +87,58 @@ DAMAGE: list[tuple[str, int, dict[str, Any], list[tuple[str, str | None]]]] = [
     ("chunk_state", 0, {"fifo_length": 0}, [("every context stands in the fifo", None)]),
     ("chunk_state", 0, {"permits_lost": -1}, [(RANGE, "permits_lost")]),
     ("chunk_state", 0, {"rule": "closed"}, [(WINDOW, None)]),
-    ("chunk_state", 0, {"contexts": 0, "leaked": 2, "oldest_age_ms": None},
-     [("nothing is buffered without contexts", None)]),
-    ("incomplete_messages", 0, {"next_chunk_id": 3},
-     [("a message waits for one of its chunks", None)]),
-    ("incomplete_messages", 0, {"last_chunk_ms": START_MS},
-     [("the times of a message follow each other", None)]),
-    ("incomplete_messages", 0, {"ts_wall_ms": START_MS + 60_001, "age_ms": 52_001},
-     [(WINDOW, None)]),
-    ("chunk_topic_stats", 0, {"msg_chunk_published": True},
-     [("msg_chunk_published says whether there were chunks", None)]),
-    ("chunk_topic_stats", 0, {"producers": 1},
-     [("chunks bound the first ones and the producers", None)]),
-    ("chunk_topic_stats", 0, {"chunked_message_rate": 1.0},
-     [("chunks bound the first ones and the producers", None)]),
-    ("chunk_topic_stats", 0, {"window_ms": 59_999, "window_start_ms": START_MS + 1},
-     [("windows are aligned to the epoch", None)]),
+    (
+        "chunk_state",
+        0,
+        {"contexts": 0, "leaked": 2, "oldest_age_ms": None},
+        [("nothing is buffered without contexts", None)],
+    ),
+    (
+        "incomplete_messages",
+        0,
+        {"next_chunk_id": 3},
+        [("a message waits for one of its chunks", None)],
+    ),
+    (
+        "incomplete_messages",
+        0,
+        {"last_chunk_ms": START_MS},
+        [("the times of a message follow each other", None)],
+    ),
+    (
+        "incomplete_messages",
+        0,
+        {"ts_wall_ms": START_MS + 60_001, "age_ms": 52_001},
+        [(WINDOW, None)],
+    ),
+    (
+        "chunk_topic_stats",
+        0,
+        {"msg_chunk_published": True},
+        [("msg_chunk_published says whether there were chunks", None)],
+    ),
+    (
+        "chunk_topic_stats",
+        0,
+        {"producers": 1},
+        [("chunks bound the first ones and the producers", None)],
+    ),
+    (
+        "chunk_topic_stats",
+        0,
+        {"chunked_message_rate": 1.0},
+        [("chunks bound the first ones and the producers", None)],
+    ),
+    (
+        "chunk_topic_stats",
+        0,
+        {"window_ms": 59_999, "window_start_ms": START_MS + 1},
+        [("windows are aligned to the epoch", None)],
+    ),
 ]
 WINDOWED = {
     "chunk_state": "cluster,topic,subscription,consumer,window_start_ms",
-    "incomplete_messages":
-        "cluster,topic,subscription,consumer,uuid,first_position,window_start_ms",
+    "incomplete_messages": "cluster,topic,subscription,consumer,uuid,first_position,window_start_ms",
     "chunk_topic_stats": "cluster,topic,window_start_ms",
 }
 
@@ -117,10 +180,16 @@ def test_tables_without_rows_agree(table):
     assert across(table, [], TABLES, lambda name: []) == {}
 
 
-@pytest.mark.parametrize("changes", [
-    {"uuid": "other"}, {"ts_wall_ms": START_MS + 1}, {"last_position": "7:9"},
-    {"consumer": "other"}, {"num_chunks": 9},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"uuid": "other"},
+        {"ts_wall_ms": START_MS + 1},
+        {"last_position": "7:9"},
+        {"consumer": "other"},
+        {"num_chunks": 9},
+    ],
+)
 def test_a_message_and_its_decision_need_each_other(changes):
     first, *rest = rows_of(MESSAGES)
     changed = [{**first, **changes}, *rest]

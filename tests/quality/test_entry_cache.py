@@ -75,7 +75,10 @@ def test_the_rows_of_these_tests_have_most_of_what_there_is():
     assert {r["cause"] for r in evictions} == {"time", "size", "invalidated"}
     assert {r["rule"].partition("+")[2] for r in evictions} == {"", "extended_out", "never_wanted"}
     assert {(r["hit"], r["reader_kind"]) for r in rows_of(READS)} == {
-        (True, "tail"), (True, "catch_up"), (False, "tail"), (False, "catch_up"),
+        (True, "tail"),
+        (True, "catch_up"),
+        (False, "tail"),
+        (False, "catch_up"),
     }
     assert (rows_of(STATS)[0]["topic"], rows_of(STATS)[0]["used_bytes"]) == (None, 400)
     assert rows_of(STATS)[1]["topic"] is not None
@@ -109,8 +112,11 @@ def test_a_broker_that_counts_otherwise_than_its_topics_is_found(column):
 
 def test_entries_that_come_from_nowhere_are_found():
     rows = rows_of(STATS)
-    (last,) = [r for r in rows[1:] if r["policy"] == "expected_reads" and r["topic"] is None
-               and r["inserted"] > 0]
+    (last,) = [
+        r
+        for r in rows[1:]
+        if r["policy"] == "expected_reads" and r["topic"] is None and r["inserted"] > 0
+    ]
     last["entries"] += 1
     assert failures(STATS, rows, SUITES[STATS])[FLOW, None] == 1
 
@@ -120,9 +126,15 @@ def test_what_the_core_writes_and_nothing_agree_across_tables(rows):
     assert across(STATS, rows(STATS), TABLES, rows) == {}
 
 
-@pytest.mark.parametrize("changes", [
-    {"hit": True}, {"broker": "b2"}, {"policy": "fifo"}, {"ts_wall_ms": 0},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hit": True},
+        {"broker": "b2"},
+        {"policy": "fifo"},
+        {"ts_wall_ms": 0},
+    ],
+)
 def test_a_window_that_counts_otherwise_than_its_reads_is_found(changes):
     first, *rest = rows_of(READS)
     given = [*rest, {**first, **changes}]
@@ -130,14 +142,21 @@ def test_a_window_that_counts_otherwise_than_its_reads_is_found(changes):
     assert found == {(READ, None): 2 if "policy" in changes else 1}
 
 
-@pytest.mark.parametrize("changes", [
-    {"cause": "time"}, {"cause": "invalidated"}, {"broker": "b2"}, {"expected_remaining": 0},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cause": "time"},
+        {"cause": "invalidated"},
+        {"broker": "b2"},
+        {"expected_remaining": 0},
+    ],
+)
 def test_a_window_that_counts_otherwise_than_its_evictions_is_found(changes):
     first, *rest = rows_of(EVICTIONS)
     given = [*rest, {**first, **changes}]
     assert across(STATS, rows_of(STATS), TABLES, rows_of, cache_evictions=given) == {
-        (COUNTED, None): 1}
+        (COUNTED, None): 1
+    }
 
 
 def test_tables_that_are_off_are_not_missed():

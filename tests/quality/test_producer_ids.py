@@ -45,10 +45,18 @@ DAMAGE: list[tuple[str, int, dict[str, Any], list[tuple[str, str | None]]]] = [
     (DECISIONS, 0, {"throttle_ms": 1}, [("what is within its bound does not wait", None)]),
     (DECISIONS, 5, {"throttle_ms": 2**31}, [(RANGE, "throttle_ms")]),
     (DECISIONS, 5, {"throttle_ms": -1}, [(NEGATIVE, None)]),
-    (DECISIONS, 5, {"filter_created_ms": START_MS},
-     [("an id has a filter unless it is rejected", None)]),
-    (DECISIONS, 0, {"filter_created_ms": None},
-     [("an id has a filter unless it is rejected", None)]),
+    (
+        DECISIONS,
+        5,
+        {"filter_created_ms": START_MS},
+        [("an id has a filter unless it is rejected", None)],
+    ),
+    (
+        DECISIONS,
+        0,
+        {"filter_created_ms": None},
+        [("an id has a filter unless it is rejected", None)],
+    ),
     (DECISIONS, 0, {"live_filters": 0}, [(TAKEN, None)]),
     (DECISIONS, 0, {"filter_created_ms": START_MS + 1}, [(TAKEN, None)]),
     (DECISIONS, 0, {"tokens": None}, [there("tokens", "quota_math", "token_bucket")]),
@@ -65,8 +73,12 @@ DAMAGE: list[tuple[str, int, dict[str, Any], list[tuple[str, str | None]]]] = [
     (STATS, 0, {"filter_fill": 0.1}, [there("filter_fill", "membership", "bloom")]),
     (STATS, 0, {"estimated_fpp": 0.1}, [there("estimated_fpp", "membership", "bloom")]),
     (STATS, 0, {"rule": "closed"}, [("a window is written at its end", None)]),
-    (STATS, 0, {"window_ms": 59_999, "window_start_ms": START_MS + 1},
-     [("windows are aligned to the epoch", None)]),
+    (
+        STATS,
+        0,
+        {"window_ms": 59_999, "window_start_ms": START_MS + 1},
+        [("windows are aligned to the epoch", None)],
+    ),
     (STATS, -1, {"filter_fill": 1.5}, [(RANGE, "filter_fill")]),
     (OWNERS, 0, {"rule": "seen"}, [(SET, "rule")]),
     (OWNERS, 0, {"producer_id": -1}, [(RANGE, "producer_id")]),
@@ -82,7 +94,9 @@ def test_the_rows_of_these_tests_have_every_verdict_and_rule():
     rows = rows_of(DECISIONS)
     assert {r["verdict"] for r in rows} == {"counted", "throttled", "rejected"}
     assert {r["rule"] for r in rows} == {
-        "unseen_within_bound", "unseen_over_bound", "rejected_over_bound",
+        "unseen_within_bound",
+        "unseen_over_bound",
+        "rejected_over_bound",
         "recounted_after_disposal",
     }
     assert any(r["verdict"] == "rejected" and r["throttle_ms"] == 0 for r in rows)
@@ -121,9 +135,14 @@ def test_tables_without_rows_agree(table):
     assert across(table, [], TABLES, lambda name: []) == {}
 
 
-@pytest.mark.parametrize("changes", [
-    {"new_ids": 4}, {"rejected": 0}, {"new_ids": 6, "rejected": 0},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"new_ids": 4},
+        {"rejected": 0},
+        {"new_ids": 6, "rejected": 0},
+    ],
+)
 def test_a_window_that_counts_otherwise_than_its_decisions_is_found(changes):
     first, *rest = rows_of(STATS)
     found = across(STATS, [{**first, **changes}, *rest], TABLES, rows_of)
@@ -136,10 +155,16 @@ def test_a_lost_decision_is_missed_in_its_window_and_a_lost_window_is_not():
     assert across(STATS, rows_of(STATS)[1:], TABLES, rows_of, **lost) == {}
 
 
-@pytest.mark.parametrize("changes", [
-    {"user": "bob"}, {"producer_id": 99}, {"rule": "assigned"}, {"ts_wall_ms": START_MS + 1},
-    {"broker": "b2"},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"user": "bob"},
+        {"producer_id": 99},
+        {"rule": "assigned"},
+        {"ts_wall_ms": START_MS + 1},
+        {"broker": "b2"},
+    ],
+)
 def test_a_decision_without_the_row_of_its_owner_is_found(changes):
     first, *rest = rows_of(OWNERS)
     changed = {OWNERS: [{**first, **changes}, *rest]}

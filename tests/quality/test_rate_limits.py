@@ -16,14 +16,21 @@ MARK = event(100, "mark", request_id=7)
 
 def limiter(name: str, throttles: int, kind: str = "topic") -> dict[str, object]:
     return {
-        **COMMON, "window_start_ms": START_MS, "window_ms": 60_000, "limiter": kind,
-        "limiter_name": name, "throttles": throttles, "utilisation": 1.0, "limit_msgs": 1.0,
+        **COMMON,
+        "window_start_ms": START_MS,
+        "window_ms": 60_000,
+        "limiter": kind,
+        "limiter_name": name,
+        "throttles": throttles,
+        "utilisation": 1.0,
+        "limit_msgs": 1.0,
     }
 
 
 ROWS = {
     EVENTS: [
-        MARK, event(300, "unmark"),
+        MARK,
+        event(300, "unmark"),
         event(400, "mark", transition="Dropped", row_no=1),
         event(450, "mark", limiter="resource_group", transition="TypeStateChanged"),
         event(500, "mark", limiter="broker", cnx_id="c2"),
@@ -36,12 +43,23 @@ ROWS = {
         window(1, topic=OTHER, culprit_times=1, limited_times=1),
         window(2),
     ],
-    LIMITERS: [limiter(TOPIC, 2), limiter("b1", 1, "broker"), limiter("g", 1, "resource_group"),
-               limiter("c9", 0, "connection")],
+    LIMITERS: [
+        limiter(TOPIC, 2),
+        limiter("b1", 1, "broker"),
+        limiter("g", 1, "resource_group"),
+        limiter("c9", 0, "connection"),
+    ],
     COMMANDS: [
         {**COMMON, "cnx_id": "c1", "topic": TOPIC, "producer_id": 1, "request_id": 7},
-        {**COMMON, "cnx_id": "c1", "topic": TOPIC, "producer_id": 1, "sequence_id": 1,
-         "exception": "TimeoutException", "rule": "send_timeout"},
+        {
+            **COMMON,
+            "cnx_id": "c1",
+            "topic": TOPIC,
+            "producer_id": 1,
+            "sequence_id": 1,
+            "exception": "TimeoutException",
+            "rule": "send_timeout",
+        },
         {**COMMON, "cnx_id": "c3", "topic": TOPIC, "producer_id": 1, "rule": "client_unsupported"},
     ],
 }
@@ -53,14 +71,22 @@ def test_sound_rows_agree(table, rows):
     assert across(table, rows(table), TABLES, rows) == {}
 
 
-@pytest.mark.parametrize("changes", [
-    {"culprit_times": 2}, {"shared_times": 2}, {"collateral_times": 1},
-    {"window_start_ms": START_MS - 60_000}, {"broker": "b2"}, {"topic": "persistent://t/a/z"},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"culprit_times": 2},
+        {"shared_times": 2},
+        {"collateral_times": 1},
+        {"window_start_ms": START_MS - 60_000},
+        {"broker": "b2"},
+        {"topic": "persistent://t/a/z"},
+    ],
+)
 def test_a_window_with_other_pauses_than_its_marks_is_found(changes):
     first, *rest = ROWS[STATS]
     assert across(STATS, [{**first, **changes}, *rest], TABLES, ROWS.__getitem__) == {
-        (PAUSES, None): 1}
+        (PAUSES, None): 1
+    }
 
 
 def test_a_lost_pause_is_missed_by_its_culprit_and_its_victims():
@@ -68,7 +94,8 @@ def test_a_lost_pause_is_missed_by_its_culprit_and_its_victims():
     assert across(STATS, ROWS[STATS], TABLES, ROWS.__getitem__, **lost) == {(PAUSES, None): 2}
     assert across(LIMITERS, ROWS[LIMITERS], TABLES, ROWS.__getitem__, **lost) == {(MARKS, None): 1}
     assert across(COMMANDS, ROWS[COMMANDS], TABLES, ROWS.__getitem__, **lost) == {
-        (COMMANDED, None): 1}
+        (COMMANDED, None): 1
+    }
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
@@ -86,9 +113,18 @@ def test_a_command_of_another_request_or_connection_is_found():
 
 def test_rows_of_an_earlier_version_have_no_class_of_shared_limits():
     """They count a shared limit as its trigger's fault, and do not name it."""
-    old = {EVENTS: [{**row, "trigger_topic": None, "limiter_name": None,
-                     "culprit_topic": row["trigger_topic"]} for row in ROWS[EVENTS]],
-           STATS: [{**row, "shared_times": None, "shared_ns": None} for row in ROWS[STATS]]}
+    old = {
+        EVENTS: [
+            {
+                **row,
+                "trigger_topic": None,
+                "limiter_name": None,
+                "culprit_topic": row["trigger_topic"],
+            }
+            for row in ROWS[EVENTS]
+        ],
+        STATS: [{**row, "shared_times": None, "shared_ns": None} for row in ROWS[STATS]],
+    }
     rows = {**ROWS, **old}
     assert across(STATS, rows[STATS], TABLES, rows.__getitem__) == {}
     assert across(LIMITERS, [limiter(TOPIC, 9)], TABLES, rows.__getitem__) == {}

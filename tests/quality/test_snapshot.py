@@ -23,10 +23,15 @@ def settings(tmp_warehouse):
 
 
 def commit(settings, table, batch, application=APPLICATION):
-    rows = {"throttle_events": [event(batch, "mark")], "topic_throttle_stats": [window(batch)],
-            "quarantine": [{"reason_code": "UNPARSEABLE"}]}[table]
+    rows = {
+        "throttle_events": [event(batch, "mark")],
+        "topic_throttle_stats": [window(batch)],
+        "quarantine": [{"reason_code": "UNPARSEABLE"}],
+    }[table]
     write_deltalake(
-        f"{settings.warehouse}/{table}", frame(table, rows), mode="append",
+        f"{settings.warehouse}/{table}",
+        frame(table, rows),
+        mode="append",
         commit_properties=CommitProperties(app_transactions=[Transaction(application, batch)]),
     )
 
@@ -36,8 +41,9 @@ def end(settings, batch):
 
 
 def versions(settings):
-    return {name: table.version() for name, table in committed(settings).items()
-            if table is not None}
+    return {
+        name: table.version() for name, table in committed(settings).items() if table is not None
+    }
 
 
 def test_a_batch_that_is_not_over_is_left_out_of_every_table(settings):

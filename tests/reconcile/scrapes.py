@@ -10,8 +10,11 @@ BROKER = "b1:8080"
 
 
 def scrape(
-    at_ms: int, topics: dict[str, Values] | None = None, whole: Values | None = None,
-    started_s: float = 5.0, took_ms: int = 0,
+    at_ms: int,
+    topics: dict[str, Values] | None = None,
+    whole: Values | None = None,
+    started_s: float = 5.0,
+    took_ms: int = 0,
 ) -> Scrape:
     """A reading `at_ms` after the start, in a request that took so long."""
     from_ms = START_MS + at_ms - took_ms // 2

@@ -13,10 +13,13 @@ from app.warehouse.run_lock import only_reconciliation
 from tests.servers.admin import AdminServer, status
 from tests.waiting import wait_for
 
-METRICS = "\n".join([
-    'pulsar_in_messages_total{cluster="east",topic="persistent://a/b/c"} 7',
-    'process_start_time_seconds{cluster="east"} 5', "",
-])
+METRICS = "\n".join(
+    [
+        'pulsar_in_messages_total{cluster="east",topic="persistent://a/b/c"} 7',
+        'process_start_time_seconds{cluster="east"} 5',
+        "",
+    ]
+)
 Make = Callable[..., Settings]
 
 
@@ -56,7 +59,9 @@ def test_nothing_is_read_where_nothing_is_to_be(make_settings: Make) -> None:
     with AdminServer() as server:
         section = {"brokers": [server.url], "interval_ms": 1}
         for endless, reconcile in (
-            (True, None), (False, section), (True, {**section, "interval_ms": None}),
+            (True, None),
+            (False, section),
+            (True, {**section, "interval_ms": None}),
         ):
             with beside(make_settings(reconcile=reconcile), endless, reported.append):
                 pass

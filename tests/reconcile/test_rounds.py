@@ -48,10 +48,16 @@ def section(server: AdminServer, **keys: Any) -> Json:
 
 def count(server: AdminServer, messages: int, started_s: float = 5.0) -> None:
     """The broker's answer from now on."""
-    server.answers["/metrics/"] = status(200, "\n".join([
-        f'pulsar_in_messages_total{{cluster="east",topic="{TOPIC}"}} {messages}',
-        f'process_start_time_seconds{{cluster="east"}} {started_s}', "",
-    ]))
+    server.answers["/metrics/"] = status(
+        200,
+        "\n".join(
+            [
+                f'pulsar_in_messages_total{{cluster="east",topic="{TOPIC}"}} {messages}',
+                f'process_start_time_seconds{{cluster="east"}} {started_s}',
+                "",
+            ]
+        ),
+    )
 
 
 def stored(settings: Settings) -> list[Json]:
@@ -83,7 +89,11 @@ def test_a_span_waits_for_weir_and_is_compared_in_the_end(
         assert (waiting.rows, waiting.waiting) == ([], spans)
     (row,) = one_round(hasty).rows
     assert (row["broker_value"], row["weir_value"], row["difference"], row["reason"]) == (
-        30, 0, 30, "NOT_REACHED")
+        30,
+        0,
+        30,
+        "NOT_REACHED",
+    )
     assert not differs(row)
     assert stored(hasty) == [row]
 
@@ -121,9 +131,13 @@ def test_a_restart_of_the_broker_has_no_number(server: AdminServer, settings: Se
     assert stored(settings) == []
 
 
-@pytest.mark.parametrize(("answer", "said"), [
-    (status(503), "metrics/: status 503"), (status(200, "hello"), "none of the metrics"),
-])
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (status(503), "metrics/: status 503"),
+        (status(200, "hello"), "none of the metrics"),
+    ],
+)
 def test_a_broker_without_an_answer_is_reported_and_its_span_grows(
     server: AdminServer, settings: Settings, answer: Any, said: str
 ) -> None:
@@ -158,7 +172,9 @@ def test_a_damaged_memory_begins_anew(server: AdminServer, settings: Settings) -
 def test_one_process_compares_at_a_time(settings: Settings) -> None:
     again = only_reconciliation(settings)
     with (
-        only_reconciliation(settings), pytest.raises(Busy, match="another process compares"), again
+        only_reconciliation(settings),
+        pytest.raises(Busy, match="another process compares"),
+        again,
     ):
         pass
 
@@ -176,12 +192,14 @@ def test_the_command(
     count(server, 100)
     assert main(words) == 0
     assert capsys.readouterr().out == (
-        "0 numbers: 0 agree, 0 differ, 0 cannot be compared; 1 read for the first time\n")
+        "0 numbers: 0 agree, 0 differ, 0 cannot be compared; 1 read for the first time\n"
+    )
     count(server, 130)
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [(row["measure"], row["difference"], row["reason"]) for row in found["rows"]] == [
-        ("messages_in", 30, "NOT_REACHED")]
+        ("messages_in", 30, "NOT_REACHED")
+    ]
 
 
 def test_the_command_needs_its_section(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,18 +239,23 @@ def test_topics_that_are_left_out_are_on_neither_side(
     assert found.rows == []
 
 
-@pytest.mark.parametrize(("section", "mistake"), [
-    ({}, "reconcile.brokers: is missing (allowed: host:port"),
-    ({"brokers": []}, "reconcile.brokers: is missing (allowed: host:port"),
-    ({"brokers": {"b1": "http://b1:8080"}}, "'b1' is not the name of a broker"),
-    ({"brokers": ["b1:8080"]}, "is not the name of a broker"),
-    ({"brokers": {"b1:8080": "b1:8080"}}, "'b1:8080' is not http://host:port"),
-    ({"brokers": ["http://b1:1"], "sampled_by": "x"},
-     "reconcile.sampled_by: 'x' is not supported (allowed: none, topic, connection)"),
-    ({"brokers": ["http://b1:1"], "include": ["a/b/c/d"]}, "'a/b/c/d' is not allowed"),
-    ({"brokers": ["http://b1:1"], "token": "a", "token_file": "b"}, "excludes token_file"),
-    ({"brokers": ["http://b1:1"], "intervall": 1}, "did you mean interval_ms?"),
-])
+@pytest.mark.parametrize(
+    ("section", "mistake"),
+    [
+        ({}, "reconcile.brokers: is missing (allowed: host:port"),
+        ({"brokers": []}, "reconcile.brokers: is missing (allowed: host:port"),
+        ({"brokers": {"b1": "http://b1:8080"}}, "'b1' is not the name of a broker"),
+        ({"brokers": ["b1:8080"]}, "is not the name of a broker"),
+        ({"brokers": {"b1:8080": "b1:8080"}}, "'b1:8080' is not http://host:port"),
+        (
+            {"brokers": ["http://b1:1"], "sampled_by": "x"},
+            "reconcile.sampled_by: 'x' is not supported (allowed: none, topic, connection)",
+        ),
+        ({"brokers": ["http://b1:1"], "include": ["a/b/c/d"]}, "'a/b/c/d' is not allowed"),
+        ({"brokers": ["http://b1:1"], "token": "a", "token_file": "b"}, "excludes token_file"),
+        ({"brokers": ["http://b1:1"], "intervall": 1}, "did you mean interval_ms?"),
+    ],
+)
 def test_a_wrong_section_is_refused(
     make_settings: Callable[..., Settings], section: Json, mistake: str
 ) -> None:
@@ -241,16 +264,23 @@ def test_a_wrong_section_is_refused(
     assert mistake in str(found.value)
 
 
-@pytest.mark.parametrize(("keys", "topic", "takes"), [
-    ({}, "persistent://acme/orders/created", True),
-    ({}, "persistent://acme/orders/__change_events", False),
-    ({}, "persistent://pulsar/host:1/healthcheck", False),
-    ({"include": ["acme"]}, "persistent://acme/orders/created", True),
-    ({"include": ["acme"]}, "persistent://acme2/orders/created", False),
-    ({"include": ["acme/orders/created"]}, "persistent://acme/orders/created-partition-3", True),
-    ({"exclude": ["acme/orders"]}, "non-persistent://acme/orders/created", False),
-    ({"include": ["acme"], "exclude": ["acme/orders/x"]}, "persistent://acme/orders/y", True),
-])
+@pytest.mark.parametrize(
+    ("keys", "topic", "takes"),
+    [
+        ({}, "persistent://acme/orders/created", True),
+        ({}, "persistent://acme/orders/__change_events", False),
+        ({}, "persistent://pulsar/host:1/healthcheck", False),
+        ({"include": ["acme"]}, "persistent://acme/orders/created", True),
+        ({"include": ["acme"]}, "persistent://acme2/orders/created", False),
+        (
+            {"include": ["acme/orders/created"]},
+            "persistent://acme/orders/created-partition-3",
+            True,
+        ),
+        ({"exclude": ["acme/orders"]}, "non-persistent://acme/orders/created", False),
+        ({"include": ["acme"], "exclude": ["acme/orders/x"]}, "persistent://acme/orders/y", True),
+    ],
+)
 def test_which_topics_the_feed_takes(
     make_settings: Callable[..., Settings], keys: Json, topic: str, takes: bool
 ) -> None:

@@ -48,15 +48,18 @@ def test_an_answer_that_is_not_of_a_broker_is_none() -> None:
 SECOND = 1_700_000_040_000
 
 
-@pytest.mark.parametrize(("from_ms", "to_ms", "expected"), [
-    # The date is of the second that the request is in: the clocks may be the same.
-    (SECOND + 100, SECOND + 300, (SECOND + 100, SECOND + 300)),
-    (SECOND + 999, SECOND + 1100, (SECOND + 999, SECOND + 1100)),
-    (SECOND - 50, SECOND + 20, (SECOND - 50, SECOND + 20)),
-    # A minute apart; where in its second the server was is not known.
-    (SECOND - 60_100, SECOND - 59_900, (SECOND - 100, SECOND + 1100)),
-    (SECOND + 59_900, SECOND + 60_100, (SECOND - 100, SECOND + 1100)),
-])
+@pytest.mark.parametrize(
+    ("from_ms", "to_ms", "expected"),
+    [
+        # The date is of the second that the request is in: the clocks may be the same.
+        (SECOND + 100, SECOND + 300, (SECOND + 100, SECOND + 300)),
+        (SECOND + 999, SECOND + 1100, (SECOND + 999, SECOND + 1100)),
+        (SECOND - 50, SECOND + 20, (SECOND - 50, SECOND + 20)),
+        # A minute apart; where in its second the server was is not known.
+        (SECOND - 60_100, SECOND - 59_900, (SECOND - 100, SECOND + 1100)),
+        (SECOND + 59_900, SECOND + 60_100, (SECOND - 100, SECOND + 1100)),
+    ],
+)
 def test_times_are_those_of_the_brokers_clock(
     from_ms: int, to_ms: int, expected: tuple[int, int]
 ) -> None:

@@ -25,7 +25,9 @@ from tests.servers.pulsar import VERSION, Pulsar
 OUT = Path(__file__).resolve().parents[2] / "configs" / "recordings" / "real-pulsar"
 PART_EVENTS = 1000
 SETTINGS = {
-    "maxMessageSize": "50000", "weirPayload": "true", "preciseTimeBasedBacklogQuotaCheck": "true",
+    "maxMessageSize": "50000",
+    "weirPayload": "true",
+    "preciseTimeBasedBacklogQuotaCheck": "true",
     "managedLedgerCacheSizeMB": "32",
 }
 
@@ -33,10 +35,15 @@ SETTINGS = {
 def record(folder: Path) -> tuple[list[str], Scene]:
     """Play all scenarios; the lines that the plug-in wrote, and the numbers."""
     (port,) = free_ports(1)
-    broker = Pulsar(folder / "broker", jvm=[
-        "-Dotel.sdk.disabled=false", "-Dotel.metrics.exporter=prometheus",
-        "-Dotel.exporter.prometheus.host=127.0.0.1", f"-Dotel.exporter.prometheus.port={port}",
-    ])
+    broker = Pulsar(
+        folder / "broker",
+        jvm=[
+            "-Dotel.sdk.disabled=false",
+            "-Dotel.metrics.exporter=prometheus",
+            "-Dotel.exporter.prometheus.host=127.0.0.1",
+            f"-Dotel.exporter.prometheus.port={port}",
+        ],
+    )
     records = folder / "records"
     pulsar_plugin.start(broker, records, **SETTINGS)
     scene = Scene(broker, f"http://127.0.0.1:{port}/metrics")
@@ -44,8 +51,10 @@ def record(folder: Path) -> tuple[list[str], Scene]:
         with scene.client() as one:
             chunks = large.Large(scene)
             for name, play in (
-                ("large", lambda: chunks.play(one)), ("limits", lambda: limits.play(scene)),
-                ("quotas", lambda: quotas.play(scene)), ("reads", lambda: reads.play(scene)),
+                ("large", lambda: chunks.play(one)),
+                ("limits", lambda: limits.play(scene)),
+                ("quotas", lambda: quotas.play(scene)),
+                ("reads", lambda: reads.play(scene)),
                 ("expiry", chunks.finish),
             ):
                 began = time.monotonic()
@@ -70,8 +79,10 @@ def save(out: Path, lines: list[str], scene: Scene) -> None:
         name.write_bytes(gzip.compress(part.encode(), mtime=0))
     times = [json.loads(line)["ts_wall_ms"] for line in lines]
     numbers = {
-        "broker": f"Apache Pulsar {VERSION}", "events": len(lines),
-        "seconds": (max(times) - min(times)) // 1000, "settings": SETTINGS,
+        "broker": f"Apache Pulsar {VERSION}",
+        "events": len(lines),
+        "seconds": (max(times) - min(times)) // 1000,
+        "settings": SETTINGS,
         "numbers": [asdict(number) for number in scene.numbers],
     }
     (out / "numbers.json").write_text(json.dumps(numbers, indent=1) + "\n")

@@ -14,7 +14,8 @@ from tests.servers.pulsar_plugin import until
 
 NAME = "large"
 INTERLEAVED, CROWDED, KILLED, RESENT = (
-    name_of("large", name) for name in ("interleaved", "crowded", "killed", "resent"))
+    name_of("large", name) for name in ("interleaved", "crowded", "killed", "resent")
+)
 SIZE = 220_000
 SLOW = {"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": 35_000}
 FAST = {"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": 100_000_000}
@@ -45,9 +46,15 @@ class Large:
         scene.set(KILLED, "publishRate", FAST)
         other.send(text_of(SIZE, 2).encode())
         self._take(KILLED, "archive", [self._killed])
-        self._interleave(one, INTERLEAVED, 2, [
-            ("archive", client.ConsumerType.Exclusive, 1, 10),
-            ("workers", client.ConsumerType.Shared, 2, 10)])
+        self._interleave(
+            one,
+            INTERLEAVED,
+            2,
+            [
+                ("archive", client.ConsumerType.Exclusive, 1, 10),
+                ("workers", client.ConsumerType.Shared, 2, 10),
+            ],
+        )
         self._interleave(one, CROWDED, 4, [("narrow", client.ConsumerType.Exclusive, 1, 2)])
 
     def finish(self) -> None:
@@ -62,21 +69,35 @@ class Large:
         for (topic, subscription), digests in self._got.items():
             where = f"topic = '{topic}' AND subscription = '{subscription}'"
             scene.keep(
-                NAME, f"large messages that applications got from {topic}, {subscription}",
-                "applications", len(digests), f"SELECT count(*) FROM chunk_messages WHERE {where}")
+                NAME,
+                f"large messages that applications got from {topic}, {subscription}",
+                "applications",
+                len(digests),
+                f"SELECT count(*) FROM chunk_messages WHERE {where}",
+            )
             scene.keep(
-                NAME, f"their bytes (SHA-256), {topic}, {subscription}", "applications",
+                NAME,
+                f"their bytes (SHA-256), {topic}, {subscription}",
+                "applications",
                 sorted(digests),
                 f"SELECT list(sha256(payload) ORDER BY sha256(payload)) FROM chunk_messages "
-                f"WHERE {where}")
+                f"WHERE {where}",
+            )
             scene.keep(
-                NAME, f"chunks not acknowledged in {topic}, {subscription}", "msgBacklog",
+                NAME,
+                f"chunks not acknowledged in {topic}, {subscription}",
+                "msgBacklog",
                 scene.stats(topic)["subscriptions"][subscription]["msgBacklog"],
                 f"SELECT last(backlog_entries ORDER BY pass_ms) FROM backlog_subscriptions "
-                f"WHERE {where}")
+                f"WHERE {where}",
+            )
         scene.keep(
-            NAME, "large messages that expired, never finished", "applications", 1,
-            "SELECT count(DISTINCT uuid) FROM chunk_events WHERE outcome = 'EXPIRED'")
+            NAME,
+            "large messages that expired, never finished",
+            "applications",
+            1,
+            "SELECT count(DISTINCT uuid) FROM chunk_events WHERE outcome = 'EXPIRED'",
+        )
 
     def _half(self, topic: str, name: str) -> None:
         """A producer that is killed after its first chunks."""
@@ -88,21 +109,32 @@ class Large:
         until(lambda: not self._scene.stats(topic)["publishers"])
 
     def _interleave(
-        self, one: client.Client, topic: str, producers: int,
+        self,
+        one: client.Client,
+        topic: str,
+        producers: int,
         subscriptions: Sequence[tuple[str, client.ConsumerType, int, int]],
     ) -> None:
         """Producers of connections of their own send at the same time."""
         readers = {
-            name: [one.subscribe(
-                topic, name, consumer_type=kind, consumer_name=f"{name}-{number}",
-                max_pending_chunked_message=most) for number in range(count)]
+            name: [
+                one.subscribe(
+                    topic,
+                    name,
+                    consumer_type=kind,
+                    consumer_name=f"{name}-{number}",
+                    max_pending_chunked_message=most,
+                )
+                for number in range(count)
+            ]
             for name, kind, count, most in subscriptions
         }
 
         def send(number: int) -> None:
             with self._scene.client() as other:
                 producer = other.create_producer(
-                    topic, producer_name=f"large-{number}", chunking_enabled=True)
+                    topic, producer_name=f"large-{number}", chunking_enabled=True
+                )
                 ready.wait()
                 for part in range(3):
                     producer.send(text_of(SIZE, 10 * number + part + 3).encode())

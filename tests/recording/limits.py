@@ -10,12 +10,15 @@ from tests.servers.pulsar_plugin import until
 
 NAME = "limits"
 TOPICS = LIMITED, BESIDE, STEADY = [
-    name_of("limits", name) for name in ("limited", "beside", "steady")]
+    name_of("limits", name) for name in ("limited", "beside", "steady")
+]
 OF_NAMESPACE = [name_of("limits-namespace", name) for name in ("a", "b")]
 OF_GROUP = [name_of("limits-group", name) for name in ("a", "b")]
 BATCHING: dict[str, Any] = {
-    "batching_enabled": True, "batching_max_publish_delay_ms": 10_000,
-    "batching_max_messages": 5000, "max_pending_messages": 10_000,
+    "batching_enabled": True,
+    "batching_max_publish_delay_ms": 10_000,
+    "batching_max_messages": 5000,
+    "max_pending_messages": 10_000,
 }
 OF_BROKER = "brokerPublisherThrottlingMaxMessageRate"
 
@@ -64,10 +67,16 @@ def of_namespace(scene: Scene, one: Any) -> None:
 
 def of_group(scene: Scene, one: Any) -> None:
     """The limit of a resource group is shared by the topics of its namespaces."""
-    scene.pulsar.ask("PUT", "resourcegroups/batch", {
-        "publishRateInMsgs": 200, "publishRateInBytes": 1_000_000,
-        "dispatchRateInMsgs": 1_000_000, "dispatchRateInBytes": 100_000_000,
-    })
+    scene.pulsar.ask(
+        "PUT",
+        "resourcegroups/batch",
+        {
+            "publishRateInMsgs": 200,
+            "publishRateInBytes": 1_000_000,
+            "dispatchRateInMsgs": 1_000_000,
+            "dispatchRateInBytes": 100_000_000,
+        },
+    )
     until(lambda: "batch" in scene.pulsar.ask("GET", "resourcegroups"))
     producers = [one.create_producer(topic, **BATCHING) for topic in OF_GROUP]
     scene.pulsar.ask("POST", "namespaces/public/limits-group/resourcegroup/batch")
@@ -94,12 +103,19 @@ def keep(scene: Scene) -> None:
     for topic in (*TOPICS, *OF_NAMESPACE, *OF_GROUP):
         stats = scene.stats(topic)
         scene.keep(
-            NAME, f"times that publishes of {topic} were limited", "publishRateLimitedTimes",
+            NAME,
+            f"times that publishes of {topic} were limited",
+            "publishRateLimitedTimes",
             stats["publishRateLimitedTimes"],
-            f"SELECT sum(limited_times) FROM topic_throttle_stats WHERE topic = '{topic}'")
+            f"SELECT sum(limited_times) FROM topic_throttle_stats WHERE topic = '{topic}'",
+        )
         scene.keep(
-            NAME, f"messages published to {topic}", "msgInCounter", stats["msgInCounter"],
-            f"SELECT sum(messages) FROM topic_throttle_stats WHERE topic = '{topic}'")
+            NAME,
+            f"messages published to {topic}",
+            "msgInCounter",
+            stats["msgInCounter"],
+            f"SELECT sum(messages) FROM topic_throttle_stats WHERE topic = '{topic}'",
+        )
 
 
 def rate(messages: int) -> dict[str, int]:

@@ -27,11 +27,19 @@ def play(scene: Scene) -> None:
         for topic in (SIZE, AGE, HELD):
             one.subscribe(topic, "slow").close()
             fast.append(one.subscribe(topic, "fast"))
-        quota(scene, "namespaces/public/quotas-evict", "destination_storage",
-              {"limitSize": 10_000, "policy": EVICTION})
+        quota(
+            scene,
+            "namespaces/public/quotas-evict",
+            "destination_storage",
+            {"limitSize": 10_000, "policy": EVICTION},
+        )
         quota(scene, topic_path(AGE), "message_age", {"limitTime": 4, "policy": EVICTION})
-        quota(scene, "namespaces/public/quotas-hold", "destination_storage",
-              {"limitSize": 10_000, "policy": "producer_exception"})
+        quota(
+            scene,
+            "namespaces/public/quotas-hold",
+            "destination_storage",
+            {"limitSize": 10_000, "policy": "producer_exception"},
+        )
         for topic, size in ((SIZE, 500), (AGE, 50)):
             publish(one, topic, size)
         held = publish(one, HELD, 500)
@@ -47,8 +55,13 @@ def play(scene: Scene) -> None:
         with contextlib.suppress(client.PulsarException):
             held.close()
         time.sleep(3)
-        scene.keep(NAME, f"unread messages of {HELD}, slow, at the end", "msgBacklog",
-                   backlog(scene, HELD, "slow"), behind(HELD, "slow"))
+        scene.keep(
+            NAME,
+            f"unread messages of {HELD}, slow, at the end",
+            "msgBacklog",
+            backlog(scene, HELD, "slow"),
+            behind(HELD, "slow"),
+        )
 
 
 def publish(one: client.Client, topic: str, size: int) -> client.Producer:
@@ -90,8 +103,10 @@ def backlog(scene: Scene, topic: str, subscription: str) -> int:
 
 def behind(topic: str, subscription: str, before: str = "true") -> str:
     """The same from the tables: of the newest check that meets a condition."""
-    return (f"SELECT last(backlog_entries ORDER BY pass_ms) FROM backlog_subscriptions "
-            f"WHERE topic = '{topic}' AND subscription = '{subscription}' AND {before}")
+    return (
+        f"SELECT last(backlog_entries ORDER BY pass_ms) FROM backlog_subscriptions "
+        f"WHERE topic = '{topic}' AND subscription = '{subscription}' AND {before}"
+    )
 
 
 def keep(scene: Scene) -> None:
@@ -100,18 +115,36 @@ def keep(scene: Scene) -> None:
     now = f"pass_ms <= {now_ms}"
     for topic in (SIZE, AGE, HELD):
         for subscription in ("slow", "fast"):
-            scene.keep(NAME, f"unread messages of {topic}, {subscription}", "msgBacklog",
-                       backlog(scene, topic, subscription), behind(topic, subscription, now))
-        scene.keep(NAME, f"bytes of the backlog of {topic}", "backlogSize",
-                   scene.stats(topic)["backlogSize"],
-                   f"SELECT last(backlog_bytes ORDER BY pass_ms) FROM backlog_checks "
-                   f"WHERE topic = '{topic}' AND {now}")
+            scene.keep(
+                NAME,
+                f"unread messages of {topic}, {subscription}",
+                "msgBacklog",
+                backlog(scene, topic, subscription),
+                behind(topic, subscription, now),
+            )
+        scene.keep(
+            NAME,
+            f"bytes of the backlog of {topic}",
+            "backlogSize",
+            scene.stats(topic)["backlogSize"],
+            f"SELECT last(backlog_bytes ORDER BY pass_ms) FROM backlog_checks "
+            f"WHERE topic = '{topic}' AND {now}",
+        )
         for kind in ("size", "time"):
-            scene.keep(NAME, f"evictions in {topic} by {kind}", EVICTED,
-                       evicted(scene, topic, kind),
-                       f"SELECT coalesce(sum(count_delta), 0) FROM backlog_evictions "
-                       f"WHERE topic = '{topic}' AND quota_type = '{kind}' "
-                       f"AND ts_wall_ms <= {now_ms}")
-    scene.keep(NAME, f"whether producers of {HELD} were refused", "applications", True,
-               f"SELECT bool_or(action = 'disconnect_producers') FROM backlog_checks "
-               f"WHERE topic = '{HELD}'")
+            scene.keep(
+                NAME,
+                f"evictions in {topic} by {kind}",
+                EVICTED,
+                evicted(scene, topic, kind),
+                f"SELECT coalesce(sum(count_delta), 0) FROM backlog_evictions "
+                f"WHERE topic = '{topic}' AND quota_type = '{kind}' "
+                f"AND ts_wall_ms <= {now_ms}",
+            )
+    scene.keep(
+        NAME,
+        f"whether producers of {HELD} were refused",
+        "applications",
+        True,
+        f"SELECT bool_or(action = 'disconnect_producers') FROM backlog_checks "
+        f"WHERE topic = '{HELD}'",
+    )

@@ -50,8 +50,9 @@ def key_shared(one: client.Client) -> None:
     """Two consumers share the keys; one leaves with what it has not acknowledged."""
     kind = client.ConsumerType.KeyShared
     stays = one.subscribe(KEYED, "keys", consumer_type=kind, consumer_name="stays")
-    leaves = one.subscribe(KEYED, "keys", consumer_type=kind, consumer_name="leaves",
-                           receiver_queue_size=20)
+    leaves = one.subscribe(
+        KEYED, "keys", consumer_type=kind, consumer_name="leaves", receiver_queue_size=20
+    )
     publish(one, KEYED)
     first = drain(stays, 1000)
     leaves.receive(1000)
@@ -79,15 +80,22 @@ def keep(
     time.sleep(1)
     for kind, value in counted(scene).items():
         scene.keep(
-            NAME, f"{kind} of the cache, {topic}", COUNTED, int(value - before[kind]),
-            f"SELECT sum({kind}) FROM cache_stats WHERE topic = '{topic}'")
+            NAME,
+            f"{kind} of the cache, {topic}",
+            COUNTED,
+            int(value - before[kind]),
+            f"SELECT sum({kind}) FROM cache_stats WHERE topic = '{topic}'",
+        )
 
 
 def counted(scene: Scene) -> dict[str, float]:
     """Hits and misses of the whole broker, which it gives to OpenTelemetry alone as counters."""
     found = samples(scene.telemetry)
     return {
-        kind: sum(value for (name, labels), value in found.items()
-                  if name == COUNTED and (STATUS, status) in labels)
+        kind: sum(
+            value
+            for (name, labels), value in found.items()
+            if name == COUNTED and (STATUS, status) in labels
+        )
         for kind, status in (("hits", "hit"), ("misses", "miss"))
     }

@@ -31,14 +31,42 @@ COUNTED = "pulsar_broker_topic_publish_rate_limit_count_total"
 """The stats of a topic begin anew at each reading of the rates; this counter does not."""
 RECORDINGS = Path(__file__).resolve().parents[1] / "data" / "recordings"
 OUT, OUT_OF_BROKER = RECORDINGS / "saturated", RECORDINGS / "saturated-broker"
-KINDS = frozenset({
-    "broker_started", "connection_opened", "connection_closed", "producer_created",
-    "producer_closed", "publish", "entry_added", "reads_paused", "reads_resumed", "policy", "gap",
-})
+KINDS = frozenset(
+    {
+        "broker_started",
+        "connection_opened",
+        "connection_closed",
+        "producer_created",
+        "producer_closed",
+        "publish",
+        "entry_added",
+        "reads_paused",
+        "reads_resumed",
+        "policy",
+        "gap",
+    }
+)
 COLUMNS = (
-    "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "cnx_id",
-    "io_thread", "reports_pauses", "topic", "producer_id", "producer_name", "ledger_id", "entry_id",
-    "entry_bytes", "num_messages", "policy_json", "gap_from_mono_ns", "dropped",
+    "event_type",
+    "source_feed",
+    "cluster",
+    "broker",
+    "seq",
+    "ts_mono_ns",
+    "ts_wall_ms",
+    "cnx_id",
+    "io_thread",
+    "reports_pauses",
+    "topic",
+    "producer_id",
+    "producer_name",
+    "ledger_id",
+    "entry_id",
+    "entry_bytes",
+    "num_messages",
+    "policy_json",
+    "gap_from_mono_ns",
+    "dropped",
 )
 SENDER = """
 import sys, threading, time, pulsar
@@ -68,8 +96,10 @@ OF_GROUP = [name_of("sat-group-a", "a"), name_of("sat-group-b", "b")]
 CROWD = [name_of("sat-crowd", name) for name in ("a", "b")]
 BROKER_RATE = 300
 GROUP = {
-    "publishRateInMsgs": 120, "publishRateInBytes": 1_000_000,
-    "dispatchRateInMsgs": 1_000_000, "dispatchRateInBytes": 100_000_000,
+    "publishRateInMsgs": 120,
+    "publishRateInBytes": 1_000_000,
+    "dispatchRateInMsgs": 1_000_000,
+    "dispatchRateInBytes": 100_000_000,
 }
 
 
@@ -92,8 +122,12 @@ def prepare(scene: Scene) -> None:
 def play(scene: Scene, seconds: float) -> None:
     """All connections at once; one limit changes twice meanwhile."""
     connections = (
-        [HOT, *(f"~{topic}" for topic in VICTIMS)], [SHARED], [SHARED],
-        [OF_NAMESPACE[0], OF_NAMESPACE[1]], [OF_GROUP[0]], [OF_GROUP[1]],
+        [HOT, *(f"~{topic}" for topic in VICTIMS)],
+        [SHARED],
+        [SHARED],
+        [OF_NAMESPACE[0], OF_NAMESPACE[1]],
+        [OF_GROUP[0]],
+        [OF_GROUP[1]],
         [CHANGED, f"~{VICTIMS[0]}"],
     )
     with sending(scene, seconds, connections):
@@ -114,13 +148,12 @@ def crowd(scene: Scene, seconds: float) -> None:
 
 
 @contextmanager
-def sending(
-    scene: Scene, seconds: float, connections: Sequence[Sequence[str]]
-) -> Iterator[None]:
+def sending(scene: Scene, seconds: float, connections: Sequence[Sequence[str]]) -> Iterator[None]:
     """Producers on connections of their own; at the end they have all stopped."""
     senders = [
         subprocess.Popen(
-            [sys.executable, "-c", SENDER, scene.pulsar.service_url, str(seconds), *topics])
+            [sys.executable, "-c", SENDER, scene.pulsar.service_url, str(seconds), *topics]
+        )
         for topics in connections
     ]
     yield
@@ -145,8 +178,11 @@ def pauses(changes: Iterable[tuple[str, int, bool]]) -> dict[str, tuple[int, int
 def reported(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
     """The same of what the plug-in wrote."""
     kinds = {"reads_paused": True, "reads_resumed": False, "connection_closed": False}
-    return pauses((r["cnx_id"], r["ts_mono_ns"], kinds[r["event_type"]]) for r in records
-                  if r["event_type"] in kinds)
+    return pauses(
+        (r["cnx_id"], r["ts_mono_ns"], kinds[r["event_type"]])
+        for r in records
+        if r["event_type"] in kinds
+    )
 
 
 def kept(line: str) -> dict[str, Any] | None:
@@ -162,17 +198,26 @@ def main() -> int:
     parser.add_argument("--broker", action="store_true")
     parser.add_argument("--seconds", type=float, default=12)
     asked = parser.parse_args()
-    out, topics = (OUT_OF_BROKER, CROWD) if asked.broker else (
-        OUT, [HOT, *VICTIMS, SHARED, CHANGED, *OF_NAMESPACE, *OF_GROUP])
+    out, topics = (
+        (OUT_OF_BROKER, CROWD)
+        if asked.broker
+        else (OUT, [HOT, *VICTIMS, SHARED, CHANGED, *OF_NAMESPACE, *OF_GROUP])
+    )
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (port,) = free_ports(1)
-        broker = Pulsar(folder / "broker", jvm=[
-            "-Dotel.sdk.disabled=false", "-Dotel.metrics.exporter=prometheus",
-            "-Dotel.exporter.prometheus.host=127.0.0.1", f"-Dotel.exporter.prometheus.port={port}",
-        ])
+        broker = Pulsar(
+            folder / "broker",
+            jvm=[
+                "-Dotel.sdk.disabled=false",
+                "-Dotel.metrics.exporter=prometheus",
+                "-Dotel.exporter.prometheus.host=127.0.0.1",
+                f"-Dotel.exporter.prometheus.port={port}",
+            ],
+        )
         pulsar_plugin.start(
-            broker, folder / "records", resourceUsageTransportPublishIntervalInSecs="600")
+            broker, folder / "records", resourceUsageTransportPublishIntervalInSecs="600"
+        )
         try:
             scene = Scene(broker, f"http://127.0.0.1:{port}/metrics")
             prepare(scene)
@@ -180,9 +225,13 @@ def main() -> int:
             counted = samples(scene.telemetry)
             limited = {
                 topic: {
-                    "limited_times": int(sum(
-                        value for (name, labels), value in counted.items()
-                        if name == COUNTED and ("pulsar_topic", topic) in labels)),
+                    "limited_times": int(
+                        sum(
+                            value
+                            for (name, labels), value in counted.items()
+                            if name == COUNTED and ("pulsar_topic", topic) in labels
+                        )
+                    ),
                     "messages": scene.stats(topic)["msgInCounter"],
                 }
                 for topic in topics
@@ -194,10 +243,18 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
     (out / "events.ndjson.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
-    (out / "numbers.json").write_text(json.dumps({
-        "broker": f"Apache Pulsar {VERSION}", "events": len(records), "seconds": asked.seconds,
-        "topics": limited,
-    }, indent=1) + "\n")
+    (out / "numbers.json").write_text(
+        json.dumps(
+            {
+                "broker": f"Apache Pulsar {VERSION}",
+                "events": len(records),
+                "seconds": asked.seconds,
+                "topics": limited,
+            },
+            indent=1,
+        )
+        + "\n"
+    )
     size = (out / "events.ndjson.gz").stat().st_size
     print(f"{len(records)} events, {size} bytes: {out}")
     return 0

@@ -31,8 +31,7 @@ producer.send(text.encode())
 
 @dataclass(frozen=True)
 class Number:
-    """What the broker or an application counted, and the SQL that gives the same from the tables.
-    """
+    """What the broker or an application counted, and the SQL that gives the same from the tables."""
 
     scenario: str
     what: str
@@ -61,7 +60,8 @@ class Scene:
     def stats(self, topic: str) -> Json:
         """The broker's stats of a topic."""
         found: Json = self.pulsar.ask(
-            "GET", f"{path(topic)}/stats?getPreciseBacklog=true&subscriptionBacklogSize=true")
+            "GET", f"{path(topic)}/stats?getPreciseBacklog=true&subscriptionBacklogSize=true"
+        )
         return found
 
     def topic(self, name: str) -> None:
@@ -78,8 +78,11 @@ class Scene:
     def counter(self, name: str, **labels: str) -> float:
         """The sum of a metric of the broker over all series with these labels."""
         wanted = set(labels.items())
-        return sum(value for (metric, found), value in self.pulsar.metrics().items()
-                   if metric == name and wanted <= set(found))
+        return sum(
+            value
+            for (metric, found), value in self.pulsar.metrics().items()
+            if metric == name and wanted <= set(found)
+        )
 
     @contextmanager
     def client(self) -> Iterator[client.Client]:
@@ -91,7 +94,10 @@ class Scene:
         """A process that sends one large message, to be killed meanwhile."""
         process = subprocess.Popen(
             [sys.executable, "-c", SENDER, self.pulsar.service_url, topic, name],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(text)
         process.stdin.close()

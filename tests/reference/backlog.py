@@ -23,14 +23,26 @@ Timed = tuple[int, str]
 """A time and where it comes from."""
 
 OWN = (
-    "producer_created", "producer_closed", "entry_added", "ack", "cursor_state", "cursor_deleted",
-    "ledger_state", "ledger_deleted", "group_state",
+    "producer_created",
+    "producer_closed",
+    "entry_added",
+    "ack",
+    "cursor_state",
+    "cursor_deleted",
+    "ledger_state",
+    "ledger_deleted",
+    "group_state",
 )
 """Kinds that have a topic; the other two hold for many keys."""
 SHARED = ("policy", "broker_started", "gap")
 TABLES = (
-    "backlog_checks", "backlog_evictions", "backlog_subscriptions", "producer_refusals",
-    "group_lag", "group_states", "lost_messages",
+    "backlog_checks",
+    "backlog_evictions",
+    "backlog_subscriptions",
+    "producer_refusals",
+    "group_lag",
+    "group_states",
+    "lost_messages",
 )
 DEDUPLICATION = "pulsar.dedup"
 """The cursor of deduplication: durable, but nobody's subscription."""
@@ -44,18 +56,27 @@ ERRORS = {
     "producer_request_hold": "ProducerBlockedQuotaExceededError",
 }
 BROKER_KEYS: dict[str, Any] = {
-    "backlogQuotaCheckEnabled": True, "backlogQuotaCheckIntervalInSeconds": 60,
-    "backlogQuotaDefaultLimitBytes": -1, "backlogQuotaDefaultLimitGB": -1,
+    "backlogQuotaCheckEnabled": True,
+    "backlogQuotaCheckIntervalInSeconds": 60,
+    "backlogQuotaDefaultLimitBytes": -1,
+    "backlogQuotaDefaultLimitGB": -1,
     "backlogQuotaDefaultLimitSecond": -1,
     "backlogQuotaDefaultRetentionPolicy": "producer_request_hold",
-    "preciseTimeBasedBacklogQuotaCheck": False, "ttlDurationDefaultInSeconds": 0,
+    "preciseTimeBasedBacklogQuotaCheck": False,
+    "ttlDurationDefaultInSeconds": 0,
     "messageExpiryCheckIntervalInMinutes": 5,
 }
 """What a broker's configuration says unless it or the parameters say otherwise."""
 DEFAULTS: dict[str, Any] = {
-    "size_estimate": "consumed_average", "age_without_quota": "always", "age_reset": "reset",
-    "age_when_empty": "minus_one", "age_reading": "live", "eviction_count_rule": "evicted_only",
-    "check_duration_rule": "per_topic", "apply_evictions": False, "check_rows": "backlogged",
+    "size_estimate": "consumed_average",
+    "age_without_quota": "always",
+    "age_reset": "reset",
+    "age_when_empty": "minus_one",
+    "age_reading": "live",
+    "eviction_count_rule": "evicted_only",
+    "check_duration_rule": "per_topic",
+    "apply_evictions": False,
+    "check_rows": "backlogged",
     "forecast_checks": 10,
 }
 NS_PER_MS = 1_000_000
@@ -67,11 +88,34 @@ INT_MAX = 2**31 - 1
 LARGEST = 2**63 - 1
 """What a count or a sum is at most."""
 _LATER = (
-    "source_feed", "cluster", "broker", "ts_mono_ns", "cnx_id", "producer_id", "producer_name",
-    "sequence_id", "entry_bytes", "num_messages", "publish_time_ms", "broker_time_ms",
-    "subscription", "consumer", "ack_cumulative", "durable", "mark_delete", "read_pos", "active",
-    "ledger_entries", "ledger_bytes", "ledger_close_ms", "policy_json", "acked_ranges",
-    "expired_messages", "log_start", "unread", "group_state",
+    "source_feed",
+    "cluster",
+    "broker",
+    "ts_mono_ns",
+    "cnx_id",
+    "producer_id",
+    "producer_name",
+    "sequence_id",
+    "entry_bytes",
+    "num_messages",
+    "publish_time_ms",
+    "broker_time_ms",
+    "subscription",
+    "consumer",
+    "ack_cumulative",
+    "durable",
+    "mark_delete",
+    "read_pos",
+    "active",
+    "ledger_entries",
+    "ledger_bytes",
+    "ledger_close_ms",
+    "policy_json",
+    "acked_ranges",
+    "expired_messages",
+    "log_start",
+    "unread",
+    "group_state",
 )
 
 
@@ -113,9 +157,14 @@ def _level(record: Record) -> tuple[Any, ...]:
     floats = record["event_type"] == "policy" and record.get("ts_mono_ns") is None
     topic = None if record.get("topic") is None else topic_of(record)
     return (
-        record["ts_wall_ms"], not floats, _nulls_first(record.get("seq")), _nulls_first(topic),
-        _nulls_first(record.get("ledger_id")), _nulls_first(record.get("entry_id")),
-        KINDS.index(record["event_type"]), *[_nulls_first(record.get(c)) for c in _LATER],
+        record["ts_wall_ms"],
+        not floats,
+        _nulls_first(record.get("seq")),
+        _nulls_first(topic),
+        _nulls_first(record.get("ledger_id")),
+        _nulls_first(record.get("entry_id")),
+        KINDS.index(record["event_type"]),
+        *[_nulls_first(record.get(c)) for c in _LATER],
     )
 
 
@@ -333,7 +382,8 @@ class AgeCache:
     def of(self, position: Position) -> Sample | None:
         """The sample that stands for an entry."""
         return max(
-            (s for s in self.samples if s.position <= position), key=lambda s: s.position,
+            (s for s in self.samples if s.position <= position),
+            key=lambda s: s.position,
             default=None,
         )
 
@@ -406,7 +456,8 @@ class Cursor:
         """Entries after the mark-delete that are not acknowledged one by one."""
         done = sum(
             max(min(last, ledgers[ledger].entries - 1) - first + 1, 0)
-            for ledger, first, last in self.ranges if ledger in ledgers
+            for ledger, first, last in self.ranges
+            if ledger in ledgers
         )
         return max(ledgers.after(self.mark_delete) - done - self.dropped, 0)
 
@@ -416,7 +467,8 @@ class Cursor:
         while at is not None:
             at = ledgers.first_after(at)
             over = [
-                last for ledger, first, last in self.ranges
+                last
+                for ledger, first, last in self.ranges
                 if at is not None and ledger == at[0] and first <= at[1] <= last
             ]
             if at is None or not over:
@@ -444,16 +496,18 @@ class Cursor:
     def acknowledged_as(self, text: str, ledgers: Ledgers) -> None:
         """The ranges that a broker shows, ascending, replace those that were known."""
         told = [
-            (int(ledger), int(first), int(last)) for ledger, first, last in
-            re.findall(r"(\d+):(\d+)\.\.(\d+)", text)
+            (int(ledger), int(first), int(last))
+            for ledger, first, last in re.findall(r"(\d+):(\d+)\.\.(\d+)", text)
         ]
         taken: list[tuple[int, int, int]] = []
         self.dropped = 0
         for ledger, first, last in told:
             if len(taken) == MOST_RANGES:
                 self.dropped += max(last - first + 1, 0)
-            elif first <= last and (ledger, last) > self.mark_delete and (
-                not taken or (taken[-1][0], taken[-1][2]) < (ledger, first)
+            elif (
+                first <= last
+                and (ledger, last) > self.mark_delete
+                and (not taken or (taken[-1][0], taken[-1][2]) < (ledger, first))
             ):
                 taken.append((ledger, first, last))
         self.ranges = taken
@@ -489,7 +543,8 @@ class Cursor:
             at = self.mark_delete
             self.ranges = [
                 (ledger, max(first, at[1] + 1) if ledger == at[0] else first, last)
-                for ledger, first, last in self.ranges if (ledger, last) > at
+                for ledger, first, last in self.ranges
+                if (ledger, last) > at
             ]
             following = ledgers.follow(at)
             end = [last for ledger, first, last in self.ranges if (ledger, first) == following]
@@ -572,8 +627,7 @@ class Policies:
         return Quota(self._of_broker(kind, broker), default, "broker")
 
     def ttl_s(self, topic: str, broker: str) -> int:
-        """Age at which messages expire: the topic's own, its namespace's, the broker's; 0: never.
-        """
+        """Age at which messages expire: the topic's own, its namespace's, the broker's; 0: never."""
         base = without_partition(topic)
         if is_system_topic(base):
             return 0
@@ -682,9 +736,7 @@ def evict_size(ledgers: Ledgers, marks: Mapping[str, Position], limit: int) -> E
         move = moves.setdefault(name, Move(name, at[name], None, factor))
         at[name] = move.end = ledgers.forward(at[name], skip)
         rounds += 1
-    return Eviction(
-        rule, list(moves.values()) or [_standing(marks, computed)], rounds, int(target)
-    )
+    return Eviction(rule, list(moves.values()) or [_standing(marks, computed)], rounds, int(target))
 
 
 def evict_time_estimated(
@@ -753,7 +805,10 @@ class Topic:
     """One key: a topic of a cluster, its clock and passes."""
 
     def __init__(
-        self, cluster: str, topic: str, params: Mapping[str, Any],
+        self,
+        cluster: str,
+        topic: str,
+        params: Mapping[str, Any],
         configured: Sequence[str] = (),
     ) -> None:
         self.rows: dict[str, list[Row]] = {table: [] for table in TABLES}
@@ -849,7 +904,9 @@ class Topic:
         self._unseen.discard("sizes")
         ledger = record["ledger_id"]
         self.ledgers.state(
-            ledger, record["ledger_entries"], record["ledger_bytes"],
+            ledger,
+            record["ledger_entries"],
+            record["ledger_bytes"],
             record.get("ledger_close_ms"),
         )
         self.times.state(record, self.ledgers[ledger].close_ms)
@@ -899,6 +956,7 @@ class Topic:
             end = min(self.expired_to(cursor.mark_delete, ttl_s * 1000, True), position)
             gone = self.ledgers.after(cursor.mark_delete) - self.ledgers.after(end)
             cursor.expired = (cursor.expired or 0) + gone
+
     def _group_state(self, record: Record) -> None:
         """Of Kafka alone."""
 
@@ -925,16 +983,26 @@ class Topic:
             return
         self._producers.discard(producer)
         kind, quota = refused
-        self._put("producer_refusals", f"{SHOWN[kind]}_exceeded", {
-            "topic": self._topic, "producer_id": record["producer_id"],
-            "error": ERRORS[quota.policy], "quota_type": SHOWN[kind],
-        })
+        self._put(
+            "producer_refusals",
+            f"{SHOWN[kind]}_exceeded",
+            {
+                "topic": self._topic,
+                "producer_id": record["producer_id"],
+                "error": ERRORS[quota.policy],
+                "quota_type": SHOWN[kind],
+            },
+        )
 
     def _producer_closed(self, record: Record) -> None:
         self._producers.discard((record["cnx_id"], record["producer_id"]))
 
     def _refusal(self) -> tuple[str, Quota] | None:
-        if self._unseen or not self.ledgers.has_state or self._topic.startswith("non-persistent://"):
+        if (
+            self._unseen
+            or not self.ledgers.has_state
+            or self._topic.startswith("non-persistent://")
+        ):
             return None
         size, time = self._quota(SIZE), self._quota(TIME)
         if time.limit > 0 and time.policy in HOLDS:
@@ -975,7 +1043,8 @@ class Topic:
     def _is_waited_for(self, marks: dict[str, Position]) -> bool:
         """Whether a subscription has anything left to acknowledge."""
         return any(
-            self.cursors[name].unacknowledged(self.ledgers) for name in marks
+            self.cursors[name].unacknowledged(self.ledgers)
+            for name in marks
             if self.cursors[name].kind not in ("deduplication", "replicator")
         )
 
@@ -990,8 +1059,10 @@ class Topic:
             self.info = None
             return "no_backlog", "none"
         position, info = marks[name], self.info
-        if info is not None and info.position == position and (
-            position[0] >= self.ledgers.ids[0] or info.version == self._version
+        if (
+            info is not None
+            and info.position == position
+            and (position[0] >= self.ledgers.ids[0] or info.version == self._version)
         ):
             self.info = Info(position, info.timestamp, name, self._version)
             return "known", "kept"
@@ -1060,22 +1131,35 @@ class Topic:
         behind = any(self.cursors[name].unacknowledged(self.ledgers) for name in marks)
         is_backlogged = backlog > 0 or behind or over_size or over_time
         if is_backlogged or self._was_backlogged or self._params["check_rows"] == "all":
-            self._put("backlog_checks", rule, {
-                "topic": self._topic, "pass_ms": now, "backlog_bytes": backlog,
-                "limit_bytes": size.shown,
-                "size_usage": backlog / size.limit if size.limit > 0 else None,
-                "age_s": age, "limit_s": time.shown, "age_state": state,
-                "time_usage": None if info is None or time.limit <= 0 else age / time.limit,
-                "oldest_subscription": None if info is None else info.subscription,
-                "oldest_position": None if info is None else shown(info.position),
-                "oldest_timestamp_ms": None if info is None else info.timestamp,
-                "timestamp_source": source, "exceeded_size": over_size,
-                "exceeded_time": over_time, "limit_source_size": size.source,
-                "limit_source_time": time.source, "action": action, "retention_policy": policy,
-                "producers_disconnected":
-                    len(self._producers) if action == "disconnect_producers" else 0,
-                "ttl_s": self._policies.ttl_s(self._topic, self._broker) or None,
-            })
+            self._put(
+                "backlog_checks",
+                rule,
+                {
+                    "topic": self._topic,
+                    "pass_ms": now,
+                    "backlog_bytes": backlog,
+                    "limit_bytes": size.shown,
+                    "size_usage": backlog / size.limit if size.limit > 0 else None,
+                    "age_s": age,
+                    "limit_s": time.shown,
+                    "age_state": state,
+                    "time_usage": None if info is None or time.limit <= 0 else age / time.limit,
+                    "oldest_subscription": None if info is None else info.subscription,
+                    "oldest_position": None if info is None else shown(info.position),
+                    "oldest_timestamp_ms": None if info is None else info.timestamp,
+                    "timestamp_source": source,
+                    "exceeded_size": over_size,
+                    "exceeded_time": over_time,
+                    "limit_source_size": size.source,
+                    "limit_source_time": time.source,
+                    "action": action,
+                    "retention_policy": policy,
+                    "producers_disconnected": len(self._producers)
+                    if action == "disconnect_producers"
+                    else 0,
+                    "ttl_s": self._policies.ttl_s(self._topic, self._broker) or None,
+                },
+            )
         self._was_backlogged = is_backlogged
         self._subscription_rows(rule, size, time)
         if action == "evict_size":
@@ -1100,19 +1184,29 @@ class Topic:
             has_news = bool(cursor.expired) or cursor.set_back is not None
             if is_behind or has_news or cursor.was_behind or self._params["check_rows"] == "all":
                 age = None if timestamp is None else age_of(self._now, timestamp)
-                self._put("backlog_subscriptions", rule, {
-                    "topic": self._topic, "pass_ms": self._now, "subscription": cursor.name,
-                    "durable": cursor.durable, "mark_delete": shown(at),
-                    "backlog_entries": entries, "backlog_bytes": backlog, "age_s": age,
-                    **self._forecasts(cursor, size, time, timestamp),
-                    "kind": cursor.kind, "unacked_ranges": len(cursor.ranges),
-                    "first_hole": shown(cursor.first_hole(self.ledgers)),
-                    "set_back": cursor.set_back is not None,
-                    "set_back_from": shown(cursor.set_back and cursor.set_back[0]),
-                    "set_back_to": shown(cursor.set_back and cursor.set_back[1]),
-                    "time_to_expiry_s": self._time_to_expiry(cursor, entries),
-                    "expired_unread": cursor.expired,
-                })
+                self._put(
+                    "backlog_subscriptions",
+                    rule,
+                    {
+                        "topic": self._topic,
+                        "pass_ms": self._now,
+                        "subscription": cursor.name,
+                        "durable": cursor.durable,
+                        "mark_delete": shown(at),
+                        "backlog_entries": entries,
+                        "backlog_bytes": backlog,
+                        "age_s": age,
+                        **self._forecasts(cursor, size, time, timestamp),
+                        "kind": cursor.kind,
+                        "unacked_ranges": len(cursor.ranges),
+                        "first_hole": shown(cursor.first_hole(self.ledgers)),
+                        "set_back": cursor.set_back is not None,
+                        "set_back_from": shown(cursor.set_back and cursor.set_back[0]),
+                        "set_back_to": shown(cursor.set_back and cursor.set_back[1]),
+                        "time_to_expiry_s": self._time_to_expiry(cursor, entries),
+                        "expired_unread": cursor.expired,
+                    },
+                )
             cursor.was_behind, cursor.set_back = is_behind, None
             cursor.expired = None if cursor.broker_expired is None else 0
 
@@ -1241,16 +1335,28 @@ class Topic:
         counts = self._params["eviction_count_rule"] == "every_call" or not is_phantom
         first, last = slowest(before), slowest(after)
         for i, (move, count) in enumerate(zip(done.moves, skipped, strict=True)):
-            self._put("backlog_evictions", done.rule, {
-                "topic": self._topic, "quota_type": quota_type,
-                "subscription": move.subscription, "from_position": shown(move.start),
-                "to_position": shown(move.end), "entries_skipped": count,
-                "rounds": done.rounds, "factor": move.factor, "target_bytes": done.target_bytes,
-                "expire_older_than_s": done.expire_s,
-                "backlog_before": ledgers.backlog_bytes(None if first is None else before[first]),
-                "backlog_after": ledgers.backlog_bytes(None if last is None else after[last]),
-                "phantom": is_phantom, "count_delta": int(counts and i == 0),
-            })
+            self._put(
+                "backlog_evictions",
+                done.rule,
+                {
+                    "topic": self._topic,
+                    "quota_type": quota_type,
+                    "subscription": move.subscription,
+                    "from_position": shown(move.start),
+                    "to_position": shown(move.end),
+                    "entries_skipped": count,
+                    "rounds": done.rounds,
+                    "factor": move.factor,
+                    "target_bytes": done.target_bytes,
+                    "expire_older_than_s": done.expire_s,
+                    "backlog_before": ledgers.backlog_bytes(
+                        None if first is None else before[first]
+                    ),
+                    "backlog_after": ledgers.backlog_bytes(None if last is None else after[last]),
+                    "phantom": is_phantom,
+                    "count_delta": int(counts and i == 0),
+                },
+            )
         if self._params["apply_evictions"]:
             for move in done.moves:
                 if move.subscription is not None and move.end != move.start:
@@ -1277,19 +1383,29 @@ class Topic:
         assert self._last is not None
         rows = self.rows[table]
         again = rows and rows[-1]["ts_wall_ms"] == self._now
-        rows.append({
-            "cluster": self._cluster, "broker": self._last["broker"], "ts_mono_ns": self._mono(),
-            "ts_wall_ms": self._now, "rule": rule, "source_feed": self._last["source_feed"],
-            "row_no": rows[-1]["row_no"] + 1 if again else 0, **columns,
-        })
+        rows.append(
+            {
+                "cluster": self._cluster,
+                "broker": self._last["broker"],
+                "ts_mono_ns": self._mono(),
+                "ts_wall_ms": self._now,
+                "rule": rule,
+                "source_feed": self._last["source_feed"],
+                "row_no": rows[-1]["row_no"] + 1 if again else 0,
+                **columns,
+            }
+        )
 
 
 def growth_rate(values: Sequence[tuple[int, int]]) -> float:
     """Median slope per second between all pairs of (ms, value)."""
-    return float(statistics.median(
-        (later - value) / ((later_ms - ms) / 1000.0)
-        for i, (ms, value) in enumerate(values) for later_ms, later in values[i + 1 :]
-    ))
+    return float(
+        statistics.median(
+            (later - value) / ((later_ms - ms) / 1000.0)
+            for i, (ms, value) in enumerate(values)
+            for later_ms, later in values[i + 1 :]
+        )
+    )
 
 
 # -- whole traces ----------------------------------------------------------------------------
@@ -1341,7 +1457,9 @@ def play(topic: Topic, records: Sequence[Record], until_ms: int | None = None) -
 
 
 def judge(
-    records: Sequence[Record], params: Mapping[str, Any], configured: Sequence[str] = (),
+    records: Sequence[Record],
+    params: Mapping[str, Any],
+    configured: Sequence[str] = (),
     until_ms: int | None = None,
 ) -> dict[str, list[Row]]:
     """Rows by table after all records, with every key's clock moved on to `until_ms`."""
@@ -1389,7 +1507,8 @@ def _stats(key: Key, rows: list[Row], newest: int, age_reading: str) -> Row:
     known = [r for r in rows if r["oldest_timestamp_ms"] is not None]
     oldest = max(known or rows, key=age)
     return {
-        "cluster": key[0], "topic": key[1],
+        "cluster": key[0],
+        "topic": key[1],
         "backlogQuotaLimitSize": -1 if limits["limit_bytes"] is None else limits["limit_bytes"],
         "backlogQuotaLimitTime": -1 if limits["limit_s"] is None else limits["limit_s"],
         "oldestBacklogMessageAgeSeconds": age(oldest),

@@ -66,8 +66,11 @@ class Broker:
             self._idle_ns = self._forget_ns
         self._verdicts = "publish_verdicts" in params["extra_outputs"]
         self.rows: dict[str, list[Row]] = {
-            "throttle_events": [], "topic_throttle_stats": [], "limiter_stats": [],
-            "producer_throttle": [], "publish_verdicts": [],
+            "throttle_events": [],
+            "topic_throttle_stats": [],
+            "limiter_stats": [],
+            "producer_throttle": [],
+            "publish_verdicts": [],
         }
         self._numbers: dict[str, tuple[int, int]] = {}
         self.policies = Policies(broker)
@@ -153,20 +156,29 @@ class Broker:
     def _window_row(self, topic: str, s: TopicStats, ns: int, wall: int | None, no: int) -> None:
         assert self.last is not None
         (msgs, size), _ = self.policies.topic(topic)
-        self.rows["topic_throttle_stats"].append({
-            **self._names, "ts_mono_ns": ns, "ts_wall_ms": wall,
-            "source_feed": self.last["source_feed"], "row_no": no, "rule": "window",
-            "topic": topic, "window_start_ms": self._window_start, "window_ms": self._window_ms,
-            "limited_times": sum(s.limited.values()),
-            **{f"{kind}_times": s.times[kind] for kind in CLASSES},
-            **{f"{kind}_ns": s.paused_ns[kind] for kind in CLASSES},
-            "by_reason": sorted(s.by_reason.items()),
-            "messages": s.messages, "bytes": s.bytes,
-            "limit_msgs": float(msgs) if msgs > 0 else None,
-            "limit_bytes": float(size) if size > 0 else None,
-            "limited_by_limiter": sorted(s.limited.items()),
-            "resource_group": self.policies.group_of(topic),
-        })
+        self.rows["topic_throttle_stats"].append(
+            {
+                **self._names,
+                "ts_mono_ns": ns,
+                "ts_wall_ms": wall,
+                "source_feed": self.last["source_feed"],
+                "row_no": no,
+                "rule": "window",
+                "topic": topic,
+                "window_start_ms": self._window_start,
+                "window_ms": self._window_ms,
+                "limited_times": sum(s.limited.values()),
+                **{f"{kind}_times": s.times[kind] for kind in CLASSES},
+                **{f"{kind}_ns": s.paused_ns[kind] for kind in CLASSES},
+                "by_reason": sorted(s.by_reason.items()),
+                "messages": s.messages,
+                "bytes": s.bytes,
+                "limit_msgs": float(msgs) if msgs > 0 else None,
+                "limit_bytes": float(size) if size > 0 else None,
+                "limited_by_limiter": sorted(s.limited.items()),
+                "resource_group": self.policies.group_of(topic),
+            }
+        )
 
     # -- use of limiters ---------------------------------------------------------------------
 
@@ -210,13 +222,21 @@ class Broker:
             rates, level = self._limits_of(limiter, name)
             if not usage.is_shown or not (level > 0 or any(rate > 0 for rate in rates)):
                 continue
-            self.rows["limiter_stats"].append({
-                **self._names, "ts_mono_ns": ns, "ts_wall_ms": wall,
-                "source_feed": self.last["source_feed"], "row_no": no, "rule": "window",
-                "window_start_ms": self._window_start, "window_ms": self._window_ms,
-                "limiter": limiter, "limiter_name": str(name),
-                **columns(limiter, usage, rates, level, self._window_ms),
-            })
+            self.rows["limiter_stats"].append(
+                {
+                    **self._names,
+                    "ts_mono_ns": ns,
+                    "ts_wall_ms": wall,
+                    "source_feed": self.last["source_feed"],
+                    "row_no": no,
+                    "rule": "window",
+                    "window_start_ms": self._window_start,
+                    "window_ms": self._window_ms,
+                    "limiter": limiter,
+                    "limiter_name": str(name),
+                    **columns(limiter, usage, rates, level, self._window_ms),
+                }
+            )
             no += 1
 
     # -- records -----------------------------------------------------------------------------
@@ -380,13 +400,28 @@ class Broker:
             if (mark.kind, mark.limiter_name) not in done:
                 done.add((mark.kind, mark.limiter_name))
                 change = "ConnectionStateChanged" if mark is first else "TypeStateChanged"
-                limiter = next((
-                    x for x in self._limiters.values()
-                    if (x.kind, x.name) == (mark.kind, mark.limiter_name)), None)
+                limiter = next(
+                    (
+                        x
+                        for x in self._limiters.values()
+                        if (x.kind, x.name) == (mark.kind, mark.limiter_name)
+                    ),
+                    None,
+                )
                 balances, pause = limiter.peek(ns) if limiter is not None else (NONE, None)
                 self._event(
-                    cnx, mark, "pause", change, "mark_observed", ns, wall, feed, limiter=limiter,
-                    balances=balances, pause=pause)
+                    cnx,
+                    mark,
+                    "pause",
+                    change,
+                    "mark_observed",
+                    ns,
+                    wall,
+                    feed,
+                    limiter=limiter,
+                    balances=balances,
+                    pause=pause,
+                )
 
     def _usage_of_mark(self, cnx: Connection, mark: Mark) -> Usage:
         name: Name | None = cnx.thread if mark.kind == BUFFER else mark.limiter_name
@@ -433,10 +468,14 @@ class Broker:
 
     def _resume(self, cnx: Connection, ns: int, wall: int | None, feed: str) -> None:
         """Rule 1: all marks end; a release has found what it waits for."""
-        least = 1 if (
-            self._switches["release_condition"] == "positive"
-            or self._switches["tokenbucket"] == "per_tick"
-        ) else None
+        least = (
+            1
+            if (
+                self._switches["release_condition"] == "positive"
+                or self._switches["tokenbucket"] == "per_tick"
+            )
+            else None
+        )
         for kind in (IN_FLIGHT, BUFFER, UNKNOWN):
             if kind in cnx.flags:
                 self._end_flag(cnx, kind, "observed_resume", ns, ns, wall, feed)
@@ -518,9 +557,7 @@ class Broker:
             if waits and mark.request_id == r["request_id"]:
                 assert cnx is not None
                 mark.receipt, mark.wait_ends_ns = RECEIVED, None
-                self._receipt_row(
-                    cnx, mark, "receipt_in_time", False, ns, wall, r["source_feed"]
-                )
+                self._receipt_row(cnx, mark, "receipt_in_time", False, ns, wall, r["source_feed"])
 
     def _on_send_timeout(self, r: Record, ns: int, wall: int | None) -> None:
         if self._switches["protocol"] == "none":
@@ -529,23 +566,31 @@ class Broker:
         found = None
         if p is not None:
             at_ms = ns // NS_PER_MS if wall is None else wall
-            found = self._cnxs[p.cnx].producers[p].explains(
-                at_ms, r.get("publish_time_ms"), self._switches["timeout_rule"]
+            found = (
+                self._cnxs[p.cnx]
+                .producers[p]
+                .explains(at_ms, r.get("publish_time_ms"), self._switches["timeout_rule"])
             )
         interval: Row = {"start_ms": None, "pause_ms": None, "end_ms": None}
         if found is not None:
             interval = dict(found.shown())
-        self.rows["producer_throttle"].append({
-            **self._common("producer_throttle", ns, wall, r["source_feed"]),
-            "rule": "send_timeout", "cnx_id": p.cnx if p is not None else r.get("cnx_id"),
-            "producer_id": r["producer_id"],
-            "producer_name": self._names_of.get(p) if p is not None else None,
-            "topic": r["topic"], "partition": partition_of(r["topic"]),
-            "reason": found.reason if found is not None else None, **interval,
-            "request_id": found.request_id if found is not None else None,
-            "throttled_ms_total": None, "sequence_id": r["sequence_id"],
-            "exception": "TimeoutException" if found is None else "ProducerThrottledException",
-        })
+        self.rows["producer_throttle"].append(
+            {
+                **self._common("producer_throttle", ns, wall, r["source_feed"]),
+                "rule": "send_timeout",
+                "cnx_id": p.cnx if p is not None else r.get("cnx_id"),
+                "producer_id": r["producer_id"],
+                "producer_name": self._names_of.get(p) if p is not None else None,
+                "topic": r["topic"],
+                "partition": partition_of(r["topic"]),
+                "reason": found.reason if found is not None else None,
+                **interval,
+                "request_id": found.request_id if found is not None else None,
+                "throttled_ms_total": None,
+                "sequence_id": r["sequence_id"],
+                "exception": "TimeoutException" if found is None else "ProducerThrottledException",
+            }
+        )
 
     def _sender(self, r: Record) -> Producer | None:
         """The open producer of a `send_timeout`; without a connection the one opened last."""
@@ -581,9 +626,7 @@ class Broker:
         self._topic_used[p.topic] = ns
         return p
 
-    def _start_request(
-        self, p: Producer, size: int, ns: int, wall: int | None, feed: str
-    ) -> None:
+    def _start_request(self, p: Producer, size: int, ns: int, wall: int | None, feed: str) -> None:
         limit, share = self.policies.in_flight(), self.policies.buffer_share()
         if limit <= 0 and share <= 0:
             return
@@ -608,7 +651,12 @@ class Broker:
         return sum(cnx.buffered for cnx in self._cnxs.values() if cnx.thread == thread)
 
     def _look_at_thread(
-        self, thread: int | None, ns: int, settle_ns: int, wall: int | None, feed: str,
+        self,
+        thread: int | None,
+        ns: int,
+        settle_ns: int,
+        wall: int | None,
+        feed: str,
         rule: str = "buffer_half",
     ) -> None:
         if thread not in self._limited_threads or thread is None:
@@ -621,7 +669,13 @@ class Broker:
                 self._model_end(cnx, BUFFER, rule, ns, settle_ns, wall, feed)
 
     def _model_end(
-        self, cnx: Connection, kind: str, rule: str, ns: int, settle_ns: int, wall: int | None,
+        self,
+        cnx: Connection,
+        kind: str,
+        rule: str,
+        ns: int,
+        settle_ns: int,
+        wall: int | None,
         feed: str,
     ) -> None:
         """The model ends a flag: not on an observed connection, unless no pause was reported."""
@@ -631,15 +685,30 @@ class Broker:
             self._end_flag(cnx, kind, "not_observed", ns, settle_ns, wall, feed)
 
     def _flag(
-        self, cnx: Connection, kind: str, rule: str, p: Producer | None, trigger: str, ns: int,
-        wall: int | None, feed: str,
+        self,
+        cnx: Connection,
+        kind: str,
+        rule: str,
+        p: Producer | None,
+        trigger: str,
+        ns: int,
+        wall: int | None,
+        feed: str,
     ) -> None:
         name = cnx.thread if kind == BUFFER else cnx.name
         self._mark(cnx, Mark(kind, p, trigger, str(name)), rule, ns, wall, feed)
 
     def _mark(
-        self, cnx: Connection, mark: Mark, rule: str, ns: int, wall: int | None, feed: str, *,
-        limiter: Limiter | None = None, balances: Sequence[int | None] = NONE,
+        self,
+        cnx: Connection,
+        mark: Mark,
+        rule: str,
+        ns: int,
+        wall: int | None,
+        feed: str,
+        *,
+        limiter: Limiter | None = None,
+        balances: Sequence[int | None] = NONE,
         pause: int | None = None,
     ) -> None:
         mark.ns = ns
@@ -657,24 +726,52 @@ class Broker:
             if cnx.observed and not cnx.stopped and not cnx.awaits_look:
                 self._await_pause(cnx, ns)
         self._event(
-            cnx, mark, "mark", transition, rule, ns, wall, feed, limiter=limiter,
-            balances=balances, pause=pause,
+            cnx,
+            mark,
+            "mark",
+            transition,
+            rule,
+            ns,
+            wall,
+            feed,
+            limiter=limiter,
+            balances=balances,
+            pause=pause,
             exchange=mark,
         )
 
     def _end_flag(
-        self, cnx: Connection, kind: str, rule: str, ns: int, settle_ns: int, wall: int | None,
+        self,
+        cnx: Connection,
+        kind: str,
+        rule: str,
+        ns: int,
+        settle_ns: int,
+        wall: int | None,
         feed: str,
     ) -> None:
         mark = cnx.flags[kind]
         transition, ended, observed = cnx.unmark(kind, mark, settle_ns, self._stats)
         self._event(
-            cnx, mark, "unmark", transition, rule, ns, wall, feed, observed=observed,
+            cnx,
+            mark,
+            "unmark",
+            transition,
+            rule,
+            ns,
+            wall,
+            feed,
+            observed=observed,
             exchange=ended,
         )
 
     def _close(
-        self, name: str, ns: int, settle_ns: int, wall: int | None, feed: str,
+        self,
+        name: str,
+        ns: int,
+        settle_ns: int,
+        wall: int | None,
+        feed: str,
         rule: str = "connection_closed",
     ) -> None:
         cnx = self._cnxs[name]
@@ -686,9 +783,7 @@ class Broker:
         for place, limiter in self._places_of(cnx):
             limiter.queue.remove(place)
             balances, _ = limiter.peek(settle_ns)
-            self._unmark(
-                limiter, place.mark, balances, rule, ns, settle_ns, wall, feed
-            )
+            self._unmark(limiter, place.mark, balances, rule, ns, settle_ns, wall, feed)
         del self._cnxs[name]
         self._flights = [f for f in self._flights if f[0] != name]
         self._note_thread(cnx.thread)
@@ -718,8 +813,14 @@ class Broker:
         return self._limiter("topic", topic), of_group
 
     def _charge(
-        self, limiter: Limiter, p: Producer, messages: int, size: int, ns: int,
-        wall: int | None, feed: str,
+        self,
+        limiter: Limiter,
+        p: Producer,
+        messages: int,
+        size: int,
+        ns: int,
+        wall: int | None,
+        feed: str,
     ) -> None:
         balances = limiter.charge(messages, size, ns)
         fine = [balance is None or balance > 0 for balance in balances]
@@ -727,20 +828,33 @@ class Broker:
         usage = self._usage_of(LIMITERS[limiter.kind], limiter.name)
         usage.charge(messages, size, balances)
         if self._verdicts:
-            self.rows["publish_verdicts"].append({
-                **self._common("publish_verdicts", ns, wall, feed),
-                "rule": "passed" if all(fine) else "bucket_empty",
-                "limiter": LIMITERS[limiter.kind], "topic": p.topic, "messages": messages,
-                "bytes": size, "messages_ok": fine[0], "bytes_ok": fine[1],
-                "balance_msgs": balances[0], "balance_bytes": balances[1],
-                "pause_model_ns": pause,
-            })
+            self.rows["publish_verdicts"].append(
+                {
+                    **self._common("publish_verdicts", ns, wall, feed),
+                    "rule": "passed" if all(fine) else "bucket_empty",
+                    "limiter": LIMITERS[limiter.kind],
+                    "topic": p.topic,
+                    "messages": messages,
+                    "bytes": size,
+                    "messages_ok": fine[0],
+                    "bytes_ok": fine[1],
+                    "balance_msgs": balances[0],
+                    "balance_bytes": balances[1],
+                    "pause_model_ns": pause,
+                }
+            )
         if not all(fine):
             self._queue(limiter, p, "bucket_empty", balances, ns, wall, feed)
 
     def _queue(
-        self, limiter: Limiter, p: Producer, rule: str, balances: Balances, ns: int,
-        wall: int | None, feed: str,
+        self,
+        limiter: Limiter,
+        p: Producer,
+        rule: str,
+        balances: Balances,
+        ns: int,
+        wall: int | None,
+        feed: str,
     ) -> None:
         """Throttle a producer."""
         _, pause = limiter.peek(ns)
@@ -751,8 +865,15 @@ class Broker:
         limiter.throttled_before = True
         usage.wait(len(limiter.queue))
         self._mark(
-            self._cnxs[p.cnx], mark, rule, ns, wall, feed, limiter=limiter,
-            balances=balances, pause=pause,
+            self._cnxs[p.cnx],
+            mark,
+            rule,
+            ns,
+            wall,
+            feed,
+            limiter=limiter,
+            balances=balances,
+            pause=pause,
         )
         if len(limiter.queue) == 1 or limiter.tasks == 0:
             _, pause = limiter.read_for_pause(ns)
@@ -791,22 +912,46 @@ class Broker:
             self._unmark(limiter, place.mark, balances, rule, ns, ns, wall, feed)
 
     def _unmark(
-        self, limiter: Limiter, mark: Mark, balances: Balances, rule: str, ns: int,
-        settle_ns: int, wall: int | None, feed: str,
+        self,
+        limiter: Limiter,
+        mark: Mark,
+        balances: Balances,
+        rule: str,
+        ns: int,
+        settle_ns: int,
+        wall: int | None,
+        feed: str,
     ) -> None:
         assert mark.producer is not None
         cnx = self._cnxs[mark.producer.cnx]
         transition, ended, observed = cnx.unmark(limiter.kind, mark, settle_ns, self._stats)
         _, pause = limiter.peek(settle_ns)
         self._event(
-            cnx, mark, "unmark", transition, rule, ns, wall, feed, limiter=limiter,
-            balances=balances, pause=pause, observed=observed, exchange=ended,
+            cnx,
+            mark,
+            "unmark",
+            transition,
+            rule,
+            ns,
+            wall,
+            feed,
+            limiter=limiter,
+            balances=balances,
+            pause=pause,
+            observed=observed,
+            exchange=ended,
         )
 
     # -- the exchange ------------------------------------------------------------------------
 
     def _announce(
-        self, cnx: Connection, mark: Mark, rule: str, ns: int, wall: int | None, feed: str,
+        self,
+        cnx: Connection,
+        mark: Mark,
+        rule: str,
+        ns: int,
+        wall: int | None,
+        feed: str,
         pause: int | None,
     ) -> None:
         """The broker would pause the channel: rules 1 to 3 of section 6."""
@@ -832,8 +977,15 @@ class Broker:
             self._set_timer(mark.wait_ends_ns, partial(self._time_out, cnx, mark))
 
     def _command(
-        self, cnx: Connection, p: Producer, kind: str, rule: str, ns: int, wall: int | None,
-        feed: str, pause: int | None,
+        self,
+        cnx: Connection,
+        p: Producer,
+        kind: str,
+        rule: str,
+        ns: int,
+        wall: int | None,
+        feed: str,
+        pause: int | None,
     ) -> int:
         """One command to one producer; answers its request id."""
         cnx.requests += 1
@@ -847,14 +999,23 @@ class Broker:
         command = Command(cnx.requests, REASONS[kind], at_ms, lasts_ms, wall is not None)
         cnx.producers[p].take(command, self._switches["repeat_throttle"])
         cnx.throttled_ms[p.topic, command.reason] += lasts_ms
-        self.rows["producer_throttle"].append({
-            **self._common("producer_throttle", ns, wall, feed), "rule": rule,
-            "cnx_id": cnx.name, "producer_id": p.id, "producer_name": self._names_of.get(p),
-            "topic": p.topic, "partition": partition_of(p.topic), "reason": command.reason,
-            **command.shown(), "request_id": command.request_id,
-            "throttled_ms_total": cnx.throttled_ms[p.topic, command.reason],
-            "sequence_id": None, "exception": None,
-        })
+        self.rows["producer_throttle"].append(
+            {
+                **self._common("producer_throttle", ns, wall, feed),
+                "rule": rule,
+                "cnx_id": cnx.name,
+                "producer_id": p.id,
+                "producer_name": self._names_of.get(p),
+                "topic": p.topic,
+                "partition": partition_of(p.topic),
+                "reason": command.reason,
+                **command.shown(),
+                "request_id": command.request_id,
+                "throttled_ms_total": cnx.throttled_ms[p.topic, command.reason],
+                "sequence_id": None,
+                "exception": None,
+            }
+        )
         return command.request_id
 
     def _send_nothing(
@@ -867,14 +1028,25 @@ class Broker:
         else:
             told = sorted(cnx.producers, key=lambda p: p.id)
         for p in told:
-            self.rows["producer_throttle"].append({
-                **self._common("producer_throttle", ns, wall, feed), "rule": "client_unsupported",
-                "cnx_id": cnx.name, "producer_id": p.id, "producer_name": self._names_of.get(p),
-                "topic": p.topic, "partition": partition_of(p.topic),
-                "reason": REASONS[mark.kind], "start_ms": None, "pause_ms": None, "end_ms": None,
-                "request_id": None, "throttled_ms_total": None, "sequence_id": None,
-                "exception": None,
-            })
+            self.rows["producer_throttle"].append(
+                {
+                    **self._common("producer_throttle", ns, wall, feed),
+                    "rule": "client_unsupported",
+                    "cnx_id": cnx.name,
+                    "producer_id": p.id,
+                    "producer_name": self._names_of.get(p),
+                    "topic": p.topic,
+                    "partition": partition_of(p.topic),
+                    "reason": REASONS[mark.kind],
+                    "start_ms": None,
+                    "pause_ms": None,
+                    "end_ms": None,
+                    "request_id": None,
+                    "throttled_ms_total": None,
+                    "sequence_id": None,
+                    "exception": None,
+                }
+            )
 
     @staticmethod
     def _pause_pip(kind: str, wall: int) -> int:
@@ -891,7 +1063,13 @@ class Broker:
         self._receipt_row(cnx, mark, "receipt_timeout", pauses, ns, wall, feed)
 
     def _receipt_row(
-        self, cnx: Connection, mark: Mark, rule: str, pauses: bool, ns: int, wall: int | None,
+        self,
+        cnx: Connection,
+        mark: Mark,
+        rule: str,
+        pauses: bool,
+        ns: int,
+        wall: int | None,
         feed: str,
     ) -> None:
         transition = "ConnectionStateChanged" if pauses else "TypeStateChanged"
@@ -904,14 +1082,29 @@ class Broker:
         no = no + 1 if last_ns == ns else 0
         self._numbers[table] = (ns, no)
         return {
-            **self._names, "ts_mono_ns": ns, "ts_wall_ms": wall, "source_feed": feed, "row_no": no
+            **self._names,
+            "ts_mono_ns": ns,
+            "ts_wall_ms": wall,
+            "source_feed": feed,
+            "row_no": no,
         }
 
     def _event(
-        self, cnx: Connection, mark: Mark, action: str, transition: str, rule: str, ns: int,
-        wall: int | None, feed: str, *, limiter: Limiter | None = None,
-        balances: Sequence[int | None] = NONE, pause: int | None = None,
-        observed: int | None = None, exchange: Mark | None = None,
+        self,
+        cnx: Connection,
+        mark: Mark,
+        action: str,
+        transition: str,
+        rule: str,
+        ns: int,
+        wall: int | None,
+        feed: str,
+        *,
+        limiter: Limiter | None = None,
+        balances: Sequence[int | None] = NONE,
+        pause: int | None = None,
+        observed: int | None = None,
+        exchange: Mark | None = None,
     ) -> None:
         """A row of `throttle_events`; `exchange` is the mark whose receipt it shows."""
         p, kind = mark.producer, mark.kind
@@ -919,28 +1112,44 @@ class Broker:
         pip = None
         if action == "mark" and wall is not None:
             pip = self._pause_pip(kind, wall)
-        self.rows["throttle_events"].append({
-            **self._common("throttle_events", ns, wall, feed), "rule": rule,
-            "cnx_id": cnx.name, "producer_id": p.id if p is not None else None,
-            "producer_name": self._names_of.get(p) if p is not None else None, "topic": topic,
-            "action": action, "throttle_type": kind, "reason": REASONS[kind],
-            "reason_number": NUMBERS[kind], "limiter": LIMITERS[kind], "transition": transition,
-            "reads_paused": cnx.paused, "culprit_topic": mark.culprit,
-            "trigger_topic": mark.trigger, "limiter_name": mark.limiter_name,
-            "collateral_topics": [t for t in cnx.topics if t != topic] if cnx.paused else [],
-            "balance_msgs": balances[0], "balance_bytes": balances[1], "pause_pip_ms": pip,
-            "pause_model_ns": pause,
-            "waiting": len(limiter.queue) if limiter is not None else None,
-            "pause_observed_ns": observed,
-            "seen_until_ns": self._seen_until if rule == "gap" else None,
-            "request_id": exchange.request_id if exchange is not None else None,
-            "receipt_state": exchange.receipt if exchange is not None else None,
-        })
+        self.rows["throttle_events"].append(
+            {
+                **self._common("throttle_events", ns, wall, feed),
+                "rule": rule,
+                "cnx_id": cnx.name,
+                "producer_id": p.id if p is not None else None,
+                "producer_name": self._names_of.get(p) if p is not None else None,
+                "topic": topic,
+                "action": action,
+                "throttle_type": kind,
+                "reason": REASONS[kind],
+                "reason_number": NUMBERS[kind],
+                "limiter": LIMITERS[kind],
+                "transition": transition,
+                "reads_paused": cnx.paused,
+                "culprit_topic": mark.culprit,
+                "trigger_topic": mark.trigger,
+                "limiter_name": mark.limiter_name,
+                "collateral_topics": [t for t in cnx.topics if t != topic] if cnx.paused else [],
+                "balance_msgs": balances[0],
+                "balance_bytes": balances[1],
+                "pause_pip_ms": pip,
+                "pause_model_ns": pause,
+                "waiting": len(limiter.queue) if limiter is not None else None,
+                "pause_observed_ns": observed,
+                "seen_until_ns": self._seen_until if rule == "gap" else None,
+                "request_id": exchange.request_id if exchange is not None else None,
+                "receipt_state": exchange.receipt if exchange is not None else None,
+            }
+        )
 
     # -- policies ----------------------------------------------------------------------------
 
     def apply(
-        self, document: Mapping[str, Any], ns: int | None, wall: int | None,
+        self,
+        document: Mapping[str, Any],
+        ns: int | None,
+        wall: int | None,
         record: Record | None = None,
     ) -> None:
         """A document takes effect; before the first record it only holds (`ns` None)."""
@@ -988,7 +1197,8 @@ class Broker:
         """Marks of a connection or IO-thread limit that is no more end at once."""
         in_flight, share = self.policies.in_flight(), self.policies.buffer_share()
         for kind, old, new in (
-            (IN_FLIGHT, before.in_flight(), in_flight), (BUFFER, before.buffer_share(), share)
+            (IN_FLIGHT, before.in_flight(), in_flight),
+            (BUFFER, before.buffer_share(), share),
         ):
             if old <= 0 or new > 0:
                 continue

@@ -37,8 +37,13 @@ class Bucket:
     never = SMALLEST
 
     def __init__(
-        self, rate: int, now: int, capacity: int | None = None, initial: int | None = None,
-        period: int = PERIOD_NS, resolution: int = RESOLUTION_NS,
+        self,
+        rate: int,
+        now: int,
+        capacity: int | None = None,
+        initial: int | None = None,
+        period: int = PERIOD_NS,
+        resolution: int = RESOLUTION_NS,
     ) -> None:
         self.rate = rate
         self.capacity = rate if capacity is None else capacity
@@ -145,8 +150,13 @@ class TickBucket(WrappingBucket):
     never = 0
 
     def __init__(
-        self, rate: int, now: int, capacity: int | None = None, initial: int | None = None,
-        period: int = PERIOD_NS, resolution: int = RESOLUTION_NS,
+        self,
+        rate: int,
+        now: int,
+        capacity: int | None = None,
+        initial: int | None = None,
+        period: int = PERIOD_NS,
+        resolution: int = RESOLUTION_NS,
     ) -> None:
         self.latest_tick = 0
         super().__init__(rate, now, capacity, initial, period, resolution)
@@ -198,6 +208,8 @@ class TickBucket(WrappingBucket):
 
 
 BUCKETS: dict[str, type[Bucket]] = {
-    "saturating": Bucket, "wrapping": WrappingBucket, "per_tick": TickBucket,
+    "saturating": Bucket,
+    "wrapping": WrappingBucket,
+    "per_tick": TickBucket,
 }
 """By value of `tokenbucket`."""

@@ -13,22 +13,54 @@ from tests.reference.order import KINDS, Record
 Row = dict[str, Any]
 
 READ = (
-    "consumer_created", "consumer_closed", "entry_added", "dispatch", "ack", "cursor_state",
+    "consumer_created",
+    "consumer_closed",
+    "entry_added",
+    "dispatch",
+    "ack",
+    "cursor_state",
     "cursor_deleted",
 )
 MOST_STORED = 10_000
 """Stored chunks of a topic after a window."""
 TABLES = (
-    "chunk_messages", "chunk_events", "chunk_state", "incomplete_messages", "chunk_topic_stats",
+    "chunk_messages",
+    "chunk_events",
+    "chunk_state",
+    "incomplete_messages",
+    "chunk_topic_stats",
 )
 NS_PER_MS = 1_000_000
 _LATER = (
-    "source_feed", "cluster", "broker", "ts_mono_ns", "cnx_id", "supports_throttle",
-    "reports_pauses", "io_thread", "principal", "client_id",
-    "producer_id", "producer_name", "sequence_id", "entry_bytes",
-    "num_messages", "uuid", "chunk_id", "num_chunks", "total_chunk_bytes", "payload", "marker_ids",
-    "publish_time_ms", "broker_time_ms", "subscription", "sub_type", "consumer", "ack_cumulative",
-    "durable", "mark_delete",
+    "source_feed",
+    "cluster",
+    "broker",
+    "ts_mono_ns",
+    "cnx_id",
+    "supports_throttle",
+    "reports_pauses",
+    "io_thread",
+    "principal",
+    "client_id",
+    "producer_id",
+    "producer_name",
+    "sequence_id",
+    "entry_bytes",
+    "num_messages",
+    "uuid",
+    "chunk_id",
+    "num_chunks",
+    "total_chunk_bytes",
+    "payload",
+    "marker_ids",
+    "publish_time_ms",
+    "broker_time_ms",
+    "subscription",
+    "sub_type",
+    "consumer",
+    "ack_cumulative",
+    "durable",
+    "mark_delete",
 )
 
 
@@ -47,9 +79,13 @@ def _nulls_first(value: Any) -> tuple[bool, Any]:
 
 def _level(r: Record) -> tuple[Any, ...]:
     return (
-        r["ts_wall_ms"], _nulls_first(r.get("seq")), _nulls_first(r.get("partition")),
-        _nulls_first(r.get("ledger_id")), _nulls_first(r.get("entry_id")),
-        KINDS.index(r["event_type"]), *[_nulls_first(r.get(name)) for name in _LATER],
+        r["ts_wall_ms"],
+        _nulls_first(r.get("seq")),
+        _nulls_first(r.get("partition")),
+        _nulls_first(r.get("ledger_id")),
+        _nulls_first(r.get("entry_id")),
+        KINDS.index(r["event_type"]),
+        *[_nulls_first(r.get(name)) for name in _LATER],
     )
 
 
@@ -123,10 +159,15 @@ def chunk_of(record: Record) -> Chunk:
     """The chunk in a `dispatch`."""
     payload = record.get("payload")
     return Chunk(
-        record["uuid"], record["chunk_id"], record["num_chunks"], position_of(record),
+        record["uuid"],
+        record["chunk_id"],
+        record["num_chunks"],
+        position_of(record),
         record["total_chunk_bytes"],
         len(payload) if payload is not None else record.get("entry_bytes"),
-        record.get("publish_time_ms"), payload, record.get("producer_name"),
+        record.get("publish_time_ms"),
+        payload,
+        record.get("producer_name"),
         record.get("sequence_id"),
     )
 
@@ -268,8 +309,15 @@ class Consumer:
         return sum(c.buffered for c in self.contexts.values())
 
     def chunk(
-        self, uuid: str, chunk_id: int, num_chunks: int, position: str, total_bytes: int,
-        size: int | None, now_ms: int, publish_time_ms: int | None = None,
+        self,
+        uuid: str,
+        chunk_id: int,
+        num_chunks: int,
+        position: str,
+        total_bytes: int,
+        size: int | None,
+        now_ms: int,
+        publish_time_ms: int | None = None,
     ) -> Answer:
         """One chunk delivered."""
         return self.take(
@@ -350,8 +398,12 @@ class Consumer:
         self._drop(chunk.uuid)
         other = [m for m in context.marker_ids if m != chunk.marker]
         return self._about(
-            "RESTART_REDELIVERY" if redelivered else "RESTART_CORRUPTED", chunk, context, now,
-            acks=[] if redelivered else context.positions + other, defect=self._has("B1"),
+            "RESTART_REDELIVERY" if redelivered else "RESTART_CORRUPTED",
+            chunk,
+            context,
+            now,
+            acks=[] if redelivered else context.positions + other,
+            defect=self._has("B1"),
         )
 
     def _evict(self, now: int) -> list[Decision]:
@@ -366,7 +418,11 @@ class Consumer:
         del self.contexts[uuid]
         self.counter -= 1
         return Decision(
-            outcome, uuid, last, context.first.num_chunks, context.ids[last],
+            outcome,
+            uuid,
+            last,
+            context.first.num_chunks,
+            context.ids[last],
             now - context.received_ms,
             acks=context.positions + context.marker_ids if acknowledge else [],
             tracked=[] if acknowledge else context.positions + context.marker_ids,
@@ -377,8 +433,12 @@ class Consumer:
     def _duplicate(self, chunk: Chunk, context: Context, now: int) -> Decision:
         same = chunk.position in context.positions
         return self._about(
-            "DUP_SAME_ID" if same else "DUP_ACKED", chunk, context, now,
-            acks=[] if same else [chunk.position], defect=self._b2(chunk),
+            "DUP_SAME_ID" if same else "DUP_ACKED",
+            chunk,
+            context,
+            now,
+            acks=[] if same else [chunk.position],
+            defect=self._b2(chunk),
         )
 
     def _gap(self, chunk: Chunk, context: Context, now: int) -> Decision:
@@ -387,7 +447,12 @@ class Consumer:
         acks, tracked = self._by_age(chunk, now)
         hole = "B4" in self._defects
         return self._about(
-            "GAP", chunk, context, now, acks=acks, tracked=tracked if hole else [*ids, *tracked],
+            "GAP",
+            chunk,
+            context,
+            now,
+            acks=acks,
+            tracked=tracked if hole else [*ids, *tracked],
             orphaned=ids if hole else [],
             defect=self._has("B4") or self._has("B1") or self._b2(chunk),
         )
@@ -466,8 +531,13 @@ class Consumer:
         outcome: str, chunk: Chunk, context: Context | None, now: int, **more: Any
     ) -> Decision:
         return Decision(
-            outcome, chunk.uuid, chunk.chunk_id, chunk.num_chunks, chunk.position,
-            None if context is None else now - context.received_ms, **more,
+            outcome,
+            chunk.uuid,
+            chunk.chunk_id,
+            chunk.num_chunks,
+            chunk.position,
+            None if context is None else now - context.received_ms,
+            **more,
         )
 
 
@@ -694,27 +764,47 @@ class Topic:
         self._from_record = False
         seats = [
             (seat.began or 0, s, seat)
-            for s in self.subscriptions.values() for seat in s.seats.values()
+            for s in self.subscriptions.values()
+            for seat in s.seats.values()
         ]
         for _, s, seat in sorted(seats, key=lambda found: found[0]):
             contexts, seat.judge = seat.judge.contexts, seat.judge.emptied()
             for context in contexts.values():
                 last = context.last_chunk_id
-                self._event(s, seat, seat.name, Decision(
-                    "LOST_TO_SIGHT", context.first.uuid, last, context.first.num_chunks,
-                    context.ids[last], self._now - context.received_ms,
-                ))
+                self._event(
+                    s,
+                    seat,
+                    seat.name,
+                    Decision(
+                        "LOST_TO_SIGHT",
+                        context.first.uuid,
+                        last,
+                        context.first.num_chunks,
+                        context.ids[last],
+                        self._now - context.received_ms,
+                    ),
+                )
         held = [
             (held.number, s, position, held)
-            for s in self.subscriptions.values() for position, held in s.held.items()
+            for s in self.subscriptions.values()
+            for position, held in s.held.items()
         ]
         for _, s, position, one in sorted(held, key=lambda found: found[0]):
             record = one.record
             if not self._is_acked(s, position):
-                self._event(s, None, None, Decision(
-                    "LOST_TO_SIGHT", record["uuid"], record["chunk_id"], record["num_chunks"],
-                    position, self._now - one.since,
-                ))
+                self._event(
+                    s,
+                    None,
+                    None,
+                    Decision(
+                        "LOST_TO_SIGHT",
+                        record["uuid"],
+                        record["chunk_id"],
+                        record["num_chunks"],
+                        position,
+                        self._now - one.since,
+                    ),
+                )
         for s in self.subscriptions.values():
             s.bound, s.held, s.newest_sent = {}, {}, None
         self._letters, self._newest = [], None
@@ -756,11 +846,20 @@ class Topic:
         del s.seats[seat.name]
         for context in seat.judge.contexts.values():
             last = context.last_chunk_id
-            self._event(s, None, seat.name, Decision(
-                "ORPHANED", context.first.uuid, last, context.first.num_chunks, context.ids[last],
-                self._now - context.received_ms,
-                orphaned=context.positions + context.marker_ids,
-            ))
+            self._event(
+                s,
+                None,
+                seat.name,
+                Decision(
+                    "ORPHANED",
+                    context.first.uuid,
+                    last,
+                    context.first.num_chunks,
+                    context.ids[last],
+                    self._now - context.received_ms,
+                    orphaned=context.positions + context.marker_ids,
+                ),
+            )
 
     def _pass(self, s: Subscription, seat: Seat) -> None:
         if seat.is_open:
@@ -788,12 +887,14 @@ class Topic:
         if s.mark is not None:
             self._move_mark(s, s.mark)
         self._letters = [
-            letter for letter in self._letters
+            letter
+            for letter in self._letters
             if all(c.at != at for c in letter.chunks) or self._is_waited_for(letter)
         ]
         if self._params["shared_mode"] == "marker":
             s.held = {
-                position: held for position, held in s.held.items()
+                position: held
+                for position, held in s.held.items()
                 if held.marker is None or not _covers(at, cumulative, held.marker)
             }
 
@@ -861,8 +962,7 @@ class Topic:
         for s in self.subscriptions.values():
             tells = s.tells_acks or s.mark is not None
             if s.may_stall and any(
-                (tells or s.name not in c.sent_to) and not self._has(s, c.at)
-                for c in letter.chunks
+                (tells or s.name not in c.sent_to) and not self._has(s, c.at) for c in letter.chunks
             ):
                 return True
         return False
@@ -875,11 +975,21 @@ class Topic:
         if not same or record["chunk_id"] == 0:
             same = [Letter(record)]
             self._letters += same
-        same[-1].chunks.append(Stored(
-            at, self._newest, record["chunk_id"], record["num_chunks"], self._now, size or 0,
-            {s.name for s in self.subscriptions.values()
-             if s.may_stall and s.newest_sent is not None and at <= s.newest_sent},
-        ))
+        same[-1].chunks.append(
+            Stored(
+                at,
+                self._newest,
+                record["chunk_id"],
+                record["num_chunks"],
+                self._now,
+                size or 0,
+                {
+                    s.name
+                    for s in self.subscriptions.values()
+                    if s.may_stall and s.newest_sent is not None and at <= s.newest_sent
+                },
+            )
+        )
 
     def _sent(self, s: Subscription, record: Record) -> None:
         at = record["ledger_id"], record["entry_id"]
@@ -901,8 +1011,7 @@ class Topic:
         if s.sent_ms is not None and self._now - s.sent_ms <= self._patience:
             return None
         every = [
-            (c, letter) for letter in self._letters for c in letter.chunks
-            if not self._has(s, c.at)
+            (c, letter) for letter in self._letters for c in letter.chunks if not self._has(s, c.at)
         ]
         if s.stalled:
             every = [pair for pair in every if pair[0].at == s.stopped_at]
@@ -910,8 +1019,10 @@ class Topic:
             return None
         head, letter = min(every, key=lambda pair: pair[0].at)
         left = [c for c in letter.chunks if not self._has(s, c.at)]
-        if self._now - head.since <= self._patience or head.chunk_id == 0 or any(
-            c.at < head.at or c.chunk_id < head.chunk_id for c in left
+        if (
+            self._now - head.since <= self._patience
+            or head.chunk_id == 0
+            or any(c.at < head.at or c.chunk_id < head.chunk_id for c in left)
         ):
             return None
         if s.stalled:
@@ -922,8 +1033,10 @@ class Topic:
             known = any(c.chunk_id == 0 and self._has(s, c.at) for c in letter.chunks)
             return head if known else None
         next_of_ledger = (s.mark[0], s.mark[1] + 1) == head.at
-        next_ledger = s.mark[0] != head.at[0] and head.at[1] == 0 and (
-            head.before is None or head.before <= s.mark
+        next_ledger = (
+            s.mark[0] != head.at[0]
+            and head.at[1] == 0
+            and (head.before is None or head.before <= s.mark)
         )
         return head if next_of_ledger or next_ledger else None
 
@@ -952,8 +1065,10 @@ class Topic:
 
     def _added(self, record: Record) -> None:
         assert self._window is not None
-        if is_chunk(record) and self._stalls and any(
-            s.may_stall for s in self.subscriptions.values()
+        if (
+            is_chunk(record)
+            and self._stalls
+            and any(s.may_stall for s in self.subscriptions.values())
         ):
             self._keep(record, record["entry_bytes"])
         self._newest = record["ledger_id"], record["entry_id"]
@@ -991,7 +1106,10 @@ class Topic:
             before = s.held.pop(chunk.position, None)
             self._holds += 1
             s.held[chunk.position] = Held(
-                record, self._now, self._holds, self._now,
+                record,
+                self._now,
+                self._holds,
+                self._now,
                 None if before is None else before.marker,
             )
             return
@@ -1050,7 +1168,11 @@ class Topic:
     @staticmethod
     def _orphaned(chunk: Chunk, acks: list[str]) -> Decision:
         return Decision(
-            "SHARED_ORPHAN", chunk.uuid, chunk.chunk_id, chunk.num_chunks, chunk.position,
+            "SHARED_ORPHAN",
+            chunk.uuid,
+            chunk.chunk_id,
+            chunk.num_chunks,
+            chunk.position,
             acks=acks,
         )
 
@@ -1074,9 +1196,11 @@ class Topic:
         seat.last_chunk_ms, seat.in_window, self._window.delivered = now, True, True
         judge = seat.judge
         if self._is_acked(s, chunk.position):
-            decisions = [Decision(
-                "ALREADY_ACKED", chunk.uuid, chunk.chunk_id, chunk.num_chunks, chunk.position
-            )]
+            decisions = [
+                Decision(
+                    "ALREADY_ACKED", chunk.uuid, chunk.chunk_id, chunk.num_chunks, chunk.position
+                )
+            ]
             permits = 1
         else:
             if seat.began is None:
@@ -1117,12 +1241,20 @@ class Topic:
         busy = busy or any(s.held for s in in_order_of_names) or bool(self._letters) or behind > 0
         stalled, self._behind = self._behind or behind, behind
         if w.chunks or w.delivered or w.began_live or live or stalled:
-            self._put("chunk_topic_stats", "window", {
-                **shown, "topic": self._topic, "chunks": w.chunks, "chunk_bytes": w.chunk_bytes,
-                "chunked_message_rate": w.firsts / (self._window_ms / 1000),
-                "msg_chunk_published": w.chunks > 0, "producers": len(w.producers),
-                "max_contexts": w.max_contexts,
-            })
+            self._put(
+                "chunk_topic_stats",
+                "window",
+                {
+                    **shown,
+                    "topic": self._topic,
+                    "chunks": w.chunks,
+                    "chunk_bytes": w.chunk_bytes,
+                    "chunked_message_rate": w.firsts / (self._window_ms / 1000),
+                    "msg_chunk_published": w.chunks > 0,
+                    "producers": len(w.producers),
+                    "max_contexts": w.max_contexts,
+                },
+            )
         self._window = Window(end, began_live=live > 0, max_contexts=live) if busy else None
 
     def _forget_held(self) -> None:
@@ -1138,10 +1270,20 @@ class Topic:
             if self._is_acked(s, position):
                 continue
             record = held.record
-            self._event(s, None, None, Decision(
-                "ORPHANED", record["uuid"], record["chunk_id"], record["num_chunks"], position,
-                self._now - held.since, orphaned=[position],
-            ))
+            self._event(
+                s,
+                None,
+                None,
+                Decision(
+                    "ORPHANED",
+                    record["uuid"],
+                    record["chunk_id"],
+                    record["num_chunks"],
+                    position,
+                    self._now - held.since,
+                    orphaned=[position],
+                ),
+            )
 
     # -- rows --------------------------------------------------------------------------------
 
@@ -1161,26 +1303,51 @@ class Topic:
         assert self._last is not None
         rows = self.rows[table]
         again = rows and rows[-1]["ts_wall_ms"] == self._now
-        rows.append({
-            "cluster": self._cluster, "broker": self._last["broker"], "ts_mono_ns": self._mono(),
-            "ts_wall_ms": self._now, "rule": rule, "source_feed": self._last["source_feed"],
-            "row_no": rows[-1]["row_no"] + 1 if again else 0, **columns,
-        })
+        rows.append(
+            {
+                "cluster": self._cluster,
+                "broker": self._last["broker"],
+                "ts_mono_ns": self._mono(),
+                "ts_wall_ms": self._now,
+                "rule": rule,
+                "source_feed": self._last["source_feed"],
+                "row_no": rows[-1]["row_no"] + 1 if again else 0,
+                **columns,
+            }
+        )
 
     def _event(
-        self, s: Subscription, seat: Seat | None, consumer: str | None, d: Decision,
+        self,
+        s: Subscription,
+        seat: Seat | None,
+        consumer: str | None,
+        d: Decision,
         permits: int = 0,
     ) -> None:
         judge = seat.judge if seat is not None else None
-        self._put("chunk_events", d.rule, {
-            "topic": self._topic, "subscription": s.name, "consumer": consumer, "uuid": d.uuid,
-            "chunk_id": d.chunk_id, "num_chunks": d.num_chunks, "position": d.position,
-            "outcome": d.outcome, "acks": d.acks, "tracked": d.tracked, "orphaned": d.orphaned,
-            "permits": permits, "counter": judge.counter if judge else 0,
-            "contexts": len(judge.contexts) if judge else 0,
-            "leaked": judge.leaked if judge else 0,
-            "buffered_bytes": judge.buffered_bytes if judge else 0, "age_ms": d.age_ms,
-        })
+        self._put(
+            "chunk_events",
+            d.rule,
+            {
+                "topic": self._topic,
+                "subscription": s.name,
+                "consumer": consumer,
+                "uuid": d.uuid,
+                "chunk_id": d.chunk_id,
+                "num_chunks": d.num_chunks,
+                "position": d.position,
+                "outcome": d.outcome,
+                "acks": d.acks,
+                "tracked": d.tracked,
+                "orphaned": d.orphaned,
+                "permits": permits,
+                "counter": judge.counter if judge else 0,
+                "contexts": len(judge.contexts) if judge else 0,
+                "leaked": judge.leaked if judge else 0,
+                "buffered_bytes": judge.buffered_bytes if judge else 0,
+                "age_ms": d.age_ms,
+            },
+        )
 
     def _message(self, s: Subscription, seat: Seat, chunk: Chunk, done: Context) -> None:
         first, positions = done.first, done.positions
@@ -1195,43 +1362,81 @@ class Topic:
         payloads = [p for p in done.payloads if p is not None]
         if not large and len(payloads) == len(done.payloads):
             checksum = zlib.crc32(b"".join(payloads))
-        self._put("chunk_messages", "COMPLETE", {
-            "topic": self._topic, "subscription": s.name, "consumer": seat.name,
-            "uuid": chunk.uuid, "producer_name": first.producer_name,
-            "sequence_id": first.sequence_id, "num_chunks": first.num_chunks,
-            "first_position": positions[0], "last_position": positions[-1],
-            "positions": positions, "declared_bytes": first.total_bytes,
-            "assembled_bytes": done.buffered if done.sizes_known else None,
-            "first_chunk_ms": done.received_ms, "complete_ms": self._now,
-            "assembly_ms": self._now - done.received_ms,
-            "publish_time_ms": first.publish_time_ms, "checksum": checksum,
-            "integrity": integrity, "marker_position": done.marker,
-        })
+        self._put(
+            "chunk_messages",
+            "COMPLETE",
+            {
+                "topic": self._topic,
+                "subscription": s.name,
+                "consumer": seat.name,
+                "uuid": chunk.uuid,
+                "producer_name": first.producer_name,
+                "sequence_id": first.sequence_id,
+                "num_chunks": first.num_chunks,
+                "first_position": positions[0],
+                "last_position": positions[-1],
+                "positions": positions,
+                "declared_bytes": first.total_bytes,
+                "assembled_bytes": done.buffered if done.sizes_known else None,
+                "first_chunk_ms": done.received_ms,
+                "complete_ms": self._now,
+                "assembly_ms": self._now - done.received_ms,
+                "publish_time_ms": first.publish_time_ms,
+                "checksum": checksum,
+                "integrity": integrity,
+                "marker_position": done.marker,
+            },
+        )
 
     def _state_row(self, s: Subscription, seat: Seat, shown: Row) -> None:
         judge = seat.judge
         contexts = judge.contexts.values()
-        self._put("chunk_state", "window", {
-            **shown, "topic": self._topic, "subscription": s.name, "consumer": seat.name,
-            "contexts": len(contexts), "counter": judge.counter, "leaked": judge.leaked,
-            "buffered_bytes": judge.buffered_bytes,
-            "declared_bytes": sum(c.first.total_bytes for c in contexts),
-            "oldest_age_ms": max((self._now - c.received_ms for c in contexts), default=None),
-            "fifo_length": len(judge.fifo), "permits_lost": judge.permits_lost,
-        })
+        self._put(
+            "chunk_state",
+            "window",
+            {
+                **shown,
+                "topic": self._topic,
+                "subscription": s.name,
+                "consumer": seat.name,
+                "contexts": len(contexts),
+                "counter": judge.counter,
+                "leaked": judge.leaked,
+                "buffered_bytes": judge.buffered_bytes,
+                "declared_bytes": sum(c.first.total_bytes for c in contexts),
+                "oldest_age_ms": max((self._now - c.received_ms for c in contexts), default=None),
+                "fifo_length": len(judge.fifo),
+                "permits_lost": judge.permits_lost,
+            },
+        )
 
     def _incomplete_row(self, s: Subscription, seat: Seat, c: Context, shown: Row) -> None:
-        self._put("incomplete_messages", "window", {
-            **shown, "topic": self._topic, "subscription": s.name, "consumer": seat.name,
-            "state": "assembling", "uuid": c.first.uuid, "producer_name": c.first.producer_name,
-            "sequence_id": c.first.sequence_id, "num_chunks": c.first.num_chunks,
-            "next_chunk_id": c.last + 1, "first_position": c.ids[0],
-            "last_position": c.ids[c.last_chunk_id], "first_chunk_ms": c.received_ms,
-            "last_chunk_ms": c.last_ms, "age_ms": self._now - c.received_ms,
-            "buffered_bytes": c.buffered, "declared_bytes": c.first.total_bytes,
-            "expires_ms": c.received_ms + self._expiry if self._expiry > 0 else None,
-            "stalled_at": None, "missing_chunks": None,
-        })
+        self._put(
+            "incomplete_messages",
+            "window",
+            {
+                **shown,
+                "topic": self._topic,
+                "subscription": s.name,
+                "consumer": seat.name,
+                "state": "assembling",
+                "uuid": c.first.uuid,
+                "producer_name": c.first.producer_name,
+                "sequence_id": c.first.sequence_id,
+                "num_chunks": c.first.num_chunks,
+                "next_chunk_id": c.last + 1,
+                "first_position": c.ids[0],
+                "last_position": c.ids[c.last_chunk_id],
+                "first_chunk_ms": c.received_ms,
+                "last_chunk_ms": c.last_ms,
+                "age_ms": self._now - c.received_ms,
+                "buffered_bytes": c.buffered,
+                "declared_bytes": c.first.total_bytes,
+                "expires_ms": c.received_ms + self._expiry if self._expiry > 0 else None,
+                "stalled_at": None,
+                "missing_chunks": None,
+            },
+        )
 
     def _stalled_row(
         self, s: Subscription, letter: Letter, left: list[Stored], head: Stored, shown: Row
@@ -1240,18 +1445,32 @@ class Topic:
         missing = sorted(set(range(there[-1])) - set(there))
         record, first, last = letter.record, left[0], left[-1]
         begin, end = min(c.at for c in left), max(c.at for c in left)
-        self._put("incomplete_messages", "window", {
-            **shown, "topic": self._topic, "subscription": s.name, "consumer": None,
-            "state": "stalled", "uuid": record["uuid"],
-            "producer_name": record.get("producer_name"),
-            "sequence_id": record.get("sequence_id"), "num_chunks": record["num_chunks"],
-            "next_chunk_id": (missing or there)[0], "first_position": f"{begin[0]}:{begin[1]}",
-            "last_position": f"{end[0]}:{end[1]}", "first_chunk_ms": first.since,
-            "last_chunk_ms": last.since, "age_ms": self._now - first.since,
-            "buffered_bytes": sum(c.size for c in left),
-            "declared_bytes": record["total_chunk_bytes"], "expires_ms": None,
-            "stalled_at": f"{head.at[0]}:{head.at[1]}", "missing_chunks": missing[:1000],
-        })
+        self._put(
+            "incomplete_messages",
+            "window",
+            {
+                **shown,
+                "topic": self._topic,
+                "subscription": s.name,
+                "consumer": None,
+                "state": "stalled",
+                "uuid": record["uuid"],
+                "producer_name": record.get("producer_name"),
+                "sequence_id": record.get("sequence_id"),
+                "num_chunks": record["num_chunks"],
+                "next_chunk_id": (missing or there)[0],
+                "first_position": f"{begin[0]}:{begin[1]}",
+                "last_position": f"{end[0]}:{end[1]}",
+                "first_chunk_ms": first.since,
+                "last_chunk_ms": last.since,
+                "age_ms": self._now - first.since,
+                "buffered_bytes": sum(c.size for c in left),
+                "declared_bytes": record["total_chunk_bytes"],
+                "expires_ms": None,
+                "stalled_at": f"{head.at[0]}:{head.at[1]}",
+                "missing_chunks": missing[:1000],
+            },
+        )
 
 
 def _covers(at: tuple[int, int], cumulative: bool, position: str) -> bool:

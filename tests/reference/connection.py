@@ -21,8 +21,12 @@ REASONS = {
 NUMBERS = {UNKNOWN: None, IN_FLIGHT: 2, BUFFER: 3, TOPIC: 0, GROUP: 1, BROKER: 4}
 CULPRIT, SHARED, COLLATERAL = CLASSES = ("culprit", "shared", "collateral")
 LIMITERS = {
-    IN_FLIGHT: "connection", BUFFER: "io_thread", TOPIC: "topic", GROUP: "resource_group",
-    BROKER: "broker", UNKNOWN: "unknown",
+    IN_FLIGHT: "connection",
+    BUFFER: "io_thread",
+    TOPIC: "topic",
+    GROUP: "resource_group",
+    BROKER: "broker",
+    UNKNOWN: "unknown",
 }
 
 

@@ -18,8 +18,17 @@ Position = tuple[int, int]
 
 TABLES = ("cache_stats", "cache_evictions", "cache_reads")
 READ = (
-    "broker_started", "entry_added", "dispatch", "entry_read", "entry_released", "replay_queued",
-    "entry_invalidated", "cursor_state", "cursor_deleted", "ledger_deleted", "policy",
+    "broker_started",
+    "entry_added",
+    "dispatch",
+    "entry_read",
+    "entry_released",
+    "replay_queued",
+    "entry_invalidated",
+    "cursor_state",
+    "cursor_deleted",
+    "ledger_deleted",
+    "policy",
     "gap",
 )
 NS_PER_MS = 1_000_000
@@ -47,22 +56,45 @@ MOST_LEDGERS = 1000
 """Ledgers of a topic, besides the one that is written, of which the entries are known."""
 
 BROKER_KEYS: dict[str, Any] = {
-    SIZE_MB: None, WATERMARK: 0.9, INTERVAL_MS: 10, TTL_MS: 1000, TTL_MAX_MS: 5000, MAX_TIMES: 5,
-    RECENT: True, BY_COUNT: True, BY_MARK_DELETE: False, BACKLOG_CURSORS: 0,
-    BACKLOG_ENTRIES: 1000, BACKLOG_BETWEEN: 1000,
+    SIZE_MB: None,
+    WATERMARK: 0.9,
+    INTERVAL_MS: 10,
+    TTL_MS: 1000,
+    TTL_MAX_MS: 5000,
+    MAX_TIMES: 5,
+    RECENT: True,
+    BY_COUNT: True,
+    BY_MARK_DELETE: False,
+    BACKLOG_CURSORS: 0,
+    BACKLOG_ENTRIES: 1000,
+    BACKLOG_BETWEEN: 1000,
 }
 """Settings that policy documents of the scope `broker` change, and their defaults."""
 
 DEFAULTS: dict[str, Any] = {
-    "policy": "expected_reads", "max_bytes": None, "duplicate_insert": None,
-    "extend_recently_accessed": True, "time_pass_pending": "stop",
-    "decrement_on_mark_delete": False, "settings_applied_at_start": True,
-    "release_event": "dispatch", "grace_ms": 0, "variants": (), "stats_window_ms": 60_000,
-    "idle_state_ms": 3_600_000, "extra_outputs": (),
+    "policy": "expected_reads",
+    "max_bytes": None,
+    "duplicate_insert": None,
+    "extend_recently_accessed": True,
+    "time_pass_pending": "stop",
+    "decrement_on_mark_delete": False,
+    "settings_applied_at_start": True,
+    "release_event": "dispatch",
+    "grace_ms": 0,
+    "variants": (),
+    "stats_window_ms": 60_000,
+    "idle_state_ms": 3_600_000,
+    "extra_outputs": (),
 }
 SWITCHES = (
-    "policy", "duplicate_insert", "extend_recently_accessed", "time_pass_pending",
-    "decrement_on_mark_delete", "settings_applied_at_start", "release_event", "grace_ms",
+    "policy",
+    "duplicate_insert",
+    "extend_recently_accessed",
+    "time_pass_pending",
+    "decrement_on_mark_delete",
+    "settings_applied_at_start",
+    "release_event",
+    "grace_ms",
 )
 """Version parameters, in every row."""
 REQUEUES, STASHES = "expected_reads", "expected_reads_stash"
@@ -421,9 +453,7 @@ class Cache:
         s = self.settings
         if s.policy != REQUEUES:
             return False
-        return (s.extend_recent and e.accessed) or (
-            e.is_wanted and e.requeue_count < s.max_requeue
-        )
+        return (s.extend_recent and e.accessed) or (e.is_wanted and e.requeue_count < s.max_requeue)
 
     def _extend(self, e: Entry, stamp: int) -> None:
         self.queue.remove(e)
@@ -702,8 +732,10 @@ class Variant:
     def begin(self, documents: Documents) -> None:
         """A cache begins: the policy is the one in force."""
         self._policy = self._own("policy")
-        if "policy" not in self._given and self._policy in COUNTING and not self._setting(
-            BY_COUNT, documents
+        if (
+            "policy" not in self._given
+            and self._policy in COUNTING
+            and not self._setting(BY_COUNT, documents)
         ):
             self._policy = "fifo"
 
@@ -736,14 +768,19 @@ class Variant:
         if duplicate is None:
             duplicate = "merge" if self._policy == STASHES else "discard"
         return Settings(
-            self._policy, self._size(documents), float(self._setting(WATERMARK, documents)),
+            self._policy,
+            self._size(documents),
+            float(self._setting(WATERMARK, documents)),
             int(self._setting(INTERVAL_MS, documents)) * NS_PER_MS,
             int(self._setting(TTL_MS, documents)) * NS_PER_MS,
             int(self._setting(TTL_MAX_MS, documents)) * NS_PER_MS,
             min(int(self._setting(MAX_TIMES, documents, retention)), MOST_EXTENSIONS),
-            bool(self._setting(RECENT, documents, retention)), duplicate,
-            self._own("time_pass_pending"), bool(self._setting(BY_MARK_DELETE, documents)),
-            bool(self._own("decrement_on_mark_delete")), self._own("grace_ms") * NS_PER_MS,
+            bool(self._setting(RECENT, documents, retention)),
+            duplicate,
+            self._own("time_pass_pending"),
+            bool(self._setting(BY_MARK_DELETE, documents)),
+            bool(self._own("decrement_on_mark_delete")),
+            self._own("grace_ms") * NS_PER_MS,
             *(
                 int(self._setting(key, documents))
                 for key in (BACKLOG_CURSORS, BACKLOG_ENTRIES, BACKLOG_BETWEEN)
@@ -754,10 +791,27 @@ class Variant:
 # -- order and future ------------------------------------------------------------------------
 
 _LATER = (
-    "source_feed", "ts_wall_ms", "cnx_id", "producer_name", "sequence_id", "entry_bytes",
-    "num_messages", "uuid", "chunk_id", "num_chunks", "total_chunk_bytes", "publish_time_ms",
-    "broker_time_ms", "subscription", "sub_type", "consumer", "durable", "mark_delete", "read_pos",
-    "active", "policy_json",
+    "source_feed",
+    "ts_wall_ms",
+    "cnx_id",
+    "producer_name",
+    "sequence_id",
+    "entry_bytes",
+    "num_messages",
+    "uuid",
+    "chunk_id",
+    "num_chunks",
+    "total_chunk_bytes",
+    "publish_time_ms",
+    "broker_time_ms",
+    "subscription",
+    "sub_type",
+    "consumer",
+    "durable",
+    "mark_delete",
+    "read_pos",
+    "active",
+    "policy_json",
 )
 
 
@@ -789,9 +843,14 @@ def in_order(records: Sequence[Record]) -> list[Record]:
         topic = record.get("topic")
         found = re.match(r"^(.*)-partition-(\d+)$", topic or "", re.DOTALL)
         return (
-            run, not is_start, record["ts_mono_ns"], _nulls_first(record.get("seq")),
-            _nulls_first(found.group(1) if found else topic), int(found.group(2)) if found else -1,
-            _nulls_first(record.get("ledger_id")), _nulls_first(record.get("entry_id")),
+            run,
+            not is_start,
+            record["ts_mono_ns"],
+            _nulls_first(record.get("seq")),
+            _nulls_first(found.group(1) if found else topic),
+            int(found.group(2)) if found else -1,
+            _nulls_first(record.get("ledger_id")),
+            _nulls_first(record.get("entry_id")),
             KINDS.index(record["event_type"]),
             *[_nulls_first(record.get(column)) for column in _LATER],
         )
@@ -841,8 +900,8 @@ def _removed_by(r: Record) -> Callable[[str, Position], bool]:
     """Which entries an `entry_invalidated` or a `ledger_deleted` removes."""
     ledger = r["ledger_id"]
     entry = r.get("entry_id") if r["event_type"] == "entry_invalidated" else None
-    return lambda topic, position: topic == r["topic"] and position[0] == ledger and (
-        entry is None or position[1] == entry
+    return lambda topic, position: (
+        topic == r["topic"] and position[0] == ledger and (entry is None or position[1] == entry)
     )
 
 
@@ -1057,9 +1116,7 @@ class Broker:
     def _on_dispatch(self, r: Record, topic: Topic, ns: int, wall: int | None) -> None:
         self._read(r, topic, ns, wall, releases=True)
 
-    def _read(
-        self, r: Record, topic: Topic, ns: int, wall: int | None, releases: bool
-    ) -> None:
+    def _read(self, r: Record, topic: Topic, ns: int, wall: int | None, releases: bool) -> None:
         name, position, subscription = r["topic"], position_of(r), r["subscription"]
         self._events.add(name)
         kind = "catch_up"
@@ -1100,8 +1157,15 @@ class Broker:
             unknown = entry is None and is_blind
             found = "unknown" if unknown else "miss" if entry is None else "hit"
             self._put(
-                "cache_reads", found, ns, wall, r["source_feed"], {
-                    **_shown(cache), "topic": name, "subscription": subscription,
+                "cache_reads",
+                found,
+                ns,
+                wall,
+                r["source_feed"],
+                {
+                    **_shown(cache),
+                    "topic": name,
+                    "subscription": subscription,
                     "position": f"{position[0]}:{position[1]}",
                     "hit": None if unknown else entry is not None,
                     "expected_after": None if left is None else left.expected,
@@ -1147,9 +1211,7 @@ class Broker:
         was, marked = cursor.mark_delete, parsed(r.get("mark_delete"))
         if marked is not None:
             cursor.mark_delete = marked
-            topic.replays = {
-                x for x in topic.replays if x[0] != r["subscription"] or x[1] > marked
-            }
+            topic.replays = {x for x in topic.replays if x[0] != r["subscription"] or x[1] > marked}
             if was is not None and cursor.active:
                 for cache in self.caches:
                     if cache.settings.decrement_on_mark_delete:
@@ -1163,7 +1225,12 @@ class Broker:
         self._after_cursor(r, topic, before, active, ns, wall)
 
     def _after_cursor(
-        self, r: Record, topic: Topic, before: list[Position | None], active: int, ns: int,
+        self,
+        r: Record,
+        topic: Topic,
+        before: list[Position | None],
+        active: int,
+        ns: int,
         wall: int | None,
     ) -> None:
         left = active > 0 and topic.active == 0
@@ -1205,23 +1272,43 @@ class Broker:
         last_ns, no = self._numbers.get(table, (None, -1))
         no = no + 1 if last_ns == ns else 0
         self._numbers[table] = (ns, no)
-        self.rows[table].append({
-            **self._names, "ts_mono_ns": ns, "ts_wall_ms": wall, "rule": rule,
-            "source_feed": feed, "row_no": no, **columns,
-        })
+        self.rows[table].append(
+            {
+                **self._names,
+                "ts_mono_ns": ns,
+                "ts_wall_ms": wall,
+                "rule": rule,
+                "source_feed": feed,
+                "row_no": no,
+                **columns,
+            }
+        )
 
     def _write_removals(self, i: int, ns: int, wall: int | None, feed: str) -> None:
         cache = self.caches[i]
         for removal in cache.removed:
             e = removal.entry
             rule = rule_of(e, removal.cause, cache.settings)
-            self._put("cache_evictions", rule, ns, wall, feed, {
-                **_shown(cache), "topic": e.topic, "ledger_id": e.position[0],
-                "entry_id": e.position[1], "entry_bytes": e.bytes, "cause": removal.cause,
-                "expected_remaining": e.expected, "requeue_count": e.requeue_count,
-                "accessed": e.accessed, "age_ns": ns - e.inserted,
-                "used_bytes_before": removal.used_before,
-            })
+            self._put(
+                "cache_evictions",
+                rule,
+                ns,
+                wall,
+                feed,
+                {
+                    **_shown(cache),
+                    "topic": e.topic,
+                    "ledger_id": e.position[0],
+                    "entry_id": e.position[1],
+                    "entry_bytes": e.bytes,
+                    "cause": removal.cause,
+                    "expected_remaining": e.expected,
+                    "requeue_count": e.requeue_count,
+                    "accessed": e.accessed,
+                    "age_ns": ns - e.inserted,
+                    "used_bytes_before": removal.used_before,
+                },
+            )
         cache.removed.clear()
 
     def _stats_rows(self, end: int, following: Record | None) -> None:
@@ -1240,29 +1327,46 @@ class Broker:
             for topic in topics:
                 total.add(cache.count(topic))
             whole: Row = {
-                "passes_size": cache.passes_size, "entries_visited": cache.entries_visited,
+                "passes_size": cache.passes_size,
+                "entries_visited": cache.entries_visited,
                 "max_used_bytes": cache.max_used,
             }
             parts: list[tuple[str | None, Counts, list[Entry], Row]] = [
                 (None, total, cache.entries, whole),
                 *[
-                    (t, cache.count(t), list(cache.topics.get(t, {}).values()),
-                     dict.fromkeys(whole))
+                    (
+                        t,
+                        cache.count(t),
+                        list(cache.topics.get(t, {}).values()),
+                        dict.fromkeys(whole),
+                    )
                     for t in topics
                 ],
             ]
             for topic_name, counts, entries, of_broker in parts:
-                rows.append({
-                    **_shown(cache), "topic": topic_name, **counts.row(), **of_broker,
-                    "entries": len(entries), "used_bytes": sum(e.bytes for e in entries),
-                    "wanted_bytes": wanted_bytes(entries),
-                    "non_evictable_bytes": non_evictable_bytes(entries),
-                })
+                rows.append(
+                    {
+                        **_shown(cache),
+                        "topic": topic_name,
+                        **counts.row(),
+                        **of_broker,
+                        "entries": len(entries),
+                        "used_bytes": sum(e.bytes for e in entries),
+                        "wanted_bytes": wanted_bytes(entries),
+                        "non_evictable_bytes": non_evictable_bytes(entries),
+                    }
+                )
         self.rows["cache_stats"].extend(
             {
-                **self._names, "ts_mono_ns": ns, "ts_wall_ms": wall, "rule": "window",
-                "source_feed": self.last["source_feed"], "row_no": no,
-                "window_start_ms": self._window_start, "window_ms": self._window_ms, **row,
+                **self._names,
+                "ts_mono_ns": ns,
+                "ts_wall_ms": wall,
+                "rule": "window",
+                "source_feed": self.last["source_feed"],
+                "row_no": no,
+                "window_start_ms": self._window_start,
+                "window_ms": self._window_ms,
+                **row,
             }
             for no, row in enumerate(rows)
         )
@@ -1270,7 +1374,8 @@ class Broker:
 
 def _shown(cache: Cache) -> Row:
     return {
-        "switches": cache.switches, "policy": cache.settings.policy,
+        "switches": cache.switches,
+        "policy": cache.settings.policy,
         "max_bytes": cache.settings.max_bytes,
     }
 
@@ -1279,8 +1384,15 @@ def _carry_counts(old: Cache, new: Cache) -> None:
     """What the open window and the whole trace have counted outlives a restart."""
     new.counts, new.held = old.counts, old.held
     for name in (
-        "ended", "passes_size", "entries_visited", "max_used", "evicted_wanted_bytes", "passes",
-        "work", "most_used", "most_wanted",
+        "ended",
+        "passes_size",
+        "entries_visited",
+        "max_used",
+        "evicted_wanted_bytes",
+        "passes",
+        "work",
+        "most_used",
+        "most_wanted",
     ):
         setattr(new, name, getattr(old, name))
 
@@ -1290,15 +1402,21 @@ def _carry_counts(old: Cache, new: Cache) -> None:
 
 def keys_of(records: Iterable[Record]) -> list[tuple[str, str]]:
     """Cluster and broker of the records that this job reads."""
-    return sorted({
-        (r["cluster"], r["broker"]) for r in records
-        if r["event_type"] in READ and r["broker"] != EVERYWHERE
-    })
+    return sorted(
+        {
+            (r["cluster"], r["broker"])
+            for r in records
+            if r["event_type"] in READ and r["broker"] != EVERYWHERE
+        }
+    )
 
 
 def play(
-    records: Sequence[Record], params: Mapping[str, Any], configured: Sequence[str] = (),
-    until_ms: int | None = None, watch: Callable[[Broker], None] | None = None,
+    records: Sequence[Record],
+    params: Mapping[str, Any],
+    configured: Sequence[str] = (),
+    until_ms: int | None = None,
+    watch: Callable[[Broker], None] | None = None,
     changes: Sequence[Record] = (),
 ) -> list[Broker]:
     """Every key after all records, moved on to `until_ms`; `watch` is called after each record.
@@ -1310,8 +1428,11 @@ def play(
         everywhere = [r for r in of_cluster if r["broker"] == EVERYWHERE]
         ordered = in_order([r for r in mine if r["ts_mono_ns"] is not None])
         floating = sorted(
-            [*[{**r, "configured": True} for r in changes], *everywhere,
-             *[r for r in mine if r["ts_mono_ns"] is None]],
+            [
+                *[{**r, "configured": True} for r in changes],
+                *everywhere,
+                *[r for r in mine if r["ts_mono_ns"] is None],
+            ],
             key=lambda r: r["ts_wall_ms"],
         )
         future = Future(ordered, {**DEFAULTS, **params}["release_event"])
@@ -1351,8 +1472,11 @@ def _apply(b: Broker, policy: Record, following: Record | None) -> None:
 
 
 def judge(
-    records: Sequence[Record], params: Mapping[str, Any], configured: Sequence[str] = (),
-    until_ms: int | None = None, changes: Sequence[Record] = (),
+    records: Sequence[Record],
+    params: Mapping[str, Any],
+    configured: Sequence[str] = (),
+    until_ms: int | None = None,
+    changes: Sequence[Record] = (),
 ) -> dict[str, list[Row]]:
     """Rows by table after all records, with every key's clock moved on to `until_ms`."""
     rows: dict[str, list[Row]] = {table: [] for table in TABLES}
@@ -1363,8 +1487,11 @@ def judge(
 
 
 def bakeoff(
-    records: Sequence[Record], params: Mapping[str, Any], variants: Sequence[Mapping[str, Any]],
-    configured: Sequence[str] = (), until_ms: int | None = None,
+    records: Sequence[Record],
+    params: Mapping[str, Any],
+    variants: Sequence[Mapping[str, Any]],
+    configured: Sequence[str] = (),
+    until_ms: int | None = None,
 ) -> list[Row]:
     """One row per variant, over all brokers of a trace that is known to its end.
 
@@ -1379,15 +1506,22 @@ def bakeoff(
         for b in brokers:
             total.add(b.caches[i].total)
         caches = [b.caches[i] for b in brokers]
-        table.append({
-            "variant": i, "given": dict(given),
-            **(_shown(caches[0]) if caches else {}),
-            "hits": total.hits, "misses": total.misses, "hit_ratio": total.hit_ratio,
-            "hit_bytes": total.hit_bytes, "storage_bytes": total.miss_bytes,
-            "evicted_wanted": total.evicted_wanted,
-            "evicted_wanted_bytes": sum(c.evicted_wanted_bytes for c in caches),
-            "wanted_bytes": sum(c.most_wanted for c in caches),
-            "max_used_bytes": sum(c.most_used for c in caches),
-            "passes": sum(c.passes for c in caches), "work": sum(c.work for c in caches),
-        })
+        table.append(
+            {
+                "variant": i,
+                "given": dict(given),
+                **(_shown(caches[0]) if caches else {}),
+                "hits": total.hits,
+                "misses": total.misses,
+                "hit_ratio": total.hit_ratio,
+                "hit_bytes": total.hit_bytes,
+                "storage_bytes": total.miss_bytes,
+                "evicted_wanted": total.evicted_wanted,
+                "evicted_wanted_bytes": sum(c.evicted_wanted_bytes for c in caches),
+                "wanted_bytes": sum(c.most_wanted for c in caches),
+                "max_used_bytes": sum(c.most_used for c in caches),
+                "passes": sum(c.passes for c in caches),
+                "work": sum(c.work for c in caches),
+            }
+        )
     return table

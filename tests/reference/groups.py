@@ -49,7 +49,10 @@ class Partition(base.Topic):
     """One key: a partition, or (without a topic) the groups of a cluster as a whole."""
 
     def __init__(
-        self, cluster: str, topic: str | None, params: Mapping[str, Any],
+        self,
+        cluster: str,
+        topic: str | None,
+        params: Mapping[str, Any],
         configured: Sequence[str] = (),
     ) -> None:
         super().__init__(cluster, topic or "", params, configured)
@@ -107,8 +110,12 @@ class Partition(base.Topic):
         group = self._groups.setdefault(name, Group(name))
         if group.ends or group.over:
             self._groups[name] = group = Group(
-                name, stated=group.stated, shown=group.shown, lagged=group.lagged,
-                counted=group.counted, expired=group.expired,
+                name,
+                stated=group.stated,
+                shown=group.shown,
+                lagged=group.lagged,
+                counted=group.counted,
+                expired=group.expired,
             )
         return group
 
@@ -141,10 +148,18 @@ class Partition(base.Topic):
             group.safe = start
         begin = offset if group.safe is None else max(offset, group.safe)
         if start > begin:
-            self._put("lost_messages", "first_sight" if first else "retention", {
-                **self._place(group), "committed": offset, "from_offset": begin,
-                "to_offset": start, "offsets": start - begin, "first_sight": first,
-            })
+            self._put(
+                "lost_messages",
+                "first_sight" if first else "retention",
+                {
+                    **self._place(group),
+                    "committed": offset,
+                    "from_offset": begin,
+                    "to_offset": start,
+                    "offsets": start - begin,
+                    "first_sight": first,
+                },
+            )
         group.safe = start if group.safe is None else max(group.safe, start)
         if record.get("unread") == 0:
             group.safe = max(group.safe, end)
@@ -209,9 +224,7 @@ class Partition(base.Topic):
                 self._groups = {}
             self._groups = {n: g for n, g in self._groups.items() if not (g.ends or g.over)}
         offsets = [g.committed for g in self._groups.values() if g.committed is not None]
-        self.times.trim(
-            self.ledgers.first_after((0, min(offsets) - 1)) if offsets else None
-        )
+        self.times.trim(self.ledgers.first_after((0, min(offsets) - 1)) if offsets else None)
         self._begin()
 
     def _not_checked(self) -> None:
@@ -223,20 +236,39 @@ class Partition(base.Topic):
         if state is None:
             return
         row: Row = {
-            **self._place(group), "pass_ms": self._now, "state": state,
+            **self._place(group),
+            "pass_ms": self._now,
+            "state": state,
             "committed": group.committed,
             "log_start": None if group.without_log else self._start,
             "log_end": None if group.without_log else self._end,
         }
-        row |= dict.fromkeys((
-            "lag", "lag_records", "lag_bytes", "age_s", "age_state", "oldest_timestamp_ms",
-            "limit_s", "limit_bytes", "time_usage", "size_usage", "lag_growth", "commit_rate",
-            "time_to_drain_s", "time_to_loss_s",
-        ))
+        row |= dict.fromkeys(
+            (
+                "lag",
+                "lag_records",
+                "lag_bytes",
+                "age_s",
+                "age_state",
+                "oldest_timestamp_ms",
+                "limit_s",
+                "limit_bytes",
+                "time_usage",
+                "size_usage",
+                "lag_growth",
+                "commit_rate",
+                "time_to_drain_s",
+                "time_to_loss_s",
+            )
+        )
         if state == "ahead":
             group.history = []
-            row |= {"lag": self._lag(group), "lag_records": 0, "lag_bytes": 0,
-                    "age_state": "nothing_unread"}
+            row |= {
+                "lag": self._lag(group),
+                "lag_records": 0,
+                "lag_bytes": 0,
+                "age_state": "nothing_unread",
+            }
         elif state == "committed":
             self._measure(group, row)
         else:
@@ -260,10 +292,16 @@ class Partition(base.Topic):
 
     def _changed(self, group: Group, row: Row, state: str, unread: int | None) -> None:
         kept = ("group", "topic", "partition", "pass_ms", "committed", "log_start", "log_end")
-        self._put("group_states", state, {
-            **{name: row[name] for name in kept}, "state": state, "before": group.shown,
-            "unread": unread,
-        })
+        self._put(
+            "group_states",
+            state,
+            {
+                **{name: row[name] for name in kept},
+                "state": state,
+                "before": group.shown,
+                "unread": unread,
+            },
+        )
         group.shown = state
 
     def _lag(self, group: Group) -> int:

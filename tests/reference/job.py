@@ -11,8 +11,11 @@ from tests.reference.order import Record, in_order
 
 
 def judge(
-    records: Sequence[Record], params: Mapping[str, Any], configured: Sequence[str] = (),
-    until_ms: int | None = None, until_ns: int | None = None,
+    records: Sequence[Record],
+    params: Mapping[str, Any],
+    configured: Sequence[str] = (),
+    until_ms: int | None = None,
+    until_ns: int | None = None,
 ) -> dict[str, list[Row]]:
     """Rows by table after all records, with every key moved on to a wall time of the stream, or
     to a monotonic time where there is no other."""

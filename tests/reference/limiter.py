@@ -116,7 +116,8 @@ class Limiter:
         """The smallest balance as a share of its rate, and which bucket it is of."""
         shares = [
             (float(b.peek(now)) / float(b.rate), i)
-            for i, b in enumerate(self.buckets) if b is not None
+            for i, b in enumerate(self.buckets)
+            if b is not None
         ]
         return min(shares)
 

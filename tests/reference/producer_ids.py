@@ -31,16 +31,36 @@ EXPIRATION_MS = "producer.id.expiration.ms"
 BROKER_KEYS = {SAMPLES: 11, WINDOW_S: 3600, LAYERS: 4, EXPIRATION_MS: 86_400_000}
 """What a broker's configuration says unless it or the parameters say otherwise."""
 DEFAULTS: dict[str, Any] = {
-    "window_mode": "A", "refresh_on_hit": False, "membership": "bloom", "bloom_rounding": "ceil",
-    "bloom_items": 1000, "bloom_fpp": 0.01, "enforcement": "strict", "insert_rejected": False,
-    "quota_math": "token_bucket", "rate_unit": "window", "sampled_stat": "last_event",
-    "unlimited_default": "long", "defects": [], "stats_window_ms": 60_000,
+    "window_mode": "A",
+    "refresh_on_hit": False,
+    "membership": "bloom",
+    "bloom_rounding": "ceil",
+    "bloom_items": 1000,
+    "bloom_fpp": 0.01,
+    "enforcement": "strict",
+    "insert_rejected": False,
+    "quota_math": "token_bucket",
+    "rate_unit": "window",
+    "sampled_stat": "last_event",
+    "unlimited_default": "long",
+    "defects": [],
+    "stats_window_ms": 60_000,
     "idle_state_ms": 3_600_000,
 }
 LONG_MAX, INT_MAX = 2**63 - 1, 2**31 - 1
 _LATER = (
-    "source_feed", "cluster", "broker", "ts_mono_ns", "principal", "client_id", "producer_id",
-    "producer_name", "sequence_id", "entry_bytes", "num_messages", "policy_json",
+    "source_feed",
+    "cluster",
+    "broker",
+    "ts_mono_ns",
+    "principal",
+    "client_id",
+    "producer_id",
+    "producer_name",
+    "sequence_id",
+    "entry_bytes",
+    "num_messages",
+    "policy_json",
 )
 
 
@@ -57,11 +77,20 @@ def _level(record: Record) -> tuple[Any, ...]:
     # a policy without monotonic time stands before everything of its wall time
     floats = record["event_type"] == "policy" and record.get("ts_mono_ns") is None
     return (
-        record["ts_wall_ms"], not floats,
-        *[_nulls_first(record.get(c)) for c in (
-            "seq", "topic", "partition", "ledger_id", "entry_id",
-        )],
-        KINDS.index(record["event_type"]), *[_nulls_first(record.get(c)) for c in _LATER],
+        record["ts_wall_ms"],
+        not floats,
+        *[
+            _nulls_first(record.get(c))
+            for c in (
+                "seq",
+                "topic",
+                "partition",
+                "ledger_id",
+                "entry_id",
+            )
+        ],
+        KINDS.index(record["event_type"]),
+        *[_nulls_first(record.get(c)) for c in _LATER],
     )
 
 
@@ -266,8 +295,12 @@ class Filters:
         self._mode: str = params["window_mode"]
         self._refreshes: bool = params["refresh_on_hit"]
         self._most: int = params["bloom_items"]
-        self.shape = None if params["membership"] == "exact" else bloom.shape_of(
-            params["bloom_items"], params["bloom_fpp"], params["bloom_rounding"]
+        self.shape = (
+            None
+            if params["membership"] == "exact"
+            else bloom.shape_of(
+                params["bloom_items"], params["bloom_fpp"], params["bloom_rounding"]
+            )
         )
         self.live: list[Filter] = []
 
@@ -310,9 +343,11 @@ class Policies:
     def put(self, document: Mapping[str, Any]) -> None:
         """A document replaces the earlier one of its scope and name; a negative limit is off."""
         limits = document.get("limits") or {}
-        self._limits[document["scope"], document["name"]] = {
-            key: value for key, value in limits.items() if value is not None and value >= 0
-        } if document["scope"] in ("user", "broker") else {}
+        self._limits[document["scope"], document["name"]] = (
+            {key: value for key, value in limits.items() if value is not None and value >= 0}
+            if document["scope"] in ("user", "broker")
+            else {}
+        )
 
     def bound(self, user: str) -> tuple[float, str]:
         """Bound as configured and its source: the user's own, the default user's, none."""
@@ -351,7 +386,11 @@ class User:
     """One key: a user on a broker, its clock and windows."""
 
     def __init__(
-        self, cluster: str, broker: str, user: str, params: Mapping[str, Any],
+        self,
+        cluster: str,
+        broker: str,
+        user: str,
+        params: Mapping[str, Any],
         configured: Sequence[str] = (),
     ) -> None:
         self.rows: dict[str, list[Row]] = {table: [] for table in TABLES}
@@ -431,7 +470,10 @@ class User:
         if self._params["rate_unit"] == "window":
             bound /= self._w / 1000.0
         return Rules(
-            self._policies.broker(SAMPLES), self._w, bound, self._params["quota_math"],
+            self._policies.broker(SAMPLES),
+            self._w,
+            bound,
+            self._params["quota_math"],
             self._params["sampled_stat"],
         )
 
@@ -479,21 +521,42 @@ class User:
             rule = "unseen_after_gap"
         bound, source = self._policies.bound(self._user)
         rate, tokens = self._levels(now)
-        self._put("producer_id_decisions", rule, now, record.get("ts_mono_ns"), {
-            "user": self._user, "client_id": record.get("client_id"), "producer_id": pid,
-            "topic": record["topic"], "partition": record["partition"], "verdict": verdict,
-            "bound": bound, "bound_source": source, "rate": rate, "tokens": tokens,
-            "throttle_ms": throttle, "live_filters": len(self.filters.live),
-            "filter_created_ms": None if receiver is None else receiver.created_ms,
-            "recount": recount if known else None,
-        })
+        self._put(
+            "producer_id_decisions",
+            rule,
+            now,
+            record.get("ts_mono_ns"),
+            {
+                "user": self._user,
+                "client_id": record.get("client_id"),
+                "producer_id": pid,
+                "topic": record["topic"],
+                "partition": record["partition"],
+                "verdict": verdict,
+                "bound": bound,
+                "bound_source": source,
+                "rate": rate,
+                "tokens": tokens,
+                "throttle_ms": throttle,
+                "live_filters": len(self.filters.live),
+                "filter_created_ms": None if receiver is None else receiver.created_ms,
+                "recount": recount if known else None,
+            },
+        )
         self._owner(rule, record)
 
     def _owner(self, rule: str, record: Record) -> None:
-        self._put("producer_id_owners", rule, self._now, record.get("ts_mono_ns"), {
-            "producer_id": record["producer_id"], "user": self._user,
-            "client_id": record.get("client_id"),
-        })
+        self._put(
+            "producer_id_owners",
+            rule,
+            self._now,
+            record.get("ts_mono_ns"),
+            {
+                "producer_id": record["producer_id"],
+                "user": self._user,
+                "client_id": record.get("client_id"),
+            },
+        )
 
     # -- windows -----------------------------------------------------------------------------
 
@@ -515,15 +578,30 @@ class User:
         if shape is not None:
             most = max((f.bits_set for f in live), default=0)
             fill, fpp = most / shape.bits, float(bloom.estimated_fpp(most, *shape))
-        self._put("producer_id_stats", "window", end, self._mono(end, following), {
-            "window_start_ms": w.start, "window_ms": self._window_ms, "user": self._user,
-            "new_ids": w.new_ids, "seen_batches": w.seen, "rejected": w.rejected,
-            "rate": rate, "tokens": tokens,
-            "throttle_time_avg_ms": sum(w.throttles) / len(w.throttles) if w.throttles else None,
-            "utilisation": rate / bound if bound else None, "live_filters": len(live),
-            "filter_fill": fill, "estimated_fpp": fpp,
-            "state_bytes": sum(f.bytes for f in live),
-        })
+        self._put(
+            "producer_id_stats",
+            "window",
+            end,
+            self._mono(end, following),
+            {
+                "window_start_ms": w.start,
+                "window_ms": self._window_ms,
+                "user": self._user,
+                "new_ids": w.new_ids,
+                "seen_batches": w.seen,
+                "rejected": w.rejected,
+                "rate": rate,
+                "tokens": tokens,
+                "throttle_time_avg_ms": sum(w.throttles) / len(w.throttles)
+                if w.throttles
+                else None,
+                "utilisation": rate / bound if bound else None,
+                "live_filters": len(live),
+                "filter_fill": fill,
+                "estimated_fpp": fpp,
+                "state_bytes": sum(f.bytes for f in live),
+            },
+        )
 
     def _mono(self, at: int, following: Record | None) -> int | None:
         assert self._last is not None
@@ -538,11 +616,18 @@ class User:
         assert self._last is not None
         rows = self.rows[table]
         again = rows and rows[-1]["ts_wall_ms"] == at
-        rows.append({
-            "cluster": self._cluster, "broker": self._broker, "ts_mono_ns": mono,
-            "ts_wall_ms": at, "rule": rule, "source_feed": self._last["source_feed"],
-            "row_no": rows[-1]["row_no"] + 1 if again else 0, **columns,
-        })
+        rows.append(
+            {
+                "cluster": self._cluster,
+                "broker": self._broker,
+                "ts_mono_ns": mono,
+                "ts_wall_ms": at,
+                "rule": rule,
+                "source_feed": self._last["source_feed"],
+                "row_no": rows[-1]["row_no"] + 1 if again else 0,
+                **columns,
+            }
+        )
 
 
 # -- whole traces ----------------------------------------------------------------------------
@@ -565,8 +650,10 @@ def records_of(records: Iterable[Record], key: Key) -> list[Record]:
     for r in records:
         if r["event_type"] in OWN and key_of(r) == key:
             own.append(r)
-        elif r["event_type"] in SHARED and r["cluster"] == cluster and (
-            r["broker"] == broker or (r["broker"] == "*" and r["event_type"] == "policy")
+        elif (
+            r["event_type"] in SHARED
+            and r["cluster"] == cluster
+            and (r["broker"] == broker or (r["broker"] == "*" and r["event_type"] == "policy"))
         ):
             shared.append(r)
     return sorted([*in_order(own), *in_order(shared)], key=_level)
@@ -590,7 +677,9 @@ def play(user: User, records: Sequence[Record], until_ms: int | None = None) -> 
 
 
 def judge(
-    records: Sequence[Record], params: Mapping[str, Any], configured: Sequence[str] = (),
+    records: Sequence[Record],
+    params: Mapping[str, Any],
+    configured: Sequence[str] = (),
     until_ms: int | None = None,
 ) -> dict[str, list[Row]]:
     """Rows by table after all records, with every key's clock moved on to `until_ms`."""

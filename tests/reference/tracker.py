@@ -79,6 +79,7 @@ class SharedCounter:
 
 
 TRACKERS: dict[str, type[Tracker] | type[SharedCounter]] = {
-    "per_type": Tracker, "shared_counter": SharedCounter,
+    "per_type": Tracker,
+    "shared_counter": SharedCounter,
 }
 """By value of `throttle_tracker`."""

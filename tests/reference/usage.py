@@ -31,7 +31,10 @@ class Usage:
     @property
     def is_shown(self) -> bool:
         return (
-            self.charges > 0 or self.marks > 0 or self.max_waiting > 0 or (self.max_level or 0) > 0
+            self.charges > 0
+            or self.marks > 0
+            or self.max_waiting > 0
+            or (self.max_level or 0) > 0
             or self.observed > 0
         )
 
@@ -74,11 +77,14 @@ def columns(
     return {
         "messages": None if has_level else usage.messages,
         "bytes": None if has_level else usage.bytes,
-        "limit_msgs": limits[0], "limit_bytes": limits[1],
+        "limit_msgs": limits[0],
+        "limit_bytes": limits[1],
         "max_level": level if has_level else None,
         "limit_level": limit_level if has_level else None,
-        "min_balance_msgs": usage.smallest[0], "min_balance_bytes": usage.smallest[1],
-        "throttles": usage.marks, "observed_pauses": usage.observed,
+        "min_balance_msgs": usage.smallest[0],
+        "min_balance_bytes": usage.smallest[1],
+        "throttles": usage.marks,
+        "observed_pauses": usage.observed,
         "predicted_pauses": usage.predicted,
         "max_waiting": None if has_level else usage.max_waiting,
         "utilisation": max(shares),

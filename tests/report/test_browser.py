@@ -81,7 +81,8 @@ def test_the_page_never_scrolls_sideways(page: Path, browser: Chromium, width: i
     # Wide tables scroll by themselves.
     assert browser.evaluate(
         "[...document.querySelectorAll('.scroll')].every("
-        "e => e.getBoundingClientRect().right <= innerWidth)")
+        "e => e.getBoundingClientRect().right <= innerWidth)"
+    )
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])
@@ -89,7 +90,8 @@ def test_each_width_shows_its_own_charts(page: Path, browser: Chromium, width: i
     browser.open(page.as_uri(), width)
     seen = browser.evaluate(
         "[...document.querySelectorAll('figure svg')].filter(e => e.getClientRects().length)"
-        ".map(e => e.getBoundingClientRect()).map(r => [r.width, r.right])")
+        ".map(e => e.getBoundingClientRect()).map(r => [r.width, r.right])"
+    )
     assert len(seen) == browser.evaluate("document.querySelectorAll('figure').length") == 14
     assert all(60 < shown <= width and right <= width for shown, right in seen)
 
@@ -105,7 +107,7 @@ def test_text_and_charts_stand_out_in_light_and_dark(
     assert len(text) > 100 and min(text) >= 4.5
     axes = browser.evaluate(CONTRAST % (".role-axis-label text, .role-legend-label text", "fill"))
     assert len(axes) > 50 and min(axes) >= 4.5
-    marks = browser.evaluate(CONTRAST % (".mark-rect.role-mark path[fill*=\"--c\"]", "fill"))
+    marks = browser.evaluate(CONTRAST % ('.mark-rect.role-mark path[fill*="--c"]', "fill"))
     assert len(marks) > 10 and min(marks) >= 3
     lines = browser.evaluate(CONTRAST % (".mark-line.role-mark path", "stroke"))
     assert len(lines) > 3 and min(lines) >= 3
@@ -114,13 +116,18 @@ def test_text_and_charts_stand_out_in_light_and_dark(
 def test_on_paper_it_is_light_and_whole(page: Path, browser: Chromium) -> None:
     browser.open(page.as_uri(), DESK, dark=True)
     assert browser.printed()[:5] == b"%PDF-"
-    browser.call("Emulation.setEmulatedMedia", media="print",
-                 features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    browser.call(
+        "Emulation.setEmulatedMedia",
+        media="print",
+        features=[{"name": "prefers-color-scheme", "value": "dark"}],
+    )
     try:
         assert browser.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
         assert browser.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
-        assert browser.evaluate(
-            "getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
+        assert (
+            browser.evaluate("getComputedStyle(document.querySelector('.scroll')).overflowX")
+            == "visible"
+        )
     finally:
         browser.call("Emulation.setEmulatedMedia", media="")
 
@@ -129,7 +136,8 @@ def test_labels_keep_the_head_and_the_end_of_a_name(page: Path, browser: Chromiu
     browser.open(page.as_uri(), PHONE)
     labels = browser.evaluate(
         "[...document.querySelectorAll('#culprits .narrow .role-axis-label text')]"
-        ".map(e => e.textContent).filter(text => text.includes('…'))")
+        ".map(e => e.textContent).filter(text => text.includes('…'))"
+    )
     assert any(label.startswith("acme/unb") and label.endswith("unbroken") for label in labels)
 
 

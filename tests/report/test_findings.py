@@ -50,11 +50,19 @@ SECOND = 1_000_000_000
 def _row(at_s: float, action: str, **changed: Any) -> Row:
     paused = action == "mark"
     return {
-        "cluster": "demo", "broker": "broker-0", "cnx_id": "10.0.0.1:1", "row_no": 0,
-        "ts_mono_ns": 10**16 + int(at_s * SECOND), "ts_wall_ms": START_MS + int(at_s * 1000),
-        "reads_paused": paused, "limiter": "topic", "limiter_name": NOISY, "topic": NOISY,
+        "cluster": "demo",
+        "broker": "broker-0",
+        "cnx_id": "10.0.0.1:1",
+        "row_no": 0,
+        "ts_mono_ns": 10**16 + int(at_s * SECOND),
+        "ts_wall_ms": START_MS + int(at_s * 1000),
+        "reads_paused": paused,
+        "limiter": "topic",
+        "limiter_name": NOISY,
+        "topic": NOISY,
         "culprit_topic": NOISY,
-        "collateral_topics": OTHERS if paused else [], **changed,
+        "collateral_topics": OTHERS if paused else [],
+        **changed,
     }
 
 
@@ -64,8 +72,13 @@ def _pause(at_s: float, for_s: float, **changed: Any) -> list[Row]:
 
 def _decision(at_s: float, producer_id: int, **changed: Any) -> Row:
     return {
-        "cluster": "k", "user": "alice", "producer_id": producer_id, "verdict": "counted",
-        "bound": 5.0, "bound_source": "default_user", "ts_wall_ms": START_MS + int(at_s * 1000),
+        "cluster": "k",
+        "user": "alice",
+        "producer_id": producer_id,
+        "verdict": "counted",
+        "bound": 5.0,
+        "bound_source": "default_user",
+        "ts_wall_ms": START_MS + int(at_s * 1000),
         **changed,
     }
 
@@ -79,14 +92,23 @@ def _ended(uuid: str, outcome: str, **changed: Any) -> Row:
 
 
 def _open(uuid: str, minute: int = 0, **changed: Any) -> Row:
-    return _message(uuid, window_start_ms=START_MS + 60_000 * minute,
-                    **{"producer_name": f"video-{uuid}", "state": "assembling", **changed})
+    return _message(
+        uuid,
+        window_start_ms=START_MS + 60_000 * minute,
+        **{"producer_name": f"video-{uuid}", "state": "assembling", **changed},
+    )
 
 
 def _behind(uuid: str, position: str, gone: list[int], **changed: Any) -> Row:
     """A message of a subscription that is stalled at 5:2."""
-    return _open(uuid, state="stalled", first_position=position, stalled_at="5:2",
-                 missing_chunks=gone, **changed)
+    return _open(
+        uuid,
+        state="stalled",
+        first_position=position,
+        stalled_at="5:2",
+        missing_chunks=gone,
+        **changed,
+    )
 
 
 def _sentences(rows: list[Row], stats: list[Row] | None = None) -> list[str]:
@@ -96,9 +118,19 @@ def _sentences(rows: list[Row], stats: list[Row] | None = None) -> list[str]:
 def test_noisy_neighbour_is_named_with_those_who_suffered() -> None:
     rows = [row for i in range(14) for row in _pause(60 + 5 * i, 2.714)]
     summary = summarise(rows, [], [])
-    assert summary.causes == (Cause(
-        "topic", NOISY, "", "", 14, 14 * 2_714_000_000, 0, set(OTHERS), START_MS + 60_000,
-    ),)
+    assert summary.causes == (
+        Cause(
+            "topic",
+            NOISY,
+            "",
+            "",
+            14,
+            14 * 2_714_000_000,
+            0,
+            set(OTHERS),
+            START_MS + 60_000,
+        ),
+    )
     assert sentences(summary) == [
         "Topic shop/orders/a exceeded its limit 14 times; it and 11 other topics were paused for "
         "38 s, summed over pauses."
@@ -124,27 +156,42 @@ def test_connections_are_distinguished() -> None:
     assert (cause.pauses, cause.paused_ns, cause.topics) == (2, 5 * SECOND, set(OTHERS))
 
 
-@pytest.mark.parametrize(("changed", "expected"), [
-    ({"collateral_topics": []},
-     "Topic shop/orders/a exceeded its limit once; it was paused for 2.0 s, and no other "
-     "topic was."),
-    ({"limiter": "resource_group", "limiter_name": "g"},
-     "Resource group g was over its limit on broker-0 once: connections with 12 topics were paused "
-     "for 2.0 s."),
-    ({"limiter": "broker", "limiter_name": "broker-0"},
-     "Broker broker-0 was over its own limit once: connections with 12 topics were paused for "
-     "2.0 s."),
-    ({"limiter": "connection", "limiter_name": "10.0.0.1:1"},
-     "Connection 10.0.0.1:1 had too many requests in flight once: connections with 12 topics were "
-     "paused for 2.0 s."),
-    ({"limiter": "io_thread", "limiter_name": "7"},
-     "IO thread 7 of broker-0 had too many bytes in its buffers once: connections with 12 topics "
-     "were paused for 2.0 s."),
-    # rows of an earlier version do not name the limit
-    ({"limiter": "broker", "limiter_name": None},
-     "Broker broker-0 was over its own limit once: connections with 12 topics were paused for "
-     "2.0 s."),
-])
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        (
+            {"collateral_topics": []},
+            "Topic shop/orders/a exceeded its limit once; it was paused for 2.0 s, and no other "
+            "topic was.",
+        ),
+        (
+            {"limiter": "resource_group", "limiter_name": "g"},
+            "Resource group g was over its limit on broker-0 once: connections with 12 topics were paused "
+            "for 2.0 s.",
+        ),
+        (
+            {"limiter": "broker", "limiter_name": "broker-0"},
+            "Broker broker-0 was over its own limit once: connections with 12 topics were paused for "
+            "2.0 s.",
+        ),
+        (
+            {"limiter": "connection", "limiter_name": "10.0.0.1:1"},
+            "Connection 10.0.0.1:1 had too many requests in flight once: connections with 12 topics were "
+            "paused for 2.0 s.",
+        ),
+        (
+            {"limiter": "io_thread", "limiter_name": "7"},
+            "IO thread 7 of broker-0 had too many bytes in its buffers once: connections with 12 topics "
+            "were paused for 2.0 s.",
+        ),
+        # rows of an earlier version do not name the limit
+        (
+            {"limiter": "broker", "limiter_name": None},
+            "Broker broker-0 was over its own limit once: connections with 12 topics were paused for "
+            "2.0 s.",
+        ),
+    ],
+)
 def test_every_limiter_has_its_sentence(changed: Row, expected: str) -> None:
     assert _sentences(_pause(60, 2, **changed)) == [expected]
 
@@ -152,8 +199,15 @@ def test_every_limiter_has_its_sentence(changed: Row, expected: str) -> None:
 def test_a_shared_limit_is_named_with_the_topic_that_used_most_of_it() -> None:
     broker = {"limiter": "broker", "limiter_name": "broker-0", "culprit_topic": None}
     rows = [*_pause(60, 2, **broker), *_pause(70, 1, **broker)]
-    most = {"cluster": "demo", "broker": "broker-0", "limiter": "broker",
-            "limiter_name": "broker-0", "most_used_by": OTHERS[3], "share": 0.412, "used": "bytes"}
+    most = {
+        "cluster": "demo",
+        "broker": "broker-0",
+        "limiter": "broker",
+        "limiter_name": "broker-0",
+        "most_used_by": OTHERS[3],
+        "share": 0.412,
+        "used": "bytes",
+    }
     assert sentences(summarise(rows, [], [], [most])) == [
         "Broker broker-0 was over its own limit 2 times: connections with 12 topics were paused "
         "for 3.0 s, summed over pauses; shop/orders/b3 used most (41 % of the bytes)."
@@ -163,10 +217,16 @@ def test_a_shared_limit_is_named_with_the_topic_that_used_most_of_it() -> None:
 
 
 def test_paused_time_is_split_by_whose_limit_it_was() -> None:
-    stats = [{"topic": "a", "culprit_ns": 25 * SECOND, "shared_ns": 15 * SECOND,
-              "collateral_ns": 50 * SECOND},
-             # of an earlier version
-             {"topic": "b", "culprit_ns": 0, "shared_ns": None, "collateral_ns": 10 * SECOND}]
+    stats = [
+        {
+            "topic": "a",
+            "culprit_ns": 25 * SECOND,
+            "shared_ns": 15 * SECOND,
+            "collateral_ns": 50 * SECOND,
+        },
+        # of an earlier version
+        {"topic": "b", "culprit_ns": 0, "shared_ns": None, "collateral_ns": 10 * SECOND},
+    ]
     none = "No connection was paused: every topic stayed within its limits."
     assert _sentences([], stats) == [
         none,
@@ -174,7 +234,9 @@ def test_paused_time_is_split_by_whose_limit_it_was() -> None:
         "that they share and 60 % for the limits of other topics.",
     ]
     assert _sentences([], stats[1:]) == [
-        none, "Paused time, summed over topics, is 10 s: 100 % for the limits of other topics."]
+        none,
+        "Paused time, summed over topics, is 10 s: 100 % for the limits of other topics.",
+    ]
 
 
 def test_records_in_quarantine_are_counted_once_per_code() -> None:
@@ -187,9 +249,15 @@ def test_records_in_quarantine_are_counted_once_per_code() -> None:
     assert summary.quarantined_records == 2
 
 
-@pytest.mark.parametrize(("ns", "expected"), [
-    (0, "0.0 s"), (300_000_000, "0.3 s"), (38 * SECOND, "38 s"), (125 * SECOND, "2 min 5 s"),
-])
+@pytest.mark.parametrize(
+    ("ns", "expected"),
+    [
+        (0, "0.0 s"),
+        (300_000_000, "0.3 s"),
+        (38 * SECOND, "38 s"),
+        (125 * SECOND, "2 min 5 s"),
+    ],
+)
 def test_formats_of_durations(ns: int, expected: str) -> None:
     assert duration(ns) == expected
 
@@ -219,7 +287,10 @@ def test_page_has_what_other_jobs_found_after_the_pauses() -> None:
     text = StringIO()
     render(summarise([], [], []), Console(file=text, width=80), ["One.", "Two."])
     assert [line.strip() for line in text.getvalue().splitlines()] == [
-        "No connection was paused: every topic stayed within its limits.", "One.", "Two.", "",
+        "No connection was paused: every topic stayed within its limits.",
+        "One.",
+        "Two.",
+        "",
         "Nothing in quarantine.",
     ]
 
@@ -236,9 +307,12 @@ def test_query_to_try_runs_over_whatever_there_is(
 
 def test_columns_that_are_read_are_columns_of_the_tables() -> None:
     for name, columns in (
-        ("throttle_events", THROTTLE_COLUMNS), ("topic_throttle_stats", STATS_COLUMNS),
-        ("quarantine", QUARANTINE_COLUMNS), ("producer_id_decisions", DECISION_COLUMNS),
-        ("chunk_messages", MESSAGE_COLUMNS), ("chunk_events", CHUNK_EVENT_COLUMNS),
+        ("throttle_events", THROTTLE_COLUMNS),
+        ("topic_throttle_stats", STATS_COLUMNS),
+        ("quarantine", QUARANTINE_COLUMNS),
+        ("producer_id_decisions", DECISION_COLUMNS),
+        ("chunk_messages", MESSAGE_COLUMNS),
+        ("chunk_events", CHUNK_EVENT_COLUMNS),
         ("incomplete_messages", INCOMPLETE_COLUMNS),
     ):
         assert set(columns) <= set(TABLES[name].names)
@@ -305,40 +379,60 @@ def test_storm_of_producer_ids_has_its_user_named() -> None:
 
 def test_an_own_bound_and_a_throttled_batch_are_named() -> None:
     own = {"bound": 0.5, "bound_source": "user"}
-    assert producer_id_sentences([
-        _decision(0, 1, **own), _decision(1.5, 1, **own, verdict="throttled"),
-    ]) == [
+    assert producer_id_sentences(
+        [
+            _decision(0, 1, **own),
+            _decision(1.5, 1, **own, verdict="throttled"),
+        ]
+    ) == [
         "User alice brought 1 new producer id in 1.5 s, 100 % of all; 1 batch would have been "
         "throttled under its bound of 0.5 (14:00:01 to 14:00:01). No other user was over its bound."
     ]
 
 
 def test_bound_is_the_one_that_was_broken() -> None:
-    rows = [_decision(0, 1, bound=9.0), _decision(1, 2, verdict="rejected", bound=7.0),
-            _decision(2, 3, bound=8.0), _decision(3, 4, bound=None, bound_source="none")]
-    assert "1 batch would have been rejected under the default bound of 7 " in (
-        producer_id_sentences(rows)[0])
+    rows = [
+        _decision(0, 1, bound=9.0),
+        _decision(1, 2, verdict="rejected", bound=7.0),
+        _decision(2, 3, bound=8.0),
+        _decision(3, 4, bound=None, bound_source="none"),
+    ]
+    assert (
+        "1 batch would have been rejected under the default bound of 7 "
+        in (producer_id_sentences(rows)[0])
+    )
 
 
 def test_the_worst_users_come_first_and_the_others_are_counted() -> None:
-    rows = [_decision(i, i, user=f"user-{n}", verdict="rejected")
-            for n in range(5) for i in range(10 + n)]
+    rows = [
+        _decision(i, i, user=f"user-{n}", verdict="rejected")
+        for n in range(5)
+        for i in range(10 + n)
+    ]
     (found,) = producer_id_sentences(rows)
     assert [found.index(f"User user-{n} ") for n in (4, 3, 2)] == sorted(
-        found.index(f"User user-{n} ") for n in (4, 3, 2))
+        found.index(f"User user-{n} ") for n in (4, 3, 2)
+    )
     assert found.endswith(" 2 other users were also over the bound.")
     (found,) = producer_id_sentences(r for r in rows if r["user"] != "user-0")
     assert found.endswith(" 1 other user was also over the bound.")
 
 
-@pytest.mark.parametrize(("rows", "expected"), [
-    ([], []),
-    (QUIET, ["60 new producer ids of 1 user: no user was over the bound."]),
-    ([_decision(0, 1, bound=None, bound_source="none"), QUIET[0]],
-     ["2 new producer ids of 2 users: no user was over the bound."]),
-    ([_decision(0, 1, bound=None, bound_source="none")],
-     ["1 new producer id of 1 user; no user has a bound."]),
-])
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([], []),
+        (QUIET, ["60 new producer ids of 1 user: no user was over the bound."]),
+        (
+            [_decision(0, 1, bound=None, bound_source="none"), QUIET[0]],
+            ["2 new producer ids of 2 users: no user was over the bound."],
+        ),
+        (
+            [_decision(0, 1, bound=None, bound_source="none")],
+            ["1 new producer id of 1 user; no user has a bound."],
+        ),
+    ],
+)
 def test_users_within_their_bounds_are_not_blamed(rows: list[Row], expected: list[str]) -> None:
     assert producer_id_sentences(rows) == expected
 
@@ -346,10 +440,13 @@ def test_users_within_their_bounds_are_not_blamed(rows: list[Row], expected: lis
 def test_outcomes_of_large_messages_name_producers_and_consumers() -> None:
     whole = [_message(f"w{i}") for i in range(206)]
     events = [
-        *(_ended(m["uuid"], "COMPLETE") for m in whole), _ended("w0", "RESTART_CORRUPTED"),
+        *(_ended(m["uuid"], "COMPLETE") for m in whole),
+        _ended("w0", "RESTART_CORRUPTED"),
         _ended("w1", "GAP"),  # redelivered and whole in the end
-        *(_ended(f"e{i}", "EXPIRED") for i in range(5)), _ended("e0", "NO_FIRST_CHUNK"),
-        *(_ended(f"g{i}", "GAP") for i in range(2)), _ended("g2", "NO_FIRST_CHUNK"),
+        *(_ended(f"e{i}", "EXPIRED") for i in range(5)),
+        _ended("e0", "NO_FIRST_CHUNK"),
+        *(_ended(f"g{i}", "GAP") for i in range(2)),
+        _ended("g2", "NO_FIRST_CHUNK"),
         _ended("g2", "NO_FIRST_CHUNK"),
     ]
     incomplete = [_open(f"e{i}", producer_name="video-3") for i in range(5)]
@@ -361,8 +458,14 @@ def test_outcomes_of_large_messages_name_producers_and_consumers() -> None:
 
 def test_incomplete_messages_and_other_outcomes_are_counted() -> None:
     events = [_ended("a", "EVICTED"), _ended("a", "NO_FIRST_CHUNK"), _ended("b", "EXPIRED")]
-    incomplete = [_open("b"), _open("w", 0), _open("c", 1), _open("d", 1),
-                  _open("b", 1, producer_name=None), _open("z", cluster="other")]
+    incomplete = [
+        _open("b"),
+        _open("w", 0),
+        _open("c", 1),
+        _open("d", 1),
+        _open("b", 1, producer_name=None),
+        _open("z", cluster="other"),
+    ]
     assert large_message_sentence([_message("w")], events, incomplete) == (
         "Of 6 large messages 1 arrived complete; 1 never got its last chunk, 1 was given up for "
         "other reasons, 3 wait for a chunk (producers video-c, video-d, video-z)."
@@ -379,17 +482,24 @@ def test_stalled_messages_name_the_chunk_and_are_not_lost() -> None:
     )
 
 
-@pytest.mark.parametrize(("rows", "expected"), [
-    (([], [], []), None),
-    (([], [_ended("a", "ALREADY_ACKED")], []), None),
-    (([_message("a"), _message("b")], [], []), "Of 2 large messages all arrived complete."),
-    (([_message("a")], [], []), "Of 1 large message 1 arrived complete."),
-    (([_message("a"), _message("a", subscription="other")], [], []),
-     "Of 2 deliveries of large messages to subscriptions all arrived complete."),
-    (([], [_ended(c, "GAP", consumer=c) for c in "dcbab"], []),
-     "Of 4 large messages 0 arrived complete; 4 were given up because of a lost chunk (consumers "
-     "a, b, c and 1 more)."),
-])
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (([], [], []), None),
+        (([], [_ended("a", "ALREADY_ACKED")], []), None),
+        (([_message("a"), _message("b")], [], []), "Of 2 large messages all arrived complete."),
+        (([_message("a")], [], []), "Of 1 large message 1 arrived complete."),
+        (
+            ([_message("a"), _message("a", subscription="other")], [], []),
+            "Of 2 deliveries of large messages to subscriptions all arrived complete.",
+        ),
+        (
+            ([], [_ended(c, "GAP", consumer=c) for c in "dcbab"], []),
+            "Of 4 large messages 0 arrived complete; 4 were given up because of a lost chunk (consumers "
+            "a, b, c and 1 more).",
+        ),
+    ],
+)
 def test_sentence_on_large_messages(
     rows: tuple[list[Row], list[Row], list[Row]], expected: str | None
 ) -> None:
@@ -400,28 +510,48 @@ def test_tables_that_were_never_written_add_no_sentence(tmp_path: Path) -> None:
     assert command.of_other_jobs(tmp_path) == []
     write(str(tmp_path), "producer_id_decisions", [_decision(1, 2)])
     assert command.of_other_jobs(tmp_path) == [
-        "1 new producer id of 1 user: no user was over the bound."]
+        "1 new producer id of 1 user: no user was over the bound."
+    ]
     write(str(tmp_path), "chunk_events", [_ended("a", "EXPIRED")])
     assert command.of_other_jobs(tmp_path)[1:] == [
-        "Of 1 large message 0 arrived complete; 1 never got its last chunk."]
+        "Of 1 large message 0 arrived complete; 1 never got its last chunk."
+    ]
 
 
 def _check(minute: int, topic: str = "persistent://shop/exports/a", **changed: Any) -> Row:
     return {
-        "cluster": "c", "topic": topic, "pass_ms": START_MS + 60_000 * minute,
-        "exceeded_size": False, "exceeded_time": False, "limit_bytes": None, "limit_s": 200,
-        "retention_policy": None, "oldest_subscription": "archive", "age_s": 10, **changed,
+        "cluster": "c",
+        "topic": topic,
+        "pass_ms": START_MS + 60_000 * minute,
+        "exceeded_size": False,
+        "exceeded_time": False,
+        "limit_bytes": None,
+        "limit_s": 200,
+        "retention_policy": None,
+        "oldest_subscription": "archive",
+        "age_s": 10,
+        **changed,
     }
 
 
 def _over(minute: int, topic: str = "persistent://shop/exports/a", **changed: Any) -> Row:
-    return _check(minute, topic, **{"exceeded_time": True,
-                                    "retention_policy": "consumer_backlog_eviction", **changed})
+    return _check(
+        minute,
+        topic,
+        **{"exceeded_time": True, "retention_policy": "consumer_backlog_eviction", **changed},
+    )
 
 
 def _reaches(minute: int, in_s: float | None, **changed: Any) -> Row:
-    return {"cluster": "c", "topic": "persistent://shop/exports/a", "subscription": "archive",
-            "pass_ms": START_MS + 60_000 * minute, "age_s": 100, "time_to_quota_s": in_s, **changed}
+    return {
+        "cluster": "c",
+        "topic": "persistent://shop/exports/a",
+        "subscription": "archive",
+        "pass_ms": START_MS + 60_000 * minute,
+        "age_s": 100,
+        "time_to_quota_s": in_s,
+        **changed,
+    }
 
 
 def test_topic_over_its_quota_is_named_with_the_action() -> None:
@@ -431,8 +561,11 @@ def test_topic_over_its_quota_is_named_with_the_action() -> None:
         "Topic shop/exports/a was over its time quota of 200 s at 2 checks from 14:02:00, because "
         "of subscription archive; 14 entries were to be evicted."
     ]
-    size = {"exceeded_size": True, "limit_bytes": 4_200_000,
-            "retention_policy": "producer_exception"}
+    size = {
+        "exceeded_size": True,
+        "limit_bytes": 4_200_000,
+        "retention_policy": "producer_exception",
+    }
     assert backlog_sentences([_check(1, **size), _check(2)], [], []) == [
         "Topic shop/exports/a was over its size quota of 4.2 MB at the check of 14:01:00, "
         "because of subscription archive; its producers were disconnected."
@@ -460,13 +593,25 @@ def test_worst_topics_over_a_quota_come_first_and_the_others_are_counted() -> No
 
 
 def _hits(policy: str, hits: int, max_bytes: int | None = 250_000_000, **changed: Any) -> Row:
-    return {"policy": policy, "max_bytes": max_bytes, "hits": hits, "misses": 1000 - hits,
-            "hit_ratio": hits / 1000, "miss_bytes": (1000 - hits) * 8192, **changed}
+    return {
+        "policy": policy,
+        "max_bytes": max_bytes,
+        "hits": hits,
+        "misses": 1000 - hits,
+        "hit_ratio": hits / 1000,
+        "miss_bytes": (1000 - hits) * 8192,
+        **changed,
+    }
 
 
 def test_cache_sentence_ranks_policies_at_the_size_where_they_differ() -> None:
-    rows = [_hits("fifo", 769), _hits("expected_reads", 984), _hits("proportional", 600),
-            _hits("expected_reads", 990, 10**9), _hits("fifo", 989, 10**9)]
+    rows = [
+        _hits("fifo", 769),
+        _hits("expected_reads", 984),
+        _hits("proportional", 600),
+        _hits("expected_reads", 990, 10**9),
+        _hits("fifo", 989, 10**9),
+    ]
     assert cache_sentence(rows) == (
         "A cache of 250 MB would have answered 98.4 % of 1,000 reads under expected_reads (fifo "
         "76.9 %, proportional 60.0 %); 131 kB instead of 3.3 MB would have come from storage."
@@ -475,8 +620,10 @@ def test_cache_sentence_ranks_policies_at_the_size_where_they_differ() -> None:
 
 
 def test_cache_sentence_sums_windows_of_brokers_and_leaves_topics_out() -> None:
-    rows = [_hits("expected_reads", hits, None, topic=topic)
-            for hits, topic in ((900, None), (800, None), (900, "t"))]
+    rows = [
+        _hits("expected_reads", hits, None, topic=topic)
+        for hits, topic in ((900, None), (800, None), (900, "t"))
+    ]
     assert cache_sentence(rows) == (
         "A cache without a size limit would have answered 85.0 % of 2,000 reads under "
         "expected_reads; 2.5 MB would have come from storage."

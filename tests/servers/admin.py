@@ -52,8 +52,11 @@ class AdminServer:
     def topic(self, name: str, **documents: Any) -> None:
         """Answer for a topic: internal, info, stats; each a value or a function."""
         path = f"persistent/{name}"
-        for key, end in (("internal", "internalStats"), ("info", "internal-info"),
-                         ("stats", "stats")):
+        for key, end in (
+            ("internal", "internalStats"),
+            ("info", "internal-info"),
+            ("stats", "stats"),
+        ):
             self.answers[f"{path}/{end}"] = documents[key]
 
     def forget(self, name: str) -> None:
@@ -135,7 +138,7 @@ def trickle_headers(handler: Handler) -> None:
 
 def break_off(handler: Handler) -> None:
     """Less than was announced."""
-    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"ledgers\": [")
+    handler.wfile.write(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"ledgers": [')
     handler.close_connection = True
 
 
@@ -147,8 +150,9 @@ def break_off_chunked(handler: Handler) -> None:
 
 def chunked(handler: Handler) -> None:
     """`[1, 2]` in two chunks."""
-    handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-                        b"3\r\n[1,\r\n3\r\n 2]\r\n0\r\n\r\n")
+    handler.wfile.write(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n[1,\r\n3\r\n 2]\r\n0\r\n\r\n"
+    )
 
 
 def in_turn(*answers: Any) -> Answer:

@@ -23,15 +23,30 @@ class Alertmanager:
         self.url = f"http://127.0.0.1:{self._port}"
         config = folder / "alertmanager.yml"
         # JSON is YAML.
-        config.write_text(json.dumps({
-            "route": {"receiver": "test", "group_by": ["..."], "group_wait": "100ms",
-                      "group_interval": "1s", "repeat_interval": "1h"},
-            "receivers": [{"name": "test", "webhook_configs": [{"url": webhook}]}],
-        }))
-        self._server = Server([
-            COMMAND, f"--config.file={config}", f"--storage.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{self._port}", "--cluster.listen-address=",
-        ], folder / "alertmanager.log")
+        config.write_text(
+            json.dumps(
+                {
+                    "route": {
+                        "receiver": "test",
+                        "group_by": ["..."],
+                        "group_wait": "100ms",
+                        "group_interval": "1s",
+                        "repeat_interval": "1h",
+                    },
+                    "receivers": [{"name": "test", "webhook_configs": [{"url": webhook}]}],
+                }
+            )
+        )
+        self._server = Server(
+            [
+                COMMAND,
+                f"--config.file={config}",
+                f"--storage.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{self._port}",
+                "--cluster.listen-address=",
+            ],
+            folder / "alertmanager.log",
+        )
 
     def start(self) -> None:
         """Start it and wait until it answers."""

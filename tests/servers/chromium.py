@@ -15,13 +15,25 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 OPTIONS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-    "--no-first-run", "--disable-extensions", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--mute-audio",
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-extensions",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--mute-audio",
     "--remote-debugging-pipe",
 )
-HEARD = ("Network.requestWillBeSent", "Runtime.exceptionThrown", "Runtime.consoleAPICalled",
-         "Log.entryAdded")
+HEARD = (
+    "Network.requestWillBeSent",
+    "Runtime.exceptionThrown",
+    "Runtime.consoleAPICalled",
+    "Log.entryAdded",
+)
 
 
 class BrowserFailed(Exception):
@@ -44,11 +56,25 @@ class Chromium:
         self._answers, answers_out = os.pipe()
         # The browser reads commands from descriptor 3 and answers on 4.
         shell = 'in=$1 out=$2; shift 2; eval "exec \\"\\$@\\" 3<&$in 4>&$out"'
-        line = ["bash", "-c", shell, "bash", str(commands_in), str(answers_out), found, *OPTIONS,
-                f"--user-data-dir={profile}", "about:blank"]
+        line = [
+            "bash",
+            "-c",
+            shell,
+            "bash",
+            str(commands_in),
+            str(answers_out),
+            found,
+            *OPTIONS,
+            f"--user-data-dir={profile}",
+            "about:blank",
+        ]
         self._process = subprocess.Popen(
-            line, pass_fds=(commands_in, answers_out), stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            line,
+            pass_fds=(commands_in, answers_out),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         os.close(commands_in)
         os.close(answers_out)
@@ -56,8 +82,7 @@ class Chromium:
         self._unread = b""
         self._session: str | None = None
         self.events: list[tuple[str, dict[str, Any]]] = []
-        page = next(t for t in self.call("Target.getTargets")["targetInfos"]
-                    if t["type"] == "page")
+        page = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
         attached = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -81,11 +106,18 @@ class Chromium:
 
     def open(self, address: str, width: int, height: int = 844, dark: bool = False) -> None:
         """Load a page at a width (CSS pixels) and wait until it is there; events begin anew."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                  deviceScaleFactor=1, mobile=width < 600)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
         scheme = "dark" if dark else "light"
-        self.call("Emulation.setEmulatedMedia",
-                  features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
         self.events.clear()
         self.call("Page.navigate", url=address)
         deadline = time.monotonic() + self._patience_s
@@ -143,5 +175,6 @@ class Chromium:
 
 def loaded(events: Sequence[tuple[str, dict[str, Any]]]) -> list[str]:
     """The addresses that were asked for."""
-    return [params["request"]["url"] for name, params in events
-            if name == "Network.requestWillBeSent"]
+    return [
+        params["request"]["url"] for name, params in events if name == "Network.requestWillBeSent"
+    ]

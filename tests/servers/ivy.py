@@ -32,9 +32,23 @@ def jars(name: str, dependencies: str) -> Path:
         (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
         pattern = f"{lib}/[artifact]-[revision](-[classifier]).[ext]"
         done = subprocess.run(
-            [*java(), "-jar", str(ivy), "-ivy", str(module), "-confs", "default",
-             "-cache", str(home / "ivy-cache"), "-retrieve", pattern],
-            capture_output=True, text=True, timeout=900, check=False,
+            [
+                *java(),
+                "-jar",
+                str(ivy),
+                "-ivy",
+                str(module),
+                "-confs",
+                "default",
+                "-cache",
+                str(home / "ivy-cache"),
+                "-retrieve",
+                pattern,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
         )
         if done.returncode:
             raise ServerFailed(f"cannot collect the jars of {name}\n{done.stdout[-2000:]}")

@@ -81,15 +81,28 @@ class Kafka:
         self._properties = folder / "server.properties"
         folder.mkdir(parents=True, exist_ok=True)
         self.certificate, keystore = self._identity()
-        self._properties.write_text(PROPERTIES.format(
-            port=self._port, secure=self._secure, controller=controller, data=folder / "data",
-            keystore=keystore,
-        ) + "".join(f"{key}={value}\n" for key, value in (properties or {}).items()))
+        self._properties.write_text(
+            PROPERTIES.format(
+                port=self._port,
+                secure=self._secure,
+                controller=controller,
+                data=folder / "data",
+                keystore=keystore,
+            )
+            + "".join(f"{key}={value}\n" for key, value in (properties or {}).items())
+        )
         self._format()
         command = [
-            *java(), "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true",
+            *java(),
+            "-Xms128m",
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            "-Djava.awt.headless=true",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
-            "-cp", self._classpath, "kafka.Kafka", str(self._properties),
+            "-cp",
+            self._classpath,
+            "kafka.Kafka",
+            str(self._properties),
         ]
         self._server = Server(command, folder / "broker.log")
 
@@ -141,8 +154,10 @@ class Kafka:
 
             def led() -> bool:
                 seen = admin.list_topics(timeout=10).topics.get(name)
-                return seen is not None and sum(
-                    p.leader >= 0 for p in seen.partitions.values()) == partitions
+                return (
+                    seen is not None
+                    and sum(p.leader >= 0 for p in seen.partitions.values()) == partitions
+                )
 
             wait_for(led)
 
@@ -159,11 +174,17 @@ class Kafka:
     def send(self, topic: str, messages: Iterable[dict[str, Any]]) -> int:
         """Produce messages by the arguments of a producer (value, key, headers, ...)."""
         failed: list[str] = []
-        producer = Producer({
-            "bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 5,
-            "queue.buffering.max.messages": 1_000_000, "message.timeout.ms": 60_000,
-            "message.max.bytes": MOST_BYTES, "log_level": 2,
-        })
+        producer = Producer(
+            {
+                "bootstrap.servers": self.servers,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "queue.buffering.max.messages": 1_000_000,
+                "message.timeout.ms": 60_000,
+                "message.max.bytes": MOST_BYTES,
+                "log_level": 2,
+            }
+        )
 
         def delivered(error: Any, _: Any) -> None:
             if error is not None:
@@ -196,12 +217,29 @@ class Kafka:
         """Format the storage, once."""
         if (self._folder / "data" / "meta.properties").exists():
             return
-        quiet = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp",
-                 self._classpath, "kafka.tools.StorageTool"]
+        quiet = [
+            "-Xmx256m",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-cp",
+            self._classpath,
+            "kafka.tools.StorageTool",
+        ]
         done = subprocess.run(
-            [*java(), *quiet, "format", "-t", _cluster_id(), "-c", str(self._properties),
-             "--add-scram", f"{MECHANISM}=[name={USER},password={PASSWORD}]"],
-            capture_output=True, text=True, timeout=60, check=False,
+            [
+                *java(),
+                *quiet,
+                "format",
+                "-t",
+                _cluster_id(),
+                "-c",
+                str(self._properties),
+                "--add-scram",
+                f"{MECHANISM}=[name={USER},password={PASSWORD}]",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
             env={**os.environ, "LC_ALL": "C"},
         )
         if done.returncode:

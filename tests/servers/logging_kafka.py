@@ -47,7 +47,10 @@ class LoggingKafka(Kafka):
     """The broker of `Kafka` with a second listener, SASL/PLAIN, and a request log in a file."""
 
     def __init__(
-        self, folder: Path, users: Sequence[str], level: str = "DEBUG",
+        self,
+        folder: Path,
+        users: Sequence[str],
+        level: str = "DEBUG",
         properties: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(folder, properties)
@@ -60,25 +63,36 @@ class LoggingKafka(Kafka):
         jars = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
         binding = [str(jar) for jar in jars if jar.name.startswith(BINDING)]
         command = [
-            *java(), "-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-            "-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={config}",
-            "-cp", ":".join([*binding, self._classpath]), "kafka.Kafka", str(self._properties),
+            *java(),
+            "-Xms128m",
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Djava.awt.headless=true",
+            f"-Dlog4j2.configurationFile={config}",
+            "-cp",
+            ":".join([*binding, self._classpath]),
+            "kafka.Kafka",
+            str(self._properties),
         ]
         self._server = Server(command, folder / "broker.log")
 
     def start(self) -> None:
         """Start the broker and wait until both listeners serve."""
         self._server.start(
-            lambda log: "Kafka Server started" in log and accepts(self._port)
-            and accepts(self._sasl_port)
+            lambda log: (
+                "Kafka Server started" in log and accepts(self._port) and accepts(self._sasl_port)
+            )
         )
 
     def client(self, user: str) -> dict[str, str]:
         """Options with which a client is this user."""
         return {
             "bootstrap.servers": f"127.0.0.1:{self._sasl_port}",
-            "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
-            "sasl.username": user, "sasl.password": _password(user),
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": _password(user),
         }
 
     def segments(self, topic: str) -> list[Path]:
@@ -88,10 +102,23 @@ class LoggingKafka(Kafka):
     def dump(self, segments: Sequence[Path], *flags: str) -> str:
         """What DumpLogSegments prints of some segments."""
         done = subprocess.run(
-            [*java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-             "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", self._classpath,
-             "kafka.tools.DumpLogSegments", *flags, "--files", ",".join(map(str, segments))],
-            capture_output=True, text=True, timeout=60, check=False,
+            [
+                *java(),
+                "-Xmx256m",
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1",
+                "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+                "-cp",
+                self._classpath,
+                "kafka.tools.DumpLogSegments",
+                *flags,
+                "--files",
+                ",".join(map(str, segments)),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         if done.returncode:
             raise ServerFailed(f"cannot dump the segments\n{done.stdout}{done.stderr}")
@@ -102,9 +129,12 @@ class LoggingKafka(Kafka):
         users = " ".join(f'user_{user}="{_password(user)}"' for user in self._users)
         text = self._properties.read_text()
         controller = text.split("controller.quorum.voters=1@", 1)[1].split("\n", 1)[0]
-        self._properties.write_text(text + LISTENERS.format(
-            port=self._port, sasl=self._sasl_port, controller=controller, users=users
-        ))
+        self._properties.write_text(
+            text
+            + LISTENERS.format(
+                port=self._port, sasl=self._sasl_port, controller=controller, users=users
+            )
+        )
 
 
 def _password(user: str) -> str:

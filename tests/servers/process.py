@@ -78,7 +78,10 @@ class Server:
         """Start the process and wait until `ready`, given this start's log text, holds."""
         with self.log.open("wb") as out:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
                 start_new_session=True,  # a Ctrl-C meant for pytest must not reach it first
             )
         deadline = time.monotonic() + timeout_s

@@ -47,9 +47,9 @@ def _batch(producer_id: int, sequence: int) -> bytes:
     now_ms = int(time.time() * 1000)
     record = bytes([0, 0, 0, 1, 2, 0x78, 0])  # no key, value "x", no headers
     records = bytes([2 * len(record)]) + record
-    after_crc = struct.pack(
-        ">hiqqqhii", 0, 0, now_ms, now_ms, producer_id, 0, sequence, 1
-    ) + records
+    after_crc = (
+        struct.pack(">hiqqqhii", 0, 0, now_ms, now_ms, producer_id, 0, sequence, 1) + records
+    )
     after_length = struct.pack(">ibI", -1, 2, crc32c(after_crc)) + after_crc
     return struct.pack(">qi", 0, len(after_length)) + after_length
 

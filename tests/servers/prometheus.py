@@ -22,16 +22,27 @@ class Prometheus:
     def __init__(self, folder: Path, target: str) -> None:
         (self._port,) = free_ports(1)
         config = folder / "prometheus.yml"
-        config.write_text(json.dumps({
-            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-            "rule_files": [str(RULES)],
-            "scrape_configs": [{"job_name": "weir", "static_configs": [{"targets": [target]}]}],
-        }))
-        self.server = Server([
-            shutil.which("prometheus") or "prometheus", f"--config.file={config}",
-            f"--storage.tsdb.path={folder / 'data'}", "--web.enable-lifecycle",
-            f"--web.listen-address=127.0.0.1:{self._port}",
-        ], folder / "prometheus.log")
+        config.write_text(
+            json.dumps(
+                {
+                    "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+                    "rule_files": [str(RULES)],
+                    "scrape_configs": [
+                        {"job_name": "weir", "static_configs": [{"targets": [target]}]}
+                    ],
+                }
+            )
+        )
+        self.server = Server(
+            [
+                shutil.which("prometheus") or "prometheus",
+                f"--config.file={config}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                "--web.enable-lifecycle",
+                f"--web.listen-address=127.0.0.1:{self._port}",
+            ],
+            folder / "prometheus.log",
+        )
 
     def start(self) -> None:
         """Start it and wait until it serves."""

@@ -69,8 +69,11 @@ LOGGING = """\
 <Loggers><Root level="warn"><AppenderRef ref="C"/></Root></Loggers></Configuration>
 """
 OPEN = (
-    "java.base/java.nio", "java.base/jdk.internal.misc", "java.base/sun.net",
-    "java.management/sun.management", "jdk.management/com.sun.management.internal",
+    "java.base/java.nio",
+    "java.base/jdk.internal.misc",
+    "java.base/sun.net",
+    "java.management/sun.management",
+    "jdk.management/com.sun.management.internal",
 )
 SAMPLE = re.compile(r"(?P<name>[a-z_]+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -94,10 +97,22 @@ def jars(version: str = VERSION) -> Path:
         if shutil.which("mvn") is None:
             raise ServerFailed(f"no jars of Pulsar {version} in {lib}, and no mvn to collect them")
         done = subprocess.run(
-            ["mvn", "-q", "-B", "-f", str(POM), f"-Dpulsar.version={version}",
-             f"-Dotel.version={OTEL_VERSION}", "dependency:copy-dependencies",
-             f"-DoutputDirectory={lib}", "-DincludeScope=runtime"],
-            capture_output=True, text=True, timeout=900, check=False,
+            [
+                "mvn",
+                "-q",
+                "-B",
+                "-f",
+                str(POM),
+                f"-Dpulsar.version={version}",
+                f"-Dotel.version={OTEL_VERSION}",
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={lib}",
+                "-DincludeScope=runtime",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
         )
         if done.returncode:
             raise ServerFailed(
@@ -109,6 +124,7 @@ def jars(version: str = VERSION) -> Path:
 
 def token(role: str, key: bytes = SIGNING_KEY) -> str:
     """The token of a role: a JSON web token (HS256)."""
+
     def part(data: bytes) -> str:
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
@@ -117,16 +133,15 @@ def token(role: str, key: bytes = SIGNING_KEY) -> str:
 
 
 def with_login() -> dict[str, str]:
-    """Settings of a broker that knows roles by their tokens; whoever has none is an administrator.
-    """
+    """Settings of a broker that knows roles by their tokens; whoever has none is an administrator."""
     return {
-        "authenticationEnabled": "true", "authorizationEnabled": "true",
-        "authenticationProviders":
-            "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
         "tokenSecretKey": f"data:;base64,{base64.b64encode(SIGNING_KEY).decode()}",
-        "superUserRoles": "admin", "anonymousUserRole": "admin",
-        "brokerClientAuthenticationPlugin":
-            "org.apache.pulsar.client.impl.auth.AuthenticationToken",
+        "superUserRoles": "admin",
+        "anonymousUserRole": "admin",
+        "brokerClientAuthenticationPlugin": "org.apache.pulsar.client.impl.auth.AuthenticationToken",
         "brokerClientAuthenticationParameters": f"token:{token('admin')}",
     }
 
@@ -145,7 +160,11 @@ class Pulsar:
     """Broker, bookie and metadata in one process; data survive `stop` and `start`."""
 
     def __init__(
-        self, folder: Path, version: str = VERSION, *, jvm: Sequence[str] = (),
+        self,
+        folder: Path,
+        version: str = VERSION,
+        *,
+        jvm: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """`jvm` are options of the broker's Java, `environment` is what it gets beside ours."""
@@ -158,23 +177,41 @@ class Pulsar:
         (folder / "log4j2.xml").write_text(LOGGING)
         self._server = Server(
             [
-                "env", *(f"{name}={value}" for name, value in (environment or {}).items()),
-                *java(), "-Xms256m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC",
+                "env",
+                *(f"{name}={value}" for name, value in (environment or {}).items()),
+                *java(),
+                "-Xms256m",
+                "-Xmx768m",
+                "-XX:MaxDirectMemorySize=512m",
+                "-XX:+UseSerialGC",
                 "-Dio.netty.tryReflectionSetAccessible=true",
                 f"-Dlog4j2.configurationFile={folder / 'log4j2.xml'}",
-                *(part for name in OPEN for part in ("--add-opens", f"{name}=ALL-UNNAMED")), *jvm,
-                "-cp", f"{lib}/*", *self._program(bookie),
+                *(part for name in OPEN for part in ("--add-opens", f"{name}=ALL-UNNAMED")),
+                *jvm,
+                "-cp",
+                f"{lib}/*",
+                *self._program(bookie),
             ],
-            folder / "broker.log", patience_s=30,
+            folder / "broker.log",
+            patience_s=30,
         )
 
     def _program(self, bookie: int) -> list[str]:
         """The main class and its arguments."""
         return [
             "org.apache.pulsar.PulsarStandaloneStarter",
-            "-c", str(self._folder / "standalone.conf"), "-nfw", "-nss", "-a", "127.0.0.1",
-            "--metadata-dir", str(self._folder / "metadata"),
-            "--bookkeeper-dir", str(self._folder / "bookkeeper"), "--bookkeeper-port", str(bookie),
+            "-c",
+            str(self._folder / "standalone.conf"),
+            "-nfw",
+            "-nss",
+            "-a",
+            "127.0.0.1",
+            "--metadata-dir",
+            str(self._folder / "metadata"),
+            "--bookkeeper-dir",
+            str(self._folder / "bookkeeper"),
+            "--bookkeeper-port",
+            str(bookie),
         ]
 
     def _place(self) -> dict[str, str]:
@@ -199,8 +236,12 @@ class Pulsar:
     def start(self) -> None:
         """Start the broker and wait until it says that it is well."""
         text = CONFIGURATION.format(
-            port=self._port, secure=self._secure, web=self._web, certificate=self.certificate,
-            key=self.certificate.with_name("key.pem"))
+            port=self._port,
+            secure=self._secure,
+            web=self._web,
+            certificate=self.certificate,
+            key=self.certificate.with_name("key.pem"),
+        )
         settings = {**self._place(), **self._settings}
         text += "".join(f"{key}={value}\n" for key, value in settings.items())
         (self._folder / "standalone.conf").write_text(text)
@@ -238,10 +279,16 @@ class Pulsar:
         """Publish messages to tenant/namespace/name, each an entry; their positions."""
         positions = []
         for payload in payloads:
-            answer = self._request("POST", f"/topics/persistent/{topic}", {
-                "keySchema": TEXT, "valueSchema": TEXT, "producerName": "test",
-                "messages": [{"payload": payload}],
-            })
+            answer = self._request(
+                "POST",
+                f"/topics/persistent/{topic}",
+                {
+                    "keySchema": TEXT,
+                    "valueSchema": TEXT,
+                    "producerName": "test",
+                    "messages": [{"payload": payload}],
+                },
+            )
             (sent,) = answer["messagePublishResults"]
             if sent["errorCode"]:
                 raise ServerFailed(f"{topic}: a message was not taken: {sent}")
@@ -266,15 +313,21 @@ class Pulsar:
         self.ask("PUT", f"persistent/{topic}/subscription/{KEEPER}", EARLIEST)
 
     def produce_to(
-        self, topic: str, lines: Iterable[tuple[int, bytes]], *, batch: int = 100,
-        partitioned: bool = True, **options: Any,
+        self,
+        topic: str,
+        lines: Iterable[tuple[int, bytes]],
+        *,
+        batch: int = 100,
+        partitioned: bool = True,
+        **options: Any,
     ) -> list[tuple[str, int, int, int]]:
         """Send (partition, line) in their order, so many in a batch; partition, ledger, entry and
         index of each. `options` are those of a producer."""
         import pulsar
 
         client = pulsar.Client(
-            self.service_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, "/dev/null"))
+            self.service_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, "/dev/null")
+        )
         places: list[tuple[str, int, int, int]] = []
         failed: list[str] = []
         producers: dict[int, Any] = {}
@@ -284,8 +337,8 @@ class Pulsar:
                 if result != pulsar.Result.Ok:
                     failed.append(str(result))
                     return
-                places.append(
-                    (str(partition), at.ledger_id(), at.entry_id(), at.batch_index()))
+                places.append((str(partition), at.ledger_id(), at.entry_id(), at.batch_index()))
+
             return noted
 
         try:
@@ -293,9 +346,14 @@ class Pulsar:
                 if partition not in producers:
                     name = f"{topic}-partition-{partition}" if partitioned else topic
                     producers[partition] = client.create_producer(
-                        name, batching_enabled=batch > 1, batching_max_messages=max(batch, 2),
-                        batching_max_publish_delay_ms=1000, block_if_queue_full=True,
-                        max_pending_messages=10_000, **options)
+                        name,
+                        batching_enabled=batch > 1,
+                        batching_max_messages=max(batch, 2),
+                        batching_max_publish_delay_ms=1000,
+                        block_if_queue_full=True,
+                        max_pending_messages=10_000,
+                        **options,
+                    )
                 producers[partition].send_async(line, sent(partition))
             for producer in producers.values():
                 producer.flush()

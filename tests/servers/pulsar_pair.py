@@ -23,8 +23,11 @@ class First(Pulsar):
 
     def _program(self, bookie: int) -> list[str]:
         return [
-            *super()._program(bookie), "--zookeeper-port", str(self._zookeeper),
-            "--zookeeper-dir", str(self._folder / "zookeeper"),
+            *super()._program(bookie),
+            "--zookeeper-port",
+            str(self._zookeeper),
+            "--zookeeper-dir",
+            str(self._folder / "zookeeper"),
         ]
 
 
@@ -38,9 +41,11 @@ class Second(Pulsar):
         super().__init__(folder, environment=environment)
 
     def _program(self, bookie: int) -> list[str]:
-        return ["org.apache.pulsar.PulsarBrokerStarter",
-                "-c", str(self._folder / "standalone.conf")]
+        return [
+            "org.apache.pulsar.PulsarBrokerStarter",
+            "-c",
+            str(self._folder / "standalone.conf"),
+        ]
 
     def _place(self) -> dict[str, str]:
-        return {"metadataStoreUrl": self._metadata,
-                "configurationMetadataStoreUrl": self._metadata}
+        return {"metadataStoreUrl": self._metadata, "configurationMetadataStoreUrl": self._metadata}

@@ -34,9 +34,20 @@ def nar(version: str = VERSION) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (built := list(home.glob("target/*.nar"))):
             done = subprocess.run(
-                ["mvn", "-q", "-B", "-f", str(_module(home, version) / "pom.xml"),
-                 f"-Dweir.target={home}/target", "-Dmaven.test.skip=true", "package"],
-                capture_output=True, text=True, timeout=900, check=False,
+                [
+                    "mvn",
+                    "-q",
+                    "-B",
+                    "-f",
+                    str(_module(home, version) / "pom.xml"),
+                    f"-Dweir.target={home}/target",
+                    "-Dmaven.test.skip=true",
+                    "package",
+                ],
+                capture_output=True,
+                text=True,
+                timeout=900,
+                check=False,
             )
             if done.returncode:
                 raise ServerFailed(f"Maven cannot build the plug-in\n{done.stdout[-3000:]}")
@@ -61,10 +72,15 @@ def settings(folder: Path, version: str = VERSION, **more: str) -> dict[str, str
     """Settings of a broker with the plug-in, which writes files to a folder."""
     where = nar(version).parent
     return {
-        "brokerInterceptorsDirectory": str(where), "brokerInterceptors": "weir",
+        "brokerInterceptorsDirectory": str(where),
+        "brokerInterceptors": "weir",
         "narExtractionDirectory": str(where / "extracted"),
-        "weirDirectory": str(folder), "weirFileMillis": "500", "weirWatchMillis": "200",
-        "allowAutoTopicCreation": "true", "managedLedgerMaxEntriesPerLedger": "50000", **more,
+        "weirDirectory": str(folder),
+        "weirFileMillis": "500",
+        "weirWatchMillis": "200",
+        "allowAutoTopicCreation": "true",
+        "managedLedgerMaxEntriesPerLedger": "50000",
+        **more,
     }
 
 

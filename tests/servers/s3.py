@@ -32,7 +32,8 @@ class S3:
         (self.data / BUCKET).mkdir(parents=True)
         properties = folder / "s3proxy.conf"
         properties.write_text(
-            PROPERTIES.format(key=KEY, secret=SECRET, port=self._port, data=self.data))
+            PROPERTIES.format(key=KEY, secret=SECRET, port=self._port, data=self.data)
+        )
         (jar,) = ivy.jars(f"s3proxy-{VERSION}", DEPENDENCY).glob("*.jar")
         self._server = Server(
             [*java(), "-Xmx256m", "-jar", str(jar), "--properties", str(properties)],
@@ -48,8 +49,11 @@ class S3:
     def options(self) -> dict[str, str]:
         """`storage_options` of a configuration."""
         return {
-            "AWS_ENDPOINT_URL": self.endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
         }
 
     def start(self) -> None:

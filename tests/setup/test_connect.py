@@ -20,8 +20,10 @@ def config(tmp_path: Path) -> dict[str, Any]:
     """A configuration in which everything is in order."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text("{}\n")
-    return {"warehouse": str(tmp_path / "warehouse"),
-            "source": {"format": "files", "path": str(tmp_path / "in")}}
+    return {
+        "warehouse": str(tmp_path / "warehouse"),
+        "source": {"format": "files", "path": str(tmp_path / "in")},
+    }
 
 
 def asked(
@@ -52,7 +54,9 @@ def test_everything_in_order(
 
 
 def test_everything_amiss_is_named_with_what_would_mend_it(
-    tmp_path: Path, config: dict[str, Any], capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    config: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("WEIR_TEST_HOOK", raising=False)
@@ -64,10 +68,12 @@ def test_everything_amiss_is_named_with_what_would_mend_it(
         options = {"kafka.bootstrap.servers": closed, "subscribe": "t"}
         config |= {
             "source": {"format": "kafka", "options": options},
-            "alerts": {"sinks": [
-                {"type": "webhook", "url": f"http://{closed}/hook"},
-                {"type": "webhook", "url": "${env:WEIR_TEST_HOOK}"},
-            ]},
+            "alerts": {
+                "sinks": [
+                    {"type": "webhook", "url": f"http://{closed}/hook"},
+                    {"type": "webhook", "url": "${env:WEIR_TEST_HOOK}"},
+                ]
+            },
         }
         with unwritable(locked):
             code, answers = asked(tmp_path, config, capsys)

@@ -53,14 +53,20 @@ def test_hadolint_finds_nothing_wrong_with_the_image() -> None:
 
 def test_the_image_is_made_of_what_its_context_has() -> None:
     text = (CONF / "docker/Dockerfile").read_text("utf-8")
-    copied = [shlex.split(line)[1:-1] for line in text.splitlines()
-              if line.startswith("COPY ") and "--from" not in line]
+    copied = [
+        shlex.split(line)[1:-1]
+        for line in text.splitlines()
+        if line.startswith("COPY ") and "--from" not in line
+    ]
     sources = {word for words in copied for word in words if not word.startswith("--")}
     assert {path for path in sources if not (ROOT / path).exists()} == set()
     ignored = (CONF / "docker/Dockerfile.dockerignore").read_text("utf-8").splitlines()
     let_in = {line[1:] for line in ignored if line.startswith("!")}
-    assert {path for path in sources if not any(
-        path == each or path.startswith(f"{each}/") for each in let_in)} == set()
+    assert {
+        path
+        for path in sources
+        if not any(path == each or path.startswith(f"{each}/") for each in let_in)
+    } == set()
 
 
 def entrypoint(folder: Path, *words: str, **environment: str) -> list[str]:
@@ -78,21 +84,37 @@ def entrypoint(folder: Path, *words: str, **environment: str) -> list[str]:
 def test_the_image_starts_commands_and_the_executors_of_spark(tmp_path: Path) -> None:
     given = ["run", "--config", "a b.yaml"]
     assert entrypoint(tmp_path, *given) == ["weir", *given]
-    names = ("DRIVER_URL", "EXECUTOR_ID", "EXECUTOR_CORES", "APPLICATION_ID", "EXECUTOR_POD_IP",
-             "RESOURCE_PROFILE_ID", "EXECUTOR_POD_NAME")
+    names = (
+        "DRIVER_URL",
+        "EXECUTOR_ID",
+        "EXECUTOR_CORES",
+        "APPLICATION_ID",
+        "EXECUTOR_POD_IP",
+        "RESOURCE_PROFILE_ID",
+        "EXECUTOR_POD_NAME",
+    )
     found = entrypoint(
-        tmp_path, "executor", **{f"SPARK_{name}": name.lower() for name in names},
-        SPARK_EXECUTOR_MEMORY="2g", SPARK_HOME="/spark", SPARK_CONF_DIR="/conf",
-        SPARK_JAVA_OPT_0="-Xss4m", SPARK_JAVA_OPT_1="-Da=b c",
+        tmp_path,
+        "executor",
+        **{f"SPARK_{name}": name.lower() for name in names},
+        SPARK_EXECUTOR_MEMORY="2g",
+        SPARK_HOME="/spark",
+        SPARK_CONF_DIR="/conf",
+        SPARK_JAVA_OPT_0="-Xss4m",
+        SPARK_JAVA_OPT_1="-Da=b c",
     )
     assert found[:6] == ["java", "-Xss4m", "-Da=b c", "-Xms2g", "-Xmx2g", "-cp"]
     assert found[6].startswith("/conf:/spark/jars/*:")
     backend = found[7:]
     assert backend[0].endswith("k8s.KubernetesExecutorBackend")
     assert dict(zip(backend[1::2], backend[2::2], strict=True)) == {
-        "--driver-url": "driver_url", "--executor-id": "executor_id", "--cores": "executor_cores",
-        "--app-id": "application_id", "--hostname": "executor_pod_ip",
-        "--resourceProfileId": "resource_profile_id", "--podName": "executor_pod_name",
+        "--driver-url": "driver_url",
+        "--executor-id": "executor_id",
+        "--cores": "executor_cores",
+        "--app-id": "application_id",
+        "--hostname": "executor_pod_ip",
+        "--resourceProfileId": "resource_profile_id",
+        "--podName": "executor_pod_name",
     }
 
 
@@ -152,7 +174,8 @@ def test_executors_find_their_driver() -> None:
     (found,) = [one for one in of_kind(manifest, "Service") if one["metadata"]["name"] == service]
     assert found["spec"]["clusterIP"] == "None"
     assert {str(port["port"]) for port in found["spec"]["ports"]} == {
-        confs["spark.driver.port"], confs["spark.driver.blockManager.port"]
+        confs["spark.driver.port"],
+        confs["spark.driver.blockManager.port"],
     }
 
 
@@ -166,7 +189,9 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     # The program is looked for: one that exists here stands for it.
     (tmp_path / "weir.service").write_text(UNIT.read_text("utf-8").replace(program, "/bin/true"))
     done = subprocess.run(
-        ["systemd-analyze", "verify", tmp_path / "weir.service"], capture_output=True, text=True,
+        ["systemd-analyze", "verify", tmp_path / "weir.service"],
+        capture_output=True,
+        text=True,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

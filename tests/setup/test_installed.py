@@ -33,7 +33,8 @@ class Installed:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
         subprocess.run(
             [*pip, "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", wheels, ROOT],
-            check=True, capture_output=True,
+            check=True,
+            capture_output=True,
         )
         venv.create(self.folder)
         self.site = self.folder / "lib/python3.11/site-packages"
@@ -41,14 +42,19 @@ class Installed:
         (wheel,) = wheels.iterdir()
         subprocess.run(
             [*pip, "--python", self.folder / "bin/python", "install", "-q", "--no-deps", wheel],
-            check=True, capture_output=True,
+            check=True,
+            capture_output=True,
         )
 
     def weir(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if name not in OF_PYTEST}
         return subprocess.run(
-            [self.folder / "bin/weir", *words], cwd=self.work, env=kept | more, text=True,
-            capture_output=True, check=False,
+            [self.folder / "bin/weir", *words],
+            cwd=self.work,
+            env=kept | more,
+            text=True,
+            capture_output=True,
+            check=False,
         )
 
 
@@ -61,8 +67,11 @@ def test_the_help_lists_every_command_under_the_name_of_the_program(installed: I
     shown = installed.weir("--help")
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith("Usage: weir ")
-    listed = {line.split()[0] for line in shown.stdout.splitlines() if line.startswith("  ")
-              and line.split()}
+    listed = {
+        line.split()[0]
+        for line in shown.stdout.splitlines()
+        if line.startswith("  ") and line.split()
+    }
     assert set(typer.main.get_command(app).commands) <= listed  # type: ignore[attr-defined]
 
 
@@ -87,7 +96,8 @@ def test_files_that_ship_beside_the_code_are_found(installed: Installed) -> None
     assert made.returncode == 0, made.stderr
     recording = "configs/recordings/real-pulsar"
     assert {file.name for file in (installed.site / "weir" / recording).iterdir()} == {
-        file.name for file in (ROOT / recording).iterdir()}
+        file.name for file in (ROOT / recording).iterdir()
+    }
     refused = installed.weir("demo", "--scenario", "none")
     assert refused.returncode == 2 and "allowed: demo, real-pulsar" in refused.stderr
 
@@ -97,9 +107,13 @@ def test_spark_starts_with_what_is_installed(installed: Installed) -> None:
     assert shown.returncode == 0, shown.stderr
     words = shlex.split(shown.stdout)
     python = str(installed.folder / "bin/python")
-    assert {f"PYSPARK_PYTHON={python}", "TZ=UTC", "SPARK_LOCAL_IP=127.0.0.1",
-            f"SPARK_CONF_DIR={installed.site}/weir/conf",
-            f"PYTHONPATH={installed.site}/weir"} <= set(words)
+    assert {
+        f"PYSPARK_PYTHON={python}",
+        "TZ=UTC",
+        "SPARK_LOCAL_IP=127.0.0.1",
+        f"SPARK_CONF_DIR={installed.site}/weir/conf",
+        f"PYTHONPATH={installed.site}/weir",
+    } <= set(words)
     assert words[-4:] == [f"{installed.site}/weir/app/main.py", "demo", "--out", "my demo"]
     assert str(ROOT) not in {Path(word).parent for word in words}
 

@@ -48,8 +48,12 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_is_shipped_beside_the_code_is_found_in_the_zip(code: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env={**os.environ, "PYTHONPATH": str(code)},
-        cwd=code.parent, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "PYTHONPATH": str(code)},
+        cwd=code.parent,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     rules, scenarios, recordings, first, *others = done.stdout.splitlines()
@@ -68,14 +72,17 @@ def test_an_environment_is_packed_without_what_no_worker_reads(tmp_path: Path) -
         "lib/python3.11/site-packages/pyspark/jars/spark-core.jar",
         "lib/python3.11/site-packages/pyspark/work/app-1/0/delta.jar",
         "lib/python3.11/site-packages/pyspark/__pycache__/a.pyc",
-        "lib/python3.11/site-packages/mypy/main.py", "share/weir/jars/delta.jar", "bin/ruff",
+        "lib/python3.11/site-packages/mypy/main.py",
+        "share/weir/jars/delta.jar",
+        "bin/ruff",
     ]
     for name in (*kept, *left):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
     target = tmp_path / "env.tar.gz"
     subprocess.run(
-        [folder / "bin/python", "-m", "app.setup.package", "env", target], check=True,
+        [folder / "bin/python", "-m", "app.setup.package", "env", target],
+        check=True,
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{sysconfig.get_path('purelib')}"},
     )
     with tarfile.open(target) as archive:

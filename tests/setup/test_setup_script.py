@@ -26,8 +26,29 @@ from app.setup.package import pack_config
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = (
-    "bash", "sh", "env", "sed", "awk", "grep", "cut", "cat", "head", "tail", "dirname", "basename",
-    "mkdir", "rm", "ls", "cp", "mktemp", "sha256sum", "flock", "kill", "sleep", "printf", "touch",
+    "bash",
+    "sh",
+    "env",
+    "sed",
+    "awk",
+    "grep",
+    "cut",
+    "cat",
+    "head",
+    "tail",
+    "dirname",
+    "basename",
+    "mkdir",
+    "rm",
+    "ls",
+    "cp",
+    "mktemp",
+    "sha256sum",
+    "flock",
+    "kill",
+    "sleep",
+    "printf",
+    "touch",
     "chmod",
 )
 VALIDATE = ("validate", "--config", "configs/weir.yaml")
@@ -113,8 +134,13 @@ class Checkout:
     def start(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
         line = [str(self.root / "spark-submit.sh"), *words]
         return subprocess.run(
-            line, env=self.environment(**more), cwd=self.root, text=True, capture_output=True,
-            check=False, timeout=60,
+            line,
+            env=self.environment(**more),
+            cwd=self.root,
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=60,
         )
 
     def called(self) -> list[str]:
@@ -289,8 +315,15 @@ def test_a_dry_run_prints_the_line_that_a_run_would_execute(checkout: Checkout) 
     jars = ",".join(str(checkout.state / "jars" / f"{name}.jar") for name in ("delta", "kafka"))
     home = checkout.root / ".venv" / "lib" / "python3.11" / "site-packages" / "pyspark"
     assert words(shown.stdout) == [
-        f"{home}/bin/spark-submit", "--master", "local[*]", "--jars", jars,
-        f"{checkout.root}/app/main.py", "demo", "--out", "my demo",
+        f"{home}/bin/spark-submit",
+        "--master",
+        "local[*]",
+        "--jars",
+        jars,
+        f"{checkout.root}/app/main.py",
+        "demo",
+        "--out",
+        "my demo",
     ]
     assert "TZ=UTC" in shown.stdout
     assert "SPARK_LOCAL_IP=127.0.0.1" in shown.stdout
@@ -315,17 +348,41 @@ def test_options_of_spark_submit_pass_through_from_both_sides_of_the_command(
     checkout: Checkout,
 ) -> None:
     given = (
-        "--master", "yarn", "--queue", "streams", "--keytab", "k.tab", "--principal", "weir@X",
-        "--verbose", "run", "--config", "c.yaml", "--driver-memory=3g", "--conf", "a.b=c d",
-        "--properties-file", "p.conf", "--jobs", "rate_limits", "--supervise",
+        "--master",
+        "yarn",
+        "--queue",
+        "streams",
+        "--keytab",
+        "k.tab",
+        "--principal",
+        "weir@X",
+        "--verbose",
+        "run",
+        "--config",
+        "c.yaml",
+        "--driver-memory=3g",
+        "--conf",
+        "a.b=c d",
+        "--properties-file",
+        "p.conf",
+        "--jobs",
+        "rate_limits",
+        "--supervise",
     )
     line = words(checkout.start("--dry-run", *given).stdout)
     main = line.index(f"{checkout.root}/app/main.py")
     assert line[main + 1 :] == ["run", "--config", "c.yaml", "--jobs", "rate_limits"]
     text = " ".join(line[:main])
     for part in (
-        "--master yarn", "--queue streams", "--keytab k.tab", "--principal weir@X", "--verbose",
-        "--driver-memory 3g", "--conf a.b=c d", "--properties-file p.conf", "--supervise",
+        "--master yarn",
+        "--queue streams",
+        "--keytab k.tab",
+        "--principal weir@X",
+        "--verbose",
+        "--driver-memory 3g",
+        "--conf a.b=c d",
+        "--properties-file p.conf",
+        "--supervise",
     ):
         assert part in text
 
@@ -338,9 +395,7 @@ def test_lists_of_the_user_are_joined_with_ours(checkout: Checkout) -> None:
     assert value["--jars"].split(",")[0] == "x.jar"
     assert value["--py-files"] == f"u.zip,{checkout.state}/weir.zip"
     assert value["--archives"].startswith(f"a.tgz#a,{checkout.state}/env-")
-    assert value["--archives"].endswith(
-        f".tar.gz#env,{checkout.state}/cores.tar.gz#numba-cache"
-    )
+    assert value["--archives"].endswith(f".tar.gz#env,{checkout.state}/cores.tar.gz#numba-cache")
     assert value["--files"] == "f"
 
 
@@ -385,7 +440,9 @@ def test_commands_without_spark_keep_all_their_options(checkout: Checkout) -> No
         given = [name, "--principal", "User:a", "--name", "x"]
         line = checkout.start("--dry-run", *given).stdout
         assert shlex.split(line) == [
-            f"{checkout.root}/.venv/bin/python", f"{checkout.root}/app/main.py", *given,
+            f"{checkout.root}/.venv/bin/python",
+            f"{checkout.root}/app/main.py",
+            *given,
         ]
 
 
@@ -419,26 +476,56 @@ def test_the_script_knows_every_command(checkout: Checkout) -> None:
 FILES = "source: {{format: files, path: {}}}\nwarehouse: w\n"
 
 
-@pytest.mark.parametrize(("words", "config", "says"), [
-    (["run"], None, "source: is missing"),
-    (["run", "--config", "none.yaml"], None, "none.yaml: cannot be read"),
-    (["run", "--config", "c.yaml"], "shard: 4\n" + FILES.format("."), "c.yaml: shard: unknown key"),
-    (["run", "--config", "c.yaml"], FILES.format("gone"), "source.path: gone does not exist"),
-    (["run", "--config", "c.yaml", "--jobs", "x"], FILES.format("."), "--jobs x: is not a job"),
-    (["run", "--config", "c.yaml", "--metrics", "x"], FILES.format("."), "No such option: --metri"),
-    (["run", "--config", "c.yaml"], FILES.format(".") + "alerts: {rule_files: [none.yaml]}",
-     "none.yaml: cannot be read"),
-    (["doctor", "--config", "none.yaml"], None, "none.yaml: cannot be read"),
-    (["demo", "--out", "app"], None, "--out app: is not empty and was not made by demo"),
-    (["demo", "--events", "5"], None, "--events 5: this scenario needs at least"),
-    (["demo", "--scenario", "real"], None, "--scenario real: is not a scenario of demo"),
-    (["demo", "--scenario", "real-pulsar", "--seed", "3"], None,
-     "--seed 3: the events of real-pulsar are recorded"),
-    (["runn"], None, "No such command 'runn'"),
-    (["what-if", "dispatch"], None, "The command 'what-if' is 'policy suggest' now"),
-    (["--deploy-mode", "cluster", "--master", "yarn", "run", "--config", "c.yaml", "--jobs", "x"],
-     FILES.format("gone"), "--jobs x: is not a job"),
-])
+@pytest.mark.parametrize(
+    ("words", "config", "says"),
+    [
+        (["run"], None, "source: is missing"),
+        (["run", "--config", "none.yaml"], None, "none.yaml: cannot be read"),
+        (
+            ["run", "--config", "c.yaml"],
+            "shard: 4\n" + FILES.format("."),
+            "c.yaml: shard: unknown key",
+        ),
+        (["run", "--config", "c.yaml"], FILES.format("gone"), "source.path: gone does not exist"),
+        (["run", "--config", "c.yaml", "--jobs", "x"], FILES.format("."), "--jobs x: is not a job"),
+        (
+            ["run", "--config", "c.yaml", "--metrics", "x"],
+            FILES.format("."),
+            "No such option: --metri",
+        ),
+        (
+            ["run", "--config", "c.yaml"],
+            FILES.format(".") + "alerts: {rule_files: [none.yaml]}",
+            "none.yaml: cannot be read",
+        ),
+        (["doctor", "--config", "none.yaml"], None, "none.yaml: cannot be read"),
+        (["demo", "--out", "app"], None, "--out app: is not empty and was not made by demo"),
+        (["demo", "--events", "5"], None, "--events 5: this scenario needs at least"),
+        (["demo", "--scenario", "real"], None, "--scenario real: is not a scenario of demo"),
+        (
+            ["demo", "--scenario", "real-pulsar", "--seed", "3"],
+            None,
+            "--seed 3: the events of real-pulsar are recorded",
+        ),
+        (["runn"], None, "No such command 'runn'"),
+        (["what-if", "dispatch"], None, "The command 'what-if' is 'policy suggest' now"),
+        (
+            [
+                "--deploy-mode",
+                "cluster",
+                "--master",
+                "yarn",
+                "run",
+                "--config",
+                "c.yaml",
+                "--jobs",
+                "x",
+            ],
+            FILES.format("gone"),
+            "--jobs x: is not a job",
+        ),
+    ],
+)
 def test_a_mistake_is_found_before_spark_and_its_jars(
     checkout: Checkout, words: list[str], config: str | None, says: str
 ) -> None:
@@ -502,10 +589,13 @@ def test_the_log_of_a_run_is_on_standard_error(checkout: Checkout) -> None:
     assert done.stderr.count(UNAVOIDABLE) == 1
 
 
-@pytest.mark.parametrize("words", [
-    ("run", "--config", "c.yaml", "--log-format", "json"),
-    ("run", "--log-format=json", "--config", "c.yaml"),
-])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--config", "c.yaml", "--log-format", "json"),
+        ("run", "--log-format=json", "--config", "c.yaml"),
+    ],
+)
 def test_every_line_of_a_log_as_json_is_an_object(
     checkout: Checkout, words: tuple[str, ...]
 ) -> None:
@@ -514,7 +604,8 @@ def test_every_line_of_a_log_as_json_is_an_object(
     log = done.stderr.splitlines()
     found = [json.loads(line) for line in log if not line.startswith("weir: ")]  # the first start
     assert {(each["level"], each["message"]) for each in found} == {
-        ("WARNING", UNAVOIDABLE), ("INFO", "started"),
+        ("WARNING", UNAVOIDABLE),
+        ("INFO", "started"),
         ("WARNING", 'a "last" line \\ without an end'),
     }
     assert len(found) == 3
@@ -527,8 +618,10 @@ def test_a_run_on_a_terminal_knows_that_it_is_one(checkout: Checkout) -> None:
     (checkout.root / "c.yaml").write_text(FILES.format("."), encoding="utf-8")
     ours, theirs = os.openpty()
     process = subprocess.Popen(
-        [str(checkout.root / "spark-submit.sh"), "run", "--config", "c.yaml"], cwd=checkout.root,
-        env=checkout.environment(SPARK_HOME=str(home)), stderr=theirs,
+        [str(checkout.root / "spark-submit.sh"), "run", "--config", "c.yaml"],
+        cwd=checkout.root,
+        env=checkout.environment(SPARK_HOME=str(home)),
+        stderr=theirs,
     )
     os.close(theirs)
     shown = b""
@@ -562,8 +655,11 @@ def test_a_signal_for_the_script_reaches_spark(checkout: Checkout) -> None:
     (home / "bin" / "spark-submit").write_text(SUBMIT, encoding="utf-8")
     assert checkout.start("--prepare").returncode == 0
     process = subprocess.Popen(
-        [str(checkout.root / "spark-submit.sh"), "demo"], cwd=checkout.root, text=True,
-        env=checkout.environment(SPARK_HOME=str(home)), stdout=subprocess.PIPE,
+        [str(checkout.root / "spark-submit.sh"), "demo"],
+        cwd=checkout.root,
+        text=True,
+        env=checkout.environment(SPARK_HOME=str(home)),
+        stdout=subprocess.PIPE,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "started\n"

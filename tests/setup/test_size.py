@@ -38,7 +38,8 @@ def test_needs_are_computed_from_the_coefficients(capsys: pytest.CaptureFixture[
     )
     assert found["memory"]["value"] == pytest.approx(
         (known["driver_gb"] + found["cores"]["value"] * known["worker_gb"]) * 1e9
-        + 3 * found["state"]["value"] + 1000 * known["driver_bytes_per_topic"]
+        + 3 * found["state"]["value"]
+        + 1000 * known["driver_bytes_per_topic"]
     )
     for each in found.values():
         assert "(20" in each["measured"], each  # a result file and its date
@@ -62,8 +63,9 @@ def test_a_shadow_takes_its_measured_share_of_the_cores(
     known = {name: each["value"] for name, each in derived()["coefficients"].items()}
     measured = json.loads((FOLDER / "shadows.json").read_text("utf-8"))["figures"]
     one, no = (
-        next(each["value"] for each in measured
-             if each["name"] == f"large batch, five jobs, {name}")
+        next(
+            each["value"] for each in measured if each["name"] == f"large batch, five jobs, {name}"
+        )
         for name in ("one shadow", "no shadow")
     )
     busy = 50_000 * known["core_s_per_event"] + known["core_s_per_batch"]
@@ -82,11 +84,16 @@ def test_the_table_names_what_was_measured(capsys: pytest.CaptureFixture[str]) -
     assert f"Measured on {derived()['measured_on']}" in shown
 
 
-@pytest.mark.parametrize("words", [
-    ("--events-per-s", "-1", "--topics", "5"), ("--events-per-s", "5", "--topics", "0"),
-    ("--events-per-s", "5"), ("--events-per-s", "5", "--topics", "5", "--batch", "0s"),
-    ("--events-per-s", "5", "--topics", "5", "--shadows", "-1"),
-])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--events-per-s", "-1", "--topics", "5"),
+        ("--events-per-s", "5", "--topics", "0"),
+        ("--events-per-s", "5"),
+        ("--events-per-s", "5", "--topics", "5", "--batch", "0s"),
+        ("--events-per-s", "5", "--topics", "5", "--shadows", "-1"),
+    ],
+)
 def test_a_load_that_is_none_is_refused(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,9 +21,15 @@ EVICTION = "consumer_backlog_eviction"
 def record(kind: str, at_ms: int, **columns: Any) -> Row:
     """A record of the one topic, `at_ms` after the start."""
     return {
-        "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": "b1",
-        "seq": None, "ts_mono_ns": (T0 + at_ms) * 1_000_000, "ts_wall_ms": T0 + at_ms,
-        "topic": TOPIC, **columns,
+        "event_type": kind,
+        "source_feed": "contract",
+        "cluster": "c",
+        "broker": "b1",
+        "seq": None,
+        "ts_mono_ns": (T0 + at_ms) * 1_000_000,
+        "ts_wall_ms": T0 + at_ms,
+        "topic": TOPIC,
+        **columns,
     }
 
 
@@ -31,8 +37,13 @@ def ledger(
     at_ms: int, number: int, entries: int, size: int, close: int | None = None, **columns: Any
 ) -> Row:
     return record(
-        "ledger_state", at_ms, ledger_id=number, ledger_entries=entries, ledger_bytes=size,
-        ledger_close_ms=close, **columns,
+        "ledger_state",
+        at_ms,
+        ledger_id=number,
+        ledger_entries=entries,
+        ledger_bytes=size,
+        ledger_close_ms=close,
+        **columns,
     )
 
 
@@ -64,7 +75,8 @@ def policy(at_ms: int, scope: str, name: str, **limits: Any) -> Row:
 
 
 def quota(
-    size: float | None = None, seconds: float | None = None,
+    size: float | None = None,
+    seconds: float | None = None,
     retention: str = "producer_request_hold",
 ) -> Row:
     """Limits of a topic or namespace."""

@@ -21,33 +21,97 @@ from tests.state.drawn_trace import (
 from tests.state.trace import START_MS
 
 TOPICS = (
-    "persistent://t/a/x", "persistent://t/a/x", "persistent://t/a/p-partition-0",
-    "persistent://t/a/p-partition-1", "persistent://t/b/y", "orders-partition-0",
-    "non-persistent://t/a/n", "persistent://t/a/__change_events-partition-0",
+    "persistent://t/a/x",
+    "persistent://t/a/x",
+    "persistent://t/a/p-partition-0",
+    "persistent://t/a/p-partition-1",
+    "persistent://t/b/y",
+    "orders-partition-0",
+    "non-persistent://t/a/n",
+    "persistent://t/a/__change_events-partition-0",
 )
 NAMESPACES = ("t/a", "t/a", "t/b")
 POLICY_TOPICS = (
-    "persistent://t/a/x", "t/a/x", "persistent://t/a/p", "t/a/p", "persistent://t/b/y", "orders",
+    "persistent://t/a/x",
+    "t/a/x",
+    "persistent://t/a/p",
+    "t/a/p",
+    "persistent://t/b/y",
+    "orders",
     "persistent://t/a/p-partition-0",
 )
 SUBSCRIPTIONS = (
-    "s", "s", "q", "\u00e9", "reader", "pulsar.dedup", "s", "pulsar.repl.west", "__compaction",
+    "s",
+    "s",
+    "q",
+    "\u00e9",
+    "reader",
+    "pulsar.dedup",
+    "s",
+    "pulsar.repl.west",
+    "__compaction",
 )
 RETENTIONS = (
-    "consumer_backlog_eviction", "producer_request_hold", "consumer_backlog_eviction",
+    "consumer_backlog_eviction",
+    "producer_request_hold",
+    "consumer_backlog_eviction",
     "producer_exception",
 )
 STEPS_MS = (
-    *(0,) * 8, 1, 1, 2, 40, 250, 250, 499, 500, 500, 999, 1000, 1000, 1000, 1001, 1001, 1500, 1999,
-    2000, 2000, 2001, 3000, 3000, 5000, 7000, 11_000, 30_000,
+    *(0,) * 8,
+    1,
+    1,
+    2,
+    40,
+    250,
+    250,
+    499,
+    500,
+    500,
+    999,
+    1000,
+    1000,
+    1000,
+    1001,
+    1001,
+    1500,
+    1999,
+    2000,
+    2000,
+    2001,
+    3000,
+    3000,
+    5000,
+    7000,
+    11_000,
+    30_000,
 )
 LATE_MS = (0, 1, 40, 250, 400)
 """How much older a late policy is than the record before it; less than any lateness allowed."""
 KINDS = (
-    *("added",) * 18, *("state",) * 4, *("roll",) * 4, *("poll",) * 8, "deleted", "deleted",
-    *("move",) * 8, *("jump",) * 4, "gone", *("ack",) * 5, *("upto",) * 3, *("created",) * 4,
-    "closed", *("topic",) * 3, *("namespace",) * 3, *("broker",) * 4, "late", "everywhere",
-    "other", "started", "stray", *("gap",) * 2, *("kafka",) * 6,
+    *("added",) * 18,
+    *("state",) * 4,
+    *("roll",) * 4,
+    *("poll",) * 8,
+    "deleted",
+    "deleted",
+    *("move",) * 8,
+    *("jump",) * 4,
+    "gone",
+    *("ack",) * 5,
+    *("upto",) * 3,
+    *("created",) * 4,
+    "closed",
+    *("topic",) * 3,
+    *("namespace",) * 3,
+    *("broker",) * 4,
+    "late",
+    "everywhere",
+    "other",
+    "started",
+    "stray",
+    *("gap",) * 2,
+    *("kafka",) * 6,
 )
 GROUPS = ("g", "h", "g", "\u00e9")
 SIZES = (100, 100, 1, 0, 7, 1000, 589, 2345)
@@ -120,13 +184,28 @@ class _Writer(WallWriter):
     def step(self, kind: str, a: int, b: int, c: int) -> None:
         """One thing that happens; `a`, `b`, `c` choose among its possibilities."""
         does: dict[str, Callable[[str, _Topic, int, int], None]] = {
-            "added": self._added, "state": self._state, "roll": self._roll, "poll": self._poll,
-            "deleted": self._deleted, "move": self._move, "jump": self._jump, "gone": self._gone,
-            "ack": self._ack, "upto": self._upto, "created": self._created,
-            "closed": self._closed, "topic": self._topic, "namespace": self._namespace,
-            "broker": self._broker, "late": self._late, "everywhere": self._everywhere,
-            "other": self._other, "started": self._started, "stray": self._stray,
-            "gap": self._gap, "kafka": self._kafka,
+            "added": self._added,
+            "state": self._state,
+            "roll": self._roll,
+            "poll": self._poll,
+            "deleted": self._deleted,
+            "move": self._move,
+            "jump": self._jump,
+            "gone": self._gone,
+            "ack": self._ack,
+            "upto": self._upto,
+            "created": self._created,
+            "closed": self._closed,
+            "topic": self._topic,
+            "namespace": self._namespace,
+            "broker": self._broker,
+            "late": self._late,
+            "everywhere": self._everywhere,
+            "other": self._other,
+            "started": self._started,
+            "stray": self._stray,
+            "gap": self._gap,
+            "kafka": self._kafka,
         }
         index = a % len(self._topics)
         # a topic mostly has one broker
@@ -151,8 +230,13 @@ class _Writer(WallWriter):
                 t.ledgers[ledger][0] = entry + 1
                 t.ledgers[ledger][1] += size
             self.put(
-                broker, "entry_added", topic=t.name, ledger_id=ledger, entry_id=entry,
-                entry_bytes=size, **self._times(b, c + i),
+                broker,
+                "entry_added",
+                topic=t.name,
+                ledger_id=ledger,
+                entry_id=entry,
+                entry_bytes=size,
+                **self._times(b, c + i),
             )
             self.now += (0, 0, 1, 300)[b % 4]
 
@@ -171,8 +255,13 @@ class _Writer(WallWriter):
     def _ledger(self, broker: str, t: _Topic, ledger: int, close: int | None) -> None:
         entries, size, _ = t.ledgers[ledger]
         self.put(
-            broker, "ledger_state", topic=t.name, ledger_id=ledger, ledger_entries=entries,
-            ledger_bytes=size, ledger_close_ms=close,
+            broker,
+            "ledger_state",
+            topic=t.name,
+            ledger_id=ledger,
+            ledger_entries=entries,
+            ledger_bytes=size,
+            ledger_close_ms=close,
         )
 
     def _state(self, broker: str, t: _Topic, b: int, c: int) -> None:
@@ -236,11 +325,17 @@ class _Writer(WallWriter):
             durable = not durable
         timed = c % 4 == 0
         self.put(
-            broker, "cursor_state", topic=t.name, subscription=name, durable=durable,
-            mark_delete=f"{at[0]}:{at[1]}", read_pos=None if b % 4 else f"{at[0]}:{at[1] + 1}",
+            broker,
+            "cursor_state",
+            topic=t.name,
+            subscription=name,
+            durable=durable,
+            mark_delete=f"{at[0]}:{at[1]}",
+            read_pos=None if b % 4 else f"{at[0]}:{at[1] + 1}",
             publish_time_ms=self.now - (0, 700, 2500, 60_000)[b % 4] if timed else None,
             broker_time_ms=self.now - 100 * b if timed and b % 5 == 0 else None,
-            active=None if b % 3 else True, acked_ranges=self._ranges(t, at, b, c),
+            active=None if b % 3 else True,
+            acked_ranges=self._ranges(t, at, b, c),
             expired_messages=None if name in ("q", "\u00e9") else self._expired(b, c),
         )
 
@@ -279,11 +374,20 @@ class _Writer(WallWriter):
         """A cursor goes back, beyond the end, to a ledger that nobody knows, or only reads."""
         ids, name = sorted(t.ledgers) or [1], self._name(b)
         last = t.ledgers.get(ids[-1], [0])[0]
-        places = ((ids[0], -1), (ids[0], 0), (ids[-1], last + 3), (1, 7), (ids[-1] + 5, 0),
-                  (ids[-1], last - 1), (ids[-1] - 1, 2), (FAR, FAR))
+        places = (
+            (ids[0], -1),
+            (ids[0], 0),
+            (ids[-1], last + 3),
+            (1, 7),
+            (ids[-1] + 5, 0),
+            (ids[-1], last - 1),
+            (ids[-1] - 1, 2),
+            (FAR, FAR),
+        )
         if c == 23:
-            self.put(broker, "cursor_state", topic=t.name, subscription=name,
-                      read_pos=f"{ids[0]}:0")
+            self.put(
+                broker, "cursor_state", topic=t.name, subscription=name, read_pos=f"{ids[0]}:0"
+            )
         else:
             self._cursor(broker, t, name, places[c % len(places)], b, c // 3)
 
@@ -297,13 +401,17 @@ class _Writer(WallWriter):
         ledger, entry = t.marks.get(name, (t.newest, -1))
         for distance in ((1,), (2, 1), (3, 1, 2), (2, 4), (5, 3, 4))[c % 5]:
             self.put(
-                broker, "ack", topic=t.name, subscription=name, ledger_id=ledger,
-                entry_id=max(entry, -1) + distance, consumer="k",
+                broker,
+                "ack",
+                topic=t.name,
+                subscription=name,
+                ledger_id=ledger,
+                entry_id=max(entry, -1) + distance,
+                consumer="k",
                 ack_cumulative=None if b % 2 else False,
             )
         if c % 7 == 0 and t.newest > ledger:
-            self.put(broker, "ack", topic=t.name, subscription=name, ledger_id=t.newest,
-                      entry_id=0)
+            self.put(broker, "ack", topic=t.name, subscription=name, ledger_id=t.newest, entry_id=0)
 
     def _upto(self, broker: str, t: _Topic, b: int, c: int) -> None:
         name = self._name(b) if c % 3 else next(iter(t.marks), "s")
@@ -314,7 +422,12 @@ class _Writer(WallWriter):
         if name in t.marks:
             t.marks[name] = ledger, entry
         self.put(
-            broker, "ack", topic=t.name, subscription=name, ledger_id=ledger, entry_id=entry,
+            broker,
+            "ack",
+            topic=t.name,
+            subscription=name,
+            ledger_id=ledger,
+            entry_id=entry,
             ack_cumulative=True,
         )
 
@@ -332,11 +445,20 @@ class _Writer(WallWriter):
             self.put(broker, "cursor_deleted", **place, subscription=name)
         elif c == 22:
             self._offsets.pop(name, None)
-            self.put(broker, "group_state", **place, subscription=name,
-                     group_state=("no_offset", "known")[b % 2])
+            self.put(
+                broker,
+                "group_state",
+                **place,
+                subscription=name,
+                group_state=("no_offset", "known")[b % 2],
+            )
         elif c == 23:
-            self.put(broker, "group_state", subscription=name,
-                     group_state=("unknown_group", "share_group", "known")[b % 3])
+            self.put(
+                broker,
+                "group_state",
+                subscription=name,
+                group_state=("unknown_group", "share_group", "known")[b % 3],
+            )
         elif c == 19:
             log[1] = max(log[1] - 3, 0)
         else:
@@ -344,15 +466,24 @@ class _Writer(WallWriter):
             if c % 4 == 0:
                 log[0] = min(log[0] + 3 * b, log[1])
             self.put(
-                broker, "ledger_state", **place, ledger_id=0, ledger_entries=log[1],
-                ledger_bytes=(0, 7, 100)[b % 3] * log[1], log_start=None if c == 18 else log[0],
+                broker,
+                "ledger_state",
+                **place,
+                ledger_id=0,
+                ledger_entries=log[1],
+                ledger_bytes=(0, 7, 100)[b % 3] * log[1],
+                log_start=None if c == 18 else log[0],
             )
             at = self._offsets.get(name, log[0])
             at = (at, at, at + 2, at - 5, log[1], log[1] + 4, log[0] - 2)[(b + c) % 7]
             self._offsets[name] = at = max(at, 0)
             age = (0, 700, 60_000, 4000, -90_000_000, 10**13)[c % 6]
             self.put(
-                broker, "cursor_state", **place, subscription=name, mark_delete=f"0:{at - 1}",
+                broker,
+                "cursor_state",
+                **place,
+                subscription=name,
+                mark_delete=f"0:{at - 1}",
                 publish_time_ms=max(self.now - age, 0) if b % 2 else None,
                 unread=(None, 0, 1, None)[c % 4],
             )
@@ -360,8 +491,14 @@ class _Writer(WallWriter):
     # -- producers -------------------------------------------------------------------------------
 
     def _created(self, broker: str, t: _Topic, b: int, c: int) -> None:
-        self.put(broker, "producer_created", topic=t.name, cnx_id=f"c{b % 3}",
-                  producer_id=c % 3, producer_name=None if c % 2 else "p")
+        self.put(
+            broker,
+            "producer_created",
+            topic=t.name,
+            cnx_id=f"c{b % 3}",
+            producer_id=c % 3,
+            producer_name=None if c % 2 else "p",
+        )
 
     def _closed(self, broker: str, t: _Topic, b: int, c: int) -> None:
         self.put(broker, "producer_closed", topic=t.name, cnx_id=f"c{b % 3}", producer_id=c % 3)
@@ -425,16 +562,19 @@ def quotas(b: int, c: int) -> dict[str, Any]:
             found["destination_storage"] = size
         if c % 3 != 0:
             found["message_age"] = {
-                "limitTime": SECONDS[(b * 3 + c) % len(SECONDS)], "policy": RETENTIONS[(b + c) % 4],
+                "limitTime": SECONDS[(b * 3 + c) % len(SECONDS)],
+                "policy": RETENTIONS[(b + c) % 4],
                 "limitSize": -1,
             }
         for quota in found.values():
             for key in [k for k, v in quota.items() if v is None or (k == "policy" and b == 1)]:
                 del quota[key]
     ttl = {"message_ttl_in_seconds": SECONDS[(b + 2 * c) % len(SECONDS)]} if c % 5 == 0 else {}
-    return {"backlog_quota": found, **{k: v for k, v in ttl.items() if v is not None}} if (
-        c != 16
-    ) else {}
+    return (
+        {"backlog_quota": found, **{k: v for k, v in ttl.items() if v is not None}}
+        if (c != 16)
+        else {}
+    )
 
 
 def settings_of(b: int, c: int) -> dict[str, Any]:

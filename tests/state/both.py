@@ -15,7 +15,10 @@ RUNNER = ["core"]
 
 
 def judge(
-    job: str, records: Sequence[Row], params: Row | None = None, policies: Sequence[str] = (),
+    job: str,
+    records: Sequence[Row],
+    params: Row | None = None,
+    policies: Sequence[str] = (),
     until_ms: int | None = None,
 ) -> Rows:
     """Rows by table, in order, up to just behind the last record if no other time is given."""

@@ -31,22 +31,67 @@ MIB = 1_048_576
 BROKERS = ("b1", "b2")
 EVERYWHERE = "*"
 TOPICS = (
-    "persistent://t/ns/a", "persistent://t/ns/b-partition-10", "persistent://t/ns/b-partition-2",
+    "persistent://t/ns/a",
+    "persistent://t/ns/b-partition-10",
+    "persistent://t/ns/b-partition-2",
 )
 SUBSCRIPTIONS = ("s1", "s2", "s3", "s4")
 SIZES = (100, 100, 100, 40, 10, 300, 300, 1, 0, 500, 990, 2000)
 STEPS_NS = (
-    *(0,) * 24, *(1, MS) * 4, 999_999, 3 * MS, 4 * MS, 5 * MS, 10 * MS - 1, *(10 * MS,) * 2,
-    10 * MS + 1, 25 * MS, 100 * MS, 100 * MS, 400 * MS, 500 * MS, 990 * MS, 1000 * MS - 1,
-    *(1000 * MS,) * 2, 1000 * MS + 1, 1001 * MS, 1010 * MS, 2500 * MS, 5000 * MS, 5001 * MS,
-    7500 * MS, 60_000 * MS, 61_000 * MS, 3_700_000 * MS,
+    *(0,) * 24,
+    *(1, MS) * 4,
+    999_999,
+    3 * MS,
+    4 * MS,
+    5 * MS,
+    10 * MS - 1,
+    *(10 * MS,) * 2,
+    10 * MS + 1,
+    25 * MS,
+    100 * MS,
+    100 * MS,
+    400 * MS,
+    500 * MS,
+    990 * MS,
+    1000 * MS - 1,
+    *(1000 * MS,) * 2,
+    1000 * MS + 1,
+    1001 * MS,
+    1010 * MS,
+    2500 * MS,
+    5000 * MS,
+    5001 * MS,
+    7500 * MS,
+    60_000 * MS,
+    61_000 * MS,
+    3_700_000 * MS,
 )
 KINDS = (
-    *("add",) * 14, *("burst",) * 5, *("again",) * 2, *("next",) * 12, *("tail",) * 8, "reread",
-    *("release",) * 10, "stray_release", *("queue",) * 5, *("replay",) * 5, "stray_read",
-    *("invalidate",) * 2, "invalidate_ledger", *("delete_ledger",) * 2, *("new_ledger",) * 2,
-    *("cursor",) * 4, *("seek",) * 3, *("mark",) * 4, *("inactive",) * 2, "remove_cursor",
-    *("policy",) * 5, *("everywhere",) * 2, "other", *("started",) * 2, "ignored",
+    *("add",) * 14,
+    *("burst",) * 5,
+    *("again",) * 2,
+    *("next",) * 12,
+    *("tail",) * 8,
+    "reread",
+    *("release",) * 10,
+    "stray_release",
+    *("queue",) * 5,
+    *("replay",) * 5,
+    "stray_read",
+    *("invalidate",) * 2,
+    "invalidate_ledger",
+    *("delete_ledger",) * 2,
+    *("new_ledger",) * 2,
+    *("cursor",) * 4,
+    *("seek",) * 3,
+    *("mark",) * 4,
+    *("inactive",) * 2,
+    "remove_cursor",
+    *("policy",) * 5,
+    *("everywhere",) * 2,
+    "other",
+    *("started",) * 2,
+    "ignored",
     *("gap",) * 2,
 )
 POLICIES = ("expected_reads", "expected_reads_stash", "fifo", "proportional", "lru")
@@ -108,9 +153,7 @@ class _Log:
 class _Writer:
     """Turns drawn numbers into records."""
 
-    def __init__(
-        self, brokers: int, topics: int, by_dispatch: bool, plain: dict[str, Any]
-    ) -> None:
+    def __init__(self, brokers: int, topics: int, by_dispatch: bool, plain: dict[str, Any]) -> None:
         self.records: list[dict[str, Any]] = []
         self.now = 0
         """Nanoseconds since the trace began."""
@@ -125,15 +168,32 @@ class _Writer:
     def step(self, kind: str, a: int, b: int, c: int) -> None:
         """One thing that happens; `a`, `b`, `c` choose among its possibilities."""
         does: dict[str, Callable[[int, int, int], None]] = {
-            "add": self._add, "burst": self._burst, "again": self._again, "next": self._next,
-            "tail": self._tail, "reread": self._reread, "release": self._release,
-            "stray_release": self._stray_release, "queue": self._queue, "replay": self._replay,
-            "stray_read": self._stray_read, "invalidate": self._invalidate,
-            "invalidate_ledger": self._invalidate_ledger, "delete_ledger": self._delete_ledger,
-            "new_ledger": self._new_ledger, "cursor": self._cursor, "seek": self._seek,
-            "mark": self._mark, "inactive": self._inactive, "remove_cursor": self._remove_cursor,
-            "policy": self._policy, "everywhere": self._everywhere, "other": self._other,
-            "started": self._started, "ignored": self._ignored, "gap": self._gap,
+            "add": self._add,
+            "burst": self._burst,
+            "again": self._again,
+            "next": self._next,
+            "tail": self._tail,
+            "reread": self._reread,
+            "release": self._release,
+            "stray_release": self._stray_release,
+            "queue": self._queue,
+            "replay": self._replay,
+            "stray_read": self._stray_read,
+            "invalidate": self._invalidate,
+            "invalidate_ledger": self._invalidate_ledger,
+            "delete_ledger": self._delete_ledger,
+            "new_ledger": self._new_ledger,
+            "cursor": self._cursor,
+            "seek": self._seek,
+            "mark": self._mark,
+            "inactive": self._inactive,
+            "remove_cursor": self._remove_cursor,
+            "policy": self._policy,
+            "everywhere": self._everywhere,
+            "other": self._other,
+            "started": self._started,
+            "ignored": self._ignored,
+            "gap": self._gap,
         }
         self._here = self._brokers[a % len(self._brokers)], self._topics[b % len(self._topics)]
         does[kind](a, b, c)
@@ -279,8 +339,11 @@ class _Writer:
             active = None
         durable = False if self._plain["silent"] and len(self.records) % 11 == 10 else None
         self._put(
-            "cursor_state", topic=self._here[1], subscription=subscription,
-            read_pos=None if place is None else self._position(place), active=active,
+            "cursor_state",
+            topic=self._here[1],
+            subscription=subscription,
+            read_pos=None if place is None else self._position(place),
+            active=active,
             durable=durable,
             mark_delete=None if entry is None else f"{entry[0]}:{int(entry[1]) - 1}",
         )
@@ -315,7 +378,8 @@ class _Writer:
     def _remove_cursor(self, a: int, b: int, c: int) -> None:
         for i in range(1 + a % 4):
             self._put(
-                "cursor_deleted", topic=self._here[1],
+                "cursor_deleted",
+                topic=self._here[1],
                 subscription=SUBSCRIPTIONS[(c + i) % len(SUBSCRIPTIONS)],
             )
 
@@ -359,7 +423,7 @@ class _Writer:
         if c % 4:
             for topic in self._topics:
                 self._here = broker, topic
-                for subscription in SUBSCRIPTIONS[:1 + c % 3]:
+                for subscription in SUBSCRIPTIONS[: 1 + c % 3]:
                     self._state(subscription, self._log.places.get(subscription, 0), True)
 
     def _gap(self, a: int, b: int, c: int) -> None:
@@ -401,15 +465,25 @@ class _Writer:
             or (self._plain["walls"] == "b1" and broker != "b1")
         ):
             wall = None
-        self.records.append({
-            "event_type": kind, "source_feed": ("contract", "other")[count % 11 == 0],
-            "cluster": "c", "broker": broker, "seq": seq, "ts_mono_ns": at, "ts_wall_ms": wall,
-            **columns,
-        })
+        self.records.append(
+            {
+                "event_type": kind,
+                "source_feed": ("contract", "other")[count % 11 == 0],
+                "cluster": "c",
+                "broker": broker,
+                "seq": seq,
+                "ts_mono_ns": at,
+                "ts_wall_ms": wall,
+                **columns,
+            }
+        )
 
 
 OPS = st.tuples(
-    st.sampled_from(KINDS), st.sampled_from(STEPS_NS), st.integers(0, 11), st.integers(0, 15),
+    st.sampled_from(KINDS),
+    st.sampled_from(STEPS_NS),
+    st.integers(0, 11),
+    st.integers(0, 15),
     st.integers(0, 23),
 )
 ORIGINS = (0, 0, 7_000_001, -(5 * 10**15), 123_456_789_012)
@@ -429,9 +503,7 @@ def _variant(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def traces(
-    draw: st.DrawFn, most: int = 60, least: int = 20, plain: bool = False
-) -> Trace:
+def traces(draw: st.DrawFn, most: int = 60, least: int = 20, plain: bool = False) -> Trace:
     """A trace of one or two brokers with one to three topics each.
 
     A silent one does not say which cursors are active: where backlogs decide what is cached, and
@@ -461,9 +533,13 @@ def traces(
         # what follows a start is known from the wall clock, or from seq where that is missing
         walls = ("all", "all", "holey") if seq else ("all",)
     known = {
-        "seq": seq, "starts": starts, "walls": draw(st.sampled_from(walls)),
-        "origins": (draw(origins), draw(origins)), "ticks": draw(st.sampled_from((False, True))),
-        "floating": draw(st.booleans()), "silent": silent,
+        "seq": seq,
+        "starts": starts,
+        "walls": draw(st.sampled_from(walls)),
+        "origins": (draw(origins), draw(origins)),
+        "ticks": draw(st.sampled_from((False, True))),
+        "floating": draw(st.booleans()),
+        "silent": silent,
         "size": 100 if plain else draw(st.sampled_from((None, None, 100))),
     }
     configured = []

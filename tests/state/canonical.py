@@ -11,10 +11,20 @@ from state.rate_limits.broker import Broker
 from state.rate_limits.shard import COLUMNS, NAME_COLUMNS
 from tests.state.shipping import params_of
 
-_NOT_COMPARED = frozenset({
-    "free_waiting", "free_flight", "waiting_used", "flight_used", "timer_order", "rows",
-    "verdict_rows", "snapshots", "snapshot_topics", "command_rows",
-})
+_NOT_COMPARED = frozenset(
+    {
+        "free_waiting",
+        "free_flight",
+        "waiting_used",
+        "flight_used",
+        "timer_order",
+        "rows",
+        "verdict_rows",
+        "snapshots",
+        "snapshot_topics",
+        "command_rows",
+    }
+)
 """Where things lie in the arrays, and counters that only order other things."""
 
 
@@ -37,20 +47,26 @@ def canonical(data: bytes, config: tuple[str, ...] = ()) -> dict[str, Any]:
 
     stars = {
         star.id: (
-            text(star.cluster), star.policy.wall_ms, text(star.policy.text), star.seq,
+            text(star.cluster),
+            star.policy.wall_ms,
+            text(star.policy.text),
+            star.seq,
             text(star.feed),
         )
         for star in s.stars
     }
     brokers = {
         (text(cluster), text(name)): {
-            **_broker(b, s.names), "applied": sorted(map(str, (stars[i] for i in b.applied))),
+            **_broker(b, s.names),
+            "applied": sorted(map(str, (stars[i] for i in b.applied))),
         }
         for (cluster, name), b in s.brokers.items()
     }
     return {
-        "brokers": dict(sorted(brokers.items())), "stars": sorted(map(str, stars.values())),
-        "config": [text(n) for n in s._config], "waiting": _waiting(s),
+        "brokers": dict(sorted(brokers.items())),
+        "stars": sorted(map(str, stars.values())),
+        "config": [text(n) for n in s._config],
+        "waiting": _waiting(s),
     }
 
 
@@ -90,11 +106,13 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
         p = w.producers[i]
         return cnx(p["cnx"]), topic(p["topic"]), int(p["producer_id"])
 
-    orders = _ranks([
-        *[int(w.timers[i]["order"]) for i in range(len(w.timers))],
-        *[int(w.waiting[i]["order"]) for i in range(len(w.waiting))],
-        *w.cnxs["opened"].tolist(),
-    ])
+    orders = _ranks(
+        [
+            *[int(w.timers[i]["order"]) for i in range(len(w.timers))],
+            *[int(w.waiting[i]["order"]) for i in range(len(w.waiting))],
+            *w.cnxs["opened"].tolist(),
+        ]
+    )
     key = _plain(w.key[0], tuple(f for f in w.key.dtype.names if f not in _NOT_COMPARED))
     key |= {f: text(key[f]) for f in ("cluster", "broker", "last_feed")}
     limiters = {}
@@ -102,19 +120,40 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
         queue, at = [], int(e["head"]) if e["waiting"] else -1
         while at >= 0:
             place = w.waiting[at]
-            queue.append((
-                producer(place["producer"]), topic(place["trigger"]),
-                limiter(int(place["limiter"])), orders[int(place["order"])],
-                _plain(place, ("type", "request", "receipt", "marked_ns", "ended")),
-            ))
+            queue.append(
+                (
+                    producer(place["producer"]),
+                    topic(place["trigger"]),
+                    limiter(int(place["limiter"])),
+                    orders[int(place["order"])],
+                    _plain(place, ("type", "request", "receipt", "marked_ns", "ended")),
+                )
+            )
             at = int(place["next"])
         limiters[limiter(i)] = {
-            **_plain(e, ("limit_msgs", "limit_bytes", "built", "used_ns",
-                         "charged", "messages", "bytes", "has_least", "least_msgs", "least_bytes",
-                         "throttles", "most_waiting", "observed_pauses", "predicted_pauses",
-                         "tasks")),
+            **_plain(
+                e,
+                (
+                    "limit_msgs",
+                    "limit_bytes",
+                    "built",
+                    "used_ns",
+                    "charged",
+                    "messages",
+                    "bytes",
+                    "has_least",
+                    "least_msgs",
+                    "least_bytes",
+                    "throttles",
+                    "most_waiting",
+                    "observed_pauses",
+                    "predicted_pauses",
+                    "tasks",
+                ),
+            ),
             "throttled_before": bool(e["throttled_before"]) and bool(e["built"] or e["waiting"]),
-            "buckets": [_plain(x) for x in w.buckets[2 * i : 2 * i + 2]], "queue": queue,
+            "buckets": [_plain(x) for x in w.buckets[2 * i : 2 * i + 2]],
+            "queue": queue,
         }
     topics = {}
     for t, e in enumerate(w.topics):
@@ -122,21 +161,42 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
         while at >= 0:
             flights += [cnx(w.flights[at]["cnx"])] * int(w.flights[at]["count"])
             at = int(w.flights[at]["next"])
-        fields = [f for f in e.dtype.names if f not in
-                  ("name", "limiter", "group", "flight_head", "flight_tail")]
+        fields = [
+            f
+            for f in e.dtype.names
+            if f not in ("name", "limiter", "group", "flight_head", "flight_tail")
+        ]
         topics[topic(t)] = {**_plain(e, tuple(fields)), "flights": flights}
     cnxs = {}
     for c, e in enumerate(w.cnxs):
-        fields = [f for f in e.dtype.names if f not in
-                  ("name", "first_link", "snapshot", "thread", "mark_producer", "mark_topic",
-                   "mark_thread", "opened", "flag_mark", "look", "first_mark", "last_mark")]
+        fields = [
+            f
+            for f in e.dtype.names
+            if f
+            not in (
+                "name",
+                "first_link",
+                "snapshot",
+                "thread",
+                "mark_producer",
+                "mark_topic",
+                "mark_thread",
+                "opened",
+                "flag_mark",
+                "look",
+                "first_mark",
+                "last_mark",
+            )
+        ]
         cnxs[cnx(c)] = {
-            **_plain(e, tuple(fields)), "opened": orders[int(e["opened"])],
+            **_plain(e, tuple(fields)),
+            "opened": orders[int(e["opened"])],
             "thread": int(w.threads["name"][e["thread"]]) if e["thread"] >= 0 else None,
             "mark_producer": [producer(p) for p in e["mark_producer"]],
             "mark_topic": [topic(t) for t in e["mark_topic"]],
-            "mark_thread":
-                int(w.threads["name"][e["mark_thread"]]) if e["mark_thread"] >= 0 else None,
+            "mark_thread": int(w.threads["name"][e["mark_thread"]])
+            if e["mark_thread"] >= 0
+            else None,
         }
         if not e["paused"]:
             del cnxs[cnx(c)]["paused_at_ns"]
@@ -144,33 +204,41 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
     for e in w.links:
         paused = bool(w.cnxs["paused"][e["cnx"]])
         links[cnx(e["cnx"]), topic(e["topic"])] = (
-            int(e["producers"]), int(e["culprit"]) if paused else None, int(e["held"]),
-            int(e["since_ns"]) if paused else None, e["throttled_ms"].tolist(),
-            producer(int(e["charged_by"])), int(e["charged_no"]) if e["charged_by"] >= 0 else 0,
+            int(e["producers"]),
+            int(e["culprit"]) if paused else None,
+            int(e["held"]),
+            int(e["since_ns"]) if paused else None,
+            e["throttled_ms"].tolist(),
+            producer(int(e["charged_by"])),
+            int(e["charged_no"]) if e["charged_by"] >= 0 else 0,
         )
     producers = {
         producer(i): (
-            text(e["name"]), int(e["open"]), int(e["queued"]),
+            text(e["name"]),
+            int(e["open"]),
+            int(e["queued"]),
             _plain(e, ("heard_ms", "kept_end_ms")) if e["open"] else None,
         )
         for i, e in enumerate(w.producers)
     }
     timers = sorted(
         (
-            int(t["due_ns"]), orders[int(t["order"])],
-            limiter(int(t["limiter"])) if t["limiter"] >= 0 else (
-                cnx(t["cnx"]), int(t["request"])
-            ),
+            int(t["due_ns"]),
+            orders[int(t["order"])],
+            limiter(int(t["limiter"])) if t["limiter"] >= 0 else (cnx(t["cnx"]), int(t["request"])),
         )
         for t in w.timers[: int(w.key[0]["timers"])]
     )
-    documents = {
-        source: (p.limits, p.wall_ms) for source, p in sorted(b.documents.items())
-    }
+    documents = {source: (p.limits, p.wall_ms) for source, p in sorted(b.documents.items())}
     threads = {int(t["name"]): (int(t["pending"]), int(t["limited"])) for t in w.threads}
     found = {
-        "key": key, "limiters": limiters, "topics": topics, "cnxs": cnxs, "links": links,
-        "producers": producers, "documents": documents,
+        "key": key,
+        "limiters": limiters,
+        "topics": topics,
+        "cnxs": cnxs,
+        "links": links,
+        "producers": producers,
+        "documents": documents,
     }
     found = {
         part: dict(sorted(content.items(), key=lambda x: str(x[0]))) if part != "key" else content
@@ -190,5 +258,3 @@ def differences(a: Any, b: Any, at: str = "") -> list[str]:
                 found += differences(a[key], b[key], f"{at}/{key}")
         return found
     return [] if a == b else [f"{at}: {a} / {b}"]
-
-

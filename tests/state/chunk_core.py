@@ -78,7 +78,12 @@ class CoreConsumer:
             parts["consumers"][name] = L.NULL
         parts["consumers"]["known"] = parts["consumers"]["open"] = 1
         self._w = shard.unpack(
-            parts, job.settings, 0, shard.Room(ROOM, 0), NO_GAPS, np.zeros(1, np.int64),
+            parts,
+            job.settings,
+            0,
+            shard.Room(ROOM, 0),
+            NO_GAPS,
+            np.zeros(1, np.int64),
             np.full(1, given["maxPendingChunkedMessage"]),
         )
         flow.prepare(self._w, np.full(1, L.NULL))
@@ -106,8 +111,11 @@ class CoreConsumer:
         """uuids, head first."""
         by_hash = {
             int(h): name.as_py()
-            for h, name in zip(hash_strings(self._names.strings().cast(pa.string())),
-                               self._names.strings(), strict=True)
+            for h, name in zip(
+                hash_strings(self._names.strings().cast(pa.string())),
+                self._names.strings(),
+                strict=True,
+            )
         }
         at, found = self._w.consumers[0]["head"], []
         while at >= 0:
@@ -116,8 +124,15 @@ class CoreConsumer:
         return found
 
     def chunk(
-        self, uuid: str, chunk_id: int, num_chunks: int, position: str, total_bytes: int,
-        size: int, now_ms: int, publish_time_ms: int | None = None,
+        self,
+        uuid: str,
+        chunk_id: int,
+        num_chunks: int,
+        position: str,
+        total_bytes: int,
+        size: int,
+        now_ms: int,
+        publish_time_ms: int | None = None,
     ) -> Answer:
         """Deliver one chunk."""
         if position not in self._places:

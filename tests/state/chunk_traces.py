@@ -16,34 +16,94 @@ CONSUMERS = ("c1", "c2", "c3")
 PRODUCERS = ("p1", "p2", "p3", None)
 SUB_TYPES = ("exclusive", "failover", "shared", "shared", "key_shared", None)
 STEPS_MS = (
-    *(0,) * 8, 1, 1, 2, 5, 40, 399, 400, 499, 500, 501, 999, 1000, 1001, 3000, 7000, 30_000,
-    60_000, 60_001, 200_000,
+    *(0,) * 8,
+    1,
+    1,
+    2,
+    5,
+    40,
+    399,
+    400,
+    499,
+    500,
+    501,
+    999,
+    1000,
+    1001,
+    3000,
+    7000,
+    30_000,
+    60_000,
+    60_001,
+    200_000,
 )
 """Mostly short: long ones empty the buffers."""
 AGES_MS = (0, 0, 0, 0, None, 1, 499, 500, 501, 60_000, 60_001, 100_000)
 SIZES = (0, 1, 5, 10, 10, 10, 300)
 KINDS = (
-    *("next",) * 26, *("lose",) * 2, *("skip",) * 2, *("swap",) * 2, *("restart",) * 2,
-    *("resend",) * 2, *("repeat",) * 4, *("burst",) * 3, *("again",) * 3, *("count",) * 3,
-    *("ack",) * 3, *("created",) * 2, *("closed",) * 3, "plain", "added", *("marker",) * 3, "stray",
-    *("gap",) * 2, *("cursor",) * 3, "deleted", *("store",) * 3, *("offset",) * 2,
+    *("next",) * 26,
+    *("lose",) * 2,
+    *("skip",) * 2,
+    *("swap",) * 2,
+    *("restart",) * 2,
+    *("resend",) * 2,
+    *("repeat",) * 4,
+    *("burst",) * 3,
+    *("again",) * 3,
+    *("count",) * 3,
+    *("ack",) * 3,
+    *("created",) * 2,
+    *("closed",) * 3,
+    "plain",
+    "added",
+    *("marker",) * 3,
+    "stray",
+    *("gap",) * 2,
+    *("cursor",) * 3,
+    "deleted",
+    *("store",) * 3,
+    *("offset",) * 2,
 )
 PARAMS: dict[str, tuple[Any, ...]] = {
     "maxPendingChunkedMessage": (10, 1, 2, 2, 3, 0, -1),
     "consumers": (
-        [], [], [],
+        [],
+        [],
+        [],
         [{"topic": "**", "subscription": "s2", "consumer": "**", "maxPendingChunkedMessage": 1}],
-        [{"topic": "t/*/b", "subscription": "**", "consumer": "**", "maxPendingChunkedMessage": 1},
-         {"topic": "**", "subscription": "s*", "consumer": "c2", "maxPendingChunkedMessage": 0},
-         {"topic": "persistent://t/ns/a", "subscription": "s1", "consumer": "c1",
-          "maxPendingChunkedMessage": 2}],
+        [
+            {
+                "topic": "t/*/b",
+                "subscription": "**",
+                "consumer": "**",
+                "maxPendingChunkedMessage": 1,
+            },
+            {"topic": "**", "subscription": "s*", "consumer": "c2", "maxPendingChunkedMessage": 0},
+            {
+                "topic": "persistent://t/ns/a",
+                "subscription": "s1",
+                "consumer": "c1",
+                "maxPendingChunkedMessage": 2,
+            },
+        ],
     ),
     "autoAckOldestChunkedMessageOnQueueFull": (False, True),
     "expireTimeOfIncompleteChunkedMessageMillis": (60_000, 500, 500, 0, -1),
     "defects": (
-        [], ["B1", "B2", "B3", "B4", "B7", "B8"], ["B1", "B2", "B3", "B4", "B7", "B8"], ["B1"],
-        ["B2"], ["B3"], ["B4"], ["B7"], ["B8"], ["B1", "B3"], ["B1", "B8"], ["B7", "B8"],
-        ["B2", "B4", "B7"], ["B1", "B2", "B3", "B4"],
+        [],
+        ["B1", "B2", "B3", "B4", "B7", "B8"],
+        ["B1", "B2", "B3", "B4", "B7", "B8"],
+        ["B1"],
+        ["B2"],
+        ["B3"],
+        ["B4"],
+        ["B7"],
+        ["B8"],
+        ["B1", "B3"],
+        ["B1", "B8"],
+        ["B7", "B8"],
+        ["B2", "B4", "B7"],
+        ["B1", "B2", "B3", "B4"],
     ),
     "first_dup": ("restart", "restart", "restart", "lose"),
     "shared_mode": ("pin", "pin", "hash", "marker"),
@@ -97,13 +157,28 @@ class _Writer(WallWriter):
         if c == 23:
             t.ledger_id, t.entry_id = t.ledger_id + 1, 0
         does: dict[str, Callable[[_Topic, int, int, int], None]] = {
-            "next": self._next, "lose": self._lose, "skip": self._skip, "swap": self._swap,
-            "restart": self._restart, "resend": self._resend, "repeat": self._repeat,
-            "burst": self._burst, "again": self._again, "count": self._count,
-            "ack": self._ack, "created": self._consumer, "closed": self._close,
-            "plain": self._ordinary, "added": self._ordinary_added, "marker": self._marker,
-            "stray": self._stray, "gap": self._gap, "cursor": self._cursor,
-            "deleted": self._deleted, "store": self._store, "offset": self._behind,
+            "next": self._next,
+            "lose": self._lose,
+            "skip": self._skip,
+            "swap": self._swap,
+            "restart": self._restart,
+            "resend": self._resend,
+            "repeat": self._repeat,
+            "burst": self._burst,
+            "again": self._again,
+            "count": self._count,
+            "ack": self._ack,
+            "created": self._consumer,
+            "closed": self._close,
+            "plain": self._ordinary,
+            "added": self._ordinary_added,
+            "marker": self._marker,
+            "stray": self._stray,
+            "gap": self._gap,
+            "cursor": self._cursor,
+            "deleted": self._deleted,
+            "store": self._store,
+            "offset": self._behind,
         }
         does[kind](t, a, b, c)
 
@@ -133,11 +208,18 @@ class _Writer(WallWriter):
         shape = (self._plain["shape"] if c % 13 else b) % 3
         age = AGES_MS[(b * 5 + c) % len(AGES_MS)]
         entry = {
-            "topic": t.name, "ledger_id": t.ledger_id, "entry_id": t.entry_id, "uuid": m.uuid,
-            "chunk_id": chunk_id, "num_chunks": count, "total_chunk_bytes": m.total,
-            "producer_name": m.producer, "sequence_id": m.sequence_id,
+            "topic": t.name,
+            "ledger_id": t.ledger_id,
+            "entry_id": t.entry_id,
+            "uuid": m.uuid,
+            "chunk_id": chunk_id,
+            "num_chunks": count,
+            "total_chunk_bytes": m.total,
+            "producer_name": m.producer,
+            "sequence_id": m.sequence_id,
             "publish_time_ms": None if age is None else self.now - age,
-            "payload": bytes((m.sequence_id + i) % 256 for i in range(size)) if shape == 0
+            "payload": bytes((m.sequence_id + i) % 256 for i in range(size))
+            if shape == 0
             else None,
             "entry_bytes": None if shape == 2 else size + (3 if shape == 0 and b % 2 else 0),
         }
@@ -223,8 +305,12 @@ class _Writer(WallWriter):
     ) -> None:
         name, pick = self._subscriptions[which]
         self.put(
-            t.broker, "dispatch", **entry | more, subscription=name,
-            sub_type=self._sub_type(pick, a, c), consumer=self._consumer_of(pick, a, b, c),
+            t.broker,
+            "dispatch",
+            **entry | more,
+            subscription=name,
+            sub_type=self._sub_type(pick, a, c),
+            consumer=self._consumer_of(pick, a, b, c),
         )
 
     @staticmethod
@@ -259,8 +345,13 @@ class _Writer(WallWriter):
 
     def _ordinary_added(self, t: _Topic, a: int, b: int, c: int) -> None:
         self.put(
-            t.broker, "entry_added", topic=t.name, ledger_id=t.ledger_id, entry_id=t.entry_id,
-            entry_bytes=c, num_chunks=(None, 1, 0)[b % 3],
+            t.broker,
+            "entry_added",
+            topic=t.name,
+            ledger_id=t.ledger_id,
+            entry_id=t.entry_id,
+            entry_bytes=c,
+            num_chunks=(None, 1, 0)[b % 3],
         )
         t.entry_id += 1
 
@@ -290,8 +381,12 @@ class _Writer(WallWriter):
             listed = [*listed[1:], "9:9", *listed[:1]]
         if c % 17 == 16:
             listed = []
-        marker = {"topic": t.name, "ledger_id": t.ledger_id, "entry_id": t.entry_id,
-                  "marker_ids": listed}
+        marker = {
+            "topic": t.name,
+            "ledger_id": t.ledger_id,
+            "entry_id": t.entry_id,
+            "marker_ids": listed,
+        }
         t.markers.append(marker)
         t.entry_id += 1
         for i in range(len(self._subscriptions)):
@@ -317,7 +412,10 @@ class _Writer(WallWriter):
             if entry < 0 and c % 2:
                 ledger, entry = max(ledger - 1, 0), 10 * (a % 2)
         self.put(
-            t.broker, "cursor_state", topic=t.name, subscription=name,
+            t.broker,
+            "cursor_state",
+            topic=t.name,
+            subscription=name,
             mark_delete=None if b == 14 else f"{ledger}:{max(entry, -1)}",
             read_pos=f"{ledger}:{entry + 1}",
         )
@@ -325,10 +423,21 @@ class _Writer(WallWriter):
     def _behind(self, t: _Topic, a: int, b: int, c: int) -> None:
         """A shared subscription that stands at a chunk of which the first ones are gone."""
         name, _ = self._subscriptions[c % len(self._subscriptions)]
-        self.put(t.broker, "consumer_created", topic=t.name, subscription=name,
-                 sub_type="shared", consumer=CONSUMERS[0])
-        self.put(t.broker, "cursor_state", topic=t.name, subscription=name,
-                 mark_delete=f"{t.ledger_id}:{t.entry_id - 1}")
+        self.put(
+            t.broker,
+            "consumer_created",
+            topic=t.name,
+            subscription=name,
+            sub_type="shared",
+            consumer=CONSUMERS[0],
+        )
+        self.put(
+            t.broker,
+            "cursor_state",
+            topic=t.name,
+            subscription=name,
+            mark_delete=f"{t.ledger_id}:{t.entry_id - 1}",
+        )
         m = self._message(t, a, b, c)
         m.next = m.num_chunks - 1
         self._store(t, a, b, c)
@@ -347,21 +456,28 @@ class _Writer(WallWriter):
             entry = t.markers[-1 - b % min(len(t.markers), 3)]
         name, _ = self._subscriptions[c % len(self._subscriptions)]
         self.put(
-            t.broker, "ack", topic=t.name, subscription=name, ledger_id=entry["ledger_id"],
-            entry_id=entry["entry_id"], ack_cumulative=(None, False, False, True)[c % 4],
+            t.broker,
+            "ack",
+            topic=t.name,
+            subscription=name,
+            ledger_id=entry["ledger_id"],
+            entry_id=entry["entry_id"],
+            ack_cumulative=(None, False, False, True)[c % 4],
             consumer=None if b % 2 else CONSUMERS[0],
         )
         if (a + b) % 3 == 0:
             # it was on its way already
             self._dispatch(t, entry, c % len(self._subscriptions), a, b, c)
 
-    def _consumer(
-        self, t: _Topic, a: int, b: int, c: int, kind: str = "consumer_created"
-    ) -> None:
+    def _consumer(self, t: _Topic, a: int, b: int, c: int, kind: str = "consumer_created") -> None:
         name, pick = self._subscriptions[c % len(self._subscriptions)]
         sub_type = self._sub_type(pick, a, c) if kind == "consumer_created" else None
         self.put(
-            t.broker, kind, topic=t.name, subscription=name, sub_type=sub_type,
+            t.broker,
+            kind,
+            topic=t.name,
+            subscription=name,
+            sub_type=sub_type,
             consumer=CONSUMERS[(a + b) % 3 if b % 3 == 0 else 0],
         )
 
@@ -386,9 +502,9 @@ def traces(draw: st.DrawFn, most: int = 60, least: int = 20) -> Trace:
     """A trace of one or two topics with one to three subscriptions each."""
     ops = draw(st.lists(OPS, min_size=least, max_size=most))
     params = {name: draw(st.sampled_from(values)) for name, values in PARAMS.items()}
-    picks = draw(st.lists(
-        st.integers(0, len(SUB_TYPES) * len(CONSUMERS) - 1), min_size=1, max_size=3
-    ))
+    picks = draw(
+        st.lists(st.integers(0, len(SUB_TYPES) * len(CONSUMERS) - 1), min_size=1, max_size=3)
+    )
     subscriptions = list(zip(SUBSCRIPTIONS, picks, strict=False))
     plain = {
         **clocks(draw, (False, True)),

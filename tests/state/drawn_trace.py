@@ -33,23 +33,27 @@ class Trace:
 
     def __repr__(self) -> str:
         lines = "\n  ".join(str(_shown(r)) for r in self.records)
-        return (
-            f"Trace({self.params}, {self.configured}, end {self.end_ms - START_MS},\n  {lines})"
-        )
+        return f"Trace({self.params}, {self.configured}, end {self.end_ms - START_MS},\n  {lines})"
 
 
 def _shown(record: Row) -> Row:
     """What is not null, times counted from the start."""
     starts = {"ts_wall_ms": START_MS, "publish_time_ms": START_MS, "ts_mono_ns": START_NS}
-    return {k: v - starts.get(k, 0) if k in starts else v for k, v in record.items()
-            if v is not None and k not in ("cluster", "source_feed")}
+    return {
+        k: v - starts.get(k, 0) if k in starts else v
+        for k, v in record.items()
+        if v is not None and k not in ("cluster", "source_feed")
+    }
 
 
 def operations(kinds: Sequence[str], steps_ms: Sequence[int]) -> st.SearchStrategy[Any]:
     """A kind of step, how long after the last one it comes, and three numbers that choose among
     its possibilities."""
     return st.tuples(
-        st.sampled_from(kinds), st.sampled_from(steps_ms), st.integers(0, 11), st.integers(0, 15),
+        st.sampled_from(kinds),
+        st.sampled_from(steps_ms),
+        st.integers(0, 11),
+        st.integers(0, 15),
         st.integers(0, 23),
     )
 
@@ -72,7 +76,8 @@ def missing(ms: int, at_ms: int, at_ns: int | None, number: int) -> dict[str, An
         return {"gap_from_mono_ns": None, "gap_from_wall_ms": None, "dropped": None}
     return {
         "gap_from_mono_ns": None if at_ns is None else at_ns - ms * NS_PER_MS,
-        "gap_from_wall_ms": max(at_ms - ms, 0), "dropped": number if number % 2 else None,
+        "gap_from_wall_ms": max(at_ms - ms, 0),
+        "dropped": number if number % 2 else None,
     }
 
 
@@ -101,9 +106,15 @@ class WallWriter:
             columns = missing(columns.pop("since"), at, None, len(self.records))
         offset = self._plain["offsets"][(*BROKERS, EVERYWHERE).index(broker)]
         holey = self._plain["holey"] and len(self.records) % 5 == 0
-        self.records.append({
-            "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": broker,
-            "seq": seq, "ts_wall_ms": at,
-            "ts_mono_ns": None if offset is None or holey else at * NS_PER_MS + offset,
-            **columns,
-        })
+        self.records.append(
+            {
+                "event_type": kind,
+                "source_feed": "contract",
+                "cluster": "c",
+                "broker": broker,
+                "seq": seq,
+                "ts_wall_ms": at,
+                "ts_mono_ns": None if offset is None or holey else at * NS_PER_MS + offset,
+                **columns,
+            }
+        )

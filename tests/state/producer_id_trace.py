@@ -14,17 +14,32 @@ T0 = 1_767_621_600_000
 def batch(pid: int, at_ms: int, user: str = "u1", **columns: Any) -> Row:
     """A batch of a user of broker b1."""
     return {
-        "event_type": "produce_batch", "source_feed": "contract", "cluster": "c", "broker": "b1",
-        "seq": None, "ts_mono_ns": at_ms * 1_000_000, "ts_wall_ms": at_ms,
-        "principal": f"User:{user}", "client_id": "c1", "topic": "t", "partition": 0,
-        "producer_id": pid, **columns,
+        "event_type": "produce_batch",
+        "source_feed": "contract",
+        "cluster": "c",
+        "broker": "b1",
+        "seq": None,
+        "ts_mono_ns": at_ms * 1_000_000,
+        "ts_wall_ms": at_ms,
+        "principal": f"User:{user}",
+        "client_id": "c1",
+        "topic": "t",
+        "partition": 0,
+        "producer_id": pid,
+        **columns,
     }
 
 
 def other(kind: str, at_ms: int, **columns: Any) -> Row:
     return {
-        "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": "b1",
-        "seq": None, "ts_mono_ns": at_ms * 1_000_000, "ts_wall_ms": at_ms, **columns,
+        "event_type": kind,
+        "source_feed": "contract",
+        "cluster": "c",
+        "broker": "b1",
+        "seq": None,
+        "ts_mono_ns": at_ms * 1_000_000,
+        "ts_wall_ms": at_ms,
+        **columns,
     }
 
 

@@ -20,8 +20,17 @@ from tests.state.drawn_trace import (
 from tests.state.trace import START_MS
 
 PRINCIPALS = (
-    "User:alice", "User:alice", "alice", "ServiceAccount:alice", "User:bob", "bob", "User:a:b",
-    "Group:a:b", "User:Alice", "User:<default>", "User:",
+    "User:alice",
+    "User:alice",
+    "alice",
+    "ServiceAccount:alice",
+    "User:bob",
+    "bob",
+    "User:a:b",
+    "Group:a:b",
+    "User:Alice",
+    "User:<default>",
+    "User:",
 )
 """Seven users: what follows the first colon, all of it without one."""
 NAMES = ("alice", "alice", "bob", "a:b", "User:alice", "<default>", "<default>", "nobody")
@@ -29,18 +38,78 @@ TOPICS = (("orders", 0), ("orders", 1), ("t", 0))
 CLIENTS = ("c1", "c2", None)
 LARGEST = 2**63 - 1
 STEPS_MS = (
-    *(0,) * 8, 1, 1, 2, 40, 249, 250, 250, 251, 333, 334, 400, 499, 500, 500, 501, 501, 750, 999,
-    1000, 1000, 1001, 1499, 1500, 1501, 2999, 3000, 3001, 7000, 11_000, 30_000, 200_000,
+    *(0,) * 8,
+    1,
+    1,
+    2,
+    40,
+    249,
+    250,
+    250,
+    251,
+    333,
+    334,
+    400,
+    499,
+    500,
+    500,
+    501,
+    501,
+    750,
+    999,
+    1000,
+    1000,
+    1001,
+    1499,
+    1500,
+    1501,
+    2999,
+    3000,
+    3001,
+    7000,
+    11_000,
+    30_000,
+    200_000,
 )
 LATE_MS = (0, 1, 40, 250, 400)
 """How much older a late policy is than the record before it; less than any lateness allowed."""
 KINDS = (
-    *("new",) * 10, *("again",) * 14, *("burst",) * 4, *("recent",) * 6, *("largest",) * 2,
-    *("none",) * 2, *("assigned",) * 3, *("user",) * 4, *("remove",) * 2, *("default",) * 2,
-    *("late",) * 2, *("everywhere",) * 2, "other", "started", "started", "stray", "gap",
+    *("new",) * 10,
+    *("again",) * 14,
+    *("burst",) * 4,
+    *("recent",) * 6,
+    *("largest",) * 2,
+    *("none",) * 2,
+    *("assigned",) * 3,
+    *("user",) * 4,
+    *("remove",) * 2,
+    *("default",) * 2,
+    *("late",) * 2,
+    *("everywhere",) * 2,
+    "other",
+    "started",
+    "started",
+    "stray",
+    "gap",
 )
 BOUNDS = (
-    0, 1, 1, 2, 2, 3.3, 3.3, 0.5, 5, 10, 50, 1e-7, 1e13, 9_007_199_254_740_993, -1, 0.1, 0.25,
+    0,
+    1,
+    1,
+    2,
+    2,
+    3.3,
+    3.3,
+    0.5,
+    5,
+    10,
+    50,
+    1e-7,
+    1e13,
+    9_007_199_254_740_993,
+    -1,
+    0.1,
+    0.25,
 )
 PARAMS: dict[str, tuple[Any, ...]] = {
     "producer.id.quota.window.num": (11, 1, 2, 3),
@@ -89,11 +158,22 @@ class _Writer(WallWriter):
     def step(self, kind: str, a: int, b: int, c: int) -> None:
         """One thing that happens; `a`, `b`, `c` choose among its possibilities."""
         does: dict[str, Callable[[str, int, int, int], None]] = {
-            "new": self._new, "again": self._again, "recent": self._recent, "burst": self._burst,
-            "largest": self._largest, "none": self._none, "assigned": self._assigned,
-            "user": self._user, "remove": self._remove, "default": self._default,
-            "late": self._late, "everywhere": self._everywhere, "other": self._other,
-            "started": self._started, "gap": self._gap, "stray": self._stray,
+            "new": self._new,
+            "again": self._again,
+            "recent": self._recent,
+            "burst": self._burst,
+            "largest": self._largest,
+            "none": self._none,
+            "assigned": self._assigned,
+            "user": self._user,
+            "remove": self._remove,
+            "default": self._default,
+            "late": self._late,
+            "everywhere": self._everywhere,
+            "other": self._other,
+            "started": self._started,
+            "gap": self._gap,
+            "stray": self._stray,
             "broker": self._broker,
         }
         does[kind](self._brokers[a % len(self._brokers)], a, b, c)
@@ -105,10 +185,17 @@ class _Writer(WallWriter):
         topic, partition = TOPICS[(b + c) % len(TOPICS)]
         self._offset += 1
         self.put(
-            broker, "produce_batch", principal=self._principals[b % len(self._principals)],
-            client_id=CLIENTS[c % len(CLIENTS)], topic=topic, partition=partition,
-            producer_id=pid, entry_bytes=c, num_messages=None if c % 5 else 1,
-            sequence_id=self._offset, ledger_id=0 if c % 2 else None,
+            broker,
+            "produce_batch",
+            principal=self._principals[b % len(self._principals)],
+            client_id=CLIENTS[c % len(CLIENTS)],
+            topic=topic,
+            partition=partition,
+            producer_id=pid,
+            entry_bytes=c,
+            num_messages=None if c % 5 else 1,
+            sequence_id=self._offset,
+            ledger_id=0 if c % 2 else None,
             entry_id=self._offset if c % 7 else None,
         )
 
@@ -147,8 +234,11 @@ class _Writer(WallWriter):
     def _assigned(self, broker: str, a: int, b: int, c: int) -> None:
         pid = -1 if c == 23 else self._fresh() if c % 2 else self._pids[-1]
         self.put(
-            broker, "producer_id_assigned", principal=self._principals[b % len(self._principals)],
-            client_id=CLIENTS[c % len(CLIENTS)], producer_id=pid,
+            broker,
+            "producer_id_assigned",
+            principal=self._principals[b % len(self._principals)],
+            client_id=CLIENTS[c % len(CLIENTS)],
+            producer_id=pid,
         )
 
     # -- policies --------------------------------------------------------------------------------
@@ -209,9 +299,7 @@ BROKER_OPS = operations((*KINDS, *("broker",) * 6), STEPS_MS)
 
 
 @st.composite
-def traces(
-    draw: st.DrawFn, most: int = 60, least: int = 20, broker_keys: bool = False
-) -> Trace:
+def traces(draw: st.DrawFn, most: int = 60, least: int = 20, broker_keys: bool = False) -> Trace:
     """A trace of one or two brokers with one to four spellings of users.
 
     With `broker_keys` policies change the brokers' own settings (windows, expiration) too.
@@ -222,10 +310,13 @@ def traces(
     plain = clocks(draw)
     configured = [
         {"scope": "user", "name": name, "limits": {"producer_ids_rate": bound}}
-        for name, bound in draw(st.lists(
-            st.tuples(st.sampled_from(NAMES), st.sampled_from(BOUNDS)), max_size=3,
-            unique_by=lambda p: p[0],
-        ))
+        for name, bound in draw(
+            st.lists(
+                st.tuples(st.sampled_from(NAMES), st.sampled_from(BOUNDS)),
+                max_size=3,
+                unique_by=lambda p: p[0],
+            )
+        )
     ]
     if broker_keys and draw(st.booleans()):
         key = draw(st.sampled_from(sorted(BROKER_VALUES)))

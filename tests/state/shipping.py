@@ -32,7 +32,9 @@ def column(name: str, records: Sequence[Row]) -> pa.Array:
 
 
 def shipped(
-    records: Sequence[Row], names: Iterable[str], home: int = 1,
+    records: Sequence[Row],
+    names: Iterable[str],
+    home: int = 1,
     made: Mapping[str, pa.Array] | None = None,
 ) -> bytes:
     """Records as one blob with these columns, those that are `made` already as they are."""
@@ -56,8 +58,12 @@ def read_by(job: str, records: Iterable[Row]) -> list[Row]:
 
 
 def called(
-    job: Job, batches: Iterable[Sequence[Row]], blob: Callable[[Sequence[Row]], bytes],
-    idle_advance_ms: int, until_ms: int | None = None, states: list[bytes] | None = None,
+    job: Job,
+    batches: Iterable[Sequence[Row]],
+    blob: Callable[[Sequence[Row]], bytes],
+    idle_advance_ms: int,
+    until_ms: int | None = None,
+    states: list[bytes] | None = None,
     plain: Callable[[pa.Table], list[Row]] = pa.Table.to_pylist,
 ) -> dict[str, list[Row]]:
     """Rows by table of a core that is called once per batch; at the end the stream's clock is
@@ -107,9 +113,13 @@ class Shipper:
         return read_by(self.job, records)
 
     def play(
-        self, batches: Iterable[Sequence[Row]], params: Mapping[str, Any] | None = None,
-        policies: Sequence[str] = (), until_ms: int | None = None,
-        states: list[bytes] | None = None, stage: Stage | None = None,
+        self,
+        batches: Iterable[Sequence[Row]],
+        params: Mapping[str, Any] | None = None,
+        policies: Sequence[str] = (),
+        until_ms: int | None = None,
+        states: list[bytes] | None = None,
+        stage: Stage | None = None,
     ) -> dict[str, list[Row]]:
         """Rows by table of the core; see `called`."""
         chosen = {**self.params, **(params or {})}

@@ -16,14 +16,19 @@ LARGEST = 2**63 - 1
 
 def trace(rows: list[tuple[int, int, int]], end_ms: int = 10_000, others: int = 1) -> Trace:
     """One limiter and one connection; rows of (ms, kind, amount)."""
+
     def column(values: Any) -> np.ndarray:
         return np.array(values, np.int64)
 
     n = len(rows)
     return Trace(
-        column([0, n]), column([kind for _, kind, _ in rows]),
-        column([BEGIN_NS + at * NS_PER_MS for at, _, _ in rows]), column([k for *_, k in rows]),
-        column([0] * n), column([others] * n), column([BEGIN_NS + end_ms * NS_PER_MS] * n),
+        column([0, n]),
+        column([kind for _, kind, _ in rows]),
+        column([BEGIN_NS + at * NS_PER_MS for at, _, _ in rows]),
+        column([k for *_, k in rows]),
+        column([0] * n),
+        column([others] * n),
+        column([BEGIN_NS + end_ms * NS_PER_MS] * n),
     )
 
 
@@ -45,8 +50,15 @@ def test_a_pause_is_counted_up_to_the_end_of_the_history() -> None:
     assert (found.paused_ns, found.victim_ns) == (700 * NS_PER_MS, 2100 * NS_PER_MS)
 
 
-@pytest.mark.parametrize(("amount", "limit", "throttled"), [
-    (LARGEST - 1, LARGEST, 0), (LARGEST, LARGEST, 1), (0, 1, 0), (1, 1, 1), (1, 2, 0),
-])
+@pytest.mark.parametrize(
+    ("amount", "limit", "throttled"),
+    [
+        (LARGEST - 1, LARGEST, 0),
+        (LARGEST, LARGEST, 1),
+        (0, 1, 0),
+        (1, 1, 1),
+        (1, 2, 0),
+    ],
+)
 def test_the_balance_must_stay_above_zero(amount: int, limit: int, throttled: int) -> None:
     assert effect(trace([(0, PUBLISH, amount)]), limit, Rules()).publishes == throttled

@@ -56,12 +56,17 @@ MOST = reference.INT_MAX
 @st.composite
 def overtaking(draw: st.DrawFn) -> list[Row]:
     """Cursors of a few ledgers of many entries that are about to be evicted by size."""
-    ledgers = draw(st.lists(
-        st.tuples(st.integers(0, 40 * MOST), st.sampled_from((0, 0.3, 1, 2.5, 700))),
-        min_size=1, max_size=3,
-    ))
-    records = [ledger(0, i, entries, int(entries * average) + 1000, T0 - 1000)
-               for i, (entries, average) in enumerate(ledgers)]
+    ledgers = draw(
+        st.lists(
+            st.tuples(st.integers(0, 40 * MOST), st.sampled_from((0, 0.3, 1, 2.5, 700))),
+            min_size=1,
+            max_size=3,
+        )
+    )
+    records = [
+        ledger(0, i, entries, int(entries * average) + 1000, T0 - 1000)
+        for i, (entries, average) in enumerate(ledgers)
+    ]
     for i in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, 5)) * MOST + draw(st.integers(-1, 1))
         number = draw(st.integers(0, len(ledgers) - 1))
@@ -84,8 +89,12 @@ def test_rounds_that_are_played_at_once_are_those_played_one_by_one(
     @drawn(400)
     @given(overtaking())
     def check(records: list[Row]) -> None:
-        params = {**PARAMS, "backlogQuotaCheckIntervalInSeconds": 1, "size_estimate": estimate,
-                  "apply_evictions": True}
+        params = {
+            **PARAMS,
+            "backlogQuotaCheckIntervalInSeconds": 1,
+            "size_estimate": estimate,
+            "apply_evictions": True,
+        }
         monkeypatch.setattr(reference, "turns", lambda *about: (0, set()))
         expected = judge(records, params, [], T0 + 2001)
         monkeypatch.setattr(reference, "turns", seen)
@@ -105,7 +114,10 @@ def answers(job: Backlog) -> Any:
     state: bytes | None = None
 
     def call(
-        records: list[dict[str, Any]], stream_ms: int = 0, home: int = 1, by: Backlog | None = None,
+        records: list[dict[str, Any]],
+        stream_ms: int = 0,
+        home: int = 1,
+        by: Backlog | None = None,
     ) -> Rows:
         nonlocal state
         blobs = [blob(numbered(records), home)] if records else []
@@ -172,19 +184,28 @@ def test_a_late_start_holds_from_the_clock_on_and_only_once() -> None:
 
 
 def test_changed_configuration_holds_from_the_clock_on() -> None:
-    before = [document("namespace", "t/a", **quota(5)), document("topic", "t/a/x", **quota(6)),
-              document("broker", "*", backlogQuotaDefaultLimitBytes=9)]
-    after = [document("namespace", "t/a", **quota(8)),
-             document("broker", "*", backlogQuotaDefaultLimitBytes=9)]
+    before = [
+        document("namespace", "t/a", **quota(5)),
+        document("topic", "t/a/x", **quota(6)),
+        document("broker", "*", backlogQuotaDefaultLimitBytes=9),
+    ]
+    after = [
+        document("namespace", "t/a", **quota(8)),
+        document("broker", "*", backlogQuotaDefaultLimitBytes=9),
+    ]
     other = [{**r, "topic": "persistent://t/b/x"} for r in FIRST]
     call = answers(job(before))
     rows = call([*FIRST, *other, ledger(1600, 1, 5, 500)])
     assert passes(rows) == {0: 6, 1000: 6}
     changed = job(after)
     rows = call([ledger(3600, 1, 5, 500)], 1500, by=changed)
-    assert [(r["topic"], r["limit_bytes"], r["limit_source_size"]) for r in
-            JOBS["backlog"].in_order(rows)["backlog_checks"]] == [
-        (TOPIC, 8, "namespace"), (TOPIC, 8, "namespace"), *[("persistent://t/b/x", 9, "broker")] * 2
+    assert [
+        (r["topic"], r["limit_bytes"], r["limit_source_size"])
+        for r in JOBS["backlog"].in_order(rows)["backlog_checks"]
+    ] == [
+        (TOPIC, 8, "namespace"),
+        (TOPIC, 8, "namespace"),
+        *[("persistent://t/b/x", 9, "broker")] * 2,
     ]
     call([policy(4000, "namespace", "t/a", publishRateInMsgs=1)], 1500, by=changed)
     assert passes(call([ledger(5600, 1, 5, 500)], 1500, by=changed)) == {4000: 9, 5000: 9}
@@ -195,8 +216,10 @@ def test_replaced_policies_are_forgotten() -> None:
     for i in range(50):
         at = i * 20_000
         told = [
-            policy(at, "topic", TOPIC, **quota(i)), policy(at, "topic", f"t/a/{i}", **quota(i)),
-            policy(at + 1, "topic", f"t/a/{i}"), policy(at, "user", "u", producer_ids_rate=1),
+            policy(at, "topic", TOPIC, **quota(i)),
+            policy(at, "topic", f"t/a/{i}", **quota(i)),
+            policy(at + 1, "topic", f"t/a/{i}"),
+            policy(at, "user", "u", producer_ids_rate=1),
             record("broker_started", at + 2, topic=None),
             policy(at, "broker", "b1", backlogQuotaDefaultLimitBytes=i),
         ]
@@ -210,8 +233,10 @@ def test_replaced_policies_are_forgotten() -> None:
 
 def test_a_topic_without_anything_is_forgotten() -> None:
     call_job = job()
-    gone = [record("cursor_deleted", 5100, subscription="s"),
-            record("ledger_deleted", 5100, ledger_id=1)]
+    gone = [
+        record("cursor_deleted", 5100, subscription="s"),
+        record("ledger_deleted", 5100, ledger_id=1),
+    ]
     other = [{**r, "topic": "non-persistent://t/a/n"} for r in FIRST]
     batch = [blob(numbered([*FIRST, *other, *gone]))]
     step = call_job.step(None, batch, 0)
@@ -227,10 +252,20 @@ def test_the_checks_that_cursors_remember_may_change() -> None:
     """More are remembered from then on, of fewer the last ones."""
     records = [*FIRST, *[entry(500 + 1000 * i, 1, 5 + i % 5 * i) for i in range(16)]]
     expected = {
-        n: [r["growth_rate"] for r in judge(
-            records, {"backlogQuotaCheckIntervalInSeconds": 1, "forecast_checks": n,
-                      "check_rows": "all"}, (), T0 + 15_001,
-        )["backlog_subscriptions"]] for n in (3, 6)
+        n: [
+            r["growth_rate"]
+            for r in judge(
+                records,
+                {
+                    "backlogQuotaCheckIntervalInSeconds": 1,
+                    "forecast_checks": n,
+                    "check_rows": "all",
+                },
+                (),
+                T0 + 15_001,
+            )["backlog_subscriptions"]
+        ]
+        for n in (3, 6)
     }
     for before, after in ((6, 3), (3, 6)):
         call = answers(job(forecast_checks=before))
@@ -256,9 +291,14 @@ def test_a_silent_topic_is_checked_when_the_shard_is_woken() -> None:
 
 def test_state_of_idle_topics_is_small() -> None:
     records = [
-        {**r, "topic": f"persistent://t/a/{i}"} for i in range(2000) for r in (
-            ledger(0, 1, 100, 10_000, T0 - 5), ledger(0, 2, 100, 10_000, T0 - 1),
-            ledger(0, 3, 50, 5000), cursor(0, "s", f"1:{i % 100}"), cursor(0, "q", f"2:{i % 90}"),
+        {**r, "topic": f"persistent://t/a/{i}"}
+        for i in range(2000)
+        for r in (
+            ledger(0, 1, 100, 10_000, T0 - 5),
+            ledger(0, 2, 100, 10_000, T0 - 1),
+            ledger(0, 3, 50, 5000),
+            cursor(0, "s", f"1:{i % 100}"),
+            cursor(0, "q", f"2:{i % 90}"),
         )
     ]
     state = job().step(None, [blob(numbered(records))], 0).state
@@ -266,8 +306,15 @@ def test_state_of_idle_topics_is_small() -> None:
     assert shard.describe(shard.read(state))["resting"] == 2000
     s = all_awake(shard.read(state))
     assert shard.describe(s) == {
-        "keys": 2000, "cursors": 4000, "ledgers": 6000, "samples": 2000, "producers": 0,
-        "ranges": 0, "shared": 0, "waiting": 0, "resting": 0,
+        "keys": 2000,
+        "cursors": 4000,
+        "ledgers": 6000,
+        "samples": 2000,
+        "producers": 0,
+        "ranges": 0,
+        "shared": 0,
+        "waiting": 0,
+        "resting": 0,
     }
     assert sum(part.nbytes for part in s.parts.values()) < 1400 * 2000
     assert len(state) < 200 * 2000
@@ -279,13 +326,21 @@ def test_state_of_idle_topics_is_small() -> None:
 def test_the_recorded_run(precise: bool) -> None:
     """The reference's rows of the run, which agree with what the broker answered."""
     configured = [
-        json.dumps({"scope": "namespace", "name": f"public/{name}",
-                    "limits": {"backlog_quota": BROKER_QUOTAS[role]}})
+        json.dumps(
+            {
+                "scope": "namespace",
+                "name": f"public/{name}",
+                "limits": {"backlog_quota": BROKER_QUOTAS[role]},
+            }
+        )
         for name, role in ROLES.items()
     ]
     params: dict[str, Any] = {
-        "preciseTimeBasedBacklogQuotaCheck": precise, "backlogQuotaCheckIntervalInSeconds": 2,
-        "check_rows": "all", "eviction_count_rule": "every_call", "apply_evictions": precise,
+        "preciseTimeBasedBacklogQuotaCheck": precise,
+        "backlogQuotaCheckIntervalInSeconds": 2,
+        "check_rows": "all",
+        "eviction_count_rule": "every_call",
+        "apply_evictions": precise,
     }
     end = POLLS[-1]["wall_after_ms"] - PHASE_MS + 1
     events = events_of_the_run()

@@ -66,11 +66,17 @@ def by_id(target: str) -> dict[str, dict[str, Any]]:
 
 # -- vectors -------------------------------------------------------------------------------------
 
+
 def closed_ledgers(vector: dict[str, Any], at_ms: int = 0) -> list[dict[str, Any]]:
     close = vector["params"].get("close_ms", {})
     return [
-        ledger(at_ms, x["ledger"], x["entries"], x["bytes"],
-               close.get(str(x["ledger"]), T0 - 1000) if x["closed"] else None)
+        ledger(
+            at_ms,
+            x["ledger"],
+            x["entries"],
+            x["bytes"],
+            close.get(str(x["ledger"]), T0 - 1000) if x["closed"] else None,
+        )
         for x in vector["params"]["ledgers"]
     ]
 
@@ -89,9 +95,14 @@ def test_estimated_age_when_the_mark_delete_enters_the_open_ledger() -> None:
         row = topic.rows["backlog_checks"][0]
         assert (row["age_s"], row["age_state"]) == (expect["age_s"], expect["age_state"])
         assert topic.ledgers.after((3, 4)) == given_["backlog_entries"]
-        found = None if topic.info is None else {
-            "timestamp_ms": topic.info.timestamp, "subscription": topic.info.subscription,
-        }
+        found = (
+            None
+            if topic.info is None
+            else {
+                "timestamp_ms": topic.info.timestamp,
+                "subscription": topic.info.subscription,
+            }
+        )
         assert found == expect["cached"]
 
 
@@ -166,19 +177,32 @@ def events_of_the_run() -> list[dict[str, Any]]:
     known: dict[str, tuple[set[int], int]] = {}
 
     def put(kind: str, at_ms: int, topic: str, **columns: Any) -> None:
-        found.append({
-            **record(kind, at_ms - PHASE_MS - T0, **columns), "source_feed": "pulsar_admin",
-            "ts_mono_ns": None, "topic": f"persistent://public/{topic}",
-        })
+        found.append(
+            {
+                **record(kind, at_ms - PHASE_MS - T0, **columns),
+                "source_feed": "pulsar_admin",
+                "ts_mono_ns": None,
+                "topic": f"persistent://public/{topic}",
+            }
+        )
 
     for row in RUN:
         if "pub" in row:
-            put("entry_added", row["wall_ms"], row["pub"] + "/t", ledger_id=row["ledger"],
-                entry_id=row["entry"], entry_bytes=row["size"] + ENTRY_OVERHEAD,
-                publish_time_ms=row["wall_ms"] - PHASE_MS)
+            put(
+                "entry_added",
+                row["wall_ms"],
+                row["pub"] + "/t",
+                ledger_id=row["ledger"],
+                entry_id=row["entry"],
+                entry_bytes=row["size"] + ENTRY_OVERHEAD,
+                publish_time_ms=row["wall_ms"] - PHASE_MS,
+            )
     for poll in POLLS:
         at, topic, internal, stats = (
-            poll["wall_after_ms"], poll["topic"], poll["internal"], poll["stats"],
+            poll["wall_after_ms"],
+            poll["topic"],
+            poll["internal"],
+            poll["stats"],
         )
         gone, producers = known.get(topic, (set(), 0))
         *closed, newest = internal["ledgers"]
@@ -190,28 +214,55 @@ def events_of_the_run() -> list[dict[str, Any]]:
             put(kind, at, topic, cnx_id="c", producer_id=1)
         times = {x["ledgerId"]: x["timestamp"] - PHASE_MS for x in poll["info_ledgers"][:-1]}
         for x in closed:
-            put("ledger_state", at, topic, ledger_id=x["ledgerId"], ledger_entries=x["entries"],
-                ledger_bytes=x["size"], ledger_close_ms=times.get(x["ledgerId"]))
-        put("ledger_state", at, topic, ledger_id=newest["ledgerId"],
+            put(
+                "ledger_state",
+                at,
+                topic,
+                ledger_id=x["ledgerId"],
+                ledger_entries=x["entries"],
+                ledger_bytes=x["size"],
+                ledger_close_ms=times.get(x["ledgerId"]),
+            )
+        put(
+            "ledger_state",
+            at,
+            topic,
+            ledger_id=newest["ledgerId"],
             ledger_entries=internal["currentLedgerEntries"],
-            ledger_bytes=internal["currentLedgerSize"])
+            ledger_bytes=internal["currentLedgerSize"],
+        )
         for name, c in internal["cursors"].items():
             earliest = stats["subscriptions"][name]["earliestMsgPublishTimeInBacklog"]
-            put("cursor_state", at, topic, subscription=name, mark_delete=c["markDeletePosition"],
-                publish_time_ms=earliest - PHASE_MS if earliest > 0 else None)
+            put(
+                "cursor_state",
+                at,
+                topic,
+                subscription=name,
+                mark_delete=c["markDeletePosition"],
+                publish_time_ms=earliest - PHASE_MS if earliest > 0 else None,
+            )
         known[topic] = now, stats["publishers"]
     return found
 
 
 def rows_of_the_run(**params: Any) -> dict[str, list[Row]]:
     configured = [
-        json.dumps({"scope": "namespace", "name": f"public/{name}",
-                    "limits": {"backlog_quota": BROKER_QUOTAS[role]}})
+        json.dumps(
+            {
+                "scope": "namespace",
+                "name": f"public/{name}",
+                "limits": {"backlog_quota": BROKER_QUOTAS[role]},
+            }
+        )
         for name, role in ROLES.items()
     ]
     chosen = {
-        **PRECISE, "backlogQuotaCheckIntervalInSeconds": 2, "check_rows": "all",
-        "eviction_count_rule": "every_call", "apply_evictions": True, **params,
+        **PRECISE,
+        "backlogQuotaCheckIntervalInSeconds": 2,
+        "check_rows": "all",
+        "eviction_count_rule": "every_call",
+        "apply_evictions": True,
+        **params,
     }
     end = POLLS[-1]["wall_after_ms"] - PHASE_MS
     return judge(events_of_the_run(), chosen, configured, end + 1)
@@ -233,7 +284,8 @@ def test_every_polled_age() -> None:
             continue
         compared += 1
         assert (row["limit_bytes"] or -1, row["limit_s"] or -1) == (
-            stats["backlogQuotaLimitSize"], stats["backlogQuotaLimitTime"],
+            stats["backlogQuotaLimitSize"],
+            stats["backlogQuotaLimitTime"],
         )
         first = last = -1
         if row["oldest_timestamp_ms"] is not None:
@@ -277,8 +329,13 @@ def test_producers_of_the_recorded_run() -> None:
     again = record("producer_created", 0, cnx_id="c", producer_id=2)
     topic, last = rows[-1]["topic"], max(r["ts_wall_ms"] for r in events_of_the_run())
     events = [*events_of_the_run(), {**again, "topic": topic, "ts_wall_ms": last + 1}]
-    configured = json.dumps({"scope": "topic", "name": topic, "limits": {
-        "backlog_quota": BROKER_QUOTAS["size-exception"]}})
+    configured = json.dumps(
+        {
+            "scope": "topic",
+            "name": topic,
+            "limits": {"backlog_quota": BROKER_QUOTAS["size-exception"]},
+        }
+    )
     refusal = judge(events, PRECISE, [configured])["producer_refusals"]
     error = next(r for r in RUN if "producer_error" in r)["class"].rpartition("$")[2]
     assert [(r["error"], r["quota_type"]) for r in refusal] == [(error, "size")]
@@ -356,8 +413,14 @@ def test_levels_of_quotas() -> None:
         return q.limit, q.policy, q.source
 
     assert in_force() == (7, "producer_request_hold", "broker")
-    found.put(document("broker", "*", backlogQuotaDefaultLimitBytes=9,
-                       backlogQuotaDefaultRetentionPolicy="producer_exception"))
+    found.put(
+        document(
+            "broker",
+            "*",
+            backlogQuotaDefaultLimitBytes=9,
+            backlogQuotaDefaultRetentionPolicy="producer_exception",
+        )
+    )
     found.put(document("broker", "b1", backlogQuotaDefaultLimitBytes=-1))
     assert in_force() == (9, "producer_exception", "broker")
     found.put(document("broker", "b1", backlogQuotaDefaultLimitGB=1e-6))
@@ -384,7 +447,8 @@ def test_whole_ledgers_expire() -> None:
     done = evict_time_estimated(found, {"a": (1, 3), "b": (3, 2)}, 5, 8001)
     assert (done.rule, done.rounds) == ("ledger_jump", 4)
     assert [(m.subscription, m.start, m.end) for m in done.moves] == [
-        ("a", (1, 3), (5, -1)), ("b", (3, 2), (5, -1)),
+        ("a", (1, 3), (5, -1)),
+        ("b", (3, 2), (5, -1)),
     ]
     assert evict_time_estimated(found, {"a": (1, 3)}, 6, 8000).rounds == 2
     done = evict_time_estimated(found, {"a": (5, 3)}, 5, 14_000)
@@ -520,14 +584,19 @@ def test_ages_are_those_of_the_entries_to_a_second() -> None:
 def test_an_acknowledged_prefix_never_ages(trace: Trace) -> None:
     last = max(r["ts_wall_ms"] for r in trace.records)
     far = f"{2**40}:0"
-    names = {(key_of(r), r["subscription"]) for r in trace.records
-             if r["event_type"] == "cursor_state"}
+    names = {
+        (key_of(r), r["subscription"]) for r in trace.records if r["event_type"] == "cursor_state"
+    }
     acked = [
         {**cursor(last - T0, name, far), "topic": key[1], "broker": "b1", "seq": 10**9 + i}
         for i, (key, name) in enumerate(sorted(names))
     ]
-    rows = judge([*trace.records, *acked], {**trace.params, "check_rows": "all"},
-                 trace.configured, last + 20_000)
+    rows = judge(
+        [*trace.records, *acked],
+        {**trace.params, "check_rows": "all"},
+        trace.configured,
+        last + 20_000,
+    )
     for row in rows["backlog_checks"]:
         if row["pass_ms"] > last and not any(
             r["event_type"] == "policy" for r in trace.records if r["ts_wall_ms"] >= last
@@ -620,7 +689,8 @@ def test_subscriptions_agree_with_their_topic(trace: Trace) -> None:
             continue
         assert check["backlog_bytes"] == durable[oldest]["backlog_bytes"]
         behind = [
-            r for r in durable.values()
+            r
+            for r in durable.values()
             if r["kind"] in ("subscription", "compaction") and r["backlog_entries"]
         ]
         assert (check["age_state"] == "no_backlog") == (not behind)
@@ -721,12 +791,16 @@ def test_a_later_end_only_adds_rows(trace: Trace) -> None:
     rows = rows_of(trace)
     longer = judge(trace.records, trace.params, trace.configured, trace.end_ms + 30_000)
     for table in TABLES:
-        late = [r for r in longer[table] if r["ts_wall_ms"] < trace.end_ms or (
-            table == "producer_refusals"
-        )]
-        early = [r for r in rows[table] if r["ts_wall_ms"] < trace.end_ms or (
-            table == "producer_refusals"
-        )]
+        late = [
+            r
+            for r in longer[table]
+            if r["ts_wall_ms"] < trace.end_ms or (table == "producer_refusals")
+        ]
+        early = [
+            r
+            for r in rows[table]
+            if r["ts_wall_ms"] < trace.end_ms or (table == "producer_refusals")
+        ]
         assert late == early
 
 

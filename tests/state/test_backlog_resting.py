@@ -53,18 +53,27 @@ def of(topic: int, *records: dict[str, Any]) -> list[dict[str, Any]]:
 
 def state_of_many(job: Backlog) -> bytes:
     """A thousand topics that have all gone to rest but the last, of the first producer."""
-    records = [r for i in range(TOPICS) for r in of(
-        i, ledger(0, 1, 100, 10_000, T0), cursor(0, "s", "1:9"), cursor(0, "q", "1:99"),
-        {**created(0, i % 7), "cnx_id": f"c{-i % 3}"}, {**created(0, 9), "cnx_id": f"c{i % 5}"},
-    )]
+    records = [
+        r
+        for i in range(TOPICS)
+        for r in of(
+            i,
+            ledger(0, 1, 100, 10_000, T0),
+            cursor(0, "s", "1:9"),
+            cursor(0, "q", "1:99"),
+            {**created(0, i % 7), "cnx_id": f"c{-i % 3}"},
+            {**created(0, 9), "cnx_id": f"c{i % 5}"},
+        )
+    ]
     state = job.step(None, [blob(numbered(records))], 0).state
     last = of(TOPICS - 1, *(entry(at, 2, at) for at in range(1000, 30_000, 1000)))
     return job.step(state, [blob(numbered(last))], T0 + 1).state
 
 
 def job(**params: Any) -> Backlog:
-    return Backlog({**PARAMS, "allowed_lateness_ms": 0, "backlogQuotaCheckIntervalInSeconds": 60,
-                    **params})
+    return Backlog(
+        {**PARAMS, "allowed_lateness_ms": 0, "backlogQuotaCheckIntervalInSeconds": 60, **params}
+    )
 
 
 def quiet_trace(order: random.Random) -> list[dict[str, Any]]:
@@ -73,10 +82,15 @@ def quiet_trace(order: random.Random) -> list[dict[str, Any]]:
     topics = [f"persistent://t/{'ab'[i % 2]}/{i}" for i in range(6)]
     tail = dict.fromkeys(topics, 0)
     for topic in topics:
-        records += [{**r, "topic": topic} for r in (
-            ledger(0, 1, 50, 5000, T0 - 90_000), ledger(0, 2, 0, 0), cursor(0, "s", "1:9"),
-            cursor(0, "\u00e9", "1:49"),
-        )]
+        records += [
+            {**r, "topic": topic}
+            for r in (
+                ledger(0, 1, 50, 5000, T0 - 90_000),
+                ledger(0, 2, 0, 0),
+                cursor(0, "s", "1:9"),
+                cursor(0, "\u00e9", "1:49"),
+            )
+        ]
     for _ in range(150):
         now += order.choice((0, 1, 300, 2000, 2000, 9000))
         topic = order.choice(topics)
@@ -89,9 +103,17 @@ def quiet_trace(order: random.Random) -> list[dict[str, Any]]:
             "a": ack(now, name, 2, order.randrange(tail[topic])),
             "p": {**created(now, 0), **client},
             "x": {**record("producer_closed", now), **client},
-            "b": policy(now, "topic", topic, backlog_quota={
-                "message_age": {"limitTime": order.choice((5, 30)), "policy": order.choice(RULES)},
-            }),
+            "b": policy(
+                now,
+                "topic",
+                topic,
+                backlog_quota={
+                    "message_age": {
+                        "limitTime": order.choice((5, 30)),
+                        "policy": order.choice(RULES),
+                    },
+                },
+            ),
             "s": record("broker_started", now),
         }[kind]
         if kind in "bs" and order.random() < 0.6:
@@ -105,9 +127,12 @@ def test_rest_changes_no_row(seed: int, monkeypatch: pytest.MonkeyPatch) -> None
     order = random.Random(seed)
     records = quiet_trace(order)
     params = {
-        "backlogQuotaCheckIntervalInSeconds": order.choice((4, 60)), "check_rows": "all",
-        "backlogQuotaDefaultLimitSecond": 20, "backlogQuotaDefaultRetentionPolicy": RULES[seed % 2],
-        "preciseTimeBasedBacklogQuotaCheck": bool(seed % 3), "apply_evictions": bool(seed % 5),
+        "backlogQuotaCheckIntervalInSeconds": order.choice((4, 60)),
+        "check_rows": "all",
+        "backlogQuotaDefaultLimitSecond": 20,
+        "backlogQuotaDefaultRetentionPolicy": RULES[seed % 2],
+        "preciseTimeBasedBacklogQuotaCheck": bool(seed % 3),
+        "apply_evictions": bool(seed % 5),
     }
     end = records[-1]["ts_wall_ms"] + 3000
     whole = play([records], params, (), end)
@@ -161,10 +186,13 @@ def test_a_pass_that_is_due_wakes_its_topics_and_they_rest_again(read: list[int]
     assert step.wake_at_ms is not None and step.wake_at_ms <= T0 + 120_000
 
 
-@pytest.mark.parametrize("told", [
-    policy(31_000, "namespace", "t/a", backlog_quota={}),
-    record("broker_started", 31_000),
-])
+@pytest.mark.parametrize(
+    "told",
+    [
+        policy(31_000, "namespace", "t/a", backlog_quota={}),
+        record("broker_started", 31_000),
+    ],
+)
 def test_what_holds_for_all_wakes_all(told: dict[str, Any], read: list[int]) -> None:
     mine = job()
     state = state_of_many(mine)

@@ -29,18 +29,32 @@ def life(order: random.Random) -> tuple[list[Row], int]:
     for _ in range(3):
         silence = order.choice(SILENCES_S) * SECOND + order.choice((0, 0, 1, 500))
         within = now + order.randrange(1, silence)
-        records.append(order.choice((
-            policy(within, "broker", "*", backlogQuotaCheckIntervalInSeconds=order.choice((2, 3))),
-            policy(within, "topic", "t/a/x", **quota(500, order.choice((6000, 30_000)))),
-            record("broker_started", within, topic=None),
-            cursor(within, "s", "1:4", topic="persistent://t/a/y"),
-        )))
+        records.append(
+            order.choice(
+                (
+                    policy(
+                        within,
+                        "broker",
+                        "*",
+                        backlogQuotaCheckIntervalInSeconds=order.choice((2, 3)),
+                    ),
+                    policy(within, "topic", "t/a/x", **quota(500, order.choice((6000, 30_000)))),
+                    record("broker_started", within, topic=None),
+                    cursor(within, "s", "1:4", topic="persistent://t/a/y"),
+                )
+            )
+        )
         now += silence
         entries += 1
-        records.append(order.choice((
-            entry(now, 2, entries), cursor(now, "s", f"1:{order.randrange(3, 10)}"),
-            ledger(now, 1, 10, 1000, T0 - 5000),
-        )))
+        records.append(
+            order.choice(
+                (
+                    entry(now, 2, entries),
+                    cursor(now, "s", f"1:{order.randrange(3, 10)}"),
+                    ledger(now, 1, 10, 1000, T0 - 5000),
+                )
+            )
+        )
         if order.random() < 0.5:
             records.append(cursor(now, "s", "1:9"))  # no backlog: no rows
     return records, now + order.choice(SILENCES_S) * SECOND
@@ -55,10 +69,13 @@ def test_core_reference_and_any_cut_agree(seed: int) -> None:
     sample = Sample(records, {**BY_SECOND, "check_rows": rows}, (), T0 + until_ms)
     whole = JOB.play([records], sample)
     assert_same(whole, JOB.in_order(JOB.judge(sample)))
-    ticks = [cursor(at, "s", "1:0", topic="persistent://t/a/tick")
-             for at in range(0, until_ms, order.randrange(100, 5000) * SECOND)]
-    split = JOB.play([[one] for one in sorted([*records, *ticks], key=lambda r: r["ts_wall_ms"])],
-                     sample)
+    ticks = [
+        cursor(at, "s", "1:0", topic="persistent://t/a/tick")
+        for at in range(0, until_ms, order.randrange(100, 5000) * SECOND)
+    ]
+    split = JOB.play(
+        [[one] for one in sorted([*records, *ticks], key=lambda r: r["ts_wall_ms"])], sample
+    )
     assert_same(without_ticks(split), whole)
 
 
@@ -72,14 +89,18 @@ def test_a_group_of_kafka_whose_polls_stopped_for_weeks() -> None:
 
 
 def without_ticks(rows: Rows) -> Rows:
-    return {name: [row for row in found if not row["topic"].endswith("/tick")]
-            for name, found in rows.items()}
+    return {
+        name: [row for row in found if not row["topic"].endswith("/tick")]
+        for name, found in rows.items()
+    }
 
 
 def test_the_first_record_of_a_broker_without_a_clock_costs_a_bounded_number_of_rows() -> None:
     """It is of 1970, and the next one of today."""
-    first = [{**r, "ts_wall_ms": 0, "ts_mono_ns": 0}
-             for r in (ledger(0, 1, 10, 1000, 0), cursor(0, "s", "1:3"))]
+    first = [
+        {**r, "ts_wall_ms": 0, "ts_mono_ns": 0}
+        for r in (ledger(0, 1, 10, 1000, 0), cursor(0, "s", "1:3"))
+    ]
     rows = JOB.play([[*first, cursor(0, "s", "1:4")]])
     passes = [row["pass_ms"] for row in rows["backlog_checks"]]
     assert passes[:DENSE] == list(range(0, DENSE * SECOND, SECOND))

@@ -51,8 +51,14 @@ class Compiled:
     """One compiled bucket of a version."""
 
     def __init__(
-        self, version: str, rate: int, now: int, capacity: int | None, initial: int | None,
-        period: int, resolution: int,
+        self,
+        version: str,
+        rate: int,
+        now: int,
+        capacity: int | None,
+        initial: int | None,
+        period: int,
+        resolution: int,
     ) -> None:
         self._b = np.zeros(1, BUCKET)
         self._version = bucket.VERSIONS.index(version)
@@ -69,9 +75,11 @@ class Compiled:
     def pause(self, now: int, need: int | None = None) -> int:
         """The pause, or the time until `need` tokens are there."""
         if need is not None:
-            return int(bucket.pause_until(
-                self.take(0, now), need, self._b["rate"][0], self.period, self._version
-            ))
+            return int(
+                bucket.pause_until(
+                    self.take(0, now), need, self._b["rate"][0], self.period, self._version
+                )
+            )
         peeked = _peek(self._b, now, *self._clock)
         balance = _read_for_pause(self._b, now, *self._clock)
         assert peeked == balance
@@ -113,8 +121,14 @@ class Reference:
     """The same of the reference, whose target is a rule: one that is given replaces it."""
 
     def __init__(
-        self, version: str, rate: int, now: int, capacity: int | None, initial: int | None,
-        period: int, resolution: int,
+        self,
+        version: str,
+        rate: int,
+        now: int,
+        capacity: int | None,
+        initial: int | None,
+        period: int,
+        resolution: int,
     ) -> None:
         self._b = BUCKETS[version](rate, now, capacity, initial, period, resolution)
 
@@ -140,8 +154,9 @@ class Reference:
 
     target = property(lambda self: self._b.target)
     capacity = property(lambda self: self._b.capacity)
-    state = property(lambda self: [
-        self._b.tokens, self._b.last, self._b.remainder, self._b.pending])
+    state = property(
+        lambda self: [self._b.tokens, self._b.last, self._b.remainder, self._b.pending]
+    )
 
 
 Made = type[Compiled] | type[Reference]
@@ -183,11 +198,15 @@ def test_recorded_answers_and_states(version: str, file: str, make: Made) -> Non
         now = case["t0"]
         try:
             b = make(
-                version, case["rate"], now, case["capacity"], case["initial"],
+                version,
+                case["rate"],
+                now,
+                case["capacity"],
+                case["initial"],
                 case["period_ns"] or bucket.PERIOD_NS,
-                case["resolution_ns"] if case["resolution_ns"] is not None else (
-                    bucket.RESOLUTION_NS
-                ),
+                case["resolution_ns"]
+                if case["resolution_ns"] is not None
+                else (bucket.RESOLUTION_NS),
             )
         except ZeroDivisionError:
             assert case["out"] == "build throws ArithmeticException", case["id"]
@@ -218,7 +237,8 @@ def bucket_vectors() -> list[Any]:
     known = {v["id"] for v in found}
     pairs = [(v["params"]["tokenbucket"], v) for v in found]
     pairs += [
-        ("wrapping", v) for version, v in pairs
+        ("wrapping", v)
+        for version, v in pairs
         if version == "saturating" and f"{v['id']}-wrapping" not in known
     ]
     return [pytest.param(version, v, id=f"{v['id']}:{version}") for version, v in pairs]
@@ -229,7 +249,12 @@ def test_vector(version: str, vector: dict[str, Any], make: Made) -> None:
     p = vector["params"]
     start = p["start_ns"]
     b = make(
-        version, p["rate"], start, p["capacity"], p["initial"], p["period_ns"],
+        version,
+        p["rate"],
+        start,
+        p["capacity"],
+        p["initial"],
+        p["period_ns"],
         p["resolution_ns"],
     )
     for step in vector["steps"]:

@@ -18,8 +18,14 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 CHUNK = {
-    "event_type": "dispatch", "source_feed": "contract", "cluster": "c", "broker": "b",
-    "ts_mono_ns": None, "topic": "persistent://t/ns/a", "subscription": "s", "consumer": "c1",
+    "event_type": "dispatch",
+    "source_feed": "contract",
+    "cluster": "c",
+    "broker": "b",
+    "ts_mono_ns": None,
+    "topic": "persistent://t/ns/a",
+    "subscription": "s",
+    "consumer": "c1",
 }
 START_MS = 1_767_621_600_000
 
@@ -36,11 +42,19 @@ def messages(count: int, chunks: int, producers: int, seed: int) -> list[dict[st
     while any(todo.values()):
         mine = todo[order.choice([p for p, left in todo.items() if left])]
         uuid, chunk_id, part, total = mine.pop(0)
-        records.append({
-            **CHUNK, "ts_wall_ms": START_MS + len(records), "ledger_id": 1,
-            "entry_id": len(records), "uuid": uuid, "chunk_id": chunk_id, "num_chunks": chunks,
-            "total_chunk_bytes": total, "payload": part,
-        })
+        records.append(
+            {
+                **CHUNK,
+                "ts_wall_ms": START_MS + len(records),
+                "ledger_id": 1,
+                "entry_id": len(records),
+                "uuid": uuid,
+                "chunk_id": chunk_id,
+                "num_chunks": chunks,
+                "total_chunk_bytes": total,
+                "payload": part,
+            }
+        )
     return records
 
 
@@ -51,7 +65,8 @@ def test_any_interleaving_of_whole_messages_assembles_every_one(
 ) -> None:
     records = messages(count, chunks, producers, seed)
     rows = play(
-        cut(numbered(records), random.Random(seed)), {"assemble_payload": True},
+        cut(numbered(records), random.Random(seed)),
+        {"assemble_payload": True},
         until_ms=START_MS + 10_000,
     )
     sent: dict[str, bytes] = {}

@@ -18,8 +18,17 @@ UPSTREAM = ["B1", "B2", "B3", "B4", "B7", "B8"]
 
 def chunk(n: int, **columns: Any) -> dict[str, Any]:
     """The n-th delivery of a trace."""
-    return {**CHUNK, "ts_wall_ms": START_MS + n, "ledger_id": 1, "entry_id": n, "uuid": "u",
-            "num_chunks": 2, "total_chunk_bytes": 20, "entry_bytes": 10, **columns}
+    return {
+        **CHUNK,
+        "ts_wall_ms": START_MS + n,
+        "ledger_id": 1,
+        "entry_id": n,
+        "uuid": "u",
+        "num_chunks": 2,
+        "total_chunk_bytes": 20,
+        "entry_bytes": 10,
+        **columns,
+    }
 
 
 def outcomes(records: list[dict[str, Any]], **params: Any) -> list[str]:
@@ -27,14 +36,21 @@ def outcomes(records: list[dict[str, Any]], **params: Any) -> list[str]:
     return [r["outcome"] for r in rows.get("chunk_events", [])]
 
 
-@pytest.mark.parametrize(("columns", "reason"), [
-    ({"chunk_id": -1}, "CHUNK_ID_OUT_OF_RANGE"), ({"chunk_id": 2}, "CHUNK_ID_OUT_OF_RANGE"),
-    ({"total_chunk_bytes": -1}, "NEGATIVE_AMOUNT"), ({"total_chunk_bytes": 2**63}, "BAD_TYPE"),
-    ({"entry_bytes": -5}, "NEGATIVE_AMOUNT"), ({"num_chunks": 2**31}, "BAD_TYPE"),
-    ({"uuid": None}, "CHUNK_FIELDS_INCOMPLETE"), ({"payload": "***"}, "BAD_TYPE"),
-    ({"num_messages": 2}, "CHUNK_IN_BATCH"),
-    ({"topic": "non-persistent://t/ns/a"}, "CHUNK_NON_PERSISTENT"),
-])
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"chunk_id": -1}, "CHUNK_ID_OUT_OF_RANGE"),
+        ({"chunk_id": 2}, "CHUNK_ID_OUT_OF_RANGE"),
+        ({"total_chunk_bytes": -1}, "NEGATIVE_AMOUNT"),
+        ({"total_chunk_bytes": 2**63}, "BAD_TYPE"),
+        ({"entry_bytes": -5}, "NEGATIVE_AMOUNT"),
+        ({"num_chunks": 2**31}, "BAD_TYPE"),
+        ({"uuid": None}, "CHUNK_FIELDS_INCOMPLETE"),
+        ({"payload": "***"}, "BAD_TYPE"),
+        ({"num_messages": 2}, "CHUNK_IN_BATCH"),
+        ({"topic": "non-persistent://t/ns/a"}, "CHUNK_NON_PERSISTENT"),
+    ],
+)
 def test_what_one_record_shows_is_refused(columns: dict[str, Any], reason: str) -> None:
     fields = {"uuid": "u", "chunk_id": 0, "num_chunks": 2, "total_chunk_bytes": 20, **columns}
     line = json.dumps(record("dispatch", **fields)).encode()
@@ -49,8 +65,11 @@ def test_a_count_that_changes() -> None:
     trace = [chunk(0, chunk_id=0, num_chunks=3), chunk(1, chunk_id=1, num_chunks=2)]
     assert outcomes(trace) == ["GIVEN_UP_COUNT"]
     assert outcomes(trace, defects=UPSTREAM) == ["COUNT_EXCEPTION"]
-    beyond = [chunk(0, chunk_id=0), chunk(1, chunk_id=1, num_chunks=9),
-              chunk(2, chunk_id=2, num_chunks=9, entry_bytes=0)]
+    beyond = [
+        chunk(0, chunk_id=0),
+        chunk(1, chunk_id=1, num_chunks=9),
+        chunk(2, chunk_id=2, num_chunks=9, entry_bytes=0),
+    ]
     assert outcomes(beyond, defects=UPSTREAM)[-1] == "COUNT_EXCEPTION"
 
 
@@ -78,16 +97,18 @@ def test_nothing_is_allocated_for_what_a_record_only_claims() -> None:
 
 def test_empty_payloads() -> None:
     trace = [chunk(i, chunk_id=i, total_chunk_bytes=0, payload=b"") for i in range(2)]
-    [message] = play(
-        [numbered(trace)], {"assemble_payload": True}, until_ms=START_MS + 10_000
-    )["chunk_messages"]
+    [message] = play([numbered(trace)], {"assemble_payload": True}, until_ms=START_MS + 10_000)[
+        "chunk_messages"
+    ]
     assert (message["payload"], message["checksum"], message["integrity"]) == (b"", 0, "exact")
 
 
 def test_one_uuid_of_two_producers() -> None:
     trace = [
-        chunk(0, chunk_id=0, producer_name="a"), chunk(1, chunk_id=0, producer_name="b"),
-        chunk(2, chunk_id=1, producer_name="a"), chunk(3, chunk_id=1, producer_name="b"),
+        chunk(0, chunk_id=0, producer_name="a"),
+        chunk(1, chunk_id=0, producer_name="b"),
+        chunk(2, chunk_id=1, producer_name="a"),
+        chunk(3, chunk_id=1, producer_name="b"),
     ]
     assert outcomes(trace) == ["RESTART_CORRUPTED", "COMPLETE", "NO_FIRST_CHUNK"]
 
@@ -97,8 +118,12 @@ def test_uuids_of_64_kb() -> None:
     trace = [chunk(i, chunk_id=0, uuid=uuid) for i, uuid in enumerate(long)]
     trace += [chunk(30 + i, chunk_id=1, uuid=uuid) for i, uuid in enumerate(long)]
     states: list[bytes] = []
-    rows = play([numbered([r]) for r in trace], {"allowed_lateness_ms": 1},
-                until_ms=START_MS + 600_000, states=states)
+    rows = play(
+        [numbered([r]) for r in trace],
+        {"allowed_lateness_ms": 1},
+        until_ms=START_MS + 600_000,
+        states=states,
+    )
     # ten are assembled at once; the others were evicted before
     assert sorted(r["uuid"] for r in rows["chunk_messages"]) == sorted(long[20:])
     assert len(shard.read(states[-1]).names) < 10
@@ -119,9 +144,15 @@ def test_memory_stays_within_the_bound_of_the_consumer() -> None:
     states: list[bytes] = []
     play(
         [numbered(trace[i : i + 20]) for i in range(0, 200, 20)],
-        {"assemble_payload": True, "max_bytes": 5000, "maxPendingChunkedMessage": 0,
-         "allowed_lateness_ms": 1},
-        until_ms=START_MS + 10_000, states=states, stage=stage,
+        {
+            "assemble_payload": True,
+            "max_bytes": 5000,
+            "maxPendingChunkedMessage": 0,
+            "allowed_lateness_ms": 1,
+        },
+        until_ms=START_MS + 10_000,
+        states=states,
+        stage=stage,
     )
     assert staged
     for state in states:
@@ -137,15 +168,24 @@ def test_memory_stays_within_the_bound_of_the_shard() -> None:
         return f"file-{len(staged)}"
 
     trace = [
-        chunk(i, chunk_id=0, uuid=f"u{i}", total_chunk_bytes=2000, payload=b"x" * 100,
-              subscription=f"s{i}", consumer=f"c{i}")
+        chunk(
+            i,
+            chunk_id=0,
+            uuid=f"u{i}",
+            total_chunk_bytes=2000,
+            payload=b"x" * 100,
+            subscription=f"s{i}",
+            consumer=f"c{i}",
+        )
         for i in range(200)
     ]
     states: list[bytes] = []
     play(
         [numbered(trace[i : i + 20]) for i in range(0, 200, 20)],
         {"assemble_payload": True, "max_shard_bytes": 5000, "allowed_lateness_ms": 1},
-        until_ms=START_MS + 10_000, states=states, stage=stage,
+        until_ms=START_MS + 10_000,
+        states=states,
+        stage=stage,
     )
     assert staged
     assert max(shard.read(state).store.nbytes for state in states) < 5000 + 500 * 8

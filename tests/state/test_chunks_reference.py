@@ -44,9 +44,7 @@ def client(request: pytest.FixtureRequest) -> type[Consumer] | type[CoreConsumer
 
 
 @pytest.mark.parametrize("vector", CHOSEN, ids=ids(CHOSEN))
-def test_vectors(
-    vector: dict[str, Any], client: type[Consumer] | type[CoreConsumer]
-) -> None:
+def test_vectors(vector: dict[str, Any], client: type[Consumer] | type[CoreConsumer]) -> None:
     consumer = client(vector["params"])
     for i, step in enumerate(vector["steps"]):
         got: dict[str, Any] = {}
@@ -56,18 +54,37 @@ def test_vectors(
             got["side_effects"] = [d.outcome for d in swept]
         else:
             answer = consumer.chunk(
-                step["uuid"], step["chunk_id"], step["num_chunks"], step["position"],
-                step["total_bytes"], step["bytes"], step["now_ms"], step.get("publish_time_ms"),
+                step["uuid"],
+                step["chunk_id"],
+                step["num_chunks"],
+                step["position"],
+                step["total_bytes"],
+                step["bytes"],
+                step["now_ms"],
+                step.get("publish_time_ms"),
             )
-            got |= {name: getattr(answer, name) for name in (
-                "outcome", "acks", "tracked", "permits", "side_effects",
-            )}
+            got |= {
+                name: getattr(answer, name)
+                for name in (
+                    "outcome",
+                    "acks",
+                    "tracked",
+                    "permits",
+                    "side_effects",
+                )
+            }
             if answer.message is not None:
                 positions = answer.message.positions
-                got |= {"first": positions[0], "last": positions[-1],
-                        "assembled_bytes": answer.message.buffered}
-        got |= {"contexts": list(consumer.contexts), "counter": consumer.counter,
-                "fifo": consumer.fifo}
+                got |= {
+                    "first": positions[0],
+                    "last": positions[-1],
+                    "assembled_bytes": answer.message.buffered,
+                }
+        got |= {
+            "contexts": list(consumer.contexts),
+            "counter": consumer.counter,
+            "fifo": consumer.fifo,
+        }
         expected = step["expect"]
         assert {name: got.get(name) for name in expected} == expected, i
 
@@ -75,14 +92,15 @@ def test_vectors(
 class RecordedClient:
     """An exclusive consumer with its broker, as the cases were recorded."""
 
-    def __init__(
-        self, case: dict[str, Any], client: type[Consumer] | type[CoreConsumer]
-    ) -> None:
-        self.consumer = client({
-            "maxPendingChunkedMessage": case["max_pending"],
-            "autoAckOldestChunkedMessageOnQueueFull": case["auto_ack_oldest"],
-            "expireTimeOfIncompleteChunkedMessageMillis": case["expire_ms"], "defects": UPSTREAM,
-        })
+    def __init__(self, case: dict[str, Any], client: type[Consumer] | type[CoreConsumer]) -> None:
+        self.consumer = client(
+            {
+                "maxPendingChunkedMessage": case["max_pending"],
+                "autoAckOldestChunkedMessageOnQueueFull": case["auto_ack_oldest"],
+                "expireTimeOfIncompleteChunkedMessageMillis": case["expire_ms"],
+                "defects": UPSTREAM,
+            }
+        )
         self._entries: list[tuple[Any, ...]] = []
         self._acked: set[int] = set()
         self._tracker: set[str] = set()
@@ -106,10 +124,12 @@ class RecordedClient:
             for decision in self.consumer.sweep(NOW_MS):
                 self._acknowledge(decision.acks)
         return {
-            **self._out, "acked": sorted(self._out["acked"], key=_number),
+            **self._out,
+            "acked": sorted(self._out["acked"], key=_number),
             "tracked": sorted(self._tracker - before, key=_number),
             "map": {u: c.last for u, c in self.consumer.contexts.items()},
-            "count": self.consumer.counter, "queue": list(self.consumer.fifo),
+            "count": self.consumer.counter,
+            "queue": list(self.consumer.fifo),
         }
 
     def _deliver(self, entry: int) -> None:
@@ -139,9 +159,7 @@ def _number(position: str) -> int:
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids(CASES))
-def test_recorded(
-    case: dict[str, Any], client: type[Consumer] | type[CoreConsumer]
-) -> None:
+def test_recorded(case: dict[str, Any], client: type[Consumer] | type[CoreConsumer]) -> None:
     recorded, permits = RecordedClient(case, client), 0
     for i, (op, out) in enumerate(zip(case["ops"], case["out"], strict=True)):
         got = recorded.step(op)
@@ -203,8 +221,7 @@ class Whereabouts:
                 self._settle(row, position, "completed")
         held = self._now_held()
         lost = {
-            place for place in self._consumer
-            if place not in held and place not in self._settled
+            place for place in self._consumer if place not in held and place not in self._settled
         }
         for place in lost:
             self._settled[place] = "awaited"
@@ -222,7 +239,8 @@ class Whereabouts:
     def _now_held(self) -> set[tuple[str, str]]:
         found = [
             (name, position)
-            for name in self._ordered if name in self._topic.subscriptions
+            for name in self._ordered
+            if name in self._topic.subscriptions
             for seat in self._topic.subscriptions[name].seats.values()
             for context in seat.judge.contexts.values()
             for position in context.positions

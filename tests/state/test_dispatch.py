@@ -19,7 +19,11 @@ def judge(events: list[tuple[int, int, int]], quota: Quota, version: str = "satu
     """Permits before the dispatches of (kind, offset in ns, messages), each of 10 bytes."""
     kind, offset, messages = (np.array(column, np.int64) for column in zip(*events, strict=True))
     return permits(
-        kind, START + offset, messages, np.full(len(kind), 10, np.int64), quota,
+        kind,
+        START + offset,
+        messages,
+        np.full(len(kind), 10, np.int64),
+        quota,
         VERSIONS.index(version),
     )
 

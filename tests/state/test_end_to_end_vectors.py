@@ -30,13 +30,18 @@ def test_limiter_in_a_trace(vector: dict[str, Any]) -> None:
     steps = [s for s in vector["steps"] if s["op"] == "publish"]
     trace = [
         publish(
-            s["offset_ns"], topic=A, producer=s["producer"], messages=s["messages"],
-            size=s["bytes"], seq=i,
+            s["offset_ns"],
+            topic=A,
+            producer=s["producer"],
+            messages=s["messages"],
+            size=s["bytes"],
+            seq=i,
         )
         for i, s in enumerate(steps)
     ]
-    rows = play([trace], policies=[topic_limit(A, p["rate_msgs"], p["rate_bytes"])],
-                drain_ms=DRAIN_MS)
+    rows = play(
+        [trace], policies=[topic_limit(A, p["rate_msgs"], p["rate_bytes"])], drain_ms=DRAIN_MS
+    )
     verdicts = rows["publish_verdicts"]
     marks = [r for r in rows["throttle_events"] if r["action"] == "mark"]
     seen = []
@@ -48,10 +53,14 @@ def test_limiter_in_a_trace(vector: dict[str, Any]) -> None:
             assert (offset(mark), mark["producer_id"]) == (s["offset_ns"], s["producer"])
             if mark["waiting"] == 1:
                 scheduled = mark["pause_model_ns"]
-        seen.append({
-            "messages_ok": v["messages_ok"], "bytes_ok": v["bytes_ok"], "throttle": throttle,
-            "scheduled_ns": scheduled,
-        })
+        seen.append(
+            {
+                "messages_ok": v["messages_ok"],
+                "bytes_ok": v["bytes_ok"],
+                "throttle": throttle,
+                "scheduled_ns": scheduled,
+            }
+        )
     assert seen == [s["expect"] for s in steps]
     assert marks == []
     released: dict[int, list[int]] = {}
@@ -91,9 +100,7 @@ def test_limit_removed_while_producers_wait_releases_at_once() -> None:
     assert vector["id"] == "RL14"
     waiting = vector["params"]["waiting_producers"]
     trace = [publish(0, topic=A, producer=1, messages=5000, seq=1)]
-    trace += [
-        publish(0, topic=A, producer=i, messages=0, seq=i) for i in range(2, waiting + 1)
-    ]
+    trace += [publish(0, topic=A, producer=i, messages=0, seq=i) for i in range(2, waiting + 1)]
     gone = record("policy", 10_000_000, seq=9, policy_json=document("topic", A))
     rows = play([[*trace, gone]], policies=[topic_limit(A, 1000, 0)], drain_ms=DRAIN_MS)
     marks = [r for r in rows["throttle_events"] if r["action"] == "mark"]
@@ -116,7 +123,8 @@ def _reason_policies(reason: str) -> list[str]:
         "BrokerProduceQuotaExceeded": {"brokerPublisherThrottlingMaxMessageRate": 1},
         "ConnectionPendingMessagesBreach": {"maxPendingPublishRequestsPerConnection": 1},
         "MessageBufferSizeBreach": {
-            "maxMessagePublishBufferSizeInMB": 1, "numIOThreads": 1024 * 1024
+            "maxMessagePublishBufferSizeInMB": 1,
+            "numIOThreads": 1024 * 1024,
         },
     }[reason]
     return [document("broker", "*", **limits)]

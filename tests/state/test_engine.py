@@ -42,15 +42,18 @@ def test_records_are_put_in_order_as_their_levels_say() -> None:
     names = Names()
     feeds = names.intern(pa.array(["b", "a"]))
     for n in (2, 3, 9, 200):
-        records = Records.of({
-            "event_type": np.array([order.choice((POLICY, 0)) for _ in range(n)]),
-            "ts_mono_ns": np.array([order.choice((int(NULL), 5)) for _ in range(n)]),
-            "has_seq": np.array([order.randrange(2) for _ in range(n)]),
-            "seq": np.array([order.randrange(3) for _ in range(n)]),
-            "entry_id": np.array([order.randrange(n) for _ in range(n)]),
-            "source_feed": feeds[[order.randrange(2) for _ in range(n)]],
-            "broker": np.zeros(n, np.int64), "cluster": np.zeros(n, np.int64),
-        })
+        records = Records.of(
+            {
+                "event_type": np.array([order.choice((POLICY, 0)) for _ in range(n)]),
+                "ts_mono_ns": np.array([order.choice((int(NULL), 5)) for _ in range(n)]),
+                "has_seq": np.array([order.randrange(2) for _ in range(n)]),
+                "seq": np.array([order.randrange(3) for _ in range(n)]),
+                "entry_id": np.array([order.randrange(n) for _ in range(n)]),
+                "source_feed": feeds[[order.randrange(2) for _ in range(n)]],
+                "broker": np.zeros(n, np.int64),
+                "cluster": np.zeros(n, np.int64),
+            }
+        )
         key = np.array([order.randrange(4) for _ in range(n)])
         time = np.array([order.randrange(5) for _ in range(n)])
 
@@ -59,10 +62,20 @@ def test_records_are_put_in_order_as_their_levels_say() -> None:
         ) -> tuple[int, ...]:
             fixed = r["event_type"][i] != POLICY or r["ts_mono_ns"][i] != NULL
             seq = r["seq"][i] if r["has_seq"][i] else 0
-            return tuple(map(int, (
-                key[i], time[i], fixed, r["has_seq"][i], seq, r["entry_id"][i],
-                r["source_feed"][i] == feeds[0],
-            )))
+            return tuple(
+                map(
+                    int,
+                    (
+                        key[i],
+                        time[i],
+                        fixed,
+                        r["has_seq"][i],
+                        seq,
+                        r["entry_id"][i],
+                        r["source_feed"][i] == feeds[0],
+                    ),
+                )
+            )
 
         rows, twice = ORDER.ordered(key, time, records, names)
         assert rows.tolist() == sorted(range(n), key=lambda i: (level(i), i))
@@ -79,8 +92,13 @@ def test_records_are_put_in_order_as_their_levels_say() -> None:
 
 def test_a_state_keeps_what_it_declares_and_leaves_out_names_that_nothing_has() -> None:
     store = Store(
-        "backlog", 9, Plain("ids", names=True), Pool("pool", 2, (1,)), Texts("texts"),
-        Struct("items", ITEM, ("name",)), Columns("wide", WIDE, ("name",), ("spare",)),
+        "backlog",
+        9,
+        Plain("ids", names=True),
+        Pool("pool", 2, (1,)),
+        Texts("texts"),
+        Struct("items", ITEM, ("name",)),
+        Columns("wide", WIDE, ("name",), ("spare",)),
         RecordSet("waiting", ("seq", "cluster"), ("cluster",), ("mark",)),
     )
     names = Names()
@@ -89,8 +107,11 @@ def test_a_state_keeps_what_it_declares_and_leaves_out_names_that_nothing_has() 
     waiting["cluster"] = ids[[70, 71]]
     waiting["seq"], waiting["mark"] = [-(2**63), 2**63 - 1], [5, 6]
     values = {
-        "ids": ids[[90, 3]], "pool": np.array([[7, 8, 9], ids[[1, 1, 99]]]), "texts": ("new", "b"),
-        "items": items(3), "wide": np.array([(ids[50], 0.5, 4), (-1, 1.5, 4)], WIDE),
+        "ids": ids[[90, 3]],
+        "pool": np.array([[7, 8, 9], ids[[1, 1, 99]]]),
+        "texts": ("new", "b"),
+        "items": items(3),
+        "wide": np.array([(ids[50], 0.5, 4), (-1, 1.5, 4)], WIDE),
         "waiting": waiting,
     }
     before = {name: repr(value) for name, value in values.items() if name != "waiting"}
@@ -111,7 +132,8 @@ def test_a_state_keeps_what_it_declares_and_leaves_out_names_that_nothing_has() 
         if column != "cluster":
             assert found["waiting"][column].tolist() == waiting[column].tolist(), column
     for mine, kept in (
-        (values["ids"], found["ids"]), (values["pool"][1], found["pool"][1]),
+        (values["ids"], found["ids"]),
+        (values["pool"][1], found["pool"][1]),
         (values["items"]["name"], found["items"]["name"]),
         (values["wide"]["name"], found["wide"]["name"]),
         (waiting["cluster"], found["waiting"]["cluster"]),

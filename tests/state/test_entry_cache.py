@@ -38,12 +38,14 @@ class Core:
         self.key["with_evictions"] = 1
         policy = L.POLICIES.index(settings.get("policy", "expected_reads"))
         self.set(
-            policy=policy, max_requeue=settings.get("requeue_max", 5),
+            policy=policy,
+            max_requeue=settings.get("requeue_max", 5),
             extend_recent=settings.get("extend_recently_accessed", True),
-            ttl_ns=1000, ttl_max_ns=settings.get(TTL_MAX, 5000), interval_ns=10,
-            merge=settings.get(
-                "duplicate_insert", "merge" if policy == L.STASHING else "discard"
-            ) == "merge",
+            ttl_ns=1000,
+            ttl_max_ns=settings.get(TTL_MAX, 5000),
+            interval_ns=10,
+            merge=settings.get("duplicate_insert", "merge" if policy == L.STASHING else "discard")
+            == "merge",
         )
         self.set_size(settings.get("max_bytes"), settings.get("watermark", 0.9))
 
@@ -53,8 +55,11 @@ class Core:
 
     def set_size(self, size: int | None, watermark: float) -> None:
         known = 0 if size is None else size
-        self.set(max_bytes=int(NULL) if size is None else size, trigger=int(known * TRIGGER),
-                 goal=int(known * watermark))
+        self.set(
+            max_bytes=int(NULL) if size is None else size,
+            trigger=int(known * TRIGGER),
+            goal=int(known * watermark),
+        )
 
     @property
     def used(self) -> int:
@@ -91,7 +96,13 @@ class Core:
     def insert(self, entry: int, size: int, expected: int, now: int) -> bool:
         self.at(now)
         found = kernel.insert(
-            self.world, CACHE, CELL, LEDGER, np.int64(entry), np.int64(size), np.int64(expected),
+            self.world,
+            CACHE,
+            CELL,
+            LEDGER,
+            np.int64(entry),
+            np.int64(size),
+            np.int64(expected),
             NOTHING,
         )
         if found:
@@ -125,8 +136,10 @@ class Core:
         w = with_cursors(self.world, zeros, zeros)
         w.cursors["known"] = w.cursors["active"] = w.cursors["has_read"] = 1
         w.cursors["read_entry"] = positions
-        return [1 + others_before(w, np.int64(0), np.int64(i), LEDGER, np.int64(p))
-                for i, p in enumerate(positions)]
+        return [
+            1 + others_before(w, np.int64(0), np.int64(i), LEDGER, np.int64(p))
+            for i, p in enumerate(positions)
+        ]
 
     def read(self, entry: int) -> bool:
         x = self.find(entry)
@@ -172,10 +185,16 @@ class Core:
         found, x = [], int(self.cache["stash_head" if stash else "head"])
         while x >= 0:
             e = self.world.entries[x]
-            found.append([
-                self.number(x), int(e["bytes"]), int(e["ts"]), int(e["requeue_count"]),
-                bool(e["accessed"]), int(e["expected"]) if e["counted"] else None,
-            ])
+            found.append(
+                [
+                    self.number(x),
+                    int(e["bytes"]),
+                    int(e["ts"]),
+                    int(e["requeue_count"]),
+                    bool(e["accessed"]),
+                    int(e["expected"]) if e["counted"] else None,
+                ]
+            )
             x = int(e["next"])
         return found
 
@@ -195,21 +214,32 @@ class Reference:
 
     def __init__(self, **settings: Any) -> None:
         policy = settings.get("policy", REQUEUES)
-        self.cache = Cache(Settings(
-            policy=policy, max_bytes=settings.get("max_bytes"),
-            watermark=settings.get("watermark", 0.9), ttl=1000,
-            ttl_max=settings.get(TTL_MAX, 5000), max_requeue=settings.get("requeue_max", 5),
-            extend_recent=settings.get("extend_recently_accessed", True),
-            duplicate_insert=settings.get(
-                "duplicate_insert", "merge" if policy == STASHES else "discard"),
-        ))
+        self.cache = Cache(
+            Settings(
+                policy=policy,
+                max_bytes=settings.get("max_bytes"),
+                watermark=settings.get("watermark", 0.9),
+                ttl=1000,
+                ttl_max=settings.get(TTL_MAX, 5000),
+                max_requeue=settings.get("requeue_max", 5),
+                extend_recent=settings.get("extend_recently_accessed", True),
+                duplicate_insert=settings.get(
+                    "duplicate_insert", "merge" if policy == STASHES else "discard"
+                ),
+            )
+        )
         self.now = 0
 
     def set(self, **changed: int) -> None:
         s = self.cache.settings
         for name, value in changed.items():
-            setattr(s, {"ttl_ns": "ttl", "ttl_max_ns": "ttl_max", "interval_ns": "interval"}.get(
-                name, name), value)
+            setattr(
+                s,
+                {"ttl_ns": "ttl", "ttl_max_ns": "ttl_max", "interval_ns": "interval"}.get(
+                    name, name
+                ),
+                value,
+            )
 
     def set_size(self, size: int | None, watermark: float) -> None:
         self.cache.settings.max_bytes, self.cache.settings.watermark = size, watermark
@@ -280,8 +310,10 @@ class Reference:
         return [r.entry.position[1] for r in self.cache.removed]
 
     def queue(self, stash: bool = False) -> list[list[Any]]:
-        return [[e.position[1], e.bytes, e.ts, e.requeue_count, e.accessed, e.expected]
-                for e in (self.cache.stash if stash else self.cache.queue)]
+        return [
+            [e.position[1], e.bytes, e.ts, e.requeue_count, e.accessed, e.expected]
+            for e in (self.cache.stash if stash else self.cache.queue)
+        ]
 
     def positions(self) -> list[int]:
         return sorted(e.position[1] for e in self.cache.entries)
@@ -356,8 +388,10 @@ def test_thresholds(vector: dict[str, Any], make: Made) -> None:
     cache = make(**vector["params"], **vector["given"])
     trigger, goal = cache.limits
     assert vector["expect"] == {
-        "trigger_bytes": trigger, "goal_bytes": goal,
-        "at_trigger_evict": cache.need(trigger), "at_trigger_plus_1_evict": cache.need(trigger + 1),
+        "trigger_bytes": trigger,
+        "goal_bytes": goal,
+        "at_trigger_evict": cache.need(trigger),
+        "at_trigger_plus_1_evict": cache.need(trigger + 1),
     }
 
 
@@ -382,9 +416,13 @@ def test_counts(vector: dict[str, Any], make: Made) -> None:
             shown["removed"] = cache.look(name) is None
         counted, expected = cache.look(name) or (False, 0)
         shown |= {
-            "expected": expected, "evicted": cache.look(name) is None, "has_counter": counted,
-            "has_expected_reads": expected > 0, "used_bytes": cache.used,
-            "wanted_bytes": cache.wanted, "non_evictable_bytes": cache.non_evictable,
+            "expected": expected,
+            "evicted": cache.look(name) is None,
+            "has_counter": counted,
+            "has_expected_reads": expected > 0,
+            "used_bytes": cache.used,
+            "wanted_bytes": cache.wanted,
+            "non_evictable_bytes": cache.non_evictable,
         }
         assert step["expect"] == {key: shown[key] for key in step["expect"]}
 
@@ -400,7 +438,8 @@ def test_size_trigger(vector: dict[str, Any], make: Made) -> None:
     for step in vector["steps"]:
         assert named.add(step)
         assert step["expect"] == {
-            "used_bytes": named.cache.used, "queue": [e["name"] for e in named.shown()]
+            "used_bytes": named.cache.used,
+            "queue": [e["name"] for e in named.shown()],
         }
 
 
@@ -413,8 +452,10 @@ class Recorded:
     def __init__(self, make: Made, case: dict[str, Any]) -> None:
         self.watermark = case.get("watermark", 0.9)
         self.cache = make(
-            requeue_max=case["max_requeue"], extend_recently_accessed=case["extend_recent"],
-            max_bytes=case.get("max_size"), watermark=self.watermark,
+            requeue_max=case["max_requeue"],
+            extend_recently_accessed=case["extend_recent"],
+            max_bytes=case.get("max_size"),
+            watermark=self.watermark,
         )
         self.cache.set(ttl_ns=1000 * 10**6, ttl_max_ns=5000 * 10**6, interval_ns=10 * 10**6)
         self.time = 0

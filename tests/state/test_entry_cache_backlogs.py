@@ -70,26 +70,29 @@ def topic(backlogs: dict[str, int], entries: int = 10, **more: Any) -> list[Row]
 # -- the rule --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("backlogs", "limit", "caching"), [
-    # 9 and 7 are within 2 of each other, 3 is not
-    ({"a": 9, "b": 7, "c": 3}, keys(1, 1, 2), {"a", "b"}),
-    ({"a": 9, "b": 7, "c": 3}, keys(1, 1, 1), set()),
-    ({"a": 9, "b": 7, "c": 3}, keys(1, 1, 4), {"a", "b", "c"}),
-    # the example of docs/semantics/entry_cache.md, by the hundred
-    ({"a": 20, "b": 16, "c": 12, "d": 9}, keys(2, 10, 5), {"b", "c"}),
-    # two others: only the one in the middle has them
-    ({"a": 9, "b": 7, "c": 5}, keys(2, 1, 2), {"b"}),
-    ({"a": 9, "b": 7, "c": 5}, keys(3, 1, 100), set()),
-    # a cursor below the minimum caches nothing and counts for the others all the same
-    ({"a": 9, "b": 7}, keys(1, 8, 2), {"a"}),
-    ({"a": 9, "b": 7}, keys(1, 9, 2), {"a"}),
-    ({"a": 9, "b": 7}, keys(1, 10, 2), set()),
-    ({"a": 0, "b": 0}, keys(1, 0, 0), {"a", "b"}),
-    # behind the last entry there is nothing to read
-    ({"a": -3, "b": 0}, keys(1, 0, 0), {"a", "b"}),
-    ({"a": 10}, keys(1, 0, 100), set()),
-    ({"a": 10, "b": 3}, keys(0, 1, 0), {"a", "b"}),
-])
+@pytest.mark.parametrize(
+    ("backlogs", "limit", "caching"),
+    [
+        # 9 and 7 are within 2 of each other, 3 is not
+        ({"a": 9, "b": 7, "c": 3}, keys(1, 1, 2), {"a", "b"}),
+        ({"a": 9, "b": 7, "c": 3}, keys(1, 1, 1), set()),
+        ({"a": 9, "b": 7, "c": 3}, keys(1, 1, 4), {"a", "b", "c"}),
+        # the example of docs/semantics/entry_cache.md, by the hundred
+        ({"a": 20, "b": 16, "c": 12, "d": 9}, keys(2, 10, 5), {"b", "c"}),
+        # two others: only the one in the middle has them
+        ({"a": 9, "b": 7, "c": 5}, keys(2, 1, 2), {"b"}),
+        ({"a": 9, "b": 7, "c": 5}, keys(3, 1, 100), set()),
+        # a cursor below the minimum caches nothing and counts for the others all the same
+        ({"a": 9, "b": 7}, keys(1, 8, 2), {"a"}),
+        ({"a": 9, "b": 7}, keys(1, 9, 2), {"a"}),
+        ({"a": 9, "b": 7}, keys(1, 10, 2), set()),
+        ({"a": 0, "b": 0}, keys(1, 0, 0), {"a", "b"}),
+        # behind the last entry there is nothing to read
+        ({"a": -3, "b": 0}, keys(1, 0, 0), {"a", "b"}),
+        ({"a": 10}, keys(1, 0, 100), set()),
+        ({"a": 10, "b": 3}, keys(0, 1, 0), {"a", "b"}),
+    ],
+)
 def test_enough_others_with_a_backlog_like_its_own(
     backlogs: dict[str, int], limit: dict[str, int], caching: set[str]
 ) -> None:
@@ -97,10 +100,16 @@ def test_enough_others_with_a_backlog_like_its_own(
     assert {name for name, is_cached in found.items() if is_cached} == caching
 
 
-@pytest.mark.parametrize(("policy", "obeys"), [
-    ("fifo", True), ("proportional", True), ("lru", False), ("expected_reads", False),
-    ("expected_reads_stash", False),
-])
+@pytest.mark.parametrize(
+    ("policy", "obeys"),
+    [
+        ("fifo", True),
+        ("proportional", True),
+        ("lru", False),
+        ("expected_reads", False),
+        ("expected_reads_stash", False),
+    ],
+)
 def test_only_policies_that_a_broker_has_without_expected_reads(policy: str, obeys: bool) -> None:
     found = cached(topic({"a": 9, "b": 3}), {**READS, "policy": policy, **keys(1, 1, 2)})
     assert found == {"a": not obeys, "b": not obeys}
@@ -152,8 +161,11 @@ def test_a_cursor_that_comes_waits_for_the_check_and_one_that_goes_counts_no_lon
     comes = [*before, cursor(MINUTE + 5, "c", "1:1")]
     assert cached(comes, params, MINUTE + 10) == {"a": True, "b": True, "c": False}
     assert cached(comes, params, 2 * MINUTE + 1) == {"a": True, "b": True, "c": True}
-    goes = [*before, record("cursor_deleted", MINUTE + 5, subscription="b"),
-            cursor(MINUTE + 6, "b", "1:3")]
+    goes = [
+        *before,
+        record("cursor_deleted", MINUTE + 5, subscription="b"),
+        cursor(MINUTE + 6, "b", "1:3"),
+    ]
     assert cached(goes, params, MINUTE + 10) == {"a": False, "b": False}
 
 
@@ -171,7 +183,8 @@ def ledgers(*sizes: int) -> list[Row]:
     """Entries of the ledgers 1, 2 ..."""
     return [
         {**added(1 + ledger, entry), "ledger_id": ledger + 1}
-        for ledger, size in enumerate(sizes) for entry in range(size)
+        for ledger, size in enumerate(sizes)
+        for entry in range(size)
     ]
 
 
@@ -190,15 +203,23 @@ def test_a_backlog_goes_over_ledgers() -> None:
 
 
 def test_entries_before_the_first_record_of_a_ledger_are_in_it_as_well() -> None:
-    before = [cursor(0, "a", "1:0"), cursor(0, "b", "1:0"), added(1, 9),
-              {**added(2, 4), "ledger_id": 2}]
+    before = [
+        cursor(0, "a", "1:0"),
+        cursor(0, "b", "1:0"),
+        added(1, 9),
+        {**added(2, 4), "ledger_id": 2},
+    ]
     assert cached(before, {**FIFO, **keys(1, 15, 0)}) == {"a": True, "b": True}
     assert cached(before, {**FIFO, **keys(1, 16, 0)}) == {"a": False, "b": False}
 
 
 def test_a_start_of_the_broker_forgets_ledgers() -> None:
-    again = [record("broker_started", 100), cursor(101, "a", "1:0"), cursor(101, "b", "1:0"),
-             {**added(102, 1), "ledger_id": 9}]
+    again = [
+        record("broker_started", 100),
+        cursor(101, "a", "1:0"),
+        cursor(101, "b", "1:0"),
+        {**added(102, 1), "ledger_id": 9},
+    ]
     before = [*ledgers(5, 4), *again]
     assert cached(before, {**FIFO, **keys(1, 2, 0)}, MINUTE + 200) == {"a": True, "b": True}
     assert cached(before, {**FIFO, **keys(1, 3, 0)}, MINUTE + 200) == {"a": False, "b": False}
@@ -226,11 +247,19 @@ def test_ledgers_and_backlogs_are_in_the_state() -> None:
     assert parts["ledgers"].tolist() == [(0, 1, 5), (0, 2, 4)]
     names = [broker.names.get(int(c["name"])) for c in parts["cursors"]]
     assert dict(zip(names, parts["cursors"]["backlog"].tolist(), strict=True)) == {
-        "a": 7, "b": 4, "c": -(2**63),
+        "a": 7,
+        "b": 4,
+        "c": -(2**63),
     }
     at = MINUTE + 3000
-    more = [cursor(at, "behind", "0:0"), read(at + 1, 20, "a"), read(at + 2, 20, "other"),
-            read(at + 3, 21, "b"), read(at + 4, 21, "other"), cursor(at + 9000, "a")]
+    more = [
+        cursor(at, "behind", "0:0"),
+        read(at + 1, 20, "a"),
+        read(at + 2, 20, "other"),
+        read(at + 3, 21, "b"),
+        read(at + 4, 21, "other"),
+        cursor(at + 9000, "a"),
+    ]
     rows = job.step(states[-1], [blob(more)], 0).tables["cache_reads"].to_pylist()
     assert [r["hit"] for r in rows] == [False, True, False, False]
 

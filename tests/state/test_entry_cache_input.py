@@ -18,7 +18,8 @@ from tests.state.trace import START_MS, START_NS
 MS = 1_000_000
 TOPIC = "persistent://t/ns/a"
 READS: dict[str, Any] = {
-    "extra_outputs": ("cache_evictions", "cache_reads"), "release_event": "entry_released",
+    "extra_outputs": ("cache_evictions", "cache_reads"),
+    "release_event": "entry_released",
 }
 LARGEST = 2**63 - 1
 
@@ -26,9 +27,16 @@ LARGEST = 2**63 - 1
 def record(kind: str, at_ms: float, **columns: Any) -> Row:
     topic = {} if kind in ("broker_started", "policy") else {"topic": TOPIC}
     return {
-        "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": "b1",
-        "seq": None, "ts_mono_ns": START_NS + int(at_ms * MS), "ts_wall_ms": START_MS + int(at_ms),
-        "source_offset": 0, **topic, **columns,
+        "event_type": kind,
+        "source_feed": "contract",
+        "cluster": "c",
+        "broker": "b1",
+        "seq": None,
+        "ts_mono_ns": START_NS + int(at_ms * MS),
+        "ts_wall_ms": START_MS + int(at_ms),
+        "source_offset": 0,
+        **topic,
+        **columns,
     }
 
 
@@ -41,8 +49,15 @@ def added(at_ms: float, entry: int, size: int = 100, **more: Any) -> Row:
 
 
 def read(at_ms: float, entry: int, subscription: str = "s", **more: Any) -> Row:
-    return record("entry_read", at_ms, ledger_id=1, entry_id=entry, entry_bytes=100,
-                  subscription=subscription, **more)
+    return record(
+        "entry_read",
+        at_ms,
+        ledger_id=1,
+        entry_id=entry,
+        entry_bytes=100,
+        subscription=subscription,
+        **more,
+    )
 
 
 def of_entry(kind: str, at_ms: float, entry: int | None, **more: Any) -> Row:
@@ -80,48 +95,87 @@ def test_kinds_of_other_jobs_move_no_clock() -> None:
 
 
 def test_an_entry_larger_than_the_cache_is_evicted_by_its_own_pass() -> None:
-    rows = same([cursor(0), added(1, 0, 60), added(2, 1, 5000), read(3, 1)],
-                {**READS, "max_bytes": 1000, "policy": "fifo"})
+    rows = same(
+        [cursor(0), added(1, 0, 60), added(2, 1, 5000), read(3, 1)],
+        {**READS, "max_bytes": 1000, "policy": "fifo"},
+    )
     assert [(r["entry_id"], r["cause"]) for r in rows["cache_evictions"]] == [
-        (0, "size"), (1, "size"), (1, "invalidated"),
+        (0, "size"),
+        (1, "size"),
+        (1, "invalidated"),
     ]
     assert max(r["max_used_bytes"] for r in rows["cache_stats"] if r["topic"] is None) == 5060
 
 
 def test_reads_and_releases_that_nothing_preceded() -> None:
-    rows = same([
-        of_entry("entry_released", 0, 7), read(1, 5), read(2, 5, "nobody"),
-        of_entry("replay_queued", 3, 9, subscription="nobody"), read(4, 9, "nobody"),
-        of_entry("entry_released", 5, 5), of_entry("entry_invalidated", 6, 77),
-        of_entry("entry_invalidated", 7, None), of_entry("ledger_deleted", 8, None),
-        cursor(9), added(10, 3), *(of_entry("entry_released", 11 + i, 3) for i in range(4)),
-        of_entry("replay_queued", 20, 3, subscription="s"), read(21, 3),
-    ], READS)
+    rows = same(
+        [
+            of_entry("entry_released", 0, 7),
+            read(1, 5),
+            read(2, 5, "nobody"),
+            of_entry("replay_queued", 3, 9, subscription="nobody"),
+            read(4, 9, "nobody"),
+            of_entry("entry_released", 5, 5),
+            of_entry("entry_invalidated", 6, 77),
+            of_entry("entry_invalidated", 7, None),
+            of_entry("ledger_deleted", 8, None),
+            cursor(9),
+            added(10, 3),
+            *(of_entry("entry_released", 11 + i, 3) for i in range(4)),
+            of_entry("replay_queued", 20, 3, subscription="s"),
+            read(21, 3),
+        ],
+        READS,
+    )
     assert reads(rows, "position", "hit", "expected_after", "reader_kind") == [
-        ("1:5", False, None, "catch_up"), ("1:5", True, None, "catch_up"),
-        ("1:9", False, None, "replay"), ("1:3", True, -2, "replay"),
+        ("1:5", False, None, "catch_up"),
+        ("1:5", True, None, "catch_up"),
+        ("1:9", False, None, "replay"),
+        ("1:3", True, -2, "replay"),
     ]
 
 
 def test_cursors_that_vanish_and_come_back() -> None:
     for policy in ("expected_reads", "fifo", "proportional"):
-        same([
-            cursor(0, "s"), cursor(0, "t"), added(1, 0), added(2, 1), read(3, 0, "s"),
-            record("cursor_deleted", 4, subscription="t"), read(5, 1, "t"),
-            record("cursor_deleted", 6, subscription="t"), cursor(7, "t", None),
-            added(8, 2), record("cursor_deleted", 9, subscription="s"), added(10, 3),
-            record("cursor_deleted", 11, subscription="t"), added(12, 4), read(13, 4, "s"),
-            cursor(14, "s", "1:2", mark_delete="1:1"), cursor(15, "s", None),
-        ], {**READS, "policy": policy, "grace_ms": 2})
+        same(
+            [
+                cursor(0, "s"),
+                cursor(0, "t"),
+                added(1, 0),
+                added(2, 1),
+                read(3, 0, "s"),
+                record("cursor_deleted", 4, subscription="t"),
+                read(5, 1, "t"),
+                record("cursor_deleted", 6, subscription="t"),
+                cursor(7, "t", None),
+                added(8, 2),
+                record("cursor_deleted", 9, subscription="s"),
+                added(10, 3),
+                record("cursor_deleted", 11, subscription="t"),
+                added(12, 4),
+                read(13, 4, "s"),
+                cursor(14, "s", "1:2", mark_delete="1:1"),
+                cursor(15, "s", None),
+            ],
+            {**READS, "policy": policy, "grace_ms": 2},
+        )
 
 
 def test_a_broker_restart_empties_every_cache() -> None:
-    rows = same([
-        cursor(0), added(1, 0), of_entry("replay_queued", 2, 0, subscription="s"),
-        record("broker_started", 3, ts_mono_ns=5), read(4, 0, ts_mono_ns=1_000_005),
-        cursor(5, ts_mono_ns=2_000_005), added(6, 1, ts_mono_ns=3_000_005),
-        record("broker_started", 7, ts_mono_ns=-(10**15)), read(8, 1, ts_mono_ns=-(10**15) + MS),
-    ], {**READS, "variants": [{}, {"policy": "proportional"}]})
+    rows = same(
+        [
+            cursor(0),
+            added(1, 0),
+            of_entry("replay_queued", 2, 0, subscription="s"),
+            record("broker_started", 3, ts_mono_ns=5),
+            read(4, 0, ts_mono_ns=1_000_005),
+            cursor(5, ts_mono_ns=2_000_005),
+            added(6, 1, ts_mono_ns=3_000_005),
+            record("broker_started", 7, ts_mono_ns=-(10**15)),
+            read(8, 1, ts_mono_ns=-(10**15) + MS),
+        ],
+        {**READS, "variants": [{}, {"policy": "proportional"}]},
+    )
     assert reads(rows, "hit", "reader_kind") == [(False, "catch_up")] * 4
 
 
@@ -130,23 +184,35 @@ def test_a_long_silence_costs_nothing(policy: str) -> None:
     """Ten billion passes are due before the entries expire."""
     forever = {TTL_MS: 10**11, "managedLedgerCacheEvictionTimeThresholdMillisMax": 10**11}
     records = [cursor(0), added(1, 0), added(2, 1)]
-    params = {**READS, **forever, "policy": policy, "stats_window_ms": 10**10,
-              "idle_advance_ms": 10**14, "max_bytes": 1000}
+    params = {
+        **READS,
+        **forever,
+        "policy": policy,
+        "stats_window_ms": 10**10,
+        "idle_advance_ms": 10**14,
+        "max_bytes": 1000,
+    }
     rows = play([records], params, until_ms=START_MS + 2 * 10**11)
     visited = sum(r["entries_visited"] for r in rows["cache_stats"] if r["topic"] is None)
     # one in each pass before they expire, if the policy does not extend them
     assert visited >= 10**10
     if policy == "expected_reads_stash":
         assert [r["ts_wall_ms"] - START_MS for r in rows["cache_evictions"]] == [
-            10**11 + 10, 10**11 + 10
+            10**11 + 10,
+            10**11 + 10,
         ]
 
 
 def test_settings_beyond_64_bits_are_cut() -> None:
     records = [
-        cursor(0), limits(1, **{SIZE_MB: 2**62, TTL_MS: 2**63 - 1}), added(2, 0, LARGEST // 4),
-        limits(3, managedLedgerCacheEvictionIntervalMs=2**63 - 1), added(4, 1), read(5, 0),
-        limits(6, managedLedgerCacheEvictionWatermark=2.0**63, **{SIZE_MB: 0.0001}), added(7, 2),
+        cursor(0),
+        limits(1, **{SIZE_MB: 2**62, TTL_MS: 2**63 - 1}),
+        added(2, 0, LARGEST // 4),
+        limits(3, managedLedgerCacheEvictionIntervalMs=2**63 - 1),
+        added(4, 1),
+        read(5, 0),
+        limits(6, managedLedgerCacheEvictionWatermark=2.0**63, **{SIZE_MB: 0.0001}),
+        added(7, 2),
     ]
     rows = play([records], READS, until_ms=START_MS + 200_000)
     assert reads(rows, "hit") == [(True,)]
@@ -162,10 +228,17 @@ def test_both_ends_of_the_clock() -> None:
         assert reads(rows, "hit") == [(True,)]
 
 
-@pytest.mark.parametrize("given", [
-    {"policy": "fifth"}, {"policy": "belady"}, {"duplicate_insert": "both"},
-    {"time_pass_pending": "go"}, {"release_event": "ack"}, {"variants": [{"policy": "none"}]},
-])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"policy": "fifth"},
+        {"policy": "belady"},
+        {"duplicate_insert": "both"},
+        {"time_pass_pending": "go"},
+        {"release_event": "ack"},
+        {"variants": [{"policy": "none"}]},
+    ],
+)
 def test_unknown_values_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="allowed: "):
         EntryCache({**PARAMS, **given})
@@ -195,7 +268,10 @@ def test_caches_that_come_and_go_between_runs() -> None:
     more = [read(700, 0), read(701, 0), added(5000, 2)]
     rows = second.step(state, [blob(more)], 0).tables["cache_reads"].to_pylist()
     assert [(r["policy"], r["hit"]) for r in rows] == [
-        ("fifo", False), ("expected_reads", True), ("fifo", False), ("expected_reads", True),
+        ("fifo", False),
+        ("expected_reads", True),
+        ("fifo", False),
+        ("expected_reads", True),
     ]
 
 

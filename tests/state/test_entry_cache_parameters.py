@@ -42,17 +42,55 @@ STASH = {"policy": "expected_reads_stash"}
 FIFO = {"policy": "fifo"}
 TIGHT = [cursor(0), *(added(1 + i, i) for i in range(12)), *(read(20 + i, i) for i in range(12))]
 """A cursor that is expected to read more than a cache of 1000 bytes holds."""
-STALE = [cursor(0), cursor(0, "t"), added(1, 0), read(2, 0), of_entry("entry_released", 3, 0),
-         of_entry("entry_released", 4, 0), added(500, 1), read(1900, 0), read(2600, 1, "t")]
+STALE = [
+    cursor(0),
+    cursor(0, "t"),
+    added(1, 0),
+    read(2, 0),
+    of_entry("entry_released", 3, 0),
+    of_entry("entry_released", 4, 0),
+    added(500, 1),
+    read(1900, 0),
+    read(2600, 1, "t"),
+]
 """Entries beyond their time to live, the first of them read and the other one awaited."""
-TWICE = [cursor(0), added(1, 0), added(2, 0), of_entry("entry_released", 3, 0), added(4, 1),
-         read(5, 0), read(1500, 0), read(3000, 0)]
-MARKED = [cursor(0, mark_delete="1:-1"), added(1, 0), added(2, 1), read(3, 0), read(4, 1),
-          cursor(5, read_pos="1:2", mark_delete="1:1"), read(1500, 0), read(2500, 0)]
-ALONE = [cursor(0), added(1, 0), record("cursor_deleted", 2, subscription="s"), added(3, 1),
-         read(4, 1), read(5, 0)]
-BACKLOGGED = [cursor(0), cursor(0, "t", "1:2"), *(added(1 + i, i) for i in range(8)),
-              read(61_000, 0), read(61_001, 2, "t"), read(61_002, 0), read(61_003, 2)]
+TWICE = [
+    cursor(0),
+    added(1, 0),
+    added(2, 0),
+    of_entry("entry_released", 3, 0),
+    added(4, 1),
+    read(5, 0),
+    read(1500, 0),
+    read(3000, 0),
+]
+MARKED = [
+    cursor(0, mark_delete="1:-1"),
+    added(1, 0),
+    added(2, 1),
+    read(3, 0),
+    read(4, 1),
+    cursor(5, read_pos="1:2", mark_delete="1:1"),
+    read(1500, 0),
+    read(2500, 0),
+]
+ALONE = [
+    cursor(0),
+    added(1, 0),
+    record("cursor_deleted", 2, subscription="s"),
+    added(3, 1),
+    read(4, 1),
+    read(5, 0),
+]
+BACKLOGGED = [
+    cursor(0),
+    cursor(0, "t", "1:2"),
+    *(added(1 + i, i) for i in range(8)),
+    read(61_000, 0),
+    read(61_001, 2, "t"),
+    read(61_002, 0),
+    read(61_003, 2),
+]
 """Backlogs of 8 and 6 entries."""
 HELPED = {"policy": "fifo", BACKLOG_CURSORS: 1, BACKLOG_ENTRIES: 1, BACKLOG_BETWEEN: 2}
 CASES: dict[tuple[str, Any], tuple[dict[str, Any], list[Row]]] = {
@@ -68,8 +106,13 @@ CASES: dict[tuple[str, Any], tuple[dict[str, Any], list[Row]]] = {
     ("decrement_on_mark_delete", True): ({}, MARKED),
     ("settings_applied_at_start", False): ({MAX_TIMES: 0, RECENT: False}, STALE),
     ("release_event", "dispatch"): (
-        {}, [cursor(0), added(1, 0), record("dispatch", 2, ledger_id=1, entry_id=0,
-                                            entry_bytes=100, subscription="s"), read(3, 0)],
+        {},
+        [
+            cursor(0),
+            added(1, 0),
+            record("dispatch", 2, ledger_id=1, entry_id=0, entry_bytes=100, subscription="s"),
+            read(3, 0),
+        ],
     ),
     ("grace_ms", 100): ({}, ALONE),
     ("max_bytes", 1000): ({}, TIGHT),
@@ -129,9 +172,14 @@ def _values(annotation: Any) -> set[Any]:
 def test_rows_of_a_cache_have_its_own_parameters() -> None:
     """Two of one policy and size differ in nothing else that a row says."""
     common = {"policy": "expected_reads", "max_bytes": 1000}
-    params = {**READS, "grace_ms": 7, "variants": [
-        {**common, MAX_TIMES: 1}, {**common, "extend_recently_accessed": False, WATERMARK: 0.5},
-    ]}
+    params = {
+        **READS,
+        "grace_ms": 7,
+        "variants": [
+            {**common, MAX_TIMES: 1},
+            {**common, "extend_recently_accessed": False, WATERMARK: 0.5},
+        ],
+    }
     rows = same([*TIGHT, limits(100, **{TTL_MS: 20})], params)
     for table in ("cache_stats", "cache_evictions", "cache_reads"):
         said = {tuple(row["switches"]) for row in rows[table]}
@@ -165,8 +213,11 @@ def test_a_broker_that_applies_nothing_has_the_defaults_of_the_parameters() -> N
 def policies_of(records: list[Row]) -> list[str]:
     """The policy in each window's row of the whole cache."""
     rows = same(records, {**READS, "stats_window_ms": 1000})["cache_stats"]
-    return [row["policy"] for row in sorted(rows, key=lambda r: r["window_start_ms"])
-            if row["topic"] is None]
+    return [
+        row["policy"]
+        for row in sorted(rows, key=lambda r: r["window_start_ms"])
+        if row["topic"] is None
+    ]
 
 
 def test_a_feed_that_sends_the_settings_after_the_start_of_the_broker_decides_the_policy() -> None:

@@ -49,8 +49,14 @@ SECOND = 1000
 def at(kind: str, ms: float, **columns: Any) -> dict[str, Any]:
     topic = {} if kind in ("broker_started", "policy") else {"topic": TOPIC}
     return {
-        "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": "b1",
-        "seq": None, "ts_mono_ns": int(ms * NS_PER_MS), "ts_wall_ms": T0 + int(ms), **topic,
+        "event_type": kind,
+        "source_feed": "contract",
+        "cluster": "c",
+        "broker": "b1",
+        "seq": None,
+        "ts_mono_ns": int(ms * NS_PER_MS),
+        "ts_wall_ms": T0 + int(ms),
+        **topic,
         **columns,
     }
 
@@ -64,8 +70,15 @@ def added(ms: float, entry: int, size: int = 100, **more: Any) -> dict[str, Any]
 
 
 def read(ms: float, entry: int, subscription: str = "s", **more: Any) -> dict[str, Any]:
-    return at("entry_read", ms, ledger_id=1, entry_id=entry, entry_bytes=100,
-              subscription=subscription, **more)
+    return at(
+        "entry_read",
+        ms,
+        ledger_id=1,
+        entry_id=entry,
+        entry_bytes=100,
+        subscription=subscription,
+        **more,
+    )
 
 
 def of_entry(kind: str, ms: float, entry: int | None, **more: Any) -> dict[str, Any]:
@@ -106,24 +119,44 @@ def test_an_unread_entry_lives_as_long_as_its_budget_lets() -> None:
 
 def test_readers_who_come_late_find_what_is_expected_of_them() -> None:
     records = [
-        cursor(0, "s"), cursor(0, "t"), cursor(0, "u", active=False), added(1, 0), read(2, 0),
-        of_entry("entry_released", 3, 0), of_entry("replay_queued", 4, 0, subscription="s"),
-        read(1500, 0, "t"), of_entry("entry_released", 1501, 0), read(1600, 0, "s"),
-        of_entry("entry_released", 1601, 0), read(20_000, 0, "t"), read(20_000, 1, "s"),
-        read(20_001, 0, "nobody"), read(20_002, 0, "u"),
+        cursor(0, "s"),
+        cursor(0, "t"),
+        cursor(0, "u", active=False),
+        added(1, 0),
+        read(2, 0),
+        of_entry("entry_released", 3, 0),
+        of_entry("replay_queued", 4, 0, subscription="s"),
+        read(1500, 0, "t"),
+        of_entry("entry_released", 1501, 0),
+        read(1600, 0, "s"),
+        of_entry("entry_released", 1601, 0),
+        read(20_000, 0, "t"),
+        read(20_000, 1, "s"),
+        read(20_001, 0, "nobody"),
+        read(20_002, 0, "u"),
     ]
     assert reads(judge(records, READS), "subscription", "hit", "expected_after", "reader_kind") == [
-        ("s", True, 2, "tail"), ("t", True, 2, "tail"), ("s", True, 1, "replay"),
+        ("s", True, 2, "tail"),
+        ("t", True, 2, "tail"),
+        ("s", True, 1, "replay"),
         # both stand at 1:1, then s reads on
-        ("t", False, 2, "tail"), ("s", False, 2, "tail"), ("nobody", True, 2, "tail"),
+        ("t", False, 2, "tail"),
+        ("s", False, 2, "tail"),
+        ("nobody", True, 2, "tail"),
         ("u", True, 2, "tail"),
     ]
 
 
 def test_dispatch_is_read_and_release() -> None:
     sent = at("dispatch", 2, ledger_id=1, entry_id=0, entry_bytes=7, subscription="s")
-    records = [cursor(0, "s"), cursor(0, "t"), added(1, 0), sent, read(3, 0),
-               of_entry("entry_released", 4, 0)]
+    records = [
+        cursor(0, "s"),
+        cursor(0, "t"),
+        added(1, 0),
+        sent,
+        read(3, 0),
+        of_entry("entry_released", 4, 0),
+    ]
     assert reads(judge(records, EVERY_ROW), "position", "hit", "expected_after") == [
         ("1:0", True, 1)
     ]
@@ -140,24 +173,34 @@ def test_nothing_is_cached_without_active_cursors_or_with_size_0() -> None:
     assert reads(judge(records, late), "hit", "expected_after") == [(True, None)]
     late["grace_ms"] = 5
     assert reads(judge(records, late), "hit") == [(False,)]
-    records = [cursor(0), added(1, 0), read(2, 0), limits(3, {SIZE_MB: 0}), read(4, 0),
-               added(5, 1), read(20, 0), read(21, 0)]
-    rows = judge(records, READS)
-    assert reads(rows, "hit", "max_bytes") == [
-        (True, None), (True, 0), (False, 0), (False, 0)
+    records = [
+        cursor(0),
+        added(1, 0),
+        read(2, 0),
+        limits(3, {SIZE_MB: 0}),
+        read(4, 0),
+        added(5, 1),
+        read(20, 0),
+        read(21, 0),
     ]
+    rows = judge(records, READS)
+    assert reads(rows, "hit", "max_bytes") == [(True, None), (True, 0), (False, 0), (False, 0)]
     assert gone(rows) == [(0, "size+extended_out", 10.000001)]
 
 
 def test_a_restart_empties_caches_and_forgets_cursors() -> None:
     records = [
-        cursor(0), added(1, 0),
-        at("broker_started", 2, ts_mono_ns=5), read(3, 0, ts_mono_ns=1_000_005),
-        added(4, 1, ts_mono_ns=2_000_005), read(5, 1, ts_mono_ns=3_000_005),
+        cursor(0),
+        added(1, 0),
+        at("broker_started", 2, ts_mono_ns=5),
+        read(3, 0, ts_mono_ns=1_000_005),
+        added(4, 1, ts_mono_ns=2_000_005),
+        read(5, 1, ts_mono_ns=3_000_005),
     ]
     rows = judge(records, READS, until_ms=T0 + 60_000)
     assert reads(rows, "hit", "expected_after", "reader_kind") == [
-        (False, None, "catch_up"), (False, None, "tail")
+        (False, None, "catch_up"),
+        (False, None, "tail"),
     ]
     # passes are due from the start on
     assert [t for _, _, t in gone(rows)] == [pytest.approx(1010.000006)] * 2
@@ -166,20 +209,33 @@ def test_a_restart_empties_caches_and_forgets_cursors() -> None:
 
 def test_cursors_take_entries_from_baselines_only() -> None:
     variants = [{"policy": p} for p in (*POLICIES, "belady")]
-    records = [cursor(0, "s"), cursor(0, "t"), added(1, 0), added(1, 1), read(2, 0, "s"),
-               read(3, 0, "t"), at("cursor_deleted", 4, subscription="t"), read(5, 1, "s")]
+    records = [
+        cursor(0, "s"),
+        cursor(0, "t"),
+        added(1, 0),
+        added(1, 1),
+        read(2, 0, "s"),
+        read(3, 0, "t"),
+        at("cursor_deleted", 4, subscription="t"),
+        read(5, 1, "s"),
+    ]
     rows = judge(records, {**READS, "variants": variants})
     found = defaultdict(list)
     for r in rows["cache_evictions"]:
         found[r["policy"]].append((r["entry_id"], r["rule"], r["ts_mono_ns"] // NS_PER_MS))
-    assert found == {
-        policy: [(0, "invalidated", 3), (1, "invalidated", 5)] for policy in BY_CURSOR
-    }
-    marked = [cursor(0, mark_delete="1:-1"), added(1, 0), added(1, 1), read(2, 0),
-              cursor(3, read_pos="1:1", mark_delete="1:0"), cursor(4, active=False)]
+    assert found == {policy: [(0, "invalidated", 3), (1, "invalidated", 5)] for policy in BY_CURSOR}
+    marked = [
+        cursor(0, mark_delete="1:-1"),
+        added(1, 0),
+        added(1, 1),
+        read(2, 0),
+        cursor(3, read_pos="1:1", mark_delete="1:0"),
+        cursor(4, active=False),
+    ]
     params = {**READS, "policy": "fifo", "cacheEvictionByMarkDeletedPosition": True}
     assert gone(judge(marked, params)) == [
-        (0, "invalidated", 3), (1, "invalidated+never_wanted", 4)
+        (0, "invalidated", 3),
+        (1, "invalidated+never_wanted", 4),
     ]
 
 
@@ -206,7 +262,8 @@ def test_the_retention_settings_may_not_reach_the_cache_at_start() -> None:
     assert gone(judge(records, params, configured, end)) == [(0, "time+extended_out", 2000.000001)]
     params["variants"] = [{MAX_TIMES: 3}, {MAX_TIMES: 3, "settings_applied_at_start": True}]
     assert [t for _, _, t in gone(judge(records, params, configured, end))] == [
-        2000.000001, 4000.000001
+        2000.000001,
+        4000.000001,
     ]
 
 
@@ -269,9 +326,23 @@ def test_counts_add_up(trace: Trace) -> None:
     rows = rows_of(trace)
     whole = [r for r in rows["cache_stats"] if r["topic"] is None]
     topics = [r for r in rows["cache_stats"] if r["topic"] is not None]
-    summed = ("hits", "misses", "hit_bytes", "miss_bytes", "inserted", "evicted_time",
-              "evicted_size", "invalidated", "evicted_wanted", "extended", "stashed", "entries",
-              "used_bytes", "wanted_bytes", "non_evictable_bytes")
+    summed = (
+        "hits",
+        "misses",
+        "hit_bytes",
+        "miss_bytes",
+        "inserted",
+        "evicted_time",
+        "evicted_size",
+        "invalidated",
+        "evicted_wanted",
+        "extended",
+        "stashed",
+        "entries",
+        "used_bytes",
+        "wanted_bytes",
+        "non_evictable_bytes",
+    )
     for name in summed:
         assert sum(r[name] for r in whole) == sum(r[name] for r in topics)
     if all(r["ts_wall_ms"] is not None for r in trace.records):
@@ -336,8 +407,11 @@ def test_stash_and_requeue_agree_without_expected_reads(trace: Trace) -> None:
     for policy in (REQUEUES, STASHES):
         variant = {
             **{k: v for k, v in trace.params.items() if k not in ("policy", "variants")},
-            "policy": policy, "extend_recently_accessed": False, "grace_ms": 10**9,
-            "settings_applied_at_start": True, "max_bytes": 300,
+            "policy": policy,
+            "extend_recently_accessed": False,
+            "grace_ms": 10**9,
+            "settings_applied_at_start": True,
+            "max_bytes": 300,
         }
         rows = judge(records, {**trace.params, "variants": [variant]}, trace.configured)
         assert all(r["expected_remaining"] is None for r in rows["cache_evictions"])

@@ -12,8 +12,16 @@ from tests.state.cache_traces import Trace, traces
 from tests.state.contract.jobs import closing
 
 MEASURES = (
-    "hits", "misses", "hit_ratio", "hit_bytes", "storage_bytes", "evicted_wanted",
-    "evicted_wanted_bytes", "max_used_bytes", "passes", "work",
+    "hits",
+    "misses",
+    "hit_ratio",
+    "hit_bytes",
+    "storage_bytes",
+    "evicted_wanted",
+    "evicted_wanted_bytes",
+    "max_used_bytes",
+    "passes",
+    "work",
 )
 
 
@@ -24,8 +32,10 @@ def test_comparison_of_caches_as_the_reference(trace: Trace) -> None:
     records = numbered([*trace.records, *closing(trace.records)])
     until = trace.end_ms + 2 * trace.params["stats_window_ms"]
     sizes = (trace.params.get("max_bytes", 1000), 400, None)
-    variants = [*({"policy": "belady", "max_bytes": size} for size in sizes),
-                *trace.params["variants"]]
+    variants = [
+        *({"policy": "belady", "max_bytes": size} for size in sizes),
+        *trace.params["variants"],
+    ]
     params = {**PARAMS, **trace.params, "variants": variants}
     got = compare([blob(records)], params, trace.configured, until)
     expected = bakeoff(records, params, variants, trace.configured, until)

@@ -22,7 +22,9 @@ TOPIC, BROKER = "TopicPublishRate", "BrokerPublishRate"
 IN_FLIGHT = "ConnectionMaxPendingPublishRequestsExceeded"
 PARAMS: dict[str, Any] = {
     "observed_wait_ms": 1000,
-    "idle_state_ms": 3_600_000, "stats_window_ms": 60_000, "extra_outputs": ("publish_verdicts",),
+    "idle_state_ms": 3_600_000,
+    "stats_window_ms": 60_000,
+    "extra_outputs": ("publish_verdicts",),
 }
 EXCHANGE = {**PARAMS, "protocol": "pip385"}
 Rows = dict[str, list[dict[str, Any]]]
@@ -30,25 +32,40 @@ Rows = dict[str, list[dict[str, Any]]]
 
 def record(kind: str, at_ns: int, seq: int, **columns: Any) -> dict[str, Any]:
     return {
-        "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": "b1",
-        "seq": seq, "ts_mono_ns": START_NS + at_ns, "ts_wall_ms": START_MS + at_ns // MS,
+        "event_type": kind,
+        "source_feed": "contract",
+        "cluster": "c",
+        "broker": "b1",
+        "seq": seq,
+        "ts_mono_ns": START_NS + at_ns,
+        "ts_wall_ms": START_MS + at_ns // MS,
         **columns,
     }
 
 
 def opened(seq: int, supports: bool | None = True, cnx: str = "c1", **columns: Any) -> Any:
-    return record(
-        "connection_opened", 0, seq, cnx_id=cnx, supports_throttle=supports, **columns
-    )
+    return record("connection_opened", 0, seq, cnx_id=cnx, supports_throttle=supports, **columns)
 
 
 def publish(
-    at_ns: int, seq: int, messages: int = 1, topic: str = A, producer: int = 1, size: int = 1,
+    at_ns: int,
+    seq: int,
+    messages: int = 1,
+    topic: str = A,
+    producer: int = 1,
+    size: int = 1,
     cnx: str = "c1",
 ) -> dict[str, Any]:
     return record(
-        "publish", at_ns, seq, cnx_id=cnx, topic=topic, producer_id=producer,
-        producer_name=f"p{producer}", num_messages=messages, entry_bytes=size,
+        "publish",
+        at_ns,
+        seq,
+        cnx_id=cnx,
+        topic=topic,
+        producer_id=producer,
+        producer_name=f"p{producer}",
+        num_messages=messages,
+        entry_bytes=size,
     )
 
 
@@ -58,7 +75,9 @@ def receipt(at_ns: int, seq: int, request: int, cnx: str = "c1") -> dict[str, An
 
 def timeout(at_ns: int, seq: int, **columns: Any) -> dict[str, Any]:
     return record(
-        "send_timeout", at_ns, seq,
+        "send_timeout",
+        at_ns,
+        seq,
         **{"cnx_id": "c1", "topic": A, "producer_id": 1, "sequence_id": seq, **columns},
     )
 
@@ -89,19 +108,20 @@ def runner(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def play(
-    records: list[dict[str, Any]], policies: list[str], params: dict[str, Any] = PARAMS,
+    records: list[dict[str, Any]],
+    policies: list[str],
+    params: dict[str, Any] = PARAMS,
     **switches: str,
 ) -> Rows:
     """Rows by table, those without rows too, ten minutes after the start."""
     params = {**params, **switches}
     if RUNNER[0] == "reference":
         return judge(records, params, policies, START_MS + 600_000)
-    rows = core.play(
-        [records], params, policies, drain_ms=START_MS - core.START_MS + 600_000
-    )
+    rows = core.play([records], params, policies, drain_ms=START_MS - core.START_MS + 600_000)
     found = {
         table: sorted(mine, key=lambda r: (r["ts_mono_ns"], r["row_no"]))
-        for table, mine in rows.items() if table != "quarantine"
+        for table, mine in rows.items()
+        if table != "quarantine"
     }
     return defaultdict(list, found)
 
@@ -139,7 +159,8 @@ def test_exchange_vector(vector: dict[str, Any]) -> None:
     assert {
         "command_sent": any(r["request_id"] is not None for r in rows["producer_throttle"]),
         "receipt_state": state,
-        "reads_paused": bool(paused), "paused_after_ns": paused[0] if paused else None,
+        "reads_paused": bool(paused),
+        "paused_after_ns": paused[0] if paused else None,
     } == vector["expect"]
     counted = {r["topic"]: r["limited_times"] for r in rows["topic_throttle_stats"]}
     assert sum(counted.values()) == (1 if paused else 0)
@@ -149,7 +170,8 @@ def test_without_the_exchange_every_mark_pauses() -> None:
     trace = [opened(1), publish(0, 2, 5), receipt(5, 3, 1), timeout(9, 4)]
     rows = play(trace, [topic_limit(1)])
     assert pick(rows["throttle_events"], "action", "request_id", "receipt_state") == [
-        ("mark", None, None), ("unmark", None, None)
+        ("mark", None, None),
+        ("unmark", None, None),
     ]
     assert rows["producer_throttle"] == []
 
@@ -157,31 +179,101 @@ def test_without_the_exchange_every_mark_pauses() -> None:
 def test_receipt_rows_and_the_pause_that_a_time_out_begins() -> None:
     """Two marks of one connection: the receipt of one comes, that of the other does not."""
     trace = [
-        opened(1), publish(0, 2, 5), publish(10 * MS, 3, 1, B, 2),
-        publish(20 * MS, 4, 5, B, 2), receipt(30 * MS, 5, 2),
+        opened(1),
+        publish(0, 2, 5),
+        publish(10 * MS, 3, 1, B, 2),
+        publish(20 * MS, 4, 5, B, 2),
+        receipt(30 * MS, 5, 2),
     ]
     policies = [topic_limit(1), topic_limit(1, "t/ns/b")]
     rows = play(trace, policies, EXCHANGE, receipt_model="observed")
-    names = ("ts_mono_ns", "topic", "action", "rule", "transition", "reads_paused", "request_id",
-             "receipt_state", "collateral_topics", "waiting", "pause_model_ns")
+    names = (
+        "ts_mono_ns",
+        "topic",
+        "action",
+        "rule",
+        "transition",
+        "reads_paused",
+        "request_id",
+        "receipt_state",
+        "collateral_topics",
+        "waiting",
+        "pause_model_ns",
+    )
     first = "ConnectionStateChanged"
     assert pick(rows["throttle_events"], *names)[:5] == [
         (0, A, "mark", "bucket_empty", first, False, 1, None, [], 1, 5_000_000_000),
-        (10 * MS, B, "mark", "bucket_empty", "TypeStateChanged", False, 2, None, [], 1,
-         1_000_000_000),
-        (20 * MS, B, "mark", "bucket_empty", "TypeStateChanged", False, 3, None, [], 2,
-         6_000_000_000),
-        (30 * MS, B, "receipt", "receipt_in_time", "TypeStateChanged", False, 2, "received", [],
-         None, None),
-        (100 * MS + 1, A, "receipt", "receipt_timeout", first, True, 1, "timed_out", [B], None,
-         None),
+        (
+            10 * MS,
+            B,
+            "mark",
+            "bucket_empty",
+            "TypeStateChanged",
+            False,
+            2,
+            None,
+            [],
+            1,
+            1_000_000_000,
+        ),
+        (
+            20 * MS,
+            B,
+            "mark",
+            "bucket_empty",
+            "TypeStateChanged",
+            False,
+            3,
+            None,
+            [],
+            2,
+            6_000_000_000,
+        ),
+        (
+            30 * MS,
+            B,
+            "receipt",
+            "receipt_in_time",
+            "TypeStateChanged",
+            False,
+            2,
+            "received",
+            [],
+            None,
+            None,
+        ),
+        (
+            100 * MS + 1,
+            A,
+            "receipt",
+            "receipt_timeout",
+            first,
+            True,
+            1,
+            "timed_out",
+            [B],
+            None,
+            None,
+        ),
     ]
     late = pick(rows["throttle_events"], *names)[5]
-    assert late == (120 * MS + 1, B, "receipt", "receipt_timeout", "TypeStateChanged", True, 3,
-                    "timed_out", [A], None, None)
+    assert late == (
+        120 * MS + 1,
+        B,
+        "receipt",
+        "receipt_timeout",
+        "TypeStateChanged",
+        True,
+        3,
+        "timed_out",
+        [A],
+        None,
+        None,
+    )
     counts = ("topic", "limited_times", "culprit_times", "collateral_times", "limited_by_limiter")
     assert pick(rows["topic_throttle_stats"], *counts) == [
-        (A, 1, 1, 0, [("topic", 1)]), (B, 1, 0, 1, [("topic", 1)]),
+        (A, 1, 1, 0, [("topic", 1)]),
+        (B, 1, 0, 1, [("topic", 1)]),
     ]
     (b_ns,) = pick(rows["topic_throttle_stats"], "culprit_ns", "collateral_ns", topic=B)
     # B is to blame from its own time-out on
@@ -193,15 +285,20 @@ def test_release_before_the_end_of_the_wait_leaves_nothing_to_time_out() -> None
     rows = play(trace, [topic_limit(50)], EXCHANGE, receipt_model="observed")
     names = ("ts_mono_ns", "action", "reads_paused", "request_id", "receipt_state")
     assert pick(rows["throttle_events"], *names) == [
-        (0, "mark", False, 1, None), (20 * MS + 1, "unmark", False, 1, None),
+        (0, "mark", False, 1, None),
+        (20 * MS + 1, "unmark", False, 1, None),
     ]
 
 
 def test_receipts_that_are_ignored() -> None:
     """Of an unknown request, an unknown connection, and a second one."""
     trace = [
-        opened(1), publish(0, 2, 5), receipt(1, 3, 7), receipt(2, 4, 1, "c2"),
-        receipt(3, 5, 1), receipt(4, 6, 1),
+        opened(1),
+        publish(0, 2, 5),
+        receipt(1, 3, 7),
+        receipt(2, 4, 1, "c2"),
+        receipt(3, 5, 1),
+        receipt(4, 6, 1),
     ]
     rows = play(trace, [topic_limit(1)], EXCHANGE, receipt_model="observed")
     assert pick(rows["throttle_events"], "ts_mono_ns", "rule", action="receipt") == [
@@ -212,8 +309,10 @@ def test_receipts_that_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("model", "announced", "state"),
     [
-        ("none", True, "not_supported"), ("supported", True, "received"),
-        ("supported", None, "not_supported"), ("observed", False, "not_supported"),
+        ("none", True, "not_supported"),
+        ("supported", True, "received"),
+        ("supported", None, "not_supported"),
+        ("observed", False, "not_supported"),
         ("all", False, "received"),
     ],
 )
@@ -223,15 +322,22 @@ def test_receipt_models(model: str, announced: bool | None, state: str) -> None:
     seen = pick(rows["throttle_events"], "action", "receipt_state", "request_id", "reads_paused")
     request = 1 if state == "received" else None
     assert seen == [
-        ("mark", state, request, state == "not_supported"), ("unmark", state, request, False)
+        ("mark", state, request, state == "not_supported"),
+        ("unmark", state, request, False),
     ]
     assert pick(rows["producer_throttle"], "rule", "request_id") == [
-        ("bucket_empty", 1) if request else ("client_unsupported", None)]
+        ("bucket_empty", 1) if request else ("client_unsupported", None)
+    ]
 
 
 def created(seq: int, topic: str, producer: int, cnx: str = "c1") -> dict[str, Any]:
     return record(
-        "producer_created", 0, seq, cnx_id=cnx, topic=topic, producer_id=producer,
+        "producer_created",
+        0,
+        seq,
+        cnx_id=cnx,
+        topic=topic,
+        producer_id=producer,
         producer_name=f"p{producer}",
     )
 
@@ -239,8 +345,10 @@ def created(seq: int, topic: str, producer: int, cnx: str = "c1") -> dict[str, A
 def test_informing_commands_go_to_every_producer_of_the_connection() -> None:
     trace = [opened(1), created(2, B, 9), created(3, A, 3), publish(0, 4, 1, B, 3)]
     for broker_reason, expected in (
-        ("inform", [(A, 3, 1, "informed_only"), (B, 3, 2, "informed_only"),
-                    (B, 9, 3, "informed_only")]),
+        (
+            "inform",
+            [(A, 3, 1, "informed_only"), (B, 3, 2, "informed_only"), (B, 9, 3, "informed_only")],
+        ),
         ("wait", [(B, 3, 1, "bucket_empty")]),
     ):
         rows = play(
@@ -261,19 +369,27 @@ def test_informing_commands_go_to_every_producer_of_the_connection() -> None:
 def test_buffer_command_on_a_connection_without_a_triggering_producer() -> None:
     limits = of_broker(maxMessagePublishBufferSizeInMB=1, numIOThreads=1024 * 1024)
     trace = [
-        opened(1, io_thread=0), opened(2, cnx="c2", io_thread=0),
-        opened(3, False, cnx="c3", io_thread=0), opened(4, cnx="c4", io_thread=0),
-        created(5, B, 8, "c2"), created(6, A, 5, "c2"), publish(0, 7, size=2),
+        opened(1, io_thread=0),
+        opened(2, cnx="c2", io_thread=0),
+        opened(3, False, cnx="c3", io_thread=0),
+        opened(4, cnx="c4", io_thread=0),
+        created(5, B, 8, "c2"),
+        created(6, A, 5, "c2"),
+        publish(0, 7, size=2),
     ]
     rows = play(trace, [limits], EXCHANGE, receipt_model="supported")
     names = ("cnx_id", "producer_id", "request_id", "receipt_state", "reads_paused")
     assert pick(rows["throttle_events"], *names) == [
-        ("c1", 1, 1, "not_waited", True), ("c2", None, 1, "not_waited", True),
-        ("c3", None, None, "not_supported", True), ("c4", None, None, "not_waited", True),
+        ("c1", 1, 1, "not_waited", True),
+        ("c2", None, 1, "not_waited", True),
+        ("c3", None, None, "not_supported", True),
+        ("c4", None, None, "not_waited", True),
     ]
     names = ("cnx_id", "producer_id", "partition", "request_id", "pause_ms", "row_no")
     assert pick(rows["producer_throttle"], *names) == [
-        ("c1", 1, None, 1, 0, 0), ("c2", 5, None, 1, 0, 1), ("c2", 8, 1, 2, 0, 2),
+        ("c1", 1, None, 1, 0, 0),
+        ("c2", 5, None, 1, 0, 1),
+        ("c2", 8, 1, 2, 0, 2),
     ]
 
 
@@ -289,7 +405,11 @@ def test_second_broker_mark_is_dropped_or_counted() -> None:
         ("unmark", 2, "Dropped", None, None, False),
     ]
     counter = play(
-        trace, [BROKER_LIMIT], EXCHANGE, receipt_model="all", broker_reason="wait",
+        trace,
+        [BROKER_LIMIT],
+        EXCHANGE,
+        receipt_model="all",
+        broker_reason="wait",
         throttle_tracker="shared_counter",
     )
     assert pick(counter["throttle_events"], *names) == [
@@ -303,12 +423,24 @@ def test_second_broker_mark_is_dropped_or_counted() -> None:
 def test_shared_counter() -> None:
     t = SharedCounter()
     steps = [
-        ("mark", BROKER), ("mark", BROKER), ("mark", IN_FLIGHT), ("mark", IN_FLIGHT),
-        ("unmark", BROKER), ("unmark", IN_FLIGHT), ("unmark", IN_FLIGHT), ("unmark", BROKER),
+        ("mark", BROKER),
+        ("mark", BROKER),
+        ("mark", IN_FLIGHT),
+        ("mark", IN_FLIGHT),
+        ("unmark", BROKER),
+        ("unmark", IN_FLIGHT),
+        ("unmark", IN_FLIGHT),
+        ("unmark", BROKER),
     ]
     assert [getattr(t, action)(kind) for action, kind in steps] == [
-        "ConnectionStateChanged", "TypeStateChanged", "TypeStateChanged", "Dropped",
-        "TypeStateChanged", "TypeStateChanged", "Dropped", "ConnectionStateChanged",
+        "ConnectionStateChanged",
+        "TypeStateChanged",
+        "TypeStateChanged",
+        "Dropped",
+        "TypeStateChanged",
+        "TypeStateChanged",
+        "Dropped",
+        "ConnectionStateChanged",
     ]
 
 
@@ -316,8 +448,12 @@ def test_pauses_that_are_sent_and_their_sum() -> None:
     """The trace starts 250 ms into a second."""
     closed = record("producer_closed", 9_000 * MS, 5, cnx_id="c1", topic=A, producer_id=1)
     trace = [
-        opened(1), publish(0, 2, 5), publish(800 * MS, 3), publish(1_000 * MS, 4, producer=2),
-        closed, record("producer_closed", 9_000 * MS, 6, cnx_id="c1", topic=A, producer_id=2),
+        opened(1),
+        publish(0, 2, 5),
+        publish(800 * MS, 3),
+        publish(1_000 * MS, 4, producer=2),
+        closed,
+        record("producer_closed", 9_000 * MS, 6, cnx_id="c1", topic=A, producer_id=2),
         publish(9_000 * MS, 7, 20),
     ]
     names = ("start_ms", "pause_ms", "end_ms", "throttled_ms_total", "request_id")
@@ -337,15 +473,23 @@ def test_pauses_that_are_sent_and_their_sum() -> None:
 def test_timeouts(timeout_rule: str, repeat_throttle: str) -> None:
     """A long pause, then the informing command of the broker, whose pause is 0."""
     trace = [
-        opened(1), publish(0, 2, 3), publish(100 * MS, 3, 5, B, 2),
-        timeout(150 * MS, 4), timeout(150 * MS, 5, cnx_id=None),
+        opened(1),
+        publish(0, 2, 3),
+        publish(100 * MS, 3, 5, B, 2),
+        timeout(150 * MS, 4),
+        timeout(150 * MS, 5, cnx_id=None),
         timeout(150 * MS, 6, publish_time_ms=START_MS + 100),
         timeout(150 * MS, 7, publish_time_ms=START_MS + 101),
-        timeout(750 * MS, 8), timeout(750 * MS, 9, producer_id=5),
+        timeout(750 * MS, 8),
+        timeout(750 * MS, 9, producer_id=5),
     ]
     policies = [topic_limit(1), of_broker(brokerPublisherThrottlingMaxMessageRate=5)]
     rows = play(
-        trace, policies, EXCHANGE, receipt_model="all", timeout_rule=timeout_rule,
+        trace,
+        policies,
+        EXCHANGE,
+        receipt_model="all",
+        timeout_rule=timeout_rule,
         repeat_throttle=repeat_throttle,
     )
     names = ("sequence_id", "exception", "reason", "pause_ms", "request_id", "rule")
@@ -369,14 +513,20 @@ def test_timeouts(timeout_rule: str, repeat_throttle: str) -> None:
 
 def test_reading_of_a_timeout_without_connection_takes_the_producer_opened_last() -> None:
     trace = [
-        opened(1), opened(2, cnx="c2"), publish(0, 3, cnx="c2"), publish(1, 4),
-        publish(2, 5, cnx="c2"), timeout(3, 6, cnx_id=None), timeout(3, 7, cnx_id="c9"),
+        opened(1),
+        opened(2, cnx="c2"),
+        publish(0, 3, cnx="c2"),
+        publish(1, 4),
+        publish(2, 5, cnx="c2"),
+        timeout(3, 6, cnx_id=None),
+        timeout(3, 7, cnx_id="c9"),
         timeout(3, 8, topic=B, cnx_id=None),
     ]
     rows = play(trace, [], EXCHANGE, receipt_model="all")
     names = ("cnx_id", "producer_name", "topic", "partition", "exception")
     assert pick(rows["producer_throttle"], *names) == [
-        ("c1", "p1", A, None, "TimeoutException"), ("c9", None, A, None, "TimeoutException"),
+        ("c1", "p1", A, None, "TimeoutException"),
+        ("c9", None, A, None, "TimeoutException"),
         (None, None, B, 1, "TimeoutException"),
     ]
 
@@ -404,7 +554,10 @@ def test_release_at_a_positive_balance() -> None:
         verdicts = pick(rows["publish_verdicts"], "balance_msgs", "pause_model_ns")
         assert verdicts == [(0, 10 * MS), (5, 5 * MS)]
         released[value] = pick(
-            rows["throttle_events"], "ts_mono_ns", "balance_msgs", "pause_model_ns",
+            rows["throttle_events"],
+            "ts_mono_ns",
+            "balance_msgs",
+            "pause_model_ns",
             action="unmark",
         )
     # task at 10 ms sees the old balance, the next at 20 ms + 2 ns comes after the charge
@@ -418,47 +571,124 @@ def test_older_bucket_passes_a_whole_tick() -> None:
     rows = play(trace, [topic_limit(1000)], tokenbucket="per_tick")
     verdicts = pick(rows["publish_verdicts"], "balance_msgs", "messages_ok", "pause_model_ns")
     assert verdicts == [
-        (400, True, 0), (400, True, 216 * MS), (0, False, 1216 * MS), (-1201, False, 1217 * MS)
+        (400, True, 0),
+        (400, True, 216 * MS),
+        (0, False, 1216 * MS),
+        (-1201, False, 1217 * MS),
     ]
     names = ("action", "ts_mono_ns", "balance_msgs", "pause_model_ns", "waiting")
     events = pick(rows["throttle_events"], *names)
-    assert events[:2] == [
-        ("mark", 0, 0, 1216 * MS, 1), ("mark", 0, -1201, 1217 * MS, 2)
-    ]
+    assert events[:2] == [("mark", 0, 0, 1216 * MS, 1), ("mark", 0, -1201, 1217 * MS, 2)]
     # the task finds 1216 - 1201 tokens
-    assert events[2:] == [
-        ("unmark", 1216 * MS + 1, 15, 0, 1), ("unmark", 1216 * MS + 1, 15, 0, 0)
-    ]
+    assert events[2:] == [("unmark", 1216 * MS + 1, 15, 0, 1), ("unmark", 1216 * MS + 1, 15, 0, 0)]
 
 
 def test_use_of_limiters() -> None:
     limits = of_broker(
-        brokerPublisherThrottlingMaxByteRate=1000, maxPendingPublishRequestsPerConnection=2,
-        maxMessagePublishBufferSizeInMB=1, numIOThreads=1024,
+        brokerPublisherThrottlingMaxByteRate=1000,
+        maxPendingPublishRequestsPerConnection=2,
+        maxMessagePublishBufferSizeInMB=1,
+        numIOThreads=1024,
     )
     trace = [
-        opened(1, io_thread=7), publish(0, 2, 300, size=100), publish(1, 3, 300, size=3000),
+        opened(1, io_thread=7),
+        publish(0, 2, 300, size=100),
+        publish(1, 3, 300, size=3000),
         record("entry_added", 2, 4, topic=A, ledger_id=1, entry_id=1, entry_bytes=100),
         publish(3, 5, 1, B, 2, size=10),
     ]
     rows = play(trace, [limits, topic_limit(100)])
-    names = ("window_start_ms", "row_no", "limiter", "limiter_name", "messages", "bytes",
-             "limit_msgs", "limit_bytes", "max_level", "limit_level", "min_balance_msgs",
-             "min_balance_bytes", "throttles", "max_waiting", "utilisation")
+    names = (
+        "window_start_ms",
+        "row_no",
+        "limiter",
+        "limiter_name",
+        "messages",
+        "bytes",
+        "limit_msgs",
+        "limit_bytes",
+        "max_level",
+        "limit_level",
+        "min_balance_msgs",
+        "min_balance_bytes",
+        "throttles",
+        "max_waiting",
+        "utilisation",
+    )
     first = START_MS // 60_000 * 60_000
     assert pick(rows["limiter_stats"], *names, window_start_ms=first) == [
         (first, 0, "connection", "c1", None, None, None, None, 2, 2, None, None, 2, None, 1.0),
-        (first, 1, "io_thread", "7", None, None, None, None, 3100, 1024, None, None, 1, None,
-         3100 / 1024),
+        (
+            first,
+            1,
+            "io_thread",
+            "7",
+            None,
+            None,
+            None,
+            None,
+            3100,
+            1024,
+            None,
+            None,
+            1,
+            None,
+            3100 / 1024,
+        ),
         (first, 2, "topic", A, 600, 3100, 100.0, None, None, None, -500, None, 2, 2, 0.1),
-        (first, 3, "broker", "b1", 601, 3110, None, 1000.0, None, None, None, -2110, 2, 2,
-         3110 / 60 / 1000),
+        (
+            first,
+            3,
+            "broker",
+            "b1",
+            601,
+            3110,
+            None,
+            1000.0,
+            None,
+            None,
+            None,
+            -2110,
+            2,
+            2,
+            3110 / 60 / 1000,
+        ),
     ]
     # requests in flight and bytes stay, so the connection stays paused and windows go on
     second = pick(rows["limiter_stats"], *names, window_start_ms=first + 60_000)
     assert second == [
-        (first + 60_000, 0, "connection", "c1", None, None, None, None, 2, 2, None, None, 0, None,
-         1.0),
-        (first + 60_000, 1, "io_thread", "7", None, None, None, None, 3010, 1024, None, None, 0,
-         None, 3010 / 1024),
+        (
+            first + 60_000,
+            0,
+            "connection",
+            "c1",
+            None,
+            None,
+            None,
+            None,
+            2,
+            2,
+            None,
+            None,
+            0,
+            None,
+            1.0,
+        ),
+        (
+            first + 60_000,
+            1,
+            "io_thread",
+            "7",
+            None,
+            None,
+            None,
+            None,
+            3010,
+            1024,
+            None,
+            None,
+            0,
+            None,
+            3010 / 1024,
+        ),
     ]

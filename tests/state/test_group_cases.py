@@ -16,8 +16,11 @@ def judged(case: str, seconds: int, **params: object) -> dict[str, list[Row]]:
     out, as the router does."""
     lines = (CASES / case / "in" / "events.ndjson").read_text("utf-8").splitlines()
     records = [json.loads(line) for line in lines]
-    valid = [r for r in records if r["event_type"] != "cursor_state"
-             or (r.get("mark_delete") or "0:-2") != "0:-2"]
+    valid = [
+        r
+        for r in records
+        if r["event_type"] != "cursor_state" or (r.get("mark_delete") or "0:-2") != "0:-2"
+    ]
     end = max(r["ts_wall_ms"] for r in records) + 1000 * seconds
     return play([numbered(valid)], params, [], end)
 
@@ -29,10 +32,17 @@ def test_groups_ahead_of_their_log() -> None:
     ahead = [r for r in found["group_lag"] if r["group"] == "etl-photos"]
     assert {r["state"] for r in ahead} == {"ahead"}
     first = {r["partition"]: (r["committed"], r["log_end"], r["lag"]) for r in ahead[::-1]}
-    assert first == {0: (2020, 1611, -409), 1: (2128, 1667, -461), 2: (2239, 1653, -586),
-                     3: (3787, 1678, -2109)}
-    assert all(r[c] is None for r in ahead for c in (
-        "lag_growth", "commit_rate", "time_to_drain_s", "time_to_loss_s", "age_s"))
+    assert first == {
+        0: (2020, 1611, -409),
+        1: (2128, 1667, -461),
+        2: (2239, 1653, -586),
+        3: (3787, 1678, -2109),
+    }
+    assert all(
+        r[c] is None
+        for r in ahead
+        for c in ("lag_growth", "commit_rate", "time_to_drain_s", "time_to_loss_s", "age_s")
+    )
     assert [(r["partition"], r["state"], r["before"]) for r in found["group_states"]] == [
         (i, "ahead", None) for i in range(4)
     ]
@@ -47,11 +57,14 @@ def test_a_topic_and_a_group_that_are_gone() -> None:
     begin = 1_795_620_000_000
     last = {(r["topic"], r["group"]): r for r in found["group_lag"]}
     assert {of: (r["state"], (r["pass_ms"] - begin) // 60_000) for of, r in last.items()} == {
-        ("rebuilt", "rb"): ("gone", 5), ("expired-offsets", "weekly"): ("offsets_expired", 5),
+        ("rebuilt", "rb"): ("gone", 5),
+        ("expired-offsets", "weekly"): ("offsets_expired", 5),
         ("steady", "s"): ("committed", 20),
     }
-    assert [(r["topic"], r["group"], r["state"], r["before"], r["unread"])
-            for r in found["group_states"]] == [
+    assert [
+        (r["topic"], r["group"], r["state"], r["before"], r["unread"])
+        for r in found["group_states"]
+    ] == [
         ("expired-offsets", "weekly", "offsets_expired", "committed", 30),
         ("rebuilt", "rb", "gone", "committed", None),
     ]

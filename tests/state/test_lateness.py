@@ -20,14 +20,16 @@ def refused(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, int, int |
 def restarted(ns: int, wall_ms: int, **columns: Any) -> dict[str, Any]:
     """A record of a run whose clock is far behind the old run's."""
     return {
-        **publish(0, **columns), "ts_mono_ns": START_NS - 5_000 * S + ns,
+        **publish(0, **columns),
+        "ts_mono_ns": START_NS - 5_000 * S + ns,
         "ts_wall_ms": START_MS + wall_ms,
     }
 
 
 def start(wall_ms: int, seq: int) -> dict[str, Any]:
     return {
-        **record("broker_started", 0, seq=seq), "ts_mono_ns": START_NS - 5_000 * S,
+        **record("broker_started", 0, seq=seq),
+        "ts_mono_ns": START_NS - 5_000 * S,
         "ts_wall_ms": START_MS + wall_ms,
     }
 
@@ -50,7 +52,5 @@ def test_a_start_may_come_after_records_of_its_run_and_before_the_last_of_the_ol
 def test_a_record_of_the_old_run_after_the_lateness_is_too_late() -> None:
     old = [publish(i * S // 10, seq=i) for i in range(20)]
     new = [restarted(i * S // 10, 2_010 + i * 100, seq=30 + i) for i in range(20)]
-    rows = play(
-        [old[:19], [start(2_000, 29)], new, [old[19]]], policies=[LIMIT], drain_ms=60_000
-    )
+    rows = play([old[:19], [start(2_000, 29)], new, [old[19]]], policies=[LIMIT], drain_ms=60_000)
     assert refused(rows) == [("TOO_LATE", 19, 0)]

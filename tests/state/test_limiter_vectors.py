@@ -35,8 +35,14 @@ class OneLimiter:
 
     def __init__(self, msgs: int, size: int, delay_ns: int) -> None:
         w = extend(
-            new_world(0, 1), topics=1, touched=1, cnxs=1, producers=MOST_PRODUCERS, links=1,
-            limiters=1, buckets=2,
+            new_world(0, 1),
+            topics=1,
+            touched=1,
+            cnxs=1,
+            producers=MOST_PRODUCERS,
+            links=1,
+            limiters=1,
+            buckets=2,
         )
         w.key["idle_ns"] = IDLE_NS
         w.producers["producer_id"] = range(MOST_PRODUCERS)
@@ -117,7 +123,8 @@ class OneLimiter:
         """Message and byte balance as a reading gives them, None without the bucket."""
         return [
             int(balance_at(b, self.now, PERIOD_NS, RESOLUTION_NS, SATURATING))
-            if b["rate"] > 0 else None
+            if b["rate"] > 0
+            else None
             for b in self._w.buckets[2:4]
         ]
 
@@ -184,13 +191,18 @@ def _step(one: OneLimiter, step: dict[str, Any]) -> dict[str, Any]:
         throttled, delay = one.publish(step["producer"], step["messages"], step["bytes"])
         msgs, size = one.balances()
         return {
-            "messages_ok": msgs is None or msgs > 0, "bytes_ok": size is None or size > 0,
-            "throttle": throttled, "scheduled_ns": delay,
+            "messages_ok": msgs is None or msgs > 0,
+            "bytes_ok": size is None or size > 0,
+            "throttle": throttled,
+            "scheduled_ns": delay,
         }
     assert step["op"] == "state"
     (msgs, size), (pause_msgs, pause_size) = one.balances(), one.pauses()
     return {
-        "balance_msgs": msgs, "balance_bytes": size, "pause_msgs_ns": pause_msgs,
-        "pause_bytes_ns": pause_size, "pause_ns": max(pause_msgs, pause_size),
+        "balance_msgs": msgs,
+        "balance_bytes": size,
+        "pause_msgs_ns": pause_msgs,
+        "pause_bytes_ns": pause_size,
+        "pause_ns": max(pause_msgs, pause_size),
         "waiting": one.waiting,
     }

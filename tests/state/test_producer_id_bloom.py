@@ -49,9 +49,7 @@ def _found(words: np.ndarray, at: int, shape: Shape, pids: np.ndarray) -> np.nda
 def test_vector(vector: dict[str, Any]) -> None:
     n, p, expect = vector["given"]["n"], vector["given"]["p"], vector["expect"]
     up, down = shape_of(n, p, "ceil"), shape_of(n, p, "trunc")
-    assert {
-        "m_ceil": up.bits, "m_trunc": down.bits, "k": up.hashes, "bytes": up.bytes
-    } == expect
+    assert {"m_ceil": up.bits, "m_trunc": down.bits, "k": up.hashes, "bytes": up.bytes} == expect
     assert down.hashes == up.hashes
     assert up.words == bloom.words_of(up.bits) == -(-up.bits // 64)
 
@@ -68,8 +66,15 @@ def test_recorded_shapes() -> None:
 
 @pytest.mark.parametrize(
     ("items", "fpp", "rounding"),
-    [(0, 0.01, "ceil"), (-1, 0.01, "ceil"), (1, 0.0, "ceil"), (1, 1.0, "ceil"),
-     (1, float("nan"), "ceil"), (1, 0.5, "floor"), (10**9, 0.01, "ceil")],
+    [
+        (0, 0.01, "ceil"),
+        (-1, 0.01, "ceil"),
+        (1, 0.0, "ceil"),
+        (1, 1.0, "ceil"),
+        (1, float("nan"), "ceil"),
+        (1, 0.5, "floor"),
+        (10**9, 0.01, "ceil"),
+    ],
 )
 def test_impossible_sizes_are_refused(items: int, fpp: float, rounding: str) -> None:
     with pytest.raises(ValueError):
@@ -123,8 +128,13 @@ def test_no_false_negatives_beyond_the_stated_number() -> None:
 @pytest.mark.parametrize("kind", ["random", "counted", "blocks"])
 @pytest.mark.parametrize(
     ("items", "fpp", "seeds"),
-    [(100, 0.01, 400), (1000, 0.01, 100), (1000, 0.001, 300), (5000, 0.01, 40),
-     (20_000, 0.001, 20)],
+    [
+        (100, 0.01, 400),
+        (1000, 0.01, 100),
+        (1000, 0.001, 300),
+        (5000, 0.01, 40),
+        (20_000, 0.001, 20),
+    ],
 )
 @pytest.mark.parametrize("rounding", bloom.ROUNDINGS)
 def test_false_positives_are_at_most_1_1_times_those_stated(
@@ -224,7 +234,15 @@ def test_sparse_filter_is_a_set() -> None:
 def test_sparse_room_stays_below_the_bits() -> None:
     bits = shape_of(1000, 0.01).bits  # 150 words
     assert [bloom.sparse_room(n, bits) for n in (0, 1, 4, 5, 64, 65, 128, 129, 1000)] == [
-        4, 4, 4, 8, 64, 128, 128, 0, 0,
+        4,
+        4,
+        4,
+        8,
+        64,
+        128,
+        128,
+        0,
+        0,
     ]
     assert bloom.sparse_room(1, 256) == 0
 

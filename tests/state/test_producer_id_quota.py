@@ -44,7 +44,12 @@ class Users:
     """Keys of a shard as the kernel has them, with the parameters that decide about quotas."""
 
     def __init__(
-        self, count: int, math: str, samples: int, window_ms: int, stat: str = "last_event",
+        self,
+        count: int,
+        math: str,
+        samples: int,
+        window_ms: int,
+        stat: str = "last_event",
         idle_ms: int = 2**62,
     ) -> None:
         turns = np.zeros(1, L.TURN)
@@ -52,11 +57,20 @@ class Users:
         none = np.full((count, 3), -1, np.int64)
         bounds = np.zeros(2, np.int64)
         timeline = Timeline(
-            turns, np.array([0, 1]), np.zeros(count, np.int64), none, none[:1], bounds,
-            bounds[:0], np.zeros(0), bounds[:0],
+            turns,
+            np.array([0, 1]),
+            np.zeros(count, np.int64),
+            none,
+            none[:1],
+            bounds,
+            bounds[:0],
+            np.zeros(0),
+            bounds[:0],
         )
         settings = {
-            "math": quota.MATHS.index(math), "stat": quota.STATS.index(stat), "idle_ms": idle_ms,
+            "math": quota.MATHS.index(math),
+            "stat": quota.STATS.index(stat),
+            "idle_ms": idle_ms,
         }
         parts = {**shard.new().parts, "keys": np.zeros(count, L.KEY)}
         self.w = shard.unpack(parts, settings, 0, timeline)
@@ -74,8 +88,13 @@ class Sensor:
     """The quota of one key, driven by what the job runs for every unseen id."""
 
     def __init__(
-        self, math: str, samples: int, window_ms: int, bound: float | None,
-        stat: str = "last_event", idle_ms: int = 2**62,
+        self,
+        math: str,
+        samples: int,
+        window_ms: int,
+        bound: float | None,
+        stat: str = "last_event",
+        idle_ms: int = 2**62,
     ) -> None:
         self.users = Users(1, math, samples, window_ms, stat, idle_ms)
         self._shape = (samples, window_ms)
@@ -129,7 +148,11 @@ class ReferenceSensor:
     """The same of the reference."""
 
     def __init__(
-        self, math: str, samples: int, window_ms: int, bound: float | None,
+        self,
+        math: str,
+        samples: int,
+        window_ms: int,
+        bound: float | None,
         stat: str = "last_event",
     ) -> None:
         self._sensor = reference.Sensor()
@@ -183,9 +206,11 @@ def test_recorded_rates(stat: str, file: str, make: Made) -> None:
                 continue
             violated, throttle_ms = s.violation(now)
             rate, window_ms = s.rate(now)
-            seen = [violated, rate, throttle_ms, min(throttle_ms, 1000)] if violated else [
-                False, None, None, None
-            ]
+            seen = (
+                [violated, rate, throttle_ms, min(throttle_ms, 1000)]
+                if violated
+                else [False, None, None, None]
+            )
             for got, told in zip([*seen, rate, window_ms], expected[:6], strict=True):
                 assert told == "absent" or got == told, where
             if len(expected) > 6:
@@ -239,8 +264,14 @@ class Manager:
         """The entity whose quota is met first."""
         user = _sanitised(user)
         search: list[Entity] = [
-            (user, client), (user, DEFAULT), (user, None), (DEFAULT, client),
-            (DEFAULT, DEFAULT), (DEFAULT, None), (None, client), (None, DEFAULT),
+            (user, client),
+            (user, DEFAULT),
+            (user, None),
+            (DEFAULT, client),
+            (DEFAULT, DEFAULT),
+            (DEFAULT, None),
+            (None, client),
+            (None, DEFAULT),
         ]
         if len(self.kinds) < 2:
             kind = next(iter(self.kinds), (False, True))
@@ -259,9 +290,7 @@ class Manager:
             entity = (by_user or None, by_client or None)
         elif entity is None:
             return "", client
-        return (
-            "" if entity[0] is None else _sanitised(user), "" if entity[1] is None else client
-        )
+        return ("" if entity[0] is None else _sanitised(user), "" if entity[1] is None else client)
 
     def sensor(self, user: str, client: str) -> Sensor | ReferenceSensor:
         s = self._sensors.setdefault(self.tags(user, client), self.make(*self.shape, None))
@@ -303,7 +332,8 @@ def test_recorded_managers_that_record_then_check(file: str, make: Made) -> None
                 if case["kind"] == "request":
                     throttle_ms = min(throttle_ms, window_ms)
                 got = [
-                    quota.reported_throttle(throttle_ms, True), {"client-id": client, "user": user}
+                    quota.reported_throttle(throttle_ms, True),
+                    {"client-id": client, "user": user},
                 ]
             else:
                 got = _about(m, op)
@@ -322,7 +352,8 @@ def test_recorded_requests_strict_and_permissive(make: Made) -> None:
                 user, client = m.tags(*op[1:3])
                 _, throttle_ms = m.sensor(*op[1:3]).charge(op[3], op[4], "strict")
                 assert [
-                    quota.reported_throttle(throttle_ms, True), {"client-id": client, "user": user}
+                    quota.reported_throttle(throttle_ms, True),
+                    {"client-id": client, "user": user},
                 ] == expected, where
                 continue
             if op[0] not in ("s", "p"):
@@ -340,7 +371,8 @@ def test_recorded_requests_strict_and_permissive(make: Made) -> None:
                     quota.reported_throttle(throttle_ms, True) if verdict == "rejected" else "ok"
                 )
             seen = [
-                answers, op[0] == "s" and last > 0,  # permissive requests never say so
+                answers,
+                op[0] == "s" and last > 0,  # permissive requests never say so
                 quota.reported_throttle(quota.remaining_throttle(last, now, now), True),
                 quota.reported_throttle(quota.remaining_throttle(last, now, now + later), True),
             ]
@@ -401,15 +433,14 @@ def test_token_bucket_vector(vector: dict[str, Any], make: Made) -> None:
             decided = now
             assert {
                 "outcome": "rejected" if verdict == "rejected" else "accepted",
-                "throttle_ms": throttled, "tokens": s.tokens(now),
+                "throttle_ms": throttled,
+                "tokens": s.tokens(now),
             } == expect, step
 
 
 @pytest.mark.parametrize("vector", vectors(VECTORS, "bound"), ids=lambda v: v["id"])
 def test_bound_vector(vector: dict[str, Any]) -> None:
-    bounds = {
-        q["user"]: q["producer_ids_rate"] for q in vector["params"]["quotas"] if "user" in q
-    }
+    bounds = {q["user"]: q["producer_ids_rate"] for q in vector["params"]["quotas"] if "user" in q}
     for given, expect in zip(vector["given"], vector["expect"], strict=True):
         bound, source = quota.bound_in_force(
             float(bounds.get(given["user"], math.nan)), float(bounds.get(DEFAULT, math.nan)), LONG
@@ -420,7 +451,8 @@ def test_bound_vector(vector: dict[str, Any]) -> None:
 def test_bound_of_a_user_without_quotas() -> None:
     for name, bound in (("long", 2.0**63), ("int", 2.0**31 - 1)):
         assert quota.bound_in_force(math.nan, math.nan, quota.UNLIMITED[name]) == (
-            bound, quota.FROM_NOWHERE
+            bound,
+            quota.FROM_NOWHERE,
         )
 
 
@@ -437,7 +469,8 @@ def test_precedence_vector(vector: dict[str, Any]) -> None:
         entity = m.matched(user, client)
         assert entity is not None
         assert {
-            "bound": m.bound(user, client), "matched": "/".join(level or "-" for level in entity)
+            "bound": m.bound(user, client),
+            "matched": "/".join(level or "-" for level in entity),
         } == step["expect"]
 
 
@@ -461,9 +494,9 @@ def test_throttle_range_vector(vector: dict[str, Any]) -> None:
         "[]": quota.reported_throttle(throttle_ms, False),
     } == vector["expect"]
     given = vector["given"]["throttle_ms_64bit"]
-    assert {
-        "[Q1]": reference.reported(given, ["Q1"]), "[]": reference.reported(given)
-    } == vector["expect"]
+    assert {"[Q1]": reference.reported(given, ["Q1"]), "[]": reference.reported(given)} == vector[
+        "expect"
+    ]
 
 
 def test_bound_zero() -> None:
@@ -519,9 +552,10 @@ def test_rate_under_the_token_bucket_is_that_without_the_reads_of_a_check() -> N
             rate.record(value, now)
         assert bucket.samples() == rate.samples()
         before = bucket.samples()
-        assert flow.levels(bucket.users.w, 0, now, 3.0)[0] == flow.levels(
-            rate.users.w, 0, now, quota.NO_BOUND
-        )[0]
+        assert (
+            flow.levels(bucket.users.w, 0, now, 3.0)[0]
+            == flow.levels(rate.users.w, 0, now, quota.NO_BOUND)[0]
+        )
         assert bucket.samples() == before
 
 
@@ -540,9 +574,29 @@ def test_rounding() -> None:
     assert quota.round_half_up(-math.inf) == -(2**63)
     rng = random.Random(9)
     values = [
-        0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -1.5, -2.5, 0.49999999999999994, -0.49999999999999994,
-        0.5000000000000001, 2.0**52 + 1, 2.0**53 - 1, 2.0**53 + 2, -(2.0**52) - 1, 2.0**62,
-        math.nextafter(2.0**63, 0.0), 2.0**63, -(2.0**63), 1e300, -1e300, 5e-324, -5e-324,
+        0.0,
+        -0.0,
+        0.5,
+        -0.5,
+        1.5,
+        2.5,
+        -1.5,
+        -2.5,
+        0.49999999999999994,
+        -0.49999999999999994,
+        0.5000000000000001,
+        2.0**52 + 1,
+        2.0**53 - 1,
+        2.0**53 + 2,
+        -(2.0**52) - 1,
+        2.0**62,
+        math.nextafter(2.0**63, 0.0),
+        2.0**63,
+        -(2.0**63),
+        1e300,
+        -1e300,
+        5e-324,
+        -5e-324,
     ]
     values += [rng.uniform(-1, 1) * 10.0 ** rng.randrange(-3, 20) for _ in range(5000)]
     values += [rng.randrange(-(10**6), 10**6) / 2 for _ in range(2000)]
@@ -556,9 +610,7 @@ def test_rounding() -> None:
 @pytest.mark.parametrize("enforcement", quota.ENFORCEMENTS)
 @pytest.mark.parametrize("stat", quota.STATS)
 @pytest.mark.parametrize("math", quota.MATHS)
-def test_users_of_one_shard_do_not_touch_each_other(
-    math: str, stat: str, enforcement: str
-) -> None:
+def test_users_of_one_shard_do_not_touch_each_other(math: str, stat: str, enforcement: str) -> None:
     rng = random.Random(7)
     count, now, seen = 5, T0, set()
     users = Users(count, math, 11, 1000, stat)

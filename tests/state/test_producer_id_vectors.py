@@ -49,20 +49,21 @@ def test_filter_life_cycle_vector(vector: dict[str, Any], membership: str) -> No
         (r["user"], r["ts_wall_ms"] - T0, r["producer_id"], r["live_filters"]) for r in rows
     ] == sorted(
         (s["user"], s["at_s"] * 1000, s["producer_id"], s["expect"]["live_filters"])
-        for s in steps if s["expect"]["verdict"] == "new"
+        for s in steps
+        if s["expect"]["verdict"] == "new"
     )
     for step in [s for s in vector["steps"] if s["op"] == "users"]:
         at = T0 + step["at_s"] * 1000
         before = [r for r in records if r["ts_wall_ms"] < at]
         stats = judge(before, params, until_ms=at)["producer_id_stats"]
-        assert [
-            r["user"] for r in stats if r["ts_wall_ms"] == at and r["live_filters"]
-        ] == step["expect"]["users"]
+        assert [r["user"] for r in stats if r["ts_wall_ms"] == at and r["live_filters"]] == step[
+            "expect"
+        ]["users"]
 
 
 @pytest.mark.parametrize("membership", ("exact", "bloom"))
 def test_a_producer_id_in_steady_use_is_counted_after_each_disposal(membership: str) -> None:
-    v, = [v for v in LIFE_CYCLE if v["id"] == "PQ3"]
+    (v,) = [v for v in LIFE_CYCLE if v["id"] == "PQ3"]
     g = v["given"]
     records = [
         batch(g["producer_id"], T0 + at * 1000, g["user"])
@@ -70,13 +71,16 @@ def test_a_producer_id_in_steady_use_is_counted_after_each_disposal(membership: 
     ]
     rows = decisions(records, life_cycle_params(v) | {"membership": membership})
     assert {
-        "counted_at_s": [(r["ts_wall_ms"] - T0) // 1000 for r in rows], "count": len(rows)
+        "counted_at_s": [(r["ts_wall_ms"] - T0) // 1000 for r in rows],
+        "count": len(rows),
     } == v["expect"]
     exact = membership == "exact"
     assert [r["recount"] for r in rows] == ([False, True, True] if exact else [None] * 3)
     if exact:
         assert [r["rule"] for r in rows] == [
-            "unseen_within_bound", "recounted_after_disposal", "recounted_after_disposal"
+            "unseen_within_bound",
+            "recounted_after_disposal",
+            "recounted_after_disposal",
         ]
 
 
@@ -84,15 +88,14 @@ def test_a_producer_id_in_steady_use_is_counted_after_each_disposal(membership: 
 @pytest.mark.parametrize("configured", (True, False))
 def test_bound_vector(vector: dict[str, Any], configured: bool) -> None:
     quotas = [
-        quota(q["user"], q["producer_ids_rate"])
-        for q in vector["params"]["quotas"] if "user" in q
+        quota(q["user"], q["producer_ids_rate"]) for q in vector["params"]["quotas"] if "user" in q
     ]
     records = [
         batch(i, T0, g["user"], client_id=g["client_id"]) for i, g in enumerate(vector["given"])
     ]
     policies = [other("policy", T0, policy_json=q) for q in quotas]
-    rows = decisions([*records, *policies], {}) if not configured else decisions(
-        records, {}, quotas
+    rows = (
+        decisions([*records, *policies], {}) if not configured else decisions(records, {}, quotas)
     )
     assert [
         {"bound": r["bound"], "bound_source": r["bound_source"]}
@@ -104,7 +107,7 @@ def test_bound_vector(vector: dict[str, Any], configured: bool) -> None:
 def test_burst_vector(vector: dict[str, Any]) -> None:
     g = vector["given"]
     params = {SAMPLES: g["samples"], WINDOW_S: g["window_s"], "rate_unit": g["rate_unit"]}
-    row, = decisions([batch(1, T0)], params, [quota("u1", g["producer_ids_rate"])])
+    (row,) = decisions([batch(1, T0)], params, [quota("u1", g["producer_ids_rate"])])
     assert row["tokens"] == pytest.approx(vector["expect"]["burst"] - 1, rel=1e-12)
 
 
@@ -136,7 +139,9 @@ def test_bucket_vectors_one_by_one() -> None:
 
 def test_rate_vectors_one_by_one() -> None:
     rates = SECOND | {
-        "quota_math": "sampled_rate", "enforcement": "permissive", "membership": "exact",
+        "quota_math": "sampled_rate",
+        "enforcement": "permissive",
+        "membership": "exact",
     }
     for bound, throttle_ms in ((10, 0), (5, 10_000)):
         row = decisions([batch(i, T0) for i in range(100)], rates, [quota("u1", bound)])[-1]
@@ -153,29 +158,37 @@ def test_bound_zero() -> None:
         rows = decisions(records, SECOND | {"defects": defects}, zero)
         assert [r["verdict"] for r in rows] == ["counted", "rejected", "rejected"]
         assert [r["throttle_ms"] for r in rows] == [0, most, most]
-        rows = decisions(
-            records, SECOND | {"defects": defects, "enforcement": "permissive"}, zero
-        )
+        rows = decisions(records, SECOND | {"defects": defects, "enforcement": "permissive"}, zero)
         assert [r["verdict"] for r in rows] == ["throttled"] * 3
         assert [r["throttle_ms"] for r in rows] == [most] * 3
 
 
 def test_moving_between_levels_keeps_the_history() -> None:
     records = [
-        batch(1, T0), other("policy", T0 + 1, policy_json=quota("u1", 1)), batch(2, T0 + 2),
-        other("policy", T0 + 3, policy_json=quota("u1", None)), batch(3, T0 + 4),
-        other("policy", T0 + 5, policy_json=quota("<default>", -1)), batch(4, T0 + 6),
+        batch(1, T0),
+        other("policy", T0 + 1, policy_json=quota("u1", 1)),
+        batch(2, T0 + 2),
+        other("policy", T0 + 3, policy_json=quota("u1", None)),
+        batch(3, T0 + 4),
+        other("policy", T0 + 5, policy_json=quota("<default>", -1)),
+        batch(4, T0 + 6),
     ]
     rows = decisions(records, SECOND, [quota("<default>", 10)])
     assert [(r["bound"], r["bound_source"]) for r in rows] == [
-        (10.0, "default_user"), (1.0, "user"), (10.0, "default_user"), (2.0**63, "none")
+        (10.0, "default_user"),
+        (1.0, "user"),
+        (10.0, "default_user"),
+        (2.0**63, "none"),
     ]
     assert [r["tokens"] for r in rows][:3] == [109.0, 10.0, 9.0 + 10 * 0.002]
 
 
 def test_spellings_of_a_user() -> None:
     for principal, user in (
-        ("User:alice", "alice"), ("alice", "alice"), ("User:a:b", "a:b"), ("User:", ""),
+        ("User:alice", "alice"),
+        ("alice", "alice"),
+        ("User:a:b", "a:b"),
+        ("User:", ""),
     ):
         assert user_of(principal) == user
     rows = decisions(
@@ -211,12 +224,15 @@ def test_rejected_producer_ids_leave_no_trace() -> None:
 def test_windows_of_a_user() -> None:
     params = SECOND | {"quota_math": "sampled_rate", SAMPLES: 2, "membership": "exact"}
     rows = judge(
-        [batch(1, T0 + 500), batch(1, T0 + 600), batch(-1, T0 + 9000)], params, [quota("u1", 2)],
+        [batch(1, T0 + 500), batch(1, T0 + 600), batch(-1, T0 + 9000)],
+        params,
+        [quota("u1", 2)],
         T0 + 20_000,
     )["producer_id_stats"]
     names = ("new_ids", "seen_batches", "live_filters", "rate", "utilisation", "state_bytes")
     assert [[r["window_start_ms"] - T0, *[r[n] for n in names]] for r in rows] == [
-        [0, 1, 1, 1, 1 / 1.5, 1 / 1.5 / 2, 8], [1000, 0, 0, 0, 1 / 1.5, 1 / 1.5 / 2, 0]
+        [0, 1, 1, 1, 1 / 1.5, 1 / 1.5 / 2, 8],
+        [1000, 0, 0, 0, 1 / 1.5, 1 / 1.5 / 2, 0],
     ]
     for row in rows:
         assert row["rule"] == "window"
@@ -231,7 +247,9 @@ def test_settings_of_a_broker() -> None:
     everywhere, own = setting("*", **{WINDOW_S: 2}), setting("b1", **{WINDOW_S: 4})
     records = [batch(1, T0), batch(1, T0 + 2999), batch(1, T0 + 3000), batch(1, T0 + 6000)]
     for configured, times in (
-        ([], [0]), ([everywhere], [0, 3000, 6000]), ([own], [0, 6000]),
+        ([], [0]),
+        ([everywhere], [0, 3000, 6000]),
+        ([own], [0, 6000]),
         ([own, everywhere], [0, 6000]),
     ):
         rows = decisions(records, {}, configured)

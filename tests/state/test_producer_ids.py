@@ -44,7 +44,9 @@ def answers(job: ProducerIds) -> Any:
     state: bytes | None = None
 
     def call(
-        records: list[dict[str, Any]], stream_ms: int = 0, home: int = 1,
+        records: list[dict[str, Any]],
+        stream_ms: int = 0,
+        home: int = 1,
         by: ProducerIds | None = None,
     ) -> Rows:
         nonlocal state
@@ -64,8 +66,13 @@ def test_records_that_differ_only_in_late_columns_keep_their_order() -> None:
     records = [
         batch(pid, T0, topic=topic, partition=partition, client_id=client)
         for pid, topic, partition, client in (
-            (5, "a-partition-9", 0, "c"), (4, "a-partition-10", 0, "c"), (3, "b", 10, None),
-            (2, "b", 9, "a"), (1, "b", 10, ""), (6, "b", 10, "é"), (7, "b", 10, "z"),
+            (5, "a-partition-9", 0, "c"),
+            (4, "a-partition-10", 0, "c"),
+            (3, "b", 10, None),
+            (2, "b", 9, "a"),
+            (1, "b", 10, ""),
+            (6, "b", 10, "é"),
+            (7, "b", 10, "z"),
         )
     ]
     random.Random(3).shuffle(records)
@@ -83,7 +90,8 @@ def test_a_late_policy_holds_from_the_clock_on() -> None:
     call([batch(1, T0), batch(2, T0 + 5000)])
     rows = call([policy("u1", 7, T0 + 100), batch(3, T0 + 4500), batch(4, T0 + 9000)])
     assert [(r["producer_id"], r["bound"]) for r in rows["producer_id_decisions"]] == [
-        (3, 7.0), (2, 7.0)
+        (3, 7.0),
+        (2, 7.0),
     ]
     rows = call([policy("u1", 3, T0 + 50), batch(5, T0 + 20_000)])
     assert [(r["producer_id"], r["bound"]) for r in rows["producer_id_decisions"]] == [(4, 7.0)]
@@ -128,24 +136,40 @@ def test_changed_configuration_holds_from_the_clock_on() -> None:
     before = [quota("u1", 5), quota("<default>", 9)]
     after = [quota("u1", 6)]
     call = answers(job(before, **SECOND))
-    rows = call([
-        batch(1, T0), batch(2, T0, "u2"), policy("u3", 8, T0, broker="*"), batch(3, T0, "u3"),
-        batch(-1, T0 + 1000), batch(-1, T0 + 1000, "u2"), batch(-1, T0 + 1000, "u3"),
-    ])
+    rows = call(
+        [
+            batch(1, T0),
+            batch(2, T0, "u2"),
+            policy("u3", 8, T0, broker="*"),
+            batch(3, T0, "u3"),
+            batch(-1, T0 + 1000),
+            batch(-1, T0 + 1000, "u2"),
+            batch(-1, T0 + 1000, "u3"),
+        ]
+    )
     assert {r["user"]: r["bound"] for r in rows["producer_id_decisions"]} == {
-        "u1": 5.0, "u2": 9.0, "u3": 8.0
+        "u1": 5.0,
+        "u2": 9.0,
+        "u3": 8.0,
     }
     changed = job(after, **SECOND)
     rows = call(
         [batch(i, T0 + 2000, f"u{i - 3}") for i in (4, 5, 6, 7)]
         + [batch(-1, T0 + 3000, f"u{i}") for i in (1, 2, 3, 4)],
-        T0 + 1500, by=changed,
+        T0 + 1500,
+        by=changed,
     )
     assert {r["user"]: (r["bound"], r["bound_source"]) for r in rows["producer_id_decisions"]} == {
-        "u1": (6.0, "user"), "u2": (2.0**63, "none"), "u3": (8.0, "user"), "u4": (2.0**63, "none"),
+        "u1": (6.0, "user"),
+        "u2": (2.0**63, "none"),
+        "u3": (8.0, "user"),
+        "u4": (2.0**63, "none"),
     }
-    rows = call([policy("u1", 1, T0 + 4000), batch(8, T0 + 5000), batch(-1, T0 + 9000)],
-                T0 + 2000, by=changed)
+    rows = call(
+        [policy("u1", 1, T0 + 4000), batch(8, T0 + 5000), batch(-1, T0 + 9000)],
+        T0 + 2000,
+        by=changed,
+    )
     assert [r["bound"] for r in rows["producer_id_decisions"]] == [1.0]
 
 
@@ -155,7 +179,9 @@ def test_replaced_policies_are_forgotten() -> None:
     for i in range(50):
         at = T0 + i * 20_000
         told = [
-            policy("u1", i, at), policy(f"v{i}", 3, at), policy(f"v{i}", None, at + 1),
+            policy("u1", i, at),
+            policy(f"v{i}", 3, at),
+            policy(f"v{i}", None, at + 1),
             other("broker_started", at + 2),
         ]
         state = call_job.step(state, [blob(numbered([*told, batch(i, at + 3)]))], at).state
@@ -207,9 +233,15 @@ def test_the_quota_of_a_silent_user_is_stored_as_a_new_one_while_its_filters_liv
         found = shard.read(state).parts
         (key,) = found["keys"]
         assert (int(key["used"]), len(found["sample_total"]), len(found["filters"])) == (
-            used, used, 1)
+            used,
+            used,
+            1,
+        )
     assert (float(key["tokens"]), int(key["refilled_ms"]), int(key["recorded_ms"])) == (
-        0.0, 0, int(shard.NULL))
+        0.0,
+        0,
+        int(shard.NULL),
+    )
 
 
 def test_filters_are_what_their_bits_would_be() -> None:
@@ -253,23 +285,51 @@ def test_memory_of_a_flood_is_that_of_its_filters() -> None:
 def test_unusual_records(membership: str) -> None:
     long = "User:" + "ä" * 5000
     records = [
-        batch(-1, T0), batch(-2, T0), batch(-(2**63) + 1, T0), batch(LARGEST, T0),
-        batch(LARGEST, T0 + 1), batch(0, T0 + 1), batch(1, T0 + 2, principal=long),
-        batch(1, T0 + 3, principal=""), batch(2, T0 + 3, principal="User:"),
-        batch(3, T0 + 4, principal=":\n:x"), batch(4, T0 + 5, principal="a\nb:c"),
+        batch(-1, T0),
+        batch(-2, T0),
+        batch(-(2**63) + 1, T0),
+        batch(LARGEST, T0),
+        batch(LARGEST, T0 + 1),
+        batch(0, T0 + 1),
+        batch(1, T0 + 2, principal=long),
+        batch(1, T0 + 3, principal=""),
+        batch(2, T0 + 3, principal="User:"),
+        batch(3, T0 + 4, principal=":\n:x"),
+        batch(4, T0 + 5, principal="a\nb:c"),
         other("producer_id_assigned", T0 + 6, principal="User:u1", producer_id=-1),
         other("producer_id_assigned", T0 + 6, principal="User:u1", producer_id=LARGEST),
-        other("policy", T0 + 7, policy_json=json.dumps(
-            {"scope": "topic", "name": "t/n/a", "limits": {"publishRateInMsgs": 3}}
-        )),
-        batch(5, T0 + 8, producer_name="p", ledger_id=LARGEST, entry_id=LARGEST, seq=-(2**63),
-              entry_bytes=LARGEST, num_messages=2**31 - 1, sequence_id=-(2**63) + 1),
+        other(
+            "policy",
+            T0 + 7,
+            policy_json=json.dumps(
+                {"scope": "topic", "name": "t/n/a", "limits": {"publishRateInMsgs": 3}}
+            ),
+        ),
+        batch(
+            5,
+            T0 + 8,
+            producer_name="p",
+            ledger_id=LARGEST,
+            entry_id=LARGEST,
+            seq=-(2**63),
+            entry_bytes=LARGEST,
+            num_messages=2**31 - 1,
+            sequence_id=-(2**63) + 1,
+        ),
     ]
     rows = JOB.in_order(all_rows(records, {"membership": membership}))
-    assert sorted((r["user"], r["producer_id"]) for r in rows["producer_id_decisions"]) == sorted([
-        ("u1", LARGEST), ("u1", 0), (long[5:], 1), ("", 1), ("", 2), ("\n:x", 3), ("c", 4),
-        ("u1", 5),
-    ])
+    assert sorted((r["user"], r["producer_id"]) for r in rows["producer_id_decisions"]) == sorted(
+        [
+            ("u1", LARGEST),
+            ("u1", 0),
+            (long[5:], 1),
+            ("", 1),
+            ("", 2),
+            ("\n:x", 3),
+            ("c", 4),
+            ("u1", 5),
+        ]
+    )
     assert sum(r["rule"] == "assigned" for r in rows["producer_id_owners"]) == 1
     good = [r for r in records if r.get("producer_id", 0) >= -1]
     JOB.assert_same(rows, judge(good, {"membership": membership}, (), T0 + 9))

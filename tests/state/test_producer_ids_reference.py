@@ -66,9 +66,7 @@ def test_filter_life_cycle_vector(vector: dict[str, Any]) -> None:
         if got["verdict"] == "new":
             new.append((name, step["producer_id"], at, got["live_filters"]))
     rows = judge(records, life_cycle_params(vector))["producer_id_decisions"]
-    assert [
-        (r["user"], r["producer_id"], r["ts_wall_ms"], r["live_filters"]) for r in rows
-    ] == new
+    assert [(r["user"], r["producer_id"], r["ts_wall_ms"], r["live_filters"]) for r in rows] == new
 
 
 # -- random traces ---------------------------------------------------------------------------
@@ -117,9 +115,7 @@ def test_counts_add_up(trace: Trace) -> None:
             assert window["new_ids"] == counts["counted"] + counts["throttled"]
             assert window["rejected"] == counts["rejected"]
             slowed = [r["throttle_ms"] for r in inside if r["verdict"] != "counted"]
-            assert window["throttle_time_avg_ms"] == (
-                sum(slowed) / len(slowed) if slowed else None
-            )
+            assert window["throttle_time_avg_ms"] == (sum(slowed) / len(slowed) if slowed else None)
     strict = trace.params["enforcement"] == "strict"
     for row in rows["producer_id_decisions"]:
         assert row["verdict"] != ("throttled" if strict else "rejected")
@@ -128,7 +124,8 @@ def test_counts_add_up(trace: Trace) -> None:
         elif not trace.params["defects"]:
             assert 0 <= row["throttle_ms"] < 2**31
     assigned = Counter(
-        (user_of(r["principal"]), r["producer_id"]) for r in trace.records
+        (user_of(r["principal"]), r["producer_id"])
+        for r in trace.records
         if r["event_type"] == "producer_id_assigned" and r["producer_id"] >= 0
     )
     unseen = Counter((r["user"], r["producer_id"]) for r in rows["producer_id_decisions"])
@@ -210,7 +207,8 @@ def test_bounds_are_those_of_the_latest_policies(trace: Trace) -> None:
         for row in rows:
             shown = None if row["bound_source"] == "none" else row["bound"]
             allowed = [
-                None if b is None else float(b) for t, p, b in expected
+                None if b is None else float(b)
+                for t, p, b in expected
                 if (t, p) == (row["ts_wall_ms"], row["producer_id"])
             ]
             assert shown in allowed

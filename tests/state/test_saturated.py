@@ -35,8 +35,10 @@ S = 1_000_000_000
 def records_of(folder: Path) -> list[Row]:
     lines = gzip.decompress((folder / "events.ndjson.gz").read_bytes()).splitlines()
     nothing = {column.name: None for column in COLUMNS}
-    return sorted(({**nothing, **json.loads(line)} for line in lines),
-                  key=lambda r: (r["ts_mono_ns"], r["seq"]))
+    return sorted(
+        ({**nothing, **json.loads(line)} for line in lines),
+        key=lambda r: (r["ts_mono_ns"], r["seq"]),
+    )
 
 
 @pytest.fixture
@@ -47,8 +49,9 @@ def records() -> list[Row]:
 def judged(records: list[Row], **params: Any) -> Rows:
     job = JOBS["rate_limits"]
     read = job.read(records)
-    by = Sample((), params_of("rate_limits", **params), (),
-                max(r["ts_wall_ms"] for r in records) + 120_000)
+    by = Sample(
+        (), params_of("rate_limits", **params), (), max(r["ts_wall_ms"] for r in records) + 120_000
+    )
     return job.play([read[i : i + BATCH] for i in range(0, len(read), BATCH)], by)
 
 
@@ -70,8 +73,9 @@ def sums(rows: Rows, *names: str) -> dict[str, tuple[int, ...]]:
 
 
 def computed(rows: Rows) -> dict[str, tuple[int, int]]:
-    return pauses((r["cnx_id"], r["ts_mono_ns"], r["reads_paused"])
-                  for r in rows["throttle_events"])
+    return pauses(
+        (r["cnx_id"], r["ts_mono_ns"], r["reads_paused"]) for r in rows["throttle_events"]
+    )
 
 
 @pytest.mark.parametrize("folder", [OUT, OUT_OF_BROKER], ids=lambda folder: folder.name)
@@ -109,15 +113,21 @@ def test_culprits_and_victims_are_those_of_the_scenario(rows: Rows) -> None:
 
 
 def test_the_model_predicts_most_of_the_pauses_of_a_connection_alone(rows: Rows) -> None:
-    """Nine of ten and more where one connection uses the limit; others charge it unseen ms apart.
-    """
+    """Nine of ten and more where one connection uses the limit; others charge it unseen ms apart."""
     counts: dict[str, tuple[int, int]] = {}
     for r in rows["limiter_stats"]:
         observed, predicted = counts.get(r["limiter_name"], (0, 0))
         counts[r["limiter_name"]] = (
-            observed + r["observed_pauses"], predicted + r["predicted_pauses"])
-    for name, least in ((HOT, 0.95), (OF_NAMESPACE[0], 0.9), (OF_NAMESPACE[1], 0.9),
-                        (SHARED, 0.7), ("sat", 0.7)):
+            observed + r["observed_pauses"],
+            predicted + r["predicted_pauses"],
+        )
+    for name, least in (
+        (HOT, 0.95),
+        (OF_NAMESPACE[0], 0.9),
+        (OF_NAMESPACE[1], 0.9),
+        (SHARED, 0.7),
+        ("sat", 0.7),
+    ):
         observed, predicted = counts[name]
         assert least <= predicted / observed <= 1, name
 

@@ -37,12 +37,27 @@ def test_64_bit_ends_survive_waiting_and_judging() -> None:
         publish(0, seq=-(2**63), producer=LARGEST, size=LARGEST, sequence_id=-(2**63)),
         publish(0, seq=LARGEST, producer=2**53 + 1, size=0, messages=0, sequence_id=LARGEST),
         publish(0, seq=2**53 + 1, producer=0, messages=2**31 - 1, size=2**53 + 1),
-        record("entry_added", 0, seq=5, topic="persistent://t/ns/a", ledger_id=LARGEST,
-               entry_id=LARGEST, entry_bytes=LARGEST),
-        record("policy", 0, seq=6, policy_json=json.dumps({
-            "scope": "topic", "name": "t/ns/a",
-            "limits": {"publishRateInMsgs": LARGEST, "publishRateInBytes": LARGEST},
-        })),
+        record(
+            "entry_added",
+            0,
+            seq=5,
+            topic="persistent://t/ns/a",
+            ledger_id=LARGEST,
+            entry_id=LARGEST,
+            entry_bytes=LARGEST,
+        ),
+        record(
+            "policy",
+            0,
+            seq=6,
+            policy_json=json.dumps(
+                {
+                    "scope": "topic",
+                    "name": "t/ns/a",
+                    "limits": {"publishRateInMsgs": LARGEST, "publishRateInBytes": LARGEST},
+                }
+            ),
+        ),
         publish(0, seq=7, producer=LARGEST, size=LARGEST),
         publish(0, seq=8, producer=LARGEST, size=LARGEST - 1),
     ]
@@ -55,7 +70,11 @@ def test_64_bit_ends_survive_waiting_and_judging() -> None:
         got = play(batches, policies=[LIMIT], drain_ms=1_600)
         assert JOBS["rate_limits"].in_order(got) == JOBS["rate_limits"].in_order(expected)
     assert [r["bytes"] for r in expected["publish_verdicts"]] == [
-        LARGEST, 0, 2**53 + 1, LARGEST, LARGEST - 1
+        LARGEST,
+        0,
+        2**53 + 1,
+        LARGEST,
+        LARGEST - 1,
     ]
 
 
@@ -72,11 +91,11 @@ def test_state_shrinks_when_all_is_closed_and_idle() -> None:
     play([busy, over, []], params, [limit], drain_ms=200_000, states=states)
     left = canonical(states[-1], (limit,))
     (broker,) = left["brokers"].values()
-    kept = {part: len(broker[part]) for part in
-            ("limiters", "topics", "cnxs", "links", "producers", "timers")}
-    assert kept == {
-        "limiters": 1, "topics": 0, "cnxs": 0, "links": 0, "producers": 0, "timers": 0
+    kept = {
+        part: len(broker[part])
+        for part in ("limiters", "topics", "cnxs", "links", "producers", "timers")
     }
+    assert kept == {"limiters": 1, "topics": 0, "cnxs": 0, "links": 0, "producers": 0, "timers": 0}
     assert left["waiting"] == []
     before, after = (codec.describe(states[i])["bytes"] for i in (1, -1))
     assert after < 1_000 < 100_000 < before
@@ -89,10 +108,14 @@ def test_times_above_53_bits_are_kept() -> None:
 
 
 SHAPED = {
-    "plain": np.arange(5), "none": np.zeros(0, np.int8), "wide": np.arange(12.0).reshape(4, 3),
+    "plain": np.arange(5),
+    "none": np.zeros(0, np.int8),
+    "wide": np.arange(12.0).reshape(4, 3),
     "empty": np.zeros((3, 0), np.int64),
-    "few": np.array([(1, 2.5, (3, 4)), (-1, 0.0, (5, 6))],
-                    np.dtype([("a", "i1"), ("b", "f8"), ("c", "i4", (2,))])),
+    "few": np.array(
+        [(1, 2.5, (3, 4)), (-1, 0.0, (5, 6))],
+        np.dtype([("a", "i1"), ("b", "f8"), ("c", "i4", (2,))]),
+    ),
     "many": np.array([(i, -i) for i in range(codec.SHORT + 9)], [("a", "i8"), ("b", "i2")]),
 }
 
@@ -104,9 +127,15 @@ def by_field(job: str, version: int, arrays: dict[str, Any]) -> bytes:
     for name, array in arrays.items():
         fields = array.dtype.names
         columns = [("", array)] if fields is None else [(f, array[f]) for f in fields]
-        directory.append({"name": name, "length": len(array), "fields": [
-            [field, column.dtype.str, list(column.shape[1:])] for field, column in columns
-        ]})
+        directory.append(
+            {
+                "name": name,
+                "length": len(array),
+                "fields": [
+                    [field, column.dtype.str, list(column.shape[1:])] for field, column in columns
+                ],
+            }
+        )
         body += b"".join(np.ascontiguousarray(column).tobytes() for _, column in columns)
     header = json.dumps(
         {"job": job, "version": version, "bytes": len(body), "arrays": directory}

@@ -27,22 +27,27 @@ def limit(msgs: int, name: str = "t/ns/a") -> str:
 BROKER = document("broker", "*", brokerPublisherThrottlingMaxMessageRate=2)
 SINGLES = [publish(0, seq=i) for i in range(1, 12)]
 """Eleven messages at one instant: a bucket that is refreshed once per tick lets more pass."""
-TIMEOUT = record("send_timeout", 1_500 * MS, seq=40, cnx_id="c1", topic=A, producer_id=1,
-                 sequence_id=7)
+TIMEOUT = record(
+    "send_timeout", 1_500 * MS, seq=40, cnx_id="c1", topic=A, producer_id=1, sequence_id=7
+)
 LONG = [publish(0, seq=1, messages=30), publish(900 * MS, seq=2, messages=1)]
 REMOVED = record("policy", 500 * MS, seq=20, policy_json=limit(0))
 IDLE = 10_000 * MS
 CASES = {
     ("tokenbucket", "wrapping"): (
-        {}, [limit(10**9)],
+        {},
+        [limit(10**9)],
         [publish(0, seq=1), publish(IDLE, seq=2, messages=10**9 - 1), publish(IDLE + 1, seq=3)],
     ),
     ("tokenbucket", "per_tick"): ({}, [limit(10)], SINGLES),
     ("release_condition", "positive"): (
-        {}, [limit(1000)], [publish(0, seq=1, messages=1100), publish(50 * MS, seq=2, messages=5)],
+        {},
+        [limit(1000)],
+        [publish(0, seq=1, messages=1100), publish(50 * MS, seq=2, messages=5)],
     ),
     ("throttle_tracker", "shared_counter"): (
-        {}, [BROKER],
+        {},
+        [BROKER],
         [publish(0, seq=1, messages=5), publish(0, topic=B, producer=2, seq=2, messages=5)],
     ),
     ("limit_change", "scheduled"): ({}, [limit(2)], [*LONG[:1], REMOVED]),
@@ -53,18 +58,27 @@ CASES = {
     ("broker_reason", "wait"): (ASKED, [BROKER], [publish(0, seq=1, messages=9)]),
     ("pause_rule", "model"): (ASKED, [limit(2)], LONG),
     ("repeat_throttle", "max"): (
-        ASKED, [limit(2), document("broker", "*", maxPendingPublishRequestsPerConnection=2)],
+        ASKED,
+        [limit(2), document("broker", "*", maxPendingPublishRequestsPerConnection=2)],
         [
-            LONG[0], publish(900 * MS, topic=B, producer=2, seq=2),
-            record("send_timeout", 950 * MS, seq=40, cnx_id="c1", topic=A, producer_id=1,
-                   sequence_id=7),
+            LONG[0],
+            publish(900 * MS, topic=B, producer=2, seq=2),
+            record(
+                "send_timeout", 950 * MS, seq=40, cnx_id="c1", topic=A, producer_id=1, sequence_id=7
+            ),
         ],
     ),
     ("timeout_rule", "seen"): (ASKED, [limit(2)], [*LONG[:1], TIMEOUT]),
-    ("observed_pauses", "ignore"): ({}, [limit(2)], [
-        LONG[0], record("reads_paused", 5 * MS, seq=30, cnx_id="c1"),
-        record("reads_resumed", 700 * MS, seq=31, cnx_id="c1"), LONG[1],
-    ]),
+    ("observed_pauses", "ignore"): (
+        {},
+        [limit(2)],
+        [
+            LONG[0],
+            record("reads_paused", 5 * MS, seq=30, cnx_id="c1"),
+            record("reads_resumed", 700 * MS, seq=31, cnx_id="c1"),
+            LONG[1],
+        ],
+    ),
 }
 
 

@@ -21,11 +21,12 @@ def test_without_wall_times(trace: Trace) -> None:
     end = max(r["ts_mono_ns"] for r in bare) + 60_000_000_000
     lateness_ns = PARAMS["allowed_lateness_ms"] * 1_000_000
     closing = {
-        **bare[0], "event_type": "reads_resumed", "cnx_id": "nobody", "ts_mono_ns": end,
+        **bare[0],
+        "event_type": "reads_resumed",
+        "cnx_id": "nobody",
+        "ts_mono_ns": end,
         "seq": 10_000,
     }
     got = play([[*bare, closing]], trace.params, trace.configured)
-    expected = judge(
-        bare, {**PARAMS, **trace.params}, trace.configured, until_ns=end - lateness_ns
-    )
+    expected = judge(bare, {**PARAMS, **trace.params}, trace.configured, until_ns=end - lateness_ns)
     JOBS["rate_limits"].assert_same(got, expected)

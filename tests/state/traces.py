@@ -12,21 +12,47 @@ from tests.state.trace import START_MS, START_NS
 
 MS = 1_000_000
 STEPS_NS = (
-    0, 0, 0, 1, 1000, MS, 5 * MS, 10 * MS, 16 * MS, 16 * MS + 1, 50 * MS, 100 * MS + 1, 300 * MS,
-    900 * MS, 1_700 * MS, 5_000 * MS,
+    0,
+    0,
+    0,
+    1,
+    1000,
+    MS,
+    5 * MS,
+    10 * MS,
+    16 * MS,
+    16 * MS + 1,
+    50 * MS,
+    100 * MS + 1,
+    300 * MS,
+    900 * MS,
+    1_700 * MS,
+    5_000 * MS,
 )
 TOPICS = (
-    "persistent://t/ns/a", "persistent://t/ns/b-partition-0", "persistent://t/ns/b-partition-1",
-    "persistent://t/other/c", "persistent://t/ns/__change_events",
+    "persistent://t/ns/a",
+    "persistent://t/ns/b-partition-0",
+    "persistent://t/ns/b-partition-1",
+    "persistent://t/other/c",
+    "persistent://t/ns/__change_events",
 )
 CNXS = ("c1", "c2", "c3")
 THREADS = {"c1": 0, "c2": 0, "c3": None}
 GROUPS = ("g", "g2")
 RATES = ((-1, -1), (0, 0), (2, 0), (7, -1), (0, 64), (20, 200), (100, 10_240), (1, 3))
 KINDS = (
-    *("publish",) * 20, *("entry_added",) * 6, "connection_opened", "connection_closed",
-    "producer_created", "producer_created", "producer_closed", *("policy",) * 3,
-    *("reads_paused",) * 3, *("reads_resumed",) * 3, "broker_started", "gap",
+    *("publish",) * 20,
+    *("entry_added",) * 6,
+    "connection_opened",
+    "connection_closed",
+    "producer_created",
+    "producer_created",
+    "producer_closed",
+    *("policy",) * 3,
+    *("reads_paused",) * 3,
+    *("reads_resumed",) * 3,
+    "broker_started",
+    "gap",
 )
 EXCHANGE = (*KINDS, *("throttle_receipt",) * 6, *("send_timeout",) * 2)
 SWITCHES = {
@@ -91,7 +117,10 @@ def _document(scope: int, pick: int, broker: str) -> str:
 
 def _ops(kinds: tuple[str, ...]) -> st.SearchStrategy[tuple[str, int, int, int, int]]:
     return st.tuples(
-        st.sampled_from(kinds), st.sampled_from(STEPS_NS), st.integers(0, 5), st.integers(0, 63),
+        st.sampled_from(kinds),
+        st.sampled_from(STEPS_NS),
+        st.integers(0, 5),
+        st.integers(0, 63),
         st.integers(0, 9),
     )
 
@@ -108,29 +137,53 @@ def _record(
     producer = 1 + b // 8 % 2
     name = f"p{producer}" if b % 5 else None
     r: dict[str, Any] = {
-        "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": broker,
-        "seq": seq, "ts_mono_ns": START_NS + ns,
+        "event_type": kind,
+        "source_feed": "contract",
+        "cluster": "c",
+        "broker": broker,
+        "seq": seq,
+        "ts_mono_ns": START_NS + ns,
         "ts_wall_ms": START_MS + ns // MS if walled else None,
     }
     if kind == "publish":
         messages = (1, 1, 1, 2, 5, None, 0, 1, 3, 30)[c]
         size = (1, 10, 20, 50, 7, 0, 1, 100, 64, 3000)[c]
-        r |= {"cnx_id": cnx, "topic": topic, "producer_id": producer, "producer_name": name,
-              "num_messages": messages, "entry_bytes": size}
+        r |= {
+            "cnx_id": cnx,
+            "topic": topic,
+            "producer_id": producer,
+            "producer_name": name,
+            "num_messages": messages,
+            "entry_bytes": size,
+        }
     elif kind == "entry_added":
-        r |= {"cnx_id": cnx if c % 2 else None, "topic": topic, "ledger_id": 1, "entry_id": seq,
-              "entry_bytes": (1, 10, 20, 50, 7, 0, 1, 100, 64, 3000)[c]}
+        r |= {
+            "cnx_id": cnx if c % 2 else None,
+            "topic": topic,
+            "ledger_id": 1,
+            "entry_id": seq,
+            "entry_bytes": (1, 10, 20, 50, 7, 0, 1, 100, 64, 3000)[c],
+        }
     elif kind in ("producer_created", "producer_closed"):
         r |= {"cnx_id": cnx, "topic": topic, "producer_id": producer, "producer_name": name}
     elif kind == "connection_opened":
-        r |= {"cnx_id": cnx, "io_thread": THREADS[cnx], "supports_throttle": c % 4 != 3,
-              "reports_pauses": (None, True, False)[b % 3]}
+        r |= {
+            "cnx_id": cnx,
+            "io_thread": THREADS[cnx],
+            "supports_throttle": c % 4 != 3,
+            "reports_pauses": (None, True, False)[b % 3],
+        }
     elif kind == "throttle_receipt":
         r |= {"cnx_id": cnx, "request_id": 1 + b % 4}
     elif kind == "send_timeout":
         sent = START_MS + ns // MS - (None, 0, 5, 100, 1000)[c // 2] if c > 1 else None
-        r |= {"cnx_id": cnx if c % 2 else None, "topic": topic, "producer_id": producer,
-              "sequence_id": b, "publish_time_ms": sent}
+        r |= {
+            "cnx_id": cnx if c % 2 else None,
+            "topic": topic,
+            "producer_id": producer,
+            "sequence_id": b,
+            "publish_time_ms": sent,
+        }
     elif kind == "policy":
         r["policy_json"] = _document(c, b, broker)
         if a % 3 == 0 and walled:
@@ -172,8 +225,13 @@ def _configured(draw: st.DrawFn) -> list[str]:
 
 @st.composite
 def traces(
-    draw: st.DrawFn, brokers: tuple[str, ...] = ("b1",), most: int = 60, least: int = 20,
-    starts: bool = True, walls: bool = True, switches: bool = False,
+    draw: st.DrawFn,
+    brokers: tuple[str, ...] = ("b1",),
+    most: int = 60,
+    least: int = 20,
+    starts: bool = True,
+    walls: bool = True,
+    switches: bool = False,
 ) -> Trace:
     """A trace with policies of all scopes, both kinds of limiters and several windows."""
     ops = draw(st.lists(EXCHANGE_OPS if switches else OPS, min_size=least, max_size=most))

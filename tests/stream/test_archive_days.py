@@ -23,11 +23,16 @@ PLAN_DAY = 20_500
 def written(folder: Path, days: list[int]) -> dict[date, list[int]]:
     """The days (since the epoch) of the records in each partition of `events`."""
     lines = [json.dumps(record("publish", ts_wall_ms=day * DAY_MS + 5)).encode() for day in days]
-    raw = stamped(pa.record_batch({
-        "value": pa.array(lines, pa.binary()),
-        "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
-        "source_offset": pa.array(range(len(lines)), pa.int64()),
-    }), PLAN_DAY * DAY_MS)
+    raw = stamped(
+        pa.record_batch(
+            {
+                "value": pa.array(lines, pa.binary()),
+                "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
+                "source_offset": pa.array(range(len(lines)), pa.int64()),
+            }
+        ),
+        PLAN_DAY * DAY_MS,
+    )
     roots = {name: str(folder / name) for name in WRITES}
     found: dict[date, list[int]] = {}
     for files in file_writer(roots, {}, dict.fromkeys(JOBS, 0))(iter([raw])):

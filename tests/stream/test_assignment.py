@@ -46,10 +46,12 @@ def test_the_first_start_follows_the_configuration(make_settings: MakeSettings) 
     queries = [["rate_limits"], ["chunks", "backlog"]]
 
     assert started(make_settings, queries) == {
-        "rate_limits": ("rate_limits",), "govern-chunks-backlog": ("chunks", "backlog")
+        "rate_limits": ("rate_limits",),
+        "govern-chunks-backlog": ("chunks", "backlog"),
     }
     assert started(make_settings, queries) == {
-        "rate_limits": ("rate_limits",), "govern-chunks-backlog": ("chunks", "backlog")
+        "rate_limits": ("rate_limits",),
+        "govern-chunks-backlog": ("chunks", "backlog"),
     }
 
 
@@ -57,13 +59,12 @@ def test_a_new_job_begins_in_a_query_of_its_own(make_settings: MakeSettings) -> 
     started(make_settings, [list(FOUR)])
 
     assert started(make_settings, ALL) == {
-        "govern-rate_limits-chunks-producer_ids-backlog": FOUR, "entry_cache": ("entry_cache",)
+        "govern-rate_limits-chunks-producer_ids-backlog": FOUR,
+        "entry_cache": ("entry_cache",),
     }
 
 
-def test_a_job_that_is_left_out_waits_and_goes_on_where_it_was(
-    make_settings: MakeSettings
-) -> None:
+def test_a_job_that_is_left_out_waits_and_goes_on_where_it_was(make_settings: MakeSettings) -> None:
     started(make_settings, ALL)
 
     assert started(make_settings, [list(FOUR)]) == {"govern": FOUR}
@@ -77,13 +78,12 @@ def test_a_job_that_is_left_out_waits_and_goes_on_where_it_was(
     assert started(make_settings, ALL) == {"govern": FOUR, "entry_cache": ("entry_cache",)}
 
 
-def test_groups_that_are_taken_apart_go_on_from_the_same_batch(
-    make_settings: MakeSettings
-) -> None:
+def test_groups_that_are_taken_apart_go_on_from_the_same_batch(make_settings: MakeSettings) -> None:
     started(make_settings, ALL)
 
     assert started(make_settings, [["chunks"], [job for job in JOBS if job != "chunks"]]) == {
-        "govern": tuple(job for job in JOBS if job != "chunks"), "chunks": ("chunks",)
+        "govern": tuple(job for job in JOBS if job != "chunks"),
+        "chunks": ("chunks",),
     }
 
 
@@ -97,7 +97,8 @@ def test_the_order_of_groups_and_jobs_changes_nothing(make_settings: MakeSetting
     started(make_settings, [["chunks", "backlog"], ["rate_limits"]])
 
     assert started(make_settings, [["rate_limits"], ["backlog", "chunks"]]) == {
-        "rate_limits": ("rate_limits",), "govern-chunks-backlog": ("backlog", "chunks")
+        "rate_limits": ("rate_limits",),
+        "govern-chunks-backlog": ("backlog", "chunks"),
     }
 
 
@@ -131,7 +132,7 @@ def test_jobs_are_not_taken_apart_in_the_middle_of_a_batch(make_settings: MakeSe
 
 
 def test_a_warehouse_of_an_earlier_version_is_known_by_its_checkpoints(
-    make_settings: MakeSettings
+    make_settings: MakeSettings,
 ) -> None:
     settings = make_settings()
     manifest.claim(settings, 2)
@@ -141,7 +142,9 @@ def test_a_warehouse_of_an_earlier_version_is_known_by_its_checkpoints(
     assert assignment.known(settings) == {"govern-chunks-backlog": ("chunks", "backlog")}
     assert assignment.plan(settings).queries == {
         "govern-rate_limits-producer_ids-entry_cache": (
-            "rate_limits", "producer_ids", "entry_cache"
+            "rate_limits",
+            "producer_ids",
+            "entry_cache",
         ),
         "govern-chunks-backlog": ("chunks", "backlog"),
     }

@@ -24,8 +24,13 @@ if TYPE_CHECKING:
 MakeSettings = Callable[..., Settings]
 QUERY = "govern"
 MOST = Shares(100, with_topic=False)
-EVENT = {"event_type": "broker_started", "source_feed": "f", "cluster": "c", "broker": "b",
-         "ts_mono_ns": 1}
+EVENT = {
+    "event_type": "broker_started",
+    "source_feed": "f",
+    "cluster": "c",
+    "broker": "b",
+    "ts_mono_ns": 1,
+}
 
 
 class Checkpoint:
@@ -55,8 +60,9 @@ class Checkpoint:
 
     def _write(self, file: str, head: str, ends: dict[str, int]) -> None:
         content = {"events": {name.removeprefix("p"): end for name, end in ends.items()}}
-        write_text(self._settings, f"{checkpoints.FOLDER}/{QUERY}/{file}",
-                   f"{head}\n{json.dumps(content)}")
+        write_text(
+            self._settings, f"{checkpoints.FOLDER}/{QUERY}/{file}", f"{head}\n{json.dumps(content)}"
+        )
 
 
 @pytest.fixture
@@ -97,11 +103,14 @@ def test_a_partition_that_is_read_to_its_end_is_not_waited_for(
     assert checkpoint.run(catch_up) == "7000"
 
 
-@pytest.mark.parametrize("taken", [
-    {"p0": 49, "p1": 49},  # Spark's rounding costs less than a record for each partition
-    {"p0": 100},  # the only one that is behind is the slowest
-    {},
-])
+@pytest.mark.parametrize(
+    "taken",
+    [
+        {"p0": 49, "p1": 49},  # Spark's rounding costs less than a record for each partition
+        {"p0": 100},  # the only one that is behind is the slowest
+        {},
+    ],
+)
 def test_a_batch_that_leaves_no_other_partition_behind_has_no_bound(
     spark: SparkSession, settings: Settings, checkpoint: Checkpoint, taken: dict[str, int]
 ) -> None:
@@ -138,12 +147,15 @@ def test_partitions_of_several_topics_are_told_apart() -> None:
     assert Shares(1, with_topic=False).name("events", "3") == "3"
 
 
-@pytest.mark.parametrize(("bound", "times"), [
-    (None, {"rate_limits": 5_000}),
-    ("4000", {"rate_limits": 4_000, "@": 4_000}),
-    ("6000", {"rate_limits": 5_000, "@": 5_000}),
-    (UNKNOWN, {"rate_limits": None, "@": None}),
-])
+@pytest.mark.parametrize(
+    ("bound", "times"),
+    [
+        (None, {"rate_limits": 5_000}),
+        ("4000", {"rate_limits": 4_000, "@": 4_000}),
+        ("6000", {"rate_limits": 5_000, "@": 5_000}),
+        (UNKNOWN, {"rate_limits": None, "@": None}),
+    ],
+)
 def test_a_task_moves_the_clock_up_to_the_bound_and_returns_the_latest_time(
     spark: SparkSession, settings: Settings, bound: str | None, times: dict[str, int | None]
 ) -> None:

@@ -18,11 +18,17 @@ MakeSettings = Callable[..., Settings]
 def settings(make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """A Kafka source with a secret from the environment and one written out."""
     monkeypatch.setenv("WEIR_TEST_SECRET", "hush-hush")
-    return make_settings(source={"format": "kafka", "options": {
-        "kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "events",
-        "kafka.sasl.jaas.config": 'x required password="${env:WEIR_TEST_SECRET}";',
-        "kafka.ssl.key.password": "plain-secret",
-    }})
+    return make_settings(
+        source={
+            "format": "kafka",
+            "options": {
+                "kafka.bootstrap.servers": "127.0.0.1:9092",
+                "subscribe": "events",
+                "kafka.sasl.jaas.config": 'x required password="${env:WEIR_TEST_SECRET}";',
+                "kafka.ssl.key.password": "plain-secret",
+            },
+        }
+    )
 
 
 @pytest.mark.parametrize("kind", [UserError, Damaged])
@@ -50,7 +56,8 @@ def test_an_error_for_the_user_crosses_spark_with_its_two_lines(
     [
         (
             "Caused by: org.apache.kafka.common.errors.TimeoutException: Timeout of 5000ms",
-            Passing, "TimeoutException",
+            Passing,
+            "TimeoutException",
         ),
         (
             "java.lang.IllegalStateException: ... set source option 'failOnDataLoss' to false",
@@ -74,15 +81,18 @@ def test_an_error_for_the_user_crosses_spark_with_its_two_lines(
         (
             "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly "
             "(crashed)\nCaused by: java.io.EOFException",
-            WorkerDied, "Python worker exited unexpectedly",
+            WorkerDied,
+            "Python worker exited unexpectedly",
         ),
         (
             "[X] failed\nCaused by: java.lang.Outer: a\n\tat b\nCaused by: java.lang.Inner: c",
-            QueryFailed, "query archive: java.lang.Inner: c",
+            QueryFailed,
+            "query archive: java.lang.Inner: c",
         ),
         (
             "[X] failed\nTraceback (most recent call last):\nIndexError: list index\n\n\tat b",
-            QueryFailed, "query archive: IndexError: list index",
+            QueryFailed,
+            "query archive: IndexError: list index",
         ),
     ],
 )

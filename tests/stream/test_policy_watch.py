@@ -30,8 +30,10 @@ def test_documents_of_a_shadow_are_followed_and_new_names_need_a_restart(
     watch = PolicyWatch(load(), heard.append, heard.append, Origin(config, load))
 
     def rates() -> dict[str, int]:
-        return {name: documents[0]["limits"]["publishRateInMsgs"]
-                for name, documents in watch.now.shadows.items()}
+        return {
+            name: documents[0]["limits"]["publishRateInMsgs"]
+            for name, documents in watch.now.shadows.items()
+        }
 
     def looked() -> list[str]:
         heard.clear()
@@ -44,8 +46,9 @@ def test_documents_of_a_shadow_are_followed_and_new_names_need_a_restart(
     assert looked() == [READ] and rates() == {"next": 22}
     config.write_text("shadows: {next: next.yaml, another: next.yaml}\n")
     assert looked() == [RESTART.format("shadows")] and rates() == {"next": 22}
-    config.write_text("shadows: {next: next.yaml}\nrate_limits: {protocol: pip385}\n"
-                      "stats_window_ms: 30s\n")
+    config.write_text(
+        "shadows: {next: next.yaml}\nrate_limits: {protocol: pip385}\nstats_window_ms: 30s\n"
+    )
     assert looked() == [RESTART.format("stats_window_ms, rate_limits.protocol")]
     config.write_text("shadows: {next: next.yaml}\n")
     assert looked() == []  # as the run has it

@@ -20,9 +20,12 @@ NOW_S = 1_770_000_100.0
 def batch(number: int, events: int, **more: Any) -> dict[str, Any]:
     """The progress of a batch, as much of it as is looked at."""
     return {
-        "batchId": number, "numInputRows": 3, "timestamp": f"t{number}",
+        "batchId": number,
+        "numInputRows": 3,
+        "timestamp": f"t{number}",
         "durationMs": {"addBatch": 400, "triggerExecution": 500},
-        "batchDuration": 500, "observedMetrics": {"records": {"records": events}},
+        "batchDuration": 500,
+        "observedMetrics": {"records": {"records": events}},
         "eventTime": {"max": "2026-02-02T02:41:30.000Z"},
         "stateOperators": [
             {"memoryUsedBytes": 2_000_000, "customMetrics": {"rocksdbSstFileSize": 500_000}}
@@ -34,7 +37,12 @@ def batch(number: int, events: int, **more: Any) -> dict[str, Any]:
 def idle(number: int, at: int = 0) -> dict[str, Any]:
     """The report of a query that waits for the records of its batch `number`."""
     return batch(
-        number, 0, numInputRows=0, timestamp=f"idle{at}", observedMetrics={}, eventTime={},
+        number,
+        0,
+        numInputRows=0,
+        timestamp=f"idle{at}",
+        observedMetrics={},
+        eventTime={},
         durationMs={"latestOffset": 3, "triggerExecution": 4},
     )
 
@@ -43,7 +51,10 @@ def query(name: str, *batches: dict[str, Any]) -> Any:
     """A query that has done these batches."""
     last = batches[-1] if batches else None
     return SimpleNamespace(
-        name=name, recentProgress=batches, lastProgress=last, isActive=True,
+        name=name,
+        recentProgress=batches,
+        lastProgress=last,
+        isActive=True,
         status={"isTriggerActive": True, "message": "Processing new data"},
     )
 
@@ -95,8 +106,10 @@ def test_a_batch_that_leaves_the_clock_where_it_is_has_no_age() -> None:
 def kafka_source(end: dict[str, int], latest: dict[str, int]) -> list[dict[str, str]]:
     """What Spark reports of a Kafka source, and of one without offsets."""
     offsets = {"endOffset": {"events": end}, "latestOffset": {"events": latest}}
-    return [{name: str(found) for name, found in offsets.items()},
-            {"endOffset": "{'logOffset': 3}", "latestOffset": "None"}]
+    return [
+        {name: str(found) for name, found in offsets.items()},
+        {"endOffset": "{'logOffset': 3}", "latestOffset": "None"},
+    ]
 
 
 def test_a_catch_up_shows_how_many_records_wait_and_how_long_they_take() -> None:
@@ -125,7 +138,10 @@ def test_there_is_no_time_while_more_comes_than_is_processed() -> None:
 
 def test_long_catch_ups_are_in_minutes_and_hours() -> None:
     assert [catch_up_time.text(5, s).rsplit(" in ")[1] for s in (119, 600, 9000)] == [
-        "119 s", "10 min", "2 h"]
+        "119 s",
+        "10 min",
+        "2 h",
+    ]
 
 
 def test_the_first_figures_do_not_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +169,7 @@ def test_a_log_as_json_has_an_object_a_line_with_the_figures() -> None:
     out = io.StringIO()
     shown = Progress(out, "json")
     shown.look([query("archive", batch(0, 400)), query("govern")])
-    shown.warn("one\n\"two\"")
+    shown.warn('one\n"two"')
     found = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [one["level"] for one in found] == ["INFO", "WARNING"]
     assert all(re.fullmatch(r"[\d-]{10}T[\d:.]{12}Z", one["time"]) for one in found)

@@ -34,8 +34,11 @@ class Killed(BaseException):
 
 
 def test_every_row_is_that_of_a_run_that_never_changed(
-    spark: SparkSession, make_settings: MakeSettings, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    spark: SparkSession,
+    make_settings: MakeSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """All five jobs and the archive; killed while the checkpoints are exchanged, and taken up."""
     trace = demo_trace(EVENTS)
@@ -46,7 +49,9 @@ def test_every_row_is_that_of_a_run_that_never_changed(
     def settings(name: str, **numbers: int) -> Settings:
         return make_settings(
             source={"format": "files", "path": str(tmp_path / name / "events")},
-            policies=trace.policies, warehouse=str(tmp_path / name / "warehouse"), **numbers,
+            policies=trace.policies,
+            warehouse=str(tmp_path / name / "warehouse"),
+            **numbers,
         )
 
     def arrive(name: str, some: list[Path]) -> None:
@@ -102,9 +107,12 @@ def begun(make: MakeSettings, planned: int = 3, **numbers: Any) -> Settings:
 def append(settings: Settings, table: str, batch: int) -> None:
     """A commit of a batch of the archive."""
     write_deltalake(
-        f"{settings.warehouse}/{table}", pa.table({"column": [batch]}), mode="append",
-        commit_properties=CommitProperties(app_transactions=[
-            Transaction(checkpoints.application_id(settings, "archive"), batch)]),
+        f"{settings.warehouse}/{table}",
+        pa.table({"column": [batch]}),
+        mode="append",
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(checkpoints.application_id(settings, "archive"), batch)]
+        ),
     )
 
 
@@ -113,14 +121,18 @@ def lines(refused: pytest.ExceptionInfo[UserError]) -> list[str]:
 
 
 def test_a_number_that_is_not_configured_stays_and_shards_follow_partitions(
-    make_settings: MakeSettings
+    make_settings: MakeSettings,
 ) -> None:
     begun(make_settings)
-    found = [refuse(make_settings(**n)) for n in (
-        {}, {"shards": 64}, {"partitions": 8}, {"shards": 3, "partitions": 8}
-    )]
+    found = [
+        refuse(make_settings(**n))
+        for n in ({}, {"shards": 64}, {"partitions": 8}, {"shards": 3, "partitions": 8})
+    ]
     assert [(m.shards, m.partitions) for m in found] == [
-        ((16, 16), (2, 2)), ((16, 64), (2, 2)), ((16, 16), (2, 8)), ((16, 3), (2, 8)),
+        ((16, 16), (2, 2)),
+        ((16, 64), (2, 2)),
+        ((16, 16), (2, 8)),
+        ((16, 3), (2, 8)),
     ]
     assert [m.needed for m in found] == [False, True, True, True]
 

@@ -41,7 +41,7 @@ def test_a_job_that_is_not_configured_is_refused(make_settings: MakeSettings) ->
         plan(make_settings(), ["cache"])
     assert str(refused.value).splitlines() == [
         "--jobs cache: is not a job of this configuration",
-        "allowed: rate_limits, chunks, producer_ids, backlog, entry_cache, archive"
+        "allowed: rate_limits, chunks, producer_ids, backlog, entry_cache, archive",
     ]
 
 
@@ -86,11 +86,13 @@ def test_late_records_are_said_once_for_each_larger_value(
     said = capsys.readouterr().err.splitlines()
     assert {line.split()[1] for line in said} == {"WARNING"}
     assert [line.split(maxsplit=2)[2] for line in said] == [
-        first, "idle_advance_ms: 37166 would have kept them",
+        first,
+        "idle_advance_ms: 37166 would have kept them",
         "TOO_LATE: records are dated 31 days before the others; they are in quarantine",
         "set the clock of who wrote them; the columns broker and source_partition of quarantine "
         "name it",
-        first, "idle_advance_ms: 50000 would have kept them",
+        first,
+        "idle_advance_ms: 50000 would have kept them",
     ]
 
 
@@ -109,17 +111,27 @@ def test_a_feed_that_is_ahead_is_said_once_a_minute(
     ] * 2
 
 
-@pytest.mark.parametrize(("source", "title"), [
-    ({"format": "files", "path": "/in/events"}, "files /in/events"),
-    ({"format": "demo"}, "demo"),
-    ({"format": "kafka", "options": {"kafka.bootstrap.servers": "h:1", "subscribe": "a,b"}},
-     "kafka a,b"),
-    ({"format": "delta", "path": "s3a://key:hidden@bucket/in"},
-     "delta s3a://********:********@bucket/in"),
-])
+@pytest.mark.parametrize(
+    ("source", "title"),
+    [
+        ({"format": "files", "path": "/in/events"}, "files /in/events"),
+        ({"format": "demo"}, "demo"),
+        (
+            {"format": "kafka", "options": {"kafka.bootstrap.servers": "h:1", "subscribe": "a,b"}},
+            "kafka a,b",
+        ),
+        (
+            {"format": "delta", "path": "s3a://key:hidden@bucket/in"},
+            "delta s3a://********:********@bucket/in",
+        ),
+    ],
+)
 def test_a_run_says_that_it_waits_for_its_source_as_soon_as_its_queries_have_started(
-    make_settings: MakeSettings, source: dict[str, object], title: str,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    make_settings: MakeSettings,
+    source: dict[str, object],
+    title: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Before the first look at them, however long their first batch takes."""
     said_after: list[str] = []
@@ -138,4 +150,6 @@ def test_a_run_says_that_it_waits_for_its_source_as_soon_as_its_queries_have_sta
     assert started == ["govern", "archive"]
     (line,) = said_after[0].splitlines()
     assert line.split(maxsplit=2)[1:] == [
-        "INFO", f"started: govern, archive; waiting for the first batch of {title}"]
+        "INFO",
+        f"started: govern, archive; waiting for the first batch of {title}",
+    ]

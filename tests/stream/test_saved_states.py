@@ -35,8 +35,9 @@ def test_only_sources_with_a_place_are_accepted(make_settings: MakeSettings) -> 
     with pytest.raises(UserError, match=r"saved_states.interval_ms: states of source.format demo"):
         saved_states.refuse(make_settings(source=demo, saved_states=EVERY_HOUR))
     with pytest.raises(UserError, match=r"kept in a warehouse on this machine only"):
-        saved_states.refuse(make_settings(
-            source=KAFKA, saved_states=EVERY_HOUR, warehouse="s3://bucket/weir"))
+        saved_states.refuse(
+            make_settings(source=KAFKA, saved_states=EVERY_HOUR, warehouse="s3://bucket/weir")
+        )
 
 
 def test_the_place_in_kafka_is_the_end_of_each_partition(make_settings: MakeSettings) -> None:
@@ -68,9 +69,12 @@ def test_the_place_in_files_are_those_up_to_the_batch(
 
 
 def test_a_replay_leaves_out_what_the_states_have(make_settings: MakeSettings) -> None:
-    rows = pa.record_batch({
-        "source_partition": ["0", "0", "1", "f"], "source_offset": pa.array([11, 12, 99, 3]),
-    })
+    rows = pa.record_batch(
+        {
+            "source_partition": ["0", "0", "1", "f"],
+            "source_offset": pa.array([11, 12, 99, 3]),
+        }
+    )
     applied = {"chunks": Position({"0": 12}), "backlog": Position(files=["f"])}
     left_out = LeftOut(make_settings(), ("chunks", "backlog", "rate_limits"), 0, 1, applied)
     found = {job: missing.tolist() for job, missing in left_out.rows(rows).items()}
@@ -82,8 +86,11 @@ def test_the_newest_of_each_query_stay(make_settings: MakeSettings) -> None:
     manifest.claim(settings, 2)
 
     def keep(query: str, batch: int) -> list[str]:
-        return manifest.keep_states(settings, manifest.SavedStates(
-            f"{query}-{batch}", query, ["chunks"], batch, 1000 * batch, batch), 2)
+        return manifest.keep_states(
+            settings,
+            manifest.SavedStates(f"{query}-{batch}", query, ["chunks"], batch, 1000 * batch, batch),
+            2,
+        )
 
     assert [keep("a", 1), keep("b", 1), keep("a", 2), keep("a", 2)] == [[], [], [], []]
     assert keep("a", 5) == ["a-1"]

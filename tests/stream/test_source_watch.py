@@ -23,8 +23,11 @@ class Run:
         self.now_s, self.read = 0.0, 0
         self.said: list[str] = []
         self.watch = SourceWatch(
-            settings, self.said.append, lambda text: self.said.append(f"! {text}"),
-            silence=silence, clock=lambda: self.now_s,
+            settings,
+            self.said.append,
+            lambda text: self.said.append(f"! {text}"),
+            silence=silence,
+            clock=lambda: self.now_s,
         )
 
     def until(self, end_s: float, events: int = 0) -> list[str]:

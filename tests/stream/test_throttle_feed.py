@@ -28,10 +28,21 @@ PIP = {"protocol": "pip385"}
 def command(**changes: Any) -> dict[str, Any]:
     """A row of producer_throttle that is a command."""
     return {
-        **COMMON, "cnx_id": "c1", "producer_id": 1, "producer_name": "p", "topic": TOPIC,
-        "partition": None, "reason": "TopicProduceQuotaExceeded", "start_ms": START_MS,
-        "pause_ms": 250, "end_ms": START_MS + 250, "request_id": 1, "throttled_ms_total": 250,
-        "sequence_id": None, "exception": None, **changes,
+        **COMMON,
+        "cnx_id": "c1",
+        "producer_id": 1,
+        "producer_name": "p",
+        "topic": TOPIC,
+        "partition": None,
+        "reason": "TopicProduceQuotaExceeded",
+        "start_ms": START_MS,
+        "pause_ms": 250,
+        "end_ms": START_MS + 250,
+        "request_id": 1,
+        "throttled_ms_total": 250,
+        "sequence_id": None,
+        "exception": None,
+        **changes,
     }
 
 
@@ -46,19 +57,21 @@ def told(*rows: dict[str, Any], fields: Fields | None = None) -> list[dict[str, 
 
 def test_a_command_byte_for_byte() -> None:
     row = command(ts_mono_ns=5, row_no=3, partition=4, topic=f"{TOPIC}-partition-4")
-    assert told(row) == [{
-        "key": b'{"broker":"b1","cluster":"east","cnx_id":"c1","request_id":1,"row_no":3,'
-               b'"ts_mono_ns":5}',
-        "value": b'{"broker":"b1","cluster":"east","cnx_id":"c1","end_ms":1700000040250,'
-                 b'"partition":4,"pause_ms":250,"producer_id":1,"producer_name":"p",'
-                 b'"reason":"TopicProduceQuotaExceeded","reason_number":0,"request_id":1,'
-                 b'"rule":"bucket_empty","start_ms":1700000040000,'
-                 b'"topic":"persistent://acme/orders/created-partition-4","ts_mono_ns":5}',
-        "headers": {
-            "command": bytes.fromhex("08 01 10 01 20 00 28 fa 01"),
-            "content-type": b"application/json",
-        },
-    }]
+    assert told(row) == [
+        {
+            "key": b'{"broker":"b1","cluster":"east","cnx_id":"c1","request_id":1,"row_no":3,'
+            b'"ts_mono_ns":5}',
+            "value": b'{"broker":"b1","cluster":"east","cnx_id":"c1","end_ms":1700000040250,'
+            b'"partition":4,"pause_ms":250,"producer_id":1,"producer_name":"p",'
+            b'"reason":"TopicProduceQuotaExceeded","reason_number":0,"request_id":1,'
+            b'"rule":"bucket_empty","start_ms":1700000040000,'
+            b'"topic":"persistent://acme/orders/created-partition-4","ts_mono_ns":5}',
+            "headers": {
+                "command": bytes.fromhex("08 01 10 01 20 00 28 fa 01"),
+                "content-type": b"application/json",
+            },
+        }
+    ]
 
 
 def test_timed_out_sends_are_no_commands() -> None:
@@ -71,8 +84,10 @@ def test_timed_out_sends_are_no_commands() -> None:
 def test_records_are_in_order_whatever_the_order_of_the_rows() -> None:
     rows = [
         command(cluster=cluster, broker=broker, ts_mono_ns=at, row_no=n)
-        for cluster in ("east", "west") for broker in ("b1", "b2")
-        for at in (5, BIG, BIG + 1) for n in (2, 10)
+        for cluster in ("east", "west")
+        for broker in ("b1", "b2")
+        for at in (5, BIG, BIG + 1)
+        for n in (2, 10)
     ]
     assert told(*reversed(rows)) == told(*rows)
     keys = [json.loads(r["key"]) for r in told(*rows[::2], *rows[1::2])]
@@ -106,18 +121,26 @@ def test_a_reused_request_id_has_another_key() -> None:
 def test_names_that_are_not_ascii_and_every_reason_come_back() -> None:
     (record,) = told(command(producer_name='ü"\u2028\n'))
     assert json.loads(record["value"])["producer_name"] == 'ü"\u2028\n'
-    reasons = ("TopicProduceQuotaExceeded", "ResourceGroupProduceQuotaExceeded",
-               "ConnectionPendingMessagesBreach", "MessageBufferSizeBreach",
-               "BrokerProduceQuotaExceeded")
+    reasons = (
+        "TopicProduceQuotaExceeded",
+        "ResourceGroupProduceQuotaExceeded",
+        "ConnectionPendingMessagesBreach",
+        "MessageBufferSizeBreach",
+        "BrokerProduceQuotaExceeded",
+    )
     found = told(*(command(reason=reason, row_no=n) for n, reason in enumerate(reasons)))
     assert [json.loads(r["value"])["reason_number"] for r in found] == [0, 1, 2, 3, 4]
     assert [decode_command(r["headers"]["command"]).reason for r in found] == list(reasons)
 
 
 def test_other_field_numbers_reach_the_header() -> None:
-    settings = load_settings(None, {
-        "rate_limits": PIP, "throttle_feed": {**ON, "fields": {"pause_for_millis": 9}},
-    })
+    settings = load_settings(
+        None,
+        {
+            "rate_limits": PIP,
+            "throttle_feed": {**ON, "fields": {"pause_for_millis": 9}},
+        },
+    )
     assert settings.throttle_feed is not None
     fields = settings.throttle_feed.fields.numbers()
     (record,) = told(command(), fields=fields)
@@ -181,7 +204,8 @@ def test_secrets_come_from_the_environment_and_are_never_shown(
     monkeypatch.setenv("WEIR_TEST_JAAS", "the-secret")
     options = {
         **ON["options"],  # type: ignore[dict-item]
-        "kafka.sasl.jaas.config": "${env:WEIR_TEST_JAAS}", "kafka.ssl.key.password": "plain-text",
+        "kafka.sasl.jaas.config": "${env:WEIR_TEST_JAAS}",
+        "kafka.ssl.key.password": "plain-text",
     }
     feed = {**ON, "options": options}
     settings = load_settings(None, {"rate_limits": PIP, "throttle_feed": feed})
@@ -231,7 +255,10 @@ def test_the_feed_comes_before_the_tables_and_its_failure_keeps_the_batch_out_of
     for fails in (False, True):
         all_ = Recorder(frame("producer_throttle", [command()]), fails)
         committer: Any = Committer(
-            all_, operators(settings, ["rate_limits"]), None, all_,  # type: ignore[arg-type]
+            all_,
+            operators(settings, ["rate_limits"]),
+            None,
+            all_,  # type: ignore[arg-type]
         )
         if fails:
             with pytest.raises(OSError):

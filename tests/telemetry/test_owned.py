@@ -6,8 +6,10 @@ from app.config.owners import Owner
 from app.telemetry.owned import owned
 from tests.throttle_rows import OTHER, TOPIC
 
-OWNERS = [Owner(topic="acme/orders/created", team="shop", contact="#shop"),
-          Owner(principal="*", cluster="east", team="data", cost_centre="7")]
+OWNERS = [
+    Owner(topic="acme/orders/created", team="shop", contact="#shop"),
+    Owner(principal="*", cluster="east", team="data", cost_centre="7"),
+]
 SAMPLES = [
     ("pulsar_storage_backlog_size", ("east", "acme/orders", TOPIC), 1.0),
     ("pulsar_storage_backlog_size", ("east", "acme/orders", OTHER), 1.0),

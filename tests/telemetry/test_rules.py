@@ -37,10 +37,15 @@ def expressions(page: Path) -> list[str]:
 
 
 @needs_promtool
-@pytest.mark.parametrize("words", [
-    ["check", "rules", str(RULES)], ["check", "config", str(RULES.parent / "prometheus.yml")],
-    ["test", "rules", str(Path(__file__).with_name("rules_test.yml"))],
-], ids=lambda words: " ".join(words[:2]))
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", "rules", str(RULES)],
+        ["check", "config", str(RULES.parent / "prometheus.yml")],
+        ["test", "rules", str(Path(__file__).with_name("rules_test.yml"))],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
 def test_promtool_finds_nothing_wrong(words: list[str]) -> None:
     done = subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -48,15 +53,18 @@ def test_promtool_finds_nothing_wrong(words: list[str]) -> None:
 
 def test_every_alerting_rule_has_a_unit_test() -> None:
     tests = yaml.safe_load(Path(__file__).with_name("rules_test.yml").read_text())["tests"]
-    tested = {one["alertname"] for test in tests for one in test["alert_rule_test"]
-              if one["exp_alerts"]} | {"chunk-messages-lost"}  # by an expression: its value is odd
+    tested = {
+        one["alertname"] for test in tests for one in test["alert_rule_test"] if one["exp_alerts"]
+    } | {"chunk-messages-lost"}  # by an expression: its value is odd
     assert tested == {rule["alert"] for rule in rules() if "alert" in rule}
 
 
 def test_every_rule_of_the_tables_has_one_for_prometheus() -> None:
     names = {rule["alert"] for rule in rules() if "alert" in rule}
     assert names == {rule.name for rule in rules_of(AlertSettings())} | {
-        "weir-exporter-down", "query-lags", "run-restarts"
+        "weir-exporter-down",
+        "query-lags",
+        "run-restarts",
     }
 
 
@@ -73,10 +81,14 @@ def test_every_alerting_rule_is_tested_beside_entities_for_which_it_does_not_fir
         found = False
         for test in tests:
             series = [one["series"] for one in test["input_series"]]
-            beside = max(sum(re.match(rf"{name}\b", text) is not None for text in series)
-                         for name in used)
-            firing = [len(one["exp_alerts"]) for one in test["alert_rule_test"]
-                      if one["alertname"] == rule["alert"]]
+            beside = max(
+                sum(re.match(rf"{name}\b", text) is not None for text in series) for name in used
+            )
+            firing = [
+                len(one["exp_alerts"])
+                for one in test["alert_rule_test"]
+                if one["alertname"] == rule["alert"]
+            ]
             found = found or any(0 < count < beside for count in firing)
         if not found:
             alone.append(rule["alert"])
@@ -112,8 +124,11 @@ def test_rules_and_dashboards_ask_for_what_is_exported_or_recorded() -> None:
 def test_dashboards_show_shadows_and_forecasts() -> None:
     shown = {name for page in DASHBOARDS for text in expressions(page) for name in names(text)}
     assert shown >= {
-        "weir_shadow_effects_total", "weir_forecast_limits", "weir_forecast_predicted_ratio",
-        "weir_forecast_breach_timestamp_seconds", "weir_forecast_error_ratio",
+        "weir_shadow_effects_total",
+        "weir_forecast_limits",
+        "weir_forecast_predicted_ratio",
+        "weir_forecast_breach_timestamp_seconds",
+        "weir_forecast_error_ratio",
         "weir_forecast_known_timestamp_seconds",
     }
 
@@ -139,8 +154,11 @@ def test_a_dashboard_can_be_imported(page: Path) -> None:
         ids.append(panel["id"])
         at = panel["gridPos"]
         assert at["x"] + at["w"] <= 24
-        places += [(x, y) for x in range(at["x"], at["x"] + at["w"])
-                   for y in range(at["y"], at["y"] + at["h"])]
+        places += [
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        ]
         assert panel["title"] and panel["datasource"]["uid"] == "${datasource}"
         for target in panel["targets"]:
             used = set(re.findall(r"\$(\w+)", target["expr"])) - {"__rate_interval"}

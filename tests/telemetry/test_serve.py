@@ -40,9 +40,15 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
     fill(folder, every())
     checks = {"1.0": 3, "+Inf": 4, "count": 4, "sum": 2.5}
     Path(folder, "_weir").mkdir(exist_ok=True)
-    Path(folder, RECONCILE).write_text(json.dumps({"scrapes": {
-        "b1": [{"cluster": "east", "broker": "b1", "checks": checks}],
-    }}))
+    Path(folder, RECONCILE).write_text(
+        json.dumps(
+            {
+                "scrapes": {
+                    "b1": [{"cluster": "east", "broker": "b1", "checks": checks}],
+                }
+            }
+        )
+    )
     return folder
 
 
@@ -66,9 +72,21 @@ def up(url: str) -> float:
 def serving(warehouse: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
     """The command as a process of its own, the address it serves on and the lines of its log."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "app.main", "metrics", "--warehouse", warehouse, "--listen",
-         "127.0.0.1:0", "--refresh", "1s", *words],
-        stderr=subprocess.PIPE, text=True,
+        [
+            sys.executable,
+            "-m",
+            "app.main",
+            "metrics",
+            "--warehouse",
+            warehouse,
+            "--listen",
+            "127.0.0.1:0",
+            "--refresh",
+            "1s",
+            *words,
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stderr is not None
     log: list[str] = []
@@ -104,18 +122,25 @@ def test_once_prints_json(warehouse: str, capsys: pytest.CaptureFixture[str]) ->
     found = {metric["name"]: metric for metric in json.loads(out)}
     assert code == 0
     assert found["weir_exporter_up"] == {
-        "name": "weir_exporter_up", "type": "gauge", "help": METRICS["weir_exporter_up"].meaning,
+        "name": "weir_exporter_up",
+        "type": "gauge",
+        "help": METRICS["weir_exporter_up"].meaning,
         "samples": [{"labels": {}, "value": 1.0}],
     }
     assert found["weir_published_messages_total"]["type"] == "counter"
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["--listen", "9464"], "metrics.listen: '9464' is not an address"),
-    (["--listen", "127.0.0.1:99999"], "is not an address"),
-    (["--top", "0"], "metrics.top"), (["--refresh", "0"], "--refresh 0: allowed: more than 0"),
-    (["--json"], "--json goes with --once"), (["--once"], "does not exist"),
-])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--listen", "9464"], "metrics.listen: '9464' is not an address"),
+        (["--listen", "127.0.0.1:99999"], "is not an address"),
+        (["--top", "0"], "metrics.top"),
+        (["--refresh", "0"], "--refresh 0: allowed: more than 0"),
+        (["--json"], "--json goes with --once"),
+        (["--once"], "does not exist"),
+    ],
+)
 def test_mistakes_are_answered_in_at_most_two_lines(
     words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,9 +149,7 @@ def test_mistakes_are_answered_in_at_most_two_lines(
     assert message in err and len(err.splitlines()) <= 2
 
 
-def test_a_port_in_use_is_a_clear_error(
-    warehouse: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_port_in_use_is_a_clear_error(warehouse: str, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -169,9 +192,13 @@ def answer(url: str, method: str = "GET") -> tuple[int, str]:
 def test_health_and_readiness_stand_beside_the_metrics_and_nothing_else(tmp_path: Path) -> None:
     warehouse = tmp_path / "warehouse"
     logged: list[str] = []
-    settings = load_settings(None, {
-        "warehouse": str(warehouse), "metrics": {"listen": "127.0.0.1:0", "refresh_s": 1},
-    })
+    settings = load_settings(
+        None,
+        {
+            "warehouse": str(warehouse),
+            "metrics": {"listen": "127.0.0.1:0", "refresh_s": 1},
+        },
+    )
     with exporting(settings, logged.append):
         base = logged[0].split()[-1].removesuffix("/metrics")
         wait_for(lambda: len(logged) == 2)
@@ -194,20 +221,29 @@ def test_health_and_readiness_stand_beside_the_metrics_and_nothing_else(tmp_path
 
 
 def pauses(text: str) -> float:
-    return sum(s.value for m in plain_text(text) for s in m.samples
-               if s.name == "weir_topic_pauses_total")
+    return sum(
+        s.value for m in plain_text(text) for s in m.samples if s.name == "weir_topic_pauses_total"
+    )
 
 
 def test_a_warehouse_that_is_missing_empty_newer_or_broken_leaves_it_up(tmp_path: Path) -> None:
     warehouse = tmp_path / "warehouse"
     logged: list[str] = []
-    settings = load_settings(None, {
-        "warehouse": str(warehouse), "metrics": {"listen": "127.0.0.1:0", "refresh_s": 1},
-    })
+    settings = load_settings(
+        None,
+        {
+            "warehouse": str(warehouse),
+            "metrics": {"listen": "127.0.0.1:0", "refresh_s": 1},
+        },
+    )
 
     def errors() -> dict[str, float]:
-        return {s.labels.get("table", ""): s.value for m in plain_text(scrape(url))
-                for s in m.samples if s.name == "weir_exporter_errors_total"}
+        return {
+            s.labels.get("table", ""): s.value
+            for m in plain_text(scrape(url))
+            for s in m.samples
+            if s.name == "weir_exporter_errors_total"
+        }
 
     with exporting(settings, logged.append):
         url = logged[0].split()[-1]
@@ -221,10 +257,21 @@ def test_a_warehouse_that_is_missing_empty_newer_or_broken_leaves_it_up(tmp_path
         wait_for(lambda: "pulsar_broker_throttled_connections{" in scrape(url))
         # A newer Weir takes one table over: the others go on.
         log = warehouse / "throttle_events" / "_delta_log"
-        (log / f"{1:020}.json").write_text(json.dumps({"commitInfo": {"timestamp": 1}}) + "\n"
-            + json.dumps({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7,
-                                       "readerFeatures": ["holograms"],
-                                       "writerFeatures": ["holograms"]}}) + "\n")
+        (log / f"{1:020}.json").write_text(
+            json.dumps({"commitInfo": {"timestamp": 1}})
+            + "\n"
+            + json.dumps(
+                {
+                    "protocol": {
+                        "minReaderVersion": 3,
+                        "minWriterVersion": 7,
+                        "readerFeatures": ["holograms"],
+                        "writerFeatures": ["holograms"],
+                    }
+                }
+            )
+            + "\n"
+        )
         wait_for(lambda: up(url) == 0)
         write(str(warehouse), "topic_throttle_stats", [topic_window(1, "t", "culprit", 2)])
         wait_for(lambda: pauses(scrape(url)) == 4)
@@ -244,9 +291,13 @@ def test_a_reading_that_hangs_makes_it_old_and_never_slow(
     tmp_warehouse: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_warehouse, "topic_throttle_stats", [topic_window(0, "t", "culprit", 2)])
-    settings = load_settings(None, {
-        "warehouse": tmp_warehouse, "metrics": {"listen": "127.0.0.1:0", "refresh_s": 1},
-    })
+    settings = load_settings(
+        None,
+        {
+            "warehouse": tmp_warehouse,
+            "metrics": {"listen": "127.0.0.1:0", "refresh_s": 1},
+        },
+    )
     logged: list[str] = []
     hangs, ended = threading.Event(), threading.Event()
     from app.telemetry import health
@@ -270,7 +321,8 @@ def test_a_reading_that_hangs_makes_it_old_and_never_slow(
 
 def test_an_address_that_cannot_be_had_is_refused_before_a_run_works() -> None:
     settings = load_settings(None, {"metrics": {"listen": "192.0.2.1:9464"}})
-    with pytest.raises(UserError, match=r"metrics\.listen: 192\.0\.2\.1:9464: "), exporting(
-        settings, print
+    with (
+        pytest.raises(UserError, match=r"metrics\.listen: 192\.0\.2\.1:9464: "),
+        exporting(settings, print),
     ):
         raise AssertionError("nothing listens there")

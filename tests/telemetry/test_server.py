@@ -83,8 +83,16 @@ def test_local_names_are_served(port, host):
     assert read(port, host) == b"hello"
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:9464", "localhost.evil.example",
-                                  "169.254.169.254", "127.0.0.1.evil.example:1"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:9464",
+        "localhost.evil.example",
+        "169.254.169.254",
+        "127.0.0.1.evil.example:1",
+    ],
+)
 def test_a_foreign_name_of_a_local_port_is_refused(port, host):
     with pytest.raises(urllib.error.HTTPError) as refused:
         read(port, host)

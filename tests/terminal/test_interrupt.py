@@ -30,12 +30,22 @@ def start(tmp_path):
     begun = []
 
     def start(*words: str) -> subprocess.Popen[str]:
-        begun.append(subprocess.Popen(
-            [sys.executable, str(ROOT / "app" / "main.py"), "query", *words, "--warehouse",
-             str(tmp_path / "warehouse")],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "TMPDIR": str(tmp_path / "spill")},
-        ))
+        begun.append(
+            subprocess.Popen(
+                [
+                    sys.executable,
+                    str(ROOT / "app" / "main.py"),
+                    "query",
+                    *words,
+                    "--warehouse",
+                    str(tmp_path / "warehouse"),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "TMPDIR": str(tmp_path / "spill")},
+            )
+        )
         return begun[-1]
 
     yield start
@@ -53,9 +63,13 @@ def until(condition, process):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize(("number", "code", "said"), [
-    (signal.SIGINT, 130, "weir: interrupted\n"), (signal.SIGTERM, 143, "weir: terminated\n"),
-])
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (signal.SIGINT, 130, "weir: interrupted\n"),
+        (signal.SIGTERM, 143, "weir: terminated\n"),
+    ],
+)
 def test_a_signal_ends_a_heavy_statement_and_removes_what_it_spilled(
     start, tmp_path, number, code, said
 ):
@@ -92,7 +106,10 @@ def test_a_signal_ends_a_call_that_nothing_can_interrupt():
         f"    duckdb.sql({ONE_STEP!r}).fetchall()\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
     try:
@@ -111,11 +128,15 @@ def test_a_timeout_that_is_not_reached_changes_nothing(start):
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("sql", [
-    "SELECT list(range) FROM range(1000000000)",
-    # rows on their way to Python: DuckDB's own limit does not know them
-    "SELECT repeat('x', 10000000) AS x FROM range(600)",
-], ids=["between steps", "in the answer"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT list(range) FROM range(1000000000)",
+        # rows on their way to Python: DuckDB's own limit does not know them
+        "SELECT repeat('x', 10000000) AS x FROM range(600)",
+    ],
+    ids=["between steps", "in the answer"],
+)
 @pytest.mark.parametrize("form", ["--json", "--csv"])
 def test_an_answer_that_needs_more_memory_than_it_may_is_refused(start, sql, form):
     process = start(sql, "--memory", "150MB", form)
@@ -127,14 +148,18 @@ def test_an_answer_that_needs_more_memory_than_it_may_is_refused(start, sql, for
     ]
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["--timeout", "0"], "--timeout 0: allowed: more than 0"),
-    (["--timeout", "5"], "--timeout 5: '5' has no unit"),
-    (["--timeout", "-5s"], "--timeout -5s: '-5s' is not a duration"),
-    (["--memory", "1KB"], "--memory 1KB: allowed: a size from 64MB on"),
-    (["--memory", "much"], "--memory much: allowed: a size from 64MB on"),
-    (["--json", "--csv"], "query: --json and --csv exclude each other"),
-], ids=" ".join)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--timeout", "0"], "--timeout 0: allowed: more than 0"),
+        (["--timeout", "5"], "--timeout 5: '5' has no unit"),
+        (["--timeout", "-5s"], "--timeout -5s: '-5s' is not a duration"),
+        (["--memory", "1KB"], "--memory 1KB: allowed: a size from 64MB on"),
+        (["--memory", "much"], "--memory much: allowed: a size from 64MB on"),
+        (["--json", "--csv"], "query: --json and --csv exclude each other"),
+    ],
+    ids=" ".join,
+)
 def test_bounds_that_are_none_are_refused(words, said, tmp_path, capsys):
     assert main(["query", "SELECT 1", *words, "--warehouse", str(tmp_path)]) == 2
     assert said in capsys.readouterr().err

@@ -11,10 +11,18 @@ from app.terminal import log
 from app.terminal.printable import printable, say
 
 
-@pytest.mark.parametrize(("text", "shown"), [
-    ("acme/orders é 💥", "acme/orders é 💥"), ("a\x1b[2J", r"a\x1b[2J"), ("a\nb", r"a\nb"),
-    ("\u202egnp", r"\u202egnp"), ("\x00", r"\x00"), ("\x9b1m", r"\x9b1m"), ("\ud83d", r"\ud83d"),
-])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("acme/orders é 💥", "acme/orders é 💥"),
+        ("a\x1b[2J", r"a\x1b[2J"),
+        ("a\nb", r"a\nb"),
+        ("\u202egnp", r"\u202egnp"),
+        ("\x00", r"\x00"),
+        ("\x9b1m", r"\x9b1m"),
+        ("\ud83d", r"\ud83d"),
+    ],
+)
 def test_what_drives_a_terminal_is_shown_as_an_escape(text: str, shown: str) -> None:
     assert printable(text) == shown
 
@@ -34,7 +42,9 @@ def test_names_in_the_log_move_no_cursor(log_format: log.Format) -> None:
         assert json.loads(line)["message"] == "topic a\x1b[2J\x9b1;31m\u202eb is late\nsecond"
     else:
         assert [line.split(maxsplit=2)[2] for line in text.splitlines()] == [
-            "topic a\\x1b[2J\\x9b1;31m\\u202eb is late", "second"]
+            "topic a\\x1b[2J\\x9b1;31m\\u202eb is late",
+            "second",
+        ]
 
 
 def test_what_is_said_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:

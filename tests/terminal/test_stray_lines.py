@@ -27,9 +27,14 @@ def test_a_query_that_dies_after_spark_leaves_no_stack_trace() -> None:
 
 
 def test_as_json_every_line_is_an_object() -> None:
-    lines = ["WARNING: Using incubator modules: jdk.incubator.vector\n", "\n", "plain\n",
-             '{"time": "t", "level": "INFO", "message": "m"}\n']
+    lines = [
+        "WARNING: Using incubator modules: jdk.incubator.vector\n",
+        "\n",
+        "plain\n",
+        '{"time": "t", "level": "INFO", "message": "m"}\n',
+    ]
     found = [json.loads(line) for line in kept(lines, as_json=True)]
     assert [(each["level"], each["message"]) for each in found] == [
-        ("WARNING", "plain"), ("INFO", "m")
+        ("WARNING", "plain"),
+        ("INFO", "m"),
     ]

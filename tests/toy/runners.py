@@ -37,12 +37,25 @@ def records() -> list[dict[str, Any]]:
     found = []
     for i in range(FILES * PER_FILE):
         at_ms = START_MS + 200 * i
-        found.append((at_ms + rng.randint(0, 400), {
-            "event_type": "entry_added", "source_feed": "contract", "cluster": f"c{i % 2}",
-            "broker": "b1", "seq": i, "ts_mono_ns": at_ms * 1_000_000, "ts_wall_ms": at_ms,
-            "topic": f"persistent://t/ns/{rng.randint(0, 2)}", "ledger_id": 1, "entry_id": i,
-            "entry_bytes": rng.randint(1, 999), "num_messages": rng.choice([None, 1, 7]),
-        }))
+        found.append(
+            (
+                at_ms + rng.randint(0, 400),
+                {
+                    "event_type": "entry_added",
+                    "source_feed": "contract",
+                    "cluster": f"c{i % 2}",
+                    "broker": "b1",
+                    "seq": i,
+                    "ts_mono_ns": at_ms * 1_000_000,
+                    "ts_wall_ms": at_ms,
+                    "topic": f"persistent://t/ns/{rng.randint(0, 2)}",
+                    "ledger_id": 1,
+                    "entry_id": i,
+                    "entry_bytes": rng.randint(1, 999),
+                    "num_messages": rng.choice([None, 1, 7]),
+                },
+            )
+        )
     return [record for _, record in sorted(found, key=lambda pair: pair[0])]
 
 
@@ -59,13 +72,14 @@ def write(folder: Path, found: list[dict[str, Any]]) -> None:
 def core(settings: Settings, lines: list[bytes]) -> pa.Table:
     """Rows of the core for all records at once, then with the stream's clock at its end."""
     operator = operators(settings, [JOB])[JOB]
-    batch = pa.record_batch({
-        "value": pa.array(lines, pa.binary()), "source_partition": ["0"] * len(lines),
-        "source_offset": pa.array(range(len(lines)), pa.int64()),
-    })
-    packed = pa.Table.from_batches(
-        packer({JOB: operator.route}, 1, UNBOUND)(iter([batch]))
+    batch = pa.record_batch(
+        {
+            "value": pa.array(lines, pa.binary()),
+            "source_partition": ["0"] * len(lines),
+            "source_offset": pa.array(range(len(lines)), pa.int64()),
+        }
     )
+    packed = pa.Table.from_batches(packer({JOB: operator.route}, 1, UNBOUND)(iter([batch])))
     latest = max(json.loads(line)["ts_wall_ms"] for line in lines)
     blobs = [row["blob"] for row in packed.to_pylist() if row["job"] == JOB]
     first = operator.job.step(None, blobs, 0)
@@ -83,12 +97,23 @@ def main(folder: Path) -> dict[str, Any]:
     """The rows by runner, and the records."""
     added = records()
     write(folder / "events", added)
-    settings = load_settings(None, {
-        "warehouse": str(folder / "warehouse"), "partitions": 2, "shards": 3, "alerts": None,
-        "source": {"format": "files", "path": str(folder / "events"),
-                   "options": {"maxFilesPerTrigger": "1"}},
-        "queries": [[JOB]], "stats_window_ms": "10s", JOB: {"count": "messages"},
-    })
+    settings = load_settings(
+        None,
+        {
+            "warehouse": str(folder / "warehouse"),
+            "partitions": 2,
+            "shards": 3,
+            "alerts": None,
+            "source": {
+                "format": "files",
+                "path": str(folder / "events"),
+                "options": {"maxFilesPerTrigger": "1"},
+            },
+            "queries": [[JOB]],
+            "stats_window_ms": "10s",
+            JOB: {"count": "messages"},
+        },
+    )
     lines = [json.dumps(record).encode() for record in added]
     spark = build_session(settings, "weir-toy")
     try:
@@ -105,8 +130,10 @@ def main(folder: Path) -> dict[str, Any]:
         }
     finally:
         spark.stop()
-    counts = [[r["cluster"], r["topic"], r["window_start_ms"], r["messages"], r["bytes"]]
-              for r in found["core"].to_pylist()]
+    counts = [
+        [r["cluster"], r["topic"], r["window_start_ms"], r["messages"], r["bytes"]]
+        for r in found["core"].to_pylist()
+    ]
     rows = {name: shown(rows) for name, rows in found.items()}
     return {"rows": rows, "counts": counts, "added": added}
 

@@ -50,7 +50,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def python(tree: Path, *arguments: str) -> str:
     ran = subprocess.run(
-        [sys.executable, *arguments], cwd=tree, capture_output=True, text=True, check=False,
+        [sys.executable, *arguments],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(tree)},
     )
     assert ran.returncode == 0, ran.stderr[-3000:]

@@ -60,10 +60,16 @@ class Sources:
     def run(self, path: Path | None = None, program: str = RUN) -> str:
         environment = {key: value for key, value in os.environ.items() if "NUMBA" not in key}
         return subprocess.run(
-            [sys.executable, "-c", program], check=True, capture_output=True, text=True,
+            [sys.executable, "-c", program],
+            check=True,
+            capture_output=True,
+            text=True,
             cwd=self.root.parent,
-            env={**environment, "PYTHONPATH": str(path or self.root),
-                 "NUMBA_CACHE_DIR": str(self.cache)},
+            env={
+                **environment,
+                "PYTHONPATH": str(path or self.root),
+                "NUMBA_CACHE_DIR": str(self.cache),
+            },
         ).stdout.strip()
 
 
@@ -98,7 +104,9 @@ def test_what_was_compiled_of_other_sources_is_removed(sources: Sources) -> None
     sources.write(step=2)
     sources.run()
     assert len(list(sources.cache.glob("state.outer-*"))) == 2
-    sources.run(program="import udfs.compiled_cache as c, pathlib, os; "
-                        "c.remove_stale(pathlib.Path(os.environ['NUMBA_CACHE_DIR']))")
+    sources.run(
+        program="import udfs.compiled_cache as c, pathlib, os; "
+        "c.remove_stale(pathlib.Path(os.environ['NUMBA_CACHE_DIR']))"
+    )
     assert len(list(sources.cache.glob("state.outer-*"))) == 1
     assert sources.run() == "12 1"

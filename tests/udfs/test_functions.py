@@ -55,9 +55,7 @@ def test_examples_give_what_the_page_says(
 def test_a_null_gives_null(function: Function, connection: duckdb.DuckDBPyConnection) -> None:
     usual = ("'x'", "4")
     for place in range(len(function.takes)):
-        given = ", ".join(
-            "NULL" if i == place else usual[i] for i in range(len(function.takes))
-        )
+        given = ", ".join("NULL" if i == place else usual[i] for i in range(len(function.takes)))
         found = answer(connection, f"{function.name}({given})")
         assert (set(found.values()) if isinstance(found, dict) else {found}) == {None}
 
@@ -97,10 +95,14 @@ def test_a_number_of_shards_that_cannot_be_is_refused(
         ("weir_crc32(weir_from_base64(''))", 0),
         ("weir_chunk_sender('no number-')", {"producer_name": None, "sequence_id": None}),
         ("weir_chunk_sender('9223372036854775808')", {"producer_name": None, "sequence_id": None}),
-        ("weir_chunk_sender('a-9223372036854775808')",
-         {"producer_name": None, "sequence_id": None}),
-        ("weir_throttle_command(weir_from_base64('CAc='))",
-         dict.fromkeys(("request_id", "producer_id", "reason", "pause_ms"))),
+        (
+            "weir_chunk_sender('a-9223372036854775808')",
+            {"producer_name": None, "sequence_id": None},
+        ),
+        (
+            "weir_throttle_command(weir_from_base64('CAc='))",
+            dict.fromkeys(("request_id", "producer_id", "reason", "pause_ms")),
+        ),
     ],
 )
 def test_what_functions_make_of_other_texts(
@@ -116,7 +118,8 @@ def test_payloads_have_the_checksum_and_text_of_the_standard_library(data: bytes
     register_duckdb(connection)
     found = connection.execute(
         "SELECT weir_crc32($1::BLOB), weir_to_base64($1::BLOB),"
-        " weir_from_base64(weir_to_base64($1::BLOB))", [data],
+        " weir_from_base64(weir_to_base64($1::BLOB))",
+        [data],
     ).fetchone()
     assert found == (binascii.crc32(data), base64.b64encode(data).decode(), data)
 
@@ -128,8 +131,12 @@ def test_throttle_commands_come_back(request: int, producer: int, pause: int) ->
     command = encode_command(ThrottleCommand(request, producer, "MessageBufferSizeBreach", pause))
     signed = [n - 2**64 if n >= 2**63 else n for n in (request, producer, pause)]
     assert of(pa.array([command, b"\xff", None])).to_pylist() == [
-        {"request_id": signed[0], "producer_id": signed[1], "reason": "MessageBufferSizeBreach",
-         "pause_ms": signed[2]},
+        {
+            "request_id": signed[0],
+            "producer_id": signed[1],
+            "reason": "MessageBufferSizeBreach",
+            "pause_ms": signed[2],
+        },
         *[dict.fromkeys(("request_id", "producer_id", "reason", "pause_ms"))] * 2,
     ]
 
@@ -149,17 +156,26 @@ def test_only_messages_of_several_chunks_are_chunks(connection: duckdb.DuckDBPyC
     one = bytes.fromhex("d20101" + "75" + "d80101" + "e00105" + "e80100")
     assert chunk_of(one) is None
     assert chunk_of(one.replace(bytes.fromhex("d80101"), bytes.fromhex("d80102"))) == {
-        "uuid": "u", "chunk_id": 0, "num_chunks": 2, "total_chunk_bytes": 5,
+        "uuid": "u",
+        "chunk_id": 0,
+        "num_chunks": 2,
+        "total_chunk_bytes": 5,
     }
     assert chunk_of(b"\x0a\x03etl") is None
 
 
 def test_query_knows_the_functions(make_settings: Any, capsys: pytest.CaptureFixture[str]) -> None:
     config = make_settings()
-    write(config.warehouse, "throttle_events", [
-        event(1, "mark"), event(2, "mark", topic="persistent://umbrella/b/c"),
-        event(3, "mark", topic=OTHER), event(4, "unmark"),
-    ])
+    write(
+        config.warehouse,
+        "throttle_events",
+        [
+            event(1, "mark"),
+            event(2, "mark", topic="persistent://umbrella/b/c"),
+            event(3, "mark", topic=OTHER),
+            event(4, "unmark"),
+        ],
+    )
     (command,) = re.findall(r'query "\n(.*?)"\n', PAGE.read_text("utf-8"), re.DOTALL)
     assert query(config, command, "csv") == 0
     assert capsys.readouterr().out == "tenant,marks\nacme,2\numbrella,1\n"

@@ -35,8 +35,13 @@ def calls() -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    return value.asDict() if hasattr(value, "asDict") else \
-        bytes(value) if isinstance(value, bytearray) else value
+    return (
+        value.asDict()
+        if hasattr(value, "asDict")
+        else bytes(value)
+        if isinstance(value, bytearray)
+        else value
+    )
 
 
 def test_spark_and_duckdb_give_the_same(spark: SparkSession) -> None:

@@ -83,9 +83,16 @@ def test_system_topics_are_those_of_the_broker(name: str, system: bool) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.text("ab/:-", max_size=12).flatmap(
-    lambda rest: st.sampled_from(["", "persistent://", "non-persistent://", "x://"]).map(
-        lambda scheme: scheme + rest)), max_size=10))
+@given(
+    st.lists(
+        st.text("ab/:-", max_size=12).flatmap(
+            lambda rest: st.sampled_from(["", "persistent://", "non-persistent://", "x://"]).map(
+                lambda scheme: scheme + rest
+            )
+        ),
+        max_size=10,
+    )
+)
 def test_columns_are_judged_as_single_names(names: list[str]) -> None:
     flags = classify_topics(pa.array(names, pa.string()))
     assert [bool(f & INCOMPLETE) for f in flags] == [split_topic(name) is None for name in names]

@@ -115,7 +115,9 @@ def test_order_and_unknown_fields_do_not_matter(
     command: ThrottleCommand, rng: random.Random, unknown: list[str]
 ) -> None:
     values = (
-        (1, command.request_id), (2, command.producer_id), (4, REASONS.index(command.reason)),
+        (1, command.request_id),
+        (2, command.producer_id),
+        (4, REASONS.index(command.reason)),
         (5, command.pause_ms),
     )
     parts = [encode_receipt(value, Fields(receipt_request_id=n)) for n, value in values]

@@ -45,9 +45,13 @@ def give(folder: Path, *numbers: int) -> None:
 
 def settings_of(folder: Path, warehouse: str = WAREHOUSE) -> Settings:
     """The configuration of the release, with its input and a warehouse in this folder."""
-    return load_settings(folder / CONFIG, {
-        "warehouse": str(folder / warehouse), "source": {"path": str(folder / INPUT)},
-    })
+    return load_settings(
+        folder / CONFIG,
+        {
+            "warehouse": str(folder / warehouse),
+            "source": {"path": str(folder / INPUT)},
+        },
+    )
 
 
 def unpacked(archive: Path, folder: Path) -> Path:
@@ -71,7 +75,11 @@ def made(folder: Path) -> None:
         share = lines[number * len(lines) // PARTS : (number + 1) * len(lines) // PARTS]
         (folder / TRACE / f"{number}.jsonl").write_bytes(b"\n".join(share) + b"\n")
     document: dict[str, Any] = {
-        "warehouse": WAREHOUSE, "shards": 2, "partitions": 2, "alerts": None, "quality": None,
+        "warehouse": WAREHOUSE,
+        "shards": 2,
+        "partitions": 2,
+        "alerts": None,
+        "quality": None,
         "policies": trace.policies,
         "source": {"format": "files", "path": INPUT, "options": {"maxFilesPerTrigger": "1"}},
     }

@@ -120,7 +120,8 @@ def test_a_column_of_another_type_is_refused_by_name(settings: Settings) -> None
 def test_columns_are_added_to_a_table_and_those_of_a_later_release_stay(settings: Settings) -> None:
     path = f"{settings.warehouse}/events"
     schema = TABLES["events"].schema
-    DeltaTable.create(path, schema.remove(schema.get_field_index("payload_crc32")),
-                      partition_by=["event_date"])
+    DeltaTable.create(
+        path, schema.remove(schema.get_field_index("payload_crc32")), partition_by=["event_date"]
+    )
     DeltaTable(path).alter.add_columns([Field("later", PrimitiveType("long"))])
     assert preflight.refuse(settings).jobs == list(JOBS)

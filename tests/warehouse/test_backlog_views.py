@@ -44,7 +44,10 @@ BROKER_EVICTED = "pulsar_broker_storage_backlog_quota_exceeded_evictions_total"
 
 Rows = list[dict[str, Any]]
 CHECKED = settings(
-    max_examples=60, deadline=None, derandomize=True, database=None,
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -88,13 +91,15 @@ def metrics_of(tables: dict[str, Rows], age_reading: str) -> Counter[tuple[Any, 
     counts: Counter[tuple[Any, ...]] = Counter()
     nothing = [
         {"cluster": cluster, "topic": topic, "quota_type": kind, "count_delta": 0}
-        for cluster, topic in last for kind in ("size", "time")
+        for cluster, topic in last
+        for kind in ("size", "time")
     ]
     for row in [*nothing, *tables["backlog_evictions"]]:
         cluster, topic, kind = row["cluster"], row["topic"], row["quota_type"]
         namespace = namespace_of(topic)
         for labels in (
-            (EVICTED, cluster, namespace, topic, kind), (EVICTED, cluster, namespace, None, kind),
+            (EVICTED, cluster, namespace, topic, kind),
+            (EVICTED, cluster, namespace, None, kind),
             (BROKER_EVICTED, cluster, None, None, kind),
         ):
             counts[labels] += row["count_delta"]
@@ -110,8 +115,15 @@ def compare(tables: dict[str, Rows], age_reading: str) -> None:
         assert row.pop("pass_ms") in {r["pass_ms"] for r in tables["backlog_checks"]}
     assert sorted(rows, key=lambda r: (r["cluster"], r["topic"])) == expected
     got = Counter(
-        (r["metric"], r["kind"], r["cluster"], r["namespace"], r["topic"], r["quota_type"],
-         r["value"])
+        (
+            r["metric"],
+            r["kind"],
+            r["cluster"],
+            r["namespace"],
+            r["topic"],
+            r["quota_type"],
+            r["value"],
+        )
         for r in asked(tables, METRICS)
     )
     assert got == metrics_of(tables, age_reading)
@@ -133,15 +145,37 @@ def partition(number: int, records: Rows) -> Rows:
     return [{**r, "topic": f"persistent://t/a/p-partition-{number}"} for r in records]
 
 
-RECORDS = numbered(sorted([
-    *partition(2, [ledger(0, 1, 10, 1000, T0 - 9000), ledger(0, 2, 5, 500),
-                   cursor(0, "young", "1:4", publish_time_ms=T0 - 8000)]),
-    *partition(10, [ledger(0, 1, 10, 1000, T0 - 9000), ledger(0, 2, 5, 500),
-                    cursor(0, "old", "1:-1", publish_time_ms=T0 - 90_000)]),
-    *partition(3, [ledger(0, 1, 0, 0), cursor(0, "none", "1:-1")]),
-    *[{**r, "topic": "persistent://t/a/p"} for r in (ledger(0, 1, 1, 7), cursor(0, "own", "1:-1"))],
-    ledger(0, 1, 10, 1000), cursor(0, "s", "1:2", publish_time_ms=T0 - 5500), entry(2000, 1, 10),
-], key=lambda r: r["ts_wall_ms"]))
+RECORDS = numbered(
+    sorted(
+        [
+            *partition(
+                2,
+                [
+                    ledger(0, 1, 10, 1000, T0 - 9000),
+                    ledger(0, 2, 5, 500),
+                    cursor(0, "young", "1:4", publish_time_ms=T0 - 8000),
+                ],
+            ),
+            *partition(
+                10,
+                [
+                    ledger(0, 1, 10, 1000, T0 - 9000),
+                    ledger(0, 2, 5, 500),
+                    cursor(0, "old", "1:-1", publish_time_ms=T0 - 90_000),
+                ],
+            ),
+            *partition(3, [ledger(0, 1, 0, 0), cursor(0, "none", "1:-1")]),
+            *[
+                {**r, "topic": "persistent://t/a/p"}
+                for r in (ledger(0, 1, 1, 7), cursor(0, "own", "1:-1"))
+            ],
+            ledger(0, 1, 10, 1000),
+            cursor(0, "s", "1:2", publish_time_ms=T0 - 5500),
+            entry(2000, 1, 10),
+        ],
+        key=lambda r: r["ts_wall_ms"],
+    )
+)
 
 
 @pytest.fixture
@@ -149,8 +183,10 @@ def warehouse(make_settings: Callable[..., Settings], tmp_path: Path) -> Setting
     """A warehouse with a partitioned topic and one that is not, with evictions of both types."""
     config = make_settings(
         backlog={
-            "preciseTimeBasedBacklogQuotaCheck": True, "check_rows": "all",
-            "backlogQuotaCheckIntervalInSeconds": 1, "eviction_count_rule": "every_call",
+            "preciseTimeBasedBacklogQuotaCheck": True,
+            "check_rows": "all",
+            "backlogQuotaCheckIntervalInSeconds": 1,
+            "eviction_count_rule": "every_call",
         },
         policies=[
             {"scope": "topic", "name": "t/a/x", "limits": quota(800, 60, EVICTION)},
@@ -163,7 +199,8 @@ def warehouse(make_settings: Callable[..., Settings], tmp_path: Path) -> Setting
     for step in (first, last):
         for name, rows in step.tables.items():
             write_deltalake(
-                path_in(config, name), shaped(rows, TABLES[name], operator.constants),
+                path_in(config, name),
+                shaped(rows, TABLES[name], operator.constants),
                 mode="append",
             )
     return config
@@ -172,22 +209,31 @@ def warehouse(make_settings: Callable[..., Settings], tmp_path: Path) -> Setting
 def stored(config: Settings, tables: Sequence[str] = READS) -> dict[str, Rows]:
     """Rows of tables; one that is not there has none."""
     return {
-        name: DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(path)
+        name: DeltaTable(path).to_pyarrow_table().to_pylist()
+        if DeltaTable.is_deltatable(path)
         else []
-        for name in tables for path in [path_in(config, name)]
+        for name in tables
+        for path in [path_in(config, name)]
     }
 
 
 def test_a_topic_beside_its_partitions_is_one_of_them(warehouse: Settings) -> None:
     tables = stored(warehouse)
     rows = [r for r in asked(tables, STATS) if r["topic"] == "persistent://t/a/p"]
-    assert [(r["oldestBacklogMessageAgeSeconds"], r["oldestBacklogMessageSubscriptionName"])
-            for r in rows] == [(94, "old")]
-    own = {r["metric"]: r["value"] for r in asked(tables, METRICS)
-           if r["topic"] == "persistent://t/a/p" and r["kind"] == "gauge"}
+    assert [
+        (r["oldestBacklogMessageAgeSeconds"], r["oldestBacklogMessageSubscriptionName"])
+        for r in rows
+    ] == [(94, "old")]
+    own = {
+        r["metric"]: r["value"]
+        for r in asked(tables, METRICS)
+        if r["topic"] == "persistent://t/a/p" and r["kind"] == "gauge"
+    }
     assert own == {
-        "pulsar_storage_backlog_size": 7, "pulsar_storage_backlog_age_seconds": 4,
-        "pulsar_storage_backlog_quota_limit": -1, "pulsar_storage_backlog_quota_limit_time": 30,
+        "pulsar_storage_backlog_size": 7,
+        "pulsar_storage_backlog_age_seconds": 4,
+        "pulsar_storage_backlog_quota_limit": -1,
+        "pulsar_storage_backlog_quota_limit_time": 30,
     }
 
 
@@ -202,30 +248,38 @@ def test_a_partitioned_topic_has_the_age_and_the_name_of_its_oldest_partition(
         name: (r["oldestBacklogMessageAgeSeconds"], r["oldestBacklogMessageSubscriptionName"])
         for name, r in rows.items()
     } == {
-        "x": (9, "s"), "p": (94, "old"), "p-partition-2": (12, "young"),
-        "p-partition-3": (-1, None), "p-partition-10": (94, "old"),
+        "x": (9, "s"),
+        "p": (94, "old"),
+        "p-partition-2": (12, "young"),
+        "p-partition-3": (-1, None),
+        "p-partition-10": (94, "old"),
     }
     assert [rows[n]["backlogQuotaLimitSize"] for n in ("x", "p")] == [800, -1]
     assert [rows[n]["backlogQuotaLimitTime"] for n in ("x", "p")] == [60, 30]
     counts = {
         (r["metric"], r["topic"] and r["topic"].rpartition("/")[2], r["quota_type"]): r["value"]
-        for r in asked(tables, METRICS) if r["kind"] == "counter"
+        for r in asked(tables, METRICS)
+        if r["kind"] == "counter"
     }
     zero = {
-        (EVICTED, topic, kind): 0 for topic in {r.rpartition("/")[2] for r in (
-            row["topic"] for row in tables["backlog_checks"])} for kind in ("size", "time")
+        (EVICTED, topic, kind): 0
+        for topic in {
+            r.rpartition("/")[2] for r in (row["topic"] for row in tables["backlog_checks"])
+        }
+        for kind in ("size", "time")
     }
     assert counts == zero | {
-        (EVICTED, "x", "size"): 3, (EVICTED, "p-partition-10", "time"): 5,
-        (EVICTED, None, "size"): 3, (EVICTED, None, "time"): 5,
-        (BROKER_EVICTED, None, "size"): 3, (BROKER_EVICTED, None, "time"): 5,
+        (EVICTED, "x", "size"): 3,
+        (EVICTED, "p-partition-10", "time"): 5,
+        (EVICTED, None, "size"): 3,
+        (EVICTED, None, "time"): 5,
+        (BROKER_EVICTED, None, "size"): 3,
+        (BROKER_EVICTED, None, "time"): 5,
     }
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_spark_gives_the_same_rows(
-    name: str, warehouse: Settings, spark: SparkSession
-) -> None:
+def test_spark_gives_the_same_rows(name: str, warehouse: Settings, spark: SparkSession) -> None:
     for table in VIEWS[name].reads:
         path = path_in(warehouse, table)
         spark.read.format("delta").load(path).createOrReplaceTempView(table)

@@ -29,7 +29,7 @@ def rows(**columns: Any) -> pa.Table:
 
 
 def test_a_table_of_an_earlier_version_gets_the_columns_that_it_lacks(
-    make_settings: MakeSettings
+    make_settings: MakeSettings,
 ) -> None:
     settings = make_settings()
     path = path_in(settings, NAME)

@@ -17,14 +17,22 @@ from app.warehouse.documents import Document
 from app.warehouse.small_files import RECONCILE, Damaged
 
 MakeSettings = Callable[..., Settings]
-DAMAGED = (b"", b"{", b"null", b"[]", b"7", b'{"name": 7, "scrapes": 7, "config": 7, "a": "b"}',
-           b"\xff\x00\xfe")
+DAMAGED = (
+    b"",
+    b"{",
+    b"null",
+    b"[]",
+    b"7",
+    b'{"name": 7, "scrapes": 7, "config": 7, "a": "b"}',
+    b"\xff\x00\xfe",
+)
 READERS: dict[str, Callable[[Settings], Any]] = {
     last_configuration.NAME: last_configuration.load,
     f"{health.FOLDER}/govern.json": lambda settings: list(health.samples(settings)),
     retention.DONE: lambda settings: retention.Rules(settings, 0) and None,
     RECONCILE: lambda settings: (
-        rounds.Memory.load(settings).scrapes or list(check_durations.samples(settings))),
+        rounds.Memory.load(settings).scrapes or list(check_durations.samples(settings))
+    ),
 }
 
 
@@ -50,9 +58,14 @@ def test_what_was_written_is_read(make_settings: MakeSettings) -> None:
     assert rounds.Memory.load(settings) == memory
 
 
-@pytest.mark.parametrize(("text", "reason"), [
-    (b" ", "empty"), (b"\xff", "not text"), (b'{"a": "b"}', "a: Input should be a valid integer"),
-])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b" ", "empty"),
+        (b"\xff", "not text"),
+        (b'{"a": "b"}', "a: Input should be a valid integer"),
+    ],
+)
 def test_a_damaged_file_is_refused_with_path_reason_and_remedy(
     make_settings: MakeSettings, text: bytes, reason: str
 ) -> None:

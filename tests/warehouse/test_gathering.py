@@ -89,15 +89,18 @@ class Query:
     def expected(self) -> dict[str, Counter[str]]:
         return {
             name: Counter(
-                text for batch, rows in self.rows.items()
+                text
+                for batch, rows in self.rows.items()
                 for text in texts(batch, rows.get(name, 0))
             )
             for name in NAMES
         }
 
     def found(self) -> dict[str, Counter[str]]:
-        return {name: Counter(self.table(name).to_pyarrow_table()["cluster"].to_pylist())
-                for name in NAMES}
+        return {
+            name: Counter(self.table(name).to_pyarrow_table()["cluster"].to_pylist())
+            for name in NAMES
+        }
 
     def table(self, name: str) -> DeltaTable:
         self.writer.prepare([name])
@@ -121,7 +124,10 @@ def test_rows_of_several_batches_are_one_commit(query: Query) -> None:
     for rows in ({WAITS: 2, AT_ONCE: 1}, {AT_ONCE: 1}, {WAITS: 1, ALSO_WAITS: 1}):
         query.batch(rows)
     assert {name: query.table(name).version() for name in NAMES} == {
-        WAITS: 0, ALSO_WAITS: 0, AT_ONCE: 2}
+        WAITS: 0,
+        ALSO_WAITS: 0,
+        AT_ONCE: 2,
+    }
 
     query.writer.commit_due()
     assert query.table(WAITS).version() == 0, "no interval has passed"
@@ -129,7 +135,10 @@ def test_rows_of_several_batches_are_one_commit(query: Query) -> None:
     query.writer.commit_all()
 
     assert {name: query.table(name).version() for name in NAMES} == {
-        WAITS: 1, ALSO_WAITS: 1, AT_ONCE: 2}
+        WAITS: 1,
+        ALSO_WAITS: 1,
+        AT_ONCE: 2,
+    }
     assert query.found() == query.expected()
     assert query.table(WAITS).transaction_version(query.writer.application) == 2
     assert Gathered(query.settings, "govern").first() is None
@@ -208,8 +217,9 @@ def lives(draw: st.DrawFn) -> list[Any]:
 
 @given(lives())
 @example([("to record", 1), ({WAITS: 1}, True), ({WAITS: 1}, False), "commit"])
-@settings(max_examples=40, deadline=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_each_row_is_committed_once_wherever_a_run_is_killed(
     tmp_path_factory: pytest.TempPathFactory, make_settings: MakeSettings, life: list[Any]
 ) -> None:
@@ -344,8 +354,11 @@ def test_gathered_rows_that_are_lost_come_back_from_the_last_batch_only(query: Q
 def versions(query: Query) -> Iterator[Callable[[], dict[str, int]]]:
     def found() -> dict[str, int]:
         opened = committed(query.settings)
-        return {name: table.version() for name in (WAITS, AT_ONCE)
-                if (table := opened[name]) is not None}
+        return {
+            name: table.version()
+            for name in (WAITS, AT_ONCE)
+            if (table := opened[name]) is not None
+        }
 
     return found
 

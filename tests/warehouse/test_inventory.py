@@ -32,14 +32,32 @@ GOVERN, STORED = "_weir/checkpoints/govern", "_weir/checkpoints/archive"
 GATHERS = "limiter_stats"
 NO_SPARK: Any = None
 DOCUMENTS = (
-    manifest.NAME, formats.NAME, f"{GOVERN}/weir-query.json", f"{GOVERN}/weir-policies.json",
-    f"{GOVERN}/weir-committed.json", f"{STORED}/weir-query.json", f"{STORED}/weir-committed.json",
+    manifest.NAME,
+    formats.NAME,
+    f"{GOVERN}/weir-query.json",
+    f"{GOVERN}/weir-policies.json",
+    f"{GOVERN}/weir-committed.json",
+    f"{STORED}/weir-query.json",
+    f"{STORED}/weir-committed.json",
 )
-SPARK = tuple(f"{query}/{name}" for query, names in (
-    (GOVERN, ("metadata", "offsets/1", "commits/1", "sources/0/0", "state/0/0/1.changelog",
-              "state/0/1/2.changelog")),
-    (STORED, ("metadata", "offsets/0", "commits/0", "sources/0/0")),
-) for name in names)
+SPARK = tuple(
+    f"{query}/{name}"
+    for query, names in (
+        (
+            GOVERN,
+            (
+                "metadata",
+                "offsets/1",
+                "commits/1",
+                "sources/0/0",
+                "state/0/0/1.changelog",
+                "state/0/1/2.changelog",
+            ),
+        ),
+        (STORED, ("metadata", "offsets/0", "commits/0", "sources/0/0")),
+    )
+    for name in names
+)
 FILES = (*DOCUMENTS, f"{GOVERN}/gathered/{GATHERS}/1.arrow", *SPARK)
 HARMLESS = {
     (formats.NAME, "gone"),  # states have their versions; it is written again
@@ -120,9 +138,7 @@ DAMAGES: dict[str, Damage] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", FILES)
-def test_each_file_and_each_damage(
-    settings: Settings, other: Path, name: str, damage: str
-) -> None:
+def test_each_file_and_each_damage(settings: Settings, other: Path, name: str, damage: str) -> None:
     file = Path(settings.warehouse, name)
     DAMAGES[damage](file, other / name)
     if (name, damage) in HARMLESS:
@@ -131,7 +147,8 @@ def test_each_file_and_each_damage(
     first, second = refused(settings)
     if (name, damage) == (f"{STORED}/commits/0", "gone"):  # the batch has a file
         assert re.fullmatch(
-            r"source.path: .*/in/0.jsonl: gone, and archive has planned to read it", first)
+            r"source.path: .*/in/0.jsonl: gone, and archive has planned to read it", first
+        )
         return
     assert first.startswith("warehouse: ")
     folder = str(file.parent.parent if "checkpoints" in name else file.parent)
@@ -159,12 +176,23 @@ def changed(document: Any, *keys: Any, to: Any) -> Any:
     return document
 
 
-@pytest.mark.parametrize(("keys", "value"), [
-    (("first",), []), (("last",), []), (("first", 0), {}), (("first", 0, "limits"), {}),
-    (("last", 0, "name"), "another"), (("taken",), []), (("taken", 0, "batch"), "0"),
-    (("taken", 0, "number"), None), (("taken", 0, "changed"), [["topic"]]),
-    (("taken", 0, "policy_hash"), "0"), (("shadows",), {"a": {}}), (("application",), "weir-x"),
-])
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("first",), []),
+        (("last",), []),
+        (("first", 0), {}),
+        (("first", 0, "limits"), {}),
+        (("last", 0, "name"), "another"),
+        (("taken",), []),
+        (("taken", 0, "batch"), "0"),
+        (("taken", 0, "number"), None),
+        (("taken", 0, "changed"), [["topic"]]),
+        (("taken", 0, "policy_hash"), "0"),
+        (("shadows",), {"a": {}}),
+        (("application",), "weir-x"),
+    ],
+)
 def test_every_part_of_the_policies_is_read_as_it_was_written(
     settings: Settings, keys: tuple[Any, ...], value: Any
 ) -> None:
@@ -174,11 +202,14 @@ def test_every_part_of_the_policies_is_read_as_it_was_written(
     assert (str(file) in first, second) == (True, PUT_BACK)
 
 
-@pytest.mark.parametrize(("key", "value", "words"), [
-    ("shards", 8, "has 8 shards, and the states of govern are in 2"),
-    ("partitions", 5, "has 5 partitions, and the states of govern are in 2"),
-    ("id", "00000000-0000-4000-8000-000000000000", "does not belong to"),
-])
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("shards", 8, "has 8 shards, and the states of govern are in 2"),
+        ("partitions", 5, "has 5 partitions, and the states of govern are in 2"),
+        ("id", "00000000-0000-4000-8000-000000000000", "does not belong to"),
+    ],
+)
 def test_a_manifest_of_another_time_or_warehouse(
     settings: Settings, key: str, value: Any, words: str
 ) -> None:
@@ -195,7 +226,9 @@ def test_a_plan_of_another_run_with_its_checksum(settings: Settings) -> None:
     plan.write_text(re.sub(r'"batchTimestampMs":\d', '"batchTimestampMs":9', plan.read_text()))
     spark_files.checksum_of(plan).unlink()
     assert refused(settings) == [
-        f"warehouse: {plan} is of another query, or of another warehouse or time", PUT_BACK]
+        f"warehouse: {plan} is of another query, or of another warehouse or time",
+        PUT_BACK,
+    ]
 
 
 def test_a_query_of_another_name(settings: Settings) -> None:
@@ -260,8 +293,10 @@ def test_a_warehouse_of_an_earlier_version_gets_its_identity_wherever_a_start_is
     for query in (GOVERN, STORED):
         Path(settings.warehouse, query, "weir-query.json").unlink()
         assert "weir-query.json is gone" in refused(settings)[0], "the old files count no more"
-        shutil.copy(Path(settings.warehouse, query, "weir-application-id"),
-                    Path(settings.warehouse, query, "weir-query.json"))
+        shutil.copy(
+            Path(settings.warehouse, query, "weir-application-id"),
+            Path(settings.warehouse, query, "weir-query.json"),
+        )
         assert "weir-query.json is damaged" in refused(settings)[0]
         break
 
@@ -286,13 +321,17 @@ def test_doctor_names_everything_that_is_wrong(settings: Settings) -> None:
     saved = manifest.SavedStates("_weir/states/govern-1.arrow", "govern", ["chunks"], 1, 0, 0)
     manifest.keep_states(settings, saved, 3)
     (root / STORED / "weir-committed.json").write_text("{")
-    gathered, state = (root / GOVERN / name for name in (
-        f"gathered/{GATHERS}/1.arrow", "state/0/1/2.changelog"))
+    gathered, state = (
+        root / GOVERN / name for name in (f"gathered/{GATHERS}/1.arrow", "state/0/1/2.changelog")
+    )
     gathered.unlink()
     found = list(integrity.of_warehouse(settings))
-    assert [str(path) in text for path, text in zip(
-        (gathered, root / STORED / "weir-committed.json", root / saved.file), found, strict=True
-    )] == [True] * 3
+    assert [
+        str(path) in text
+        for path, text in zip(
+            (gathered, root / STORED / "weir-committed.json", root / saved.file), found, strict=True
+        )
+    ] == [True] * 3
     state.write_bytes(b"")
     assert str(state) in next(integrity.of_warehouse(settings))
     (root / manifest.NAME).write_text("{")

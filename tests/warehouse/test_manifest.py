@@ -24,8 +24,14 @@ def test_the_first_start_writes_what_later_ones_keep(make_settings: MakeSettings
     assert manifest.load(settings) == made == manifest.claim(settings, 3)
     document = json.loads((Path(settings.warehouse) / "_weir" / "manifest.json").read_text())
     assert document == {
-        "layout_version": 2, "partitions": 3, "shards": 8, "created_ms": made.created_ms,
-        "queries": None, "moving": None, "states": None, "topics": None,
+        "layout_version": 2,
+        "partitions": 3,
+        "shards": 8,
+        "created_ms": made.created_ms,
+        "queries": None,
+        "moving": None,
+        "states": None,
+        "topics": None,
         "id": made.id,
     }
 

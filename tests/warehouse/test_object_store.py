@@ -37,7 +37,8 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 def settings(s3: S3, make_settings: MakeSettings, request: pytest.FixtureRequest) -> Settings:
     """A warehouse of the test's own; its scheme is that of Spark, which delta-rs knows too."""
     return make_settings(
-        warehouse=f"s3a://{BUCKET}/{request.node.name}", storage_options=s3.options)
+        warehouse=f"s3a://{BUCKET}/{request.node.name}", storage_options=s3.options
+    )
 
 
 def test_small_files_are_written_listed_and_read(settings: Settings) -> None:
@@ -66,7 +67,8 @@ def test_writers_at_once_lose_nothing_and_double_nothing(settings: Settings) -> 
         list(pool.map(work, queries))
     expected = [rows("quarantine", range(batch, batch + 1)) for batch in range(4)] * len(queries)
     assert plain(found(settings, "quarantine")) == sorted(
-        text for table in expected for text in plain(table))
+        text for table in expected for text in plain(table)
+    )
 
 
 def test_commands_read_maintain_and_forget(
@@ -76,8 +78,11 @@ def test_commands_read_maintain_and_forget(
     for batch in range(8):
         writing.append("producer_id_owners", rows("producer_id_owners", range(2)), batch)
     config = tmp_path / "weir.yaml"
-    config.write_text(yaml.safe_dump({
-        "warehouse": settings.warehouse, "storage_options": settings.storage_options}))
+    config.write_text(
+        yaml.safe_dump(
+            {"warehouse": settings.warehouse, "storage_options": settings.storage_options}
+        )
+    )
 
     def asked(*words: str) -> Any:
         assert main([*words, "--json", "--config", str(config)]) == 0
@@ -109,12 +114,38 @@ def test_an_archive_in_a_store_is_replayed(
     for name, asked in (("store", settings), ("here", here)):
         archives.build(asked, trace, 8_000)
         config, out = tmp_path / f"{name}.yaml", tmp_path / name
-        config.write_text(yaml.safe_dump({
-            "warehouse": asked.warehouse, "storage_options": asked.storage_options, "shards": 2,
-            "policies": trace.policies}))
-        assert main(["replay", "--config", str(config), "--out", str(out), "--slice", "6000",
-                     "--jobs", "rate_limits,chunks"]) == 0
+        config.write_text(
+            yaml.safe_dump(
+                {
+                    "warehouse": asked.warehouse,
+                    "storage_options": asked.storage_options,
+                    "shards": 2,
+                    "policies": trace.policies,
+                }
+            )
+        )
+        assert (
+            main(
+                [
+                    "replay",
+                    "--config",
+                    str(config),
+                    "--out",
+                    str(out),
+                    "--slice",
+                    "6000",
+                    "--jobs",
+                    "rate_limits,chunks",
+                ]
+            )
+            == 0
+        )
         at = make_settings(warehouse=str(out))
-        found_in.append([text for table in ("throttle_events", "limiter_stats", "chunk_events")
-                         for text in plain(found(at, table))])
+        found_in.append(
+            [
+                text
+                for table in ("throttle_events", "limiter_stats", "chunk_events")
+                for text in plain(found(at, table))
+            ]
+        )
     assert found_in[0] == found_in[1] and len(found_in[0]) > 500

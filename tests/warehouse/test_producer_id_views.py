@@ -28,9 +28,17 @@ NAMES = ("producer_id_owner", "producer_id_distinct", "producer_id_metrics")
 
 def record(at_s: int, user: str, pid: int, kind: str = "produce_batch", **columns: Any) -> Any:
     return {
-        "event_type": kind, "source_feed": "f", "cluster": "c", "broker": "1",
-        "ts_wall_ms": T0 + 1000 * at_s, "principal": f"User:{user}", "client_id": "x",
-        "topic": "orders", "partition": 0, "producer_id": pid, **columns,
+        "event_type": kind,
+        "source_feed": "f",
+        "cluster": "c",
+        "broker": "1",
+        "ts_wall_ms": T0 + 1000 * at_s,
+        "principal": f"User:{user}",
+        "client_id": "x",
+        "topic": "orders",
+        "partition": 0,
+        "producer_id": pid,
+        **columns,
     }
 
 
@@ -43,8 +51,10 @@ def settings(make_settings: Callable[..., Settings], tmp_path: Path) -> Settings
     )
     records = [
         *(record(s, "alice", 1) for s in range(0, 120, 5)),
-        record(10, "alice", 2), record(70, "alice", 3),
-        record(15, "bob", 3, client_id=None), record(16, "bob", 4),
+        record(10, "alice", 2),
+        record(70, "alice", 3),
+        record(15, "bob", 3, client_id=None),
+        record(16, "bob", 4),
         record(80, "carol", 3, "producer_id_assigned"),
     ]
     operator = operators(config, ["producer_ids"])["producer_ids"]
@@ -53,7 +63,8 @@ def settings(make_settings: Callable[..., Settings], tmp_path: Path) -> Settings
     for step in (first, last):
         for name, rows in step.tables.items():
             write_deltalake(
-                path_in(config, name), shaped(rows, TABLES[name], operator.constants),
+                path_in(config, name),
+                shaped(rows, TABLES[name], operator.constants),
                 mode="append",
             )
     return config
@@ -62,8 +73,9 @@ def settings(make_settings: Callable[..., Settings], tmp_path: Path) -> Settings
 def by_duckdb(
     settings: Settings, name: str, capsys: pytest.CaptureFixture[str]
 ) -> list[dict[str, Any]]:
-    assert main(["query", f"SELECT * FROM {name}", "--warehouse", settings.warehouse,
-                 "--json"]) == 0
+    assert (
+        main(["query", f"SELECT * FROM {name}", "--warehouse", settings.warehouse, "--json"]) == 0
+    )
     rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
     return sorted(rows, key=str)
 
@@ -73,7 +85,10 @@ def test_the_latest_row_of_an_id_is_its_owner(
 ) -> None:
     rows = by_duckdb(settings, "producer_id_owner", capsys)
     assert {r["producer_id"]: r["user"] for r in rows} == {
-        1: "alice", 2: "alice", 3: "carol", 4: "bob",
+        1: "alice",
+        2: "alice",
+        3: "carol",
+        4: "bob",
     }
 
 

@@ -15,8 +15,10 @@ from app.warehouse.pruning import needed, overlaps
 from app.warehouse.relations import FEW_FILES, Warehouse, connect
 from tests.throttle_rows import START_MS, event, write
 
-COLUMNS = {"t": {"a": "BIGINT", "b": "INTEGER", "s": "VARCHAR", "day": "DATE"},
-           "u": {"a": "BIGINT", "s": "VARCHAR"}}
+COLUMNS = {
+    "t": {"a": "BIGINT", "b": "INTEGER", "s": "VARCHAR", "day": "DATE"},
+    "u": {"a": "BIGINT", "s": "VARCHAR"},
+}
 VIEWS = {"v": "SELECT *, lag(a) OVER (PARTITION BY s ORDER BY a) AS before FROM t"}
 MOST, LEAST = 2**63 - 1, -(2**63)
 
@@ -25,45 +27,66 @@ def wanted(sql, params=None):
     return needed(sql, params or {}, COLUMNS, VIEWS)
 
 
-@pytest.mark.parametrize(("condition", "bounds"), [
-    ("a BETWEEN 3 AND 9", {"a": (3, 9)}),
-    ("a > 3 AND a < 9 AND b = 5", {"a": (4, 8), "b": (5, 5)}),
-    ("NOT a < 3", {"a": (3, MOST)}),
-    ("a IN (1, 2, 3)", {"a": (1, 3)}),
-    ("a >= epoch_ms(TIMESTAMP '1970-01-01 00:00:01')", {"a": (1000, MOST)}),
-    ("a > 3 AND a <> 7", {"a": (4, MOST)}),
-    ("a = -5 AND s = 'x AND (a >= 7)'", {"a": (-5, -5)}),
-])
+@pytest.mark.parametrize(
+    ("condition", "bounds"),
+    [
+        ("a BETWEEN 3 AND 9", {"a": (3, 9)}),
+        ("a > 3 AND a < 9 AND b = 5", {"a": (4, 8), "b": (5, 5)}),
+        ("NOT a < 3", {"a": (3, MOST)}),
+        ("a IN (1, 2, 3)", {"a": (1, 3)}),
+        ("a >= epoch_ms(TIMESTAMP '1970-01-01 00:00:01')", {"a": (1000, MOST)}),
+        ("a > 3 AND a <> 7", {"a": (4, MOST)}),
+        ("a = -5 AND s = 'x AND (a >= 7)'", {"a": (-5, -5)}),
+    ],
+)
 def test_comparisons_with_numbers_bound_what_is_wanted(condition, bounds):
     assert wanted(f"SELECT * FROM t WHERE {condition}") == {"t": [bounds]}
 
 
-@pytest.mark.parametrize("sql", [
-    "SELECT * FROM t", "SELECT * FROM t WHERE s = '(a >= 7)'", "SELECT * FROM t WHERE a IS NULL",
-    "SELECT * FROM t WHERE a = 5 OR s = 'x'", "SELECT * FROM t WHERE a = 5 OR a IS NULL",
-    "SELECT * FROM t WHERE a = 5 OR random() > 0.5", "SELECT * FROM t WHERE a > 1.5",
-    "SELECT * FROM t WHERE a IS NOT DISTINCT FROM NULL",
-    "SELECT * FROM t LEFT JOIN u ON t.a = u.a AND t.a > 5",
-    "SELECT * FROM v WHERE a > 5",  # the row before is needed for `before`
-    "SELECT (SELECT count(*) FROM t WHERE a > 5), (SELECT count(*) FROM t)",
-    "SELECT * FROM nothing WHERE a > 5", "SELEC", "SELECT * FROM t WHERE a > $x",
-])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM t",
+        "SELECT * FROM t WHERE s = '(a >= 7)'",
+        "SELECT * FROM t WHERE a IS NULL",
+        "SELECT * FROM t WHERE a = 5 OR s = 'x'",
+        "SELECT * FROM t WHERE a = 5 OR a IS NULL",
+        "SELECT * FROM t WHERE a = 5 OR random() > 0.5",
+        "SELECT * FROM t WHERE a > 1.5",
+        "SELECT * FROM t WHERE a IS NOT DISTINCT FROM NULL",
+        "SELECT * FROM t LEFT JOIN u ON t.a = u.a AND t.a > 5",
+        "SELECT * FROM v WHERE a > 5",  # the row before is needed for `before`
+        "SELECT (SELECT count(*) FROM t WHERE a > 5), (SELECT count(*) FROM t)",
+        "SELECT * FROM nothing WHERE a > 5",
+        "SELEC",
+        "SELECT * FROM t WHERE a > $x",
+    ],
+)
 def test_what_is_not_surely_bounded_needs_every_file(sql):
     assert "t" not in wanted(sql)
 
 
 def test_each_scan_of_a_table_counts_and_parameters_have_their_values():
-    assert wanted("SELECT * FROM t WHERE a < $x UNION ALL SELECT * FROM t WHERE a > 9",
-                  {"x": 3}) == {"t": [{"a": (LEAST, 2)}, {"a": (10, MOST)}]}
+    assert wanted(
+        "SELECT * FROM t WHERE a < $x UNION ALL SELECT * FROM t WHERE a > 9", {"x": 3}
+    ) == {"t": [{"a": (LEAST, 2)}, {"a": (10, MOST)}]}
     assert wanted("SELECT * FROM t JOIN u ON t.s = u.s WHERE t.a > 9 AND u.a = 4") == {
-        "t": [{"a": (10, MOST)}], "u": [{"a": (4, 4)}],
+        "t": [{"a": (10, MOST)}],
+        "u": [{"a": (4, 4)}],
     }
 
 
-@pytest.mark.parametrize(("least", "most", "kept"), [
-    (1, 2, False), (2, 3, True), (5, 9, True), (10, 20, False), (None, None, True),
-    (None, 2, False),
-])
+@pytest.mark.parametrize(
+    ("least", "most", "kept"),
+    [
+        (1, 2, False),
+        (2, 3, True),
+        (5, 9, True),
+        (10, 20, False),
+        (None, None, True),
+        (None, 2, False),
+    ],
+)
 def test_a_file_without_statistics_is_kept(least, most, kept):
     assert overlaps([{"a": (3, 9)}], {"a": least}, {"a": most}) is kept
     assert overlaps([{"other": (3, 9)}], {"a": least}, {"a": most}) is True
@@ -77,10 +100,24 @@ def numbers():
 def conditions(draw, depth=2):
     if depth == 0 or draw(st.booleans()):
         column = draw(st.sampled_from("ab"))
-        kind = draw(st.sampled_from(["{c} {o} {x}", "{c} BETWEEN {x} AND {y}", "{c} IN ({x}, {y})",
-                                     "{c} IS NULL", "{c} + 1 > {x}", "s = '(a >= {x})'"]))
-        return kind.format(c=column, o=draw(st.sampled_from(["<", "<=", "=", ">=", ">", "<>"])),
-                           x=draw(numbers()), y=draw(numbers()))
+        kind = draw(
+            st.sampled_from(
+                [
+                    "{c} {o} {x}",
+                    "{c} BETWEEN {x} AND {y}",
+                    "{c} IN ({x}, {y})",
+                    "{c} IS NULL",
+                    "{c} + 1 > {x}",
+                    "s = '(a >= {x})'",
+                ]
+            )
+        )
+        return kind.format(
+            c=column,
+            o=draw(st.sampled_from(["<", "<=", "=", ">=", ">", "<>"])),
+            x=draw(numbers()),
+            y=draw(numbers()),
+        )
     joined = draw(st.sampled_from(["({} AND {})", "({} OR {})", "(NOT {} AND {})"]))
     return joined.format(draw(conditions(depth - 1)), draw(conditions(depth - 1)))
 

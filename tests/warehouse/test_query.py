@@ -15,8 +15,12 @@ from app.warehouse.query import query, tables
 from app.warehouse.tables import TABLES, VIEWS
 from tests.throttle_rows import OTHER, START_MS, TOPIC, event, frame, window, write
 
-BROKER = {"throttle_type": "BrokerPublishRate", "reason": "BrokerProduceQuotaExceeded",
-          "limiter": "broker", "culprit_topic": OTHER}
+BROKER = {
+    "throttle_type": "BrokerPublishRate",
+    "reason": "BrokerProduceQuotaExceeded",
+    "limiter": "broker",
+    "culprit_topic": OTHER,
+}
 TYPE = "TypeStateChanged"
 HISTORY = [
     # A pause for two reasons; the type in the middle changes nothing for the connection.
@@ -46,10 +50,16 @@ PAUSES = [
 ]
 EXPECTED = [
     {
-        "cluster": "east", "broker": broker, "cnx_id": cnx,
-        "start_ns": start * 1_000_000, "end_ns": None if end is None else end * 1_000_000,
-        "start_ms": START_MS + start, "end_ms": None if end is None else START_MS + end,
-        "reasons": reasons, "culprit_topics": culprits, "shared_limits": shared,
+        "cluster": "east",
+        "broker": broker,
+        "cnx_id": cnx,
+        "start_ns": start * 1_000_000,
+        "end_ns": None if end is None else end * 1_000_000,
+        "start_ms": START_MS + start,
+        "end_ms": None if end is None else START_MS + end,
+        "reasons": reasons,
+        "culprit_topics": culprits,
+        "shared_limits": shared,
         "end_seen": None if end is None else True,
     }
     for broker, cnx, start, end, reasons, culprits, shared in PAUSES
@@ -96,11 +106,17 @@ def test_64_bit_values_maps_lists_and_nulls_come_out_whole(make_settings, tmp_wa
     edge = [-(2**63), 2**53 + 1, 2**63 - 1]
     rows = [event(i, "mark", balance_msgs=value) for i, value in enumerate(edge)]
     write(tmp_warehouse, "throttle_events", rows)
-    sql = "SELECT balance_msgs, balance_bytes, switches, collateral_topics FROM throttle_events" \
+    sql = (
+        "SELECT balance_msgs, balance_bytes, switches, collateral_topics FROM throttle_events"
         " ORDER BY ts_mono_ns"
+    )
     assert answer(make_settings(), capsys, sql) == [
-        {"balance_msgs": value, "balance_bytes": None,
-         "switches": {"tokenbucket": "saturating"}, "collateral_topics": [OTHER]}
+        {
+            "balance_msgs": value,
+            "balance_bytes": None,
+            "switches": {"tokenbucket": "saturating"},
+            "collateral_topics": [OTHER],
+        }
         for value in edge
     ]
     total = "SELECT sum(balance_msgs) AS total FROM throttle_events WHERE balance_msgs > 0"
@@ -128,7 +144,8 @@ def test_csv_quotes_what_needs_it_and_leaves_null_empty(settings, capsys):
         action = 'mark' AS e FROM throttle_events ORDER BY ts_mono_ns LIMIT 1"""
     assert query(settings, sql, "csv") == 0
     assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [
-        ["balance_msgs", "balance_bytes", "c", "d", "e"], ["0", "", f'["{OTHER}"]', 'a,"b', "true"],
+        ["balance_msgs", "balance_bytes", "c", "d", "e"],
+        ["0", "", f'["{OTHER}"]', 'a,"b', "true"],
     ]
 
 
@@ -136,7 +153,10 @@ def test_a_table_for_reading_is_aligned_and_says_what_it_leaves_out(settings, ca
     assert query(settings, "SELECT i AS n, 'x' AS s FROM range(202) t(i)", "table") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] + lines[-2:] == [
-        "  n  s", "---  -", "  0  x", "199  x",
+        "  n  s",
+        "---  -",
+        "  0  x",
+        "199  x",
         "200 of 202 rows; --rows N shows more",
     ]
 
@@ -155,22 +175,35 @@ def test_a_warehouse_whose_path_has_odd_characters_reads_the_same(make_settings,
         assert answer(make_settings(warehouse=folder), capsys, INTERVALS) == EXPECTED
 
 
-@pytest.mark.parametrize("sql", [
-    "COPY (SELECT 1) TO 'x.csv'", "CREATE TABLE t (a int)", "DROP VIEW throttle_events",
-    "SET memory_limit = '1GB'", "INSTALL httpfs", "ATTACH 'x.db'", "SELECT 1; SELECT 2", "",
-    "EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'", "DELETE FROM throttle_events",
-])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COPY (SELECT 1) TO 'x.csv'",
+        "CREATE TABLE t (a int)",
+        "DROP VIEW throttle_events",
+        "SET memory_limit = '1GB'",
+        "INSTALL httpfs",
+        "ATTACH 'x.db'",
+        "SELECT 1; SELECT 2",
+        "",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'",
+        "DELETE FROM throttle_events",
+    ],
+)
 def test_only_one_reading_statement_is_accepted(settings, sql):
     with pytest.raises(UserError, match="allowed is one statement that reads"):
         query(settings, sql)
 
 
-@pytest.mark.parametrize(("sql", "says"), [
-    ("SELEC 1", "syntax error"),
-    ("SELECT * FROM throttle_event", "throttle_event does not exist"),
-    ("SELECT topik FROM throttle_events", "topik"),
-    ("SELECT CAST(topic AS INT) FROM throttle_events", "Could not convert"),
-])
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("SELEC 1", "syntax error"),
+        ("SELECT * FROM throttle_event", "throttle_event does not exist"),
+        ("SELECT topik FROM throttle_events", "topik"),
+        ("SELECT CAST(topic AS INT) FROM throttle_events", "Could not convert"),
+    ],
+)
 def test_a_mistake_in_the_sql_is_told_in_two_lines(settings, sql, says):
     with pytest.raises(UserError) as error:
         query(settings, sql)
@@ -191,15 +224,22 @@ def test_tables_lists_every_table_but_those_of_shadows_and_every_view(settings, 
     without_shadows = [name for name, table in TABLES.items() if table.live is None]
     assert list(listed) == [*without_shadows, *VIEWS]
     assert listed["throttle_events"]["rows"] == len(HISTORY)
-    assert listed["alerts"] == {"name": "alerts", "kind": "table", "rows": 0, "bytes": 0,
-                                "meaning": TABLES["alerts"].meaning}
+    assert listed["alerts"] == {
+        "name": "alerts",
+        "kind": "table",
+        "rows": 0,
+        "bytes": 0,
+        "meaning": TABLES["alerts"].meaning,
+    }
     assert listed["throttle_intervals"]["kind"] == "view"
 
 
 def test_tables_describes_one_table_or_view_and_prints_the_text_of_a_view(settings, capsys):
     assert tables(settings, "quarantine", as_json=True) == 0
     assert json.loads(capsys.readouterr().out)[0] == {
-        "column": "reason_code", "type": "varchar", "meaning": "code of the broken rule"
+        "column": "reason_code",
+        "type": "varchar",
+        "meaning": "code of the broken rule",
     }
     assert tables(settings, "throttle_intervals") == 0
     assert VIEWS["throttle_intervals"].meaning in capsys.readouterr().out
@@ -238,8 +278,13 @@ def test_a_question_says_how_many_rows_it_leaves_out(make_settings, tmp_warehous
     assert query(settings, "top-offenders") == 0
     lines = capsys.readouterr().out.splitlines()
     assert (len(lines), lines[-1]) == (23, "20 of 25 rows; --rows N shows more")
-    for form, more, count in (("json", {}, 27), ("csv", {}, 26), ("json", {"rows": 3}, 5),
-                              ("csv", {"params": ["rows=3"]}, 4), ("table", {"rows": 25}, 27)):
+    for form, more, count in (
+        ("json", {}, 27),
+        ("csv", {}, 26),
+        ("json", {"rows": 3}, 5),
+        ("csv", {"params": ["rows=3"]}, 4),
+        ("table", {"rows": 25}, 27),
+    ):
         assert query(settings, "top-offenders", form, **more) == 0
         assert len(capsys.readouterr().out.splitlines()) == count, (form, more)
 
@@ -289,13 +334,16 @@ def test_a_pipe_gets_whole_lines_without_blanks_at_their_ends(settings, capsys):
     assert all(line == line.rstrip() for line in lines)
 
 
-@pytest.mark.parametrize(("sql", "text"), [
-    ("epoch_ms(1767621600000)", "2026-01-05T14:00:00Z"),
-    ("epoch_ms(1767621600007)", "2026-01-05T14:00:00.007Z"),
-    ("TIMESTAMP '2026-01-05 14:00:00.000001'", "2026-01-05T14:00:00.000001Z"),
-    ("TIMESTAMPTZ '2026-01-05 16:00:00+02'", "2026-01-05T14:00:00Z"),
-    ("DATE '2026-01-05'", "2026-01-05"),
-])
+@pytest.mark.parametrize(
+    ("sql", "text"),
+    [
+        ("epoch_ms(1767621600000)", "2026-01-05T14:00:00Z"),
+        ("epoch_ms(1767621600007)", "2026-01-05T14:00:00.007Z"),
+        ("TIMESTAMP '2026-01-05 14:00:00.000001'", "2026-01-05T14:00:00.000001Z"),
+        ("TIMESTAMPTZ '2026-01-05 16:00:00+02'", "2026-01-05T14:00:00Z"),
+        ("DATE '2026-01-05'", "2026-01-05"),
+    ],
+)
 def test_times_have_one_format_in_every_form(settings, capsys, sql, text):
     for form, said in (("json", [{"t": text}]), ("csv", None), ("table", None)):
         assert query(settings, f"SELECT {sql} AS t", form) == 0

@@ -19,31 +19,87 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MINUTE = 60_000
-COLUMNS = ("kind", "cluster", "broker", "entity", "limit", "used", "ratio", "peak",
-           "breached", "window_start_ms", "window_ms")
+COLUMNS = (
+    "kind",
+    "cluster",
+    "broker",
+    "entity",
+    "limit",
+    "used",
+    "ratio",
+    "peak",
+    "breached",
+    "window_start_ms",
+    "window_ms",
+)
 
 
 def level(name: str, kind: str, used: int, most: int) -> dict[str, Any]:
-    return limiter(0, name, used / most, limiter=kind, max_level=used, limit_level=most,
-                   messages=None, bytes=None, limit_msgs=None)
+    return limiter(
+        0,
+        name,
+        used / most,
+        limiter=kind,
+        max_level=used,
+        limit_level=most,
+        messages=None,
+        bytes=None,
+        limit_msgs=None,
+    )
 
 
 def user(name: str, **columns: Any) -> dict[str, Any]:
-    return {**COMMON, "job": "producer_ids", "user": name, "window_start_ms": START_MS,
-            "window_ms": MINUTE, "rejected": 0, "throttle_time_avg_ms": None, **columns}
+    return {
+        **COMMON,
+        "job": "producer_ids",
+        "user": name,
+        "window_start_ms": START_MS,
+        "window_ms": MINUTE,
+        "rejected": 0,
+        "throttle_time_avg_ms": None,
+        **columns,
+    }
 
 
 ROWS = {
     "limiter_stats": [
         # Below its limit by the minute, but the bucket was empty once.
-        limiter(0, TOPIC, 0.5, messages=3000, bytes=600_000, limit_msgs=100.0,
-                limit_bytes=40_000.0, min_balance_msgs=0, min_balance_bytes=1),
-        limiter(1, "b1", 0.1, limiter="broker", messages=600, bytes=None, limit_msgs=None,
-                limit_bytes=None),
-        limiter(1, "gold", 1.5, limiter="resource_group", messages=None, bytes=90_000,
-                limit_msgs=None, limit_bytes=1000.0, min_balance_bytes=None),
-        level("c1", "connection", 1000, 1000), level("c2", "connection", 999, 1000),
-        level("0", "io_thread", 64, 64), level("1", "io_thread", 65, 64),
+        limiter(
+            0,
+            TOPIC,
+            0.5,
+            messages=3000,
+            bytes=600_000,
+            limit_msgs=100.0,
+            limit_bytes=40_000.0,
+            min_balance_msgs=0,
+            min_balance_bytes=1,
+        ),
+        limiter(
+            1,
+            "b1",
+            0.1,
+            limiter="broker",
+            messages=600,
+            bytes=None,
+            limit_msgs=None,
+            limit_bytes=None,
+        ),
+        limiter(
+            1,
+            "gold",
+            1.5,
+            limiter="resource_group",
+            messages=None,
+            bytes=90_000,
+            limit_msgs=None,
+            limit_bytes=1000.0,
+            min_balance_bytes=None,
+        ),
+        level("c1", "connection", 1000, 1000),
+        level("c2", "connection", 999, 1000),
+        level("0", "io_thread", 64, 64),
+        level("1", "io_thread", 65, 64),
     ],
     "producer_id_stats": [
         user("etl", rate=0.5, utilisation=2.0, rejected=3, throttle_time_avg_ms=9.0),
@@ -53,13 +109,23 @@ ROWS = {
         user("unheard", rate=5.0, utilisation=0.5),
     ],
     "producer_id_decisions": [
-        new_id(0, "etl", 1, "counted", bound_source="none"), new_id(1, "etl", 2, "rejected"),
-        new_id(0, "idle", 3, "counted"), new_id(0, "none", 4, "rejected", bound=0.0),
+        new_id(0, "etl", 1, "counted", bound_source="none"),
+        new_id(1, "etl", 2, "rejected"),
+        new_id(0, "idle", 3, "counted"),
+        new_id(0, "none", 4, "rejected", bound=0.0),
         new_id(0, "free", 5, "counted", bound_source="none"),
     ],
     "backlog_checks": [
-        check(TOPIC, 0, limit_bytes=100, size_usage=0.8, age_s=70, limit_s=60, time_usage=1.1,
-              exceeded_time=True),
+        check(
+            TOPIC,
+            0,
+            limit_bytes=100,
+            size_usage=0.8,
+            age_s=70,
+            limit_s=60,
+            time_usage=1.1,
+            exceeded_time=True,
+        ),
         check(OTHER, 0, age_s=-1, limit_s=60),
     ],
 }
@@ -125,8 +191,11 @@ def test_the_statements_register_tables_and_views_in_spark(
         for _ in range(2):  # again, when more tables are there
             for statement in ddl:
                 spark.sql(statement)
-        there = {row["tableName"] for row in spark.sql("SHOW TABLES IN weir_ddl").collect()
-                 if not row["isTemporary"]}
+        there = {
+            row["tableName"]
+            for row in spark.sql("SHOW TABLES IN weir_ddl").collect()
+            if not row["isTemporary"]
+        }
         views = {v for v in VIEWS if set(VIEWS[v].reads) <= {*ROWS, "throttle_events"}}
         assert there == {*ROWS, "throttle_events", *views}
         found = spark.sql("SELECT * FROM weir_ddl.quota_usage").collect()
@@ -145,8 +214,10 @@ def test_the_statements_register_tables_and_views_in_duckdb(
     with duckdb.connect() as connection:
         # The extension is a download: one of its functions stands in for it. Nothing was deleted
         # from these tables, so their rows are those of their files.
-        connection.execute("CREATE MACRO delta_scan(place) AS TABLE"
-                           " SELECT * FROM read_parquet(place || '/*.parquet')")
+        connection.execute(
+            "CREATE MACRO delta_scan(place) AS TABLE"
+            " SELECT * FROM read_parquet(place || '/*.parquet')"
+        )
         for statement in ddl[2:]:
             connection.execute(statement)
         cursor = connection.execute("SELECT * FROM quota_usage")
@@ -160,8 +231,11 @@ def test_statements_of_one_view_are_it_and_what_it_reads(
 ) -> None:
     ddl = statements(capsys, warehouse, "quota_usage")
     assert [text.split("\n")[0] for text in ddl] == [
-        *(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{warehouse}/{name}'"
-          for name in TABLES if name in ROWS),
+        *(
+            f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{warehouse}/{name}'"
+            for name in TABLES
+            if name in ROWS
+        ),
         "CREATE OR REPLACE VIEW quota_usage AS",
     ]
     assert len(statements(capsys, warehouse, "backlog_checks")) == 1

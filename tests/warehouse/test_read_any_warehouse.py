@@ -19,16 +19,30 @@ from state.jobs import DECLARED
 from tests.throttle_rows import TOPIC, event, frame, write
 
 COMMANDS = (
-    ["tables"], ["tables", "--json"], ["tables", "events"], ["tables", "events", "--json"],
-    ["tables", "--ddl"], ["tables", "--ddl", "--json"], ["query", "SELECT 1"],
-    ["query", "FROM throttle_events", "--json"], ["query", "FROM throttle_events", "--csv"],
-    ["query", "FROM quota_usage", "--as-of", "0"], ["query", "top-offenders", "--json"],
-    ["explain", "topic", TOPIC], ["explain", "topic", TOPIC, "--as-of", "0", "--json"],
-    ["explain", "connection", "c1", "--json"], ["explain", "principal", "User:etl"],
-    ["explain", "message", "a-1", "--json"], ["explain", "subscription", TOPIC, "s"],
-    ["query", "freshness"], ["query", "FROM weir_tables", "--json"], ["query", "SHOW TABLES"],
-    ["metrics", "--once"], ["metrics", "--once", "--json"],
-    ["report", "--json"], ["report", "--json", "--as-of", "0", "--to", "2030-01-01"],
+    ["tables"],
+    ["tables", "--json"],
+    ["tables", "events"],
+    ["tables", "events", "--json"],
+    ["tables", "--ddl"],
+    ["tables", "--ddl", "--json"],
+    ["query", "SELECT 1"],
+    ["query", "FROM throttle_events", "--json"],
+    ["query", "FROM throttle_events", "--csv"],
+    ["query", "FROM quota_usage", "--as-of", "0"],
+    ["query", "top-offenders", "--json"],
+    ["explain", "topic", TOPIC],
+    ["explain", "topic", TOPIC, "--as-of", "0", "--json"],
+    ["explain", "connection", "c1", "--json"],
+    ["explain", "principal", "User:etl"],
+    ["explain", "message", "a-1", "--json"],
+    ["explain", "subscription", TOPIC, "s"],
+    ["query", "freshness"],
+    ["query", "FROM weir_tables", "--json"],
+    ["query", "SHOW TABLES"],
+    ["metrics", "--once"],
+    ["metrics", "--once", "--json"],
+    ["report", "--json"],
+    ["report", "--json", "--as-of", "0", "--to", "2030-01-01"],
 )
 
 
@@ -90,17 +104,39 @@ def test_a_newer_layout_is_refused_by_name(tmp_warehouse, capsys):
         assert f"layout version {LAYOUT_VERSION + 1}" in err and len(err.splitlines()) == 2
 
 
-@pytest.mark.parametrize(("protocol", "configuration", "says"), [
-    ({"minReaderVersion": 9, "minWriterVersion": 9}, {}, "reader version 9"),
-    ({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["holograms"],
-      "writerFeatures": ["holograms"]}, {}, "holograms"),
-    # Its files hold rows that were deleted.
-    ({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"],
-      "writerFeatures": ["deletionVectors"]}, {}, "it uses deletionVectors"),
-    # Its files name their columns otherwise.
-    ({"minReaderVersion": 2, "minWriterVersion": 5}, {"delta.columnMapping.mode": "name"},
-     "columnMapping"),
-])
+@pytest.mark.parametrize(
+    ("protocol", "configuration", "says"),
+    [
+        ({"minReaderVersion": 9, "minWriterVersion": 9}, {}, "reader version 9"),
+        (
+            {
+                "minReaderVersion": 3,
+                "minWriterVersion": 7,
+                "readerFeatures": ["holograms"],
+                "writerFeatures": ["holograms"],
+            },
+            {},
+            "holograms",
+        ),
+        # Its files hold rows that were deleted.
+        (
+            {
+                "minReaderVersion": 3,
+                "minWriterVersion": 7,
+                "readerFeatures": ["deletionVectors"],
+                "writerFeatures": ["deletionVectors"],
+            },
+            {},
+            "it uses deletionVectors",
+        ),
+        # Its files name their columns otherwise.
+        (
+            {"minReaderVersion": 2, "minWriterVersion": 5},
+            {"delta.columnMapping.mode": "name"},
+            "columnMapping",
+        ),
+    ],
+)
 def test_a_newer_protocol_is_refused_and_the_other_tables_are_read(
     tmp_warehouse, capsys, protocol, configuration, says
 ):
@@ -111,13 +147,16 @@ def test_a_newer_protocol_is_refused_and_the_other_tables_are_read(
     (metadata,) = (e["metaData"] for e in entries if "metaData" in e)
     metadata["configuration"] = configuration
     commit = {"commitInfo": {"timestamp": 1}}
-    actions(tmp_warehouse, "throttle_events", 1, commit, {"protocol": protocol},
-            {"metaData": metadata})
+    actions(
+        tmp_warehouse, "throttle_events", 1, commit, {"protocol": protocol}, {"metaData": metadata}
+    )
     code, out, err = run(capsys, tmp_warehouse, "query", "FROM throttle_intervals")
     assert (code, out) == (2, "")
     assert says in err and "throttle_events: cannot be read" in err
     assert run(capsys, tmp_warehouse, "query", "SELECT event_type FROM events", "--csv") == (
-        0, "event_type\npublish\n", "",
+        0,
+        "event_type\npublish\n",
+        "",
     )
     assert run(capsys, tmp_warehouse, "query", "SELECT 1 AS a", "--csv") == (0, "a\n1\n", "")
 
@@ -125,10 +164,19 @@ def test_a_newer_protocol_is_refused_and_the_other_tables_are_read(
 @pytest.mark.parametrize("feature", ["v2Checkpoint", "vacuumProtocolCheck"])
 def test_a_feature_that_leaves_the_rows_alone_is_no_obstacle(tmp_warehouse, capsys, feature):
     write(tmp_warehouse, "throttle_events", [event(0, "mark")])
-    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [feature],
-                "writerFeatures": [feature]}
-    actions(tmp_warehouse, "throttle_events", 1, {"commitInfo": {"timestamp": 1}},
-            {"protocol": protocol})
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": [feature],
+        "writerFeatures": [feature],
+    }
+    actions(
+        tmp_warehouse,
+        "throttle_events",
+        1,
+        {"commitInfo": {"timestamp": 1}},
+        {"protocol": protocol},
+    )
     sql = "SELECT action FROM throttle_events"
     assert run(capsys, tmp_warehouse, "query", sql, "--csv") == (0, "action\nmark\n", "")
 
@@ -143,8 +191,10 @@ def test_columns_of_a_newer_weir_are_shown_and_null_before_it(tmp_warehouse, cap
         sql = "SELECT action, mood FROM throttle_events ORDER BY ts_wall_ms"
         code, out, err = run(capsys, tmp_warehouse, "query", sql, "--json")
         assert (code, err) == (0, "")
-        assert json.loads(out) == [{"action": "mark", "mood": None},
-                                   {"action": "unmark", "mood": "calm"}]
+        assert json.loads(out) == [
+            {"action": "mark", "mood": None},
+            {"action": "unmark", "mood": "calm"},
+        ]
         _, out, _ = run(capsys, tmp_warehouse, "query", "FROM throttle_intervals", "--json")
         assert len(json.loads(out)) == 1
         DeltaTable(path).optimize.compact()
@@ -213,8 +263,10 @@ def test_a_warehouse_that_is_being_written_to_is_read_in_whole_commits(tmp_wareh
     try:
         seen = []
         for _ in range(15):
-            sql = "SELECT count(*) AS n, count(*) FILTER (action = 'mark') AS m FROM" \
+            sql = (
+                "SELECT count(*) AS n, count(*) FILTER (action = 'mark') AS m FROM"
                 " throttle_events WHERE ts_wall_ms > 0"
+            )
             code, out, err = run(capsys, tmp_warehouse, "query", sql, "--json")
             assert code == 0, err
             (row,) = json.loads(out)
@@ -248,11 +300,15 @@ def test_a_commit_file_without_contents_is_refused_by_name(version, tmp_warehous
     emptied.write_text("")
 
     for words in (["query", "FROM throttle_events"], ["tables", "--json"]):
-        assert run(capsys, tmp_warehouse, *words) == (2, "", (
-            f"weir: warehouse: the table {table} has lost the rows of a commit, whose file is "
-            f"empty ({emptied})\nput the table back from a copy; ./spark-submit.sh doctor says "
-            "whether the query can write them again\n"
-        ))
+        assert run(capsys, tmp_warehouse, *words) == (
+            2,
+            "",
+            (
+                f"weir: warehouse: the table {table} has lost the rows of a commit, whose file is "
+                f"empty ({emptied})\nput the table back from a copy; ./spark-submit.sh doctor says "
+                "whether the query can write them again\n"
+            ),
+        )
     assert run(capsys, tmp_warehouse, "query", "FROM events LIMIT 1", "--json")[0] == 0
 
 

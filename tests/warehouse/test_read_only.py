@@ -57,23 +57,49 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
     """Everything below a folder, with size and time of change."""
     return {
         str(p.relative_to(folder)): (p.lstat().st_size, p.lstat().st_mtime_ns)
-        for p in sorted(folder.rglob("*")) if not p.is_dir()
+        for p in sorted(folder.rglob("*"))
+        if not p.is_dir()
     }
 
 
-WAYS = ("{p}/secret", "{p}/warehouse/../secret", "{p}/warehouse/./../secret", "secret",
-        "./warehouse/../secret", "file:{p}/secret", "file://{p}/secret",
-        "{p}/warehouse/links/secret", "{p}/s?cret")
+WAYS = (
+    "{p}/secret",
+    "{p}/warehouse/../secret",
+    "{p}/warehouse/./../secret",
+    "secret",
+    "./warehouse/../secret",
+    "file:{p}/secret",
+    "file://{p}/secret",
+    "{p}/warehouse/links/secret",
+    "{p}/s?cret",
+)
 READERS = {
-    "read_text": ".txt", "read_blob": ".txt", "read_csv": ".csv", "read_csv_auto": ".csv",
-    "sniff_csv": ".csv", "read_json": ".json", "read_json_auto": ".json",
-    "read_json_objects": ".json", "read_json_objects_auto": ".json", "read_ndjson": ".json",
-    "read_ndjson_auto": ".json", "read_ndjson_objects": ".json", "read_parquet": ".parquet",
-    "parquet_scan": ".parquet", "parquet_metadata": ".parquet", "parquet_schema": ".parquet",
-    "parquet_file_metadata": ".parquet", "parquet_kv_metadata": ".parquet",
-    "parquet_full_metadata": ".parquet", "read_single_csv_file": ".csv",
-    "read_single_json_file": ".json", "read_single_parquet_file": ".parquet",
-    "read_duckdb": ".db", "glob": ".txt", "query_table": ".csv", "sqlite_scan": ".sqlite",
+    "read_text": ".txt",
+    "read_blob": ".txt",
+    "read_csv": ".csv",
+    "read_csv_auto": ".csv",
+    "sniff_csv": ".csv",
+    "read_json": ".json",
+    "read_json_auto": ".json",
+    "read_json_objects": ".json",
+    "read_json_objects_auto": ".json",
+    "read_ndjson": ".json",
+    "read_ndjson_auto": ".json",
+    "read_ndjson_objects": ".json",
+    "read_parquet": ".parquet",
+    "parquet_scan": ".parquet",
+    "parquet_metadata": ".parquet",
+    "parquet_schema": ".parquet",
+    "parquet_file_metadata": ".parquet",
+    "parquet_kv_metadata": ".parquet",
+    "parquet_full_metadata": ".parquet",
+    "read_single_csv_file": ".csv",
+    "read_single_json_file": ".json",
+    "read_single_parquet_file": ".parquet",
+    "read_duckdb": ".db",
+    "glob": ".txt",
+    "query_table": ".csv",
+    "sqlite_scan": ".sqlite",
 }
 
 
@@ -92,15 +118,34 @@ def test_no_function_reads_a_file_outside_neither_with_the_lists_nor_without(
             connection.execute(sql).fetchall()
 
 
-@pytest.mark.parametrize("name", [
-    "secret.csv", "secret.json", "secret.parquet", "secret.db", "warehouse/../secret.csv",
-    "warehouse/links/secret.csv", "~/.bashrc", "/proc/self/environ", "/dev/stdin",
-    "http://127.0.0.1:9/secret.csv", "s3://bucket/secret.parquet", "hf://x/y.csv",
-])
-@pytest.mark.parametrize("statement", [
-    "FROM '{}'", "SUMMARIZE '{}'", "DESCRIBE '{}'", "SELECT (SELECT any_value(a) FROM '{}')",
-    "WITH x AS (FROM '{}') FROM x", 'SELECT * FROM "{}"',
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "secret.csv",
+        "secret.json",
+        "secret.parquet",
+        "secret.db",
+        "warehouse/../secret.csv",
+        "warehouse/links/secret.csv",
+        "~/.bashrc",
+        "/proc/self/environ",
+        "/dev/stdin",
+        "http://127.0.0.1:9/secret.csv",
+        "s3://bucket/secret.parquet",
+        "hf://x/y.csv",
+    ],
+)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "FROM '{}'",
+        "SUMMARIZE '{}'",
+        "DESCRIBE '{}'",
+        "SELECT (SELECT any_value(a) FROM '{}')",
+        "WITH x AS (FROM '{}') FROM x",
+        'SELECT * FROM "{}"',
+    ],
+)
 def test_no_path_stands_for_a_table(settings, statement, name):
     with pytest.raises(UserError):
         query(settings, statement.format(name))
@@ -109,7 +154,8 @@ def test_no_path_stands_for_a_table(settings, statement, name):
 def test_every_table_function_of_this_duckdb_is_refused_or_known_to_be_harmless(place, settings):
     connection = connect(Warehouse.of(settings), "throttle_events")
     functions = {
-        name for (name,) in connection.execute(
+        name
+        for (name,) in connection.execute(
             "SELECT function_name FROM duckdb_functions()"
             " WHERE function_type IN ('table', 'table_macro')"
         ).fetchall()
@@ -145,23 +191,58 @@ WRITERS = [
     "SELECT * FROM destroy_external_resource('query', 'SELECT 1')",
     "SELECT * FROM enable_logging('QueryLog', storage = 'file', storage_path = '{f}')",
     "SELECT * FROM enable_profiling(save_location = '{f}')",
-    "SELECT * FROM checkpoint()", "SELECT * FROM force_checkpoint()",
+    "SELECT * FROM checkpoint()",
+    "SELECT * FROM force_checkpoint()",
     # Statements.
-    "COPY (SELECT 1) TO '{f}'", "COPY throttle_events TO '{f}' (FORMAT parquet)",
-    "COPY throttle_events FROM '{f}'", "EXPORT DATABASE '{f}'", "IMPORT DATABASE '{f}'",
-    "ATTACH '{f}'", "ATTACH '{f}' AS x (TYPE sqlite)", "DETACH memory", "USE memory",
-    "CREATE TABLE t AS SELECT 1", "CREATE VIEW v AS SELECT 1", "CREATE SECRET s (TYPE s3)",
-    "CREATE MACRO m(x) AS TABLE SELECT * FROM read_text(x)", "CREATE SEQUENCE s",
-    "INSERT INTO throttle_events VALUES (1)", "UPDATE throttle_events SET topic = ''",
-    "DELETE FROM throttle_events", "TRUNCATE throttle_events", "DROP VIEW throttle_events",
-    "ALTER TABLE throttle_events ADD COLUMN x INT", "MERGE INTO throttle_events USING x ON true",
-    "INSTALL httpfs", "LOAD httpfs", "LOAD '{f}'", "FORCE INSTALL httpfs FROM '{f}'",
-    "SET memory_limit = '1GB'", "SET enable_external_access = true", "RESET lock_configuration",
-    "SET VARIABLE x = 1", "PRAGMA version", "PRAGMA import_database('{f}')",
-    "PRAGMA enable_profiling", "CALL checkpoint()", "CALL pragma_version()", "CHECKPOINT",
-    "VACUUM", "ANALYZE", "BEGIN", "PREPARE p AS SELECT 1", "EXECUTE p", "DEALLOCATE p",
-    "EXPLAIN SELECT 1", "EXPLAIN ANALYZE SELECT 1", "EXPLAIN ANALYZE COPY (SELECT 1) TO '{f}'",
-    "SELECT 1; SELECT 2", "SELECT 1; COPY (SELECT 1) TO '{f}'", "", ";", "-- nothing",
+    "COPY (SELECT 1) TO '{f}'",
+    "COPY throttle_events TO '{f}' (FORMAT parquet)",
+    "COPY throttle_events FROM '{f}'",
+    "EXPORT DATABASE '{f}'",
+    "IMPORT DATABASE '{f}'",
+    "ATTACH '{f}'",
+    "ATTACH '{f}' AS x (TYPE sqlite)",
+    "DETACH memory",
+    "USE memory",
+    "CREATE TABLE t AS SELECT 1",
+    "CREATE VIEW v AS SELECT 1",
+    "CREATE SECRET s (TYPE s3)",
+    "CREATE MACRO m(x) AS TABLE SELECT * FROM read_text(x)",
+    "CREATE SEQUENCE s",
+    "INSERT INTO throttle_events VALUES (1)",
+    "UPDATE throttle_events SET topic = ''",
+    "DELETE FROM throttle_events",
+    "TRUNCATE throttle_events",
+    "DROP VIEW throttle_events",
+    "ALTER TABLE throttle_events ADD COLUMN x INT",
+    "MERGE INTO throttle_events USING x ON true",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "LOAD '{f}'",
+    "FORCE INSTALL httpfs FROM '{f}'",
+    "SET memory_limit = '1GB'",
+    "SET enable_external_access = true",
+    "RESET lock_configuration",
+    "SET VARIABLE x = 1",
+    "PRAGMA version",
+    "PRAGMA import_database('{f}')",
+    "PRAGMA enable_profiling",
+    "CALL checkpoint()",
+    "CALL pragma_version()",
+    "CHECKPOINT",
+    "VACUUM",
+    "ANALYZE",
+    "BEGIN",
+    "PREPARE p AS SELECT 1",
+    "EXECUTE p",
+    "DEALLOCATE p",
+    "EXPLAIN SELECT 1",
+    "EXPLAIN ANALYZE SELECT 1",
+    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{f}'",
+    "SELECT 1; SELECT 2",
+    "SELECT 1; COPY (SELECT 1) TO '{f}'",
+    "",
+    ";",
+    "-- nothing",
 ]
 
 
@@ -175,24 +256,41 @@ def test_nothing_is_written_by_statement_clause_or_function(place, settings, sql
     assert files(place) == before
 
 
-@pytest.mark.parametrize("sql", [
-    "SELECT getenv('WEIR_TEST_SECRET')", "SELECT * FROM duckdb_secrets()",
-    "SELECT * FROM which_secret('s3://x', 's3')", "SELECT * FROM duckdb_settings()",
-    "SELECT * FROM duckdb_extensions()", "SELECT * FROM pg_read_file('x')",
-])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT getenv('WEIR_TEST_SECRET')",
+        "SELECT * FROM duckdb_secrets()",
+        "SELECT * FROM which_secret('s3://x', 's3')",
+        "SELECT * FROM duckdb_settings()",
+        "SELECT * FROM duckdb_extensions()",
+        "SELECT * FROM pg_read_file('x')",
+    ],
+)
 def test_neither_environment_nor_secrets_nor_settings_are_shown(settings, sql):
     with pytest.raises(UserError):
         query(settings, sql)
 
 
-@pytest.mark.parametrize("sql", [
-    "SELECT json_serialize_plan('SELECT * FROM read_text(''secret.txt'')')",
-    "SELECT json_serialize_sql('SELECT 1')", "SELECT current_setting('s3_secret_access_key')",
-    "SELECT nextval('s')", "SELECT write_log('x')", "SELECT pg_sleep(9)", "SELECT sleep_ms(9)",
-    "SELECT getvariable('x')", "SELECT current_query()", "SELECT 1 WHERE 'x' = getenv('HOME')",
-    "SELECT list_transform([1], x -> getenv('HOME'))", "SELECT max(getenv('HOME')) OVER ()",
-    "SELECT JSON_SERIALIZE_PLAN('SELECT 1')", "SELECT main.getenv('HOME')",
-])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT json_serialize_plan('SELECT * FROM read_text(''secret.txt'')')",
+        "SELECT json_serialize_sql('SELECT 1')",
+        "SELECT current_setting('s3_secret_access_key')",
+        "SELECT nextval('s')",
+        "SELECT write_log('x')",
+        "SELECT pg_sleep(9)",
+        "SELECT sleep_ms(9)",
+        "SELECT getvariable('x')",
+        "SELECT current_query()",
+        "SELECT 1 WHERE 'x' = getenv('HOME')",
+        "SELECT list_transform([1], x -> getenv('HOME'))",
+        "SELECT max(getenv('HOME')) OVER ()",
+        "SELECT JSON_SERIALIZE_PLAN('SELECT 1')",
+        "SELECT main.getenv('HOME')",
+    ],
+)
 def test_scalar_functions_are_on_a_list_too(settings, sql):
     with pytest.raises(UserError, match=r"is not allowed|does not exist"):
         query(settings, sql)
@@ -201,14 +299,27 @@ def test_scalar_functions_are_on_a_list_too(settings, sql):
 def test_every_function_of_this_duckdb_is_listed_or_refused(place, settings):
     connection = connect(Warehouse.of(settings), "throttle_events")
     functions = {
-        name for (name,) in connection.execute(
+        name
+        for (name,) in connection.execute(
             "SELECT function_name FROM duckdb_functions()"
             " WHERE function_type IN ('scalar', 'aggregate', 'macro')"
         ).fetchall()
     }
     windows = {
-        "row_number", "rank", "dense_rank", "rank_dense", "percent_rank", "cume_dist", "ntile",
-        "lag", "lead", "first_value", "last_value", "nth_value", "fill", "unnest",
+        "row_number",
+        "rank",
+        "dense_rank",
+        "rank_dense",
+        "percent_rank",
+        "cume_dist",
+        "ntile",
+        "lag",
+        "lead",
+        "first_value",
+        "last_value",
+        "nth_value",
+        "fill",
+        "unnest",
     }
     assert FUNCTIONS - functions <= windows | set(OWN), "a listed function is gone"
     for name in sorted(functions - FUNCTIONS):
@@ -218,7 +329,9 @@ def test_every_function_of_this_duckdb_is_listed_or_refused(place, settings):
 
 
 def test_ordinary_expressions_are_allowed(settings):
-    only_select(connect(Warehouse.of(settings), "throttle_events"), """
+    only_select(
+        connect(Warehouse.of(settings), "throttle_events"),
+        """
         SELECT topic, count(*) FILTER (WHERE reads_paused) AS n, sum(balance_msgs) + 1 - -2,
           CASE WHEN topic LIKE 'a%' OR topic NOT ILIKE '%b' THEN 1 END, coalesce(topic, ''),
           collateral_topics[1], struct_pack(a := 1).a, {'a': 1}, [1, 2][1:2], map {'a': 1}['a'],
@@ -228,7 +341,9 @@ def test_ordinary_expressions_are_allowed(settings):
           [x for x in [1, 2] if x > 1], strftime(epoch_ms(ts_wall_ms), '%Y'), CAST('1' AS INT),
           topic SIMILAR TO 'a.*', current_date, interval 1 day, json_extract('{}', '$.a'),
           date_trunc('day', epoch_ms(0)), quantile_cont(ts_wall_ms, 0.5), 5 // 2, 2 ** 3, 7 % 2
-        FROM throttle_events GROUP BY ALL""", "query")
+        FROM throttle_events GROUP BY ALL""",
+        "query",
+    )
 
 
 def test_variables_of_python_are_no_tables(settings):
@@ -245,19 +360,32 @@ def test_a_large_sort_spills_to_a_folder_of_its_own_and_leaves_nothing(place, se
     assert not (place / ".tmp").exists()
 
 
-@pytest.mark.parametrize("sql", [
-    "SELECT 1", "WITH x AS (SELECT 1 AS a) SELECT * FROM x", "FROM throttle_events",
-    "TABLE throttle_events", "VALUES (1), (2)", "DESCRIBE throttle_events", "SHOW TABLES",
-    "SUMMARIZE throttle_events", "SHOW ALL TABLES", "SELECT 1;", "SELECT 'it''s; COPY' AS a",
-    "WITH RECURSIVE x AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM x WHERE n < 3) FROM x",
-    "SELECT * FROM range(3), generate_series(1, 2), unnest([1])",
-    "SELECT unnest(collateral_topics) FROM throttle_events",
-    "SELECT (SELECT count(*) FROM throttle_events) AS n WHERE EXISTS (SELECT 1)",
-    "PIVOT throttle_events ON action IN ('mark') USING count(*) GROUP BY topic",
-    "SELECT * FROM json_each('[1, 2]')", "SELECT view_name FROM duckdb_views()",
-    "SELECT table_name FROM information_schema.tables", "SELECT '$1' AS x",
-    "SELECT count(*) OVER w FROM throttle_events WINDOW w AS (PARTITION BY topic)",
-])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1",
+        "WITH x AS (SELECT 1 AS a) SELECT * FROM x",
+        "FROM throttle_events",
+        "TABLE throttle_events",
+        "VALUES (1), (2)",
+        "DESCRIBE throttle_events",
+        "SHOW TABLES",
+        "SUMMARIZE throttle_events",
+        "SHOW ALL TABLES",
+        "SELECT 1;",
+        "SELECT 'it''s; COPY' AS a",
+        "WITH RECURSIVE x AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM x WHERE n < 3) FROM x",
+        "SELECT * FROM range(3), generate_series(1, 2), unnest([1])",
+        "SELECT unnest(collateral_topics) FROM throttle_events",
+        "SELECT (SELECT count(*) FROM throttle_events) AS n WHERE EXISTS (SELECT 1)",
+        "PIVOT throttle_events ON action IN ('mark') USING count(*) GROUP BY topic",
+        "SELECT * FROM json_each('[1, 2]')",
+        "SELECT view_name FROM duckdb_views()",
+        "SELECT table_name FROM information_schema.tables",
+        "SELECT '$1' AS x",
+        "SELECT count(*) OVER w FROM throttle_events WINDOW w AS (PARTITION BY topic)",
+    ],
+)
 def test_what_reads_is_answered(settings, sql):
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert query(settings, sql, "json") == 0
@@ -266,9 +394,15 @@ def test_what_reads_is_answered(settings, sql):
 
 def test_a_connection_cannot_unlock_itself(settings):
     connection = connect(Warehouse.of(settings), "throttle_events")
-    for sql in ("SET enable_external_access = true", "SET allowed_directories = ['/']",
-                "SET lock_configuration = false", "SET autoload_known_extensions = true",
-                "SET temp_directory = '/'", "INSTALL httpfs", "LOAD httpfs"):
+    for sql in (
+        "SET enable_external_access = true",
+        "SET allowed_directories = ['/']",
+        "SET lock_configuration = false",
+        "SET autoload_known_extensions = true",
+        "SET temp_directory = '/'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+    ):
         with pytest.raises(duckdb.Error):
             connection.execute(sql)
     assert os.environ["WEIR_TEST_SECRET"] == SECRET
@@ -287,14 +421,24 @@ def inside(place):
     return kept
 
 
-@pytest.mark.parametrize("sql", [
-    "FROM '{file}'", 'FROM "{file}"', "SELECT * FROM '{file}' AS t", "DESCRIBE '{file}'",
-    "SUMMARIZE '{file}'", "SHOW '{file}'", "SELECT (SELECT count(*) FROM '{file}')",
-    "UNPIVOT '{file}' ON a INTO NAME n VALUE v", "FROM throttle_events POSITIONAL JOIN '{file}'",
-    "WITH t AS (FROM '{file}') FROM t", "SELECT 1 WHERE EXISTS (FROM '{file}')",
-    "SELECT * FROM throttle_events WHERE topic IN (SELECT a FROM '{file}')",
-    "FROM throttle_events SEMI JOIN '{file}' ON true",
-])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "FROM '{file}'",
+        'FROM "{file}"',
+        "SELECT * FROM '{file}' AS t",
+        "DESCRIBE '{file}'",
+        "SUMMARIZE '{file}'",
+        "SHOW '{file}'",
+        "SELECT (SELECT count(*) FROM '{file}')",
+        "UNPIVOT '{file}' ON a INTO NAME n VALUE v",
+        "FROM throttle_events POSITIONAL JOIN '{file}'",
+        "WITH t AS (FROM '{file}') FROM t",
+        "SELECT 1 WHERE EXISTS (FROM '{file}')",
+        "SELECT * FROM throttle_events WHERE topic IN (SELECT a FROM '{file}')",
+        "FROM throttle_events SEMI JOIN '{file}' ON true",
+    ],
+)
 def test_a_file_below_the_warehouse_is_no_table(settings, inside, capsys, sql):
     with pytest.raises(UserError, match=r"there is no table .*kept\.json.*no files"):
         query(settings, sql.format(file=f"{inside}/kept.json"), "csv")
@@ -316,10 +460,20 @@ def test_a_name_of_two_parts_is_no_file_either(settings, inside, monkeypatch, sq
         query(settings, sql, "csv")
 
 
-@pytest.mark.parametrize("sql", [
-    "FROM main.throttle_events", "FROM memory.main.throttle_events", 'FROM "throttle_events"',
-    "FROM information_schema.tables", "SHOW TABLES", "SHOW ALL TABLES", "DESCRIBE throttle_events",
-    "WITH t AS (SELECT 1) FROM t", "FROM duckdb_tables", "SHOW TABLES FROM main",
-])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "FROM main.throttle_events",
+        "FROM memory.main.throttle_events",
+        'FROM "throttle_events"',
+        "FROM information_schema.tables",
+        "SHOW TABLES",
+        "SHOW ALL TABLES",
+        "DESCRIBE throttle_events",
+        "WITH t AS (SELECT 1) FROM t",
+        "FROM duckdb_tables",
+        "SHOW TABLES FROM main",
+    ],
+)
 def test_tables_are_still_read_by_every_name(settings, sql):
     assert query(settings, sql, "csv") == 0

@@ -36,10 +36,13 @@ def rows() -> dict[str, list[dict[str, Any]]]:
     shadows = {
         "topic_throttle_stats": [
             ("next", window(2, limited_times=1, shared_ns=None, collateral_ns=NS)),
-            ("next", window(3)), ("old", window(0, topic=OTHER, limited_times=7)),
+            ("next", window(3)),
+            ("old", window(0, topic=OTHER, limited_times=7)),
         ],
         "producer_id_decisions": [
-            ("next", new_id(0, "u", 1, "throttled")), ("next", new_id(5, "u", 2, "rejected"))],
+            ("next", new_id(0, "u", 1, "throttled")),
+            ("next", new_id(5, "u", 2, "rejected")),
+        ],
         "backlog_checks": [("next", check(TOPIC, n, exceeded_size=n == 1)) for n in range(3)],
         "backlog_evictions": [("next", backlog(TOPIC, 0, entries_skipped=3))],
         "producer_refusals": [("next", backlog(TOPIC, 0, error="e"))],
@@ -52,23 +55,26 @@ def rows() -> dict[str, list[dict[str, Any]]]:
 
 def expected() -> set[tuple[Any, ...]]:
     minute = 60_000
-    return {(policy, "east", *row) for policy, *row in (
-        ("next", TOPIC, 3 * minute, "pauses", 2.0, 0.0),
-        ("next", TOPIC, 4 * minute, "pauses", 3.0, 0.0),
-        ("next", TOPIC, 3 * minute, "pauses", 0.0, 1.0),
-        ("next", TOPIC, 3 * minute, "paused_s", 2.0, 0.0),
-        ("next", TOPIC, 4 * minute, "paused_s", 3.0, 0.0),
-        ("next", TOPIC, 3 * minute, "paused_s", 0.0, 1.0),
-        ("next", TOPIC, 3 * minute, "victim_s", 0.0, 1.0),
-        ("old", OTHER, minute, "pauses", 0.0, 7.0),
-        ("next", "u", 0, "throttled_ids", 0.0, 1.0),
-        ("next", "u", 5, "rejected_ids", 0.0, 1.0),
-        ("next", "u", 5, "rejected_ids", 1.0, 0.0),
-        ("next", TOPIC, 0, "checks_over_quota", 0.0, 1.0),
-        ("next", TOPIC, 0, "evicted_entries", 0.0, 3.0),
-        ("next", TOPIC, 0, "evicted_entries", float(MOST), 0.0),
-        ("next", TOPIC, 0, "refused_producers", 0.0, 1.0),
-    )}
+    return {
+        (policy, "east", *row)
+        for policy, *row in (
+            ("next", TOPIC, 3 * minute, "pauses", 2.0, 0.0),
+            ("next", TOPIC, 4 * minute, "pauses", 3.0, 0.0),
+            ("next", TOPIC, 3 * minute, "pauses", 0.0, 1.0),
+            ("next", TOPIC, 3 * minute, "paused_s", 2.0, 0.0),
+            ("next", TOPIC, 4 * minute, "paused_s", 3.0, 0.0),
+            ("next", TOPIC, 3 * minute, "paused_s", 0.0, 1.0),
+            ("next", TOPIC, 3 * minute, "victim_s", 0.0, 1.0),
+            ("old", OTHER, minute, "pauses", 0.0, 7.0),
+            ("next", "u", 0, "throttled_ids", 0.0, 1.0),
+            ("next", "u", 5, "rejected_ids", 0.0, 1.0),
+            ("next", "u", 5, "rejected_ids", 1.0, 0.0),
+            ("next", TOPIC, 0, "checks_over_quota", 0.0, 1.0),
+            ("next", TOPIC, 0, "evicted_entries", 0.0, 3.0),
+            ("next", TOPIC, 0, "evicted_entries", float(MOST), 0.0),
+            ("next", TOPIC, 0, "refused_producers", 0.0, 1.0),
+        )
+    }
 
 
 def test_only_the_time_that_both_have_judged_counts(

@@ -26,7 +26,11 @@ def test_every_column_is_named_once_and_explained(table):
 
 def test_the_archive_keeps_the_contract_and_the_identity_of_each_record():
     tail = (
-        "payload_bytes", "payload_crc32", "source_partition", "source_offset", "ingest_ms",
+        "payload_bytes",
+        "payload_crc32",
+        "source_partition",
+        "source_offset",
+        "ingest_ms",
         "event_date",
     )
     assert TABLES["events"].names == (*(c.name for c in events.COLUMNS), *tail)
@@ -40,17 +44,31 @@ def test_no_column_raises_the_delta_protocol():
 
 
 def test_throttle_events_has_the_columns_and_types_of_the_specification():
-    own = TABLES["throttle_events"].schema.names[len(COMMON_OUTPUT):]
+    own = TABLES["throttle_events"].schema.names[len(COMMON_OUTPUT) :]
     schema = TABLES["throttle_events"].schema
     assert {name: str(schema.field(name).type) for name in own} == {
-        "cnx_id": "string", "producer_id": "int64", "producer_name": "string", "topic": "string",
-        "action": "string", "throttle_type": "string", "reason": "string",
-        "reason_number": "int32", "limiter": "string", "transition": "string",
-        "reads_paused": "bool", "culprit_topic": "string", "trigger_topic": "string",
+        "cnx_id": "string",
+        "producer_id": "int64",
+        "producer_name": "string",
+        "topic": "string",
+        "action": "string",
+        "throttle_type": "string",
+        "reason": "string",
+        "reason_number": "int32",
+        "limiter": "string",
+        "transition": "string",
+        "reads_paused": "bool",
+        "culprit_topic": "string",
+        "trigger_topic": "string",
         "limiter_name": "string",
-        "collateral_topics": "list<item: string>", "balance_msgs": "int64",
-        "balance_bytes": "int64", "pause_pip_ms": "int64", "pause_model_ns": "int64",
-        "waiting": "int32", "pause_observed_ns": "int64", "request_id": "int64",
+        "collateral_topics": "list<item: string>",
+        "balance_msgs": "int64",
+        "balance_bytes": "int64",
+        "pause_pip_ms": "int64",
+        "pause_model_ns": "int64",
+        "waiting": "int32",
+        "pause_observed_ns": "int64",
+        "request_id": "int64",
         "receipt_state": "string",
         "seen_until_ns": "int64",  # of Weir's own kind gap
     }
@@ -58,11 +76,17 @@ def test_throttle_events_has_the_columns_and_types_of_the_specification():
 
 def test_full_verdicts_are_written_only_when_asked_for():
     assert [t.name for t in DECLARED["rate_limits"].written()] == [
-        "throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle",
+        "throttle_events",
+        "topic_throttle_stats",
+        "limiter_stats",
+        "producer_throttle",
     ]
     asked = DECLARED["rate_limits"].written(("publish_verdicts",))
     assert [t.name for t in asked] == [
-        "throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle",
+        "throttle_events",
+        "topic_throttle_stats",
+        "limiter_stats",
+        "producer_throttle",
         "publish_verdicts",
     ]
 

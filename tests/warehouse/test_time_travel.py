@@ -39,24 +39,34 @@ def warehouse(tmp_warehouse):
 
 def count(capsys, warehouse, table, at):
     capsys.readouterr()
-    code = main(["query", f"SELECT count(*) AS n FROM {table}", "--warehouse", warehouse, "--json",
-                 "--as-of", str(at)])
+    code = main(
+        [
+            "query",
+            f"SELECT count(*) AS n FROM {table}",
+            "--warehouse",
+            warehouse,
+            "--json",
+            "--as-of",
+            str(at),
+        ]
+    )
     out, err = capsys.readouterr()
     return json.loads(out)[0]["n"] if code == 0 else err
 
 
-@pytest.mark.parametrize(("at", "marks", "windows"), [
-    (T0 - 1, 0, 0),
-    (T0, 1, 0),
-    (T0 + 999, 1, 0),
-    (T0 + 2000, 3, 1),
-    (T0 + 10**9, 5, 1),
-    ("2026-01-05T14:00:01Z", 2, 0),
-    ("2026-01-05T16:00:03.500+02:00", 4, 1),
-])
-def test_each_table_is_the_newest_version_of_that_moment(
-    warehouse, capsys, at, marks, windows
-):
+@pytest.mark.parametrize(
+    ("at", "marks", "windows"),
+    [
+        (T0 - 1, 0, 0),
+        (T0, 1, 0),
+        (T0 + 999, 1, 0),
+        (T0 + 2000, 3, 1),
+        (T0 + 10**9, 5, 1),
+        ("2026-01-05T14:00:01Z", 2, 0),
+        ("2026-01-05T16:00:03.500+02:00", 4, 1),
+    ],
+)
+def test_each_table_is_the_newest_version_of_that_moment(warehouse, capsys, at, marks, windows):
     assert count(capsys, warehouse, "throttle_events", at) == marks
     assert count(capsys, warehouse, "topic_throttle_stats", at) == windows
     assert count(capsys, warehouse, "alerts", at) == 0

@@ -16,9 +16,14 @@ from tests.whatif.bakeoff.traces import cache_records
 from tests.whatif.test_producer_quota import archive, trace
 
 READING = (
-    ["tables"], ["query", "SELECT count(*) FROM throttle_events"], ["query", "top-offenders"],
-    ["explain", "topic", TOPIC], ["policy", "suggest", "dispatch", "--msgs", "100"],
-    ["metrics", "--once"], ["alerts", "rules"], ["alerts", "check", "--at", "2023-11-14T22:15:00Z"],
+    ["tables"],
+    ["query", "SELECT count(*) FROM throttle_events"],
+    ["query", "top-offenders"],
+    ["explain", "topic", TOPIC],
+    ["policy", "suggest", "dispatch", "--msgs", "100"],
+    ["metrics", "--once"],
+    ["alerts", "rules"],
+    ["alerts", "check", "--at", "2023-11-14T22:15:00Z"],
 )
 WRITING = {
     "quality": (["quality", "--table", "events"], "9 of 9 expectations hold"),
@@ -94,10 +99,14 @@ def test_a_run_is_refused_before_spark_starts(
     for path in (locked, events):
         path.mkdir(parents=True)
     config = tmp_path / "weir.yaml"
-    config.write_text(yaml.safe_dump({
-        "warehouse": str(folder / "new" / "deep" if place == "new" else folder),
-        "source": {"format": "files", "path": str(events)},
-    }))
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "warehouse": str(folder / "new" / "deep" if place == "new" else folder),
+                "source": {"format": "files", "path": str(events)},
+            }
+        )
+    )
     monkeypatch.setattr("app.stream.run.build_session", None)  # it would start a JVM
     with unwritable(locked):
         assert main(["run", "--config", str(config)]) == 2
@@ -105,11 +114,15 @@ def test_a_run_is_refused_before_spark_starts(
     assert line.startswith(f"weir: warehouse: {locked} cannot be written (")
 
 
-@pytest.mark.parametrize("words", [
-    ["report", "--warehouse", "{warehouse}", "--out", "{locked}/r.html"],
-    ["generate", "--events", "30000", "--out", "{locked}/events"],
-    ["bakeoff", "--warehouse", "{warehouse}", "--sizes", "8kB", "--svg", "{locked}/curves.svg"],
-], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "--warehouse", "{warehouse}", "--out", "{locked}/r.html"],
+        ["generate", "--events", "30000", "--out", "{locked}/events"],
+        ["bakeoff", "--warehouse", "{warehouse}", "--sizes", "8kB", "--svg", "{locked}/curves.svg"],
+    ],
+    ids=lambda words: words[0],
+)
 def test_a_file_that_cannot_be_written_is_for_the_user_to_fix(
     words: list[str], warehouse: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

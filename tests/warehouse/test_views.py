@@ -28,11 +28,25 @@ MakeSettings = Callable[..., Settings]
 def command(start: int, pause: int, **columns: Any) -> dict[str, Any]:
     """A command to producer 1 on connection c1 at T0 + `start`."""
     row = {
-        "cluster": "c", "broker": "b1", "ts_mono_ns": start * 1_000_000, "ts_wall_ms": T0 + start,
-        "row_no": 0, "rule": "bucket_empty", "switches": [("repeat_throttle", "replace")],
-        "cnx_id": "c1", "producer_id": 1, "producer_name": "p", "topic": TOPIC, "partition": None,
-        "reason": R0, "start_ms": T0 + start, "pause_ms": pause, "end_ms": T0 + start + pause,
-        "request_id": start + 1, "exception": None, **columns,
+        "cluster": "c",
+        "broker": "b1",
+        "ts_mono_ns": start * 1_000_000,
+        "ts_wall_ms": T0 + start,
+        "row_no": 0,
+        "rule": "bucket_empty",
+        "switches": [("repeat_throttle", "replace")],
+        "cnx_id": "c1",
+        "producer_id": 1,
+        "producer_name": "p",
+        "topic": TOPIC,
+        "partition": None,
+        "reason": R0,
+        "start_ms": T0 + start,
+        "pause_ms": pause,
+        "end_ms": T0 + start + pause,
+        "request_id": start + 1,
+        "exception": None,
+        **columns,
     }
     return {name: row.get(name) for name in TABLES["producer_throttle"].schema.names}
 
@@ -41,8 +55,14 @@ def throttled(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows of `is_throttled` as (producer, topic, partition, start, end, reasons)."""
     return sorted(
         (
-            (r["producer_name"], r["topic"], r["partition"], r["start_ms"] - T0, r["end_ms"] - T0,
-             r["reasons"])
+            (
+                r["producer_name"],
+                r["topic"],
+                r["partition"],
+                r["start_ms"] - T0,
+                r["end_ms"] - T0,
+                r["reasons"],
+            )
             for r in rows
         ),
         key=str,
@@ -76,7 +96,8 @@ CASES = {
             command(60, 100, topic=f"{PART}1", partition=1, producer_id=2, cnx_id="c2"),
         ],
         [
-            ("p", PART[:-11], 0, 0, 100, [R0]), ("p", PART[:-11], 1, 60, 160, [R0]),
+            ("p", PART[:-11], 0, 0, 100, [R0]),
+            ("p", PART[:-11], 1, 60, 160, [R0]),
             ("p", PART[:-11], None, 0, 160, [R0]),
         ],
     ),
@@ -85,7 +106,8 @@ CASES = {
         [(None, TOPIC, None, 0, 100, [R0]), (None, TOPIC, None, 50, 150, [R0])],
     ),
     "a send that timed out is none": (
-        [command(0, 100, exception="ProducerThrottledException", rule="send_timeout")], [],
+        [command(0, 100, exception="ProducerThrottledException", rule="send_timeout")],
+        [],
     ),
 }
 
@@ -117,8 +139,10 @@ def traffic() -> dict[str, list[dict[str, Any]]]:
         publish(1, seq=3, topic="persistent://t/ns/b", producer=2),
     ]
     return play(
-        [trace], {"protocol": "pip385", "receipt_model": "observed"},
-        [document("topic", "t/ns/a", publishRateInMsgs=2)], drain_ms=600_000,
+        [trace],
+        {"protocol": "pip385", "receipt_model": "observed"},
+        [document("topic", "t/ns/a", publishRateInMsgs=2)],
+        drain_ms=600_000,
     )
 
 
@@ -130,8 +154,7 @@ METRICS = [
     ("pulsar.broker.connection.rate_limit.count", None, None, None, "throttled", 0),
     ("pulsar.broker.connection.rate_limit.count", None, None, None, "unthrottled", 0),
     ("pulsar.broker.topic.publish.rate.limit.count", TOPIC, None, "topic", None, 1),
-    ("pulsar.broker.topic.publish.rate.limit.count", "persistent://t/ns/b", None, "topic", None,
-     1),
+    ("pulsar.broker.topic.publish.rate.limit.count", "persistent://t/ns/b", None, "topic", None, 1),
     ("pulsar.client.producer.throttled_times", TOPIC, R0, None, None, 1000),
     ("pulsar_broker_throttled_connections", None, None, None, None, 0),
     ("pulsar_publish_rate_limit_times", TOPIC, None, None, None, 1),
@@ -155,9 +178,7 @@ def test_metrics_have_upstream_names_and_a_time_out_begins_a_pause(
     for name in VIEWS["throttle_metrics"].reads:
         write_deltalake(f"{warehouse}/{name}", stored(rows, name))
     found = answer(capsys, warehouse, "SELECT * FROM throttle_metrics")
-    assert sorted((tuple(r[c] for c in LABELS) for r in found), key=str) == sorted(
-        METRICS, key=str
-    )
+    assert sorted((tuple(r[c] for c in LABELS) for r in found), key=str) == sorted(METRICS, key=str)
     (pause,) = answer(capsys, warehouse, "SELECT * FROM throttle_intervals")
     assert pause["start_ms"] - T0 == 100  # the receipt was waited for
     assert pause["end_ms"] - T0 == 4_000
@@ -168,9 +189,7 @@ def test_spark_gives_the_same_rows(spark: SparkSession) -> None:
     for name in VIEWS["throttle_metrics"].reads:
         spark.createDataFrame(stored(rows, name)).createOrReplaceTempView(name)
     found = [row.asDict() for row in spark.sql(VIEWS["throttle_metrics"].sql).collect()]
-    assert sorted((tuple(r[c] for c in LABELS) for r in found), key=str) == sorted(
-        METRICS, key=str
-    )
+    assert sorted((tuple(r[c] for c in LABELS) for r in found), key=str) == sorted(METRICS, key=str)
     for case, (commands, expected) in CASES.items():
         table = pa.Table.from_pylist(commands, TABLES["producer_throttle"].schema)
         spark.createDataFrame(table).createOrReplaceTempView("producer_throttle")

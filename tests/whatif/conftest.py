@@ -21,8 +21,14 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archived")
     trace = plan_trace(load_scenario("demo"), EVENTS, 7)
     path = folder / "weir.yaml"
-    path.write_text(yaml.safe_dump({
-        "warehouse": str(folder / "warehouse"), "shards": 3, "policies": trace.policies,
-    }))
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "warehouse": str(folder / "warehouse"),
+                "shards": 3,
+                "policies": trace.policies,
+            }
+        )
+    )
     archives.build(load_settings(path), trace, 3_000)
     return path

@@ -43,8 +43,11 @@ def policies(rate: int, size: int, ids: int) -> list[dict[str, Any]]:
     quota = {"limitSize": size, "policy": "consumer_backlog_eviction"}
     return [
         {"scope": "topic", "name": "t/ns/a", "limits": {"publishRateInMsgs": rate}},
-        {"scope": "topic", "name": "t/ns/late",
-         "limits": {"backlog_quota": {"destination_storage": quota}}},
+        {
+            "scope": "topic",
+            "name": "t/ns/late",
+            "limits": {"backlog_quota": {"destination_storage": quota}},
+        },
         {"scope": "user", "name": "etl", "limits": {"producer_ids_rate": ids}},
     ]
 
@@ -56,16 +59,41 @@ def small_archive() -> Iterator[dict[str, Any]]:
     yield event(0, 0, **own, topic=VICTIM, num_messages=1)
     yield event(1, 1, **own, topic=OVER, num_messages=80)
     late = {"topic": LATE, "ledger_id": 7, "entry_id": None, "consumer": None}
-    yield event(2, 2, **late, event_type="ledger_state", subscription=None,
-                ledger_entries=100, ledger_bytes=1000)
+    yield event(
+        2,
+        2,
+        **late,
+        event_type="ledger_state",
+        subscription=None,
+        ledger_entries=100,
+        ledger_bytes=1000,
+    )
     yield event(3, 3, **late, event_type="cursor_state", durable=True, mark_delete="7:-1")
     for i in range(6):
-        yield event(10, 4 + i, event_type="produce_batch", topic="orders", partition=0,
-                    principal="User:etl", client_id="c", producer_id=100 + i, subscription=None)
+        yield event(
+            10,
+            4 + i,
+            event_type="produce_batch",
+            topic="orders",
+            partition=0,
+            principal="User:etl",
+            client_id="c",
+            producer_id=100 + i,
+            subscription=None,
+        )
     # later records let windows and checks come
     yield event(90_000, 20, **own, topic=VICTIM, num_messages=1)
-    yield event(90_000, 21, event_type="produce_batch", topic="orders", partition=0,
-                principal="User:bob", client_id="c", producer_id=1, subscription=None)
+    yield event(
+        90_000,
+        21,
+        event_type="produce_batch",
+        topic="orders",
+        partition=0,
+        principal="User:bob",
+        client_id="c",
+        producer_id=1,
+        subscription=None,
+    )
     yield event(90_000, 22, **late, event_type="cursor_state", durable=True, mark_delete="7:-1")
 
 
@@ -75,19 +103,34 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("small")
     rows = frame("events", list(small_archive()))
     write_deltalake(str(folder / "warehouse" / "events"), rows.cast(SCHEMA))
-    (folder / "weir.yaml").write_text(yaml.safe_dump({
-        "warehouse": str(folder / "warehouse"), "shards": 1, "stats_window_ms": 1000,
-        "policies": policies(1000, 1, 1),
-        "producer_ids": {"producer.id.quota.window.num": 1},
-    }))
+    (folder / "weir.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "warehouse": str(folder / "warehouse"),
+                "shards": 1,
+                "stats_window_ms": 1000,
+                "policies": policies(1000, 1, 1),
+                "producer_ids": {"producer.id.quota.window.num": 1},
+            }
+        )
+    )
     (folder / "wide.yaml").write_text(yaml.safe_dump(policies(100, 2000, 3)))
     (folder / "tight.yaml").write_text(yaml.safe_dump(policies(50, 500, 1)))
     return folder
 
 
 def diff(folder: Path, before: str, after: str, *more: str) -> int:
-    return main(["policy", "diff", str(folder / before), str(folder / after),
-                 "--config", str(folder / "weir.yaml"), *more])
+    return main(
+        [
+            "policy",
+            "diff",
+            str(folder / before),
+            str(folder / after),
+            "--config",
+            str(folder / "weir.yaml"),
+            *more,
+        ]
+    )
 
 
 def answer(capsys: Capture, folder: Path, before: str, after: str, *more: str) -> Any:
@@ -103,17 +146,31 @@ def test_effects_by_hand(small: Path, capsys: Capture) -> None:
     two pass, and four are rejected for 3600 s each."""
     found = answer(capsys, small, "wide.yaml", "tight.yaml", "--on", "all")
     paused = {
-        "throttles": moved(0, 1), "pauses": moved(0, 1), "paused_s": moved(0, 0.62),
+        "throttles": moved(0, 1),
+        "pauses": moved(0, 1),
+        "paused_s": moved(0, 0.62),
         "paused_own_s": moved(0, 0.62),
     }
-    victim = {"pauses": moved(0, 1), "paused_s": moved(0, 0.62), "paused_others_s": moved(0, 0.62),
-              "victims": moved(0, 1)}
-    evicted = {"exceeded_checks": moved(0, 1), "evictions": moved(0, 1),
-               "evicted_entries": moved(0, 55)}
+    victim = {
+        "pauses": moved(0, 1),
+        "paused_s": moved(0, 0.62),
+        "paused_others_s": moved(0, 0.62),
+        "victims": moved(0, 1),
+    }
+    evicted = {
+        "exceeded_checks": moved(0, 1),
+        "evictions": moved(0, 1),
+        "evicted_entries": moved(0, 55),
+    }
     rejected = {"rejected_ids": moved(2, 4), "id_throttle_s": moved(2400, 14_400)}
     zero = {m.name: NONE for m in MEASURES}
     assert found["total"] == {
-        **zero, **paused, **victim, **evicted, **rejected, "pauses": moved(0, 2),
+        **zero,
+        **paused,
+        **victim,
+        **evicted,
+        **rejected,
+        "pauses": moved(0, 2),
         "paused_s": moved(0, 1.24),
     }
     assert found["tenants"] == [
@@ -130,17 +187,24 @@ def test_effects_by_hand(small: Path, capsys: Capture) -> None:
     assert found["same"] is False and found["begins"] == []
     assert (found["from_ms"], found["to_ms"]) == (None, None)
     # a sixtieth of 90 s, in whole windows of a second
-    assert [{key: value for key, value in row.items() if value != NONE} for row in found["times"]
-            if any(row[key] != NONE for key in row if not key.endswith("_ms"))] == [
-        {"from_ms": START_MS, "to_ms": START_MS + 2000, "paused_s": moved(0, 1.24),
-         "rejected_ids": moved(2, 4)},
-        {"from_ms": START_MS + 60_000, "to_ms": START_MS + 62_000,
-         "evicted_entries": moved(0, 55)},
+    assert [
+        {key: value for key, value in row.items() if value != NONE}
+        for row in found["times"]
+        if any(row[key] != NONE for key in row if not key.endswith("_ms"))
+    ] == [
+        {
+            "from_ms": START_MS,
+            "to_ms": START_MS + 2000,
+            "paused_s": moved(0, 1.24),
+            "rejected_ids": moved(2, 4),
+        },
+        {"from_ms": START_MS + 60_000, "to_ms": START_MS + 62_000, "evicted_entries": moved(0, 55)},
     ]
     assert found["jobs"] == ["rate_limits", "producer_ids", "backlog", "entry_cache"]
     assert [(one["limit"], one["before"], one["after"]) for one in found["limits"]] == [
         ("publishRateInMsgs", 100, 50),
-        ("backlog_quota.destination_storage.limitSize", 2000, 500), ("producer_ids_rate", 3, 1),
+        ("backlog_quota.destination_storage.limitSize", 2000, 500),
+        ("producer_ids_rate", 3, 1),
     ]
 
 
@@ -195,9 +259,7 @@ SELECT (SELECT count(*) FROM throttle_events WHERE action = 'mark') AS throttles
 """
 
 
-def test_numbers_are_those_of_two_replays(
-    config: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_numbers_are_those_of_two_replays(config: Path, tmp_path: Path, capsys: Capture) -> None:
     halved(config, tmp_path)
     keep = ["--on", "/".join(RANGE), "--warm-up", "3m", "--keep", str(tmp_path / "kept")]
     found = answer(capsys, tmp_path, "a.yaml", "b.yaml", *keep)
@@ -205,24 +267,55 @@ def test_numbers_are_those_of_two_replays(
     assert found["total"]["paused_s"]["change"] > 0
     for side, name in (("before", "a"), ("after", "b")):
         out = tmp_path / name
-        assert main(["replay", "--config", str(config), "--policy", str(tmp_path / f"{name}.yaml"),
-                     "--from", RANGE[0], "--to", RANGE[1], "--warm-up", "3m",
-                     "--out", str(out)]) == 0
+        assert (
+            main(
+                [
+                    "replay",
+                    "--config",
+                    str(config),
+                    "--policy",
+                    str(tmp_path / f"{name}.yaml"),
+                    "--from",
+                    RANGE[0],
+                    "--to",
+                    RANGE[1],
+                    "--warm-up",
+                    "3m",
+                    "--out",
+                    str(out),
+                ]
+            )
+            == 0
+        )
         capsys.readouterr()
         for warehouse in (out, tmp_path / "kept" / side):
             (sums,) = asked(capsys, warehouse, SUMS)
             assert {key: found["total"][key][side] for key in sums} == sums
             tenants = asked(capsys, warehouse, "throttle-time", "--param", "by=tenant")
             told = {row["tenant"]: row["paused_s"][side] for row in found["tenants"]}
-            paused = {row["name"]: sum(row[key] for key in row if key.endswith("_s"))
-                      for row in tenants}
+            paused = {
+                row["name"]: sum(row[key] for key in row if key.endswith("_s")) for row in tenants
+            }
             assert {name: pytest.approx(paused.get(name, 0), abs=0.01) for name in told} == told
     again = answer(capsys, tmp_path, "a.yaml", "b.yaml", *keep)
     assert again == found
-    assert main(["policy", "diff", str(tmp_path / "b.yaml"), str(tmp_path / "a.yaml"), "--config",
-                 str(config), *keep]) == 2
+    assert (
+        main(
+            [
+                "policy",
+                "diff",
+                str(tmp_path / "b.yaml"),
+                str(tmp_path / "a.yaml"),
+                "--config",
+                str(config),
+                *keep,
+            ]
+        )
+        == 2
+    )
     assert f"--keep {tmp_path / 'kept' / 'before'}: belongs to another replay" in (
-        capsys.readouterr().err)
+        capsys.readouterr().err
+    )
 
 
 def copied(small: Path, folder: Path) -> list[str]:
@@ -235,12 +328,15 @@ def changed(small: Path, tmp_path: Path) -> list[str]:
     """The option for a warehouse whose run has taken the tight policies at 50 s only."""
     copy = copied(small, tmp_path)
     wide, tight = (
-        load_settings(small / "weir.yaml", {
-            "warehouse": copy[1], "policies": yaml.safe_load((small / name).read_text())})
+        load_settings(
+            small / "weir.yaml",
+            {"warehouse": copy[1], "policies": yaml.safe_load((small / name).read_text())},
+        )
         for name in ("wide.yaml", "tight.yaml")
     )
     log = policy_log.begun(wide, wide.policy_dicts(), 0, 0, None).with_next(
-        wide, tight.policy_dicts(), 1, START_MS + 50_000, 0, None)
+        wide, tight.policy_dicts(), 1, START_MS + 50_000, 0, None
+    )
     policy_log.keep(wide, "govern", log, {})
     offsets = tmp_path / "warehouse" / "_weir" / "checkpoints" / "govern" / "offsets"
     offsets.mkdir()
@@ -254,8 +350,21 @@ def test_policies_hold_from_the_beginning_whatever_the_run_had(
     found = answer(capsys, small, "wide.yaml", "tight.yaml", "--on", "all", *changed)
     assert found["total"]["throttles"] == moved(0, 1)
     out = tmp_path / "out"
-    assert main(["replay", "--config", str(small / "weir.yaml"), *changed, "--out", str(out),
-                 "--policy", str(small / "tight.yaml")]) == 0
+    assert (
+        main(
+            [
+                "replay",
+                "--config",
+                str(small / "weir.yaml"),
+                *changed,
+                "--out",
+                str(out),
+                "--policy",
+                str(small / "tight.yaml"),
+            ]
+        )
+        == 0
+    )
     capsys.readouterr()
     (sums,) = asked(capsys, out, SUMS)
     assert sums["throttles"] == 0  # each version from its time on, as in the run
@@ -265,16 +374,27 @@ def test_saved_states_that_follow_a_change_of_policies_are_refused(
     small: Path, changed: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     """No replay of another set begins with them; one under the run's own policies may."""
-    refused = ("the policies of the run have changed while it ran, and its saved states follow "
-               "them\nleave out --saved")
+    refused = (
+        "the policies of the run have changed while it ran, and its saved states follow "
+        "them\nleave out --saved"
+    )
     for before, after in (("wide.yaml", "tight.yaml"), ("tight.yaml", "tight.yaml")):
         assert diff(small, before, after, "--on", "all", "--saved", *changed) == 2
         assert capsys.readouterr().err == f"weir: policy diff: {refused}\n"
-    words = ["replay", "--config", str(small / "weir.yaml"), *changed, "--saved",
-             "--out", str(tmp_path / "out"), "--policy"]
+    words = [
+        "replay",
+        "--config",
+        str(small / "weir.yaml"),
+        *changed,
+        "--saved",
+        "--out",
+        str(tmp_path / "out"),
+        "--policy",
+    ]
     assert main([*words, str(small / "wide.yaml")]) == 2
     assert capsys.readouterr().err == (
-        f"weir: replay: {refused}, or take the policies that it judges by now\n")
+        f"weir: replay: {refused}, or take the policies that it judges by now\n"
+    )
     assert main([*words, str(small / "tight.yaml")]) == 2
     assert "has no saved states of rate_limits" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -293,9 +413,17 @@ def test_a_data_file_of_the_archive_that_is_gone_is_named(
     assert diff(small, "wide.yaml", "tight.yaml", "--on", "all", *copy) == 2
     refused = capsys.readouterr()
     assert main(["replay", "--config", str(small / "weir.yaml"), *copy, *out]) == 2
-    assert capsys.readouterr() == refused == ("", (
-        f"weir: warehouse: {file} is gone: the archive has been compacted since it was opened\n"
-        "begin again, into another folder\n"))
+    assert (
+        capsys.readouterr()
+        == refused
+        == (
+            "",
+            (
+                f"weir: warehouse: {file} is gone: the archive has been compacted since it was opened\n"
+                "begin again, into another folder\n"
+            ),
+        )
+    )
     assert not list(temporary.iterdir()) and not (tmp_path / "out").exists()
 
 
@@ -311,25 +439,31 @@ def test_nothing_is_left_behind(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("more", "expected"), [
-    (["--out", "page.html"], "policy diff: --out goes with --on RANGE"),
-    (["--rows", "3"], "policy diff: --rows goes with --on RANGE"),
-    (["--on", "yesterday"], "--on yesterday: is not a range\nallowed: FROM/TO"),
-    (["--on", "/"], "--on /: is not a range"),
-    (["--on", "x/"], "--on x/: is not a time"),
-    (["--on", "2026-01-06/2026-01-05"], "its begin is not before its end"),
-    (["--on", "2026-01-07/"], "has no records from 2026-01-07T00:00:00Z"),
-    (["--on", "2026-01-07/"], "weir: policy diff: the archive of "),
-    (["--on", "all", "--warm-up", "1m"], "--warm-up goes with a range that has a begin"),
-    (["--on", "2026-01-05/", "--warm-up", "1m", "--saved"], "--saved has its own begin"),
-    (["--on", "all", "--saved"], "has no saved states of rate_limits"),
-    (["--on", "all", "--jobs", "nothing"], "--jobs nothing: is not a job"),
-    (["--on", "all", "--out", "nowhere/page.html"], "--out nowhere/page.html: the folder "),
-    (["--on", "all", "--keep", "warehouse/kept"], "is in the warehouse that is replayed"),
-    (["--on", "all", "--warehouse", "nowhere"], "warehouse: nowhere does not exist"),
-])
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (["--out", "page.html"], "policy diff: --out goes with --on RANGE"),
+        (["--rows", "3"], "policy diff: --rows goes with --on RANGE"),
+        (["--on", "yesterday"], "--on yesterday: is not a range\nallowed: FROM/TO"),
+        (["--on", "/"], "--on /: is not a range"),
+        (["--on", "x/"], "--on x/: is not a time"),
+        (["--on", "2026-01-06/2026-01-05"], "its begin is not before its end"),
+        (["--on", "2026-01-07/"], "has no records from 2026-01-07T00:00:00Z"),
+        (["--on", "2026-01-07/"], "weir: policy diff: the archive of "),
+        (["--on", "all", "--warm-up", "1m"], "--warm-up goes with a range that has a begin"),
+        (["--on", "2026-01-05/", "--warm-up", "1m", "--saved"], "--saved has its own begin"),
+        (["--on", "all", "--saved"], "has no saved states of rate_limits"),
+        (["--on", "all", "--jobs", "nothing"], "--jobs nothing: is not a job"),
+        (["--on", "all", "--out", "nowhere/page.html"], "--out nowhere/page.html: the folder "),
+        (["--on", "all", "--keep", "warehouse/kept"], "is in the warehouse that is replayed"),
+        (["--on", "all", "--warehouse", "nowhere"], "warehouse: nowhere does not exist"),
+    ],
+)
 def test_what_is_wrong_is_refused(
-    more: Sequence[str], expected: str, small: Path, capsys: Capture,
+    more: Sequence[str],
+    expected: str,
+    small: Path,
+    capsys: Capture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(small)
@@ -344,10 +478,25 @@ def test_policies_that_cannot_be_read_are_refused(
 ) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text("[{scope: topic, name: a/b/c, limits: {publishRateInMsg: 1}}]")
-    for path, expected in ((bad, "publishRateInMsg: no limit of scope topic"),
-                           (tmp_path / "none.yaml", "cannot be read")):
-        assert main(["policy", "diff", str(small / "wide.yaml"), str(path), "--on", "all",
-                     "--config", str(small / "weir.yaml")]) == 2
+    for path, expected in (
+        (bad, "publishRateInMsg: no limit of scope topic"),
+        (tmp_path / "none.yaml", "cannot be read"),
+    ):
+        assert (
+            main(
+                [
+                    "policy",
+                    "diff",
+                    str(small / "wide.yaml"),
+                    str(path),
+                    "--on",
+                    "all",
+                    "--config",
+                    str(small / "weir.yaml"),
+                ]
+            )
+            == 2
+        )
         assert expected in capsys.readouterr().err
 
 

@@ -27,16 +27,27 @@ WINDOW_MS = 60_000
 NUM = 3
 """Samples: a bound of 1 is a burst of 3."""
 WEIR_KEYS = {
-    "membership": "exact", "producer.id.quota.window.num": NUM,
+    "membership": "exact",
+    "producer.id.quota.window.num": NUM,
     "producer.id.quota.window.size.seconds": 600,
 }
 
 
 def batch(n: int, at_ms: int, user: str, pid: int, **columns: Any) -> dict[str, Any]:
     return {
-        "event_type": "produce_batch", "source_feed": "f", "cluster": "c", "broker": "b",
-        "seq": n, "ts_wall_ms": START_MS + at_ms, "principal": f"User:{user}", "client_id": "x",
-        "topic": "orders", "partition": 0, "producer_id": pid, "num_messages": 1, **columns,
+        "event_type": "produce_batch",
+        "source_feed": "f",
+        "cluster": "c",
+        "broker": "b",
+        "seq": n,
+        "ts_wall_ms": START_MS + at_ms,
+        "principal": f"User:{user}",
+        "client_id": "x",
+        "topic": "orders",
+        "partition": 0,
+        "producer_id": pid,
+        "num_messages": 1,
+        **columns,
     }
 
 
@@ -56,7 +67,8 @@ def trace() -> list[dict[str, Any]]:
 @pytest.fixture
 def configured(make_settings: Callable[..., Settings], tmp_path: Any) -> Settings:
     return make_settings(
-        producer_ids=WEIR_KEYS, stats_window_ms=WINDOW_MS,
+        producer_ids=WEIR_KEYS,
+        stats_window_ms=WINDOW_MS,
         policies=[
             {"scope": "user", "name": "<default>", "limits": {"producer_ids_rate": 7}},
             {"scope": "user", "name": "busy", "limits": {"producer_ids_rate": 30}},
@@ -66,9 +78,14 @@ def configured(make_settings: Callable[..., Settings], tmp_path: Any) -> Setting
 
 def archive(settings: Settings, records: list[dict[str, Any]]) -> None:
     rows = [
-        {**dict.fromkeys(SCHEMA.names), **r, "source_partition": "0", "source_offset": i,
-         "ingest_ms": START_MS + 86_400_000,
-         "event_date": datetime.fromtimestamp(START_MS / 1000, UTC).date()}
+        {
+            **dict.fromkeys(SCHEMA.names),
+            **r,
+            "source_partition": "0",
+            "source_offset": i,
+            "ingest_ms": START_MS + 86_400_000,
+            "event_date": datetime.fromtimestamp(START_MS / 1000, UTC).date(),
+        }
         for i, r in enumerate(records)
     ]
     write_deltalake(path_in(settings, "events"), pa.Table.from_pylist(rows, SCHEMA))
@@ -90,7 +107,9 @@ def slowed_windows(records: list[dict[str, Any]], user: str, bound: float) -> tu
     policy = {"scope": "user", "name": user, "limits": {"producer_ids_rate": bound}}
     numbered = [{**r, "source_offset": i} for i, r in enumerate(records)]
     rows = play(
-        [numbered], {**WEIR_KEYS, "stats_window_ms": WINDOW_MS}, [json.dumps(policy)],
+        [numbered],
+        {**WEIR_KEYS, "stats_window_ms": WINDOW_MS},
+        [json.dumps(policy)],
         records[-1]["ts_wall_ms"] + WINDOW_MS,
     )["producer_id_stats"]
     mine = [r for r in rows if r["user"] == user]
@@ -102,7 +121,9 @@ def test_each_user_is_told_the_smallest_rate_that_is_enough(configured: Settings
     archive(configured, records)
     rows = advised(configured)
     assert {u: (r["new_ids"], r["rate_in_force"]) for u, r in rows.items()} == {
-        "few": (2, 7.0), "busy": (60, 30.0), "storm": (600, 7.0),
+        "few": (2, 7.0),
+        "busy": (60, 30.0),
+        "storm": (600, 7.0),
     }
     for user, row in rows.items():
         windows, bad = slowed_windows(records, user, row["rate_advised"])
@@ -130,25 +151,37 @@ def test_the_rates_become_policies_with_headroom(
 ) -> None:
     hostile = ["a*[b]: - #", "<default>", "\u202e\x1b[31m"]
     records = trace()
-    records += [batch(5000 + i, 1000 * i, user, 90_000 + 10 * j + i)
-                for j, user in enumerate(hostile) for i in range(2)]
+    records += [
+        batch(5000 + i, 1000 * i, user, 90_000 + 10 * j + i)
+        for j, user in enumerate(hostile)
+        for i in range(2)
+    ]
     archive(configured, records)
     out = tmp_path / "users.yaml"
     words = ["policy", "suggest", "producer-ids", "--headroom", "0.5", "--out", str(out)]
     config = tmp_path / "weir.yaml"
-    config.write_text(yaml.safe_dump({
-        "warehouse": configured.warehouse, "producer_ids": WEIR_KEYS,
-        "stats_window_ms": WINDOW_MS, "source": {"format": "demo"},
-    }), encoding="utf-8")
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "warehouse": configured.warehouse,
+                "producer_ids": WEIR_KEYS,
+                "stats_window_ms": WINDOW_MS,
+                "source": {"format": "demo"},
+            }
+        ),
+        encoding="utf-8",
+    )
     assert main([*words, "--config", str(config)]) == 0
     assert "1 without a limit" in capsys.readouterr().out
     rates = {user: row["rate_advised"] for user, row in advised(configured).items()}
     assert main(["policy", "check", str(out)]) == 0
     config.write_text(config.read_text() + "policies: users.yaml\n", encoding="utf-8")
-    kept = {d["name"]: d["limits"]["producer_ids_rate"] for d in
-            load_settings(config).policy_dicts()}
-    assert kept == {user: rate + math.ceil(0.5 * rate) for user, rate in rates.items()
-                    if user != "<default>"}
+    kept = {
+        d["name"]: d["limits"]["producer_ids_rate"] for d in load_settings(config).policy_dicts()
+    }
+    assert kept == {
+        user: rate + math.ceil(0.5 * rate) for user, rate in rates.items() if user != "<default>"
+    }
     assert set(kept) == {"few", "busy", "storm", "a*[b]: - #", "\u202e\x1b[31m"}
 
 
@@ -164,19 +197,32 @@ def test_policies_of_users_in_the_archive_do_not_count_but_say_what_is_in_force(
 ) -> None:
     own = {"scope": "user", "name": "busy", "limits": {"producer_ids_rate": 1}}
     records = trace()
-    records.append({
-        **batch(len(records), 0, "", 0), "event_type": "policy", "principal": None,
-        "producer_id": None, "topic": None, "policy_json": json.dumps(own),
-    })
+    records.append(
+        {
+            **batch(len(records), 0, "", 0),
+            "event_type": "policy",
+            "principal": None,
+            "producer_id": None,
+            "topic": None,
+            "policy_json": json.dumps(own),
+        }
+    )
     archive(configured, trace())
     before = advised(configured)["busy"]
     write_deltalake(
         path_in(configured, "events"), pa.Table.from_pylist([], SCHEMA), mode="overwrite"
     )
-    rows = [{**dict.fromkeys(SCHEMA.names), **r, "source_partition": "0", "source_offset": i,
-             "ingest_ms": START_MS + 86_400_000,
-             "event_date": datetime.fromtimestamp(START_MS / 1000, UTC).date()}
-            for i, r in enumerate(records)]
+    rows = [
+        {
+            **dict.fromkeys(SCHEMA.names),
+            **r,
+            "source_partition": "0",
+            "source_offset": i,
+            "ingest_ms": START_MS + 86_400_000,
+            "event_date": datetime.fromtimestamp(START_MS / 1000, UTC).date(),
+        }
+        for i, r in enumerate(records)
+    ]
     write_deltalake(
         path_in(configured, "events"), pa.Table.from_pylist(rows, SCHEMA), mode="append"
     )
@@ -188,7 +234,8 @@ def test_policies_of_users_in_the_archive_do_not_count_but_say_what_is_in_force(
 def test_users_of_two_clusters_are_kept_apart(configured: Settings) -> None:
     records = trace()
     other = [
-        {**r, "cluster": "d", "principal": "User:storm"} for r in records
+        {**r, "cluster": "d", "principal": "User:storm"}
+        for r in records
         if r["principal"] == "User:busy"
     ]
     archive(configured, records + other)

@@ -50,9 +50,7 @@ def run(config: Path, out: Path, *more: str) -> int:
     return main(["replay", "--config", str(config), "--out", str(out), *more])
 
 
-def test_any_slices_give_the_same_rows(
-    config: Path, whole: dict[str, Row], tmp_path: Path
-) -> None:
+def test_any_slices_give_the_same_rows(config: Path, whole: dict[str, Row], tmp_path: Path) -> None:
     assert run(config, tmp_path / "out", "--slice", "700") == 0
     assert rows(tmp_path / "out") == whole
     assert sum(sum(found.values()) for found in whole.values()) > 3000
@@ -75,13 +73,24 @@ def test_a_range_cut_in_pieces_with_the_states_kept_is_the_whole(
     assert found == whole, (cuts, [name for name in whole if found[name] != whole[name]])
 
 
-@pytest.mark.parametrize(("method", "times", "saved_every_s", "most_rows"), [
-    ("append", (7, 12, 31), 0, 500_000), ("append", (7, 12, 31), 0.3, 900),
-    ("settle", (3, 4), 0, 500_000), ("settle", (3, 7), 3600, 900),
-])
+@pytest.mark.parametrize(
+    ("method", "times", "saved_every_s", "most_rows"),
+    [
+        ("append", (7, 12, 31), 0, 500_000),
+        ("append", (7, 12, 31), 0.3, 900),
+        ("settle", (3, 4), 0, 500_000),
+        ("settle", (3, 7), 3600, 900),
+    ],
+)
 def test_an_interrupted_replay_goes_on_and_writes_nothing_twice(
-    method: str, times: Sequence[int], saved_every_s: float, most_rows: int, config: Path,
-    whole: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    times: Sequence[int],
+    saved_every_s: float,
+    most_rows: int,
+    config: Path,
+    whole: dict[str, Row],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Slices of 400 records, eight of them in a commit, or fewer that have so many rows."""
@@ -150,7 +159,7 @@ def test_an_empty_begin_is_said_and_a_warm_up_fills_the_states(
 
 
 def test_a_record_without_a_wall_time_is_not_lost_where_its_file_begins_later(
-    tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     def publish(at_ms: int, seq: int, **more: Any) -> dict[str, Any]:
         return event(at_ms, seq, event_type="publish", cnx_id="x", producer_id=1, **more)
@@ -159,16 +168,28 @@ def test_a_record_without_a_wall_time_is_not_lost_where_its_file_begins_later(
     files = [
         [publish(0, 0), publish(1_000, 1)],
         # Behind the records of a minute later, where its broker had sent it: a second is its place.
-        [publish(60_000, 2, broker="other"), publish(61_000, 3, broker="other"),
-         publish(1_500, 4, ts_wall_ms=None, num_messages=100)],
+        [
+            publish(60_000, 2, broker="other"),
+            publish(61_000, 3, broker="other"),
+            publish(1_500, 4, ts_wall_ms=None, num_messages=100),
+        ],
     ]
     for each in files:
-        write_deltalake(str(tmp_path / "warehouse" / "events"),
-                        pa.Table.from_pylist(each, TABLES["events"].schema), mode="append")
+        write_deltalake(
+            str(tmp_path / "warehouse" / "events"),
+            pa.Table.from_pylist(each, TABLES["events"].schema),
+            mode="append",
+        )
     config = tmp_path / "weir.yaml"
-    config.write_text(yaml.safe_dump({
-        "warehouse": str(tmp_path / "warehouse"), "shards": 1, "policies": [limit],
-    }))
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "warehouse": str(tmp_path / "warehouse"),
+                "shards": 1,
+                "policies": [limit],
+            }
+        )
+    )
     jobs = ("--jobs", "rate_limits")
     assert run(config, tmp_path / "whole", *jobs) == 0
     assert run(config, tmp_path / "sliced", *jobs, "--slice", "1") == 0
@@ -181,10 +202,16 @@ def test_a_record_without_a_wall_time_is_not_lost_where_its_file_begins_later(
 def test_policies_of_the_archive_give_way_to_those_of_files(name: str, tmp_path: Path) -> None:
     topic = "persistent://t/ns/a"
     archived = {"scope": "topic", "name": "t/ns/a", "limits": {"publishRateInMsgs": 1}}
-    rows_ = pa.Table.from_pylist([
-        event(0, 0, event_type="policy", policy_json=json.dumps(archived)),
-        *(event(100 * i, i, event_type="publish", cnx_id="x", producer_id=1) for i in range(1, 90)),
-    ], TABLES["events"].schema)
+    rows_ = pa.Table.from_pylist(
+        [
+            event(0, 0, event_type="policy", policy_json=json.dumps(archived)),
+            *(
+                event(100 * i, i, event_type="publish", cnx_id="x", producer_id=1)
+                for i in range(1, 90)
+            ),
+        ],
+        TABLES["events"].schema,
+    )
     write_deltalake(str(tmp_path / "warehouse" / "events"), rows_)
     config, policy = tmp_path / "weir.yaml", tmp_path / "policy.yaml"
     config.write_text(yaml.safe_dump({"warehouse": str(tmp_path / "warehouse"), "shards": 1}))
@@ -196,26 +223,36 @@ def test_policies_of_the_archive_give_way_to_those_of_files(name: str, tmp_path:
     assert not DeltaTable(str(tmp_path / "ours" / "throttle_events")).to_pyarrow_table().num_rows
 
 
-@pytest.mark.parametrize(("more", "expected"), [
-    (["--jobs", "nothing"], "--jobs nothing: is not a job of this configuration"),
-    (["--param", "nothing.key=1"], "--param nothing.key=1: nothing is not a job"),
-    (["--param", "rate_limits.protocl=1"],
-     "rate_limits has no parameter protocl (did you mean protocol?)"),
-    (["--param", "rate_limits.protocol=nothing"],
-     "rate_limits.protocol: 'nothing' is not supported (allowed: "),
-    (["--param", "shards=1"], "shards is not shared by the jobs"),
-    (["--param", "rate_limits"], "is not job.key=value"),
-    (["--policy", "nowhere"], "--policy nowhere: does not exist"),
-    (["--from", "2026-01-06"], "has no records from 2026-01-06T00:00:00Z"),
-    (["--to", "2026-01-05"], "has no records before 2026-01-05T00:00:00Z"),
-    (["--from", "2026-01-06", "--to", "2026-01-05"], "--from is not before --to"),
-    (["--clusters", "nowhere"], "has no records of clusters nowhere"),
-    (["--warm-up", "1m"], "--warm-up goes with --from"),
-    (["--verify", "--topics", "*"], "--verify compares with the live tables: leave out"),
-    (["--after", "nowhere"], "--after nowhere: is not the folder of a replay"),
-])
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (["--jobs", "nothing"], "--jobs nothing: is not a job of this configuration"),
+        (["--param", "nothing.key=1"], "--param nothing.key=1: nothing is not a job"),
+        (
+            ["--param", "rate_limits.protocl=1"],
+            "rate_limits has no parameter protocl (did you mean protocol?)",
+        ),
+        (
+            ["--param", "rate_limits.protocol=nothing"],
+            "rate_limits.protocol: 'nothing' is not supported (allowed: ",
+        ),
+        (["--param", "shards=1"], "shards is not shared by the jobs"),
+        (["--param", "rate_limits"], "is not job.key=value"),
+        (["--policy", "nowhere"], "--policy nowhere: does not exist"),
+        (["--from", "2026-01-06"], "has no records from 2026-01-06T00:00:00Z"),
+        (["--to", "2026-01-05"], "has no records before 2026-01-05T00:00:00Z"),
+        (["--from", "2026-01-06", "--to", "2026-01-05"], "--from is not before --to"),
+        (["--clusters", "nowhere"], "has no records of clusters nowhere"),
+        (["--warm-up", "1m"], "--warm-up goes with --from"),
+        (["--verify", "--topics", "*"], "--verify compares with the live tables: leave out"),
+        (["--after", "nowhere"], "--after nowhere: is not the folder of a replay"),
+    ],
+)
 def test_what_is_wrong_is_refused_before_anything_starts(
-    more: Sequence[str], expected: str, config: Path, tmp_path: Path,
+    more: Sequence[str],
+    expected: str,
+    config: Path,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(config, tmp_path / "out", *more) == 2

@@ -22,11 +22,25 @@ SCHEMA = TABLES["events"].schema
 
 def event(at_ms: int, seq: int, **columns: Any) -> dict[str, Any]:
     filled = {
-        "event_type": "dispatch", "source_feed": "f", "cluster": "c", "broker": "b", "seq": seq,
-        "ts_mono_ns": START_NS + at_ms * 1_000_000, "ts_wall_ms": START_MS + at_ms,
-        "topic": "persistent://t/ns/a", "subscription": "s1", "consumer": "x", "ledger_id": 1,
-        "entry_id": seq, "num_messages": 4, "entry_bytes": 100, "source_partition": "0",
-        "source_offset": seq, "ingest_ms": LATER_MS, "event_date": None, **columns,
+        "event_type": "dispatch",
+        "source_feed": "f",
+        "cluster": "c",
+        "broker": "b",
+        "seq": seq,
+        "ts_mono_ns": START_NS + at_ms * 1_000_000,
+        "ts_wall_ms": START_MS + at_ms,
+        "topic": "persistent://t/ns/a",
+        "subscription": "s1",
+        "consumer": "x",
+        "ledger_id": 1,
+        "entry_id": seq,
+        "num_messages": 4,
+        "entry_bytes": 100,
+        "source_partition": "0",
+        "source_offset": seq,
+        "ingest_ms": LATER_MS,
+        "event_date": None,
+        **columns,
     }
     return {name: filled.get(name) for name in SCHEMA.names}
 
@@ -50,23 +64,22 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_by_topic_and_by_subscription(
-    warehouse: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_by_topic_and_by_subscription(warehouse: str, capsys: pytest.CaptureFixture[str]) -> None:
     topics = answer(capsys, "--msgs", "20", "--warehouse", warehouse)
     assert [(r["topic"], r["dispatches"], r["messages"], r["held"]) for r in topics] == [
-        ("persistent://t/ns/a", 20, 80, 15), ("persistent://t/ns/quiet", 1, 1, 0),
+        ("persistent://t/ns/a", 20, 80, 15),
+        ("persistent://t/ns/quiet", 1, 1, 0),
     ]
     each = answer(capsys, "--msgs", "20", "--by", "subscription", "--warehouse", warehouse)
     assert [(r["subscription"], r["dispatches"], r["held"]) for r in each] == [
-        ("s1", 10, 5), ("s2", 10, 5), ("s1", 1, 0),
+        ("s1", 10, 5),
+        ("s2", 10, 5),
+        ("s1", 1, 0),
     ]
 
 
 def test_a_longer_period_and_bytes(warehouse: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (first, _) = answer(
-        capsys, "--bytes", "1000", "--period-s", "10", "--warehouse", warehouse
-    )
+    (first, _) = answer(capsys, "--bytes", "1000", "--period-s", "10", "--warehouse", warehouse)
     assert (first["bytes"], first["held"], first["held_share"]) == (2000, 10, 0.5)
 
 

@@ -64,8 +64,10 @@ class Block:
         sizes, sums = digest(self.payload, self.n)
         if self.given_digests is not None:
             alone = sizes < 0
-            sizes, sums = (np.where(alone, a, b) for a, b in
-                           zip(self.given_digests, (sizes, sums), strict=True))
+            sizes, sums = (
+                np.where(alone, a, b)
+                for a, b in zip(self.given_digests, (sizes, sums), strict=True)
+            )
         return sizes, sums
 
     def text(self, name: str) -> tuple[Array, pa.StringArray]:
@@ -163,8 +165,14 @@ def _or_nulls(array: pa.Array | None, n: int, kind: pa.DataType) -> pa.Array:
 
 @numba.njit(cache=True, nogil=True)
 def _put_numbers(
-    rows: Array, values: Array, valid: Array, offset: int, here: np.uint64, numbers: Array,
-    present: Array, negative: Array,
+    rows: Array,
+    values: Array,
+    valid: Array,
+    offset: int,
+    here: np.uint64,
+    numbers: Array,
+    present: Array,
+    negative: Array,
 ) -> None:
     """Numbers of a column into rows; `valid` as `udfs.arrow.validity_of`."""
     for i in range(len(rows)):
@@ -180,8 +188,16 @@ def _put_numbers(
 
 @numba.njit(cache=True, nogil=True)
 def _put_codes(
-    rows: Array, values: Array, valid: Array, offset: int, here: np.uint64, first: int,
-    blank: Array, codes: Array, present: Array, empty: Array,
+    rows: Array,
+    values: Array,
+    valid: Array,
+    offset: int,
+    here: np.uint64,
+    first: int,
+    blank: Array,
+    codes: Array,
+    present: Array,
+    empty: Array,
 ) -> None:
     """Positions among distinct texts, which get the positions from `first` on, into rows."""
     for i in range(len(rows)):
@@ -211,8 +227,15 @@ def put_columns(block: Block, rows: Array, columns: Mapping[str, pa.Array]) -> N
             indices = distinct.indices
             known = block.dictionaries[slot]
             _put_codes(
-                rows, values_of(indices), validity_of(indices), indices.offset, here, len(known),
-                np.diff(offsets_of(distinct.dictionary)) == 0, block.codes[slot], block.present,
+                rows,
+                values_of(indices),
+                validity_of(indices),
+                indices.offset,
+                here,
+                len(known),
+                np.diff(offsets_of(distinct.dictionary)) == 0,
+                block.codes[slot],
+                block.present,
                 block.empty,
             )
             values = [known, distinct.dictionary] if len(known) else [distinct.dictionary]
@@ -226,8 +249,14 @@ def put_columns(block: Block, rows: Array, columns: Mapping[str, pa.Array]) -> N
         else:
             numbers = values_of(array).astype(np.int64, copy=False)
             _put_numbers(
-                rows, numbers, validity_of(array), array.offset, here, block.numbers[slot],
-                block.present, block.negative,
+                rows,
+                numbers,
+                validity_of(array),
+                array.offset,
+                here,
+                block.numbers[slot],
+                block.present,
+                block.negative,
             )
 
 

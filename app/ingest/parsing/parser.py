@@ -1,5 +1,4 @@
-"""Turns JSON records into a block of columns: by the scanner, and by the decoder for declined rows.
-"""
+"""Turns JSON records into a block of columns: by the scanner, and by the decoder for declined rows."""
 
 from __future__ import annotations
 
@@ -37,8 +36,16 @@ def parse_block(values: Any, fast: bool = True) -> Block:
         status[null_mask(strings)] = NULL
     where = np.empty((n, 2), np.int64)
     distinct = scan(
-        data, offsets, KEYS, status, block.numbers, block.codes, block.present, block.empty,
-        block.negative, where,
+        data,
+        offsets,
+        KEYS,
+        status,
+        block.numbers,
+        block.codes,
+        block.present,
+        block.empty,
+        block.negative,
+        where,
     )
     block.dictionaries = _dictionaries(*gather(data, distinct, TEXT_SLOTS))
     payloads = _Payloads(n)
@@ -105,9 +112,13 @@ def _spread(values: pa.BinaryArray, rows: Array, n: int) -> pa.BinaryArray:
     here = np.zeros(n, np.bool_)
     here[rows] = True
     return pa.BinaryArray.from_buffers(
-        values.type, n,
-        [pa.py_buffer(np.packbits(here, bitorder="little")),
-         pa.py_buffer(np.maximum.accumulate(ends)), values.buffers()[2] or pa.py_buffer(b"")],
+        values.type,
+        n,
+        [
+            pa.py_buffer(np.packbits(here, bitorder="little")),
+            pa.py_buffer(np.maximum.accumulate(ends)),
+            values.buffers()[2] or pa.py_buffer(b""),
+        ],
         null_count=n - len(rows),
     )
 
@@ -134,7 +145,9 @@ def _decode_part(block: Block, strings: Any, status: Array, rows: Array) -> list
     data, offsets = memoryview(bytes_of(strings)), offsets_of(strings)
     decoded = [
         decoder.decode(bytes(data[offsets[row] : offsets[row + 1]]))
-        if status[row] == DECLINED else decoder.NO_VALUE for row in rows
+        if status[row] == DECLINED
+        else decoder.NO_VALUE
+        for row in rows
     ]
     for row, line in zip(rows.tolist(), decoded, strict=True):
         if line.reason is not None:

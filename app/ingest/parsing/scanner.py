@@ -110,8 +110,16 @@ def _rehash(hashes: Array, count: int, slot_count: int) -> Array:
 
 @numba.njit(cache=True, nogil=True)
 def scan(
-    data: Array, offsets: Array, keys: Keys, status: Array, numbers: Array, codes: Array,
-    present: Array, empty: Array, negative: Array, where: Array,
+    data: Array,
+    offsets: Array,
+    keys: Keys,
+    status: Array,
+    numbers: Array,
+    codes: Array,
+    present: Array,
+    empty: Array,
+    negative: Array,
+    where: Array,
 ) -> Distinct:
     """Scan every row whose status is OK; a row that is not plain gets the status DECLINED.
 

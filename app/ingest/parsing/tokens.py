@@ -64,8 +64,7 @@ def is_key(at: int, limit: int, key: int) -> bool:
 
 @numba.njit(forceinline=True)
 def _special(word: np.uint64) -> np.uint64:
-    """Flags from the first byte on that is a quote, a backslash, a control character or not ASCII.
-    """
+    """Flags from the first byte on that is a quote, a backslash, a control character or not ASCII."""
     quote = word ^ _QUOTES
     backslash = word ^ _BACKSLASHES
     return (
@@ -124,8 +123,7 @@ def read_number(p: int, end: int, limit: int) -> tuple[int, int]:
         digits = (word - _ZEROS) << np.uint64(64 - 8 * here)
         digits = digits * np.uint64(10) + (digits >> np.uint64(8))
         digits = (
-            (digits & _PAIRS) * _WEIGHTS_HIGH
-            + ((digits >> np.uint64(16)) & _PAIRS) * _WEIGHTS_LOW
+            (digits & _PAIRS) * _WEIGHTS_HIGH + ((digits >> np.uint64(16)) & _PAIRS) * _WEIGHTS_LOW
         ) >> _U32
         value = value * _POWERS[here] + digits
         p += here

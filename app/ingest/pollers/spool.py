@@ -67,12 +67,19 @@ class Memory:
 
     def text(self) -> str:
         """The memory as JSON."""
-        return json.dumps({
-            "version": VERSION, "cluster": self.cluster, "seq": self.seq,
-            "last_poll_ms": self.last_poll_ms, "file": self.file, "policies": self.policies,
-            **({"extra": self.extra} if self.extra else {}),
-            "topics": {name: known.as_json() for name, known in self.topics.items()},
-        }, separators=(",", ":"))
+        return json.dumps(
+            {
+                "version": VERSION,
+                "cluster": self.cluster,
+                "seq": self.seq,
+                "last_poll_ms": self.last_poll_ms,
+                "file": self.file,
+                "policies": self.policies,
+                **({"extra": self.extra} if self.extra else {}),
+                "topics": {name: known.as_json() for name, known in self.topics.items()},
+            },
+            separators=(",", ":"),
+        )
 
     @classmethod
     def of_text(cls, text: str, known: type[Remembered] = Known) -> Memory:
@@ -81,7 +88,10 @@ class Memory:
         if value["version"] != VERSION:
             raise ValueError(f"version {value['version']!r} instead of {VERSION}")
         return cls(
-            str(value["cluster"]), int(value["seq"]), int(value["last_poll_ms"]), value["file"],
+            str(value["cluster"]),
+            int(value["seq"]),
+            int(value["last_poll_ms"]),
+            value["file"],
             {name: known.from_json(kept) for name, kept in value["topics"].items()},
             {key: dict(limits) for key, limits in value["policies"].items()},
             dict(value.get("extra", {})),
@@ -164,8 +174,7 @@ class Spool:
         return self.records / name
 
     def remove_before(self, at_ms: int, least: int) -> int:
-        """Remove the files of polls before a time, except the newest `least`; returns their number.
-        """
+        """Remove the files of polls before a time, except the newest `least`; returns their number."""
         names = sorted(file.name for file in self.records.iterdir() if _NAME.fullmatch(file.name))
         old = [name for name in names[:-least] if int(name.split("-")[1]) < at_ms]
         for name in old:

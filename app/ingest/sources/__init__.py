@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 __all__ = [
-    "SCHEMA", "Raw", "beside", "check", "claim", "notes", "open_batch", "open_stream", "read_batch",
+    "SCHEMA",
+    "Raw",
+    "beside",
+    "check",
+    "claim",
+    "notes",
+    "open_batch",
+    "open_stream",
+    "read_batch",
     "read_stream",
 ]
 

@@ -72,8 +72,7 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
 
 
 def _admission(settings: Settings) -> dict[str, str]:
-    """The default limit of a trigger: bytes of data files with about as many records as configured.
-    """
+    """The default limit of a trigger: bytes of data files with about as many records as configured."""
     from deltalake import DeltaTable
 
     source = settings.feed

@@ -85,9 +85,7 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     return read_path(reader, str(settings.feed.path), settings.feed)
 
 
-def read_path(
-    reader: DataFrameReader | DataStreamReader, path: str, source: SourceSettings
-) -> Raw:
+def read_path(reader: DataFrameReader | DataStreamReader, path: str, source: SourceSettings) -> Raw:
     """The lines of the files at `path`; `source` has the options of Spark's file sources."""
     path, options = absolute(path), source.reader_options()
     defaults = {"recursiveFileLookup": "true", "maxFileAge": NEVER, **admission(source, path)}
@@ -125,8 +123,7 @@ def is_packed(path: str) -> bool:
 
 
 def folder(path: str) -> str:
-    """The folder that identities are relative to: that of the file, or the one before a wildcard.
-    """
+    """The folder that identities are relative to: that of the file, or the one before a wildcard."""
     path = absolute(path)
     wild = _GLOB.search(path)
     if wild or Path(path).is_file():
@@ -135,8 +132,7 @@ def folder(path: str) -> str:
 
 
 def lines_of(path: str, base: str, content: bytes | None) -> Iterator[pa.RecordBatch]:
-    """The lines of one file as batches of raw records; a UserError for a file that cannot be read.
-    """
+    """The lines of one file as batches of raw records; a UserError for a file that cannot be read."""
     path = absolute(path)
     name = path.removeprefix(base).lstrip("/")
     try:

@@ -94,9 +94,10 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     if divided.with_topic:
         partition = concat_ws("-", "topic", partition)
     return Raw(
-        reader.format("kafka").options(**options).load().select(
-            "value", partition.alias("source_partition"), col("offset").alias("source_offset")
-        ),
+        reader.format("kafka")
+        .options(**options)
+        .load()
+        .select("value", partition.alias("source_partition"), col("offset").alias("source_offset")),
         shares=divided,
     )
 

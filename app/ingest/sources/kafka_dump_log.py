@@ -31,8 +31,16 @@ _SEGMENT = re.compile(
     rb"(?:^|.*[/\\])(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d{1,10})"
     rb"(?:\.[0-9a-f]{32}-(?:delete|future|stray))?[/\\][^/\\]+$"
 )
-_QUIET = (b"Log starting offset:", b"Starting offset:", b"Found ", b"Mismatches in ",
-          b"Non-consecutive offsets in ", b"[", b"$", b"#")
+_QUIET = (
+    b"Log starting offset:",
+    b"Starting offset:",
+    b"Found ",
+    b"Mismatches in ",
+    b"Non-consecutive offsets in ",
+    b"[",
+    b"$",
+    b"#",
+)
 _HAS = re.compile(rb"\b\w*[oO]ffset: ")
 _FIELD = re.compile(rb"(\w+): (\S+)")
 _NEEDED = (b"baseOffset", b"lastOffset", b"baseSequence", b"producerId", b"size")

@@ -87,7 +87,8 @@ class OwnQuotas(frozenset[str]):
 def own_quotas(settings: Settings) -> OwnQuotas:
     """Topics with a configured backlog quota."""
     named = [
-        (policy["scope"], policy["name"]) for policy in settings.policy_dicts()
+        (policy["scope"], policy["name"])
+        for policy in settings.policy_dicts()
         if "backlog_quota" in policy["limits"]
     ]
     found = OwnQuotas(name for scope, name in named if scope == "topic")

@@ -85,7 +85,9 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     path = absolute(str(settings.feed.path))
     logs = settings.feed.logs
     options = {
-        "recursiveFileLookup": "true", "maxFileAge": NEVER, **admission(settings.feed, path),
+        "recursiveFileLookup": "true",
+        "maxFileAge": NEVER,
+        **admission(settings.feed, path),
         **settings.feed.reader_options(),
     }
     listing = reader.format("binaryFile").schema(LISTING).options(**options).load(path)
@@ -131,7 +133,8 @@ def kind_of(values: pa.Array) -> str | None:
     first = {
         kind: pc.index(looks_like(values), pa.scalar(True)).as_py()
         for kind, looks_like in (
-            (REQUESTS, request_log.looks_like), (DUMP, dump_log.looks_like),
+            (REQUESTS, request_log.looks_like),
+            (DUMP, dump_log.looks_like),
         )
     }
     there = [kind for kind, at in first.items() if at >= 0]
@@ -152,8 +155,7 @@ class _Found:
     bad: list[tuple[int, bytes, str]] = field(default_factory=list)
 
     def requests(self, values: pa.Array, numbers: pa.Array, hints: set[str]) -> None:
-        """Parse lines of a request log; `hints`: what was said about the file's lines as a whole.
-        """
+        """Parse lines of a request log; `hints`: what was said about the file's lines as a whole."""
         self.feed = REQUESTS
         zone = _zone(self.logs.time_zone)
         for number, line in _candidates(values, numbers):
@@ -169,14 +171,23 @@ class _Found:
                 self.refuse(number, line, str(error))
                 continue
             if one is not None:
-                self._take(number, line, {
-                    "event_type": "producer_id_assigned", "ts_wall_ms": one.completed_ms,
-                    "principal": one.principal, "client_id": one.client_id,
-                    "producer_id": one.producer_id,
-                })
+                self._take(
+                    number,
+                    line,
+                    {
+                        "event_type": "producer_id_assigned",
+                        "ts_wall_ms": one.completed_ms,
+                        "principal": one.principal,
+                        "client_id": one.client_id,
+                        "producer_id": one.producer_id,
+                    },
+                )
 
     def batches(
-        self, values: pa.Array, numbers: pa.Array, dump: dump_log.Dump,
+        self,
+        values: pa.Array,
+        numbers: pa.Array,
+        dump: dump_log.Dump,
         owners: Callable[[], Owners],
     ) -> None:
         """Parse lines of a dump, and assign every batch to the owner of its producer id."""
@@ -188,12 +199,21 @@ class _Found:
                 self.refuse(number, line, str(error))
                 continue
             if one is not None:
-                self._take(number, line, {
-                    "event_type": "produce_batch", "ts_wall_ms": one.ts_ms, "topic": one.topic,
-                    "partition": one.partition, "producer_id": one.producer_id,
-                    "sequence_id": one.base_sequence, "entry_id": one.base_offset,
-                    "entry_bytes": one.size, "num_messages": one.messages,
-                })
+                self._take(
+                    number,
+                    line,
+                    {
+                        "event_type": "produce_batch",
+                        "ts_wall_ms": one.ts_ms,
+                        "topic": one.topic,
+                        "partition": one.partition,
+                        "producer_id": one.producer_id,
+                        "sequence_id": one.base_sequence,
+                        "entry_id": one.base_offset,
+                        "entry_bytes": one.size,
+                        "num_messages": one.messages,
+                    },
+                )
         if self.rows:
             found = owners().of(
                 [row["producer_id"] for row in self.rows],
@@ -214,16 +234,22 @@ class _Found:
             table = {f.name: [row.get(f.name) for row in self.rows] for f in _SCHEMA}
             n = len(self.rows)
             for name, value in (
-                ("source_feed", self.feed), ("cluster", self.logs.cluster),
-                ("broker", self.logs.broker), ("source_partition", self.source),
+                ("source_feed", self.feed),
+                ("cluster", self.logs.cluster),
+                ("broker", self.logs.broker),
+                ("source_partition", self.source),
             ):
                 table[name] = [value] * n
             yield pa.record_batch(table, schema=_SCHEMA)
         if self.bad:
             numbers, lines, problems = zip(*self.bad, strict=True)
             yield pa.record_batch(
-                [pa.array(lines, pa.binary()), pa.array([self.source] * len(lines)),
-                 pa.array(numbers, pa.int64()), pa.array(problems, pa.string())],
+                [
+                    pa.array(lines, pa.binary()),
+                    pa.array([self.source] * len(lines)),
+                    pa.array(numbers, pa.int64()),
+                    pa.array(problems, pa.string()),
+                ],
                 ["value", "source_partition", "source_offset", PROBLEM],
             )
 
@@ -232,18 +258,38 @@ class _Found:
         self.rows.append({**row, "source_offset": number, "line": text})
 
 
-_SCHEMA = pa.schema([
-    *[(name, pa.string()) for name in (
-        "event_type", "source_feed", "cluster", "broker", "principal", "client_id", "topic",
-    )],
-    *[(name, pa.int64()) for name in (
-        "ts_wall_ms", "partition", "producer_id", "sequence_id", "entry_id", "entry_bytes",
-        "num_messages",
-    )],
-    ("source_partition", pa.string()), ("source_offset", pa.int64()),
-    # Not of the contract: shown in `quarantine` where a rule refuses the record.
-    ("line", pa.string()),
-])
+_SCHEMA = pa.schema(
+    [
+        *[
+            (name, pa.string())
+            for name in (
+                "event_type",
+                "source_feed",
+                "cluster",
+                "broker",
+                "principal",
+                "client_id",
+                "topic",
+            )
+        ],
+        *[
+            (name, pa.int64())
+            for name in (
+                "ts_wall_ms",
+                "partition",
+                "producer_id",
+                "sequence_id",
+                "entry_id",
+                "entry_bytes",
+                "num_messages",
+            )
+        ],
+        ("source_partition", pa.string()),
+        ("source_offset", pa.int64()),
+        # Not of the contract: shown in `quarantine` where a rule refuses the record.
+        ("line", pa.string()),
+    ]
+)
 
 
 def _is_object(line: bytes) -> bool:

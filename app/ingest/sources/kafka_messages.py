@@ -46,11 +46,20 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     options = {**kafka.stream_options(settings), "includeHeaders": "true"}
     names = settings.feed.messages
     headers = col("headers")
-    frame = reader.format("kafka").options(**options).load().select(
-        "value", length("key").alias("key_bytes"), "topic", "partition", "offset",
-        unix_millis("timestamp").alias("ms"),
-        transform(headers, lambda h: h["key"]).alias("names"),
-        transform(headers, lambda h: h["value"]).alias("values"),
+    frame = (
+        reader.format("kafka")
+        .options(**options)
+        .load()
+        .select(
+            "value",
+            length("key").alias("key_bytes"),
+            "topic",
+            "partition",
+            "offset",
+            unix_millis("timestamp").alias("ms"),
+            transform(headers, lambda h: h["key"]).alias("names"),
+            transform(headers, lambda h: h["value"]).alias("values"),
+        )
     )
     divided = kafka.shares(options)
     return Raw(frame, lambda batches: unpack(batches, names, divided.with_topic), divided)
@@ -70,8 +79,10 @@ def _records(batch: pa.RecordBatch, names: MessagesSettings, many: bool) -> pa.R
     feed = Feed(FEED, CONNECTION, names.cluster, names.broker, names.subscription)
     headers = _from_headers(batch, names)
     value = batch.column("value")
-    sizes = [pc.fill_null(column, 0).cast(pa.int64())
-             for column in (pc.binary_length(value), batch.column("key_bytes"))]
+    sizes = [
+        pc.fill_null(column, 0).cast(pa.int64())
+        for column in (pc.binary_length(value), batch.column("key_bytes"))
+    ]
     known = headers["producer_id"].is_valid()
     partition = batch.column("partition").cast(pa.string())
     if many:
@@ -79,9 +90,11 @@ def _records(batch: pa.RecordBatch, names: MessagesSettings, many: bool) -> pa.R
     common = {
         **feed.common(batch.column("topic"), batch.column("ms")),
         "partition": batch.column("partition"),
-        "entry_id": batch.column("offset"), "sequence_id": batch.column("offset"),
+        "entry_id": batch.column("offset"),
+        "sequence_id": batch.column("offset"),
         "entry_bytes": pc.add(*sizes),
-        "source_partition": partition, "source_offset": batch.column("offset"),
+        "source_partition": partition,
+        "source_offset": batch.column("offset"),
         **{name: headers[name] for name in ("principal", "producer_name", "uuid", *INTEGERS[:3])},
     }
     ledgers = pa.repeat(pa.scalar(LEDGER, pa.int64()), n)

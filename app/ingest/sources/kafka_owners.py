@@ -40,7 +40,9 @@ def columns_of(found: Iterable[Assigned]) -> Assignments:
         times.append(one.arrived_ms)
         owners.append(places.setdefault((one.principal, one.client_id), len(places)))
     return Assignments(
-        np.array(ids, np.int64), np.array(times, np.int64), np.array(owners, np.int32),
+        np.array(ids, np.int64),
+        np.array(times, np.int64),
+        np.array(owners, np.int32),
         list(places),
     )
 
@@ -54,9 +56,9 @@ class Owners:
         begins = np.cumsum([0, *(len(part.owners) for part in parts)])
         ids = np.concatenate([part.producer_id for part in parts])
         at_ms = np.concatenate([part.at_ms for part in parts])
-        owner = np.concatenate([
-            part.owner + begin for part, begin in zip(parts, begins[:-1], strict=True)
-        ])
+        owner = np.concatenate(
+            [part.owner + begin for part, begin in zip(parts, begins[:-1], strict=True)]
+        )
         order = np.lexsort((at_ms, ids))  # stable
         self._ids, self._at_ms, self._owner = ids[order], at_ms[order], owner[order]
         self._owners = [one for part in parts for one in part.owners]

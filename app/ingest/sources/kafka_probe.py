@@ -19,8 +19,13 @@ ENOUGH = 20
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Placeholder for a topic without an id."""
 SAME = {
-    "bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username", "sasl.password",
-    "client.id", "ssl.endpoint.identification.algorithm",
+    "bootstrap.servers",
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.username",
+    "sasl.password",
+    "client.id",
+    "ssl.endpoint.identification.algorithm",
 }
 """Options of the Java client that librdkafka knows by the same name and meaning."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -114,7 +119,8 @@ def later_than(
 
     places = {
         (topic, int(number)): (begin.get(topic, {}).get(number, 0), last)
-        for topic, parts in end.items() for number, last in parts.items()
+        for topic, parts in end.items()
+        for number, last in parts.items()
     }
     left = {place for place, (first, last) in places.items() if first < last}
     consumer = Consumer(_reading(client))
@@ -127,8 +133,10 @@ def later_than(
                 if message.error() is not None or message.offset() >= places[place][1] - 1:
                     left.discard(place)
                 if message.error() is None and message.timestamp()[1] > most_ms:
-                    return (f"{place[0]}, partition {place[1]}, offset {message.offset()}:"
-                            f" {message.timestamp()[1]} ms")
+                    return (
+                        f"{place[0]}, partition {place[1]}, offset {message.offset()}:"
+                        f" {message.timestamp()[1]} ms"
+                    )
     except KafkaException:
         return None
     finally:
@@ -139,8 +147,12 @@ def later_than(
 def _reading(client: dict[str, Any]) -> dict[str, Any]:
     """Of a consumer that reads partitions to their ends and commits nothing."""
     return {
-        **client, "group.id": "weir-probe", "enable.auto.commit": False,
-        "enable.partition.eof": True, "log_level": 0, "error_cb": lambda _: None,
+        **client,
+        "group.id": "weir-probe",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "log_level": 0,
+        "error_cb": lambda _: None,
     }
 
 
@@ -166,12 +178,17 @@ def client_options(options: dict[str, str]) -> dict[str, Any] | None:
     if "SASL" in protocol:
         if kafka.get("sasl.mechanism", "GSSAPI").upper() not in MECHANISMS:
             return None
-        login = {key: quoted or single for key, quoted, single in
-                 _LOGIN.findall(kafka.get("sasl.jaas.config", ""))}
+        login = {
+            key: quoted or single
+            for key, quoted, single in _LOGIN.findall(kafka.get("sasl.jaas.config", ""))
+        }
         client |= {f"sasl.{key}": re.sub(r"\\(.)", r"\1", value) for key, value in login.items()}
     if "SSL" in protocol:
-        stores = {key: kafka.get(f"ssl.{key}.type", "JKS").upper()
-                  for key in ("truststore", "keystore") if f"ssl.{key}.location" in kafka}
+        stores = {
+            key: kafka.get(f"ssl.{key}.type", "JKS").upper()
+            for key in ("truststore", "keystore")
+            if f"ssl.{key}.location" in kafka
+        }
         if any(kind != "PEM" for kind in stores.values()):
             return None
         if "truststore" in stores:

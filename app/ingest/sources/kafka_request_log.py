@@ -116,7 +116,10 @@ def parse(line: bytes, zone: tzinfo) -> Assigned | None:
         raise NotParsedError(f"totalTimeMs is longer than a request takes: {took_ms:g}")
     arrived_ms = int(completed_ms - took_ms)
     return Assigned(
-        request.principal, request.requestHeader.clientId, answer.producerId, completed_ms,
+        request.principal,
+        request.requestHeader.clientId,
+        answer.producerId,
+        completed_ms,
         arrived_ms,
     )
 

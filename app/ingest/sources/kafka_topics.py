@@ -42,8 +42,9 @@ def check(settings: Settings, names: Sequence[str]) -> None:
 
 def claim(settings: Settings, names: Sequence[str]) -> None:
     """Record the ids of the topics that the warehouse reads from now on."""
-    manifest.keep_topics(settings, {
-        **_kept(settings), **topic_ids(settings.feed.reader_options(), names)})
+    manifest.keep_topics(
+        settings, {**_kept(settings), **topic_ids(settings.feed.reader_options(), names)}
+    )
 
 
 def _kept(settings: Settings) -> dict[str, str]:

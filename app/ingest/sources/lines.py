@@ -27,8 +27,10 @@ def numbered(
     head = file.read(3)
     file.seek(len(BOM) if head == BOM else 0)
     packed = head[:2] == GZIP
-    blocks = _unpacked(pa.CompressedInputStream(file, "gzip"), block_bytes) if packed else (
-        _plain(file, block_bytes)
+    blocks = (
+        _unpacked(pa.CompressedInputStream(file, "gzip"), block_bytes)
+        if packed
+        else (_plain(file, block_bytes))
     )
     first = 0
     for block in blocks:

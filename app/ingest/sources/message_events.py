@@ -32,7 +32,9 @@ class Feed:
             "source_feed": pa.repeat(pa.scalar(self.name), n),
             "cluster": pa.repeat(pa.scalar(self.cluster), n),
             "broker": pa.repeat(pa.scalar(self.broker), n),
-            "ts_wall_ms": ms, "ts_mono_ns": pc.multiply(ms, NS_PER_MS), "publish_time_ms": ms,
+            "ts_wall_ms": ms,
+            "ts_mono_ns": pc.multiply(ms, NS_PER_MS),
+            "publish_time_ms": ms,
             "topic": topic,
         }
 
@@ -41,9 +43,7 @@ class Feed:
         kinds = ["publish", "entry_added"] + (["dispatch"] if self.subscription else [])
         return [self.of_kind(kind, common, ledgers, payload) for kind in kinds]
 
-    def of_kind(
-        self, kind: str, common: Columns, ledgers: pa.Array, payload: pa.Array
-    ) -> Columns:
+    def of_kind(self, kind: str, common: Columns, ledgers: pa.Array, payload: pa.Array) -> Columns:
         """The columns of one kind of record; those that it lacks are null."""
         text, published, n = pa.string(), kind == "publish", len(payload)
         delivered, produced = kind == "dispatch", kind == "produce_batch"
@@ -61,7 +61,9 @@ class Feed:
             "consumer": (
                 pc.binary_join_element_wise(
                     self.subscription or "", pc.fill_null(common["partition"].cast(text), "0"), "-"
-                ) if delivered else pa.nulls(n, text)
+                )
+                if delivered
+                else pa.nulls(n, text)
             ),
             "sub_type": only(delivered, "exclusive", text),
             "payload": payload if delivered else pa.nulls(n, pa.binary()),
@@ -70,6 +72,8 @@ class Feed:
 
 def together(parts: list[Columns]) -> pa.RecordBatch:
     """Records of several kinds as one batch."""
-    return pa.table({
-        name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]
-    }).combine_chunks().to_batches()[0]
+    return (
+        pa.table({name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]})
+        .combine_chunks()
+        .to_batches()[0]
+    )

@@ -53,9 +53,13 @@ def compared(settings: Settings, query: str, write: Write) -> Write:
 
     def whole(frame: Any, batch: int) -> None:
         done = _end(settings, query, batch - 1)
-        for problem in _gone(query, (file.path for file in SourceLog(settings, query).files(
-            _end(settings, query, batch), done
-        ))):
+        for problem in _gone(
+            query,
+            (
+                file.path
+                for file in SourceLog(settings, query).files(_end(settings, query, batch), done)
+            ),
+        ):
             raise UserError(problem)
         write(frame, batch)
 
@@ -93,10 +97,14 @@ def _missing(paths: Iterable[str]) -> Iterator[str]:
     for root, files in remote.items():
         try:
             system, base = pafs.FileSystem.from_uri(root)
-            keys = [f"{base.rstrip('/')}/{path.partition('://')[2].partition('/')[2]}"
-                    for path in files]
+            keys = [
+                f"{base.rstrip('/')}/{path.partition('://')[2].partition('/')[2]}" for path in files
+            ]
             found = system.get_file_info(keys)
         except (OSError, pa.ArrowException):
             continue
-        yield from (path for path, info in zip(files, found, strict=True)
-                    if info.type == pafs.FileType.NotFound)
+        yield from (
+            path
+            for path, info in zip(files, found, strict=True)
+            if info.type == pafs.FileType.NotFound
+        )

@@ -85,8 +85,11 @@ def whole_plan(settings: Settings) -> Plan:
     options = source.reader_options()
     topics = tuple(topic_names(options))
     return Plan(
-        options, topics, PulsarShares(source.max_records_per_trigger, len(topics) != 1),
-        max_records=source.max_records_per_trigger, max_bytes=source.max_bytes_per_trigger,
+        options,
+        topics,
+        PulsarShares(source.max_records_per_trigger, len(topics) != 1),
+        max_records=source.max_records_per_trigger,
+        max_bytes=source.max_bytes_per_trigger,
     )
 
 
@@ -95,7 +98,9 @@ def stream_plan(settings: Settings, query: str, ending: bool) -> Plan:
     name = checkpoints.application_id(settings, query)
     prefix = settings.feed.options.get("subscriptionPrefix", PREFIX)
     plan = replace(
-        whole_plan(settings), ending=ending, subscription=prefix + name.removeprefix(PREFIX),
+        whole_plan(settings),
+        ending=ending,
+        subscription=prefix + name.removeprefix(PREFIX),
         planned=_end(settings, query, checkpoints.last_planned(settings, query)),
         ended=_end(settings, query, checkpoints.last_ended(settings, query)),
     )

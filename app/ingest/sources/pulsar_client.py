@@ -30,10 +30,12 @@ def connect(options: Options, timeout_ms: int | None = None) -> pulsar.Client:
         authentication = pulsar.AuthenticationToken(options["token"])
     elif "tlsCertificateFilePath" in options:
         authentication = pulsar.AuthenticationTLS(
-            options["tlsCertificateFilePath"], options["tlsKeyFilePath"])
+            options["tlsCertificateFilePath"], options["tlsKeyFilePath"]
+        )
     timeout_ms = int(options.get("operationTimeoutMs", timeout_ms or 30_000))
     return pulsar.Client(
-        options["serviceUrl"], authentication,
+        options["serviceUrl"],
+        authentication,
         operation_timeout_seconds=max(round(timeout_ms / 1000), 1),
         connection_timeout_ms=int(options.get("connectionTimeoutMs", min(timeout_ms, 10_000))),
         tls_trust_certs_file_path=options.get("tlsTrustCertsFilePath"),
@@ -84,7 +86,8 @@ def check(options: Options, timeout_ms: int) -> dict[str, int]:
             try:
                 there = partitions(client, topic)
                 client.create_reader(
-                    there[min(there)], pulsar.MessageId.latest, receiver_queue_size=1).close()
+                    there[min(there)], pulsar.MessageId.latest, receiver_queue_size=1
+                ).close()
             except pulsar.exceptions.PulsarException as error:
                 raise refused(error, address, topic) from None
             found[topic] = len(there)
@@ -97,13 +100,16 @@ def refused(error: Exception, address: str, topic: str) -> UserError:
     if kind in ("TopicNotFound", "NotFound"):
         return UserError(
             f"source.options.topics: {topic} does not exist at {address}\n"
-            "create it, or name one that is there")
+            "create it, or name one that is there"
+        )
     if kind in ("AuthenticationError", "AuthorizationError"):
         return UserError(
-            f"Pulsar refuses this user at {address}, topic {topic}: {kind}\n{SECURITY}")
+            f"Pulsar refuses this user at {address}, topic {topic}: {kind}\n{SECURITY}"
+        )
     return UserError(
         f"Pulsar does not answer at {address}: {reason(error)}\n"
-        "source.options: serviceUrl, token and the tls* options decide this")
+        "source.options: serviceUrl, token and the tls* options decide this"
+    )
 
 
 def reason(error: Exception) -> str:

@@ -53,8 +53,13 @@ class Entry:
     def of(cls, found: Found) -> Entry:
         """The entry whose first message this is."""
         message = found.message
-        entry = cls(found.ledger, found.entry, message.publish_timestamp(),
-                    message.producer_name() or None, properties=message.properties())
+        entry = cls(
+            found.ledger,
+            found.entry,
+            message.publish_timestamp(),
+            message.producer_name() or None,
+            properties=message.properties(),
+        )
         entry.add(found)
         return entry
 
@@ -146,9 +151,18 @@ def _stored(options: Options, topic: str, ledger: int, number: int) -> Entry | N
         return known.get((HEADER + name).lower())
 
     return Entry(
-        ledger, number, _ms(text("publish-time")), text("producer-name"), len(body), 1, body,
-        sequence_id=text("sequence-id"), uuid=text("uuid"), chunk_id=text("chunk-id"),
-        num_chunks=text("num-chunks-from-msg"), total_chunk_bytes=text("total-chunk-msg-size"),
+        ledger,
+        number,
+        _ms(text("publish-time")),
+        text("producer-name"),
+        len(body),
+        1,
+        body,
+        sequence_id=text("sequence-id"),
+        uuid=text("uuid"),
+        chunk_id=text("chunk-id"),
+        num_chunks=text("num-chunks-from-msg"),
+        total_chunk_bytes=text("total-chunk-msg-size"),
     )
 
 
@@ -166,7 +180,8 @@ def _session(options: Options, topic: str, ledger: int, number: int) -> Session:
         raise UserError(
             f"source.options.adminUrl: is missing, and {topic} has messages in chunks (entry "
             f"{ledger}:{number})\nonly a broker's admin interface shows chunks: "
-            "adminUrl: http://host:8080")
+            "adminUrl: http://host:8080"
+        )
     key = tuple(sorted(options.items()))
     if key not in _sessions:
         _sessions[key] = Client(admin_settings(options, topic)).session()
@@ -175,7 +190,12 @@ def _session(options: Options, topic: str, ledger: int, number: int) -> Session:
 
 def admin_settings(options: Options, topic: str) -> PulsarAdminSettings:
     """The admin interface by the options of a source."""
-    return PulsarAdminSettings.model_validate({
-        "cluster": "pulsar", "url": options["adminUrl"], "topics": [topic],
-        "token": options.get("token"), "ca_file": options.get("tlsTrustCertsFilePath"),
-    })
+    return PulsarAdminSettings.model_validate(
+        {
+            "cluster": "pulsar",
+            "url": options["adminUrl"],
+            "topics": [topic],
+            "token": options.get("token"),
+            "ca_file": options.get("tlsTrustCertsFilePath"),
+        }
+    )

@@ -74,8 +74,11 @@ def records(options: Options, names: MessagesSettings) -> Step:
     """The step from ranges to records of the contract, as columns."""
     chosen = names.model_fields_set
     feed = Feed(
-        FEED, CONNECTION, names.cluster if "cluster" in chosen else CLUSTER,
-        names.broker if "broker" in chosen else CLUSTER, names.subscription,
+        FEED,
+        CONNECTION,
+        names.cluster if "cluster" in chosen else CLUSTER,
+        names.broker if "broker" in chosen else CLUSTER,
+        names.subscription,
     )
     principal = names.headers.principal
 
@@ -110,19 +113,25 @@ def records_of(feed: Feed, range_: Range, found: list[Entry], principal: str) ->
         return pa.array([getattr(entry, name) for entry in found], type_)
 
     common = {
-        **feed.common(pa.repeat(pa.scalar(topic if parted else range_.topic), n),
-                      column("publish_ms", pa.int64())),
+        **feed.common(
+            pa.repeat(pa.scalar(topic if parted else range_.topic), n),
+            column("publish_ms", pa.int64()),
+        ),
         "partition": pa.repeat(pa.scalar(int(number) if parted else None, pa.int32()), n),
         "entry_id": column("entry", pa.int64()),
         "entry_bytes": column("size", pa.int64()),
         "num_messages": column("messages", pa.int32()),
         "source_partition": pa.array(
-            [f"{range_.name}:{entry.ledger}" for entry in found], pa.string()),
+            [f"{range_.name}:{entry.ledger}" for entry in found], pa.string()
+        ),
         "source_offset": pa.array([offset(entry.entry, 0) for entry in found], pa.int64()),
         "principal": pa.array([entry.properties.get(principal) for entry in found], pa.string()),
         "producer_name": column("producer_name", pa.string()),
-        **{name: column(name, pa.string()) for name in (
-            "sequence_id", "uuid", "chunk_id", "num_chunks", "total_chunk_bytes")},
+        **{
+            name: column(name, pa.string())
+            for name in ("sequence_id", "uuid", "chunk_id", "num_chunks", "total_chunk_bytes")
+        },
     }
-    return together(feed.events(
-        common, column("ledger", pa.int64()), column("payload", pa.binary())))
+    return together(
+        feed.events(common, column("ledger", pa.int64()), column("payload", pa.binary()))
+    )

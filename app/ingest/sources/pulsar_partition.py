@@ -34,8 +34,12 @@ class Partition:
     """One partition on the driver: its subscription, and where the query is in it."""
 
     def __init__(
-        self, client: pulsar.Client, topic: str, subscription: str | None,
-        ended: Position | None, strict: bool,
+        self,
+        client: pulsar.Client,
+        topic: str,
+        subscription: str | None,
+        ended: Position | None,
+        strict: bool,
     ) -> None:
         """Without a `subscription` there is a temporary one until `close`. `ended` is the position
         of earlier runs in the partition, if any have read it. `strict`: no record after it may be
@@ -197,15 +201,21 @@ def _subscribe(
     while True:
         try:
             return client.subscribe(
-                topic, subscription, consumer_type=pulsar.ConsumerType.Exclusive,
-                initial_position=position, receiver_queue_size=1)
+                topic,
+                subscription,
+                consumer_type=pulsar.ConsumerType.Exclusive,
+                initial_position=position,
+                receiver_queue_size=1,
+            )
         except pulsar.ConsumerBusy:
             if time.monotonic() > deadline:
                 raise UserError(
                     f"source.options.topics: another run reads {topic} with the subscription "
-                    f"{subscription}\nstop it, or take another warehouse") from None
+                    f"{subscription}\nstop it, or take another warehouse"
+                ) from None
             time.sleep(0.5)
         except (pulsar.AuthorizationError, pulsar.AuthenticationError) as error:
             raise UserError(
                 f"Pulsar refuses this user at topic {topic}, subscription {subscription}: "
-                f"{type(error).__name__}\n{SECURITY}") from None
+                f"{type(error).__name__}\n{SECURITY}"
+            ) from None

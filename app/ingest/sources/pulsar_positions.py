@@ -36,8 +36,7 @@ START = Position(-1, -1)
 
 
 def offset(entry: int, index: int) -> int:
-    """`source_offset` of a record: its entry, and its index in the entry (-1 for a single message).
-    """
+    """`source_offset` of a record: its entry, and its index in the entry (-1 for a single message)."""
     index = max(index, 0)
     if entry >> ENTRY_BITS or index >> INDEX_BITS:
         raise ValueError(f"entry {entry}, message {index}: beyond what an offset can hold")
@@ -56,10 +55,12 @@ def bounded(begin: Position, last: Position, entries: int) -> Position:
 
 
 def entries_of_trigger(
-    max_records: int, max_bytes: int, records_per_entry: float, bytes_per_entry: float,
+    max_records: int,
+    max_bytes: int,
+    records_per_entry: float,
+    bytes_per_entry: float,
     partitions: int,
 ) -> int:
-    """Entries that a trigger takes from each of `partitions` partitions with records; at least one.
-    """
+    """Entries that a trigger takes from each of `partitions` partitions with records; at least one."""
     most = min(max_records / max(records_per_entry, 1), max_bytes / max(bytes_per_entry, 1))
     return max(int(most / max(partitions, 1)), 1)

@@ -140,7 +140,8 @@ def read_once(
     if start.ledger >= 0:
         first = pulsar.MessageId(-1, start.ledger, start.entry, -1)._msg_id
     reader = client_of_process(options).create_reader(
-        range_.topic, first, receiver_queue_size=range_.queue)
+        range_.topic, first, receiver_queue_size=range_.queue
+    )
     deadline = time.monotonic() + silence_s
     try:
         while time.monotonic() < deadline:

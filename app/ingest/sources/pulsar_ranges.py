@@ -219,8 +219,15 @@ class Planner:
             if position.place > begin.place:
                 topic, number = key
                 queue = min(max(int(QUEUE_BYTES / self._sizes.bytes_per_record), 2), QUEUE)
-                found.append(Range(self._name(key), self._plan.shares.name(topic, number),
-                                   str(begin), str(position), queue))
+                found.append(
+                    Range(
+                        self._name(key),
+                        self._plan.shares.name(topic, number),
+                        str(begin),
+                        str(position),
+                        queue,
+                    )
+                )
         if found:
             self._go_to(end)
             for one in self._there.values():
@@ -245,8 +252,12 @@ class Planner:
                 key = topic, str(number)
                 if key not in self._there:
                     self._there[key] = Partition(
-                        self._client, name, self._plan.subscription, ended.get(key),
-                        self._plan.strict)
+                        self._client,
+                        name,
+                        self._plan.subscription,
+                        ended.get(key),
+                        self._plan.strict,
+                    )
 
     def _name(self, key: Key) -> str:
         """The topic of a partition."""
@@ -265,8 +276,10 @@ class Planner:
             return lasts
         if self._until is None:
             self._until = lasts
-        return {key: min(last, self._until.get(key, START), key=lambda position: position.place)
-                for key, last in lasts.items()}
+        return {
+            key: min(last, self._until.get(key, START), key=lambda position: position.place)
+            for key, last in lasts.items()
+        }
 
     def _ends(
         self, waiting: list[Key], lasts: Mapping[Key, Position], ends: Mapping[Key, Position]
@@ -276,8 +289,12 @@ class Planner:
             return {}
         self._sample(waiting, lasts)
         entries = entries_of_trigger(
-            self._plan.max_records, self._plan.max_bytes, self._sizes.records_per_entry,
-            self._sizes.records_per_entry * self._sizes.bytes_per_record, len(waiting))
+            self._plan.max_records,
+            self._plan.max_bytes,
+            self._sizes.records_per_entry,
+            self._sizes.records_per_entry * self._sizes.bytes_per_record,
+            len(waiting),
+        )
         found = {}
         for key in waiting:
             found[key] = self._there[key].next_end(ends[key], entries)

@@ -27,8 +27,11 @@ class PulsarShares(Shares):
         if not after.get(MORE):
             return []
         begins = positions_of(before)
-        return [self.name(*key) for key, end in positions_of(after).items()
-                if key not in begins or begins[key].place < end.place]
+        return [
+            self.name(*key)
+            for key, end in positions_of(after).items()
+            if key not in begins or begins[key].place < end.place
+        ]
 
 
 def positions_of(document: Document) -> dict[Key, Position]:

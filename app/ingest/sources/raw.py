@@ -61,7 +61,8 @@ class Shares:
         """The offsets of a document by the name of their partition."""
         return {
             self.name(topic, partition): offset
-            for topic, partitions in document.items() for partition, offset in partitions.items()
+            for topic, partitions in document.items()
+            for partition, offset in partitions.items()
         }
 
 

@@ -9,11 +9,24 @@ from app.report.findings.words import NAMED, Row, about, clock, number_of, short
 from app.terminal.sizes import size_text
 
 BACKLOG_CHECK_COLUMNS = (
-    "cluster", "topic", "pass_ms", "exceeded_size", "exceeded_time", "limit_bytes", "limit_s",
-    "retention_policy", "oldest_subscription", "age_s",
+    "cluster",
+    "topic",
+    "pass_ms",
+    "exceeded_size",
+    "exceeded_time",
+    "limit_bytes",
+    "limit_s",
+    "retention_policy",
+    "oldest_subscription",
+    "age_s",
 )
 BACKLOG_SUBSCRIPTION_COLUMNS = (
-    "cluster", "topic", "pass_ms", "subscription", "age_s", "time_to_quota_s",
+    "cluster",
+    "topic",
+    "pass_ms",
+    "subscription",
+    "age_s",
+    "time_to_quota_s",
 )
 BACKLOG_EVICTION_COLUMNS = ("cluster", "topic", "entries_skipped")
 SOON_S = 3600
@@ -44,8 +57,10 @@ def backlog_sentences(
     if more > 0:
         result.append(f"{number_of(more, 'other topic')} {was(more)} also over a quota.")
     result += _quotas_ahead(by_topic, subscriptions)
-    return result or [f"{number_of(len(by_topic), 'topic')} with a backlog: none was over a quota, "
-                    "and none will be within the hour."]
+    return result or [
+        f"{number_of(len(by_topic), 'topic')} with a backlog: none was over a quota, "
+        "and none will be within the hour."
+    ]
 
 
 def _is_over(check: Row) -> bool:

@@ -20,8 +20,10 @@ def cache_sentence(rows: Iterable[Row]) -> str | None:
         if row.get("topic") is None:  # those of topics are in those of their broker
             counts = found[row["max_bytes"]][row["policy"]]
             counts.update({name: row[name] for name in ("hits", "misses", "miss_bytes")})
-    read = {size: {policy: c for policy, c in policies.items() if c["hits"] + c["misses"]}
-            for size, policies in found.items()}
+    read = {
+        size: {policy: c for policy, c in policies.items() if c["hits"] + c["misses"]}
+        for size, policies in found.items()
+    }
     read = {size: policies for size, policies in read.items() if policies}
     if not read:
         return None
@@ -34,8 +36,10 @@ def cache_sentence(rows: Iterable[Row]) -> str | None:
     storage = size_text(counts["miss_bytes"])
     if others:
         storage += f" instead of {size_text(ranked[-1][1]['miss_bytes'])}"
-    return (f"{cache} would have answered {_percent(counts)} of {reads} under {best}"
-            f"{' (' + others + ')' if others else ''}; {storage} would have come from storage.")
+    return (
+        f"{cache} would have answered {_percent(counts)} of {reads} under {best}"
+        f"{' (' + others + ')' if others else ''}; {storage} would have come from storage."
+    )
 
 
 def _hit_ratio(counts: Mapping[str, int]) -> float:

@@ -33,8 +33,10 @@ def group_sentences(
     result = []
     for row in losses[:NAMED]:
         earlier = f", {row['earlier']:,} of them before it was first seen" if row["earlier"] else ""
-        result.append(f"Group {row['group']} lost {number_of(row['offsets'], 'offset')} of topic "
-                      f"{row['topic']}: they were deleted before it read them{earlier}.")
+        result.append(
+            f"Group {row['group']} lost {number_of(row['offsets'], 'offset')} of topic "
+            f"{row['topic']}: they were deleted before it read them{earlier}."
+        )
     more = len(losses) - NAMED
     if more > 0:
         result.append(f"{number_of(more, 'other group')} {was(more)} also short of records.")

@@ -12,14 +12,29 @@ Message = tuple[str, str, str, str]
 """Cluster, topic, subscription, uuid: a large message as one subscription has it."""
 MESSAGE_COLUMNS = ("cluster", "topic", "subscription", "uuid")
 CHUNK_EVENT_COLUMNS = (*MESSAGE_COLUMNS, "consumer", "outcome", "acks")
-INCOMPLETE_COLUMNS = (*MESSAGE_COLUMNS, "producer_name", "window_start_ms", "state", "stalled_at",
-                      "first_position", "missing_chunks")
+INCOMPLETE_COLUMNS = (
+    *MESSAGE_COLUMNS,
+    "producer_name",
+    "window_start_ms",
+    "state",
+    "stalled_at",
+    "first_position",
+    "missing_chunks",
+)
 EXPIRED = frozenset({"EXPIRED"})
 SHARED_ORPHAN = "SHARED_ORPHAN"
 """Loses its message only where the broker acknowledges the chunk."""
 LOST = frozenset({"GAP", "NO_FIRST_CHUNK", SHARED_ORPHAN})
-GIVEN_UP = frozenset({"EVICTED", "ORPHANED", "GIVEN_UP_COUNT", "GIVEN_UP_OVERFLOW",
-                      "COUNT_EXCEPTION", "OVERFLOW_EXCEPTION"})
+GIVEN_UP = frozenset(
+    {
+        "EVICTED",
+        "ORPHANED",
+        "GIVEN_UP_COUNT",
+        "GIVEN_UP_OVERFLOW",
+        "COUNT_EXCEPTION",
+        "OVERFLOW_EXCEPTION",
+    }
+)
 """Outcomes that end a large message, by reason; a message may have several."""
 STALLED = "stalled"
 
@@ -48,8 +63,10 @@ def large_message_sentence(
     complete = len(fates["complete"])
     arrived = "all" if complete == len(known) > 1 else f"{complete:,}"
     result = ", ".join(part for part in parts if part)
-    return (f"Of {number_of(len(known), 'large message' if once else DELIVERY)} {arrived} arrived "
-            f"complete{'; ' if result else ''}{result}.")
+    return (
+        f"Of {number_of(len(known), 'large message' if once else DELIVERY)} {arrived} arrived "
+        f"complete{'; ' if result else ''}{result}."
+    )
 
 
 def _fates(
@@ -59,7 +76,8 @@ def _fates(
     fates = {"complete": {_message(row) for row in messages}}
     for name, outcomes in (("expired", EXPIRED), ("given_up", GIVEN_UP), ("lost", LOST)):
         fates[name] = {
-            _message(r) for r in events
+            _message(r)
+            for r in events
             if r["outcome"] in outcomes and (r["outcome"] != SHARED_ORPHAN or r["acks"])
         }
     newest: dict[str, int] = {}
@@ -67,7 +85,8 @@ def _fates(
         newest[row["cluster"]] = max(newest.get(row["cluster"], 0), row["window_start_ms"])
     for name, state in (("stalled", STALLED), ("waiting", "assembling")):
         fates[name] = {
-            _message(r) for r in incomplete
+            _message(r)
+            for r in incomplete
             if r["window_start_ms"] == newest[r["cluster"]] and r["state"] == state
         }
     known: set[Message] = set()
@@ -85,7 +104,8 @@ def _stalled_parts(incomplete: list[Row], stalled: set[Message]) -> list[str]:
     return [
         f"{number:,} {'is' if number == 1 else 'are'} stalled behind {heads[where]['stalled_at']},"
         f" whose {gone_chunks(heads[where]['missing_chunks'])} (subscription {where[2]})"
-        for where, number in counts.most_common(NAMED) if where in heads
+        for where, number in counts.most_common(NAMED)
+        if where in heads
     ]
 
 
@@ -100,8 +120,9 @@ def _part(
     if not own:
         return ""
     one = len(own) == 1
-    result = words.format(its="its" if one else "their", was=was(len(own)),
-                        waits="waits" if one else "wait")
+    result = words.format(
+        its="its" if one else "their", was=was(len(own)), waits="waits" if one else "wait"
+    )
     return f"{len(own):,} {result}" + _named(noun, [(names or {}).get(m) for m in own])
 
 

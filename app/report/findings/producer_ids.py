@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 from app.report.findings.words import NAMED, Row, about, clock, number_of, was
 
 DECISION_COLUMNS = (
-    "cluster", "user", "producer_id", "verdict", "bound", "bound_source", "ts_wall_ms",
+    "cluster",
+    "user",
+    "producer_id",
+    "verdict",
+    "bound",
+    "bound_source",
+    "ts_wall_ms",
 )
 
 
@@ -61,8 +67,11 @@ def producer_id_sentences(decisions: Iterable[Row]) -> list[str]:
         return [f"{ids}: no user was over the bound."]
     result = [_over_bound(user, total) for user in over[:NAMED]]
     more = len(over) - NAMED
-    result.append(f"{number_of(more, 'other user')} {was(more)} also over the bound." if more > 0
-                else "No other user was over its bound.")
+    result.append(
+        f"{number_of(more, 'other user')} {was(more)} also over the bound."
+        if more > 0
+        else "No other user was over its bound."
+    )
     return [" ".join(result)]
 
 
@@ -70,10 +79,14 @@ def _over_bound(user: _User, total: int) -> str:
     share = round(100 * len(user.ids) / total)
     words = {"rejected": "would have been rejected", "throttled": "would have been throttled"}
     times = sorted(at for own in user.over.values() for at in own)
-    batches = " and ".join(f"{number_of(len(own), 'batch')} {words[verdict]}"
-                           for verdict, own in sorted(user.over.items()))
+    batches = " and ".join(
+        f"{number_of(len(own), 'batch')} {words[verdict]}"
+        for verdict, own in sorted(user.over.items())
+    )
     whose = "the default bound" if user.by_default else "its bound"
     span = (user.last_ms or 0) - (user.first_ms or 0)
-    return (f"User {user.name} brought {number_of(len(user.ids), 'new producer id')} in "
-            f"{about(span)}, {share} % of all; {batches} under {whose} of {user.bound:g} "
-            f"({clock(times[0])} to {clock(times[-1])}).")
+    return (
+        f"User {user.name} brought {number_of(len(user.ids), 'new producer id')} in "
+        f"{about(span)}, {share} % of all; {batches} under {whose} of {user.bound:g} "
+        f"({clock(times[0])} to {clock(times[-1])})."
+    )

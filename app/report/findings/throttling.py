@@ -9,8 +9,18 @@ from dataclasses import dataclass, field
 from app.report.findings.words import Row, duration, number_of, percent, short
 
 THROTTLE_COLUMNS = (
-    "cluster", "broker", "cnx_id", "ts_mono_ns", "ts_wall_ms", "row_no", "reads_paused",
-    "limiter", "limiter_name", "topic", "culprit_topic", "collateral_topics",
+    "cluster",
+    "broker",
+    "cnx_id",
+    "ts_mono_ns",
+    "ts_wall_ms",
+    "row_no",
+    "reads_paused",
+    "limiter",
+    "limiter_name",
+    "topic",
+    "culprit_topic",
+    "collateral_topics",
 )
 STATS_COLUMNS = ("topic", "culprit_ns", "shared_ns", "collateral_ns")
 QUARANTINE_COLUMNS = ("reason_code", "source_partition", "source_offset")
@@ -67,17 +77,22 @@ class Summary:
 
 
 def summarise(
-    throttle_events: Iterable[Row], topic_throttle_stats: Iterable[Row], quarantine: Iterable[Row],
+    throttle_events: Iterable[Row],
+    topic_throttle_stats: Iterable[Row],
+    quarantine: Iterable[Row],
     shared_limits: Iterable[Row] = (),
 ) -> Summary:
     """The summary of rows of three tables and of the question `shared-limits`; rows may come in
     any order."""
     paused = Counter[str]()
     for row in topic_throttle_stats:
-        paused.update({name: row[name] or 0 for name in ("culprit_ns", "shared_ns",
-                                                         "collateral_ns")})
-    most = {(row["cluster"], row["broker"], row["limiter"], row["limiter_name"]): row
-            for row in shared_limits}
+        paused.update(
+            {name: row[name] or 0 for name in ("culprit_ns", "shared_ns", "collateral_ns")}
+        )
+    most = {
+        (row["cluster"], row["broker"], row["limiter"], row["limiter_name"]): row
+        for row in shared_limits
+    }
     causes = sorted(_causes(throttle_events).values(), key=lambda c: (-c.paused_ns, c.name))
     for cause in causes:
         row = most.get(cause.key, {})
@@ -86,10 +101,12 @@ def summarise(
             cause.used = row["used"]
     records = {(r["reason_code"], r["source_partition"], r["source_offset"]) for r in quarantine}
     counts = Counter(code for code, _, _ in records)
-    return Summary(tuple(causes), *(paused[name] for name in ("culprit_ns", "shared_ns",
-                                                              "collateral_ns")),
-                   dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
-                   len({record[1:] for record in records}))
+    return Summary(
+        tuple(causes),
+        *(paused[name] for name in ("culprit_ns", "shared_ns", "collateral_ns")),
+        dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
+        len({record[1:] for record in records}),
+    )
 
 
 def _causes(rows: Iterable[Row]) -> dict[tuple[str, ...], Cause]:
@@ -144,15 +161,18 @@ def sentences(summary: Summary) -> list[str]:
     else:
         result = [_sentence(cause) for cause in summary.causes[:SHOWN]]
     parts = [
-        f"{round(100 * ns / summary.paused_ns)} % {words}" for ns, words in (
+        f"{round(100 * ns / summary.paused_ns)} % {words}"
+        for ns, words in (
             (summary.culprit_ns, "for their own limits"),
             (summary.shared_ns, "for limits that they share"),
             (summary.collateral_ns, "for the limits of other topics"),
-        ) if ns
+        )
+        if ns
     ]
     if parts:
-        result.append(f"Paused time, summed over topics, is {duration(summary.paused_ns)}: "
-                    f"{_listed(parts)}.")
+        result.append(
+            f"Paused time, summed over topics, is {duration(summary.paused_ns)}: {_listed(parts)}."
+        )
     return result
 
 
@@ -171,10 +191,12 @@ def other_protocol(stats: Iterable[Row], with_exchange: Iterable[Row]) -> str | 
     if not victims:
         return None
     after = sum(row["collateral_ns"] or 0 for row in with_exchange)
-    return (f"With the throttle command of PIP-385, if every client supported it, the "
-            f"{number_of(len(victims), 'topic')} paused for the limits of other topics would have "
-            f"been paused for {duration(after)} instead of {duration(sum(lost.values()))}, summed "
-            "over topics.")
+    return (
+        f"With the throttle command of PIP-385, if every client supported it, the "
+        f"{number_of(len(victims), 'topic')} paused for the limits of other topics would have "
+        f"been paused for {duration(after)} instead of {duration(sum(lost.values()))}, summed "
+        "over topics."
+    )
 
 
 def _sentence(cause: Cause) -> str:
@@ -184,8 +206,11 @@ def _sentence(cause: Cause) -> str:
     times, topics = number_of(cause.pauses, "time"), len(cause.topics)
     if cause.limiter == "topic":
         begin = f"Topic {short(cause.name)} exceeded its limit {times}"
-        end = (f"it and {number_of(topics, 'other topic')} were paused for {paused}"
-               if topics else f"it was paused for {paused}, and no other topic was")
+        end = (
+            f"it and {number_of(topics, 'other topic')} were paused for {paused}"
+            if topics
+            else f"it was paused for {paused}, and no other topic was"
+        )
         return f"{begin}; {end}."
     begin = {
         "resource_group": f"Resource group {cause.name} was over its limit on {cause.broker}",
@@ -196,7 +221,10 @@ def _sentence(cause: Cause) -> str:
     }[cause.limiter]
     used = ""
     if cause.most_used_by is not None:
-        used = f"; {short(cause.most_used_by)} used most ({percent(cause.share)} of the " \
-               f"{cause.used})"
-    return (f"{begin} {times}: connections with {number_of(topics, 'topic')} were paused for "
-            f"{paused}{used}.")
+        used = (
+            f"; {short(cause.most_used_by)} used most ({percent(cause.share)} of the {cause.used})"
+        )
+    return (
+        f"{begin} {times}: connections with {number_of(topics, 'topic')} were paused for "
+        f"{paused}{used}."
+    )

@@ -26,26 +26,45 @@ def alerting(reader: Reader) -> Section:
     key, title = "alerts", "Alerts"
     rows = reader.rows(LATEST)
     if not rows:
-        return Section(key, title, [
-            f"{reader.nothing_in('alerts')} The command alerts check evaluates the rules."])
+        return Section(
+            key,
+            title,
+            [f"{reader.nothing_in('alerts')} The command alerts check evaluates the rules."],
+        )
     firing = [row for row in rows if row["state"] == "firing"]
-    texts = [f"{counted(len(firing), 'alert')} {'fires' if len(firing) == 1 else 'fire'}."
-            if firing else "No alert fires."]
+    texts = [
+        f"{counted(len(firing), 'alert')} {'fires' if len(firing) == 1 else 'fire'}."
+        if firing
+        else "No alert fires."
+    ]
     columns = [
-        Column("severity", "severity"), Column("alert", "rule"),
-        Column("summary", "what happened"), Column("at_ms", "at", "time"),
+        Column("severity", "severity"),
+        Column("alert", "rule"),
+        Column("summary", "what happened"),
+        Column("at_ms", "at", "time"),
         Column("runbook", "what to do", "runbook"),
     ]
     others = [row for row in rows if row["state"] != "firing"]
     parts = []
     if firing:
-        parts.append(Grid(_titled("Firing, critical first", firing), columns, firing[:TOP],
-                          '"FROM alerts ORDER BY at_ms DESC"'))
+        parts.append(
+            Grid(
+                _titled("Firing, critical first", firing),
+                columns,
+                firing[:TOP],
+                '"FROM alerts ORDER BY at_ms DESC"',
+            )
+        )
     if others:
-        parts.append(Grid(
-            _titled(f"{counted(len(others), 'alert')} not firing", others),
-            [Column("state", "state"), *columns], others[:TOP],
-            '"FROM alerts ORDER BY at_ms DESC"', folded=True))
+        parts.append(
+            Grid(
+                _titled(f"{counted(len(others), 'alert')} not firing", others),
+                [Column("state", "state"), *columns],
+                others[:TOP],
+                '"FROM alerts ORDER BY at_ms DESC"',
+                folded=True,
+            )
+        )
     return Section(key, title, texts, parts)
 
 

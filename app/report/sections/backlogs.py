@@ -80,30 +80,50 @@ def backlogs(reader: Reader) -> Section:
         return Section(key, title, [reader.nothing_in("backlog_checks")])
     ahead = reader.rows(_AHEAD, most=500)
     over = summary["over"]
-    texts = [f"{over:,} of {counted(summary['topics'], 'topic')} {'was' if over == 1 else 'were'} "
-            f"over a quota of the backlog; {summary['still_over']:,} still "
-            f"{'is' if summary['still_over'] == 1 else 'are'} at the last check."]
+    texts = [
+        f"{over:,} of {counted(summary['topics'], 'topic')} {'was' if over == 1 else 'were'} "
+        f"over a quota of the backlog; {summary['still_over']:,} still "
+        f"{'is' if summary['still_over'] == 1 else 'are'} at the last check."
+    ]
     usage = _with_forecasts(_series(reader, _USAGE), ahead, reader)
     ages = _series(reader, "greatest(age_s, 0)")
     parts: list[Chart | Grid] = []
     if usage:
-        parts.append(Chart(
-            "Use of the nearer quota, and where it goes",
-            "Size or age as a share of its limit, by check. Dotted: the forecast; a diamond is "
-            "where a subscription's backlog will reach the quota if it goes on like this.", usage,
-            _draw_usage,
-        ))
+        parts.append(
+            Chart(
+                "Use of the nearer quota, and where it goes",
+                "Size or age as a share of its limit, by check. Dotted: the forecast; a diamond is "
+                "where a subscription's backlog will reach the quota if it goes on like this.",
+                usage,
+                _draw_usage,
+            )
+        )
     if ages:
-        parts.append(Chart(
-            "Age of the oldest message", "Seconds that the oldest unacknowledged message waited.",
-            ages, lambda rows, frame: lines(rows, frame, "age (s)")))
-    parts.append(Grid("What lies ahead, the soonest first", [
-        Column("topic", "topic", "topic"), Column("subscription", "subscription"),
-        Column("age_s", "oldest", "seconds"), Column("backlog_bytes", "size", "bytes"),
-        Column("growth_rate", "grows by (bytes)", "rate"),
-        Column("time_to_drain_s", "drained in", "seconds"),
-        Column("time_to_quota_s", "quota in", "seconds"), Column("expected_ms", "at", "time"),
-    ], ahead[:AHEAD], "predicted-breaches"))
+        parts.append(
+            Chart(
+                "Age of the oldest message",
+                "Seconds that the oldest unacknowledged message waited.",
+                ages,
+                lambda rows, frame: lines(rows, frame, "age (s)"),
+            )
+        )
+    parts.append(
+        Grid(
+            "What lies ahead, the soonest first",
+            [
+                Column("topic", "topic", "topic"),
+                Column("subscription", "subscription"),
+                Column("age_s", "oldest", "seconds"),
+                Column("backlog_bytes", "size", "bytes"),
+                Column("growth_rate", "grows by (bytes)", "rate"),
+                Column("time_to_drain_s", "drained in", "seconds"),
+                Column("time_to_quota_s", "quota in", "seconds"),
+                Column("expected_ms", "at", "time"),
+            ],
+            ahead[:AHEAD],
+            "predicted-breaches",
+        )
+    )
     parts += _actions(reader)
     return Section(key, title, texts, parts)
 
@@ -113,8 +133,10 @@ def _series(reader: Reader, value: str) -> list[Row]:
     length = 1 if span is None else span.end_ms - span.start_ms
     rows = reader.rows(_SERIES.format(value=value), lines=LINES, step=max(length // POINTS, 1))
     scale = 100 if value == _USAGE else 1
-    return [{"name": short(row["topic"]), "at": row["at"], "value": row["value"] * scale}
-            for row in rows]
+    return [
+        {"name": short(row["topic"]), "at": row["at"], "value": row["value"] * scale}
+        for row in rows
+    ]
 
 
 def _with_forecasts(series: list[Row], ahead: Sequence[Row], reader: Reader) -> list[Row]:
@@ -130,7 +152,8 @@ def _with_forecasts(series: list[Row], ahead: Sequence[Row], reader: Reader) -> 
             soonest.setdefault(short(row["topic"]), at)
     forecasts = [
         {**row, "forecast": True, "arrives": arrives}
-        for name, at in soonest.items() if name in last and last[name]["value"] < 100
+        for name, at in soonest.items()
+        if name in last and last[name]["value"] < 100
         for row, arrives in ((last[name], False), ({"name": name, "at": at, "value": 100.0}, True))
     ]
     return series + forecasts
@@ -144,22 +167,48 @@ def _actions(reader: Reader) -> list[Grid]:
     evicted = reader.rows(
         "SELECT cluster, topic, subscription, quota_type, count(*) AS evictions,"
         " sum(entries_skipped) AS entries, max(ts_wall_ms) AS newest FROM backlog_evictions"
-        " GROUP BY ALL ORDER BY entries DESC, cluster, topic, subscription LIMIT $most", most=TOP)
+        " GROUP BY ALL ORDER BY entries DESC, cluster, topic, subscription LIMIT $most",
+        most=TOP,
+    )
     refused = reader.rows(
         "SELECT cluster, topic, quota_type, error, count(*) AS producers,"
         " max(ts_wall_ms) AS newest FROM producer_refusals GROUP BY ALL"
-        " ORDER BY producers DESC, cluster, topic LIMIT $most", most=TOP)
+        " ORDER BY producers DESC, cluster, topic LIMIT $most",
+        most=TOP,
+    )
     topic, newest = Column("topic", "topic", "topic"), Column("newest", "newest", "time")
     grids = []
     if evicted:
-        grids.append(Grid("What the quota evicts", [
-            topic, Column("subscription", "subscription"), Column("quota_type", "quota"),
-            Column("evictions", "evictions", "number"), Column("entries", "entries", "number"),
-            newest,
-        ], evicted, '"FROM backlog_evictions"', folded=True))
+        grids.append(
+            Grid(
+                "What the quota evicts",
+                [
+                    topic,
+                    Column("subscription", "subscription"),
+                    Column("quota_type", "quota"),
+                    Column("evictions", "evictions", "number"),
+                    Column("entries", "entries", "number"),
+                    newest,
+                ],
+                evicted,
+                '"FROM backlog_evictions"',
+                folded=True,
+            )
+        )
     if refused:
-        grids.append(Grid("Producers that are refused", [
-            topic, Column("quota_type", "quota"), Column("error", "error"),
-            Column("producers", "producers", "number"), newest,
-        ], refused, '"FROM producer_refusals"', folded=True))
+        grids.append(
+            Grid(
+                "Producers that are refused",
+                [
+                    topic,
+                    Column("quota_type", "quota"),
+                    Column("error", "error"),
+                    Column("producers", "producers", "number"),
+                    newest,
+                ],
+                refused,
+                '"FROM producer_refusals"',
+                folded=True,
+            )
+        )
     return grids

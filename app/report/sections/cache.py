@@ -58,28 +58,47 @@ def cache(reader: Reader) -> Section:
         length = 1 if span is None else span.end_ms - span.start_ms
         over_time = reader.rows(_OVER_TIME, lines=LINES, step=max(length // POINTS, 1))
         if over_time:
-            parts.append(Chart(
-                "Hit ratio over time", "Reads that found their entry, by broker and policy.",
-                over_time, lambda rows, frame: lines(rows, frame, "hits (%)")))
-        parts.append(Grid("By policy and size", [
-            Column("policy", "policy"), Column("settings", "settings"),
-            Column("max_bytes", "size", "bytes"),
-            Column("hits", "hits", "number"), Column("misses", "misses", "number"),
-            Column("hit_ratio", "hit ratio", "ratio"),
-            Column("hit_ratio_bytes", "of bytes", "ratio"),
-            Column("evicted_wanted", "evicted, still expected", "number"),
-            Column("max_used_bytes", "most used", "bytes"),
-        ], [_exact(row) for row in reader.ask("cache-hit-ratio", TOP)], "cache-hit-ratio",
-            folded=True))
+            parts.append(
+                Chart(
+                    "Hit ratio over time",
+                    "Reads that found their entry, by broker and policy.",
+                    over_time,
+                    lambda rows, frame: lines(rows, frame, "hits (%)"),
+                )
+            )
+        parts.append(
+            Grid(
+                "By policy and size",
+                [
+                    Column("policy", "policy"),
+                    Column("settings", "settings"),
+                    Column("max_bytes", "size", "bytes"),
+                    Column("hits", "hits", "number"),
+                    Column("misses", "misses", "number"),
+                    Column("hit_ratio", "hit ratio", "ratio"),
+                    Column("hit_ratio_bytes", "of bytes", "ratio"),
+                    Column("evicted_wanted", "evicted, still expected", "number"),
+                    Column("max_used_bytes", "most used", "bytes"),
+                ],
+                [_exact(row) for row in reader.ask("cache-hit-ratio", TOP)],
+                "cache-hit-ratio",
+                folded=True,
+            )
+        )
     else:
         texts.append(reader.nothing_in("cache_stats"))
     compared = [{"name": _curve(row), **row} for row in reader.rows(_CURVES)]
     if compared:
         texts.append(_comparison(compared))
-        parts.append(Chart(
-            "Cache curves", "Reads that each policy would answer at each size. belady knows all "
-            "future reads: the bound where entries have one size, beatable where sizes are mixed.",
-            compared, curves))
+        parts.append(
+            Chart(
+                "Cache curves",
+                "Reads that each policy would answer at each size. belady knows all "
+                "future reads: the bound where entries have one size, beatable where sizes are mixed.",
+                compared,
+                curves,
+            )
+        )
     else:
         texts.append(f"{reader.nothing_in('cache_bakeoff')} The command bakeoff draws curves.")
     return Section(key, title, texts, parts)
@@ -90,8 +109,10 @@ def _comparison(compared: list[Row]) -> str:
     sizes = len({row["bytes"] for row in compared})
     sampled = compared[0]["sample_rate"]
     part = f", on {100 * sampled:.3g} % of the entries" if sampled and sampled < 1 else ""
-    return (f"{policies} policies were compared at {sizes} sizes on "
-            f"{time_text(compared[0]['compared_ms'])}{part}.")
+    return (
+        f"{policies} policies were compared at {sizes} sizes on "
+        f"{time_text(compared[0]['compared_ms'])}{part}."
+    )
 
 
 def _exact(row: Row) -> Row:

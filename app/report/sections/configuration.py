@@ -14,7 +14,8 @@ _HASHES = " UNION ALL ".join(
     f"SELECT job, params_hash, switches, count(*) AS rows, max(ts_wall_ms) AS newest FROM {name}"
     " GROUP BY ALL"
     for name, table in TABLES.items()
-    if table.job is not None and table.live is None
+    if table.job is not None
+    and table.live is None
     and {"job", "switches", "ts_wall_ms"} <= set(table.names)
 )
 DECIDED = f"""
@@ -32,23 +33,45 @@ def configuration(reader: Reader, kept: Row | None, manifest: Manifest | None) -
     if kept is None:
         texts.append("The configuration of these tables is not kept here; --config names it.")
     else:
-        texts.append(f"Configuration {kept['config_hash']}"
-                    + (f", in force since {time_text(kept['started_ms'])}."
-                       if kept.get("started_ms") else "."))
-        strange = sorted({row["job"] for row in decided
-                          if row["params_hash"] != kept["params_hash"].get(row["job"])})
+        texts.append(
+            f"Configuration {kept['config_hash']}"
+            + (
+                f", in force since {time_text(kept['started_ms'])}."
+                if kept.get("started_ms")
+                else "."
+            )
+        )
+        strange = sorted(
+            {
+                row["job"]
+                for row in decided
+                if row["params_hash"] != kept["params_hash"].get(row["job"])
+            }
+        )
         if strange:
-            texts.append(f"Some rows of {', '.join(strange)} were decided under other parameters "
-                     "or policies: compare the hashes below.")
+            texts.append(
+                f"Some rows of {', '.join(strange)} were decided under other parameters "
+                "or policies: compare the hashes below."
+            )
     if decided:
         for row in decided:
             row["switches"] = ", ".join(
-                f"{name}={value}" for name, value in sorted(row["switches"].items()) if value)
-        parts.append(Grid("Parameters that the rows were decided under", [
-            Column("job", "job"), Column("params_hash", "hash of parameters and policies"),
-            Column("rows", "rows", "number"), Column("newest", "newest", "time"),
-            Column("switches", "version parameters"),
-        ], decided, folded=True))
+                f"{name}={value}" for name, value in sorted(row["switches"].items()) if value
+            )
+        parts.append(
+            Grid(
+                "Parameters that the rows were decided under",
+                [
+                    Column("job", "job"),
+                    Column("params_hash", "hash of parameters and policies"),
+                    Column("rows", "rows", "number"),
+                    Column("newest", "newest", "time"),
+                    Column("switches", "version parameters"),
+                ],
+                decided,
+                folded=True,
+            )
+        )
     else:
         texts.append("No job has written a row yet.")
     if kept is not None:
@@ -66,18 +89,35 @@ def _warehouse(reader: Reader, manifest: Manifest | None) -> str:
     where = f"Warehouse {reader.warehouse.uri}"
     if manifest is None:
         return f"{where}: it has no manifest, so no run has written to it."
-    return (f"{where}: layout {manifest.layout_version}, {manifest.partitions} partitions, "
-            f"{manifest.shards} shards, created {time_text(manifest.created_ms)}.")
+    return (
+        f"{where}: layout {manifest.layout_version}, {manifest.partitions} partitions, "
+        f"{manifest.shards} shards, created {time_text(manifest.created_ms)}."
+    )
 
 
 def _tables(reader: Reader) -> Grid:
     rows = [
-        {"name": s.name, "version": s.version, "rows": s.rows, "bytes": s.bytes,
-         "committed": s.committed_ms, "newest": s.newest_ms}
-        for s in reader.states.values() if s.version is not None
+        {
+            "name": s.name,
+            "version": s.version,
+            "rows": s.rows,
+            "bytes": s.bytes,
+            "committed": s.committed_ms,
+            "newest": s.newest_ms,
+        }
+        for s in reader.states.values()
+        if s.version is not None
     ]
-    return Grid("Tables of this report", [
-        Column("name", "table"), Column("version", "version", "number"),
-        Column("rows", "rows", "number"), Column("bytes", "size", "bytes"),
-        Column("committed", "committed", "time"), Column("newest", "newest row", "time"),
-    ], rows, folded=True)
+    return Grid(
+        "Tables of this report",
+        [
+            Column("name", "table"),
+            Column("version", "version", "number"),
+            Column("rows", "rows", "number"),
+            Column("bytes", "size", "bytes"),
+            Column("committed", "committed", "time"),
+            Column("newest", "newest row", "time"),
+        ],
+        rows,
+        folded=True,
+    )

@@ -67,19 +67,37 @@ def data_quality(reader: Reader, beside: Path) -> Section:
     audited = reader.rows(AUDIT)
     if audited:
         checks, failed = (sum(row[name] for row in audited) for name in ("checks", "failed"))
-        texts.append(f"The last audit of every table, until {_last(audited)}, made "
-                    f"{counted(checks, 'check')}: "
-                    + (f"{failed:,} failed." if failed else "all held."))
+        texts.append(
+            f"The last audit of every table, until {_last(audited)}, made "
+            f"{counted(checks, 'check')}: " + (f"{failed:,} failed." if failed else "all held.")
+        )
         if failed:
-            parts.append(Grid("Checks that failed", [
-                Column("name", "table"), Column("expectation", "expectation"),
-                Column("about", "columns"), Column("unexpected_count", "rows", "number"),
-                Column("observed", "seen"),
-            ], reader.rows(_FAILED, most=TOP), '"FROM quality_results WHERE NOT success"'))
-        parts.append(Grid("Tables that were audited", [
-            Column("name", "table"), Column("checks", "checks", "number"),
-            Column("failed", "failed", "number"),
-        ], audited, folded=True))
+            parts.append(
+                Grid(
+                    "Checks that failed",
+                    [
+                        Column("name", "table"),
+                        Column("expectation", "expectation"),
+                        Column("about", "columns"),
+                        Column("unexpected_count", "rows", "number"),
+                        Column("observed", "seen"),
+                    ],
+                    reader.rows(_FAILED, most=TOP),
+                    '"FROM quality_results WHERE NOT success"',
+                )
+            )
+        parts.append(
+            Grid(
+                "Tables that were audited",
+                [
+                    Column("name", "table"),
+                    Column("checks", "checks", "number"),
+                    Column("failed", "failed", "number"),
+                ],
+                audited,
+                folded=True,
+            )
+        )
         parts += _data_docs(reader, beside)
     else:
         texts.append(f"{reader.nothing_in('quality_results')} The command quality audits them.")
@@ -88,21 +106,40 @@ def data_quality(reader: Reader, beside: Path) -> Section:
     refused = reader.ask("quarantined", TOP)
     if refused:
         total = reader.row(QUARANTINED)["records"]
-        texts.append(f"{counted(total, 'record')} {'was' if total == 1 else 'were'} not applied "
-                     "and are in quarantine; a record may break several rules.")
-        bars = [{"name": row["reason_code"], "value": row["records"],
-                 "text": f"{row['records']:,}"} for row in refused]
+        texts.append(
+            f"{counted(total, 'record')} {'was' if total == 1 else 'were'} not applied "
+            "and are in quarantine; a record may break several rules."
+        )
+        bars = [
+            {"name": row["reason_code"], "value": row["records"], "text": f"{row['records']:,}"}
+            for row in refused
+        ]
         parts += [
-            Chart("Quarantine, by the rule that was broken", "Records.", bars,
-                  lambda rows, frame: plain_bars(rows, frame, "records")),
-            Grid("Quarantine", [
-                Column("reason_code", "rule"), Column("records", "records", "number"),
-                Column("commonest_detail", "most often"), Column("newest", "newest", "time"),
-            ], refused, "quarantined", folded=True),
+            Chart(
+                "Quarantine, by the rule that was broken",
+                "Records.",
+                bars,
+                lambda rows, frame: plain_bars(rows, frame, "records"),
+            ),
+            Grid(
+                "Quarantine",
+                [
+                    Column("reason_code", "rule"),
+                    Column("records", "records", "number"),
+                    Column("commonest_detail", "most often"),
+                    Column("newest", "newest", "time"),
+                ],
+                refused,
+                "quarantined",
+                folded=True,
+            ),
         ]
     else:
-        texts.append("Nothing is in quarantine." if reader.written("quarantine")
-                    else reader.nothing_in("quarantine"))
+        texts.append(
+            "Nothing is in quarantine."
+            if reader.written("quarantine")
+            else reader.nothing_in("quarantine")
+        )
     return Section(key, title, texts, parts)
 
 
@@ -124,14 +161,28 @@ def _gaps(reader: Reader, texts: list[str]) -> list[Part]:
     if not found:
         return []
     known = sum(row["dropped"] or 0 for row in found)
-    texts.append(f"Feeds have announced {counted(len(found), 'gap')} and dropped "
-                 f"{counted(known, 'event')} in them, as far as they know.")
-    return [Grid("Gaps in the feeds", [
-        Column("cluster", "cluster"), Column("broker", "broker"), Column("source_feed", "feed"),
-        Column("since_ms", "since", "time"), Column("ended_ms", "until", "time"),
-        Column("dropped", "dropped", "number"), Column("blind", "blind jobs"),
-        Column("blind_until_ms", "blind until", "time"),
-    ], found[:TOP], "coverage", folded=True)]
+    texts.append(
+        f"Feeds have announced {counted(len(found), 'gap')} and dropped "
+        f"{counted(known, 'event')} in them, as far as they know."
+    )
+    return [
+        Grid(
+            "Gaps in the feeds",
+            [
+                Column("cluster", "cluster"),
+                Column("broker", "broker"),
+                Column("source_feed", "feed"),
+                Column("since_ms", "since", "time"),
+                Column("ended_ms", "until", "time"),
+                Column("dropped", "dropped", "number"),
+                Column("blind", "blind jobs"),
+                Column("blind_until_ms", "blind until", "time"),
+            ],
+            found[:TOP],
+            "coverage",
+            folded=True,
+        )
+    ]
 
 
 def _about(row: dict[str, Any]) -> str:
@@ -153,9 +204,22 @@ def _compared(reader: Reader, texts: list[str]) -> list[Part]:
         f"{found['without']:,} could not be compared."
     )
     rows = [{**row, "topic": _about(row)} for row in reader.ask("reconciliation", TOP)]
-    return [Grid("Numbers of the brokers, newest comparison", [
-        Column("broker", "broker"), Column("topic", "topic"), Column("measure", "number"),
-        Column("broker_value", "broker has", "number"), Column("weir_value", "Weir has", "number"),
-        Column("difference", "difference", "number"), Column("bound", "explained", "number"),
-        Column("reason", "not compared for"), Column("until", "until", "time"),
-    ], rows, "reconciliation", folded=True)]
+    return [
+        Grid(
+            "Numbers of the brokers, newest comparison",
+            [
+                Column("broker", "broker"),
+                Column("topic", "topic"),
+                Column("measure", "number"),
+                Column("broker_value", "broker has", "number"),
+                Column("weir_value", "Weir has", "number"),
+                Column("difference", "difference", "number"),
+                Column("bound", "explained", "number"),
+                Column("reason", "not compared for"),
+                Column("until", "until", "time"),
+            ],
+            rows,
+            "reconciliation",
+            folded=True,
+        )
+    ]

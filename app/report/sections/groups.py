@@ -25,35 +25,72 @@ def groups(reader: Reader) -> Section:
     summary = reader.row(SUMMARY)
     if not summary["groups"] and not summary["changes"]:
         return Section(key, title, [reader.nothing_in("group_lag")])
-    place = [Column("group", "group"), Column("topic", "topic"),
-             Column("partition", "partition", "number")]
-    parts = [Grid("Lag, the largest first", [
-        *place, Column("lag", "lag", "number"), Column("records", "records", "number"),
-        Column("oldest_s", "oldest", "seconds"), Column("trend", "trend"),
-        Column("commits", "commits per s", "number"), Column("growth", "grows per s", "number"),
-        Column("time_to_loss_s", "loss in", "seconds"), Column("lost", "lost", "number"),
-        Column("state", "state"), Column("consumers", "consumers"),
-    ], reader.ask("lag", TOP), "lag")]
+    place = [
+        Column("group", "group"),
+        Column("topic", "topic"),
+        Column("partition", "partition", "number"),
+    ]
+    parts = [
+        Grid(
+            "Lag, the largest first",
+            [
+                *place,
+                Column("lag", "lag", "number"),
+                Column("records", "records", "number"),
+                Column("oldest_s", "oldest", "seconds"),
+                Column("trend", "trend"),
+                Column("commits", "commits per s", "number"),
+                Column("growth", "grows per s", "number"),
+                Column("time_to_loss_s", "loss in", "seconds"),
+                Column("lost", "lost", "number"),
+                Column("state", "state"),
+                Column("consumers", "consumers"),
+            ],
+            reader.ask("lag", TOP),
+            "lag",
+        )
+    ]
     lost = reader.ask("group-losses", TOP)
     if lost:
-        parts.append(Grid("Deleted before they were read", [
-            *place, Column("offsets", "offsets", "number"),
-            Column("at_first_sight", "before first sight", "number"), Column("first", "first"),
-            Column("last", "last"),
-        ], lost, "group-losses"))
+        parts.append(
+            Grid(
+                "Deleted before they were read",
+                [
+                    *place,
+                    Column("offsets", "offsets", "number"),
+                    Column("at_first_sight", "before first sight", "number"),
+                    Column("first", "first"),
+                    Column("last", "last"),
+                ],
+                lost,
+                "group-losses",
+            )
+        )
     states = reader.ask("group-states", TOP)
     if states:
-        parts.append(Grid("Without an offset, ahead of the log, or gone", [
-            *place, Column("state", "state"), Column("unread", "unread", "number"),
-            Column("committed", "committed", "number"), Column("log_end", "log end", "number"),
-            Column("since", "since"),
-        ], states, "group-states"))
+        parts.append(
+            Grid(
+                "Without an offset, ahead of the log, or gone",
+                [
+                    *place,
+                    Column("state", "state"),
+                    Column("unread", "unread", "number"),
+                    Column("committed", "committed", "number"),
+                    Column("log_end", "log end", "number"),
+                    Column("since", "since"),
+                ],
+                states,
+                "group-states",
+            )
+        )
     return Section(key, title, [_text(summary)], parts)
 
 
 def _text(summary: Row) -> str:
-    text = (f"{counted(summary['groups'], 'group')} with a lag of {summary['lag']:,} offsets in "
-            f"{counted(summary['behind'], 'partition')}")
+    text = (
+        f"{counted(summary['groups'], 'group')} with a lag of {summary['lag']:,} offsets in "
+        f"{counted(summary['behind'], 'partition')}"
+    )
     if summary["lost"]:
         text += f"; {summary['lost']:,} offsets were deleted before a group read them"
     if summary["ahead"]:

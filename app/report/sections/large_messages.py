@@ -56,41 +56,83 @@ def large_messages(reader: Reader) -> Section:
     by_topic: dict[str, int] = {}
     for row in fates:
         by_topic[row["topic"]] = by_topic.get(row["topic"], 0) + (
-            row["value"] if row["kind"] == FATES[2] else 0)
+            row["value"] if row["kind"] == FATES[2] else 0
+        )
     worst = sorted(by_topic, key=lambda topic: (-by_topic[topic], topic))[:TOP]
     counts = {(row["topic"], row["kind"]): row["value"] for row in fates}
-    chart = [{"name": short(topic), "kind": kind, "value": counts.get((topic, kind), 0)}
-             for topic in worst for kind in FATES]
+    chart = [
+        {"name": short(topic), "kind": kind, "value": counts.get((topic, kind), 0)}
+        for topic in worst
+        for kind in FATES
+    ]
     lost, waiting = reader.ask("lost-messages", TOP), reader.ask("incomplete-messages", TOP)
     stalled = reader.ask("stalled-subscriptions", TOP)
     total = sum(counts.values())
     gone = sum(by_topic.values())
-    texts = [f"Of {counted(total, 'delivery', 'deliveries')} of a large message to a subscription, "
-            f"{gone:,} {'was' if gone == 1 else 'were'} lost."]
+    texts = [
+        f"Of {counted(total, 'delivery', 'deliveries')} of a large message to a subscription, "
+        f"{gone:,} {'was' if gone == 1 else 'were'} lost."
+    ]
     whose = [Column("topic", "topic", "topic"), Column("subscription", "subscription")]
-    parts: list[Chart | Grid] = [Chart(
-        "Outcomes", "Messages by topic, those with most losses first.", chart,
-        lambda rows, frame: bars(rows, frame, "messages", FATES, TONES),
-    )]
+    parts: list[Chart | Grid] = [
+        Chart(
+            "Outcomes",
+            "Messages by topic, those with most losses first.",
+            chart,
+            lambda rows, frame: bars(rows, frame, "messages", FATES, TONES),
+        )
+    ]
     if stalled:
-        parts.append(Grid("Stalled: shared subscriptions that have stopped at a chunk", [
-            *whose, Column("stalled", "what waits"), Column("uuid", "message at which it stands"),
-            Column("since", "stored", "time"),
-        ], stalled, "stalled-subscriptions"))
+        parts.append(
+            Grid(
+                "Stalled: shared subscriptions that have stopped at a chunk",
+                [
+                    *whose,
+                    Column("stalled", "what waits"),
+                    Column("uuid", "message at which it stands"),
+                    Column("since", "stored", "time"),
+                ],
+                stalled,
+                "stalled-subscriptions",
+            )
+        )
     if waiting:
-        parts.append(Grid("Incomplete: waiting at the last window's end", [
-            *whose, Column("state", "state"), Column("uuid", "message"),
-            Column("producer_name", "producer"),
-            Column("next_chunk_id", "waits for chunk", "number"),
-            Column("num_chunks", "of", "number"), Column("age_s", "since", "seconds"),
-            Column("buffered_bytes", "holds", "bytes"), Column("expires", "expires", "time"),
-        ], waiting, "incomplete-messages", folded=True))
+        parts.append(
+            Grid(
+                "Incomplete: waiting at the last window's end",
+                [
+                    *whose,
+                    Column("state", "state"),
+                    Column("uuid", "message"),
+                    Column("producer_name", "producer"),
+                    Column("next_chunk_id", "waits for chunk", "number"),
+                    Column("num_chunks", "of", "number"),
+                    Column("age_s", "since", "seconds"),
+                    Column("buffered_bytes", "holds", "bytes"),
+                    Column("expires", "expires", "time"),
+                ],
+                waiting,
+                "incomplete-messages",
+                folded=True,
+            )
+        )
     else:
         texts.append("None waits for a chunk at the end of the newest window.")
     if lost:
-        parts.append(Grid("Given up, by outcome", [
-            *whose, Column("outcome", "outcome"), Column("lost", "lost", "number"),
-            Column("arrived_after_all", "arrived after all", "number"),
-            Column("newest_lost", "newest"), Column("newest", "at", "time"),
-        ], lost, "lost-messages", folded=True))
+        parts.append(
+            Grid(
+                "Given up, by outcome",
+                [
+                    *whose,
+                    Column("outcome", "outcome"),
+                    Column("lost", "lost", "number"),
+                    Column("arrived_after_all", "arrived after all", "number"),
+                    Column("newest_lost", "newest"),
+                    Column("newest", "at", "time"),
+                ],
+                lost,
+                "lost-messages",
+                folded=True,
+            )
+        )
     return Section(key, title, texts, parts)

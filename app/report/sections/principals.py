@@ -61,44 +61,88 @@ def principals(reader: Reader) -> Section:
         return Section(key, title, [reader.nothing_in("producer_id_decisions")], held)
     users = reader.rows(_IDS, most=TOP, ids=SHOWN_IDS)
     over = summary["over"]
-    texts = [f"{counted(summary['ids'], 'new producer id')} of "
-             f"{counted(summary['users'], 'user')}; "
-            + (f"{counted(over, 'user')} went over the bound with "
-               f"{counted(summary['batches_over'], 'batch', 'batches')}."
-               if over else "nobody was over a bound.")]
-    verdicts = [{"name": user["user"], "kind": verdict, "value": user[verdict]}
-                for user in users for verdict in VERDICTS]
+    texts = [
+        f"{counted(summary['ids'], 'new producer id')} of "
+        f"{counted(summary['users'], 'user')}; "
+        + (
+            f"{counted(over, 'user')} went over the bound with "
+            f"{counted(summary['batches_over'], 'batch', 'batches')}."
+            if over
+            else "nobody was over a bound."
+        )
+    ]
+    verdicts = [
+        {"name": user["user"], "kind": verdict, "value": user[verdict]}
+        for user in users
+        for verdict in VERDICTS
+    ]
     span = reader.span
     length = 1 if span is None else span.end_ms - span.start_ms
     usage = reader.rows(_UTILISATION, lines=LINES, step=max(length // POINTS, 1))
-    parts: list[Chart | Grid] = [Chart(
-        "Batches with a new producer id, by user",
-        "Counted: within the bound. Throttled or rejected: over it.", verdicts,
-        lambda rows, frame: bars(rows, frame, "batches", VERDICTS, TONES),
-    )]
+    parts: list[Chart | Grid] = [
+        Chart(
+            "Batches with a new producer id, by user",
+            "Counted: within the bound. Throttled or rejected: over it.",
+            verdicts,
+            lambda rows, frame: bars(rows, frame, "batches", VERDICTS, TONES),
+        )
+    ]
     if usage:
-        parts.append(Chart(
-            "Use of the quota of new ids", "The sampled rate as a share of the bound, on the "
-            "broker where it is highest; the line is the bound.", usage, _draw_usage))
-    parts.append(Grid("Users", [
-        Column("user", "user"), Column("cluster", "cluster"),
-        Column("distinct_ids", "distinct new ids", "number"),
-        Column("clients", "clients", "number"),
-        Column("throttled", "throttled", "number"), Column("rejected", "rejected", "number"),
-        Column("bound", "bound", "number"), Column("highest_ids", "highest ids", "list"),
-        Column("newest", "last", "time"),
-    ], users, "new-producer-ids", folded=True))
+        parts.append(
+            Chart(
+                "Use of the quota of new ids",
+                "The sampled rate as a share of the bound, on the "
+                "broker where it is highest; the line is the bound.",
+                usage,
+                _draw_usage,
+            )
+        )
+    parts.append(
+        Grid(
+            "Users",
+            [
+                Column("user", "user"),
+                Column("cluster", "cluster"),
+                Column("distinct_ids", "distinct new ids", "number"),
+                Column("clients", "clients", "number"),
+                Column("throttled", "throttled", "number"),
+                Column("rejected", "rejected", "number"),
+                Column("bound", "bound", "number"),
+                Column("highest_ids", "highest ids", "list"),
+                Column("newest", "last", "time"),
+            ],
+            users,
+            "new-producer-ids",
+            folded=True,
+        )
+    )
     return Section(key, title, texts, [*parts, *held])
 
 
 def _live(reader: Reader) -> list[Chart | Grid]:
     """What brokers held at the end of the report's time, if it was polled."""
     rows = reader.rows(QUESTIONS["live-producer-ids"].sql, until=reader.asked.end_ms, rows=TOP)
-    return [Grid("Live producer ids", [
-        Column("user", "user"), Column("topic", "topic"), Column("cluster", "cluster"),
-        Column("broker", "broker"), Column("live_ids", "live ids", "number"),
-        Column("states", "states", "number"), Column("heap_bytes", "heap", "bytes"),
-    ], rows, "live-producer-ids", folded=True)] if rows else []
+    return (
+        [
+            Grid(
+                "Live producer ids",
+                [
+                    Column("user", "user"),
+                    Column("topic", "topic"),
+                    Column("cluster", "cluster"),
+                    Column("broker", "broker"),
+                    Column("live_ids", "live ids", "number"),
+                    Column("states", "states", "number"),
+                    Column("heap_bytes", "heap", "bytes"),
+                ],
+                rows,
+                "live-producer-ids",
+                folded=True,
+            )
+        ]
+        if rows
+        else []
+    )
 
 
 def _draw_usage(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:

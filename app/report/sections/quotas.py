@@ -27,38 +27,70 @@ def quotas(reader: Reader) -> Section:
     key, title = "quotas", "Quotas"
     summary = reader.row(SUMMARY)
     if not summary["quotas"]:
-        return Section(key, title, [
-            reader.nothing_in("limiter_stats", "producer_id_stats", "backlog_checks")])
+        return Section(
+            key, title, [reader.nothing_in("limiter_stats", "producer_id_stats", "backlog_checks")]
+        )
     nearest = [
-        {"name": f"{row['broker']} {row['kind']} {short(row['entity'])}",
-         "value": 100 * row["peak"], "text": percent_text(row["peak"])}
+        {
+            "name": f"{row['broker']} {row['kind']} {short(row['entity'])}",
+            "value": 100 * row["peak"],
+            "text": percent_text(row["peak"]),
+        }
         for row in reader.rows(_NEAREST, most=TOP)
     ]
     breached = reader.ask("breached-quotas", TOP)
-    texts = [f"{summary['breached']:,} of {counted(summary['quotas'], 'quota')} "
-            f"{'was' if summary['breached'] == 1 else 'were'} breached at least once. "
-            "Rates are per second."]
+    texts = [
+        f"{summary['breached']:,} of {counted(summary['quotas'], 'quota')} "
+        f"{'was' if summary['breached'] == 1 else 'were'} breached at least once. "
+        "Rates are per second."
+    ]
     parts: list[Chart | Grid] = []
     if nearest:
-        parts.append(Chart(
-            "Highest use",
-            "As a share of the limit. Of a publish rate, within a second: what the limiter's "
-            "bucket lacked of full at its lowest balance. Of the others, in a window or at a "
-            "check.", nearest,
-            lambda rows, frame: plain_bars(rows, frame, "% of the limit") + limit_mark(100),
-        ))
-    parts.append(Grid("Breached quotas", [
-        Column("entity", "of", "topic"), Column("kind", "quota"), Column("broker", "broker"),
-        Column("breaches", "windows", "number"), Column("highest_ratio", "highest use", "ratio"),
-        Column("newest_limit", "limit", "number"), Column("first_window", "first", "time"),
-        Column("last_window", "last", "time"),
-    ], breached, "breached-quotas", folded=True))
+        parts.append(
+            Chart(
+                "Highest use",
+                "As a share of the limit. Of a publish rate, within a second: what the limiter's "
+                "bucket lacked of full at its lowest balance. Of the others, in a window or at a "
+                "check.",
+                nearest,
+                lambda rows, frame: plain_bars(rows, frame, "% of the limit") + limit_mark(100),
+            )
+        )
+    parts.append(
+        Grid(
+            "Breached quotas",
+            [
+                Column("entity", "of", "topic"),
+                Column("kind", "quota"),
+                Column("broker", "broker"),
+                Column("breaches", "windows", "number"),
+                Column("highest_ratio", "highest use", "ratio"),
+                Column("newest_limit", "limit", "number"),
+                Column("first_window", "first", "time"),
+                Column("last_window", "last", "time"),
+            ],
+            breached,
+            "breached-quotas",
+            folded=True,
+        )
+    )
     if shadows := reader.ask("shadow", TOP):
-        parts.append(Grid("Shadow policies beside the live ones, largest differences", [
-            Column("policy", "shadow"), Column("name", "of", "topic"), Column("measure", "what"),
-            Column("live", "live", "number"), Column("shadow", "under the shadow", "number"),
-            Column("difference", "difference", "number"),
-        ], shadows, "shadow", folded=True))
+        parts.append(
+            Grid(
+                "Shadow policies beside the live ones, largest differences",
+                [
+                    Column("policy", "shadow"),
+                    Column("name", "of", "topic"),
+                    Column("measure", "what"),
+                    Column("live", "live", "number"),
+                    Column("shadow", "under the shadow", "number"),
+                    Column("difference", "difference", "number"),
+                ],
+                shadows,
+                "shadow",
+                folded=True,
+            )
+        )
     return Section(key, title, texts, [*parts, *_forecasts(reader)])
 
 
@@ -67,11 +99,24 @@ def _forecasts(reader: Reader) -> list[Grid]:
     found = reader.ask("forecasts", TOP)
     if not found:
         return []
-    return [Grid("Forecasts, the soonest breaches first", [
-        Column("entity", "of", "topic"), Column("kind", "quota"),
-        Column("breached", "breached", "flag"), Column("breach", "reached", "time"),
-        Column("method", "method"),
-        Column("predicted", "highest use of the day", "ratio"), Column("by", "to", "time"),
-        Column("mean_error", "mean error", "ratio"), Column("worst_error", "worst", "ratio"),
-        Column("tests", "of forecasts", "number"), Column("reason", "none for"),
-    ], found, "forecasts", folded=True)]
+    return [
+        Grid(
+            "Forecasts, the soonest breaches first",
+            [
+                Column("entity", "of", "topic"),
+                Column("kind", "quota"),
+                Column("breached", "breached", "flag"),
+                Column("breach", "reached", "time"),
+                Column("method", "method"),
+                Column("predicted", "highest use of the day", "ratio"),
+                Column("by", "to", "time"),
+                Column("mean_error", "mean error", "ratio"),
+                Column("worst_error", "worst", "ratio"),
+                Column("tests", "of forecasts", "number"),
+                Column("reason", "none for"),
+            ],
+            found,
+            "forecasts",
+            folded=True,
+        )
+    ]

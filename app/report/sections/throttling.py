@@ -21,8 +21,13 @@ CULPRITS, VICTIMS = 8, 12
 LANES, SLOTS = 10, 100
 """Connections of the time line, and the parts of its width that pauses are drawn in."""
 BUCKETS = 120
-SHADES = {1: "under 1 s", 5: "1 to 5 s", 15: "5 to 15 s", 60: "15 to 60 s",
-          float("inf"): "a minute or more"}
+SHADES = {
+    1: "under 1 s",
+    5: "1 to 5 s",
+    15: "5 to 15 s",
+    60: "15 to 60 s",
+    float("inf"): "a minute or more",
+}
 """Shades of the matrix, by what they stay below (s)."""
 
 TOTALS = """
@@ -75,14 +80,20 @@ def blame(reader: Reader) -> Section:
     totals = reader.row(TOTALS)
     paused_s = sum(totals[column] for _, column in KINDS)
     if not paused_s:
-        why = (f"None of {counted(totals['topics'], 'topic')} was paused."
-               if totals["topics"] else reader.nothing_in("topic_throttle_stats"))
+        why = (
+            f"None of {counted(totals['topics'], 'topic')} was paused."
+            if totals["topics"]
+            else reader.nothing_in("topic_throttle_stats")
+        )
         return Section(key, title, [why])
     culprits, victims = totals["culprits"], totals["victims"]
     parts_s = [
-        f"{percent_text(totals[column] / paused_s)} was for {words}" for column, words in (
-            ("own_s", "a topic's own limit"), ("shared_s", "limits that topics share"),
-            ("other_s", "the limits of other topics"))
+        f"{percent_text(totals[column] / paused_s)} was for {words}"
+        for column, words in (
+            ("own_s", "a topic's own limit"),
+            ("shared_s", "limits that topics share"),
+            ("other_s", "the limits of other topics"),
+        )
     ]
     texts = [
         f"{counted(culprits, 'topic')} exceeded {'its' if culprits == 1 else 'their'} own limit; "
@@ -96,21 +107,44 @@ def blame(reader: Reader) -> Section:
     for name, column in (("Top culprits", "culprit_ns"), ("Top victims", "collateral_ns")):
         parts += _blame_chart(reader, name, f"sum({column})")
     if shared:
-        parts.append(Grid("Limits that topics share", [
-            Column("limiter", "limit"), Column("limiter_name", "of"), Column("broker", "broker"),
-            Column("pauses", "pauses", "number"), Column("paused_s", "paused", "seconds"),
-            Column("topics", "topics", "number"), Column("most_used_by", "most used by", "topic"),
-            Column("share", "its share", "ratio"),
-        ], shared, "shared-limits"))
+        parts.append(
+            Grid(
+                "Limits that topics share",
+                [
+                    Column("limiter", "limit"),
+                    Column("limiter_name", "of"),
+                    Column("broker", "broker"),
+                    Column("pauses", "pauses", "number"),
+                    Column("paused_s", "paused", "seconds"),
+                    Column("topics", "topics", "number"),
+                    Column("most_used_by", "most used by", "topic"),
+                    Column("share", "its share", "ratio"),
+                ],
+                shared,
+                "shared-limits",
+            )
+        )
     if pairs:
-        parts += [_matrix(pairs), Grid("Culprits and victims, longest pause first", [
-            Column("culprit", "because of", "topic"), Column("victim", "paused", "topic"),
-            Column("pauses", "pauses", "number"), Column("paused_s", "paused", "seconds"),
-            Column("share_of_victims_pauses", "share of its pauses", "ratio"),
-            Column("victim_use", "use of its own limit", "ratio"),
-            Column("culprit_team", "owner of the one"), Column("victim_team", "of the other"),
-            Column("first_pause", "first", "time"),
-        ], pairs[:TOP], "blame --param rows=1000", folded=True)]
+        parts += [
+            _matrix(pairs),
+            Grid(
+                "Culprits and victims, longest pause first",
+                [
+                    Column("culprit", "because of", "topic"),
+                    Column("victim", "paused", "topic"),
+                    Column("pauses", "pauses", "number"),
+                    Column("paused_s", "paused", "seconds"),
+                    Column("share_of_victims_pauses", "share of its pauses", "ratio"),
+                    Column("victim_use", "use of its own limit", "ratio"),
+                    Column("culprit_team", "owner of the one"),
+                    Column("victim_team", "of the other"),
+                    Column("first_pause", "first", "time"),
+                ],
+                pairs[:TOP],
+                "blame --param rows=1000",
+                folded=True,
+            ),
+        ]
     return Section(key, title, texts, parts)
 
 
@@ -121,10 +155,19 @@ def _blame_chart(reader: Reader, title: str, order: str) -> list[Chart]:
         for row in reader.rows(_BLAME.format(order=order), most=BARS)
         for kind, column in KINDS
     ]
-    return [Chart(
-        title, "Seconds that connections with the topic were paused, by whose limit, summed over "
-        "connections.", rows, lambda rows, frame: bars(rows, frame, "paused (s)", KIND_NAMES),
-    )] if rows else []
+    return (
+        [
+            Chart(
+                title,
+                "Seconds that connections with the topic were paused, by whose limit, summed over "
+                "connections.",
+                rows,
+                lambda rows, frame: bars(rows, frame, "paused (s)", KIND_NAMES),
+            )
+        ]
+        if rows
+        else []
+    )
 
 
 def _matrix(pairs: Sequence[Row]) -> Chart:
@@ -139,17 +182,24 @@ def _matrix(pairs: Sequence[Row]) -> Chart:
         victims += [v for v in own if v not in victims][:each]
     victims += [v for v in _ranked(kept, "victim") if v not in victims][: VICTIMS - len(victims)]
     rows = [
-        {"column": short(pair["culprit"]), "row": short(pair["victim"]),
-         "seconds": pair["paused_s"] or 0.0, "text": _seconds(pair["paused_s"] or 0.0),
-         "shade": next(s for top, s in SHADES.items() if (pair["paused_s"] or 0.0) < top),
-         "place": (culprits.index(pair["culprit"]), victims.index(pair["victim"]))}
-        for pair in kept if pair["victim"] in victims
+        {
+            "column": short(pair["culprit"]),
+            "row": short(pair["victim"]),
+            "seconds": pair["paused_s"] or 0.0,
+            "text": _seconds(pair["paused_s"] or 0.0),
+            "shade": next(s for top, s in SHADES.items() if (pair["paused_s"] or 0.0) < top),
+            "place": (culprits.index(pair["culprit"]), victims.index(pair["victim"])),
+        }
+        for pair in kept
+        if pair["victim"] in victims
     ]
     rows.sort(key=lambda row: row.pop("place"))
     return Chart(
         "Matrix of culprits and victims",
         f"Seconds that the topic in a row was paused because of the topic in a column; at most "
-        f"{CULPRITS} and {VICTIMS} of them.", rows, _draw_matrix,
+        f"{CULPRITS} and {VICTIMS} of them.",
+        rows,
+        _draw_matrix,
     )
 
 
@@ -191,19 +241,45 @@ def timeline(reader: Reader) -> Section:
     )
     if not counts["pauses"]:
         return Section(key, title, ["No connection was paused in this time."])
-    texts = [f"{counted(counts['connections'], 'connection')} "
-            f"{'was' if counts['connections'] == 1 else 'were'} paused "
-            f"{counted(counts['pauses'], 'time')}"
-            + (f", the longest time for {seconds_text(counts['longest'])}"
-               if counts["longest"] is not None else "")
-            + (f"; {counts['still']:,} {'is' if counts['still'] == 1 else 'are'} still paused at "
-               "the end." if counts["still"] else ".")]
-    return Section(key, title, texts, [
-        Chart("Paused connections",
-              f"The {LANES} connections that were paused longest; a bar is a pause, its colour the "
-              "reason that the broker gives first.", lanes, pauses),
-        *([Chart("Paused time by window",
-                 "Seconds that topics were paused in a window, summed over topics.", over_time,
-                 lambda rows, frame: stacked_time(rows, frame, "paused (s)", KIND_NAMES))]
-          if over_time else []),
-    ])
+    texts = [
+        f"{counted(counts['connections'], 'connection')} "
+        f"{'was' if counts['connections'] == 1 else 'were'} paused "
+        f"{counted(counts['pauses'], 'time')}"
+        + (
+            f", the longest time for {seconds_text(counts['longest'])}"
+            if counts["longest"] is not None
+            else ""
+        )
+        + (
+            f"; {counts['still']:,} {'is' if counts['still'] == 1 else 'are'} still paused at "
+            "the end."
+            if counts["still"]
+            else "."
+        )
+    ]
+    return Section(
+        key,
+        title,
+        texts,
+        [
+            Chart(
+                "Paused connections",
+                f"The {LANES} connections that were paused longest; a bar is a pause, its colour the "
+                "reason that the broker gives first.",
+                lanes,
+                pauses,
+            ),
+            *(
+                [
+                    Chart(
+                        "Paused time by window",
+                        "Seconds that topics were paused in a window, summed over topics.",
+                        over_time,
+                        lambda rows, frame: stacked_time(rows, frame, "paused (s)", KIND_NAMES),
+                    )
+                ]
+                if over_time
+                else []
+            ),
+        ],
+    )

@@ -98,8 +98,12 @@ class Home:
         kept = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
         with log.open("w", encoding="utf-8") as out:
             code = subprocess.run(
-                [self.python, "-m", "app.stream.jars", str(folder), *options], check=False,
-                stdout=out, stderr=out, cwd=ROOT, env={**kept, "SPARK_CONF_DIR": f"{ROOT}/conf"},
+                [self.python, "-m", "app.stream.jars", str(folder), *options],
+                check=False,
+                stdout=out,
+                stderr=out,
+                cwd=ROOT,
+                env={**kept, "SPARK_CONF_DIR": f"{ROOT}/conf"},
             ).returncode
         if code:
             told = r"unresolved dependency|not found|Error|Exception"

@@ -9,8 +9,23 @@ from app.errors import UserError
 
 WITH_SPARK = ("demo", "run", "reshard", "doctor")
 WITHOUT_SPARK = (
-    "generate", "validate", "tables", "query", "explain", "policy", "report", "quality", "alerts",
-    "metrics", "maintain", "forget", "reconcile", "forecast", "replay", "bakeoff", "size",
+    "generate",
+    "validate",
+    "tables",
+    "query",
+    "explain",
+    "policy",
+    "report",
+    "quality",
+    "alerts",
+    "metrics",
+    "maintain",
+    "forget",
+    "reconcile",
+    "forecast",
+    "replay",
+    "bakeoff",
+    "size",
 )
 RENAMED = {"what-if": "policy suggest"}
 """Commands of earlier releases, and what they are now."""
@@ -23,11 +38,30 @@ LISTS = ("--jars", "--py-files", "--archives", "--files", "--packages")
 HELD = ("--master", "--deploy-mode", *LISTS)
 """Options that are not passed as they are: the line that is built has them."""
 PASSED = (
-    "--class", "--name", "--exclude-packages", "--repositories", "--conf", "-c",
-    "--properties-file", "--driver-memory", "--driver-java-options", "--driver-library-path",
-    "--driver-class-path", "--driver-default-class-path", "--executor-memory", "--proxy-user",
-    "--driver-cores", "--total-executor-cores", "--executor-cores", "--num-executors",
-    "--principal", "--keytab", "--queue", "--remote", "--kill", "--status",
+    "--class",
+    "--name",
+    "--exclude-packages",
+    "--repositories",
+    "--conf",
+    "-c",
+    "--properties-file",
+    "--driver-memory",
+    "--driver-java-options",
+    "--driver-library-path",
+    "--driver-class-path",
+    "--driver-default-class-path",
+    "--executor-memory",
+    "--proxy-user",
+    "--driver-cores",
+    "--total-executor-cores",
+    "--executor-cores",
+    "--num-executors",
+    "--principal",
+    "--keytab",
+    "--queue",
+    "--remote",
+    "--kill",
+    "--status",
 )
 SWITCHES = ("--supervise", "--verbose", "-v", "--load-spark-defaults")
 ALONE = ("--kill", "--status")

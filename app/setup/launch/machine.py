@@ -52,8 +52,9 @@ def require_spark_home(home: str, spark: str, scala: str) -> None:
     if not os.access(f"{home}/bin/spark-submit", os.X_OK):
         raise UserError(f"SPARK_HOME={home} has no bin/spark-submit\n{remedy}")
     cores = sorted(path.stem for path in Path(home, "jars").glob("spark-core_*.jar"))
-    found_scala, _, found_spark = cores[0].removeprefix("spark-core_").partition("-") \
-        if cores else ("", "", "")
+    found_scala, _, found_spark = (
+        cores[0].removeprefix("spark-core_").partition("-") if cores else ("", "", "")
+    )
     if found_scala != scala or not found_spark.startswith(f"{spark}."):
         raise UserError(
             f"Spark {found_spark or 'of unknown version'} with Scala {found_scala or 'unknown'} in "

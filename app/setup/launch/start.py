@@ -30,8 +30,15 @@ INTERRUPTED = 130
 COMPILING = (["bakeoff"], ["policy", "suggest"])
 """Commands without Spark that run cores, by the words that they begin with."""
 SHOWN = (
-    "TZ", "OMP_NUM_THREADS", "NUMBA_CACHE_DIR", "PYTHONPATH", "SPARK_HOME", "SPARK_CONF_DIR",
-    "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP",
+    "TZ",
+    "OMP_NUM_THREADS",
+    "NUMBA_CACHE_DIR",
+    "PYTHONPATH",
+    "SPARK_HOME",
+    "SPARK_CONF_DIR",
+    "PYSPARK_PYTHON",
+    "PYSPARK_DRIVER_PYTHON",
+    "SPARK_LOCAL_IP",
 )
 USAGE = """\
 Commands: {commands}.
@@ -50,6 +57,7 @@ def main(arguments: Sequence[str], home: Home, built: bool = True) -> int:
 def compile_cores(arguments: Sequence[str], home: Home) -> int:
     """Compile the cores ahead of a command line, unless it has a mistake, which its own start
     reports; the exit code."""
+
     def compiled() -> int:
         line = lines.read(arguments)
         code = 0 if line.prepare else _preflight(line, home, stderr=subprocess.DEVNULL)
@@ -137,7 +145,9 @@ def _preflight(line: Line, home: Home, stderr: int | None = None) -> int:
     take ten. The exit code of the command."""
     where = "elsewhere" if Submission(line, home, prepares=False).on_cluster else "here"
     return subprocess.run(
-        [home.python, str(MAIN), *line.words], check=False, stderr=stderr,
+        [home.python, str(MAIN), *line.words],
+        check=False,
+        stderr=stderr,
         env={**os.environ, **EVERYWHERE, "WEIR_PREFLIGHT": where},
     ).returncode
 
@@ -148,9 +158,7 @@ def printed(words: Sequence[str]) -> str:
     return " ".join(word if plain.fullmatch(word) else shlex.quote(word) for word in words)
 
 
-def _become(
-    words: Sequence[str], environment: Mapping[str, str], line: Line, home: Home
-) -> None:
+def _become(words: Sequence[str], environment: Mapping[str, str], line: Line, home: Home) -> None:
     """Replace this process: a signal for it reaches Spark, which passes it on to the driver.
 
     Spark gives Python's output to its own; all that a run writes there is its log.
@@ -164,9 +172,7 @@ def _become(
         reading, writing, path = driver_stderr.pipe()
         if path is not None:
             environment[driver_stderr.VARIABLE] = str(path)
-        subprocess.Popen(
-            tidy_words(home, as_json, path), stdin=reading, stdout=sys.stderr.fileno()
-        )
+        subprocess.Popen(tidy_words(home, as_json, path), stdin=reading, stdout=sys.stderr.fileno())
         os.close(reading)
         for stream in (1, 2) if is_run else (2,):
             os.dup2(writing, stream)

@@ -58,8 +58,11 @@ class Submission:
 
     def jar_options(self) -> list[str]:
         """The options that say where jars come from."""
-        options = [word for value in self.line.values("--repositories")
-                   for word in ("--repositories", value)]
+        options = [
+            word
+            for value in self.line.values("--repositories")
+            for word in ("--repositories", value)
+        ]
         for key in ("spark.jars.ivy", "spark.jars.ivySettings"):
             value = self.conf(key)
             options += ["--conf", f"{key}={value}"] if value else []
@@ -77,8 +80,9 @@ class Submission:
         self.own += ["--master", self.master]
         if self.on_cluster:
             self.own += ["--deploy-mode", self.deploy_mode]
-        if not (self.line.values("--driver-java-options")
-                or self.conf("spark.driver.extraJavaOptions")):
+        if not (
+            self.line.values("--driver-java-options") or self.conf("spark.driver.extraJavaOptions")
+        ):
             self._set("spark.driver.extraJavaOptions", "-Xss4m")
         self._jars(lists)
         command = self.line.words
@@ -88,8 +92,12 @@ class Submission:
             self._elsewhere(lists)
         if self.on_cluster:
             command = self._with_config(lists)
-        sent = [word for option in ("--jars", "--packages", "--py-files", "--archives", "--files")
-                if lists.get(option) for word in (option, lists[option])]
+        sent = [
+            word
+            for option in ("--jars", "--packages", "--py-files", "--archives", "--files")
+            if lists.get(option)
+            for word in (option, lists[option])
+        ]
         return [submit, *self.own, *sent, *passed, str(MAIN), *command]
 
     def _set(self, key: str, value: str) -> None:
@@ -117,7 +125,8 @@ class Submission:
     def _here(self) -> None:
         """Driver and executors in one JVM of this machine."""
         self.environment |= {
-            "PYSPARK_PYTHON": self.home.python, "PYSPARK_DRIVER_PYTHON": self.home.python,
+            "PYSPARK_PYTHON": self.home.python,
+            "PYSPARK_DRIVER_PYTHON": self.home.python,
             "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP") or "127.0.0.1",
         }
         if self.prepares and self.line.command in COMPILED_AHEAD:

@@ -20,9 +20,17 @@ from app.warehouse.relations import OWNERS, STATES
 from app.warehouse.tables import TABLES, VIEWS
 
 _ALL = (
-    *rate_limits.QUESTIONS, *chunks.QUESTIONS, *producer_ids.QUESTIONS, *backlog.QUESTIONS,
-    *entry_cache.QUESTIONS, *charges.QUESTIONS, *principals.QUESTIONS, *forecasts.QUESTIONS,
-    *groups.QUESTIONS, *shadows.QUESTIONS, *warehouse.QUESTIONS,
+    *rate_limits.QUESTIONS,
+    *chunks.QUESTIONS,
+    *producer_ids.QUESTIONS,
+    *backlog.QUESTIONS,
+    *entry_cache.QUESTIONS,
+    *charges.QUESTIONS,
+    *principals.QUESTIONS,
+    *forecasts.QUESTIONS,
+    *groups.QUESTIONS,
+    *shadows.QUESTIONS,
+    *warehouse.QUESTIONS,
 )
 QUESTIONS: dict[str, Question] = {
     question.name: question

@@ -67,19 +67,29 @@ LIMIT $rows
 
 QUESTIONS = (
     Question(
-        "backlog-near-quota", "Topics by how much of their backlog quota is used, by size or age,"
-        " at their newest check.", ("backlog_checks",), _NEAR_QUOTA, (ROWS,),
+        "backlog-near-quota",
+        "Topics by how much of their backlog quota is used, by size or age, at their newest check.",
+        ("backlog_checks",),
+        _NEAR_QUOTA,
+        (ROWS,),
     ),
     Question(
-        "predicted-breaches", "Subscriptions whose backlog will reach a quota, and Kafka groups"
+        "predicted-breaches",
+        "Subscriptions whose backlog will reach a quota, and Kafka groups"
         " whose unread records will be deleted, the soonest first; 0 s = now.",
-        ("backlog_subscriptions", "group_lag_now"), _PREDICTED, (ROWS,),
+        ("backlog_subscriptions", "group_lag_now"),
+        _PREDICTED,
+        (ROWS,),
         needs="a row needs unread messages and a limit: a limit of age from the first check of a"
-              " Kafka group and the third of a subscription on, one of size from the third check"
-              " on",
+        " Kafka group and the third of a subscription on, one of size from the third check"
+        " on",
     ),
     Question(
-        "expiring-messages", "Subscriptions whose messages expire unread by the TTL, the soonest"
-        " first, and how many have.", ("backlog_subscriptions",), _EXPIRING, (ROWS,),
+        "expiring-messages",
+        "Subscriptions whose messages expire unread by the TTL, the soonest"
+        " first, and how many have.",
+        ("backlog_subscriptions",),
+        _EXPIRING,
+        (ROWS,),
     ),
 )

@@ -162,22 +162,38 @@ LIMIT $rows
 
 QUESTIONS = (
     Question(
-        "blame", "Culprits and victims of publish limits: how long the culprit's own limit paused"
+        "blame",
+        "Culprits and victims of publish limits: how long the culprit's own limit paused"
         " the victim, which share of the victim's pauses that was, for what reason, whether the"
         " victim used less than half of its own limit, and who owns both.",
-        ("throttle_events", "topic_throttle_stats", OWNERS), _BLAME,
-        (Param("by", "level of the pairs; principals: blame-principals", "topic",
-               allowed=("topic", "namespace", "tenant")),
-         *USUAL),
+        ("throttle_events", "topic_throttle_stats", OWNERS),
+        _BLAME,
+        (
+            Param(
+                "by",
+                "level of the pairs; principals: blame-principals",
+                "topic",
+                allowed=("topic", "namespace", "tenant"),
+            ),
+            *USUAL,
+        ),
         "a row needs a topic that shares a connection with one whose own limit paused it",
     ),
     Question(
-        "showback", "What each tenant used in each month: messages, bytes, paused time, new"
+        "showback",
+        "What each tenant used in each month: messages, bytes, paused time, new"
         " producer ids, backlog and cache (bytes times seconds), and its owners; Kafka's users are"
         " under principal or team.",
         ("topic_throttle_stats", "producer_id_stats", "backlog_checks", "cache_stats", OWNERS),
         _SHOWBACK,
-        (Param("by", "what is summed", "tenant",
-               allowed=("tenant", "namespace", "topic", "principal", "team")), *USUAL),
+        (
+            Param(
+                "by",
+                "what is summed",
+                "tenant",
+                allowed=("tenant", "namespace", "topic", "principal", "team"),
+            ),
+            *USUAL,
+        ),
     ),
 )

@@ -122,21 +122,32 @@ LIMIT $rows
 
 QUESTIONS = (
     Question(
-        "lost-messages", "Large messages that consumers gave up, by outcome, and how many of them"
-        " arrived later.", ("chunk_events", "chunk_messages"), _LOST,
+        "lost-messages",
+        "Large messages that consumers gave up, by outcome, and how many of them arrived later.",
+        ("chunk_events", "chunk_messages"),
+        _LOST,
     ),
     Question(
-        "incomplete-messages", "Large messages that wait for a chunk, or that a stalled"
+        "incomplete-messages",
+        "Large messages that wait for a chunk, or that a stalled"
         " subscription has not got, at the end of their topic's newest window, the oldest first.",
-        ("incomplete_messages", "chunk_topic_stats"), _INCOMPLETE, (ROWS,),
+        ("incomplete_messages", "chunk_topic_stats"),
+        _INCOMPLETE,
+        (ROWS,),
     ),
     Question(
-        "stalled-subscriptions", "Shared subscriptions that have stopped at a chunk whose first"
+        "stalled-subscriptions",
+        "Shared subscriptions that have stopped at a chunk whose first"
         " chunks are gone, and the number of large messages that wait for them.",
-        ("incomplete_messages", "chunk_topic_stats"), _STALLED, (ROWS,),
+        ("incomplete_messages", "chunk_topic_stats"),
+        _STALLED,
+        (ROWS,),
     ),
     Question(
-        "partial-acks", "Complete large messages of which some chunks were acknowledged and others"
-        " not, the newest first.", ("chunk_messages", "events"), _PARTIAL,
+        "partial-acks",
+        "Complete large messages of which some chunks were acknowledged and others"
+        " not, the newest first.",
+        ("chunk_messages", "events"),
+        _PARTIAL,
     ),
 )

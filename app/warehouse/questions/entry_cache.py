@@ -72,16 +72,25 @@ LIMIT $rows
 _NEEDS = "the command bakeoff writes them, from the archive"
 QUESTIONS = (
     Question(
-        "cache-hit-ratio", "Share of reads that each eviction policy served from the cache, by its"
-        " size.", ("cache_stats",), _HIT_RATIO,
+        "cache-hit-ratio",
+        "Share of reads that each eviction policy served from the cache, by its size.",
+        ("cache_stats",),
+        _HIT_RATIO,
     ),
     Question(
-        "cache-bakeoff", "The latest bake-off: every eviction policy at every size, by size and"
-        " hit ratio.", ("cache_bakeoff",), _BAKEOFF,
-        (SINCE, UNTIL, Param("rows", "maximum number of rows", 100)), _NEEDS,
+        "cache-bakeoff",
+        "The latest bake-off: every eviction policy at every size, by size and hit ratio.",
+        ("cache_bakeoff",),
+        _BAKEOFF,
+        (SINCE, UNTIL, Param("rows", "maximum number of rows", 100)),
+        _NEEDS,
     ),
     Question(
-        "cache-size-enough", "How large each broker's cache has to be, by policy, so that more"
-        " would answer less than 1 % more of the reads.", ("cache_bakeoff",), _MEMORY, needs=_NEEDS,
+        "cache-size-enough",
+        "How large each broker's cache has to be, by policy, so that more"
+        " would answer less than 1 % more of the reads.",
+        ("cache_bakeoff",),
+        _MEMORY,
+        needs=_NEEDS,
     ),
 )

@@ -49,18 +49,26 @@ LIMIT $rows
 
 QUESTIONS = (
     Question(
-        "utilisation", "Use of every limit as a share of it: median, 95th percentile and maximum"
-        " of its windows or checks.", ("quota_usage",), _UTILISATION,
+        "utilisation",
+        "Use of every limit as a share of it: median, 95th percentile and maximum"
+        " of its windows or checks.",
+        ("quota_usage",),
+        _UTILISATION,
     ),
     Question(
-        "forecasts", "The newest forecasts: limits that are breached, then those that are reached"
-        " soonest, each with the error of past forecasts of its method.", ("forecasts",),
+        "forecasts",
+        "The newest forecasts: limits that are breached, then those that are reached"
+        " soonest, each with the error of past forecasts of its method.",
+        ("forecasts",),
         _FORECASTS,
         needs="the command forecast writes them, for limits with two and a quarter days of rows",
     ),
     Question(
-        "forecast-outcomes", "Forecasts whose day has come: the newest one and what came, the mean"
-        " difference of all, and the error that was stated with them.", ("forecasts",), _OUTCOMES,
+        "forecast-outcomes",
+        "Forecasts whose day has come: the newest one and what came, the mean"
+        " difference of all, and the error that was stated with them.",
+        ("forecasts",),
+        _OUTCOMES,
         needs="a row needs a forecast, and another round of forecast at the time that it was for",
     ),
 )

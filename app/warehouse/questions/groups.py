@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from app.warehouse.questions.question import ROWS, USUAL, Param, Question
 
-BY = Param("by", "a row per partition, topic or group", "partition",
-           ("partition", "topic", "group"))
+BY = Param(
+    "by", "a row per partition, topic or group", "partition", ("partition", "topic", "group")
+)
 
 # An offset ahead of its log has a lag below 0, which counts as 0 in a sum.
 _LAG = """
@@ -65,20 +66,30 @@ LIMIT $rows
 
 QUESTIONS = (
     Question(
-        "lag", "Kafka: lag of every group and partition at its newest check, the largest first; and"
+        "lag",
+        "Kafka: lag of every group and partition at its newest check, the largest first; and"
         " whether the group has consumers.",
-        ("group_lag_now", "group_states"), _LAG, (BY, ROWS),
+        ("group_lag_now", "group_states"),
+        _LAG,
+        (BY, ROWS),
         needs="a row needs a poll of source.format kafka_groups, and a check after it",
     ),
     Question(
-        "group-states", "Kafka: groups ahead of their log, without an offset, expired, unknown or"
-        " gone, and since when.", ("group_states",), _STATES, USUAL,
+        "group-states",
+        "Kafka: groups ahead of their log, without an offset, expired, unknown or"
+        " gone, and since when.",
+        ("group_states",),
+        _STATES,
+        USUAL,
         needs="a row needs a group that is ahead of its log, without an offset, unknown or gone",
     ),
     Question(
-        "group-losses", "Kafka: records that were deleted before a group read them.",
-        ("lost_messages",), _LOST, USUAL,
+        "group-losses",
+        "Kafka: records that were deleted before a group read them.",
+        ("lost_messages",),
+        _LOST,
+        USUAL,
         needs="a row needs records that retention or DeleteRecords removed before a group read"
-              " them",
+        " them",
     ),
 )

@@ -47,17 +47,25 @@ LIMIT $rows
 
 QUESTIONS = (
     Question(
-        "live-producer-ids", "Producer ids that brokers hold, by topic and owner, with their states"
-        " (one per partition) and the heap of these.", ("producer_id_live",), _LIVE,
+        "live-producer-ids",
+        "Producer ids that brokers hold, by topic and owner, with their states"
+        " (one per partition) and the heap of these.",
+        ("producer_id_live",),
+        _LIVE,
         (UNTIL, ROWS),
     ),
     Question(
-        "new-producer-ids", "New producer ids by user, each once (distinct_ids), and what the"
+        "new-producer-ids",
+        "New producer ids by user, each once (distinct_ids), and what the"
         " brokers decided: an id that two brokers see is counted twice.",
-        ("producer_id_decisions",), _NEW_IDS,
+        ("producer_id_decisions",),
+        _NEW_IDS,
     ),
     Question(
-        "users-over-bound", "Users that brought new producer ids above their bound, with the bound"
-        " and where it comes from.", ("producer_id_decisions",), _OVER_BOUND,
+        "users-over-bound",
+        "Users that brought new producer ids above their bound, with the bound"
+        " and where it comes from.",
+        ("producer_id_decisions",),
+        _OVER_BOUND,
     ),
 )

@@ -206,41 +206,60 @@ _BY = Param("by", "grouping of the sums", "namespace", allowed=("namespace", "te
 
 QUESTIONS = (
     Question(
-        "top-offenders", "Topics that used up their own limit: how often, and how long that paused"
-        " them.", ("topic_throttle_stats",), _TOP_OFFENDERS,
+        "top-offenders",
+        "Topics that used up their own limit: how often, and how long that paused them.",
+        ("topic_throttle_stats",),
+        _TOP_OFFENDERS,
     ),
     Question(
-        "top-victims", "Topics that were paused for the limits of other topics: how often and how"
-        " long.",
-        ("topic_throttle_stats",), _TOP_VICTIMS,
+        "top-victims",
+        "Topics that were paused for the limits of other topics: how often and how long.",
+        ("topic_throttle_stats",),
+        _TOP_VICTIMS,
     ),
     Question(
-        "throttle-time", "Paused time of all topics of a namespace or tenant, by whose limit.",
-        ("topic_throttle_stats",), _THROTTLE_TIME, (_BY, *USUAL),
+        "throttle-time",
+        "Paused time of all topics of a namespace or tenant, by whose limit.",
+        ("topic_throttle_stats",),
+        _THROTTLE_TIME,
+        (_BY, *USUAL),
     ),
     Question(
-        "noisy-neighbours", "Culprits and victims: for each pair the pauses in which"
+        "noisy-neighbours",
+        "Culprits and victims: for each pair the pauses in which"
         " the culprit's own limit paused the victim; a pause with several culprits counts for"
         " each.",
-        ("throttle_events",), _NOISY_NEIGHBOURS,
+        ("throttle_events",),
+        _NOISY_NEIGHBOURS,
     ),
     Question(
-        "shared-limits", "Limits that topics share (of a group, a broker, a connection or an IO"
+        "shared-limits",
+        "Limits that topics share (of a group, a broker, a connection or an IO"
         " thread) by the pauses that they began, with the topic that used most of each.",
-        ("throttle_events", "topic_throttle_stats"), _SHARED_LIMITS,
+        ("throttle_events", "topic_throttle_stats"),
+        _SHARED_LIMITS,
     ),
     Question(
-        "near-limit", "Limiters by how near they came to their limit: the highest and the newest"
-        " use, of a publish rate within a second of the window.", ("limiter_stats",), _NEAR_LIMIT,
+        "near-limit",
+        "Limiters by how near they came to their limit: the highest and the newest"
+        " use, of a publish rate within a second of the window.",
+        ("limiter_stats",),
+        _NEAR_LIMIT,
     ),
     Question(
-        "throttle-commands", "Throttle commands by producer (protocol=pip385):"
+        "throttle-commands",
+        "Throttle commands by producer (protocol=pip385):"
         " commands, marks without one because the client does not support it, announced time, sends"
-        " that timed out.", ("producer_throttle",), _THROTTLE_COMMANDS,
+        " that timed out.",
+        ("producer_throttle",),
+        _THROTTLE_COMMANDS,
         needs="a run of rate_limits with protocol: pip385 writes them",
     ),
     Question(
-        "breached-quotas", "Every quota of every job that was breached: in how many windows, and"
-        " by how much at worst.", ("quota_usage",), _BREACHED,
+        "breached-quotas",
+        "Every quota of every job that was breached: in how many windows, and"
+        " by how much at worst.",
+        ("quota_usage",),
+        _BREACHED,
     ),
 )

@@ -26,9 +26,12 @@ _BY = Param("by", "grouping of topics", "name", allowed=("name", "namespace", "t
 
 QUESTIONS = (
     Question(
-        "shadow", "What shadow policies would have done beside what the live ones did, by topic or"
+        "shadow",
+        "What shadow policies would have done beside what the live ones did, by topic or"
         " user and measure: the largest differences of each measure first.",
-        ("shadow_effects",), _SHADOW, (*USUAL, _BY),
+        ("shadow_effects",),
+        _SHADOW,
+        (*USUAL, _BY),
         "a run whose configuration has shadows writes them",
     ),
 )

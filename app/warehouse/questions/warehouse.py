@@ -1,5 +1,4 @@
-"""Questions about the warehouse itself: quarantined records, coverage, and freshness of its tables.
-"""
+"""Questions about the warehouse itself: quarantined records, coverage, and freshness of its tables."""
 
 from __future__ import annotations
 
@@ -51,21 +50,31 @@ LIMIT $rows
 
 QUESTIONS = (
     Question(
-        "coverage", "Per broker and minute, the newest first: records received, repeated, late and"
+        "coverage",
+        "Per broker and minute, the newest first: records received, repeated, late and"
         " quarantined, gaps, events that they dropped, and the jobs that were blind.",
-        ("coverage",), _COVERAGE,
+        ("coverage",),
+        _COVERAGE,
     ),
     Question(
-        "quarantined", "Records that were not applied, by reason; those without a time always"
-        " count.", ("quarantine",), _QUARANTINE,
+        "quarantined",
+        "Records that were not applied, by reason; those without a time always count.",
+        ("quarantine",),
+        _QUARANTINE,
     ),
     Question(
-        "reconciliation", "The newest comparison of every number with the broker's own: those that"
+        "reconciliation",
+        "The newest comparison of every number with the broker's own: those that"
         " differ first, by how much, and why one cannot be compared.",
-        ("reconciliation",), _RECONCILIATION,
+        ("reconciliation",),
+        _RECONCILIATION,
     ),
     Question(
-        "freshness", "How far each table is: its newest commit, the time of its newest row, and"
-        " the time between the two.", ("weir_tables",), _FRESHNESS, (),
+        "freshness",
+        "How far each table is: its newest commit, the time of its newest row, and"
+        " the time between the two.",
+        ("weir_tables",),
+        _FRESHNESS,
+        (),
     ),
 )

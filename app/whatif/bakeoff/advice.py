@@ -32,7 +32,8 @@ def advised_size(points: Sequence[Point], configured: int | None) -> int:
 def _enough(points: Sequence[Point], curve: Curve, size: int) -> int:
     """The smallest size at which a policy answers nearly as much as at any size up to a limit."""
     ratios = {
-        p.max_bytes: p.hit_ratio for p in points
+        p.max_bytes: p.hit_ratio
+        for p in points
         if p.curve == curve and p.max_bytes is not None and p.max_bytes <= size
     }
     return min(own for own, ratio in ratios.items() if ratio >= max(ratios.values()) - NEARLY)
@@ -79,8 +80,10 @@ def _compared(size: int, best: Curve, other: Curve | None, at: Mapping[Curve, Po
     where = f"At {size_text(size)} `{best.label}`"
     mine = at[best]
     if other is None:
-        return (f"{where} answers {_percent(mine.hit_ratio)} of the reads and reads "
-                f"{size_text(mine.total['storage_bytes'])} from storage")
+        return (
+            f"{where} answers {_percent(mine.hit_ratio)} of the reads and reads "
+            f"{size_text(mine.total['storage_bytes'])} from storage"
+        )
     theirs = at[other].total["storage_bytes"]
     if not theirs:
         return f"{where} reads as little from storage as `{other.label}`: nothing"

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 MIB = 2**20
 LARGEST = 2**62
 VARIED = tuple(
-    name for name in CacheVariant.model_fields
+    name
+    for name in CacheVariant.model_fields
     if name not in ("policy", "max_bytes", "managedLedgerCacheSizeMB")
 )
 

@@ -35,8 +35,16 @@ SAMPLE_ABOVE = 2_000_000
 SAMPLED = 10
 """Size of a sample as a share of that number."""
 COUNTED = (
-    "hits", "misses", "hit_bytes", "storage_bytes", "wanted_bytes", "max_used_bytes",
-    "evicted_wanted", "evicted_wanted_bytes", "passes", "work",
+    "hits",
+    "misses",
+    "hit_bytes",
+    "storage_bytes",
+    "wanted_bytes",
+    "max_used_bytes",
+    "evicted_wanted",
+    "evicted_wanted_bytes",
+    "passes",
+    "work",
 )
 UNBOUNDED = "expected_reads_stash"
 """The policy whose cache may exceed its size."""
@@ -80,7 +88,10 @@ class Result:
 
 
 def bakeoff(
-    settings: Settings, asked: Asked, svg: Path | None = None, keep: bool = True,
+    settings: Settings,
+    asked: Asked,
+    svg: Path | None = None,
+    keep: bool = True,
     as_json: bool = False,
 ) -> int:
     """Print the result of each policy at each size; returns 0.
@@ -111,8 +122,10 @@ def compare(settings: Settings, asked: Asked, say: Say) -> Result:
     event = release_event(settings, trace)
     rate = _rate(asked, trace)
     if rate < 1.0:
-        say(f"{trace.records:,} records: {rate:.2%} of the entries are simulated, more at small "
-            "sizes (--sample 1 for all)")
+        say(
+            f"{trace.records:,} records: {rate:.2%} of the entries are simulated, more at small "
+            "sizes (--sample 1 for all)"
+        )
     off = BakeOff(settings, trace, event)
     configured = choice.configured_size(settings)
     if sizes is None:
@@ -126,8 +139,9 @@ def compare(settings: Settings, asked: Asked, say: Say) -> Result:
         say("its figures are compared with all entries at the sizes that the advice is about")
         checked = [s for s in (size, 2 * size) if s in sizes]
         points, error = measured(points, off.exact(curves, checked))
-    return Result(trace, event, tuple(points), size, advice.sentence(points, size), rate, error,
-                  off.one_size)
+    return Result(
+        trace, event, tuple(points), size, advice.sentence(points, size), rate, error, off.one_size
+    )
 
 
 def _rate(asked: Asked, trace: Trace) -> float:
@@ -153,8 +167,10 @@ def rows(settings: Settings, result: Result) -> pa.Table:
     now_ms = time.time_ns() // 1_000_000
     own = {**settings.switches(JOB), "release_event": result.release_event}
     common = {
-        "compared_ms": now_ms, "trace": result.trace.name,
-        "switches": sorted(own.items()), "params_hash": settings.params_hash(JOB),
+        "compared_ms": now_ms,
+        "trace": result.trace.name,
+        "switches": sorted(own.items()),
+        "params_hash": settings.params_hash(JOB),
     }
     found: list[dict[str, Any]] = []
     for point in result.points:
@@ -169,9 +185,11 @@ def rows(settings: Settings, result: Result) -> pa.Table:
 
 def _of_point(point: Point) -> dict[str, Any]:
     return {
-        "policy": point.curve.policy, "max_bytes": point.max_bytes,
+        "policy": point.curve.policy,
+        "max_bytes": point.max_bytes,
         "settings": [(name, str(value)) for name, value in point.curve.own],
-        "sample_rate": point.rate, "hit_ratio_error": point.error,
+        "sample_rate": point.rate,
+        "hit_ratio_error": point.error,
     }
 
 
@@ -188,8 +206,7 @@ def draw_curves(result: Result, path: Path) -> None:
     """Write the picture of a result."""
     from app.whatif.bakeoff.picture import draw
 
-    path.write_text(draw(
-        result.points, result.size, _subtitle(result), result.one_size), "utf-8")
+    path.write_text(draw(result.points, result.size, _subtitle(result), result.one_size), "utf-8")
 
 
 # -- printed ---------------------------------------------------------------------------------
@@ -208,11 +225,21 @@ def lines(result: Result) -> list[str]:
     found = [f"{_subtitle(result)}.", "Hit ratio (%) by the size of each broker's cache:", ""]
     found += _aligned([["policy", *map(size_text, sizes)], *shown])
     found += ["", f"At {size_text(result.size)}:", ""]
-    found += _aligned([
-        ["policy", "hit ratio", "from storage", "wanted", "held", "evicted wanted", "passes",
-         "entries visited"],
-        *([curve.label, *_details(by_place[curve, result.size])] for curve in curves),
-    ])
+    found += _aligned(
+        [
+            [
+                "policy",
+                "hit ratio",
+                "from storage",
+                "wanted",
+                "held",
+                "evicted wanted",
+                "passes",
+                "entries visited",
+            ],
+            *([curve.label, *_details(by_place[curve, result.size])] for curve in curves),
+        ]
+    )
     found += ["", *_remarks(result), result.advice]
     return found
 
@@ -220,8 +247,10 @@ def lines(result: Result) -> list[str]:
 def _details(point: Point) -> list[str]:
     total = point.total
     return [
-        f"{100 * point.hit_ratio:.1f} %", size_text(total["storage_bytes"]),
-        size_text(total["wanted_bytes"]), size_text(total["max_used_bytes"]),
+        f"{100 * point.hit_ratio:.1f} %",
+        size_text(total["storage_bytes"]),
+        size_text(total["wanted_bytes"]),
+        size_text(total["max_used_bytes"]),
         *(f"{total[name]:,.0f}" for name in ("evicted_wanted", "passes", "work")),
     ]
 
@@ -232,16 +261,22 @@ def _remarks(result: Result) -> list[str]:
     if unbounded is not None and unbounded.max_bytes is not None:
         held = max(counted["max_used_bytes"] for counted in unbounded.brokers.values())
         if held > EXCEEDED * unbounded.max_bytes:
-            found.append(f"{unbounded.curve.label} keeps what is wanted beyond its size: with "
-                         f"{size_text(unbounded.max_bytes)} it held {size_text(held)}.")
+            found.append(
+                f"{unbounded.curve.label} keeps what is wanted beyond its size: with "
+                f"{size_text(unbounded.max_bytes)} it held {size_text(held)}."
+            )
     if len(_readers(result.points[0])) > 1:
         found.append("Bytes and counts are those of all brokers together.")
     if result.trace.refused:
-        found.append(f"Left out, by the event contract: {counted(result.trace.refused, 'record')}"
-                     " of the files.")
+        found.append(
+            f"Left out, by the event contract: {counted(result.trace.refused, 'record')}"
+            " of the files."
+        )
     if result.error is not None:
-        found.append(f"Sampled hit ratios were at most {100 * result.error:.2f} points from exact "
-                     f"ones at {size_text(result.size)}, which are shown.")
+        found.append(
+            f"Sampled hit ratios were at most {100 * result.error:.2f} points from exact "
+            f"ones at {size_text(result.size)}, which are shown."
+        )
     return found
 
 
@@ -262,8 +297,10 @@ def _readers(point: Point) -> list[Place]:
 def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
-        "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
-                  for i, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
         for line in cells
     ]
 
@@ -273,12 +310,22 @@ def _print_json(result: Result, table: pa.Table) -> None:
         {**row, "settings": dict(row["settings"]), "switches": dict(row["switches"])}
         for row in table.to_pylist()
     ]
-    json.dump({
-        "trace": result.trace.name, "records": dict(result.trace.counts),
-        "refused": result.trace.refused, "release_event": result.release_event,
-        "sample": result.rate, "largest_error": result.error, "size": result.size,
-        "advice": result.advice, "rows": found,
-    }, sys.stdout, ensure_ascii=False, indent=1)
+    json.dump(
+        {
+            "trace": result.trace.name,
+            "records": dict(result.trace.counts),
+            "refused": result.trace.refused,
+            "release_event": result.release_event,
+            "sample": result.rate,
+            "largest_error": result.error,
+            "size": result.size,
+            "advice": result.advice,
+            "rows": found,
+        },
+        sys.stdout,
+        ensure_ascii=False,
+        indent=1,
+    )
     say()
 
 

@@ -101,7 +101,9 @@ class BakeOff:
         documents = (json.dumps(d, sort_keys=True) for d in settings.policy_dicts())
         self._policies = sorted(documents)
         self._params = {
-            **settings.job_params(JOB), "release_event": release_event, "extra_outputs": (),
+            **settings.job_params(JOB),
+            "release_event": release_event,
+            "extra_outputs": (),
             "stats_window_ms": ONE_WINDOW_MS,
         }
         self._reads = KIND_INDEX[READS[release_event]]
@@ -121,9 +123,7 @@ class BakeOff:
         """Every curve at every size, on all entries."""
         return self._points(self._trace, curves, sizes, 1.0)
 
-    def curves(
-        self, curves: Sequence[Curve], sizes: Sequence[int], rate: float
-    ) -> list[Point]:
+    def curves(self, curves: Sequence[Curve], sizes: Sequence[int], rate: float) -> list[Point]:
         """Every curve at every size, on at least this share of the entries."""
         by_rate: dict[float, list[int]] = {}
         for size in sizes:
@@ -175,11 +175,17 @@ class BakeOff:
             params = {**self._params, "variants": list(unique.values())}
             places = {text: i for i, text in enumerate(unique)}
             return [
-                (cluster, broker, [
-                    share.scaled(counted[places[json.dumps(v, sort_keys=True)]]) for v in variants
-                ])
+                (
+                    cluster,
+                    broker,
+                    [
+                        share.scaled(counted[places[json.dumps(v, sort_keys=True)]])
+                        for v in variants
+                    ],
+                )
                 for cluster, broker, counted in compare_brokers(
-                    blobs, params, self._policies, trace.latest_ms)
+                    blobs, params, self._policies, trace.latest_ms
+                )
             ]
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -205,9 +211,8 @@ def measured(sampled: Sequence[Point], exact: Sequence[Point]) -> tuple[list[Poi
             error = abs(known.hit_ratio - point.hit_ratio)
             errors[point.curve] = max(errors.get(point.curve, 0.0), error)
     points = [
-        by_place.get((p.curve, p.max_bytes)) or (
-            p if p.rate == 1.0 else replace(p, error=errors.get(p.curve))
-        )
+        by_place.get((p.curve, p.max_bytes))
+        or (p if p.rate == 1.0 else replace(p, error=errors.get(p.curve)))
         for p in sampled
     ]
     return points, max(errors.values(), default=0.0)
@@ -263,7 +268,9 @@ def _extent(blobs: Iterable[bytes], reads: int) -> _Extent:
         known = np.isin(kinds, (KIND_INDEX["entry_added"], reads))
         sizes = np.where(every == NULL, 0, every)[known]
         entries, size, read = (
-            entries + len(sizes), size + int(sizes.sum()), read + int((kinds == reads).sum())
+            entries + len(sizes),
+            size + int(sizes.sum()),
+            read + int((kinds == reads).sum()),
         )
         given = every[every != NULL]
         if len(given):

@@ -17,8 +17,13 @@ from udfs.hashing import NULL_HASH, combine_hashes, hash_strings
 
 Array = np.ndarray
 OF_ENTRIES = tuple(
-    KIND_INDEX[kind] for kind in (
-        "entry_added", "dispatch", "entry_read", "entry_released", "replay_queued",
+    KIND_INDEX[kind]
+    for kind in (
+        "entry_added",
+        "dispatch",
+        "entry_read",
+        "entry_released",
+        "replay_queued",
         "entry_invalidated",
     )
 )

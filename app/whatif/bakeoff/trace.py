@@ -121,12 +121,17 @@ def _files(path: Path) -> tuple[list[Path], str]:
     if path.is_file():
         return [path], str(path.parent.absolute())
     if not path.is_dir():
-        raise UserError(f"--trace {path}: does not exist\n"
-                        "allowed: a file or a folder of JSON lines, such as generate --out writes")
+        raise UserError(
+            f"--trace {path}: does not exist\n"
+            "allowed: a file or a folder of JSON lines, such as generate --out writes"
+        )
     if (path / "events").is_dir():
         path = path / "events"
-    found = sorted(p for p in path.rglob("*") if p.suffix in ENDINGS and p.is_file()
-                   and not p.name.startswith("."))
+    found = sorted(
+        p
+        for p in path.rglob("*")
+        if p.suffix in ENDINGS and p.is_file() and not p.name.startswith(".")
+    )
     if not found:
         raise UserError(f"--trace {path}: has no files of JSON lines ({', '.join(ENDINGS)})")
     return found, str(path.absolute())

@@ -85,8 +85,9 @@ def range_of(text: str) -> Span:
     if not slash or not (begin or end):
         raise UserError(f"--on {text}: is not a range\nallowed: {RANGE}")
     where = f"--on {text}"
-    span = Span(moment_ms(begin, where) if begin else FIRST_MS,
-                moment_ms(end, where) if end else LAST_MS)
+    span = Span(
+        moment_ms(begin, where) if begin else FIRST_MS, moment_ms(end, where) if end else LAST_MS
+    )
     if span.begin_ms >= span.end_ms:
         raise UserError(f"{where}: its begin is not before its end")
     return span
@@ -103,8 +104,10 @@ def effect(before: Side, after: Side, changes: Sequence[Change], wanted: Wanted)
         first = _replay(before, wanted, folder)
         second = _replay(after, wanted, folder, first.archive_version)
         if first.archive_version != second.archive_version:
-            raise UserError(f"--keep {wanted.keep}: its two replays are of different versions of "
-                            "the archive\nname another folder")
+            raise UserError(
+                f"--keep {wanted.keep}: its two replays are of different versions of "
+                "the archive\nname another folder"
+            )
         with redirect_stdout(sys.stderr):
             for side, one in ((before, first), (after, second)):
                 say(f"{side.name}: {side.given}", flush=True)
@@ -113,17 +116,26 @@ def effect(before: Side, after: Side, changes: Sequence[Change], wanted: Wanted)
         found = compared(*warehouses, wanted.rows, before.settings.stats_window_ms)
         jobs = _jobs(before, wanted)
         unlike = differences(
-            before.settings, _choice(before, wanted), wanted.span, warehouses[0],
+            before.settings,
+            _choice(before, wanted),
+            wanted.span,
+            warehouses[0],
             "rate_limits" in jobs,
         )
-    _answer(words.About(str(before.given), str(after.given), wanted.span, jobs, first.begins,
-                        changes, unlike), found, wanted)
+    _answer(
+        words.About(
+            str(before.given), str(after.given), wanted.span, jobs, first.begins, changes, unlike
+        ),
+        found,
+        wanted,
+    )
     return 0
 
 
 def _jobs(side: Side, wanted: Wanted) -> tuple[str, ...]:
     jobs = wanted.jobs or tuple(
-        job for job in side.settings.jobs if "policy" in DECLARED[job].kinds)
+        job for job in side.settings.jobs if "policy" in DECLARED[job].kinds
+    )
     if not jobs:
         raise UserError("policy diff: the configuration runs no job that follows policies")
     return jobs
@@ -133,8 +145,7 @@ def _refuse_live(settings: Settings, keep: Path | None) -> None:
     """UserError for a folder inside the warehouse that is replayed."""
     live = local_path(settings.warehouse)
     if keep is not None and live is not None and keep.resolve().is_relative_to(live.resolve()):
-        raise UserError(f"--keep {keep}: is in the warehouse that is replayed\n"
-                        "name another folder")
+        raise UserError(f"--keep {keep}: is in the warehouse that is replayed\nname another folder")
 
 
 @contextmanager
@@ -153,18 +164,29 @@ def _choice(side: Side, wanted: Wanted) -> Choice:
 
 def _what_if(settings: Settings, jobs: Sequence[str]) -> Settings:
     """The settings of a replay under other policies."""
-    return settings.model_copy(update={
-        job: getattr(settings, job).model_copy(update=dict(DECLARED[job].what_if))
-        for job in jobs if DECLARED[job].what_if
-    })
+    return settings.model_copy(
+        update={
+            job: getattr(settings, job).model_copy(update=dict(DECLARED[job].what_if))
+            for job in jobs
+            if DECLARED[job].what_if
+        }
+    )
 
 
 def _replay(side: Side, wanted: Wanted, folder: Path, archive_version: int | None = None) -> Replay:
     jobs = _jobs(side, wanted)
     asked = Asked(
-        str(folder / side.name), jobs, wanted.span, wanted.warm_up_ms, _choice(side, wanted),
-        saved=wanted.saved, records=wanted.records, changed=True, throughout=True,
-        command="policy diff", option="--keep",
+        str(folder / side.name),
+        jobs,
+        wanted.span,
+        wanted.warm_up_ms,
+        _choice(side, wanted),
+        saved=wanted.saved,
+        records=wanted.records,
+        changed=True,
+        throughout=True,
+        command="policy diff",
+        option="--keep",
     )
     return Replay(_what_if(side.settings, jobs), asked, archive_version)
 

@@ -107,8 +107,7 @@ _WHOLES = ", ".join(f"{name}::HUGEINT AS {name}" for name in NAMES)
 
 @dataclass(frozen=True)
 class Effects:
-    """The differences between two replays; a measure of a row is `{name}_before`, `{name}_after`.
-    """
+    """The differences between two replays; a measure of a row is `{name}_before`, `{name}_after`."""
 
     total: Row
     tenants: list[Row]
@@ -132,7 +131,8 @@ class Effects:
         """Whether nothing differs."""
         return not any(self.changed.values()) and all(
             row[f"{name}_before"] == row[f"{name}_after"]
-            for row in self.caches for name in ("hits", "misses")
+            for row in self.caches
+            for name in ("hits", "misses")
         )
 
 
@@ -176,16 +176,22 @@ def _paired(names: tuple[str, ...]) -> str:
     """The sums of both sides, joined."""
     return ", ".join(
         f"coalesce(sum({name}) FILTER (WHERE side = '{side}'), 0)::HUGEINT AS {name}_{side}"
-        for name in names for side in ("before", "after")
+        for name in names
+        for side in ("before", "after")
     )
 
 
 def _effects(connection: duckdb.DuckDBPyConnection, rows: int, window_ms: int) -> Effects:
-    sums = ", ".join(f"coalesce(sum({name}_{side}), 0)::HUGEINT AS {name}_{side}"
-                     for name in NAMES for side in ("before", "after"))
+    sums = ", ".join(
+        f"coalesce(sum({name}_{side}), 0)::HUGEINT AS {name}_{side}"
+        for name in NAMES
+        for side in ("before", "after")
+    )
     differs = " OR ".join(f"{name}_before <> {name}_after" for name in NAMES)
-    order = ", ".join(f"abs({name}_after - {name}_before) DESC" for name in (
-        "paused_s", "evicted_entries", "rejected_ids", *NAMES))
+    order = ", ".join(
+        f"abs({name}_after - {name}_before) DESC"
+        for name in ("paused_s", "evicted_entries", "rejected_ids", *NAMES)
+    )
     connection.execute(
         f"CREATE TABLE tenants AS SELECT cluster, tenant, {sums} FROM changes"
         " WHERE kind = 'topic' GROUP BY cluster, tenant"
@@ -202,30 +208,40 @@ def _effects(connection: duckdb.DuckDBPyConnection, rows: int, window_ms: int) -
         lists[name] = _rows(connection, f"SELECT * {where} ORDER BY {order}, {key} LIMIT {rows}")
     return Effects(
         _rows(connection, f"SELECT {sums} FROM changes")[0],
-        lists["tenants"], lists["topics"], lists["users"], changed, _times(connection, window_ms),
-        _rows(connection, f"SELECT cluster, policy, {_paired(('hits', 'misses'))} FROM caches"
-              " GROUP BY ALL ORDER BY cluster, policy"),
+        lists["tenants"],
+        lists["topics"],
+        lists["users"],
+        changed,
+        _times(connection, window_ms),
+        _rows(
+            connection,
+            f"SELECT cluster, policy, {_paired(('hits', 'misses'))} FROM caches"
+            " GROUP BY ALL ORDER BY cluster, policy",
+        ),
     )
 
 
 def _times(connection: duckdb.DuckDBPyConnection, window_ms: int) -> list[Row]:
     """The sums over time, in at most about `BINS` parts of whole windows."""
     least, most = connection.execute("SELECT min(at_ms), max(at_ms) FROM times").fetchone() or (
-        None, None)
+        None,
+        None,
+    )
     if least is None:
         return []
     width = ((most - least) // BINS // window_ms + 1) * window_ms
-    return _rows(connection, f"""
+    return _rows(
+        connection,
+        f"""
         SELECT part * {width} AS at_ms, (part + 1) * {width} AS until_ms, * EXCLUDE (part)
         FROM (SELECT at_ms::HUGEINT // {width} AS part, {_paired(OVER_TIME)}
               FROM times GROUP BY part)
         ORDER BY at_ms
-    """)
+    """,
+    )
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Row]:
     found = connection.execute(sql)
     names = [column[0] for column in found.description or ()]
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-
-

@@ -43,13 +43,15 @@ def _overridden(settings: Settings, choice: Choice, span: Span) -> Iterator[str]
     """The documents of the stream that the policy files replace by others."""
     files = {policy_key(d): d["limits"] for d in settings.policy_dicts()}
     end_ms = None if span.end_ms == LAST_MS else span.end_ms
-    names = sorted({
-        f"{scope} {name}"
-        for every in last_policies(settings, end_ms).values()
-        for (scope, name), last in every.items()
-        if choice.replaces((scope, name))
-        and files.get((scope, name)) != last.document["limits"]
-    })
+    names = sorted(
+        {
+            f"{scope} {name}"
+            for every in last_policies(settings, end_ms).values()
+            for (scope, name), last in every.items()
+            if choice.replaces((scope, name))
+            and files.get((scope, name)) != last.document["limits"]
+        }
+    )
     if names:
         yield (
             f"The policy files override {counted(len(names), 'document')} of the stream "

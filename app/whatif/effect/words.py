@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from app.policy.words import Change
 
 SIDES = ("before", "after", "change")
-LISTS = {"tenants": ("cluster", "tenant"), "topics": ("cluster", "topic"),
-         "users": ("cluster", "user")}
+LISTS = {
+    "tenants": ("cluster", "tenant"),
+    "topics": ("cluster", "topic"),
+    "users": ("cluster", "user"),
+}
 """Lists of an answer, and the columns that name a row of each."""
 
 
@@ -55,18 +58,29 @@ def named(name: str, row: Row) -> dict[str, Any]:
 def plain(about: About, found: Effects) -> dict[str, Any]:
     """The whole answer as JSON."""
     return {
-        "before": about.before, "after": about.after,
+        "before": about.before,
+        "after": about.after,
         "from_ms": None if about.span.begin_ms == FIRST_MS else about.span.begin_ms,
         "to_ms": None if about.span.end_ms == LAST_MS else about.span.end_ms,
-        "jobs": list(about.jobs), "begins": list(about.begins),
-        "limits": [change.plain() for change in about.changes], "same": found.same,
+        "jobs": list(about.jobs),
+        "begins": list(about.begins),
+        "limits": [change.plain() for change in about.changes],
+        "same": found.same,
         "unlike_what_happened": list(about.unlike),
-        "total": _measures(found.total), "changed": found.changed,
-        **{name: [{**named(name, row), **_measures(row)} for row in getattr(found, name)]
-           for name in LISTS},
-        "times": [{"from_ms": row["at_ms"], "to_ms": row["until_ms"],
-                   **{name: _measure(row, BY_NAME[name]) for name in OVER_TIME}}
-                  for row in found.times],
+        "total": _measures(found.total),
+        "changed": found.changed,
+        **{
+            name: [{**named(name, row), **_measures(row)} for row in getattr(found, name)]
+            for name in LISTS
+        },
+        "times": [
+            {
+                "from_ms": row["at_ms"],
+                "to_ms": row["until_ms"],
+                **{name: _measure(row, BY_NAME[name]) for name in OVER_TIME},
+            }
+            for row in found.times
+        ],
         "caches": found.caches,
     }
 
@@ -93,8 +107,12 @@ def print_all(about: About, found: Effects) -> None:
         say("\nnothing differs")
     measures = found.measures
     say()
-    write_table(["measure", *SIDES, "meaning"],
-                [[m.name, *shown(found.total, m), m.meaning] for m in measures], sys.stdout, None)
+    write_table(
+        ["measure", *SIDES, "meaning"],
+        [[m.name, *shown(found.total, m), m.meaning] for m in measures],
+        sys.stdout,
+        None,
+    )
     for name in LISTS:
         rows: list[Row] = getattr(found, name)
         if rows:

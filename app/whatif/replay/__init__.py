@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def replayed(
-    settings: Settings, jobs: Sequence[str], records: int | None = None,
+    settings: Settings,
+    jobs: Sequence[str],
+    records: int | None = None,
     group: Mapping[str, Operator] | None = None,
 ) -> dict[str, pa.Table]:
     """Output tables of some jobs over the whole archive of the warehouse, for small archives;

@@ -100,8 +100,12 @@ class Archive:
     """One version of the table `events`, and what some jobs read of it."""
 
     def __init__(
-        self, settings: Settings, routes: Mapping[str, Route], span: Span = WHOLE,
-        choice: Choice = EVERYTHING, version: int | None = None,
+        self,
+        settings: Settings,
+        routes: Mapping[str, Route],
+        span: Span = WHOLE,
+        choice: Choice = EVERYTHING,
+        version: int | None = None,
         applied: Mapping[str, Position] | None = None,
     ) -> None:
         """Without `version` the newest one; UserError where there is no archive. `applied`: by job,
@@ -214,12 +218,15 @@ class Archive:
         times, moved = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), np.int64)
         inside = (times >= self.span.begin_ms) & (times < self.span.end_ms)
         times, moved = times[inside], moved[inside]
-        bins = pa.table({"bin": (times - offset_ms) // BIN_MS, "ms": moved}).group_by(
-            "bin", use_threads=False
-        ).aggregate([("ms", "count"), ("ms", "max")])
+        bins = (
+            pa.table({"bin": (times - offset_ms) // BIN_MS, "ms": moved})
+            .group_by("bin", use_threads=False)
+            .aggregate([("ms", "count"), ("ms", "max")])
+        )
         columns_of = (bins.column(name).to_pylist() for name in ("bin", "ms_count", "ms_max"))
-        return {bin_: (records, latest_ms)
-                for bin_, records, latest_ms in zip(*columns_of, strict=True)}
+        return {
+            bin_: (records, latest_ms) for bin_, records, latest_ms in zip(*columns_of, strict=True)
+        }
 
     def _astray(self, file: DataFile) -> frozenset[tuple[str, int]]:
         """Partition and offset of the records of a file that are far ahead of both neighbours."""
@@ -248,8 +255,12 @@ class Archive:
             place = names.index(CLOCK_COLUMN)
             for group in range(about.num_row_groups):
                 known = about.row_group(group).column(place).statistics
-                if (known is not None and known.has_min_max and known.null_count == 0
-                        and (known.max < begin_ms or known.min >= self.span.end_ms)):
+                if (
+                    known is not None
+                    and known.has_min_max
+                    and known.null_count == 0
+                    and (known.max < begin_ms or known.min >= self.span.end_ms)
+                ):
                     continue
                 yield Task(file, group)
 
@@ -273,8 +284,7 @@ class Archive:
         for file in self.files:
             for task in self.tasks(file, FIRST_MS):
                 for batch in self._batches(task):
-                    packing, refused = self._packing(
-                        file, batch if keep is None else keep(batch))
+                    packing, refused = self._packing(file, batch if keep is None else keep(batch))
                     _put(blobs, packing.rows(refused))
         latest = self.counted().latest_ms
         plain = {key: [blob.to_pybytes() for blob in parts] for key, parts in blobs.items()}
@@ -287,7 +297,9 @@ class Archive:
             about = opened.metadata.row_group(task.row_group)
             rows = self._rows * min(_slices_of(about, edges), MORE_ROWS)
             for batch in opened.iter_batches(
-                rows, [task.row_group], _with_values(opened, about, self._columns),
+                rows,
+                [task.row_group],
+                _with_values(opened, about, self._columns),
                 use_threads=False,
             ):
                 chosen = self._chosen(batch)
@@ -306,9 +318,7 @@ class Archive:
             return wall.to_numpy()
         return self._untimed.filled(batch, wall)
 
-    def _packing(
-        self, file: DataFile, batch: pa.RecordBatch
-    ) -> tuple[Packing, dict[str, Array]]:
+    def _packing(self, file: DataFile, batch: pa.RecordBatch) -> tuple[Packing, dict[str, Array]]:
         """Rows of `events`, validated, and by job those that the live run refused (bool)."""
         ingest = batch.column("ingest_ms").to_numpy()
         parsed = from_table(batch, list(self._routes))
@@ -316,14 +326,20 @@ class Archive:
         if astray := self._astray(file):
             still |= _is_in(batch, astray)
         packing = Packing(
-            parsed, batch, self._routes, self.shards, int(ingest.max(initial=0)),
-            self._as_spelled, still,
+            parsed,
+            batch,
+            self._routes,
+            self.shards,
+            int(ingest.max(initial=0)),
+            self._as_spelled,
+            still,
         )
         return packing, self._left_out.rows(batch)
 
 
-_PLACED = pa.schema([(CLOCK_COLUMN, pa.int64()),
-                     *zip(SOURCE_COLUMNS, (pa.string(), pa.int64()), strict=True)])
+_PLACED = pa.schema(
+    [(CLOCK_COLUMN, pa.int64()), *zip(SOURCE_COLUMNS, (pa.string(), pa.int64()), strict=True)]
+)
 
 
 def _is_in(batch: pa.RecordBatch, places: frozenset[tuple[str, int]]) -> Array:
@@ -349,8 +365,11 @@ def _opened(source: Any) -> pq.ParquetFile:
 
 def _slices_of(about: Any, edges: Array) -> int:
     """How many slices the rows of a row group may belong to, as its statistics have it."""
-    clock = next(column for column in map(about.column, range(about.num_columns))
-                 if column.path_in_schema == CLOCK_COLUMN)
+    clock = next(
+        column
+        for column in map(about.column, range(about.num_columns))
+        if column.path_in_schema == CLOCK_COLUMN
+    )
     known = clock.statistics
     if known is None or not known.has_min_max:
         return 1
@@ -363,7 +382,8 @@ def _with_values(opened: pq.ParquetFile, about: Any, columns: Sequence[str]) -> 
     there = set(opened.schema_arrow.names)
     found = (about.column(place) for place in range(about.num_columns))
     empty = {
-        column.path_in_schema for column in found
+        column.path_in_schema
+        for column in found
         if column.statistics is not None and column.statistics.null_count == about.num_rows
     } - _ALWAYS
     return [name for name in columns if name in there - empty]

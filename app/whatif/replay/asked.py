@@ -92,8 +92,10 @@ def settings_of(
 
 def replaced_by(settings: Settings) -> frozenset[tuple[str, str]]:
     """What the configured policies are about."""
-    return frozenset((d["scope"], d["name"]) if d["scope"] in SCOPES else policy_key(d)
-                     for d in settings.policy_dicts())
+    return frozenset(
+        (d["scope"], d["name"]) if d["scope"] in SCOPES else policy_key(d)
+        for d in settings.policy_dicts()
+    )
 
 
 def jobs_of(settings: Settings, text: str | None) -> tuple[str, ...]:
@@ -117,8 +119,10 @@ def _files(path: Path) -> list[Path]:
         raise UserError(f"--policy {path}: names no files (a folder stands for its *.yaml)")
     for file in found:
         if not file.is_file():
-            raise UserError(f"--policy {path}: does not exist (allowed: a file of policies, a "
-                            "folder of such files, or a pattern)")
+            raise UserError(
+                f"--policy {path}: does not exist (allowed: a file of policies, a "
+                "folder of such files, or a pattern)"
+            )
     return found
 
 
@@ -134,14 +138,17 @@ def _put(overrides: dict[str, Any], text: str) -> None:
         raise UserError(f"--param {text}: {documents.why(error, value)}") from None
     if not dot:
         if job not in SHARED:
-            raise UserError(f"--param {text}: {job} is not shared by the jobs "
-                            f"(allowed: job.key=value, or one of {', '.join(SHARED)})")
+            raise UserError(
+                f"--param {text}: {job} is not shared by the jobs "
+                f"(allowed: job.key=value, or one of {', '.join(SHARED)})"
+            )
         overrides[job] = parsed
         return
     if job not in DECLARED:
         raise UserError(f"--param {text}: {job} is not a job ({did_you_mean(job, JOBS)})")
     fields = {(f.alias or n) for n, f in DECLARED[job].parameters.model_fields.items()}
     if key not in fields:
-        raise UserError(f"--param {text}: {job} has no parameter {key} "
-                        f"({did_you_mean(key, sorted(fields))})")
+        raise UserError(
+            f"--param {text}: {job} has no parameter {key} ({did_you_mean(key, sorted(fields))})"
+        )
     overrides.setdefault(job, {})[key] = parsed

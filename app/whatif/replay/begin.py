@@ -53,15 +53,22 @@ class Begin:
         if self.read_ms == FIRST_MS:
             return []
         blind = settings.blind_after_gap_ms()
-        lines = [f"begins empty at {instant_of(self.read_ms)}: rows may differ from those of a run "
-                 "that began earlier"]
+        lines = [
+            f"begins empty at {instant_of(self.read_ms)}: rows may differ from those of a run "
+            "that began earlier"
+        ]
         for job in jobs:
             until_ms = self.read_ms + blind[job]
-            what = (f"until {instant_of(until_ms)}" if until_ms > self.span.begin_ms
-                    else "by nothing but what lasts longer: the warm-up covers its memory")
+            what = (
+                f"until {instant_of(until_ms)}"
+                if until_ms > self.span.begin_ms
+                else "by nothing but what lasts longer: the warm-up covers its memory"
+            )
             lines.append(f"  {job}: {what}")
-        lines.append("  and where something that was opened, created or limited before is not "
-                     "mentioned again")
+        lines.append(
+            "  and where something that was opened, created or limited before is not "
+            "mentioned again"
+        )
         return lines
 
 
@@ -79,15 +86,21 @@ def begin_of(settings: Settings, jobs: Sequence[str], asked: Asked) -> Begin:
 def _after(settings: Settings, jobs: Sequence[str], asked: Asked, folder: Path) -> Begin:
     """With the states in which another replay has ended."""
     theirs, states = of_folder(settings, folder, "--after")
-    ours = {"warehouse": settings.warehouse, "jobs": list(jobs), "shards": settings.shard_count,
-            "filters": asked.choice.filters}
+    ours = {
+        "warehouse": settings.warehouse,
+        "jobs": list(jobs),
+        "shards": settings.shard_count,
+        "filters": asked.choice.filters,
+    }
     for key, value in ours.items():
         if theirs.get(key) != value:
             raise UserError(f"--after {folder}: its {key} is {theirs.get(key)!r}, not {value!r}")
     end_ms = int(theirs["to_ms"])
     if end_ms == LAST_MS:
-        raise UserError(f"--after {folder}: that replay went to the archive's end\n"
-                        "only one with --to has a place where another can begin")
+        raise UserError(
+            f"--after {folder}: that replay went to the archive's end\n"
+            "only one with --to has a place where another can begin"
+        )
     if end_ms >= asked.span.end_ms:
         raise UserError(f"--after {folder}: --to is not after its end {instant_of(end_ms)}")
     span = Span(end_ms, asked.span.end_ms)
@@ -119,7 +132,12 @@ def _saved(settings: Settings, jobs: Sequence[str], asked: Asked) -> Begin:
     read_ms = max(least - BEHIND_MS, 0)
     span = replace(asked.span, begin_ms=begin_ms)
     return Begin(
-        span, read_ms, begin_ms, most + 1 if begin_ms == FIRST_MS else begin_ms, states, applied,
+        span,
+        read_ms,
+        begin_ms,
+        most + 1 if begin_ms == FIRST_MS else begin_ms,
+        states,
+        applied,
         f"begins with the states that a run has saved at {instant_of(most)} of event time",
     )
 
@@ -132,12 +150,16 @@ def _take(settings: Settings, file: str, jobs: Sequence[str], into: States) -> P
     found, about = saved_states.read(root / file)
     if about["shards"] != settings.shard_count:
         shards = counted(about["shards"], "shard")
-        raise UserError(f"--saved: {file} is of {shards}, and the warehouse has "
-                        f"{settings.shard_count} now\ntake a later begin, or --warm-up")
+        raise UserError(
+            f"--saved: {file} is of {shards}, and the warehouse has "
+            f"{settings.shard_count} now\ntake a later begin, or --warm-up"
+        )
     for job in jobs:
         if about["versions"][job] != DECLARED[job].state_version:
-            raise UserError(f"--saved: {file} was written by another version of Weir\n"
-                            "take a later begin, or --warm-up")
+            raise UserError(
+                f"--saved: {file} was written by another version of Weir\n"
+                "take a later begin, or --warm-up"
+            )
     for key, state in found.states.items():
         if key[0] in jobs:
             into.keep(key, state, found.wakes.get(key))

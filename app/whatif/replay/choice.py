@@ -82,9 +82,11 @@ def policy_key(document: Mapping[str, Any]) -> Source:
 def _spellings(name: str) -> tuple[str, ...]:
     """A topic as a pattern may mean it: with and without its scheme and its partition."""
     base, _ = split_partition(name)
-    return tuple(dict.fromkeys(
-        text for full in (name, base) for text in (full, full.partition("://")[2] or full)
-    ))
+    return tuple(
+        dict.fromkeys(
+            text for full in (name, base) for text in (full, full.partition("://")[2] or full)
+        )
+    )
 
 
 def _any(name: str | None, patterns: Sequence[str]) -> bool:

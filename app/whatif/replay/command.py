@@ -47,9 +47,7 @@ def replay(settings: Settings, asked: Asked) -> int:
     return begun.verified() if asked.verify else 0
 
 
-def _group(
-    settings: Settings, jobs: Sequence[str], asked: Asked
-) -> Mapping[str, Operator]:
+def _group(settings: Settings, jobs: Sequence[str], asked: Asked) -> Mapping[str, Operator]:
     """The operators: under the policies of the run each version holds from its time on, as there;
     others hold from the beginning."""
     logs = [log for log in live_logs(settings, jobs).values() if log is not None]
@@ -80,8 +78,10 @@ class Replay:
         self._span = self._begin.span
         self.out = Out(self._settings, asked.out, self._identity(), asked.option)
         self._archive = Archive(
-            self._settings, {name: o.route for name, o in self._group.items()},
-            Span(self._begin.read_ms, self._span.end_ms), asked.choice,
+            self._settings,
+            {name: o.route for name, o in self._group.items()},
+            Span(self._begin.read_ms, self._span.end_ms),
+            asked.choice,
             self.out.archive_version if self.out.begun else archive_version,
             self.out.applied if self.out.begun else self._begin.applied,
         )
@@ -110,16 +110,21 @@ class Replay:
         """What makes two replays the same."""
         settings, asked = self._settings, self._asked
         return {
-            "warehouse": settings.warehouse, "jobs": list(self._jobs),
+            "warehouse": settings.warehouse,
+            "jobs": list(self._jobs),
             "params_hash": {job: settings.params_hash(job) for job in self._jobs},
-            "versions": {job: [list(pair) for pair in self._group[job].stamp.hashes]
-                         for job in self._jobs},
-            "shards": settings.shard_count, "from_ms": self._span.begin_ms,
-            "to_ms": self._span.end_ms, "warm_up_ms": asked.warm_up_ms,
+            "versions": {
+                job: [list(pair) for pair in self._group[job].stamp.hashes] for job in self._jobs
+            },
+            "shards": settings.shard_count,
+            "from_ms": self._span.begin_ms,
+            "to_ms": self._span.end_ms,
+            "warm_up_ms": asked.warm_up_ms,
             "filters": asked.choice.filters,
             "replaced": sorted(list(key) for key in asked.choice.replaced),
             "after": None if asked.after is None else str(asked.after.absolute()),
-            "saved": asked.saved, "drain": asked.drain,
+            "saved": asked.saved,
+            "drain": asked.drain,
         }
 
     def _plan(self) -> None:
@@ -134,7 +139,10 @@ class Replay:
                 + self._span.described(self._asked.choice.filters)
             )
         self._planned = slices(
-            bins, self._archive.span, begin_ms, self._per_slice(),
+            bins,
+            self._archive.span,
+            begin_ms,
+            self._per_slice(),
             FIRST_MS if self._begin.states is None else self._begin.states.latest_ms,
         )
 
@@ -160,8 +168,13 @@ class Replay:
         sys.setswitchinterval(SWITCH_S)
         shutil.rmtree(out.spill, ignore_errors=True)
         out.prepare(self._group)
-        engine = Engine(self._archive, self._group, self._settings.idle_advance_ms, out.states(),
-                        drained_ms=self._drained_ms)
+        engine = Engine(
+            self._archive,
+            self._group,
+            self._settings.idle_advance_ms,
+            out.states(),
+            drained_ms=self._drained_ms,
+        )
         progress = _Progress(out.slices, out.done)
         from_ms = self._begin.written_ms
         for one, tables in engine.run(out.slices, out.spill, out.done):
@@ -184,7 +197,11 @@ class Replay:
             end_ms = min(end_ms, latest) - open_ms - settings.allowed_lateness_ms
         without_payload = not settings.archive_payload
         counts, found = verify.differences(
-            Warehouse.of(settings), Warehouse.of(self.out.settings), self._group, begin_ms, end_ms,
+            Warehouse.of(settings),
+            Warehouse.of(self.out.settings),
+            self._group,
+            begin_ms,
+            end_ms,
             without_payload,
         )
         where = Span(begin_ms, end_ms).described()
@@ -194,8 +211,11 @@ class Replay:
         for one in found:
             say(one)
         tables = counted(len(counts), "table")
-        say(f"{len(found)} of {tables} {'differs' if len(found) == 1 else 'differ'} {where}"
-            if found else f"all {len(counts)} tables are those of the live run {where}")
+        say(
+            f"{len(found)} of {tables} {'differs' if len(found) == 1 else 'differ'} {where}"
+            if found
+            else f"all {len(counts)} tables are those of the live run {where}"
+        )
         return 1 if found else 0
 
 
@@ -218,14 +238,20 @@ class _Progress:
         self._said = now
         rate = (self._records - self._before) / (now - self._began)
         left_s = (self._total - self._records) / rate if rate else 0
-        say(f"slice {one.number + 1} of {self._count}: {self._records:,} of {self._total:,} "
+        say(
+            f"slice {one.number + 1} of {self._count}: {self._records:,} of {self._total:,} "
             f"records, {rate:,.0f} a second, to {instant_of(one.latest_ms)}; "
-            f"{left_s:,.0f} s left", flush=True)
+            f"{left_s:,.0f} s left",
+            flush=True,
+        )
 
     def end(self) -> None:
         """All is committed."""
         took = time.monotonic() - self._began
         records = self._records - self._before
-        say(f"{counted(records, 'record')} in {took:,.1f} s "
+        say(
+            f"{counted(records, 'record')} in {took:,.1f} s "
             f"({records / max(took, 0.001):,.0f} a second), "
-            f"{counted(self._rows, 'row')} written", flush=True)
+            f"{counted(self._rows, 'row')} written",
+            flush=True,
+        )

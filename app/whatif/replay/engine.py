@@ -77,8 +77,12 @@ class Engine:
     """Slices of an archive through the cores of some jobs."""
 
     def __init__(
-        self, archive: Archive, group: Mapping[str, Operator], idle_advance_ms: int,
-        states: States | None = None, threads: int | None = None,
+        self,
+        archive: Archive,
+        group: Mapping[str, Operator],
+        idle_advance_ms: int,
+        states: States | None = None,
+        threads: int | None = None,
         drained_ms: Callable[[int], int | None] = lambda _: None,
     ) -> None:
         """`states`: where the jobs begin; without them they begin empty. `drained_ms` gets the
@@ -97,7 +101,10 @@ class Engine:
         """Each slice from the number `first` on with its rows by table; when an answer is asked
         for, `states` are those after the answer before."""
         ahead = _Ahead(
-            list(self._archive.files), edges(list(found)), Spill(spill), first,
+            list(self._archive.files),
+            edges(list(found)),
+            Spill(spill),
+            first,
             found[first].begin_ms,
         )
         pool = ThreadPoolExecutor(self._threads)
@@ -142,7 +149,9 @@ class Engine:
     ) -> dict[Key, Future[Step]]:
         return {
             key: pool.submit(
-                self._group[key[0]].job.step, self.states.states.get(key), blobs.get(key, []),
+                self._group[key[0]].job.step,
+                self.states.states.get(key),
+                blobs.get(key, []),
                 stream_ms,
             )
             for key in due(self.states, blobs, stream_ms)
@@ -158,15 +167,22 @@ class Engine:
             for name, rows in step.tables.items():
                 whole = joined(rows) if PARTS[0] in rows.column_names else rows
                 constants = operator.constants if name in operator.tables else {}
-                parts.setdefault(name, []).append(shaped(
-                    operator.stamp.stamped(whole) if constants else whole, TABLES[name], constants))
+                parts.setdefault(name, []).append(
+                    shaped(
+                        operator.stamp.stamped(whole) if constants else whole,
+                        TABLES[name],
+                        constants,
+                    )
+                )
         return parts
 
     def _end(self, pool: ThreadPoolExecutor, parts: dict[str, list[pa.Table]]) -> None:
         """Let the stream's clock reach its end, as it does in a run that waits for records."""
         stream_ms = self._drained_ms(self.states.latest_ms) or self._stream_ms
-        for name, rows in self._ended({
-            key: pool.submit(self._group[key[0]].job.step, state, [], stream_ms)
-            for key, state in self.states.states.items()
-        }).items():
+        for name, rows in self._ended(
+            {
+                key: pool.submit(self._group[key[0]].job.step, state, [], stream_ms)
+                for key, state in self.states.states.items()
+            }
+        ).items():
             parts.setdefault(name, []).extend(rows)

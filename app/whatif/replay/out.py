@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 NAME = "_weir/replay.json"
 FOLDER = "_weir/replay"
 FORMAT = 2
-DOCUMENT: Document[dict[str, Any]] = Document(
-    dict[str, Any], "name another folder", indent=1)
+DOCUMENT: Document[dict[str, Any]] = Document(dict[str, Any], "name another folder", indent=1)
 SAVED_EVERY_S = 10.0
 """States are kept so often; what was committed since is judged again after an interruption."""
 TOGETHER = 8
@@ -57,9 +56,13 @@ class Out:
         if root is None:
             raise UserError(f"{self._place}: is not a folder of this machine")
         self.root = root.absolute()
-        self.settings = settings.model_copy(update={
-            "warehouse": str(self.root), "storage_options": {}, "commit": "delta-rs",
-        })
+        self.settings = settings.model_copy(
+            update={
+                "warehouse": str(self.root),
+                "storage_options": {},
+                "commit": "delta-rs",
+            }
+        )
         self._refuse_live(settings)
         self._identity = json.loads(json.dumps(identity))
         self._document = self._load()
@@ -82,18 +85,25 @@ class Out:
         found = DOCUMENT.load(self.settings, NAME)
         if found is None:
             if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
-                raise UserError(f"{self._place}: is not empty and not of a replay\n"
-                                "name a folder that does not exist")
+                raise UserError(
+                    f"{self._place}: is not empty and not of a replay\n"
+                    "name a folder that does not exist"
+                )
             return None
         try:
             theirs, version = found["identity"], found["format"]
         except KeyError:
             raise Damaged(str(self.root / NAME), "is damaged", DOCUMENT.remedy) from None
         if version != FORMAT:
-            raise UserError(f"{self._place}: was written by another version of Weir "
-                            f"(format {version!r})\nname another folder")
-        other = [key for key in {**theirs, **self._identity}
-                 if theirs.get(key) != self._identity.get(key)]
+            raise UserError(
+                f"{self._place}: was written by another version of Weir "
+                f"(format {version!r})\nname another folder"
+            )
+        other = [
+            key
+            for key in {**theirs, **self._identity}
+            if theirs.get(key) != self._identity.get(key)
+        ]
         if other:
             key = other[0]
             raise UserError(
@@ -133,13 +143,20 @@ class Out:
         return self._document
 
     def begin(
-        self, archive_version: int, found: list[Slice], start: States | None = None,
+        self,
+        archive_version: int,
+        found: list[Slice],
+        start: States | None = None,
         applied: Mapping[str, Position] | None = None,
     ) -> None:
         """Write down what will be done, and the states to begin with."""
         self._document = {
-            "format": FORMAT, "identity": self._identity, "archive_version": archive_version,
-            "application": f"weir-replay-{uuid.uuid4()}", "done": 0, "states": None,
+            "format": FORMAT,
+            "identity": self._identity,
+            "archive_version": archive_version,
+            "application": f"weir-replay-{uuid.uuid4()}",
+            "done": 0,
+            "states": None,
             "slices": [asdict(one) for one in found],
             "applied": {job: asdict(place) for job, place in (applied or {}).items()},
         }
@@ -226,12 +243,12 @@ def of_folder(settings: Settings, folder: Path, option: str) -> tuple[dict[str, 
     there = settings.model_copy(update={"warehouse": str(folder), "storage_options": {}})
     document = DOCUMENT.load(there, NAME)
     if document is None:
-        raise UserError(f"{option} {folder}: is not the folder of a replay (allowed: one that "
-                        "replay --out has written)")
+        raise UserError(
+            f"{option} {folder}: is not the folder of a replay (allowed: one that "
+            "replay --out has written)"
+        )
     if not {"identity", "states", "slices", "done"} <= document.keys():
         raise Damaged(str(folder / NAME), "is damaged", DOCUMENT.remedy)
     if document["states"] is None or document["done"] != len(document["slices"]):
         raise UserError(f"{option} {folder}: that replay has not ended\nlet it go on first")
-    return document["identity"], saved_states.read(
-        folder / FOLDER / document["states"]
-    )[0]
+    return document["identity"], saved_states.read(folder / FOLDER / document["states"])[0]

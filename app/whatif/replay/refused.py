@@ -27,7 +27,11 @@ class LeftOut:
     """The refused records of a span of event time, by the place they came from."""
 
     def __init__(
-        self, settings: Settings, jobs: Sequence[str], begin_ms: int, end_ms: int,
+        self,
+        settings: Settings,
+        jobs: Sequence[str],
+        begin_ms: int,
+        end_ms: int,
         applied: Mapping[str, Position],
     ) -> None:
         """`applied`: by job, what its states have already."""
@@ -64,7 +68,8 @@ class LeftOut:
                     mine = np.flatnonzero(codes == code)
                     missing[mine] = (
                         np.isin(offsets[mine], refused.get(name, ()))
-                        | (offsets[mine] < ends.get(name, _LEAST)) | (name in files)
+                        | (offsets[mine] < ends.get(name, _LEAST))
+                        | (name in files)
                     )
             if missing.any():
                 found[job] = missing

@@ -31,7 +31,10 @@ class Slice:
 
 
 def slices(
-    counted: Counted, span: Span, write_from_ms: int = FIRST_MS, records: int = RECORDS,
+    counted: Counted,
+    span: Span,
+    write_from_ms: int = FIRST_MS,
+    records: int = RECORDS,
     latest_ms: int = FIRST_MS,
 ) -> list[Slice]:
     """Slices over the whole span, cut between bins and at `write_from_ms`, where the warm-up ends.
@@ -45,11 +48,16 @@ def slices(
         end_ms = span.end_ms if end == len(counted.begin_ms) else int(counted.begin_ms[end])
         if first < end:
             latest_ms = max(latest_ms, int(counted.latest_ms[first:end].max()))
-        found.append(Slice(
-            len(found), max(begin_ms, span.begin_ms), end_ms,
-            int(counted.records[first:end].sum()), latest_ms,
-            first < end and int(counted.begin_ms[first]) < write_from_ms,
-        ))
+        found.append(
+            Slice(
+                len(found),
+                max(begin_ms, span.begin_ms),
+                end_ms,
+                int(counted.records[first:end].sum()),
+                latest_ms,
+                first < end and int(counted.begin_ms[first]) < write_from_ms,
+            )
+        )
     return found
 
 

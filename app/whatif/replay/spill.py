@@ -52,9 +52,7 @@ class Spill:
             for parts in blobs.values():
                 for blob in parts:
                     file.write(blob)
-        return _Written(
-            path, [(key, blob.size) for key, parts in blobs.items() for blob in parts]
-        )
+        return _Written(path, [(key, blob.size) for key, parts in blobs.items() for blob in parts])
 
     def take(self, number: int) -> Blobs:
         """The blobs of a slice, once; all of them have been put."""

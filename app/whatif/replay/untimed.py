@@ -68,7 +68,5 @@ class Untimed:
             batch.column(name).take(pa.array(null)).to_pylist()
             for name in ("source_partition", "source_offset")
         )
-        times[null] = [
-            self._at.get(place, 0) for place in zip(partitions, offsets, strict=True)
-        ]
+        times[null] = [self._at.get(place, 0) for place in zip(partitions, offsets, strict=True)]
         return times

@@ -42,12 +42,18 @@ class Difference:
     def __str__(self) -> str:
         side = "live" if self.in_live else "replayed"
         row = ", ".join(f"{k}={v!r}" for k, v in self.example.items() if v is not None)
-        return (f"{self.table}: {counted(self.live, 'row')} only live, {self.replayed:,} only "
-                f"replayed; for example {side}: {row}")
+        return (
+            f"{self.table}: {counted(self.live, 'row')} only live, {self.replayed:,} only "
+            f"replayed; for example {side}: {row}"
+        )
 
 
 def differences(
-    live: Warehouse, replayed: Warehouse, group: Mapping[str, Operator], begin_ms: int, end_ms: int,
+    live: Warehouse,
+    replayed: Warehouse,
+    group: Mapping[str, Operator],
+    begin_ms: int,
+    end_ms: int,
     without_payload: bool,
 ) -> tuple[dict[str, int], list[Difference]]:
     """Rows compared by table, and the tables that differ, of event times from `begin_ms` to before
@@ -56,8 +62,9 @@ def differences(
     found = []
     for name in (table for operator in group.values() for table in operator.tables):
         left_out = ("payload", "checksum") if without_payload else ()
-        sides = [_Side(warehouse, name, begin_ms, end_ms, left_out) for warehouse in
-                 (live, replayed)]
+        sides = [
+            _Side(warehouse, name, begin_ms, end_ms, left_out) for warehouse in (live, replayed)
+        ]
         counts[name] = sides[0].rows
         if sides[0].digest != sides[1].digest:
             found.append(_difference(name, *sides))
@@ -71,8 +78,13 @@ class _Side:
         self, warehouse: Warehouse, name: str, begin_ms: int, end_ms: int, left_out: Sequence[str]
     ) -> None:
         self._connection: duckdb.DuckDBPyConnection = connect(warehouse, name, in_order=False)
-        columns = [c for (c,) in self._connection.execute(
-            f"SELECT column_name FROM (DESCRIBE {name})").fetchall() if c not in left_out]
+        columns = [
+            c
+            for (c,) in self._connection.execute(
+                f"SELECT column_name FROM (DESCRIBE {name})"
+            ).fetchall()
+            if c not in left_out
+        ]
         packed = ", ".join(f'"{c}" := "{c}"' for c in sorted(columns))
         self._rows = f"SELECT hash(CAST(struct_pack({packed}) AS VARCHAR)) AS h, * FROM {name}"
         if (begin_ms, end_ms) != (FIRST_MS, LAST_MS):

@@ -127,23 +127,34 @@ class Found:
     @property
     def curve(self) -> list[dict[str, Any]]:
         """The points of every name as rows."""
-        return [{"cluster": one.cluster, "name": one.name, "rate": one.rate, **asdict(p)}
-                for one in self.suggestions for p in one.curve]
+        return [
+            {"cluster": one.cluster, "name": one.name, "rate": one.rate, **asdict(p)}
+            for one in self.suggestions
+            for p in one.curve
+        ]
 
     def limited(self, limits: Mapping[Limited, int]) -> list[documents.Document]:
         """The policies with these limits, one document per name."""
         scope = SCOPES[self.asked.per]
         return [
-            documents.document(scope, name, {
-                LIMITS[rate]: limits[name, rate] for rate in RATES if (name, rate) in limits
-            })
+            documents.document(
+                scope,
+                name,
+                {LIMITS[rate]: limits[name, rate] for rate in RATES if (name, rate) in limits},
+            )
             for name in sorted({name for name, _ in limits})
         ]
 
 
 def suggest(
-    settings: Settings, asked: Asked, out: Path | None = None, page: Path | None = None,
-    verify: bool = False, curves: bool = False, every: bool = False, as_json: bool = False,
+    settings: Settings,
+    asked: Asked,
+    out: Path | None = None,
+    page: Path | None = None,
+    verify: bool = False,
+    curves: bool = False,
+    every: bool = False,
+    as_json: bool = False,
 ) -> int:
     """Print the limits and write them as policies and as a page. Returns 1 if `verify` finds that
     the job throttles more or that a smaller limit suffices, else 0.
@@ -172,8 +183,10 @@ def suggest(
         for text in broken:
             print(printable(f"not verified: {text}"))
         if verify and found.suggestions and not broken:
-            say("verified: the job over the archive keeps every share, and exceeds it with each"
-                " limit one smaller than the smallest")
+            say(
+                "verified: the job over the archive keeps every share, and exceeds it with each"
+                " limit one smaller than the smallest"
+            )
         if out is not None:
             where = f"The policies are in {out}."
             say(where if found.suggestions else "No policies are written.")
@@ -187,7 +200,8 @@ def find(settings: Settings, asked: Asked, owners: Owners) -> Found:
     history = History(settings, owners, asked.span)
     params = settings.job_params(JOB)
     rules = Rules(
-        VERSIONS.index(params["tokenbucket"]), params["release_condition"] == "positive",
+        VERSIONS.index(params["tokenbucket"]),
+        params["release_condition"] == "positive",
         int(params["idle_state_ms"]) * NS_PER_MS,
     )
     out: dict[str, list[str]] = {}
@@ -216,16 +230,23 @@ def find(settings: Settings, asked: Asked, owners: Owners) -> Found:
             limits[one.name, rate] = max(limits.get((one.name, rate), 0), limit)
         found[one] = _suggestions(one, traces, needs, own, rules, of_both)
     # a document holds in every cluster
-    raised = [one for one, own in found.items() if any(s.limit < limits[one.name, s.rate]
-                                                       for s in own)]
+    raised = [
+        one for one, own in found.items() if any(s.limit < limits[one.name, s.rate] for s in own)
+    ]
     for one, traces in history.traces(raised):
         needs = Needs({s.rate: s.alone for s in found[one]}, {s.rate: s.needed for s in found[one]})
         found[one] = _suggestions(
-            one, traces, needs, {rate: limits[one.name, rate] for rate in needs.pair}, rules,
-            of_both)
+            one,
+            traces,
+            needs,
+            {rate: limits[one.name, rate] for rate in needs.pair},
+            rules,
+            of_both,
+        )
     every = [suggestion for own in found.values() for suggestion in own]
     return Found(
-        asked, tuple(sorted(every, key=lambda s: _place(s, asked, limits))),
+        asked,
+        tuple(sorted(every, key=lambda s: _place(s, asked, limits))),
         tuple(LeftOut(reason, tuple(sorted(set(names)))) for reason, names in out.items()),
     )
 
@@ -241,8 +262,10 @@ def _too_little(one: Named, asked: Asked) -> str | None:
     if one.publishes < asked.min_publishes:
         return f"fewer than {asked.min_publishes:,} publishes (--min-publishes)"
     if one.length_ms < asked.min_history_ms:
-        return (f"less than {asked.min_history_ms / 1000:g} s between the first publish and the"
-                " last (--min-history)")
+        return (
+            f"less than {asked.min_history_ms / 1000:g} s between the first publish and the"
+            " last (--min-history)"
+        )
     return None
 
 
@@ -255,8 +278,12 @@ class Needs:
 
 
 def _suggestions(
-    one: Named, traces: Mapping[Rate, Trace], needs: Needs, limits: Mapping[Rate, int],
-    rules: Rules, of_both: bool,
+    one: Named,
+    traces: Mapping[Rate, Trace],
+    needs: Needs,
+    limits: Mapping[Rate, int],
+    rules: Rules,
+    of_both: bool,
 ) -> list[Suggestion]:
     """The suggestions of a name under the limits of its document."""
     shares = together(traces, limits, rules)
@@ -264,30 +291,56 @@ def _suggestions(
     for rate, limit in limits.items():
         trace, alone = traces[rate], needs.alone[rate]
         at = point(trace, limit, rules)
-        found.append(Suggestion(
-            one.cluster, one.name, rate, one.publishes, trace.total, alone, needs.pair[rate], limit,
-            shares[rate], at.pauses, at.paused_s, at.victim_s, of_both,
-            tuple(curve(trace, alone, rules, limit)),
-        ))
+        found.append(
+            Suggestion(
+                one.cluster,
+                one.name,
+                rate,
+                one.publishes,
+                trace.total,
+                alone,
+                needs.pair[rate],
+                limit,
+                shares[rate],
+                at.pauses,
+                at.paused_s,
+                at.victim_s,
+                of_both,
+                tuple(curve(trace, alone, rules, limit)),
+            )
+        )
     return found
 
 
 def _about(found: Found) -> str:
     """The request as the comment line of the policy file."""
     asked = found.asked
-    return (f"publish --per {asked.per} --rate {asked.rate} --share {asked.share:g}"
-            f" --headroom {asked.headroom:g}. {found.covers}")
+    return (
+        f"publish --per {asked.per} --rate {asked.rate} --share {asked.share:g}"
+        f" --headroom {asked.headroom:g}. {found.covers}"
+    )
 
 
 def _print_json(found: Found, broken: Sequence[str] | None) -> None:
     asked = found.asked
-    print(json.dumps({
-        "per": asked.per, "rate": asked.rate, "share": asked.share, "headroom": asked.headroom,
-        "suggestions": [one.row() for one in found.suggestions],
-        "curve": found.curve,
-        "left_out": [{"reason": one.reason, "names": list(one.names)} for one in found.left_out],
-        **({} if broken is None else {"verified": not broken, "broken": list(broken)}),
-    }, ensure_ascii=False, indent=1))
+    print(
+        json.dumps(
+            {
+                "per": asked.per,
+                "rate": asked.rate,
+                "share": asked.share,
+                "headroom": asked.headroom,
+                "suggestions": [one.row() for one in found.suggestions],
+                "curve": found.curve,
+                "left_out": [
+                    {"reason": one.reason, "names": list(one.names)} for one in found.left_out
+                ],
+                **({} if broken is None else {"verified": not broken, "broken": list(broken)}),
+            },
+            ensure_ascii=False,
+            indent=1,
+        )
+    )
 
 
 def _print(found: Found, curves: bool, every: bool) -> None:
@@ -296,8 +349,13 @@ def _print(found: Found, curves: bool, every: bool) -> None:
         rows = found.curve
     names = list(rows[0]) if rows else ["cluster", "name", "rate", "limit"]
     most = None if every else SHOWN
-    write_table(names, (list(_rounded(row).values()) for row in rows), sys.stdout, most,
-                "--all shows every row")
+    write_table(
+        names,
+        (list(_rounded(row).values()) for row in rows),
+        sys.stdout,
+        most,
+        "--all shows every row",
+    )
     for one in found.left_out:
         example = ", ".join(one.names[:3]) + (", ..." if len(one.names) > 3 else "")
         print(printable(f"{len(one.names):,} without a limit: {one.reason}: {example}"))
@@ -307,6 +365,10 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
     """Figures for reading."""
     digits = {"throttled_share": 6, "paused_s": 3, "victim_s": 3, "total": 0}
     return {
-        key: int(value) if key == "total" and value <= MOST else
-        round(value, digits[key]) if key in digits else value for key, value in row.items()
+        key: int(value)
+        if key == "total" and value <= MOST
+        else round(value, digits[key])
+        if key in digits
+        else value
+        for key, value in row.items()
     }

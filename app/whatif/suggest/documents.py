@@ -34,8 +34,10 @@ def require_writable(path: Path | None, option: str = "--out") -> None:
     """UserError if the policy file cannot be written, or would overwrite another file."""
     require_folder(path, option)
     if path is not None and (path.is_dir() or (path.exists() and not _made(path))):
-        raise UserError(f"{option} {path}: exists, and policy suggest did not write it\n"
-                        "allowed: a new file, or one that policy suggest wrote")
+        raise UserError(
+            f"{option} {path}: exists, and policy suggest did not write it\n"
+            "allowed: a new file, or one that policy suggest wrote"
+        )
 
 
 def _made(path: Path) -> bool:

@@ -161,13 +161,21 @@ class History:
         warehouse.require()
         if warehouse.open("events") is None:
             raise UserError(
-                "policy suggest publish: the archive is empty; run the job archive first")
+                "policy suggest publish: the archive is empty; run the job archive first"
+            )
         self._connection = connect(warehouse, "events quarantine", in_order=False)
-        between = "true" if span == WHOLE else (
-            f"ts_wall_ms >= {span.begin_ms} AND ts_wall_ms < {span.end_ms}")
-        self._connection.execute(RECORDS.format(
-            span=between, job=JOB, late=", ".join(f"'{c}'" for c in REFUSED),
-        ))
+        between = (
+            "true"
+            if span == WHOLE
+            else (f"ts_wall_ms >= {span.begin_ms} AND ts_wall_ms < {span.end_ms}")
+        )
+        self._connection.execute(
+            RECORDS.format(
+                span=between,
+                job=JOB,
+                late=", ".join(f"'{c}'" for c in REFUSED),
+            )
+        )
         self._own(owners)
         for table, key, by in (("levels", "", ""), ("own_levels", "limiter,", ", limiter")):
             self._connection.execute(LEVELS.format(table=table, key=key, by=by))
@@ -180,27 +188,41 @@ class History:
         found = [owners.of(*row) for row in rows]
         columns = list(zip(*rows, strict=True)) or [()] * 4
         written = {
-            "cluster": pa.string(), "written": pa.string(), "partition": pa.int32(),
+            "cluster": pa.string(),
+            "written": pa.string(),
+            "partition": pa.int32(),
             "kafka": pa.bool_(),
         }
-        self._connection.register("owners", pa.table({
-            **{name: pa.array(column, kind) for (name, kind), column in
-               zip(written.items(), columns, strict=True)},
-            "topic": pa.array([o.topic for o in found], pa.string()),
-            "name": pa.array([o.name for o in found], pa.string()),
-            "limiter": pa.array([o.limiter for o in found], pa.string()),
-        }))
+        self._connection.register(
+            "owners",
+            pa.table(
+                {
+                    **{
+                        name: pa.array(column, kind)
+                        for (name, kind), column in zip(written.items(), columns, strict=True)
+                    },
+                    "topic": pa.array([o.topic for o in found], pa.string()),
+                    "name": pa.array([o.name for o in found], pa.string()),
+                    "limiter": pa.array([o.limiter for o in found], pa.string()),
+                }
+            ),
+        )
         self._connection.execute(OWNED)
 
     def traces(self, wanted: list[Named]) -> Iterator[tuple[Named, Mapping[Rate, Trace]]]:
         """The records of some names, in their order, one name in memory at a time."""
         if not wanted:
             return
-        self._connection.register("names", pa.table({
-            "id": pa.array(range(len(wanted)), pa.int64()),
-            "cluster": pa.array([one.cluster for one in wanted], pa.string()),
-            "name": pa.array([one.name for one in wanted], pa.string()),
-        }))
+        self._connection.register(
+            "names",
+            pa.table(
+                {
+                    "id": pa.array(range(len(wanted)), pa.int64()),
+                    "cluster": pa.array([one.cluster for one in wanted], pa.string()),
+                    "name": pa.array([one.name for one in wanted], pa.string()),
+                }
+            ),
+        )
         sql = NAMED.format(publish=PUBLISH, use=USE, close=CLOSE)
         held: list[pa.RecordBatch] = []
         for batch in self._connection.sql(sql).to_arrow_reader(ROWS):
@@ -217,9 +239,7 @@ class History:
             yield _trace(held, wanted)
 
 
-def _trace(
-    parts: list[pa.RecordBatch], wanted: list[Named]
-) -> tuple[Named, Mapping[Rate, Trace]]:
+def _trace(parts: list[pa.RecordBatch], wanted: list[Named]) -> tuple[Named, Mapping[Rate, Trace]]:
     """A name, and its records with each amount."""
     rows = pa.Table.from_batches(parts)
 
@@ -230,9 +250,13 @@ def _trace(
     starts = np.concatenate([[0], np.flatnonzero(np.diff(limiters)) + 1, [len(limiters)]])
     cnx = np.unique(rows.column("cnx").fill_null(0).to_numpy(), return_inverse=True)[1]
     one = Trace(
-        starts.astype(np.int64), column("kind").astype(np.int64), column("ts_mono_ns"),
-        column(RATES[0]).astype(np.int64), cnx.astype(np.int64),
-        rows.column("others").fill_null(0).to_numpy().astype(np.int64), column("end_ns"),
+        starts.astype(np.int64),
+        column("kind").astype(np.int64),
+        column("ts_mono_ns"),
+        column(RATES[0]).astype(np.int64),
+        cnx.astype(np.int64),
+        rows.column("others").fill_null(0).to_numpy().astype(np.int64),
+        column("end_ns"),
     )
     return wanted[rows.column("id")[0].as_py()], {
         rate: replace(one, amount=column(rate).astype(np.int64)) for rate in RATES

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 Per = Literal["topic", "namespace", "group"]
 SCOPES: Mapping[str, str] = {
-    "topic": "topic", "namespace": "namespace", "group": "resource_group",
+    "topic": "topic",
+    "namespace": "namespace",
+    "group": "resource_group",
 }
 """The scope of the documents of each."""
 
@@ -76,13 +78,12 @@ class Owners:
         """The documents of the configuration, overridden by the latest ones of the stream."""
         if cluster not in self._by_cluster:
             own = ((d["scope"], d["name"], d) for d in self._settings.policy_dicts())
-            said = ((s, n, last.document)
-                    for (s, n), last in self._stream.get(cluster, {}).items())
+            said = ((s, n, last.document) for (s, n), last in self._stream.get(cluster, {}).items())
             self._by_cluster[cluster] = Limits(_limits_of([*own, *said]), "")
         return self._by_cluster[cluster]
 
 
 def _limits_of(
-    documents: Iterable[tuple[str, str, Mapping[str, Any]]]
+    documents: Iterable[tuple[str, str, Mapping[str, Any]]],
 ) -> dict[tuple[str, str], Mapping[str, Any]]:
     return {(scope, name): document.get("limits") or {} for scope, name, document in documents}

@@ -42,25 +42,37 @@ def page(found: Found) -> Page:
             sections.append(_curves(asked, rate, mine))
     without = {name for one in found.left_out for name in one.names}
     if found.left_out:
-        sections.append(Section("left-out", "Without a limit", [
-            f"{counted(len(one.names), asked.per)}: {one.reason}." for one in found.left_out
-        ], [Fold(one.reason, "\n".join(one.names)) for one in found.left_out]))
+        sections.append(
+            Section(
+                "left-out",
+                "Without a limit",
+                [f"{counted(len(one.names), asked.per)}: {one.reason}." for one in found.left_out],
+                [Fold(one.reason, "\n".join(one.names)) for one in found.left_out],
+            )
+        )
     return Page(
-        "Suggested limits", found.covers, verdict,
-        [Tile("throttled at most", percent_text(asked.share)),
-         Tile("headroom", percent_text(asked.headroom)),
-         Tile("without a limit", f"{len(without - limited):,}")],
+        "Suggested limits",
+        found.covers,
+        verdict,
+        [
+            Tile("throttled at most", percent_text(asked.share)),
+            Tile("headroom", percent_text(asked.headroom)),
+            Tile("without a limit", f"{len(without - limited):,}"),
+        ],
         sections,
     )
 
 
 def _limits(asked: Asked, rate: Rate, found: Sequence[Suggestion]) -> Section:
     columns = [
-        Column("cluster", "cluster"), Column("name", asked.per, "topic"),
-        Column("publishes", "publishes", "number"), Column("total", rate, "number"),
+        Column("cluster", "cluster"),
+        Column("name", asked.per, "topic"),
+        Column("publishes", "publishes", "number"),
+        Column("total", rate, "number"),
         Column("needed", f"smallest ({rate}/s)", "number"),
         Column("limit", f"suggested ({rate}/s)", "number"),
-        Column("throttled_share", "throttled", "ratio"), Column("pauses", "pauses", "number"),
+        Column("throttled_share", "throttled", "ratio"),
+        Column("pauses", "pauses", "number"),
         Column("victim_s", "others paused", "seconds"),
     ]
     rows = [one.row() for one in found]
@@ -75,8 +87,10 @@ def _limits(asked: Asked, rate: Rate, found: Sequence[Suggestion]) -> Section:
         sentences.append(f"The table omits {len(rows) - LISTED:,} with smaller limits.")
     if any("alone" in row for row in rows):
         columns.insert(-5, Column("alone", f"alone ({rate}/s)", "number"))
-        sentences.append(f"Alone: what would suffice without the other limit. Throttled: under the"
-                         f" suggested limits on {' and '.join(asked.rates)} together.")
+        sentences.append(
+            f"Alone: what would suffice without the other limit. Throttled: under the"
+            f" suggested limits on {' and '.join(asked.rates)} together."
+        )
     grid = Grid(f"Smallest and suggested limits on {rate}", columns, rows[:LISTED])
     return Section(f"limits-{rate}", f"Limits on {rate}", sentences, [grid])
 
@@ -85,27 +99,51 @@ def _curves(asked: Asked, rate: Rate, found: Sequence[Suggestion]) -> Section:
     drawn = sorted(found, key=lambda one: -one.limit)[:DRAWN]
     names = _labels([(one.cluster, one.name) for one in drawn])
     rows = [
-        {"name": names[one.cluster, one.name], "limit": p.limit,
-         "throttled": 100 * p.throttled_share, "victims": p.victim_s}
-        for one in drawn for p in one.curve
+        {
+            "name": names[one.cluster, one.name],
+            "limit": p.limit,
+            "throttled": 100 * p.throttled_share,
+            "victims": p.victim_s,
+        }
+        for one in drawn
+        for p in one.curve
     ]
-    marks = [{"name": names[one.cluster, one.name], "limit": one.limit,
-              "throttled": 100 * one.throttled_share, "victims": one.victim_s} for one in drawn]
+    marks = [
+        {
+            "name": names[one.cluster, one.name],
+            "limit": one.limit,
+            "throttled": 100 * one.throttled_share,
+            "victims": one.victim_s,
+        }
+        for one in drawn
+    ]
 
     def chart(field: str, title: str) -> Any:
         def draw(points: Sequence[Row], frame: Frame) -> alt.LayerChart:
             return _lines(points, marks, frame, field, title, f"limit ({rate}/s)")
+
         return draw
 
     more = "" if len(found) <= DRAWN else f" The {DRAWN} {asked.per}s with the largest limits."
-    return Section(f"curves-{rate}", f"Other limits on {rate}", [
-        f"The suggested limits are the diamonds.{more}"
-    ], [
-        Chart(f"Throttled share by limit on {rate}", f"Share of a {asked.per}'s own {rate}.", rows,
-              chart("throttled", "throttled (%)")),
-        Chart(f"Time of others by limit on {rate}", "Time that other topics are paused with it.",
-              rows, chart("victims", "others paused (s)")),
-    ])
+    return Section(
+        f"curves-{rate}",
+        f"Other limits on {rate}",
+        [f"The suggested limits are the diamonds.{more}"],
+        [
+            Chart(
+                f"Throttled share by limit on {rate}",
+                f"Share of a {asked.per}'s own {rate}.",
+                rows,
+                chart("throttled", "throttled (%)"),
+            ),
+            Chart(
+                f"Time of others by limit on {rate}",
+                "Time that other topics are paused with it.",
+                rows,
+                chart("victims", "others paused (s)"),
+            ),
+        ],
+    )
 
 
 def _labels(names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -125,13 +163,18 @@ def _lines(
 ) -> alt.LayerChart:
     names = list(dict.fromkeys(row["name"] for row in rows))
     inks, dashes = strokes(names, frame)
-    x = alt.X("limit:Q", title=below, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(
-        format=".2~s", tickCount=4 if frame.narrow else 8, grid=False))
+    x = alt.X(
+        "limit:Q",
+        title=below,
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(format=".2~s", tickCount=4 if frame.narrow else 8, grid=False),
+    )
     y = alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5))
     base = alt.Chart(values(rows)).encode(x=x, y=y, color=inks)
     return alt.layer(
         base.mark_line(strokeWidth=2).encode(strokeDash=dashes),
         base.mark_point(filled=True, size=20),
-        alt.Chart(values(marks)).mark_point(
-            shape="diamond", size=90, filled=False, strokeWidth=2).encode(x=x, y=y, color=inks),
+        alt.Chart(values(marks))
+        .mark_point(shape="diamond", size=90, filled=False, strokeWidth=2)
+        .encode(x=x, y=y, color=inks),
     ).properties(width=frame.width, height=220)

@@ -67,8 +67,9 @@ def smallest_pair(
         return all(one <= share for one in together(traces, tried, rules).values())
 
     def raised(parts: int) -> dict[Rate, int]:
-        return {rate: min(-(-limit * (PARTS + parts) // PARTS), MOST)
-                for rate, limit in alone.items()}
+        return {
+            rate: min(-(-limit * (PARTS + parts) // PARTS), MOST) for rate, limit in alone.items()
+        }
 
     if enough(limits):
         return limits
@@ -80,7 +81,8 @@ def smallest_pair(
     limits = raised(_least(most // 2, most, lambda parts: enough(raised(parts))))
     for rate, limit in limits.items():
         limits[rate] = _least(
-            alone[rate] - 1, limit, lambda one, rate=rate: enough({**limits, rate: one}))
+            alone[rate] - 1, limit, lambda one, rate=rate: enough({**limits, rate: one})
+        )
     return limits
 
 
@@ -112,7 +114,10 @@ def point(trace: Trace, limit: int, rules: Rules) -> Point:
     found: Effect = effect(trace, limit, rules)
     total = trace.total
     return Point(
-        limit, found.throttled / total if total else 0.0, found.pauses, found.paused_ns / 1e9,
+        limit,
+        found.throttled / total if total else 0.0,
+        found.pauses,
+        found.paused_ns / 1e9,
         found.victim_ns / 1e9,
     )
 
@@ -127,5 +132,3 @@ def with_headroom(needed: int, headroom: float) -> int:
     """A limit with a share of itself on top, rounded up."""
     on_top = headroom * needed
     return min(needed + math.ceil(on_top), MOST) if math.isfinite(on_top) else MOST
-
-

@@ -47,16 +47,21 @@ def verified(settings: Settings, found: Found, owners: Owners) -> list[str]:
     asked = found.asked
 
     def shares(limits: Mapping[Limited, int]) -> dict[Amount, float]:
-        return throttled(
-            settings, asked.per, found.limited(limits), owners, asked.span) if limits else {}
+        return (
+            throttled(settings, asked.per, found.limited(limits), owners, asked.span)
+            if limits
+            else {}
+        )
 
     broken = [text for rate in asked.rates for text in _too_large(found, rate, shares)]
     kept = shares(found.limits)
     for one in found.suggestions:
         share = kept.get((one.cluster, one.name, one.rate), 0.0)
         if share > asked.share or abs(share - one.throttled_share) > ROUNDING:
-            broken.append(f"{one.name} ({one.cluster}): {share:.6f} of its {one.rate} throttled"
-                          f" under {one.limit}, not {one.throttled_share:.6f}")
+            broken.append(
+                f"{one.name} ({one.cluster}): {share:.6f} of its {one.rate} throttled"
+                f" under {one.limit}, not {one.throttled_share:.6f}"
+            )
     if len(asked.rates) > 1:
         for rate in asked.rates:
             broken += _pair_too_large(found, rate, shares)
@@ -85,15 +90,18 @@ def _pair_too_large(found: Found, rate: Rate, shares: Shares) -> Iterator[str]:
     clusters = Counter((one.name, one.rate) for one in found.suggestions)
     own = [one for one in found.suggestions if one.of_both and clusters[one.name, one.rate] == 1]
     raised = {one.name for one in own if one.rate == rate and one.needed > one.alone}
-    smaller = {(one.name, one.rate): one.needed - (one.rate == rate) for one in own
-               if one.name in raised}
+    smaller = {
+        (one.name, one.rate): one.needed - (one.rate == rate) for one in own if one.name in raised
+    }
     most: dict[str, float] = {}
     for (_, name, _), share in shares(smaller).items():
         most[name] = max(most.get(name, 0.0), share)
     for name in sorted(raised):
         if most.get(name, 0.0) <= found.asked.share:
-            yield (f"{name}: {most.get(name, 0.0):.6f} throttled under {smaller[name, rate]}"
-                   f" {rate}, which is smaller")
+            yield (
+                f"{name}: {most.get(name, 0.0):.6f} throttled under {smaller[name, rate]}"
+                f" {rate}, which is smaller"
+            )
 
 
 def throttled(
@@ -130,27 +138,38 @@ def throttled(
             step = operator.job.step(state, [], end_ms)
             if VERDICTS in step.tables:
                 rows = step.tables[VERDICTS]
-                _count(shaped(rows, TABLES[VERDICTS], operator.constants), per, owners, total,
-                       beyond)
+                _count(
+                    shaped(rows, TABLES[VERDICTS], operator.constants), per, owners, total, beyond
+                )
     return {which: beyond[which] / amount if amount else 0.0 for which, amount in total.items()}
 
 
 def _count(
     verdicts: pa.Table, per: Per, owners: Owners, total: Counter[Amount], beyond: Counter[Amount]
 ) -> None:
-    """Add the charges of one slice. A charge that either bucket does not admit counts as throttled.
-    """
+    """Add the charges of one slice. A charge that either bucket does not admit counts as throttled."""
     limiter = "resource_group" if per == "group" else "topic"
     mine = verdicts.filter(pc.equal(verdicts.column("limiter"), limiter))
     passed = pc.and_(mine.column("messages_ok"), mine.column("bytes_ok"))
-    summed = pa.table({
-        "cluster": mine.column("cluster"), "topic": mine.column("topic"), "passed": passed,
-        **{rate: mine.column(rate).cast(pa.float64(), safe=False) for rate in RATES},
-    }).group_by(["cluster", "topic", "passed"]).aggregate([(rate, "sum") for rate in RATES])
+    summed = (
+        pa.table(
+            {
+                "cluster": mine.column("cluster"),
+                "topic": mine.column("topic"),
+                "passed": passed,
+                **{rate: mine.column(rate).cast(pa.float64(), safe=False) for rate in RATES},
+            }
+        )
+        .group_by(["cluster", "topic", "passed"])
+        .aggregate([(rate, "sum") for rate in RATES])
+    )
     for row in summed.to_pylist():
         base, namespace = unpartitioned(row["topic"])
-        name = {"topic": base, "namespace": namespace,
-                "group": owners.members.get(namespace or "")}[per]
+        name = {
+            "topic": base,
+            "namespace": namespace,
+            "group": owners.members.get(namespace or ""),
+        }[per]
         if name is None:
             continue
         for rate in RATES:

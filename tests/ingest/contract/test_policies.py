@@ -42,8 +42,12 @@ RETENTION = "one of producer_request_hold, producer_exception, consumer_backlog_
         (document("namespace", "a/b", resource_group="g"), None),
         (document("user", "<default>", producer_ids_rate=0.5), None),
         (document(backlog_quota={}), None),
-        (document(backlog_quota={"message_age": {"limitTime": 60, "policy": "producer_exception"}}),
-         None),
+        (
+            document(
+                backlog_quota={"message_age": {"limitTime": 60, "policy": "producer_exception"}}
+            ),
+            None,
+        ),
         ([], "not an object"),
         (document("cluster"), "unknown scope 'cluster'"),
         ({**document(), "scope": ["topic"]}, "unknown scope ['topic']"),
@@ -53,15 +57,19 @@ RETENTION = "one of producer_request_hold, producer_exception, consumer_backlog_
         (document(name="\ud800"), "name is not a string"),
         ({**document(), "limits": None}, "limits is not an object"),
         (document(producer_ids_rate=1), None),
-        (document(producer_ids_rate="x", publishRateInMsgs="x"),
-         "publishRateInMsgs is not a number of 64 bits"),
+        (
+            document(producer_ids_rate="x", publishRateInMsgs="x"),
+            "publishRateInMsgs is not a number of 64 bits",
+        ),
         (document("namespace", "a"), "name 'a' is not tenant/namespace"),
         (document("namespace", "a/b/c/d"), "name 'a/b/c/d' is not tenant/namespace"),
         (document("namespace", "a/"), "name 'a/' is not tenant/namespace"),
         (document(name="orders"), None),
         (document(name="a/b"), "name 'a/b' is not a topic ([scheme://]tenant/namespace/name)"),
-        (document(name="https://a/b/c"),
-         "name 'https://a/b/c' is not a topic ([scheme://]tenant/namespace/name)"),
+        (
+            document(name="https://a/b/c"),
+            "name 'https://a/b/c' is not a topic ([scheme://]tenant/namespace/name)",
+        ),
         (document(publishRateInMsgs="10"), "publishRateInMsgs is not a number of 64 bits"),
         (document(publishRateInMsgs=True), "publishRateInMsgs is not a number of 64 bits"),
         (document(publishRateInMsgs=None), "publishRateInMsgs is not a number of 64 bits"),
@@ -69,19 +77,29 @@ RETENTION = "one of producer_request_hold, producer_exception, consumer_backlog_
         (document(publishRateInMsgs=float("nan")), "publishRateInMsgs is not a number of 64 bits"),
         (document(publishRateInMsgs=float("inf")), "publishRateInMsgs is not a number of 64 bits"),
         (document("namespace", "a/b", resource_group=3), "resource_group is not a string"),
-        (document("broker", "*", backlogQuotaCheckEnabled=1),
-         "backlogQuotaCheckEnabled is not true or false"),
-        (document("broker", "*", backlogQuotaDefaultRetentionPolicy="hold"),
-         f"backlogQuotaDefaultRetentionPolicy is not {RETENTION}"),
+        (
+            document("broker", "*", backlogQuotaCheckEnabled=1),
+            "backlogQuotaCheckEnabled is not true or false",
+        ),
+        (
+            document("broker", "*", backlogQuotaDefaultRetentionPolicy="hold"),
+            f"backlogQuotaDefaultRetentionPolicy is not {RETENTION}",
+        ),
         (document(backlog_quota=5), "backlog_quota is not an object"),
         (document(backlog_quota={"age": {}}), "backlog_quota has unknown type 'age'"),
         (document(backlog_quota={"message_age": 5}), "backlog_quota message_age is not an object"),
-        (document(backlog_quota={"message_age": {"limit": 5}}),
-         "backlog_quota message_age 'limit' is unknown"),
-        (document(backlog_quota={"message_age": {"limitTime": "5"}}),
-         "backlog_quota message_age 'limitTime' is not a number of 64 bits"),
-        (document(backlog_quota={"message_age": {"policy": "x"}}),
-         f"backlog_quota message_age 'policy' is not {RETENTION}"),
+        (
+            document(backlog_quota={"message_age": {"limit": 5}}),
+            "backlog_quota message_age 'limit' is unknown",
+        ),
+        (
+            document(backlog_quota={"message_age": {"limitTime": "5"}}),
+            "backlog_quota message_age 'limitTime' is not a number of 64 bits",
+        ),
+        (
+            document(backlog_quota={"message_age": {"policy": "x"}}),
+            f"backlog_quota message_age 'policy' is not {RETENTION}",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_document(made: object, wrong: str | None) -> None:
@@ -93,8 +111,10 @@ def test_what_is_wrong_with_a_document(made: object, wrong: str | None) -> None:
     [
         (document(publishRateInMsgs=10), None),
         (document(producer_ids_rate=1), "unknown limit 'producer_ids_rate' in scope topic"),
-        (document("broker", "*", newIn5=1, managedLedgerCacheSizeMB=1, newIn6="x"),
-         "unknown limits 'newIn5','newIn6' in scope broker"),
+        (
+            document("broker", "*", newIn5=1, managedLedgerCacheSizeMB=1, newIn6="x"),
+            "unknown limits 'newIn5','newIn6' in scope broker",
+        ),
         ({"scope": "topic", "name": "a/b/c"}, None),
     ],
 )
@@ -104,10 +124,18 @@ def test_unknown_limits_are_named_and_cost_nothing_else(made: Any, told: str | N
 
 
 def test_every_broker_key_decides_something_or_is_listed_as_one_that_does_not() -> None:
-    read = {*backlog.KEYS, *entry_cache.BROKER_KEYS, *entry_cache.OTHER_NAMES,
-            *producer_ids.BROKER_KEYS, *reference.PER_TOPIC, *reference.WHOLE_BROKER,
-            reference.RECEIPT_WAIT, "maxPendingPublishRequestsPerConnection",
-            "maxMessagePublishBufferSizeInMB", "numIOThreads"}
+    read = {
+        *backlog.KEYS,
+        *entry_cache.BROKER_KEYS,
+        *entry_cache.OTHER_NAMES,
+        *producer_ids.BROKER_KEYS,
+        *reference.PER_TOPIC,
+        *reference.WHOLE_BROKER,
+        reference.RECEIPT_WAIT,
+        "maxPendingPublishRequestsPerConnection",
+        "maxMessagePublishBufferSizeInMB",
+        "numIOThreads",
+    }
     assert not read & set(WITHOUT_EFFECT)
     assert read | set(WITHOUT_EFFECT) == SCOPES["broker"]
 
@@ -123,12 +151,21 @@ def test_a_topic_of_a_policy_has_the_name_that_records_have(name: str) -> None:
 @pytest.mark.parametrize(
     ("scope", "name", "kafka", "wrong"),
     [
-        ("topic", "onlytopic", False, "'onlytopic' is not a topic of Pulsar (allowed:"
-         " [scheme://]tenant/namespace/name), and source.format gives no topics of Kafka"),
+        (
+            "topic",
+            "onlytopic",
+            False,
+            "'onlytopic' is not a topic of Pulsar (allowed:"
+            " [scheme://]tenant/namespace/name), and source.format gives no topics of Kafka",
+        ),
         ("topic", "onlytopic", True, None),
         ("topic", "a/b/c", True, None),
-        ("topic", "a/b/c-partition-3", True,
-         "'a/b/c-partition-3' is one partition; a policy holds for the topic (a/b/c)"),
+        (
+            "topic",
+            "a/b/c-partition-3",
+            True,
+            "'a/b/c-partition-3' is one partition; a policy holds for the topic (a/b/c)",
+        ),
         ("topic", "a/b", True, "'a/b' is not a topic ([scheme://]tenant/namespace/name)"),
         ("namespace", "a/b/c/d", True, "'a/b/c/d' is not tenant/namespace"),
         ("user", "<default>", False, None),
@@ -143,8 +180,16 @@ def test_a_policy_that_can_never_apply_is_refused_in_a_configuration(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "{", '{"scope":NaN}', '{"scope":Infinity}', "[" * 100_000, "9" * 10_000,
-     '{"scope":"topic","name":"t","limits":{"publishRateInMsgs":' + "9" * 10_000 + "}}"],
+    [
+        "",
+        "x",
+        "{",
+        '{"scope":NaN}',
+        '{"scope":Infinity}',
+        "[" * 100_000,
+        "9" * 10_000,
+        '{"scope":"topic","name":"t","limits":{"publishRateInMsgs":' + "9" * 10_000 + "}}",
+    ],
     ids=range(8),
 )
 def test_text_that_is_no_json_never_raises(text: str) -> None:
@@ -160,8 +205,13 @@ def test_every_scope_names_the_type_of_every_limit() -> None:
     assert {scope: frozenset(keys) for scope, keys in LIMIT_TYPES.items()} == SCOPES
 
 
-VALUES = {"number": 1, "flag": True, "text": "g", "backlog quota": {},
-          "retention policy": "producer_exception"}
+VALUES = {
+    "number": 1,
+    "flag": True,
+    "text": "g",
+    "backlog quota": {},
+    "retention policy": "producer_exception",
+}
 NAMES = {"namespace": "a/b", "topic": "a/b/c"}
 
 

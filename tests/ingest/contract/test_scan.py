@@ -66,13 +66,32 @@ def test_damaged_records_mean_the_same_to_both(seed: int) -> None:
 
 
 _small = st.one_of(
-    st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(), st.text(max_size=12),
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.text(max_size=12),
     st.sampled_from(["", "YQ==", "1:2", "publish", "é", "\x00", "\\", '"']),
     st.lists(st.sampled_from(["1:2", None, 3, "x"]), max_size=3),
 )
 _keys = st.sampled_from(
-    ["seq", "topic", "partition", "durable", "payload", "marker_ids", "event_type", "extra",
-     "supports_throttle", "total_chunk_bytes", "uuid", "", "se", "seqq", "é"]
+    [
+        "seq",
+        "topic",
+        "partition",
+        "durable",
+        "payload",
+        "marker_ids",
+        "event_type",
+        "extra",
+        "supports_throttle",
+        "total_chunk_bytes",
+        "uuid",
+        "",
+        "se",
+        "seqq",
+        "é",
+    ]
 )
 
 
@@ -84,6 +103,7 @@ def test_any_object_means_the_same_to_both(
     spaces = data.draw(st.sampled_from([(",", ":"), (" ,", " : "), (",\r\n", ":\t")]))
     lines = [line(one, separators=spaces, ensure_ascii=data.draw(st.booleans())) for one in records]
     assert told(lines, fast=True) == told(lines, fast=False)
+
 
 _bytes = st.lists(st.sampled_from(FRAGMENTS), max_size=12).map(b"".join)
 
@@ -98,9 +118,32 @@ def test_any_bytes_mean_the_same_to_both(texts: list[bytes]) -> None:
 
 @pytest.mark.parametrize(
     "number",
-    [0, 1, -1, 9, 10, 99999999, 100000000, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**53 + 1,
-     10**15, 10**16 - 1, 10**16, 10**18, 2**63 - 1, 2**63, -(2**63) + 1, -(2**63), -(2**63) - 1,
-     2**64, 10**19, 10**30],
+    [
+        0,
+        1,
+        -1,
+        9,
+        10,
+        99999999,
+        100000000,
+        2**31 - 1,
+        2**31,
+        -(2**31),
+        -(2**31) - 1,
+        2**53 + 1,
+        10**15,
+        10**16 - 1,
+        10**16,
+        10**18,
+        2**63 - 1,
+        2**63,
+        -(2**63) + 1,
+        -(2**63),
+        -(2**63) - 1,
+        2**64,
+        10**19,
+        10**30,
+    ],
 )
 def test_integers_keep_every_bit_or_are_bad(number: int) -> None:
     rows = told([line({"seq": number, "partition": number})], fast=True)
@@ -146,13 +189,34 @@ def test_many_distinct_values_stay_distinct() -> None:
 
 def test_hostile_lines_never_raise() -> None:
     lines = [
-        b"", b"   ", b"null", b"[]", b"1", b'"x"', b"\xff\xfe", b"{" * 100_000, b"[" * 100_000,
-        b'{"x":' * 50_000 + b"1" + b"}" * 50_000, b'{"topic":' + b"[" * 50_000 + b"}",
-        b'{"seq":' + b"9" * 100_000 + b"}", b'{"seq":1e999999}', b'{"seq":NaN}',
-        b'{"topic":"\\ud800"}', b'{"topic":"\\u0000"}', b'{"topic":"' + b"x" * 10_000_000 + b'"}',
-        b'{"payload":"' + b"A" * 4_000_000 + b'"}', b'{"payload":"' + b"A" * 4_000_001 + b'"}',
-        b'{"extra":"\xff"}', b'{"' + b"k" * 1_000_000 + b'":1}', b"{}", b'{"seq":1}x', b'{"seq":1',
-        b'{"topic":"a', b'{"seq":1,"seq":2}', b'{"seq":"x","seq":2}', b'{"seq":2,"seq":"x"}',
+        b"",
+        b"   ",
+        b"null",
+        b"[]",
+        b"1",
+        b'"x"',
+        b"\xff\xfe",
+        b"{" * 100_000,
+        b"[" * 100_000,
+        b'{"x":' * 50_000 + b"1" + b"}" * 50_000,
+        b'{"topic":' + b"[" * 50_000 + b"}",
+        b'{"seq":' + b"9" * 100_000 + b"}",
+        b'{"seq":1e999999}',
+        b'{"seq":NaN}',
+        b'{"topic":"\\ud800"}',
+        b'{"topic":"\\u0000"}',
+        b'{"topic":"' + b"x" * 10_000_000 + b'"}',
+        b'{"payload":"' + b"A" * 4_000_000 + b'"}',
+        b'{"payload":"' + b"A" * 4_000_001 + b'"}',
+        b'{"extra":"\xff"}',
+        b'{"' + b"k" * 1_000_000 + b'":1}',
+        b"{}",
+        b'{"seq":1}x',
+        b'{"seq":1',
+        b'{"topic":"a',
+        b'{"seq":1,"seq":2}',
+        b'{"seq":"x","seq":2}',
+        b'{"seq":2,"seq":"x"}',
     ]
     fast = told(lines, fast=True)
     assert fast == told(lines, fast=False)

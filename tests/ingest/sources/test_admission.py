@@ -38,10 +38,13 @@ def test_a_flood_in_kafka_is_cut_by_records(
     kafka.create_topic(topic, 4)
     shares = (465, 465, 35, 35)
     kafka.produce_to(topic, ((p, b"{}") for p, n in enumerate(shares) for _ in range(n)))
-    settings = make_settings(source={
-        "format": "kafka", "max_records_per_trigger": 200,
-        "options": {"kafka.bootstrap.servers": kafka.servers, "subscribe": topic},
-    })
+    settings = make_settings(
+        source={
+            "format": "kafka",
+            "max_records_per_trigger": 200,
+            "options": {"kafka.bootstrap.servers": kafka.servers, "subscribe": topic},
+        }
+    )
 
     taken = sizes(streamed(spark, settings, tmp_path / "checkpoint"))
 
@@ -49,14 +52,13 @@ def test_a_flood_in_kafka_is_cut_by_records(
     assert max(taken) <= 200 + 4  # Spark rounds each partition's share
 
 
-def test_large_records_in_kafka_are_cut_by_bytes(
-    kafka: Kafka, make_settings: MakeSettings
-) -> None:
+def test_large_records_in_kafka_are_cut_by_bytes(kafka: Kafka, make_settings: MakeSettings) -> None:
     topic = f"large-{uuid4().hex}"
     kafka.create_topic(topic, 2)
     kafka.produce_to(topic, ((n % 2, b"x" * 10_000) for n in range(100)))
     source = {
-        "format": "kafka", "max_bytes_per_trigger": 200_000,
+        "format": "kafka",
+        "max_bytes_per_trigger": 200_000,
         "options": {"kafka.bootstrap.servers": kafka.servers, "subscribe": topic},
     }
 
@@ -67,13 +69,16 @@ def test_large_records_in_kafka_are_cut_by_bytes(
     assert stream_options(make_settings(source=source))["maxOffsetsPerTrigger"] == "7"
 
 
-@pytest.mark.parametrize(("sizes", "mean"), [
-    ([], None),
-    ([400] * 199 + [100_000_000], 400),
-    ([400] * 198 + [100_000_000] * 2, 1_000_396),
-    ([400] * 10 + [100_000_000], 9_091_272.7),
-    ([400] * 100 + [40_000], 40_000 / 101 + 400 * 100 / 101),
-])
+@pytest.mark.parametrize(
+    ("sizes", "mean"),
+    [
+        ([], None),
+        ([400] * 199 + [100_000_000], 400),
+        ([400] * 198 + [100_000_000] * 2, 1_000_396),
+        ([400] * 10 + [100_000_000], 9_091_272.7),
+        ([400] * 100 + [40_000], 40_000 / 101 + 400 * 100 / 101),
+    ],
+)
 def test_one_record_that_outweighs_all_others_does_not_bound_a_batch(
     sizes: list[int], mean: float | None
 ) -> None:
@@ -97,18 +102,25 @@ def test_a_flood_of_files_is_cut_by_bytes(
     folder.mkdir()
     for name in range(6):
         (folder / f"{name}.jsonl").write_bytes(b'{"n":%d}\n' % name * 1000)
-    settings = make_settings(source={
-        "format": "files", "path": str(folder), "max_bytes_per_trigger": 17_000
-    })
+    settings = make_settings(
+        source={"format": "files", "path": str(folder), "max_bytes_per_trigger": 17_000}
+    )
 
     assert sizes(streamed(spark, settings, tmp_path / "checkpoint")) == [2000] * 3
 
 
-@pytest.mark.parametrize(("names", "path", "most"), [
-    ([], "", 120_000), (["a.jsonl"], "", 120_000), (["b/a.ndjson.gz"], "", 10_000),
-    (["a.jsonl", "b.gz"], "", 10_000), (["a.gz"], "/*.jsonl", 120_000), ([], "/*.gz", 10_000),
-    (["a.gz"], "/a.gz", 10_000),
-])
+@pytest.mark.parametrize(
+    ("names", "path", "most"),
+    [
+        ([], "", 120_000),
+        (["a.jsonl"], "", 120_000),
+        (["b/a.ndjson.gz"], "", 10_000),
+        (["a.jsonl", "b.gz"], "", 10_000),
+        (["a.gz"], "/*.jsonl", 120_000),
+        ([], "/*.gz", 10_000),
+        (["a.gz"], "/a.gz", 10_000),
+    ],
+)
 def test_gzipped_files_count_with_what_is_in_them(
     names: list[str], path: str, most: int, tmp_path: Path
 ) -> None:
@@ -127,9 +139,9 @@ def test_a_flood_in_a_delta_table_is_cut_by_records(
 ) -> None:
     for _ in range(6):
         write_deltalake(str(tmp_path / "t"), pa.table({"value": [b"{}"] * 100}), mode="append")
-    settings = make_settings(source={
-        "format": "delta", "path": str(tmp_path / "t"), "max_records_per_trigger": 200
-    })
+    settings = make_settings(
+        source={"format": "delta", "path": str(tmp_path / "t"), "max_records_per_trigger": 200}
+    )
 
     taken = sizes(streamed(spark, settings, tmp_path / "checkpoint"))
 

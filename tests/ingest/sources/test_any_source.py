@@ -88,7 +88,9 @@ def streamed(spark: SparkSession, settings: Settings, checkpoint: Path) -> list[
     query = (
         sources.read_stream(spark, settings)
         .writeStream.foreachBatch(lambda frame, _: batches.append(frame.toArrow()))
-        .option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
     )
     query.awaitTermination()
     return batches
@@ -97,7 +99,10 @@ def streamed(spark: SparkSession, settings: Settings, checkpoint: Path) -> list[
 @pytest.mark.parametrize("source", [files, gzip_files, kafka_topic, delta_table])
 def test_a_source_gives_every_record_once_with_an_identity_that_stays(
     source: Callable[[Path, Kafka], dict[str, object]],
-    spark: SparkSession, kafka: Kafka, tmp_path: Path, make_settings: MakeSettings,
+    spark: SparkSession,
+    kafka: Kafka,
+    tmp_path: Path,
+    make_settings: MakeSettings,
 ) -> None:
     settings = make_settings(source=source(tmp_path, kafka))
     sources.check(settings)

@@ -34,14 +34,28 @@ def test_a_row_of_the_contract_is_the_json_it_stands_for(
     spark: SparkSession, make_settings: MakeSettings, tmp_path: Path
 ) -> None:
     event = {
-        "event_type": "dispatch", "source_feed": "contract", "cluster": "c", "broker": "b",
-        "seq": 2**63 - 1, "ts_mono_ns": -(2**63), "ts_wall_ms": 9_007_199_254_740_993,
-        "topic": "a/b/grüße", "payload": b"\x00\xff", "marker_ids": ["1:2", "3:4"],
-        "durable": False, "partition": 3,
+        "event_type": "dispatch",
+        "source_feed": "contract",
+        "cluster": "c",
+        "broker": "b",
+        "seq": 2**63 - 1,
+        "ts_mono_ns": -(2**63),
+        "ts_wall_ms": 9_007_199_254_740_993,
+        "topic": "a/b/grüße",
+        "payload": b"\x00\xff",
+        "marker_ids": ["1:2", "3:4"],
+        "durable": False,
+        "partition": 3,
     }
     row = {**event, "source_partition": "x.jsonl", "source_offset": 7, "ingest_ms": 1}
-    schema = pa.schema([*SCHEMA, ("source_partition", pa.string()), ("source_offset", pa.int64()),
-                        ("ingest_ms", pa.int64())])
+    schema = pa.schema(
+        [
+            *SCHEMA,
+            ("source_partition", pa.string()),
+            ("source_offset", pa.int64()),
+            ("ingest_ms", pa.int64()),
+        ]
+    )
     write_deltalake(str(tmp_path / "t"), pa.Table.from_pylist([row], schema))
     settings = make_settings(source={"format": "delta", "path": str(tmp_path / "t")})
     sources.check(settings)
@@ -64,7 +78,8 @@ def test_a_file_of_several_row_groups_is_numbered_through_however_it_is_split(
 ) -> None:
     values = [b"%08d" % n + b"x" * 50 for n in range(30_000)]
     write_deltalake(
-        str(tmp_path / "t"), pa.table({"value": values}),
+        str(tmp_path / "t"),
+        pa.table({"value": values}),
         writer_properties=WriterProperties(max_row_group_size=4_000, compression="UNCOMPRESSED"),
     )
     settings = make_settings(source={"format": "delta", "path": str(tmp_path / "t")})
@@ -90,11 +105,19 @@ def test_rows_count_from_the_row_groups_before_their_block(tmp_path: Path) -> No
 
     def batch(values: list[bytes], begin: int) -> pa.RecordBatch:
         url = f"file://{tmp_path}/a%20b.parquet"
-        columns = [pa.array(values), pa.array([url] * len(values)),
-                   pa.array([begin] * len(values), pa.int64())]
+        columns = [
+            pa.array(values),
+            pa.array([url] * len(values)),
+            pa.array([begin] * len(values), pa.int64()),
+        ]
         return pa.record_batch(columns, ["value", "input_file_name()", "start"])
 
-    batches = [batch([b"4", b"5"], start), batch([b"6"], start), batch([b"0", b"1"], 0),
-               batch([b"2", b"3"], 0), batch([], 0)]
+    batches = [
+        batch([b"4", b"5"], start),
+        batch([b"6"], start),
+        batch([b"0", b"1"], 0),
+        batch([b"2", b"3"], 0),
+        batch([], 0),
+    ]
     rows = [tuple(r.values()) for b in numbered(iter(batches), NAMES) for r in b.to_pylist()]
     assert rows == [(b"%d" % n, "a b.parquet", n) for n in (4, 5, 6, 0, 1, 2, 3)]

@@ -21,9 +21,31 @@ from tests.ingest.sources.test_kafka_logs_lines import LOG, batch, completed
 from tests.servers.admin import AdminServer
 
 NUMBERS = [
-    "0", "-0", "-1", "1e19", "-1e19", "1e308", "1e400", "1E-400", "9223372036854775807",
-    "9223372036854775808", "-9223372036854775809", "18446744073709551616", "4294967296", "0.5",
-    "9" * 5000, "1" + "0" * 400, "NaN", "Infinity", "0x10", "\u0663", "abc", "", " 7", "1_0", "+5",
+    "0",
+    "-0",
+    "-1",
+    "1e19",
+    "-1e19",
+    "1e308",
+    "1e400",
+    "1E-400",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775809",
+    "18446744073709551616",
+    "4294967296",
+    "0.5",
+    "9" * 5000,
+    "1" + "0" * 400,
+    "NaN",
+    "Infinity",
+    "0x10",
+    "\u0663",
+    "abc",
+    "",
+    " 7",
+    "1_0",
+    "+5",
 ]
 NUMBER = re.compile(rb"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
 
@@ -47,10 +69,14 @@ def test_a_number_in_a_line_of_kafka_costs_that_line_alone(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("logs")
-    lines = data.draw(st.sampled_from([
-        ("requests", [completed(7), completed(8), completed(9)]),
-        ("dump", [LOG, batch(), batch(), batch()]),
-    ]))
+    lines = data.draw(
+        st.sampled_from(
+            [
+                ("requests", [completed(7), completed(8), completed(9)]),
+                ("dump", [LOG, batch(), batch(), batch()]),
+            ]
+        )
+    )
     name, texts = lines
     victim = len(texts) - 2
     places = list(NUMBER.finditer(texts[victim]))
@@ -70,8 +96,13 @@ HEADERS = ("sequence-id", "chunk-id", "num-chunks-from-msg", "total-chunk-msg-si
 @pytest.mark.parametrize("header", HEADERS)
 def test_a_header_of_an_admin_interface_costs_its_entry_alone(header: str) -> None:
     good = {
-        "publish-time": "2026-03-01T12:00:00.000Z", "producer-name": "p", "sequence-id": "4",
-        "uuid": "u", "chunk-id": "0", "num-chunks-from-msg": "2", "total-chunk-msg-size": "20",
+        "publish-time": "2026-03-01T12:00:00.000Z",
+        "producer-name": "p",
+        "sequence-id": "4",
+        "uuid": "u",
+        "chunk-id": "0",
+        "num-chunks-from-msg": "2",
+        "total-chunk-msg-size": "20",
     }
     values = [v for v in NUMBERS if v.isascii() and v == v.strip() and len(v) < 1000]
 
@@ -83,6 +114,7 @@ def test_a_header_of_an_admin_interface_costs_its_entry_alone(header: str) -> No
             handler.send_header("Content-Length", "3")
             handler.end_headers()
             handler.wfile.write(b"abc")
+
         return answer
 
     with AdminServer() as server:
@@ -102,7 +134,11 @@ def test_a_header_of_an_admin_interface_costs_its_entry_alone(header: str) -> No
         by_entry.setdefault(entry, set()).add(one["reason_code"])
     assert len(entries) == len(values) + 2
     assert not {0, len(values) + 1} & by_entry.keys()
-    numbers = {i + 1 for i, v in enumerate(values)
-               if re.fullmatch(r"-?(0|[1-9]\d{0,18})", v) and abs(int(v)) < 2**63}
-    assert {i for i, reasons in by_entry.items()
-            if reasons & {"BAD_TYPE", "MISSING_CLOCK"}} >= set(range(1, len(values) + 1)) - numbers
+    numbers = {
+        i + 1
+        for i, v in enumerate(values)
+        if re.fullmatch(r"-?(0|[1-9]\d{0,18})", v) and abs(int(v)) < 2**63
+    }
+    assert {i for i, reasons in by_entry.items() if reasons & {"BAD_TYPE", "MISSING_CLOCK"}} >= set(
+        range(1, len(values) + 1)
+    ) - numbers

@@ -44,7 +44,9 @@ def bad(batches: list[pa.RecordBatch]) -> list[tuple[str, int, bytes]]:
     """File, line and text of what was not parsed."""
     return [
         (r["source_partition"], r["source_offset"], r["value"])
-        for b in batches if "value" in b.schema.names for r in b.to_pylist()
+        for b in batches
+        if "value" in b.schema.names
+        for r in b.to_pylist()
     ]
 
 
@@ -60,46 +62,86 @@ def put(file: Path, *lines: bytes) -> Path:
 def test_both_kinds_of_file_become_records(tmp_path: Path, ending: str) -> None:
     produce = completed(requestHeader={"requestApiKey": 0, "clientId": "app"})
     put(tmp_path / f"requests{ending}", produce, completed(7), b"", completed(8)[:-80])
-    put(tmp_path / f"day/dump{ending}", b"", LOG, b"Log starting offset: 0", batch(),
-        batch(isControl="true"), batch(baseOffset=13, producerId=-1, baseSequence=-1), b"baseOff")
+    put(
+        tmp_path / f"day/dump{ending}",
+        b"",
+        LOG,
+        b"Log starting offset: 0",
+        batch(),
+        batch(isControl="true"),
+        batch(baseOffset=13, producerId=-1, baseSequence=-1),
+        b"baseOff",
+    )
     found = unpack(tmp_path)
-    common = {"cluster": "east", "broker": "b1", "producer_id": 7, "principal": "User:alice",
-              "client_id": "app"}
+    common = {
+        "cluster": "east",
+        "broker": "b1",
+        "producer_id": 7,
+        "principal": "User:alice",
+        "client_id": "app",
+    }
     produced = {
-        **common, "event_type": "produce_batch", "source_feed": "kafka_dump_log",
-        "ts_wall_ms": AT, "topic": "a.b-c_d", "partition": 12, "sequence_id": 0, "entry_id": 10,
-        "entry_bytes": 97, "num_messages": 3, "source_partition": f"day/dump{ending}",
-        "source_offset": 3, "line": batch().decode(),
+        **common,
+        "event_type": "produce_batch",
+        "source_feed": "kafka_dump_log",
+        "ts_wall_ms": AT,
+        "topic": "a.b-c_d",
+        "partition": 12,
+        "sequence_id": 0,
+        "entry_id": 10,
+        "entry_bytes": 97,
+        "num_messages": 3,
+        "source_partition": f"day/dump{ending}",
+        "source_offset": 3,
+        "line": batch().decode(),
     }
     assigned = {
-        **dict.fromkeys(produced), **common, "event_type": "producer_id_assigned",
-        "source_feed": "kafka_request_log", "ts_wall_ms": AT + 125,
-        "source_partition": f"requests{ending}", "source_offset": 1,
+        **dict.fromkeys(produced),
+        **common,
+        "event_type": "producer_id_assigned",
+        "source_feed": "kafka_request_log",
+        "ts_wall_ms": AT + 125,
+        "source_partition": f"requests{ending}",
+        "source_offset": 1,
         "line": completed(7).decode(),
     }
     plain = {
-        **produced, "entry_id": 13, "producer_id": -1, "sequence_id": -1, "principal": None,
-        "client_id": None, "source_offset": 5,
+        **produced,
+        "entry_id": 13,
+        "producer_id": -1,
+        "sequence_id": -1,
+        "principal": None,
+        "client_id": None,
+        "source_offset": 5,
         "line": batch(baseOffset=13, producerId=-1, baseSequence=-1).decode(),
     }
     assert rows(found) == [produced, plain, assigned]
     assert bad(found) == [
-        (f"day/dump{ending}", 6, b"baseOff"), (f"requests{ending}", 3, completed(8)[:-80]),
+        (f"day/dump{ending}", 6, b"baseOff"),
+        (f"requests{ending}", 3, completed(8)[:-80]),
     ]
 
 
 def test_what_the_contract_says_of_them(tmp_path: Path) -> None:
     put(tmp_path / "requests", completed(7), completed(7, principal=None), completed()[:-80])
-    put(tmp_path / "dump", LOG, batch(), batch(producerId=8), batch(count=2**40),
-        batch(CreateTime=-1), b"Dumping x.log", batch())
+    put(
+        tmp_path / "dump",
+        LOG,
+        batch(),
+        batch(producerId=8),
+        batch(count=2**40),
+        batch(CreateTime=-1),
+        b"Dumping x.log",
+        batch(),
+    )
     reasons = []
     for records in unpack(tmp_path):
         parsed = parse_batch(records, ["producer_ids"])
         for one in parsed.bad.to_pylist():
             at = records.slice(one["row"], 1).to_pylist()[0]
-            reasons.append((
-                at["source_partition"], at["source_offset"], one["reason_code"], one["detail"]
-            ))
+            reasons.append(
+                (at["source_partition"], at["source_offset"], one["reason_code"], one["detail"])
+            )
     assert reasons[:-1] == [
         ("dump", 2, "MISSING_REQUIRED", "principal"),
         ("dump", 3, "BAD_TYPE", "num_messages"),
@@ -125,8 +167,8 @@ def test_files_of_neither_kind_show_their_first_line(tmp_path: Path) -> None:
     (tmp_path / "empty").write_bytes(b"")
     put(tmp_path / "only-received", completed().replace(b"Completed", b"Received"))
     assert bad(unpack(tmp_path)) == [
-        ("0000.log", 0, b"\x00" * 1000), ("only-received", 0, completed().replace(
-            b"Completed", b"Received")[:1000]),
+        ("0000.log", 0, b"\x00" * 1000),
+        ("only-received", 0, completed().replace(b"Completed", b"Received")[:1000]),
         ("server.log", 1, b"[2026-03-01 12:00:00,125] INFO started"),
     ]
 
@@ -149,7 +191,9 @@ def test_a_kind_is_found_behind_the_first_block(
     found = unpack(tmp_path)
     assert not bad(found)
     assert [(r["source_offset"], r["principal"]) for r in rows(found)] == [
-        (21, "User:alice"), (22, "User:alice"), (20, "User:alice"),
+        (21, "User:alice"),
+        (22, "User:alice"),
+        (20, "User:alice"),
     ]
 
 
@@ -198,8 +242,11 @@ def test_a_request_log_is_read_again_only_when_it_has_changed(
 
 
 def test_the_zone_of_the_log_decides_which_assignment_holds(tmp_path: Path) -> None:
-    put(tmp_path / "requests", completed(7),
-        completed(7, prefix="[2026-03-01 10:00:00,000] ", principal="User:bob"))
+    put(
+        tmp_path / "requests",
+        completed(7),
+        completed(7, prefix="[2026-03-01 10:00:00,000] ", principal="User:bob"),
+    )
     dump = put(tmp_path / "dump", LOG, batch(CreateTime=AT + 1000))
     assert rows(unpack(tmp_path, dump))[0]["principal"] == "User:alice"
     west = KafkaLogsSettings(time_zone="America/New_York")
@@ -271,8 +318,12 @@ CASES = Path(__file__).parents[2] / "data" / "cases"
 def test_indented_batches_are_batches() -> None:
     found = rows(unpack(CASES / "kafka-10-indented-dump" / "in", logs=LOGS))
     assert [(r["source_partition"], r["topic"], r["producer_id"]) for r in found] == [
-        ("v3.txt", "demo2", 12_001), ("v3.txt", "demo2", 12_002), ("v3_part.txt", "tx", 15),
-        ("v3_part.txt", "tx", 16), ("v4.txt", "__transaction_state", -1), ("v4.txt", None, 0),
+        ("v3.txt", "demo2", 12_001),
+        ("v3.txt", "demo2", 12_002),
+        ("v3_part.txt", "tx", 15),
+        ("v3_part.txt", "tx", 16),
+        ("v4.txt", "__transaction_state", -1),
+        ("v4.txt", None, 0),
     ]
     assert bad(unpack(CASES / "kafka-10-indented-dump" / "in", logs=LOGS)) == []
 

@@ -26,14 +26,24 @@ def completed(
     members = {
         "isForwarded": False,
         "requestHeader": {
-            "requestApiKey": 22, "requestApiVersion": 4, "correlationId": 2, "clientId": "app",
+            "requestApiKey": 22,
+            "requestApiVersion": 4,
+            "correlationId": 2,
+            "clientId": "app",
             "requestApiKeyName": "INIT_PRODUCER_ID",
         },
-        "request": {"transactionalId": None, "transactionTimeoutMs": -1, "producerId": -1,
-                    "producerEpoch": -1},
+        "request": {
+            "transactionalId": None,
+            "transactionTimeoutMs": -1,
+            "producerId": -1,
+            "producerEpoch": -1,
+        },
         "response": {"throttleTimeMs": 0, "errorCode": 0, "producerId": pid, "producerEpoch": 0},
-        "connection": "127.0.0.1:9092-127.0.0.1:4242-0-0", "totalTimeMs": 3.25,
-        "securityProtocol": "SASL_PLAINTEXT", "principal": "User:alice", "listener": "L",
+        "connection": "127.0.0.1:9092-127.0.0.1:4242-0-0",
+        "totalTimeMs": 3.25,
+        "securityProtocol": "SASL_PLAINTEXT",
+        "principal": "User:alice",
+        "listener": "L",
         **change,
     }
     text = json.dumps({k: v for k, v in members.items() if v is not None}, separators=(",", ":"))
@@ -48,11 +58,25 @@ def batch(**change: object) -> bytes:
     """A line of a dump; the key `time` is the kind of time."""
     time = change.pop("time", "CreateTime")
     fields: dict[str, object] = {
-        "baseOffset": 10, "lastOffset": 12, "count": 3, "baseSequence": 0, "lastSequence": 2,
-        "producerId": 7, "producerEpoch": 0, "partitionLeaderEpoch": 0, "isTransactional": "false",
-        "isControl": "false", "deleteHorizonMs": "OptionalLong.empty", "position": 0,
-        str(time): AT, "size": 97, "magic": 2, "compresscodec": "none", "crc": 1,
-        "isvalid": "true", **change,
+        "baseOffset": 10,
+        "lastOffset": 12,
+        "count": 3,
+        "baseSequence": 0,
+        "lastSequence": 2,
+        "producerId": 7,
+        "producerEpoch": 0,
+        "partitionLeaderEpoch": 0,
+        "isTransactional": "false",
+        "isControl": "false",
+        "deleteHorizonMs": "OptionalLong.empty",
+        "position": 0,
+        str(time): AT,
+        "size": 97,
+        "magic": 2,
+        "compresscodec": "none",
+        "crc": 1,
+        "isvalid": "true",
+        **change,
     }
     return " ".join(f"{k}: {v}" for k, v in fields.items() if v is not None).encode()
 
@@ -74,7 +98,11 @@ def batch(**change: object) -> bytes:
 )
 def test_times_of_the_prefix(prefix: str, zone: str, ms: int) -> None:
     assert request_log.parse(completed(prefix=prefix), ZoneInfo(zone)) == Assigned(
-        "User:alice", "app", 7, ms, ms - 4  # 3.25 ms before: the millisecond in which it came
+        "User:alice",
+        "app",
+        7,
+        ms,
+        ms - 4,  # 3.25 ms before: the millisecond in which it came
     )
 
 
@@ -84,10 +112,14 @@ def test_times_of_the_prefix(prefix: str, zone: str, ms: int) -> None:
         ({"totalTimeMs": None}, Assigned("User:alice", "app", 7, AT + 125, AT + 125)),
         ({"totalTimeMs": -1}, Assigned("User:alice", "app", 7, AT + 125, AT + 125)),
         ({"principal": None}, Assigned(None, "app", 7, AT + 125, AT + 121)),
-        ({"requestHeader": {"requestApiKey": 22, "clientId": None}},
-         Assigned("User:alice", None, 7, AT + 125, AT + 121)),
-        ({"requestHeader": header(clientId='"requestApiKey":0} Completed request:')},
-         Assigned("User:alice", '"requestApiKey":0} Completed request:', 7, AT + 125, AT + 121)),
+        (
+            {"requestHeader": {"requestApiKey": 22, "clientId": None}},
+            Assigned("User:alice", None, 7, AT + 125, AT + 121),
+        ),
+        (
+            {"requestHeader": header(clientId='"requestApiKey":0} Completed request:')},
+            Assigned("User:alice", '"requestApiKey":0} Completed request:', 7, AT + 125, AT + 121),
+        ),
         ({"response": {"errorCode": 51, "producerId": -1}}, None),
         ({"response": {"errorCode": 16, "producerId": 5}}, None),
         ({"response": {"errorCode": 0, "producerId": -1}}, None),
@@ -125,13 +157,21 @@ def test_lines_that_only_look_like_a_request(line: bytes) -> None:
 
 
 def test_only_lines_that_matter_are_parsed() -> None:
-    produce = completed(requestHeader={
-        "requestApiKey": 0, "clientId": '"requestApiKey":22,', "requestApiKeyName": "PRODUCE",
-    })
+    produce = completed(
+        requestHeader={
+            "requestApiKey": 0,
+            "clientId": '"requestApiKey":22,',
+            "requestApiKeyName": "PRODUCE",
+        }
+    )
     received = completed().replace(b"Completed request:", b"Processor 0 received request: ")
     lines = {
-        completed(): True, completed()[:-60]: True, produce: False, produce[:-60]: False,
-        produce[:-60] + completed(): True, received: False,
+        completed(): True,
+        completed()[:-60]: True,
+        produce: False,
+        produce[:-60]: False,
+        produce[:-60] + completed(): True,
+        received: False,
         b"[2026-03-01 12:00:00,125] WARN other (kafka.request.logger)": False,
         b"\tat java.base/java.lang.Thread.run(Thread.java:840)": False,
         completed()[:75]: True,  # cut before it says what it is
@@ -187,8 +227,13 @@ def test_lines_between_the_batches() -> None:
     dump = Dump()
     assert dump.parse(b"anything before the first segment") is None
     for quiet in (
-        LOG, b"Log starting offset: 0", b"Starting offset: 0", b"Found 12 invalid bytes at the end",
-        b"Non-consecutive offsets in x.log", b"  3 is followed by 5", b"[2026-03-01] WARN a log",
+        LOG,
+        b"Log starting offset: 0",
+        b"Starting offset: 0",
+        b"Found 12 invalid bytes at the end",
+        b"Non-consecutive offsets in x.log",
+        b"  3 is followed by 5",
+        b"[2026-03-01] WARN a log",
         b"\tat kafka.tools.DumpLogSegments",
     ):
         assert dump.parse(quiet) is None
@@ -206,9 +251,16 @@ def test_lines_between_the_batches() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        batch(producerId=None), batch(CreateTime=None), batch(size=None), batch(producerId="x"),
-        batch(producerId=2**63), batch(size="null"), batch(isvalid="false"), batch()[:60],
-        b"baseOff", b"[2026-03-01 12:00:00] DEBUG Completed request:{}",
+        batch(producerId=None),
+        batch(CreateTime=None),
+        batch(size=None),
+        batch(producerId="x"),
+        batch(producerId=2**63),
+        batch(size="null"),
+        batch(isvalid="false"),
+        batch()[:60],
+        b"baseOff",
+        b"[2026-03-01 12:00:00] DEBUG Completed request:{}",
     ],
 )
 def test_lines_that_only_look_like_a_batch(line: bytes) -> None:
@@ -229,10 +281,12 @@ def test_how_a_dump_looks() -> None:
 
 def owners(*parts: list[tuple[int, int, str]]) -> Owners:
     """Parts of (producer id, time, who)."""
-    return Owners([
-        columns_of(Assigned(f"User:{who}", who, pid, at + 2, at) for pid, at, who in part)
-        for part in parts
-    ])
+    return Owners(
+        [
+            columns_of(Assigned(f"User:{who}", who, pid, at + 2, at) for pid, at, who in part)
+            for part in parts
+        ]
+    )
 
 
 def test_the_newest_assignment_before_a_batch_holds_and_before_the_first_one_the_first() -> None:
@@ -249,12 +303,16 @@ def test_no_assignment_at_all() -> None:
     assert owners([], []).of([], []) == []
 
 
-OLD = ("baseOffset: 5 lastOffset: 7 baseSequence: 3 lastSequence: 5 producerId: 9 producerEpoch: 0 "
-       "partitionLeaderEpoch: 0 isTransactional: false position: 0 CreateTime: 1500000000000 "
-       "isvalid: true size: 120 magic: 2 compresscodec: NONE crc: 1")
-RECORD = ("offset: 6 position: 0 CreateTime: 1500000000001 isvalid: true keysize: -1 valuesize: 3 "
-          "magic: 2 compresscodec: NONE producerId: 9 producerEpoch: 0 sequence: 4 "
-          "isTransactional: false headerKeys: []")
+OLD = (
+    "baseOffset: 5 lastOffset: 7 baseSequence: 3 lastSequence: 5 producerId: 9 producerEpoch: 0 "
+    "partitionLeaderEpoch: 0 isTransactional: false position: 0 CreateTime: 1500000000000 "
+    "isvalid: true size: 120 magic: 2 compresscodec: NONE crc: 1"
+)
+RECORD = (
+    "offset: 6 position: 0 CreateTime: 1500000000001 isvalid: true keysize: -1 valuesize: 3 "
+    "magic: 2 compresscodec: NONE producerId: 9 producerEpoch: 0 sequence: 4 "
+    "isTransactional: false headerKeys: []"
+)
 
 
 def test_batches_of_releases_before_1_1() -> None:
@@ -274,8 +332,11 @@ def test_records_of_releases_before_1_1_are_batches_of_one() -> None:
     dump.parse(LOG)
     assert dump.parse(RECORD.encode()) == ("a.b-c_d", 12, 6, 1, 4, 9, 1_500_000_000_001, None)
     assert dump.parse(RECORD.encode() + b" endTxnMarker: COMMIT coordinatorEpoch: 0") is None
-    for line in (RECORD.replace("magic: 2", "magic: 1"), RECORD[:60],
-                 "offset: 3 position: 0 NoTimestampType: -1 isvalid: true payloadsize: 5 magic: 0"):
+    for line in (
+        RECORD.replace("magic: 2", "magic: 1"),
+        RECORD[:60],
+        "offset: 3 position: 0 NoTimestampType: -1 isvalid: true payloadsize: 5 magic: 0",
+    ):
         with pytest.raises(NotParsedError):
             dump.parse(line.encode())
 

@@ -42,7 +42,9 @@ def test_gzip_of_several_members_is_one_file() -> None:
 
 @given(
     lines=st.lists(st.binary(max_size=12).map(lambda b: b.replace(b"\n", b"")), max_size=40),
-    block_bytes=st.integers(3, 64), packed=st.booleans(), ended=st.booleans(),
+    block_bytes=st.integers(3, 64),
+    packed=st.booleans(),
+    ended=st.booleans(),
 )
 def test_the_size_of_blocks_changes_nothing(
     lines: list[bytes], block_bytes: int, packed: bool, ended: bool

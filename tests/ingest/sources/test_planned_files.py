@@ -51,8 +51,11 @@ class Planned:
         return list(planned_files.problems(self.settings, QUERY))
 
     def _write(self, name: str, *lines: object) -> None:
-        write_text(self.settings, f"{checkpoints.FOLDER}/{QUERY}/{name}",
-                   "\n".join(["v1", *map(json.dumps, lines)]))
+        write_text(
+            self.settings,
+            f"{checkpoints.FOLDER}/{QUERY}/{name}",
+            "\n".join(["v1", *map(json.dumps, lines)]),
+        )
 
 
 @pytest.fixture
@@ -77,7 +80,7 @@ def test_a_file_of_a_batch_that_has_not_ended_is_named_with_the_remedy(planned: 
 
 
 def test_a_file_that_was_found_and_is_in_no_plan_yet_is_not_looked_for_again(
-    planned: Planned
+    planned: Planned,
 ) -> None:
     """Spark logs what it finds before it plans a batch, and reads it in the next one."""
     planned.batches(1, 3, ended=2)
@@ -88,15 +91,18 @@ def test_a_file_that_was_found_and_is_in_no_plan_yet_is_not_looked_for_again(
 def test_a_first_batch_and_many_files(planned: Planned) -> None:
     planned.lose(0, 1, 2, 3, 4)
     assert planned.problems[0].startswith(f"source.path: {planned.folder}/0 ä.jsonl, ")
-    assert "/2 ä.jsonl and 2 more: gone, and govern has planned to read them\n" in (
-        planned.problems[0])
+    assert (
+        "/2 ä.jsonl and 2 more: gone, and govern has planned to read them\n"
+        in (planned.problems[0])
+    )
 
 
 def test_a_batch_whose_file_goes_while_it_is_planned_writes_nothing(planned: Planned) -> None:
     planned.batches(1, 3, ended=1)
     written: list[int] = []
     write = planned_files.compared(
-        planned.settings, QUERY, lambda _frame, batch: written.append(batch))
+        planned.settings, QUERY, lambda _frame, batch: written.append(batch)
+    )
     planned.lose(0)  # of a batch before
     frame: Any = None
     write(frame, 1)
@@ -134,13 +140,23 @@ def test_an_empty_file_in_the_place_of_one_that_is_lost_has_no_records(
         assert [*lines_of(str(tmp_path / name), str(tmp_path), None)] == []
 
 
-@pytest.mark.parametrize(("source", "names", "sentence"), [
-    ("files", ("a.jsonl", "_b.jsonl", ".c.json.gz", "sub/_d/e.jsonl", "_notes.txt"), "3 files are"),
-    ("files", ("a.jsonl", "b.jsonl", "_SUCCESS", ".a.jsonl.unfinished"), None),
-    ("kafka_logs", ("server.log", "_request.log"), "1 file is"),
-])
+@pytest.mark.parametrize(
+    ("source", "names", "sentence"),
+    [
+        (
+            "files",
+            ("a.jsonl", "_b.jsonl", ".c.json.gz", "sub/_d/e.jsonl", "_notes.txt"),
+            "3 files are",
+        ),
+        ("files", ("a.jsonl", "b.jsonl", "_SUCCESS", ".a.jsonl.unfinished"), None),
+        ("kafka_logs", ("server.log", "_request.log"), "1 file is"),
+    ],
+)
 def test_hidden_files_are_named_once_at_the_start(
-    make_settings: MakeSettings, tmp_path: Path, source: str, names: tuple[str, ...],
+    make_settings: MakeSettings,
+    tmp_path: Path,
+    source: str,
+    names: tuple[str, ...],
     sentence: str | None,
 ) -> None:
     for name in names:

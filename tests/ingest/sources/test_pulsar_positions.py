@@ -15,31 +15,38 @@ from app.ingest.sources.pulsar_shares import EARLIEST, PulsarShares, document_of
 
 
 @pytest.mark.parametrize(
-    "position", [START, Position(3, 0), Position(7, 12, -1), Position(7, 1, 9)])
+    "position", [START, Position(3, 0), Position(7, 12, -1), Position(7, 1, 9)]
+)
 def test_a_position_is_read_as_it_was_written(position: Position) -> None:
     assert Position.of(str(position)) == position
     document = document_of({("persistent://a/b/c", "3"): position})
     assert positions_of(document) == {("persistent://a/b/c", "3"): position}
 
 
-@pytest.mark.parametrize(("begin", "last", "entries", "end"), [
-    (Position(5, 9), Position(5, 30, 2), 10, Position(5, 19)),
-    (Position(5, 9), Position(5, 19, 2), 10, Position(5, 19, 2)),
-    (Position(5, 9), Position(5, 12, 2), 10, Position(5, 12, 2)),
-    (Position(5, 9), Position(8, 0, -1), 10, Position(5, 19)),
-    (Position(5, -1), Position(5, 0, -1), 1, Position(5, 0, -1)),
-])
+@pytest.mark.parametrize(
+    ("begin", "last", "entries", "end"),
+    [
+        (Position(5, 9), Position(5, 30, 2), 10, Position(5, 19)),
+        (Position(5, 9), Position(5, 19, 2), 10, Position(5, 19, 2)),
+        (Position(5, 9), Position(5, 12, 2), 10, Position(5, 12, 2)),
+        (Position(5, 9), Position(8, 0, -1), 10, Position(5, 19)),
+        (Position(5, -1), Position(5, 0, -1), 1, Position(5, 0, -1)),
+    ],
+)
 def test_a_trigger_takes_entries_of_one_ledger(
     begin: Position, last: Position, entries: int, end: Position
 ) -> None:
     assert bounded(begin, last, entries) == end
 
 
-@pytest.mark.parametrize(("limits", "entries"), [
-    ((1000, 10**9, 10.0, 100.0, 2), 50),
-    ((1000, 5_000, 10.0, 100.0, 2), 25),
-    ((10, 5, 100.0, 10_000.0, 8), 1),
-])
+@pytest.mark.parametrize(
+    ("limits", "entries"),
+    [
+        ((1000, 10**9, 10.0, 100.0, 2), 50),
+        ((1000, 5_000, 10.0, 100.0, 2), 25),
+        ((10, 5, 100.0, 10_000.0, 8), 1),
+    ],
+)
 def test_a_trigger_is_limited_by_records_and_bytes_and_takes_an_entry_at_least(
     limits: tuple[int, int, float, float, int], entries: int
 ) -> None:

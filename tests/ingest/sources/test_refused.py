@@ -18,7 +18,7 @@ from app.ingest.sources.kafka import chosen
 from app.ingest.sources.kafka_probe import Unreachable, client_options, topics
 
 MakeSettings = Callable[..., Settings]
-JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required '
+JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required "
 
 
 def refusal(settings: Settings) -> list[str]:
@@ -90,12 +90,21 @@ def test_assigned_partitions_that_are_no_json(make_settings: MakeSettings) -> No
     [
         ({}, {}),
         (
-            {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512",
-             "kafka.sasl.jaas.config": JAAS + r'username="al\"ice" password="p w";',
-             "kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": "/ca.pem"},
-            {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512",
-             "sasl.username": 'al"ice', "sasl.password": "p w", "ssl.ca.location": "/ca.pem",
-             "ssl.endpoint.identification.algorithm": "https"},
+            {
+                "kafka.security.protocol": "SASL_SSL",
+                "kafka.sasl.mechanism": "SCRAM-SHA-512",
+                "kafka.sasl.jaas.config": JAAS + r'username="al\"ice" password="p w";',
+                "kafka.ssl.truststore.type": "PEM",
+                "kafka.ssl.truststore.location": "/ca.pem",
+            },
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.username": 'al"ice',
+                "sasl.password": "p w",
+                "ssl.ca.location": "/ca.pem",
+                "ssl.endpoint.identification.algorithm": "https",
+            },
         ),
         (
             {"kafka.security.protocol": "SSL", "kafka.ssl.endpoint.identification.algorithm": ""},
@@ -103,9 +112,7 @@ def test_assigned_partitions_that_are_no_json(make_settings: MakeSettings) -> No
         ),
         ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "GSSAPI"}, None),
         ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"}, None),
-        (
-            {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/ca.jks"}, None
-        ),
+        ({"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/ca.jks"}, None),
     ],
 )
 def test_options_of_the_java_client_as_those_of_the_probe(

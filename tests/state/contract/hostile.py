@@ -13,14 +13,37 @@ from tests.state.trace import START_MS
 HOUR = 3_600_000
 MOST = 2**63 - 1
 NUMBERS = (0, -1, 1, MOST, -MOST - 1, MOST + 1, 2**31, -(2**31), 10**30, 1e19, 0.5)
-TEXTS = ("", "z", "z" * 70_000, "\x00z", "\ud83dz", "\u202ez", "persistent://t/ns/z", "1:1",
-         "9" * 400, "z-partition-99999999999", "non-persistent://z/z/z", "{", "[]", "null")
+TEXTS = (
+    "",
+    "z",
+    "z" * 70_000,
+    "\x00z",
+    "\ud83dz",
+    "\u202ez",
+    "persistent://t/ns/z",
+    "1:1",
+    "9" * 400,
+    "z-partition-99999999999",
+    "non-persistent://z/z/z",
+    "{",
+    "[]",
+    "null",
+)
 TIMES = (START_MS, START_MS + HOUR, START_MS - HOUR)
 OTHERS: tuple[Any, ...] = (None, True, [], {}, [[[]]], {"z": {"z": []}}, ["z", None], [1, 2])
 FOR_MANY = ("policy", "broker_started", "gap")
 NAMED = [kind.name for kind in KINDS if kind.name not in FOR_MANY]
-RAW = (b"", b"{", b"null", b"[]", b"\xff\xfe", b'{"event_type":', b"{}" * 3, b'"' + b"\\" * 99,
-       b"[" * 999)
+RAW = (
+    b"",
+    b"{",
+    b"null",
+    b"[]",
+    b"\xff\xfe",
+    b'{"event_type":',
+    b"{}" * 3,
+    b'"' + b"\\" * 99,
+    b"[" * 999,
+)
 
 
 def hostile(

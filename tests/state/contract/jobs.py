@@ -105,7 +105,9 @@ class Job:
         return DECLARED[self.name].core(params_of(self.name, **{**self.params, **params}), policies)
 
     def play(
-        self, batches: Sequence[Sequence[Row]], by: Sample | None = None,
+        self,
+        batches: Sequence[Sequence[Row]],
+        by: Sample | None = None,
         states: list[bytes] | None = None,
     ) -> Rows:
         """Rows of batches by table, in order; parameters and policies are those of a sample."""
@@ -117,15 +119,20 @@ class Job:
 
     def in_order(self, rows: Mapping[str, Sequence[Row]]) -> Rows:
         """Rows of every table by key, time and number; the payload of a chunk is left out."""
+
         def place(row: Row) -> tuple[Any, ...]:
             return (
-                *(row.get(name) or "" for name in self.key), row["ts_wall_ms"] or 0,
-                row.get("ts_mono_ns") or 0, row.get("row_no", row.get("seq")) or 0,
+                *(row.get(name) or "" for name in self.key),
+                row["ts_wall_ms"] or 0,
+                row.get("ts_mono_ns") or 0,
+                row.get("row_no", row.get("seq")) or 0,
             )
 
         return {
-            table: [{k: v for k, v in row.items() if k != "payload"}
-                    for row in sorted(rows.get(table, ()), key=place)]
+            table: [
+                {k: v for k, v in row.items() if k != "payload"}
+                for row in sorted(rows.get(table, ()), key=place)
+            ]
             for table in (*self.tables, "quarantine")
         }
 
@@ -162,7 +169,7 @@ def assert_same(got: Rows, expected: Rows) -> None:
             differing = {k: (mine.get(k), v) for k, v in wanted.items() if mine.get(k) != v}
             assert mine == wanted, (table, i, differing)
         shorter, longer = sorted((got[table], expected[table]), key=len)
-        assert longer[len(shorter):] == [], table
+        assert longer[len(shorter) :] == [], table
 
 
 def cut(records: Sequence[Row], order: random.Random) -> list[list[Row]]:
@@ -200,8 +207,14 @@ def with_walls(records: Sequence[Row]) -> list[Row]:
 def record(kind: str, at_ms: int, seq: int | None = None, **columns: Any) -> Row:
     """A record of broker b1, `at_ms` after the start on both clocks."""
     return {
-        "event_type": kind, "source_feed": "contract", "cluster": "c", "broker": "b1", "seq": seq,
-        "ts_mono_ns": START_NS + at_ms * MS, "ts_wall_ms": START_MS + at_ms, "source_offset": 0,
+        "event_type": kind,
+        "source_feed": "contract",
+        "cluster": "c",
+        "broker": "b1",
+        "seq": seq,
+        "ts_mono_ns": START_NS + at_ms * MS,
+        "ts_wall_ms": START_MS + at_ms,
+        "source_offset": 0,
         **columns,
     }
 
@@ -216,8 +229,12 @@ def everywhere(scope: str, name: str, **limits: Any) -> Callable[..., Row]:
     text = document(scope, name, **limits)
 
     def make(at_ms: int, seq: int | None = None, **columns: Any) -> Row:
-        return record("policy", at_ms, seq, **{
-            "broker": "*", "ts_mono_ns": None, "policy_json": text, **columns})
+        return record(
+            "policy",
+            at_ms,
+            seq,
+            **{"broker": "*", "ts_mono_ns": None, "policy_json": text, **columns},
+        )
 
     return make
 
@@ -234,43 +251,100 @@ def gap(at_ms: int, seq: int | None = None, **columns: Any) -> Row:
 def publish(
     at_ms: int, seq: int | None = None, key: str = "a", number: int = 1, **columns: Any
 ) -> Row:
-    return record("publish", at_ms, seq, **{
-        "broker": key, "cnx_id": "c1", "topic": topic("x"), "producer_id": number,
-        "producer_name": f"p{number}", "num_messages": 1, "entry_bytes": 10, **columns})
+    return record(
+        "publish",
+        at_ms,
+        seq,
+        **{
+            "broker": key,
+            "cnx_id": "c1",
+            "topic": topic("x"),
+            "producer_id": number,
+            "producer_name": f"p{number}",
+            "num_messages": 1,
+            "entry_bytes": 10,
+            **columns,
+        },
+    )
 
 
 def entry_read(
     at_ms: int, seq: int | None = None, key: str = "a", number: int = 1, **columns: Any
 ) -> Row:
-    return record("entry_read", at_ms, seq, **{
-        "broker": key, "topic": topic("x"), "subscription": "s", "ledger_id": 1,
-        "entry_id": number, "entry_bytes": 100, **columns})
+    return record(
+        "entry_read",
+        at_ms,
+        seq,
+        **{
+            "broker": key,
+            "topic": topic("x"),
+            "subscription": "s",
+            "ledger_id": 1,
+            "entry_id": number,
+            "entry_bytes": 100,
+            **columns,
+        },
+    )
 
 
 def chunk(
     at_ms: int, seq: int | None = None, key: str = "a", number: int = 1, **columns: Any
 ) -> Row:
     """The first chunk of a message, which waits for the other until it expires."""
-    return record("dispatch", at_ms, seq, **{
-        "topic": topic(key), "subscription": "s", "consumer": "c1", "ledger_id": 1,
-        "entry_id": number, "uuid": f"u{number}", "chunk_id": 0, "num_chunks": 2,
-        "total_chunk_bytes": 20, "entry_bytes": 10, "publish_time_ms": START_MS, **columns})
+    return record(
+        "dispatch",
+        at_ms,
+        seq,
+        **{
+            "topic": topic(key),
+            "subscription": "s",
+            "consumer": "c1",
+            "ledger_id": 1,
+            "entry_id": number,
+            "uuid": f"u{number}",
+            "chunk_id": 0,
+            "num_chunks": 2,
+            "total_chunk_bytes": 20,
+            "entry_bytes": 10,
+            "publish_time_ms": START_MS,
+            **columns,
+        },
+    )
 
 
 def batch(
     at_ms: int, seq: int | None = None, key: str = "a", number: int = 1, **columns: Any
 ) -> Row:
-    return record("produce_batch", at_ms, seq, **{
-        "principal": f"User:{key}", "client_id": "k", "topic": "t", "partition": 0,
-        "producer_id": number, **columns})
+    return record(
+        "produce_batch",
+        at_ms,
+        seq,
+        **{
+            "principal": f"User:{key}",
+            "client_id": "k",
+            "topic": "t",
+            "partition": 0,
+            "producer_id": number,
+            **columns,
+        },
+    )
 
 
 def ledger(
     at_ms: int, seq: int | None = None, key: str = "a", number: int = 1, **columns: Any
 ) -> Row:
-    return record("ledger_state", at_ms, seq, **{
-        "topic": topic(key), "ledger_id": number, "ledger_entries": 5, "ledger_bytes": 500,
-        **columns})
+    return record(
+        "ledger_state",
+        at_ms,
+        seq,
+        **{
+            "topic": topic(key),
+            "ledger_id": number,
+            "ledger_entries": 5,
+            "ledger_bytes": 500,
+            **columns,
+        },
+    )
 
 
 # -- the jobs --------------------------------------------------------------------------------
@@ -297,13 +371,22 @@ def closing(records: Sequence[Row]) -> list[Row]:
         run = mine[starts[-1] if starts else 0 :]
         if run:
             end_ns = max(r["ts_mono_ns"] for r in run) + 1
-            walls = [r["ts_wall_ms"] + (end_ns - r["ts_mono_ns"]) // MS
-                     for r in run if r["ts_wall_ms"] is not None]
-            found.append({
-                **run[-1], "event_type": "cursor_deleted", "seq": 10**6, "topic": "nothing",
-                "ts_mono_ns": end_ns, "ts_wall_ms": max(walls, default=None),
-                "subscription": "nobody",
-            })
+            walls = [
+                r["ts_wall_ms"] + (end_ns - r["ts_mono_ns"]) // MS
+                for r in run
+                if r["ts_wall_ms"] is not None
+            ]
+            found.append(
+                {
+                    **run[-1],
+                    "event_type": "cursor_deleted",
+                    "seq": 10**6,
+                    "topic": "nothing",
+                    "ts_mono_ns": end_ns,
+                    "ts_wall_ms": max(walls, default=None),
+                    "subscription": "nobody",
+                }
+            )
     return found
 
 
@@ -321,8 +404,11 @@ def _judge_chunks(by: Sample) -> Rows:
 
 
 def _size(limit: int) -> Row:
-    return {"backlog_quota": {"destination_storage": {
-        "limitSize": limit, "policy": "producer_exception"}}}
+    return {
+        "backlog_quota": {
+            "destination_storage": {"limitSize": limit, "policy": "producer_exception"}
+        }
+    }
 
 
 def _broker(r: Row) -> Any:
@@ -339,74 +425,121 @@ CHECKS = {"backlogQuotaCheckIntervalInSeconds": 1, "check_rows": "all"}
 USER = everywhere("user", "a", producer_ids_rate=5)
 _BROKER = {"key": ("cluster", "broker"), "key_of": _broker}
 
-JOBS = {job.name: job for job in (
-    Job(
-        "rate_limits", trace.blob, _judge("rate_limits", reference_rate_limits, **VERDICTS),
-        ("throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle",
-         "publish_verdicts"),
-        traces={
-            "one broker": traces.traces(),
-            "two brokers": traces.traces(brokers=("b1", "b2"), most=80),
-            "every version parameter": traces.traces(switches=True),
-            "two brokers, every version parameter":
-                traces.traces(brokers=("b1", "b2"), switches=True, most=120),
-        },
-        known=known.rate_limits, plain=pa.Table.to_pylist, event=publish, params=VERDICTS,
-        lives=lambda name, at_ms: publish(at_ms, topic=topic(name), cnx_id=name),
-        ends=lambda names, at_ms: [
-            record("connection_closed", at_ms, broker="a", cnx_id=name) for name in names],
-        before=Sample((), policies=[document("topic", "t/ns/x", publishRateInMsgs=7)]),
-        after=Sample((), policies=[document("topic", "t/ns/x", publishRateInMsgs=3)]),
-        shared=everywhere("topic", "t/ns/x", publishRateInMsgs=2), compared=_to_its_end, **_BROKER,
-    ),
-    Job(
-        "chunks", chunk_trace.blob, _judge_chunks,
-        reference_chunks.TABLES, ("cluster", "topic"),
-        lambda r: None if r["event_type"] == "gap" else (r["cluster"], r["topic"]),
-        traces={"any": chunk_traces.traces()},
-        known=known.chunks, plain=chunk_trace.plain, event=chunk,
-        before=Sample((), {"expireTimeOfIncompleteChunkedMessageMillis": 60_000}),
-        after=Sample((), {"expireTimeOfIncompleteChunkedMessageMillis": 30_000}),
-        shared=lambda at_ms, seq=None: gap(at_ms + 1500, seq),
-    ),
-    Job(
-        "producer_ids", producer_id_trace.blob, _judge("producer_ids", reference_producer_ids),
-        reference_producer_ids.TABLES, ("cluster", "broker", "user"),
-        _of_own(reference_producer_ids, lambda r: (
-            r["cluster"], r["broker"], r["principal"].split(":", 1)[-1])),
-        traces={
-            "any": producer_id_traces.traces(),
-            "settings of brokers": producer_id_traces.traces(broker_keys=True, most=90),
-        },
-        known=known.producer_ids, plain=pa.Table.to_pylist, event=batch, shared=USER,
-        before=Sample((), policies=[document("user", "<default>", producer_ids_rate=7)]),
-        after=Sample((), policies=[document("user", "<default>", producer_ids_rate=3)]),
-        exempt={"test_rows_long_after_the_change_are_those_of_the_configuration_after":
-                "its quota remembers what was counted before the change for hours"},
-    ),
-    Job(
-        "backlog", backlog_trace.blob, _judge("backlog", reference_backlog),
-        reference_backlog.TABLES, ("cluster", "topic"),
-        _of_own(reference_backlog, reference_backlog.key_of),
-        traces={
-            "any": backlog_traces.traces(),
-            "long": backlog_traces.traces(most=200, least=100),
-        },
-        known=known.backlog, plain=pa.Table.to_pylist, event=ledger, params=CHECKS,
-        ends=lambda names, at_ms: [
-            record("ledger_deleted", at_ms, topic=topic(name), ledger_id=1) for name in names],
-        before=Sample((), policies=[document("namespace", "t/ns", **_size(7))]),
-        after=Sample((), policies=[document("namespace", "t/ns", **_size(3))]),
-        shared=everywhere("topic", "t/ns/a", **_size(100)),
-    ),
-    Job(
-        "entry_cache", cache_trace.blob, _judge("entry_cache", reference_entry_cache),
-        reference_entry_cache.TABLES,
-        traces={"any": cache_traces.traces()},
-        known=known.entry_cache, plain=pa.Table.to_pylist, event=entry_read, params=READS,
-        lives=lambda name, at_ms: entry_read(at_ms, topic=topic(name)),
-        before=Sample((), policies=[document("broker", "*", managedLedgerCacheSizeMB=7)]),
-        after=Sample((), policies=[document("broker", "*", managedLedgerCacheSizeMB=3)]),
-        shared=everywhere("broker", "*", managedLedgerCacheSizeMB=0), compared=_closed, **_BROKER,
-    ),
-)}
+JOBS = {
+    job.name: job
+    for job in (
+        Job(
+            "rate_limits",
+            trace.blob,
+            _judge("rate_limits", reference_rate_limits, **VERDICTS),
+            (
+                "throttle_events",
+                "topic_throttle_stats",
+                "limiter_stats",
+                "producer_throttle",
+                "publish_verdicts",
+            ),
+            traces={
+                "one broker": traces.traces(),
+                "two brokers": traces.traces(brokers=("b1", "b2"), most=80),
+                "every version parameter": traces.traces(switches=True),
+                "two brokers, every version parameter": traces.traces(
+                    brokers=("b1", "b2"), switches=True, most=120
+                ),
+            },
+            known=known.rate_limits,
+            plain=pa.Table.to_pylist,
+            event=publish,
+            params=VERDICTS,
+            lives=lambda name, at_ms: publish(at_ms, topic=topic(name), cnx_id=name),
+            ends=lambda names, at_ms: [
+                record("connection_closed", at_ms, broker="a", cnx_id=name) for name in names
+            ],
+            before=Sample((), policies=[document("topic", "t/ns/x", publishRateInMsgs=7)]),
+            after=Sample((), policies=[document("topic", "t/ns/x", publishRateInMsgs=3)]),
+            shared=everywhere("topic", "t/ns/x", publishRateInMsgs=2),
+            compared=_to_its_end,
+            **_BROKER,
+        ),
+        Job(
+            "chunks",
+            chunk_trace.blob,
+            _judge_chunks,
+            reference_chunks.TABLES,
+            ("cluster", "topic"),
+            lambda r: None if r["event_type"] == "gap" else (r["cluster"], r["topic"]),
+            traces={"any": chunk_traces.traces()},
+            known=known.chunks,
+            plain=chunk_trace.plain,
+            event=chunk,
+            before=Sample((), {"expireTimeOfIncompleteChunkedMessageMillis": 60_000}),
+            after=Sample((), {"expireTimeOfIncompleteChunkedMessageMillis": 30_000}),
+            shared=lambda at_ms, seq=None: gap(at_ms + 1500, seq),
+        ),
+        Job(
+            "producer_ids",
+            producer_id_trace.blob,
+            _judge("producer_ids", reference_producer_ids),
+            reference_producer_ids.TABLES,
+            ("cluster", "broker", "user"),
+            _of_own(
+                reference_producer_ids,
+                lambda r: (r["cluster"], r["broker"], r["principal"].split(":", 1)[-1]),
+            ),
+            traces={
+                "any": producer_id_traces.traces(),
+                "settings of brokers": producer_id_traces.traces(broker_keys=True, most=90),
+            },
+            known=known.producer_ids,
+            plain=pa.Table.to_pylist,
+            event=batch,
+            shared=USER,
+            before=Sample((), policies=[document("user", "<default>", producer_ids_rate=7)]),
+            after=Sample((), policies=[document("user", "<default>", producer_ids_rate=3)]),
+            exempt={
+                "test_rows_long_after_the_change_are_those_of_the_configuration_after": (
+                    "its quota remembers what was counted before the change for hours"
+                )
+            },
+        ),
+        Job(
+            "backlog",
+            backlog_trace.blob,
+            _judge("backlog", reference_backlog),
+            reference_backlog.TABLES,
+            ("cluster", "topic"),
+            _of_own(reference_backlog, reference_backlog.key_of),
+            traces={
+                "any": backlog_traces.traces(),
+                "long": backlog_traces.traces(most=200, least=100),
+            },
+            known=known.backlog,
+            plain=pa.Table.to_pylist,
+            event=ledger,
+            params=CHECKS,
+            ends=lambda names, at_ms: [
+                record("ledger_deleted", at_ms, topic=topic(name), ledger_id=1) for name in names
+            ],
+            before=Sample((), policies=[document("namespace", "t/ns", **_size(7))]),
+            after=Sample((), policies=[document("namespace", "t/ns", **_size(3))]),
+            shared=everywhere("topic", "t/ns/a", **_size(100)),
+        ),
+        Job(
+            "entry_cache",
+            cache_trace.blob,
+            _judge("entry_cache", reference_entry_cache),
+            reference_entry_cache.TABLES,
+            traces={"any": cache_traces.traces()},
+            known=known.entry_cache,
+            plain=pa.Table.to_pylist,
+            event=entry_read,
+            params=READS,
+            lives=lambda name, at_ms: entry_read(at_ms, topic=topic(name)),
+            before=Sample((), policies=[document("broker", "*", managedLedgerCacheSizeMB=7)]),
+            after=Sample((), policies=[document("broker", "*", managedLedgerCacheSizeMB=3)]),
+            shared=everywhere("broker", "*", managedLedgerCacheSizeMB=0),
+            compared=_closed,
+            **_BROKER,
+        ),
+    )
+}

@@ -38,13 +38,23 @@ def chunks(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any]
         for c in [c for c in range(len(p["contexts"])) if p["contexts"][c]["consumer"] == i]:
             x = p["contexts"][c]
             mine = p["nodes"][p["nodes"]["next"] == c]
-            contexts.append((
-                text(x["uuid"]), int(x["last"]), int(x["first_ms"]), int(x["bytes"]),
-                [(int(n["ledger"]), int(n["entry"])) for n in mine], int(x["more"]),
-            ))
+            contexts.append(
+                (
+                    text(x["uuid"]),
+                    int(x["last"]),
+                    int(x["first_ms"]),
+                    int(x["bytes"]),
+                    [(int(n["ledger"]), int(n["entry"])) for n in mine],
+                    int(x["more"]),
+                )
+            )
         if contexts or e["counter"]:
             found[place] = (
-                int(e["counter"]), int(e["lost"]), int(e["start_ms"]), int(e["open"]), contexts,
+                int(e["counter"]),
+                int(e["lost"]),
+                int(e["start_ms"]),
+                int(e["open"]),
+                contexts,
                 [int(x["hash"]) for x in p["entries"] if x["next"] == i],
             )
     return found
@@ -76,9 +86,15 @@ def producer_ids(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any
         )
         who = tuple(s.names.get(int(k[f])) for f in ("cluster", "broker", "user"))
         found[who] = (
-            float(k["tokens"]), int(k["refilled_ms"]), int(k["recorded_ms"]), int(k["current"]),
+            float(k["tokens"]),
+            int(k["refilled_ms"]),
+            int(k["recorded_ms"]),
+            int(k["current"]),
             [p[f"sample_{x}"][mine].tolist() for x in ("start", "last", "total")],
-            filters[i], counted, int(k["clock_ms"]), int(k["open"]),
+            filters[i],
+            counted,
+            int(k["clock_ms"]),
+            int(k["open"]),
             (int(k["window_ms"]), int(k["seen"]), int(k["rejected"])) if k["open"] else None,
         )
     return found
@@ -101,9 +117,12 @@ def backlog(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any
     for i, k in enumerate(p["keys"]):
         ledgers, samples, producers, cursors = p["counts"][:, i]
         about: dict[str, Any] = {
-            "ledgers": block("ledgers", ledgers), "samples": block("samples", samples),
+            "ledgers": block("ledgers", ledgers),
+            "samples": block("samples", samples),
             "producers": sorted((text(c), pid) for c, pid in block("producers", producers)),
-            "clock": int(k["clock_ms"]), "was": int(k["was"]), "state": int(k["has_state"]),
+            "clock": int(k["clock_ms"]),
+            "was": int(k["was"]),
+            "state": int(k["has_state"]),
             "last": (int(k["last_ms"]), int(k["last_ns"]), text(k["broker"]), text(k["feed"])),
         }
         if k["seen_ledger"] != L.NULL:
@@ -111,21 +130,38 @@ def backlog(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any
         if k["cached"]:
             about["cached"] = (
                 [int(k[f]) for f in ("cached_ledger", "cached_entry", "cached_ms")],
-                text(k["cached_name"]), bool(k["cached_version"] == k["version"]),
+                text(k["cached_name"]),
+                bool(k["cached_version"] == k["version"]),
             )
         for j in range(at["cursors"], at["cursors"] + int(cursors)):
             c, n = p["cursors"][j], int(p["cursors"][j]["checks"])
             consumed = p["seen_consumed"][j]
             about[f"cursor {text(c['name'])}"] = (
-                [int(c[f]) for f in ("durable", "ledger", "entry", "first_ms", "was", "checks",
-                                     "floor_ledger", "before_ledger")],
+                [
+                    int(c[f])
+                    for f in (
+                        "durable",
+                        "ledger",
+                        "entry",
+                        "first_ms",
+                        "was",
+                        "checks",
+                        "floor_ledger",
+                        "before_ledger",
+                    )
+                ],
                 int(c["first_source"]) if c["first_ms"] != L.NULL else None,
                 int(c["floor_entry"]) if c["floor_ledger"] != L.NULL else None,
                 int(c["before_entry"]) if c["before_ledger"] != L.NULL else None,
                 block("ranges", p["range_count"][j]),
-                [x[len(x) - n :].tolist() for x in (
-                    p["passes"][i], p["seen_bytes"][j], consumed - consumed[-1],
-                )],
+                [
+                    x[len(x) - n :].tolist()
+                    for x in (
+                        p["passes"][i],
+                        p["seen_bytes"][j],
+                        consumed - consumed[-1],
+                    )
+                ],
             )
         at["cursors"] += int(cursors)
         found[text(k["cluster"]), text(k["topic"])] = about
@@ -143,9 +179,23 @@ def entry_cache(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any,
     for b in shard.brokers.values():
         parts = pack(b.world)
         cursors = [
-            (text(c["name"]), *(int(c[f]) for f in (
-                "topic", "known", "active", "has_read", "has_mark", "told", "durable", "backlog",
-            )), *(int(c[f]) for f in ("read_ledger", "read_entry") if c["has_read"]))
+            (
+                text(c["name"]),
+                *(
+                    int(c[f])
+                    for f in (
+                        "topic",
+                        "known",
+                        "active",
+                        "has_read",
+                        "has_mark",
+                        "told",
+                        "durable",
+                        "backlog",
+                    )
+                ),
+                *(int(c[f]) for f in ("read_ledger", "read_entry") if c["has_read"]),
+            )
             for c in parts["cursors"]
         ]
         flags = sorted(
@@ -153,22 +203,60 @@ def entry_cache(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any,
             for f in parts["flags"]
         )
         levels = ("used", "count", "wanted", "bare", "held", "hits", "inserted", "extended")
-        caches = ("policy", "used", "wanted", "aside", "topics", "passed_ns", "hits",
-                  "entries_visited", "max_used", "most_used", "most_wanted", "passes", "work")
-        key = ("clock_ns", "last_ns", "window_start_ms", "started_ns", "touched", "entries",
-               "eviction_ns", "eviction_no", "read_ns", "read_no", "pages")
+        caches = (
+            "policy",
+            "used",
+            "wanted",
+            "aside",
+            "topics",
+            "passed_ns",
+            "hits",
+            "entries_visited",
+            "max_used",
+            "most_used",
+            "most_wanted",
+            "passes",
+            "work",
+        )
+        key = (
+            "clock_ns",
+            "last_ns",
+            "window_start_ms",
+            "started_ns",
+            "touched",
+            "entries",
+            "eviction_ns",
+            "eviction_no",
+            "read_ns",
+            "read_no",
+            "pages",
+        )
         found[text(b.key["broker"])] = {
             "key": [int(b.key[f]) for f in key],
             "topics": [
-                (text(t["name"]), *(int(t[f]) for f in (
-                    "cursors", "active", "flags", "seen_ns", "left_ns", "has_persisted", "event",
-                    "check_ns",
-                )))
+                (
+                    text(t["name"]),
+                    *(
+                        int(t[f])
+                        for f in (
+                            "cursors",
+                            "active",
+                            "flags",
+                            "seen_ns",
+                            "left_ns",
+                            "has_persisted",
+                            "event",
+                            "check_ns",
+                        )
+                    ),
+                )
                 for t in parts["topics"]
             ],
             "cells": [[int(c[f]) for f in levels] for c in parts["cells"]],
             "caches": [[int(c[f]) for f in caches] for c in parts["variants"]],
             "ledgers": parts["ledgers"].tolist(),
-            "entries": parts["entries"].tolist(), "cursors": sorted(cursors), "flags": flags,
+            "entries": parts["entries"].tolist(),
+            "cursors": sorted(cursors),
+            "flags": flags,
         }
     return found

@@ -43,13 +43,22 @@ def streamed(
     latest_ms = count = 0
     rows: dict[str, list[Row]] = {}
     for plan_ms, records in batches:
-        lines = [r if isinstance(r, bytes) else json.dumps(
-            {k: r[k] for k in SCHEMA.names if r.get(k) is not None}).encode() for r in records]
-        raw = stamped(pa.record_batch({
-            "value": pa.array(lines, pa.binary()),
-            "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
-            "source_offset": pa.array(range(count, count + len(lines)), pa.int64()),
-        }), START_MS + plan_ms)
+        lines = [
+            r
+            if isinstance(r, bytes)
+            else json.dumps({k: r[k] for k in SCHEMA.names if r.get(k) is not None}).encode()
+            for r in records
+        ]
+        raw = stamped(
+            pa.record_batch(
+                {
+                    "value": pa.array(lines, pa.binary()),
+                    "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
+                    "source_offset": pa.array(range(count, count + len(lines)), pa.int64()),
+                }
+            ),
+            START_MS + plan_ms,
+        )
         count += len(lines)
         packed = [row for part in pack(iter([raw])) for row in part.to_pylist()]
         stream_ms = max(latest_ms - idle_ms, 0)
@@ -64,7 +73,8 @@ def streamed(
         latest_ms = max([latest_ms, *times])
         for name, table in tables:
             rows.setdefault(name, []).extend(
-                job.plain(table) if name != "quarantine" else table.to_pylist())
+                job.plain(table) if name != "quarantine" else table.to_pylist()
+            )
         if decided is not None:
             decided.append(sum(map(len, without_quarantine(rows).values())))
     for name, table in core.step(state, [], UNTIL_MS).tables.items():
@@ -73,13 +83,13 @@ def streamed(
 
 
 def honest(job: Job, from_ms: int = 0) -> list[tuple[int, list[Row]]]:
-    """Two keys, a record each a second, in batches of ten seconds that are planned when they end.
-    """
+    """Two keys, a record each a second, in batches of ten seconds that are planned when they end."""
     found = []
     for first in range(0, 60, 10):
         records = [
             job.event(from_ms + second * 1000, 2 * second + i, key=key, number=second + 1)
-            for second in range(first, first + 10) for i, key in enumerate("ab")
+            for second in range(first, first + 10)
+            for i, key in enumerate("ab")
         ]
         found.append((from_ms + (first + 10) * 1000, records))
     return found
@@ -130,10 +140,16 @@ def test_a_record_too_far_ahead_is_refused_by_its_job_and_stops_nobody(job: Job,
     found = streamed(job, attacked(calm, one))
     (row,) = found["quarantine"]
     assert (row["reason_code"], row["job"], row["seq"], row["broker"], row["source_offset"]) == (
-        "CLOCK_OUT_OF_RANGE", job.name, 999, one["broker"], 49)
+        "CLOCK_OUT_OF_RANGE",
+        job.name,
+        999,
+        one["broker"],
+        49,
+    )
     assert row["ingest_ms"] == START_MS + 30_000
     assert row["detail"] == (
-        f"ts_wall_ms is {HOUR + 1} ms after the plan of its batch; max_future_ms is {HOUR}")
+        f"ts_wall_ms is {HOUR + 1} ms after the plan of its batch; max_future_ms is {HOUR}"
+    )
     assert_same(without_quarantine(found), without_quarantine(streamed(job, calm)))
 
 
@@ -159,17 +175,24 @@ def test_in_a_catch_up_a_record_far_from_its_neighbours_stops_nobody(
 def test_records_of_long_ago_keep_nobody_waiting(job: Job, plan_ms: int | None) -> None:
     calm: Batches = [(plan_ms or planned, records) for planned, records in honest(job)]
     # three in every batch but the first, which would be the first of their key
-    mixed = [(planned, [*records[:1], *ago, *records[1:9], *ago[:1], *records[9:]])
-             for (planned, records), ago in zip(calm, [[], *[[
-                 job.event(-20 * HOUR + i, 900 + i, key="a", number=800 + i) for i in range(2)
-             ]] * 5], strict=True)]
+    mixed = [
+        (planned, [*records[:1], *ago, *records[1:9], *ago[:1], *records[9:]])
+        for (planned, records), ago in zip(
+            calm,
+            [
+                [],
+                *[[job.event(-20 * HOUR + i, 900 + i, key="a", number=800 + i) for i in range(2)]]
+                * 5,
+            ],
+            strict=True,
+        )
+    ]
     assert {code for code, _ in assert_undisturbed(job, mixed, calm)} == {"TOO_LATE"}
 
 
 def test_a_pause_of_the_fleet_is_no_jump(job: Job) -> None:
     before = [(DAY, records) for _, records in honest(job)]
-    after = [(DAY, [job.event(10 * MINUTE + i, 200 + i, key="a", number=70 + i)])
-             for i in range(3)]
+    after = [(DAY, [job.event(10 * MINUTE + i, 200 + i, key="a", number=70 + i)]) for i in range(3)]
     joined = [(DAY, [*before[-1][1], *after[0][1]]), *after[1:]]
     limits = Limits(max_jump_ms=MINUTE)
     assert_same(streamed(job, [*before[:-1], *joined], limits), streamed(job, [*before, *after]))
@@ -191,8 +214,10 @@ def test_a_wrong_monotonic_time_stops_nobody(job: Job, mono: int, plan_ms: int |
         assert row["reason_code"] == "TOO_LATE"
     else:
         assert (row["reason_code"], row["detail"]) == (
-            "CLOCK_OUT_OF_RANGE", "ts_mono_ns and ts_wall_ms are further from where they stood than"
-            f" max_future_ms: {HOUR}")
+            "CLOCK_OUT_OF_RANGE",
+            "ts_mono_ns and ts_wall_ms are further from where they stood than"
+            f" max_future_ms: {HOUR}",
+        )
     assert_same(without_quarantine(found), without_quarantine(streamed(job, calm)))
 
 
@@ -200,6 +225,8 @@ def test_a_machine_that_slept_goes_on(job: Job) -> None:
     if not job.decides_by_mono:
         return  # it knows no other clock than the one that went on
     calm, slept_ms = honest(job), 5 * HOUR
-    late = [(plan_ms + slept_ms, [{**r, "ts_wall_ms": r["ts_wall_ms"] + slept_ms} for r in records])
-            for plan_ms, records in calm[3:]]
+    late = [
+        (plan_ms + slept_ms, [{**r, "ts_wall_ms": r["ts_wall_ms"] + slept_ms} for r in records])
+        for plan_ms, records in calm[3:]
+    ]
     assert refused(streamed(job, [*calm[:3], *late])) == []

@@ -33,8 +33,10 @@ def run(by: Sample, *batches: list[dict[str, Any]]) -> Sample:
 
 def first(job: Job) -> list[dict[str, Any]]:
     """Records of a key before the change, the last of which moves its clock to it."""
-    return [*(job.event(i * 100, 1 + i, number=1 + i) for i in range(9)),
-            job.event(CHANGED_MS + 500, 20, number=20)]
+    return [
+        *(job.event(i * 100, 1 + i, number=1 + i) for i in range(9)),
+        job.event(CHANGED_MS + 500, 20, number=20),
+    ]
 
 
 def then(job: Job, key: str = "a") -> list[dict[str, Any]]:
@@ -54,8 +56,10 @@ def test_the_two_configurations_judge_differently(job: Job) -> None:
 
 def test_rows_before_the_change_are_those_of_the_configuration_before(job: Job) -> None:
     def early(rows: Rows) -> Rows:
-        return {name: [r for r in found if (r["ts_wall_ms"] or 0) < START_MS + CHANGED_MS]
-                for name, found in rows.items()}
+        return {
+            name: [r for r in found if (r["ts_wall_ms"] or 0) < START_MS + CHANGED_MS]
+            for name, found in rows.items()
+        }
 
     changed = rows_of(job, run(job.before, first(job)), run(job.after, then(job)))
     assert early(changed) == early(rows_of(job, run(job.before, first(job), then(job))))
@@ -64,11 +68,19 @@ def test_rows_before_the_change_are_those_of_the_configuration_before(job: Job) 
 
 def test_rows_long_after_the_change_are_those_of_the_configuration_after(job: Job) -> None:
     def late(rows: Rows) -> Rows:
-        return {name: [r for r in rows[name] if r["ts_wall_ms"] > START_MS + LATER_MS]
-                for name in job.tables}
+        return {
+            name: [r for r in rows[name] if r["ts_wall_ms"] > START_MS + LATER_MS]
+            for name in job.tables
+        }
 
-    later = [{**r, "ts_wall_ms": r["ts_wall_ms"] + LATER_MS - CHANGED_MS,
-              "ts_mono_ns": r["ts_mono_ns"] + (LATER_MS - CHANGED_MS) * MS} for r in then(job)]
+    later = [
+        {
+            **r,
+            "ts_wall_ms": r["ts_wall_ms"] + LATER_MS - CHANGED_MS,
+            "ts_mono_ns": r["ts_mono_ns"] + (LATER_MS - CHANGED_MS) * MS,
+        }
+        for r in then(job)
+    ]
     changed = rows_of(job, run(job.before, first(job)), run(job.after, later))
     after = rows_of(job, run(job.after, first(job), later))
     assert late(changed) == late(after) != late(rows_of(job, run(job.before, first(job), later)))

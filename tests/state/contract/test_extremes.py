@@ -16,16 +16,22 @@ from tests.state.contract.jobs import JOBS, Job, Rows, assert_same
 from tests.state.contract.test_traces import SEEDS, checked
 
 LARGEST = 2**63 - 1
-REQUIRED = {kind.name: {*kind.required, "event_type", "source_feed", "cluster", "broker"}
-            for kind in KINDS}
+REQUIRED = {
+    kind.name: {*kind.required, "event_type", "source_feed", "cluster", "broker"} for kind in KINDS
+}
 POSITIONS = {"mark_delete", "read_pos"}
 """A cursor has one of them at least."""
 
 
 def columns(job: Job, of_type: pa.DataType | None = None) -> list[str]:
     """The columns that a job reads, of a type; not the two clocks."""
-    return [name for name in job.columns if name in SCHEMA.names and name not in (MONO, WALL)
-            and of_type in (None, SCHEMA.field(name).type)]
+    return [
+        name
+        for name in job.columns
+        if name in SCHEMA.names
+        and name not in (MONO, WALL)
+        and of_type in (None, SCHEMA.field(name).type)
+    ]
 
 
 def extremes(column: str) -> tuple[int, ...]:
@@ -38,17 +44,26 @@ def extremes(column: str) -> tuple[int, ...]:
 
 def rounded(rows: Rows) -> Rows:
     """Quotients to twelve digits: the core divides doubles, the reference integers of any size."""
-    return {table: [{k: float(f"{v:.12g}") if isinstance(v, float) else v for k, v in row.items()}
-                    for row in found] for table, found in rows.items()}
+    return {
+        table: [
+            {k: float(f"{v:.12g}") if isinstance(v, float) else v for k, v in row.items()}
+            for row in found
+        ]
+        for table, found in rows.items()
+    }
 
 
-LONGS = [pytest.param(job, column, id=f"{job.name}-{column}")
-         for job in JOBS.values() for column in columns(job, pa.int64())]
+LONGS = [
+    pytest.param(job, column, id=f"{job.name}-{column}")
+    for job in JOBS.values()
+    for column in columns(job, pa.int64())
+]
 
 
 @pytest.mark.parametrize(("each", "column"), LONGS)
 def test_the_ends_of_64_bits(each: Job, column: str) -> None:
     """One record has one of them; core and reference agree."""
+
     @checked(12, column)
     @given(next(iter(each.traces.values())), SEEDS)
     def check(trace: Any, seed: int) -> None:

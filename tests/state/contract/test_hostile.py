@@ -22,11 +22,14 @@ from tests.state.trace import START_MS
 
 def of_the_honest(job: Job, rows: Rows) -> Rows:
     """The rows of the keys a and b."""
+
     def is_theirs(row: Row) -> bool:
         return str(row[job.key[-1]]).rpartition("/")[2] in ("a", "b")
 
-    return {name: [row for row in found if is_theirs(row)]
-            for name, found in without_quarantine(rows).items()}
+    return {
+        name: [row for row in found if is_theirs(row)]
+        for name, found in without_quarantine(rows).items()
+    }
 
 
 @pytest.mark.parametrize("seed", range(examples(10)))
@@ -47,11 +50,16 @@ def test_whatever_others_send_a_keys_rows_are_the_same(job: Job, seed: int) -> N
 def test_every_record_is_kept(seed: int, job: Job, tmp_path: Path) -> None:
     order = random.Random(seed)
     lines = [hostile(job, order, i) for i in range(200)]
-    raw = stamped(pa.record_batch({
-        "value": pa.array(lines, pa.binary()),
-        "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
-        "source_offset": pa.array(range(len(lines)), pa.int64()),
-    }), START_MS)
+    raw = stamped(
+        pa.record_batch(
+            {
+                "value": pa.array(lines, pa.binary()),
+                "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
+                "source_offset": pa.array(range(len(lines)), pa.int64()),
+            }
+        ),
+        START_MS,
+    )
     roots = {name: str(tmp_path / name) for name in WRITES}
     kept: dict[str, list[Row]] = {name: [] for name in WRITES}
     for files in file_writer(roots, {}, dict.fromkeys(JOBS, 0))(iter([raw])):

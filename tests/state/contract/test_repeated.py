@@ -14,7 +14,8 @@ def test_it_is_a_duplicate_while_the_first_waits_and_too_late_behind_the_clock(j
     rows = job.play([[once, again], [again], [later], [again]], END)
     refused = rows.pop("quarantine")
     assert [(r["reason_code"], r["detail"], r["seq"]) for r in refused] == [
-        ("DUPLICATE_RECORD", "", 1), ("DUPLICATE_RECORD", "", 1),
+        ("DUPLICATE_RECORD", "", 1),
+        ("DUPLICATE_RECORD", "", 1),
         ("TOO_LATE", "500 ms before the clock of its key", 1),
     ]
     assert {r["job"] for r in refused} == {job.name}
@@ -32,8 +33,12 @@ def test_the_first_of_its_order_is_kept_however_they_arrive(job: Job) -> None:
 
 def test_another_time_feed_broker_or_no_seq_is_no_repetition(job: Job) -> None:
     records = [
-        job.event(1000, 1), job.event(1001, 1), job.event(1000, 1, source_feed="other"),
-        job.event(1000, 1, broker="b9"), job.event(1000, None), job.event(1000, None),
+        job.event(1000, 1),
+        job.event(1001, 1),
+        job.event(1000, 1, source_feed="other"),
+        job.event(1000, 1, broker="b9"),
+        job.event(1000, None),
+        job.event(1000, None),
     ]
     numbered = [{**r, "source_offset": i} for i, r in enumerate(records)]
     rows = job.play([numbered], END)

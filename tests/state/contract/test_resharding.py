@@ -85,8 +85,9 @@ class Shards:
 
 def test_rows_are_those_of_keys_that_never_moved(job: Job) -> None:
     @drawn(48)
-    @given(st.one_of(*job.traces.values()), SEEDS, st.sampled_from((0, 490, 20_000)), COUNTS,
-           COUNTS)
+    @given(
+        st.one_of(*job.traces.values()), SEEDS, st.sampled_from((0, 490, 20_000)), COUNTS, COUNTS
+    )
     def check(trace: Any, seed: int, jitter_ms: int, few: int, many: int) -> None:
         order = random.Random(seed)
         records = with_walls(job.read(trace.records))

@@ -89,8 +89,10 @@ class Query:
     def call(self, batch: list[Row]) -> None:
         shadows = []
         if self.beside is not None:
-            shadows = [Shadow((SAME, self.life), self.core(self.live)),
-                       Shadow((OTHER, self.life), self.core(self.beside))]
+            shadows = [
+                Shadow((SAME, self.life), self.core(self.live)),
+                Shadow((OTHER, self.life), self.core(self.beside)),
+            ]
             self.as_shadow.core = self.core(self.beside)
             self.as_shadow.call(batch)
         self.all.core = WithShadows(self.core(self.live), self.tables, shadows)
@@ -109,15 +111,20 @@ class Query:
 
     def rows_of(self, shadow: str) -> Rows:
         """The rows of a shadow under the names of the live tables."""
-        return self._in_order({
-            live: [{k: v for k, v in row.items() if k != WHOSE.name}
-                   for row in self.all.rows.get(name, ()) if row[WHOSE.name] == shadow]
-            for live, name in self.tables.items()
-        })
+        return self._in_order(
+            {
+                live: [
+                    {k: v for k, v in row.items() if k != WHOSE.name}
+                    for row in self.all.rows.get(name, ())
+                    if row[WHOSE.name] == shadow
+                ]
+                for live, name in self.tables.items()
+            }
+        )
 
     def check_same(self) -> None:
         """A shadow under the live policies has their rows, at any time."""
-        since = {n: rows[self.since.get(n, 0):] for n, rows in self.all.rows.items()}
+        since = {n: rows[self.since.get(n, 0) :] for n, rows in self.all.rows.items()}
         assert_same(self.rows_of(SAME), self._in_order(since))
 
     def check_end(self) -> None:
@@ -139,6 +146,7 @@ class Query:
 def test_a_shadow_judges_as_a_job_of_its_own(judge: Job, traces: str) -> None:
     """Shadows are added, their policies and the live ones change, keys move, shadows are taken
     away and begin anew, at batches of a trace that is cut anywhere."""
+
     @drawn(40)
     @given(judge.traces[traces], SEEDS, st.sampled_from((1, 2, 5)))
     def check(trace: Any, seed: int, shards: int) -> None:
@@ -193,19 +201,33 @@ def test_other_limits_of_a_shadow_decide_otherwise(shadowed: Job) -> None:
     job = shadowed
     tables = {t.live or "": t.name for t in DECLARED[job.name].shadow_tables}
     core = WithShadows(
-        job.core(job.before.params, job.before.policies), tables,
+        job.core(job.before.params, job.before.policies),
+        tables,
         [Shadow(("next", 0), job.core(job.before.params, job.after.policies))],
     )
     names = [f"k{i}" for i in range(5)]
     found: Rows = {}
-    step = core.step(None, [job.blob([
-        job.event(at_ms, 1 + i + 10 * n, key=name, number=n)
-        for n, at_ms in enumerate(range(0, 200_000, 20_000)) for i, name in enumerate(names)
-    ])], 0)
+    step = core.step(
+        None,
+        [
+            job.blob(
+                [
+                    job.event(at_ms, 1 + i + 10 * n, key=name, number=n)
+                    for n, at_ms in enumerate(range(0, 200_000, 20_000))
+                    for i, name in enumerate(names)
+                ]
+            )
+        ],
+        0,
+    )
     for each in (step, core.step(step.state, [], job.event(400_000, 999)["ts_wall_ms"])):
         for name, rows in each.tables.items():
             found.setdefault(name, []).extend(job.plain(rows))
     assert any(found.get(name) for name in tables.values())
-    differ = [name for live, name in tables.items() if found.get(live, []) != [
-        {k: v for k, v in row.items() if k != WHOSE.name} for row in found.get(name, [])]]
+    differ = [
+        name
+        for live, name in tables.items()
+        if found.get(live, [])
+        != [{k: v for k, v in row.items() if k != WHOSE.name} for row in found.get(name, [])]
+    ]
     assert bool(differ) == (job.before.policies != job.after.policies)

@@ -25,8 +25,9 @@ END = Sample((), until_ms=START_MS + 1000)
 def some_state(job: Job) -> bytes:
     """Of a few records, some judged and some that wait."""
     states: list[bytes] = []
-    job.play([[job.event(0, 1), job.event(700, 2, "b")], [job.event(1200, 3, number=2)]], END,
-             states)
+    job.play(
+        [[job.event(0, 1), job.event(700, 2, "b")], [job.event(1200, 3, number=2)]], END, states
+    )
     return states[-1]
 
 
@@ -53,7 +54,8 @@ def test_a_state_of_another_release_is_refused(job: Job, apart: int) -> None:
     with pytest.raises(StateFormatError) as refused:
         job.core({}).step(other, [], 0)
     assert str(refused.value) == (
-        f"state of {job.name} has version {reads + apart}, this release reads {reads}")
+        f"state of {job.name} has version {reads + apart}, this release reads {reads}"
+    )
 
 
 def test_a_state_of_another_job_is_refused(job: Job) -> None:

@@ -25,6 +25,7 @@ def checked(whole: int, kind: str) -> settings:
 
 def test_core_and_reference_agree(job: Job, kind: str) -> None:
     """Written apart from one specification, they give the same rows."""
+
     @checked(150, kind)
     @given(job.traces[kind])
     def check(trace: Any) -> None:
@@ -41,9 +42,14 @@ def test_any_cut_and_arrival_gives_the_same_rows_and_state(job: Job, kind: str) 
     records of its run cannot be told from those of the run before (test_lateness.py has those
     that can).
     """
+
     @checked(150, kind)
-    @given(job.traces[kind], SEEDS, st.sampled_from((0, LATENESS_MS)),
-           st.sampled_from((1, 600, 3_000, 60_000, 200_000)))
+    @given(
+        job.traces[kind],
+        SEEDS,
+        st.sampled_from((0, LATENESS_MS)),
+        st.sampled_from((1, 600, 3_000, 60_000, 200_000)),
+    )
     def check(trace: Any, seed: int, jitter_ms: int, rest_ms: int) -> None:
         order = random.Random(seed)
         records = with_walls(job.read(trace.records))
@@ -67,6 +73,7 @@ def test_any_cut_and_arrival_gives_the_same_rows_and_state(job: Job, kind: str) 
 
 def test_keys_in_other_shards_change_nothing(job: Job, kind: str) -> None:
     """Every key in a shard of its own; what holds for many goes to all of them."""
+
     @checked(50, kind)
     @given(job.traces[kind])
     def check(trace: Any) -> None:
@@ -83,10 +90,9 @@ def test_keys_in_other_shards_change_nothing(job: Job, kind: str) -> None:
     check()
 
 
-def test_names_of_one_hash_stay_apart(
-    job: Job, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_of_one_hash_stay_apart(job: Job, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names are compared byte by byte; here every one has the same hash."""
+
     @checked(150, kind)
     @given(job.traces[kind])
     def check(trace: Any) -> None:

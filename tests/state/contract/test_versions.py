@@ -30,8 +30,13 @@ SIZES = (0, 1, 7)
 def documents(job: Job, names: dict[str, list[str]], order: random.Random) -> tuple[str, ...]:
     """What a configuration has of some names, and of patterns."""
     if job.name == "entry_cache":
-        found = [{"scope": "broker", "name": order.choice(("*", "b1")),
-                  "limits": {"managedLedgerCacheSizeMB": order.choice(SIZES)}}]
+        found = [
+            {
+                "scope": "broker",
+                "name": order.choice(("*", "b1")),
+                "limits": {"managedLedgerCacheSizeMB": order.choice(SIZES)},
+            }
+        ]
         return tuple(texts(found[: order.randrange(2)]))
     scopes = [s for s in ("user", "topic", "namespace") if names[s]]
     scopes = [s for s in scopes if (s == "user") == (job.name == "producer_ids")]
@@ -74,8 +79,12 @@ def sets_no_quota(record: Row) -> bool:
 
 
 def live(
-    job: Job, batches: Sequence[Sequence[Row]], by: Sample, order: random.Random,
-    every: Sequence[tuple[str, ...]], moved: bool,
+    job: Job,
+    batches: Sequence[Sequence[Row]],
+    by: Sample,
+    order: random.Random,
+    every: Sequence[tuple[str, ...]],
+    moved: bool,
 ) -> tuple[Rows, list[Version]]:
     """Rows of a run whose configuration changes at some of the batches, and its versions."""
     core = job.core(by.params, every[0])
@@ -136,8 +145,12 @@ def test_a_change_holds_from_its_time_on_whatever_the_batches(
         assert_same(rows, expected)
         if judge.name == "entry_cache":
             found = reference.judge(
-                by.records, params_of(judge.name, **by.params), every[0], by.until_ms,
-                as_records(versions))
+                by.records,
+                params_of(judge.name, **by.params),
+                every[0],
+                by.until_ms,
+                as_records(versions),
+            )
             assert_same(expected, judge.in_order(found) | {"quarantine": expected["quarantine"]})
 
     check()
@@ -147,5 +160,6 @@ def as_records(versions: Sequence[Version]) -> list[Row]:
     """Changes of the configuration as the reference takes them."""
     return [
         {"ts_wall_ms": version.since_ms, "policy_json": gone(source) if text is None else text}
-        for version in versions for source, text in version.changed.items()
+        for version in versions
+        for source, text in version.changed.items()
     ]

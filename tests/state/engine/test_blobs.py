@@ -18,7 +18,9 @@ from state.engine.records import SHIPPED, after, read_blobs
 LEAST, MOST = -(2**63), 2**63 - 1
 NUMBERS = [name for name in COLUMNS if name not in TEXTS]
 number = st.one_of(
-    st.none(), st.integers(LEAST + 1, MOST), st.integers(-3, 300),
+    st.none(),
+    st.integers(LEAST + 1, MOST),
+    st.integers(-3, 300),
     st.sampled_from([0, 1, 255, 256, 65_535, 65_536, 2**24, 2**32, 2**40, 2**48, 2**56, MOST]),
 )
 text = st.one_of(st.none(), st.sampled_from(["", "a", "ä", "topic", "\x00"]), st.text(max_size=6))
@@ -62,12 +64,22 @@ def test_a_filtered_blob_has_the_records_that_are_kept(
     assert found.to_pydict() == wanted.to_pydict()
 
 
-@pytest.mark.parametrize("values, size", [
-    ([5] * 64, 0), ([None] * 64, 0), ([7, 8] * 32, 64), ([None, 5] * 32, 64),
-    ([LEAST + 1, LEAST + 2] * 32, 64), ([0, 256] * 32, 128), ([10**12, 10**12 + 65_536] * 32, 192),
-    ([0, 2**40 - 1] * 32, 320), ([0, MOST] * 32, 512), ([LEAST + 1, MOST] * 32, 512),
-    ([LEAST + 1, MOST, None, 0] * 16, 512),
-])
+@pytest.mark.parametrize(
+    "values, size",
+    [
+        ([5] * 64, 0),
+        ([None] * 64, 0),
+        ([7, 8] * 32, 64),
+        ([None, 5] * 32, 64),
+        ([LEAST + 1, LEAST + 2] * 32, 64),
+        ([0, 256] * 32, 128),
+        ([10**12, 10**12 + 65_536] * 32, 192),
+        ([0, 2**40 - 1] * 32, 320),
+        ([0, MOST] * 32, 512),
+        ([LEAST + 1, MOST] * 32, 512),
+        ([LEAST + 1, MOST, None, 0] * 16, 512),
+    ],
+)
 def test_a_column_takes_as_many_bytes_as_its_values_differ(
     values: list[int | None], size: int
 ) -> None:
@@ -88,7 +100,8 @@ def test_names_of_a_part_are_those_that_it_uses() -> None:
     parts = [Blob(out[: ends[0]].tobytes()), Blob(out[ends[0] : ends[1]].tobytes())]
     assert [part.texts().to_pylist() for part in parts] == [["a", "b"], ["c"]]
     assert [part.table()["topic"].to_pylist() for part in parts] == [
-        ["a", "b", "b"], ["c", None, "c"]
+        ["a", "b", "b"],
+        ["c", None, "c"],
     ]
     assert names.to_pylist() == ["a", "b", "c"]
 
@@ -104,8 +117,9 @@ def test_parts_of_which_a_later_one_needs_more_room_keep_their_names() -> None:
     values = np.array([[2, 0, -1, 1] * 9, list(range(36))])
     offsets = np.arange(4) * 5_000
 
-    out, ends = write(("topic", "seq"), values.copy(), np.arange(0, 37, 4),
-                      np.frombuffer(text, np.uint8), offsets)
+    out, ends = write(
+        ("topic", "seq"), values.copy(), np.arange(0, 37, 4), np.frombuffer(text, np.uint8), offsets
+    )
 
     assert len(out) == ends[-1] > 9 * len(text) > 4 * len(text) + 9 * 300
     for part, (begin, end) in enumerate(pairwise([0, *ends.tolist()])):
@@ -151,8 +165,9 @@ def test_records_of_several_blobs_share_their_names() -> None:
 @pytest.mark.parametrize("room", [0, 2, 3])
 def test_records_behind_others_are_the_same_with_and_without_room_for_them(room: int) -> None:
     names = Names()
-    first = read_blobs([_records(seq=pa.array([1, None]), topic=pa.array(["a", "b"]))], names,
-                       ("seq", "topic"))
+    first = read_blobs(
+        [_records(seq=pa.array([1, None]), topic=pa.array(["a", "b"]))], names, ("seq", "topic")
+    )
     blob = _records(topic=pa.array(["b", "c", None]), seq=pa.array([3, 4, 5]))
     more = read_blobs([blob], names, ("topic", "seq"), room=room)
     more["held"] = np.array([0, 1, 0])

@@ -8,8 +8,18 @@ from state.events import WALL
 
 NAME = "message_counts"
 COLUMNS = (
-    "event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms", "topic",
-    "ledger_id", "entry_id", "entry_bytes", "num_messages",
+    "event_type",
+    "source_feed",
+    "cluster",
+    "broker",
+    "seq",
+    "ts_mono_ns",
+    "ts_wall_ms",
+    "topic",
+    "ledger_id",
+    "entry_id",
+    "entry_bytes",
+    "num_messages",
 )
 DECLARATION = Declaration(
     name=NAME,
@@ -20,9 +30,11 @@ DECLARATION = Declaration(
     columns=COLUMNS,
     outputs=(
         Output(
-            "topic_message_counts", "Per topic and window: what was persisted.",
+            "topic_message_counts",
+            "Per topic and window: what was persisted.",
             (
-                TableColumn("topic", TEXT, "topic, a partition being one of its own"), *WINDOW,
+                TableColumn("topic", TEXT, "topic, a partition being one of its own"),
+                *WINDOW,
                 TableColumn("messages", LONG, "messages, or entries (count=entries)"),
                 TableColumn("bytes", LONG, "bytes of the entries"),
             ),

@@ -21,15 +21,20 @@ from state.engine.store import RecordSet, Store, Struct
 from state.engine.wall_job import Batch, Shard, WallJob, least
 from state.message_counts.declaration import COLUMNS, DECLARATION, NAME
 
-KEY = np.dtype([
-    *((name, "<i8") for name in ("cluster", "topic", "broker", "feed")), *wall.CLOCK_FIELDS,
-])
+KEY = np.dtype(
+    [
+        *((name, "<i8") for name in ("cluster", "topic", "broker", "feed")),
+        *wall.CLOCK_FIELDS,
+    ]
+)
 COUNT = np.dtype([(name, "<i8") for name in ("key", "start_ms", "messages", "bytes")])
 BLANK = {"broker": NONE, "feed": NONE, "clock_ms": NULL, "latest_ms": NULL}
 TEXTS = ("source_feed", "cluster", "broker", "topic", "source_partition")
 KEPT = Store(
-    NAME, 1,
-    Struct("keys", KEY, ("cluster", "topic", "broker", "feed")), Struct("open", COUNT),
+    NAME,
+    1,
+    Struct("keys", KEY, ("cluster", "topic", "broker", "feed")),
+    Struct("open", COUNT),
     RecordSet("waiting", COLUMNS, TEXTS),
 )
 
@@ -40,8 +45,16 @@ class MessageCounts(WallJob[Shard]):
     name, key, columns = NAME, DECLARATION.key, COLUMNS
     owned = (by_field("open", "keys", "key"),)
     order = sequence.Sequence(
-        ("ledger_id", "entry_id", "source_feed", "broker", "entry_bytes", "num_messages",
-         "source_partition", "source_offset"),
+        (
+            "ledger_id",
+            "entry_id",
+            "source_feed",
+            "broker",
+            "entry_bytes",
+            "num_messages",
+            "source_partition",
+            "source_offset",
+        ),
         frozenset(TEXTS),
     )
 
@@ -82,14 +95,23 @@ class MessageCounts(WallJob[Shard]):
 
     def _rows(self, keys: Array, counts: Array, names: Names) -> dict[str, pa.Table]:
         key = keys[counts["key"]]
-        return {"topic_message_counts": pa.table({
-            "cluster": names.lookup(key["cluster"]), "broker": names.lookup(key["broker"]),
-            "source_feed": names.lookup(key["feed"]), "topic": names.lookup(key["topic"]),
-            "ts_wall_ms": counts["start_ms"] + self._window_ms, "rule": ["window"] * len(counts),
-            "row_no": np.zeros(len(counts), np.int32), "window_start_ms": counts["start_ms"],
-            "window_ms": np.full(len(counts), self._window_ms),
-            "messages": counts["messages"], "bytes": counts["bytes"],
-        })}
+        return {
+            "topic_message_counts": pa.table(
+                {
+                    "cluster": names.lookup(key["cluster"]),
+                    "broker": names.lookup(key["broker"]),
+                    "source_feed": names.lookup(key["feed"]),
+                    "topic": names.lookup(key["topic"]),
+                    "ts_wall_ms": counts["start_ms"] + self._window_ms,
+                    "rule": ["window"] * len(counts),
+                    "row_no": np.zeros(len(counts), np.int32),
+                    "window_start_ms": counts["start_ms"],
+                    "window_ms": np.full(len(counts), self._window_ms),
+                    "messages": counts["messages"],
+                    "bytes": counts["bytes"],
+                }
+            )
+        }
 
 
 def _summed(counts: Array) -> Array:

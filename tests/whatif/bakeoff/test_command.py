@@ -44,8 +44,10 @@ def found(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 
 
 def results(answer: dict[str, Any]) -> list[tuple[Any, ...]]:
-    return [(r["broker"], r["policy"], r["max_bytes"], r["hits"], r["misses"], r["storage_bytes"])
-            for r in answer["rows"]]
+    return [
+        (r["broker"], r["policy"], r["max_bytes"], r["hits"], r["misses"], r["storage_bytes"])
+        for r in answer["rows"]
+    ]
 
 
 def test_archive_and_files_give_the_same_answer(
@@ -60,7 +62,8 @@ def test_archive_and_files_give_the_same_answer(
     assert archived["release_event"] == "entry_released"  # there are records of reads
     rows = [r for r in archived["rows"] if r["broker"] is None]
     assert [(r["policy"], r["max_bytes"]) for r in rows] == [
-        (p, s) for p in POLICIES for s in BYTES]
+        (p, s) for p in POLICIES for s in BYTES
+    ]
     assert all(r["hits"] + r["misses"] == read["records"]["entry_read"] for r in rows)
     assert {r["sample_rate"] for r in rows} == {1.0} and archived["largest_error"] is None
 
@@ -69,12 +72,25 @@ def test_rows_are_kept_in_the_warehouse(
     lines: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     warehouse = str(tmp_path / "wh")
-    answer = found(capsys, "--trace", lines, "--sizes", "8kB", "--warehouse", warehouse,
-                   "--policies", "fifo,lru", "--vary", "grace_ms=0,9")
+    answer = found(
+        capsys,
+        "--trace",
+        lines,
+        "--sizes",
+        "8kB",
+        "--warehouse",
+        warehouse,
+        "--policies",
+        "fifo,lru",
+        "--vary",
+        "grace_ms=0,9",
+    )
     kept = DeltaTable(f"{warehouse}/{TABLE}").to_pyarrow_table()
     assert kept.schema.equals(TABLES[TABLE].schema)
-    rows = [{**r, "settings": dict(r["settings"]), "switches": dict(r["switches"])}
-            for r in kept.to_pylist()]
+    rows = [
+        {**r, "settings": dict(r["settings"]), "switches": dict(r["switches"])}
+        for r in kept.to_pylist()
+    ]
     assert rows == answer["rows"] and len(rows) == 8
     assert [r["settings"] for r in rows[::2]] == [{"grace_ms": "0"}, {"grace_ms": "9"}] * 2
     assert main(["query", "cache-bakeoff", "--warehouse", warehouse, "--json"]) == 0
@@ -107,18 +123,25 @@ def test_the_picture_names_every_policy_at_its_line(
     texts = {e.text for e in root.iter("{http://www.w3.org/2000/svg}text")}
     # its entries have several sizes
     assert {*POLICIES[:-1], "belady (foresight)", "4.0 kB", "8.0 kB", "16.0 kB"} <= texts
-    best = {r["max_bytes"]: r["hit_ratio"] for r in answer["rows"]
-            if r["policy"] == "fifo" and r["broker"] is None}
-    assert (f"fifo from {100 * best[4000]:.1f} % at 4.0 kB to {100 * best[16000]:.1f} % at 16.0 kB"
-            in root.attrib["aria-label"])
+    best = {
+        r["max_bytes"]: r["hit_ratio"]
+        for r in answer["rows"]
+        if r["policy"] == "fifo" and r["broker"] is None
+    }
+    assert (
+        f"fifo from {100 * best[4000]:.1f} % at 4.0 kB to {100 * best[16000]:.1f} % at 16.0 kB"
+        in root.attrib["aria-label"]
+    )
     assert root.attrib["role"] == "img"
 
 
 def test_foresight_is_called_a_bound_where_entries_have_one_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    same = [{**r, "entry_bytes": 100} if r.get("entry_bytes") is not None else r
-            for r in cache_records()]
+    same = [
+        {**r, "entry_bytes": 100} if r.get("entry_bytes") is not None else r
+        for r in cache_records()
+    ]
     trace = str(write_lines(tmp_path / "same.jsonl", same))
     path = tmp_path / "curves.svg"
     found(capsys, "--trace", trace, "--sizes", "1kB,2kB,4kB", "--svg", str(path))
@@ -134,8 +157,12 @@ def test_the_picture_has_dark_colours_for_all_of_its_own(
     drawing = ElementTree.fromstring(text)
     style = drawing[0].text or ""
     assert "prefers-color-scheme:dark" in style
-    used = {(where, e.attrib[where]) for e in drawing.iter() for where in ("fill", "stroke")
-            if e.attrib.get(where, "none") not in ("none", "transparent")}
+    used = {
+        (where, e.attrib[where])
+        for e in drawing.iter()
+        for where in ("fill", "stroke")
+        if e.attrib.get(where, "none") not in ("none", "transparent")
+    }
     assert len(used) > 8
     assert all(f'[{where}="{colour}"]' in style for where, colour in used)
 
@@ -175,26 +202,38 @@ def test_the_configured_size_is_replayed_and_advised(
     assert len(sizes) == 9 and 2 * 7777 in sizes
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    (["--sizes", "0"], "--sizes 0: is not a size above 0"),
-    (["--sizes=-1"], "--sizes -1: is not a size above 0"),
-    (["--sizes", "0.4"], "--sizes 0.4: is not a size above 0"),
-    (["--sizes", str(2**63)], f"--sizes {2**63}: is above the largest size ({2**62 - 1} bytes)"),
-    (["--sizes", str(2**62)], f"--sizes {2**62}: is above the largest size ({2**62 - 1} bytes)"),
-    (["--sizes", "9" * 400], "is not a size above 0"),
-    (["--vary", "grace_ms=[1"], "--vary grace_ms=[1: [1 is not a value"),
-    (["--vary", "grace_ms=-1"], "--vary grace_ms=-1: grace_ms: -1 is below 0"),
-    (["--sizes", "64XB"], "--sizes 64XB: is not a size above 0 (allowed: bytes, or a number"),
-    (["--sizes", ","], "--sizes: names none"),
-    (["--policies", "exspected_reads"], "is not a policy (did you mean expected_reads? allowed: "),
-    (["--policies", ","], "--policies: names none (allowed: expected_reads, "),
-    (["--vary", "grace_ms"], "--vary grace_ms: write NAME=VALUE,VALUE"),
-    (["--vary", "grace_ms=x"], "--vary grace_ms=x: grace_ms: 'x' is not a whole number"),
-    (["--vary", "policy=fifo"], "--vary policy: is not a setting of a cache (allowed: "),
-    (["--vary", "grace_ms=1", "--vary", "grace_ms=2"], "is given twice"),
-    (["--sample", "0"], "--sample"),
-    (["--svg", "/no/such/folder/a.svg"], "/no/such/folder does not exist"),
-])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--sizes", "0"], "--sizes 0: is not a size above 0"),
+        (["--sizes=-1"], "--sizes -1: is not a size above 0"),
+        (["--sizes", "0.4"], "--sizes 0.4: is not a size above 0"),
+        (
+            ["--sizes", str(2**63)],
+            f"--sizes {2**63}: is above the largest size ({2**62 - 1} bytes)",
+        ),
+        (
+            ["--sizes", str(2**62)],
+            f"--sizes {2**62}: is above the largest size ({2**62 - 1} bytes)",
+        ),
+        (["--sizes", "9" * 400], "is not a size above 0"),
+        (["--vary", "grace_ms=[1"], "--vary grace_ms=[1: [1 is not a value"),
+        (["--vary", "grace_ms=-1"], "--vary grace_ms=-1: grace_ms: -1 is below 0"),
+        (["--sizes", "64XB"], "--sizes 64XB: is not a size above 0 (allowed: bytes, or a number"),
+        (["--sizes", ","], "--sizes: names none"),
+        (
+            ["--policies", "exspected_reads"],
+            "is not a policy (did you mean expected_reads? allowed: ",
+        ),
+        (["--policies", ","], "--policies: names none (allowed: expected_reads, "),
+        (["--vary", "grace_ms"], "--vary grace_ms: write NAME=VALUE,VALUE"),
+        (["--vary", "grace_ms=x"], "--vary grace_ms=x: grace_ms: 'x' is not a whole number"),
+        (["--vary", "policy=fifo"], "--vary policy: is not a setting of a cache (allowed: "),
+        (["--vary", "grace_ms=1", "--vary", "grace_ms=2"], "is given twice"),
+        (["--sample", "0"], "--sample"),
+        (["--svg", "/no/such/folder/a.svg"], "/no/such/folder does not exist"),
+    ],
+)
 def test_a_mistake_is_told_with_what_is_allowed(
     words: list[str], says: str, lines: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,9 +267,7 @@ def test_what_has_no_entries_of_a_cache_is_told(
     assert "has no files of JSON lines" in told(capsys, "--trace", str(tmp_path / "empty"))[2]
 
 
-def test_the_largest_size_holds_everything(
-    lines: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_largest_size_holds_everything(lines: str, capsys: pytest.CaptureFixture[str]) -> None:
     answer = found(capsys, "--trace", lines, "--sizes", f"1,{2**62 - 1}", "--policies", "lru,fifo")
     by_size = {(r["policy"], r["max_bytes"]): r for r in answer["rows"] if r["broker"] is None}
     assert set(by_size) == {(p, s) for p in ("lru", "fifo") for s in (1, 2**62 - 1)}
@@ -239,9 +276,16 @@ def test_the_largest_size_holds_everything(
         assert by_size[policy, 2**62 - 1]["evicted_wanted"] == 0
 
 
-@pytest.mark.parametrize("words", [
-    [], ["--sample", "0.1"], ["--sample", "0.0001"], ["--sample", "0.1", "--sizes", "1,1GB"],
-], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--sample", "0.1"],
+        ["--sample", "0.0001"],
+        ["--sample", "0.1", "--sizes", "1,1GB"],
+    ],
+    ids=" ".join,
+)
 def test_a_trace_of_one_read_is_replayed(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -260,8 +304,10 @@ def test_a_trace_of_one_read_is_replayed(
 def test_entries_of_extreme_lengths_are_replayed(
     entry_bytes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [{**r, "entry_bytes": entry_bytes} if r.get("entry_bytes") is not None else r
-            for r in cache_records()]
+    rows = [
+        {**r, "entry_bytes": entry_bytes} if r.get("entry_bytes") is not None else r
+        for r in cache_records()
+    ]
     path = str(write_lines(tmp_path / "long.jsonl", rows))
     size = max(100 * entry_bytes, 1)
     answer = found(capsys, "--trace", path, "--policies", "lru", "--sizes", str(size))

@@ -22,8 +22,12 @@ from tests.whatif.bakeoff.traces import SETTINGS, bake_off, cache_records, gener
 
 MS = 1_000_000
 STATS = {
-    "hits": "hits", "misses": "misses", "hit_bytes": "hit_bytes", "storage_bytes": "miss_bytes",
-    "evicted_wanted": "evicted_wanted", "passes": "passes_size",
+    "hits": "hits",
+    "misses": "misses",
+    "hit_bytes": "hit_bytes",
+    "storage_bytes": "miss_bytes",
+    "evicted_wanted": "evicted_wanted",
+    "passes": "passes_size",
 }
 ONLINE = POLICIES[:-1]
 ENTRY = 100
@@ -34,8 +38,10 @@ def test_a_bake_off_counts_what_the_job_counts(tmp_path: Path) -> None:
     size = 8_000
     points = bake_off(trace).exact([Curve(policy) for policy in ONLINE], [size])
     counted: dict[str, Counter[str]] = {policy: Counter() for policy in ONLINE}
-    params = {**SETTINGS.job_params(JOB),
-              "variants": [{"policy": policy, "max_bytes": size} for policy in ONLINE]}
+    params = {
+        **SETTINGS.job_params(JOB),
+        "variants": [{"policy": policy, "max_bytes": size} for policy in ONLINE],
+    }
     job = EntryCache(params)
     for blobs in trace.shards:
         state = None
@@ -80,11 +86,19 @@ def even_traces(draw: st.DrawFn) -> Trace:
     at, found = 0, []
 
     def record(kind: str, topic: int, **columns: Any) -> None:
-        found.append({
-            "event_type": kind, "source_feed": "f", "cluster": "c", "broker": "b",
-            "seq": len(found), "ts_mono_ns": 10**12 + at * MS, "ts_wall_ms": START_MS + at,
-            "topic": f"persistent://a/b/{topic}", **columns,
-        })
+        found.append(
+            {
+                "event_type": kind,
+                "source_feed": "f",
+                "cluster": "c",
+                "broker": "b",
+                "seq": len(found),
+                "ts_mono_ns": 10**12 + at * MS,
+                "ts_wall_ms": START_MS + at,
+                "topic": f"persistent://a/b/{topic}",
+                **columns,
+            }
+        )
 
     for topic in (0, 1):
         for name in "st"[: draw(st.integers(1, 2))]:
@@ -99,8 +113,13 @@ def even_traces(draw: st.DrawFn) -> Trace:
             added[topic] += 1
         else:
             read = draw(st.integers(max(added[topic] - 6, 0), added[topic] - 1))
-            record("entry_read", topic, subscription=draw(st.sampled_from("st")), entry_id=read,
-                   **entry)
+            record(
+                "entry_read",
+                topic,
+                subscription=draw(st.sampled_from("st")),
+                entry_id=read,
+                **entry,
+            )
             if draw(st.booleans()):
                 record("entry_released", topic, ledger_id=1, entry_id=read)
     return found
@@ -108,8 +127,12 @@ def even_traces(draw: st.DrawFn) -> Trace:
 
 def hit_ratios(trace: Trace, policies: tuple[str, ...], sizes: list[int]) -> list[list[float]]:
     variants = [{"policy": p, "max_bytes": size} for p in policies for size in sizes]
-    params = {**PARAMS, "release_event": "entry_released", "variants": variants,
-              "managedLedgerCacheEvictionWatermark": 0.98}
+    params = {
+        **PARAMS,
+        "release_event": "entry_released",
+        "variants": variants,
+        "managedLedgerCacheEvictionWatermark": 0.98,
+    }
     rows = compare([blob(numbered(trace))], params, (), START_MS + 10**6)
     ratios = [row["hit_ratio"] or 0.0 for row in rows]
     return [ratios[i : i + len(sizes)] for i in range(0, len(ratios), len(sizes))]
@@ -136,9 +159,16 @@ def test_a_larger_lru_cache_finds_all_that_a_smaller_one_finds(trace: Trace) -> 
     assert belady == sorted(belady)
 
 
-@pytest.mark.parametrize(("working_set", "first"), [
-    (32_000, 1000), (1_234_567, 39_000), (1, 1), (0, 1), (250 << 20, 8_200_000),
-])
+@pytest.mark.parametrize(
+    ("working_set", "first"),
+    [
+        (32_000, 1000),
+        (1_234_567, 39_000),
+        (1, 1),
+        (0, 1),
+        (250 << 20, 8_200_000),
+    ],
+)
 def test_sizes_go_from_a_part_of_the_working_set_to_its_double(
     working_set: int, first: int
 ) -> None:

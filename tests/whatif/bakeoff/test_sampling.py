@@ -80,7 +80,8 @@ def test_sampled_hit_ratios_are_near_the_exact_ones(large: Trace) -> None:
     for point in estimated:
         known = by_place[point.curve, point.max_bytes].total
         assert point.total["hits"] + point.total["misses"] == pytest.approx(
-            known["hits"] + known["misses"], rel=0.01)
+            known["hits"] + known["misses"], rel=0.01
+        )
         read = known["hit_bytes"] + known["storage_bytes"]
         assert abs(point.total["storage_bytes"] - known["storage_bytes"]) < 0.02 * read
 
@@ -101,7 +102,8 @@ def test_an_error_is_that_of_its_own_curve(large: Trace) -> None:
 def test_a_small_cache_gets_a_larger_sample(large: Trace) -> None:
     off = bake_off(large)
     entry = sum(r["entry_bytes"] for r in rows_of(large.shards[0][0]) if r["entry_bytes"]) / sum(
-        1 for r in rows_of(large.shards[0][0]) if r["entry_bytes"])
+        1 for r in rows_of(large.shards[0][0]) if r["entry_bytes"]
+    )
     enough = round(1.2 * LEAST_ENTRIES * entry)
     assert off.rate_of(enough, 0.1) == 1.0
     assert off.rate_of(3 * enough, 0.1) == 0.4

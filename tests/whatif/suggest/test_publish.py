@@ -29,8 +29,10 @@ from tests.whatif.suggest.traces import START_MS, Row, archive, by_hand, drawn, 
 Capture = pytest.CaptureFixture[str]
 Make = Callable[..., Settings]
 LITTLE = ("--min-publishes", "1", "--min-history", "0s")
-GROUPS = [{"scope": "tenant", "name": "t", "limits": {"resource_group": "g"}},
-          {"scope": "namespace", "name": "t/b", "limits": {"resource_group": "h"}}]
+GROUPS = [
+    {"scope": "tenant", "name": "t", "limits": {"resource_group": "g"}},
+    {"scope": "namespace", "name": "t/b", "limits": {"resource_group": "h"}},
+]
 IDLE_MS = 600_000
 
 
@@ -41,25 +43,30 @@ def warehouse(make: Make, rows: Sequence[Row], **changes: Any) -> Settings:
 
 
 def answer(capsys: Capture, settings: Settings, *words: str, code: int = 0) -> Any:
-    done = main(["policy", "suggest", "publish", "--warehouse", settings.warehouse, "--json",
-                 *words])
+    done = main(
+        ["policy", "suggest", "publish", "--warehouse", settings.warehouse, "--json", *words]
+    )
     out = capsys.readouterr()
     assert done == code, out
     return json.loads(out.out)
 
 
-@pytest.mark.parametrize(("share", "needed", "throttled_share"), [
-    # the largest publish must leave a balance above 0
-    ("0", 101, 0.0), ("0.52", 101, 0.0),
-    # 100 of 190 messages are in the last publish: the others need 11
-    ("0.53", 11, 100 / 190), ("1", 1, 1.0),
-])
+@pytest.mark.parametrize(
+    ("share", "needed", "throttled_share"),
+    [
+        # the largest publish must leave a balance above 0
+        ("0", 101, 0.0),
+        ("0.52", 101, 0.0),
+        # 100 of 190 messages are in the last publish: the others need 11
+        ("0.53", 11, 100 / 190),
+        ("1", 1, 1.0),
+    ],
+)
 def test_the_smallest_limit_of_a_trace_by_hand(
     share: str, needed: int, throttled_share: float, make_settings: Make, capsys: Capture
 ) -> None:
     settings = warehouse(make_settings, by_hand())
-    found = answer(
-        capsys, settings, *LITTLE, "--rate", "messages", "--share", share, "--verify")
+    found = answer(capsys, settings, *LITTLE, "--rate", "messages", "--share", share, "--verify")
     (row,) = found["suggestions"]
     assert "alone" not in row
     assert row["name"] == "persistent://t/a/x" and row["publishes"] == 10 and row["total"] == 190
@@ -71,7 +78,8 @@ def test_the_smallest_limit_of_a_trace_by_hand(
 def test_others_are_paused_until_the_debt_is_repaid(make_settings: Make, capsys: Capture) -> None:
     settings = warehouse(make_settings, by_hand())
     found = answer(
-        capsys, settings, *LITTLE, "--rate", "messages", "--share", "0.6", "--headroom", "3.5")
+        capsys, settings, *LITTLE, "--rate", "messages", "--share", "0.6", "--headroom", "3.5"
+    )
     (row,) = found["suggestions"]
     # 50 - 100 = -50: 51 tokens at 50 a second, for one other topic on the connection
     assert (row["needed"], row["limit"], row["pauses"]) == (11, 50, 1)
@@ -100,22 +108,32 @@ def test_both_limits_are_in_one_document_and_judged_together(
     make_settings: Make, capsys: Capture, tmp_path: Path
 ) -> None:
     # 191 messages and 19,010 bytes; each limit throttles one publish of its own
-    rows = [*by_hand()[:-2], publish(10_000, 20, "t/a/x", 100, entry_bytes=10),
-            publish(60_000, 21, "t/a/x", 1, entry_bytes=10_000), by_hand()[-1] | {"seq": 22}]
+    rows = [
+        *by_hand()[:-2],
+        publish(10_000, 20, "t/a/x", 100, entry_bytes=10),
+        publish(60_000, 21, "t/a/x", 1, entry_bytes=10_000),
+        by_hand()[-1] | {"seq": 22},
+    ]
     settings = warehouse(make_settings, rows)
     out, page = tmp_path / "policies.yaml", tmp_path / "page.html"
     words = [*LITTLE, "--share", "0.53", "--verify", "--out", str(out), "--page", str(page)]
     found = answer(capsys, settings, *words)
     assert found["rate"] == "both" and found["verified"] is True
     assert [(r["rate"], r["total"], r["needed"], r["limit"]) for r in found["suggestions"]] == [
-        ("messages", 191, 11, 11), ("bytes", 19_010, 1001, 1001)]
+        ("messages", 191, 11, 11),
+        ("bytes", 19_010, 1001, 1001),
+    ]
     assert [r["throttled_share"] for r in found["suggestions"]] == pytest.approx(
-        [101 / 191, 10_010 / 19_010])
+        [101 / 191, 10_010 / 19_010]
+    )
     assert {p["rate"] for p in found["curve"]} == {"messages", "bytes"}
-    assert yaml.safe_load(out.read_text()) == [{
-        "scope": "topic", "name": "persistent://t/a/x",
-        "limits": {"publishRateInMsgs": 11, "publishRateInBytes": 1001},
-    }]
+    assert yaml.safe_load(out.read_text()) == [
+        {
+            "scope": "topic",
+            "name": "persistent://t/a/x",
+            "limits": {"publishRateInMsgs": 11, "publishRateInBytes": 1001},
+        }
+    ]
     assert main(["policy", "check", str(out)]) == 0
     assert "without the other limit" in page.read_text(encoding="utf-8")
     # 101 of 191 messages are too many for 0.527: one of the two publishes has to pass. By one
@@ -124,9 +142,12 @@ def test_both_limits_are_in_one_document_and_judged_together(
     capsys.readouterr()
     found = answer(capsys, settings, *words)
     assert [(r["rate"], r["alone"], r["needed"]) for r in found["suggestions"]] == [
-        ("messages", 11, 101), ("bytes", 1001, 1001)]
+        ("messages", 11, 101),
+        ("bytes", 1001, 1001),
+    ]
     assert [r["throttled_share"] for r in found["suggestions"]] == pytest.approx(
-        [1 / 191, 10_000 / 19_010])
+        [1 / 191, 10_000 / 19_010]
+    )
     assert found["verified"] is True
 
 
@@ -138,14 +159,29 @@ def test_both_limits_of_a_namespace_and_of_a_group(
     config, out = tmp_path / "weir.yaml", tmp_path / "policies.yaml"
     groups = [{"scope": "namespace", "name": "t/a", "limits": {"resource_group": "g"}}]
     config.write_text(yaml.safe_dump({"source": {"format": "demo"}, "policies": groups}))
-    found = answer(capsys, settings, *LITTLE, "--per", per, "--share", "0", "--verify",
-                   "--out", str(out), "--config", str(config))
+    found = answer(
+        capsys,
+        settings,
+        *LITTLE,
+        "--per",
+        per,
+        "--share",
+        "0",
+        "--verify",
+        "--out",
+        str(out),
+        "--config",
+        str(config),
+    )
     assert found["verified"] is True
     assert [r["throttled_share"] for r in found["suggestions"]] == [0, 0]
-    assert yaml.safe_load(out.read_text()) == [{
-        "scope": SCOPES[per], "name": {"namespace": "t/a", "group": "g"}[per],
-        "limits": {"publishRateInMsgs": 101, "publishRateInBytes": 10_001},
-    }]
+    assert yaml.safe_load(out.read_text()) == [
+        {
+            "scope": SCOPES[per],
+            "name": {"namespace": "t/a", "group": "g"}[per],
+            "limits": {"publishRateInMsgs": 101, "publishRateInBytes": 10_001},
+        }
+    ]
 
 
 @pytest.mark.parametrize("seed", range(examples(24)))
@@ -153,22 +189,33 @@ def test_limits_do_to_a_drawn_trace_what_the_job_does(seed: int, make_settings: 
     rng = random.Random(seed)
     per, rate = rng.choice(list(SCOPES)), rng.choice(list(LIMITS))
     settings = warehouse(
-        make_settings, drawn(seed), policies=GROUPS, idle_state_ms=IDLE_MS,
-        rate_limits={"tokenbucket": rng.choice(("saturating", "wrapping", "per_tick")),
-                     "release_condition": rng.choice(("target", "positive"))},
+        make_settings,
+        drawn(seed),
+        policies=GROUPS,
+        idle_state_ms=IDLE_MS,
+        rate_limits={
+            "tokenbucket": rng.choice(("saturating", "wrapping", "per_tick")),
+            "release_condition": rng.choice(("target", "positive")),
+        },
     )
     owners = Owners(settings, per)
     history = History(settings, owners)
     params = settings.job_params("rate_limits")
     rules = Rules(
         ("saturating", "wrapping", "per_tick").index(params["tokenbucket"]),
-        params["release_condition"] == "positive", IDLE_MS * 1_000_000,
+        params["release_condition"] == "positive",
+        IDLE_MS * 1_000_000,
     )
     limits = {one.name: rng.choice((1, 7, 60, 400, 3000)) for one in history.names}
-    given = [documents.document(SCOPES[per], name, {LIMITS[rate]: limit})
-             for name, limit in limits.items()]
-    of_job = {(cluster, name): share for (cluster, name, of), share in
-              throttled(settings, per, given, owners, WHOLE).items() if of == rate}
+    given = [
+        documents.document(SCOPES[per], name, {LIMITS[rate]: limit})
+        for name, limit in limits.items()
+    ]
+    of_job = {
+        (cluster, name): share
+        for (cluster, name, of), share in throttled(settings, per, given, owners, WHOLE).items()
+        if of == rate
+    }
     alone = {
         (one.cluster, one.name): point(traces[rate], limits[one.name], rules).throttled_share
         for one, traces in history.traces(history.names)
@@ -187,8 +234,7 @@ def test_the_promise_holds_for_a_drawn_trace_and_the_curve_falls(
     found = answer(capsys, settings, *LITTLE, "--per", per, "--share", str(share), "--verify")
     assert found["broken"] == [] and found["suggestions"]
     for row in found["suggestions"]:
-        own = [p for p in found["curve"]
-               if (p["name"], p["rate"]) == (row["name"], row["rate"])]
+        own = [p for p in found["curve"] if (p["name"], p["rate"]) == (row["name"], row["rate"])]
         assert [p["limit"] for p in own] == sorted({p["limit"] for p in own})
         shares = [p["throttled_share"] for p in own]
         assert shares == sorted(shares, reverse=True)
@@ -202,13 +248,28 @@ def test_a_replay_with_the_file_keeps_the_share(
     """The file as a user takes it: `policy check`, then `replay --policy`."""
     settings = warehouse(make_settings, drawn(3, 1500))
     out, replayed = tmp_path / "policies.yaml", tmp_path / "replayed"
-    found = answer(capsys, settings, *LITTLE, "--rate", "messages", "--share", "0.1",
-                   "--out", str(out))
+    found = answer(
+        capsys, settings, *LITTLE, "--rate", "messages", "--share", "0.1", "--out", str(out)
+    )
     assert main(["policy", "check", str(out)]) == 0
-    assert main([
-        "replay", "--warehouse", settings.warehouse, "--out", str(replayed), "--policy", str(out),
-        "--jobs", "rate_limits", "--param", "rate_limits.extra_outputs=[publish_verdicts]",
-    ]) == 0
+    assert (
+        main(
+            [
+                "replay",
+                "--warehouse",
+                settings.warehouse,
+                "--out",
+                str(replayed),
+                "--policy",
+                str(out),
+                "--jobs",
+                "rate_limits",
+                "--param",
+                "rate_limits.extra_outputs=[publish_verdicts]",
+            ]
+        )
+        == 0
+    )
     verdicts = DeltaTable(str(replayed / "publish_verdicts")).to_pyarrow_table().to_pylist()
     for row in found["suggestions"]:
         mine = [v for v in verdicts if v["topic"].split("-partition-")[0] == row["name"]]
@@ -223,56 +284,87 @@ def test_clusters_share_a_document_that_is_enough_for_each(
     make_settings: Make, capsys: Capture, tmp_path: Path
 ) -> None:
     rows = by_hand()
-    other = [{**r, "cluster": "d", "num_messages": (r.get("num_messages") or 0) * 2 or None}
-             for r in rows]
+    other = [
+        {**r, "cluster": "d", "num_messages": (r.get("num_messages") or 0) * 2 or None}
+        for r in rows
+    ]
     settings = warehouse(make_settings, rows + other)
     out = tmp_path / "policies.yaml"
     found = answer(capsys, settings, *LITTLE, "--out", str(out), "--verify")
     assert {(r["cluster"], r["rate"]): (r["needed"], r["limit"]) for r in found["suggestions"]} == {
-        ("c", "messages"): (101, 201), ("d", "messages"): (201, 201),
-        ("c", "bytes"): (10_001, 10_001), ("d", "bytes"): (10_001, 10_001),
+        ("c", "messages"): (101, 201),
+        ("d", "messages"): (201, 201),
+        ("c", "bytes"): (10_001, 10_001),
+        ("d", "bytes"): (10_001, 10_001),
     }
     assert [d["limits"] for d in yaml.safe_load(out.read_text())] == [
-        {"publishRateInMsgs": 201, "publishRateInBytes": 10_001}]
+        {"publishRateInMsgs": 201, "publishRateInBytes": 10_001}
+    ]
     assert found["verified"] is True
 
 
 def test_names_without_enough_history_are_counted(
     make_settings: Make, capsys: Capture, tmp_path: Path
 ) -> None:
-    rows = [*by_hand(), publish(5, 90, "t/a/once", 1), publish(6, 91, "t/a/twice", 1),
-            publish(9_000, 92, "t/a/twice", 1)]
+    rows = [
+        *by_hand(),
+        publish(5, 90, "t/a/once", 1),
+        publish(6, 91, "t/a/twice", 1),
+        publish(9_000, 92, "t/a/twice", 1),
+    ]
     settings = warehouse(make_settings, rows)
     found = answer(capsys, settings, "--min-publishes", "2", "--min-history", "10s")
     assert {row["name"] for row in found["suggestions"]} == {"persistent://t/a/x"}
     assert found["left_out"] == [
-        {"reason": "fewer than 2 publishes (--min-publishes)",
-         "names": ["persistent://t/a/once"]},
-        {"reason": "less than 10 s between the first publish and the last (--min-history)",
-         "names": ["persistent://t/a/twice"]},
+        {"reason": "fewer than 2 publishes (--min-publishes)", "names": ["persistent://t/a/once"]},
+        {
+            "reason": "less than 10 s between the first publish and the last (--min-history)",
+            "names": ["persistent://t/a/twice"],
+        },
     ]
     out = tmp_path / "none.yaml"
-    assert main(["policy", "suggest", "publish", "--warehouse", settings.warehouse, "--verify",
-                 "--out", str(out)]) == 0
+    assert (
+        main(
+            [
+                "policy",
+                "suggest",
+                "publish",
+                "--warehouse",
+                settings.warehouse,
+                "--verify",
+                "--out",
+                str(out),
+            ]
+        )
+        == 0
+    )
     printed = capsys.readouterr().out
     assert "3 without a limit: fewer than 100 publishes" in printed
     assert printed.endswith("No policies are written.\n") and "verified" not in printed
     assert not out.exists()
 
 
-HOSTILE = ["t/a/x: [1]\n- scope: *", "t/a/<script>'\"&#", "t/a/[*]?{{7*7}}", "t/a/\u202e\x1b[31m",
-           "t/a/\U0001f600 : - |", "t/a/- !!python/object"]
+HOSTILE = [
+    "t/a/x: [1]\n- scope: *",
+    "t/a/<script>'\"&#",
+    "t/a/[*]?{{7*7}}",
+    "t/a/\u202e\x1b[31m",
+    "t/a/\U0001f600 : - |",
+    "t/a/- !!python/object",
+]
 
 
 def test_hostile_names_and_extreme_numbers_break_nothing(
     make_settings: Make, capsys: Capture, tmp_path: Path
 ) -> None:
-    rows = [publish(100 * i, 10 * i + j, name, 5) for i in range(3)
-            for j, name in enumerate(HOSTILE)]
-    rows += [publish(100 * i, 900 + i, "t/a/extreme", 2**31 - 1, entry_bytes=2**63 - 1 - i // 2)
-             for i in range(3)]
-    rows += [publish(500, 990 + i, "t/a/large", 2**31 - 1, entry_bytes=2**62 - i)
-             for i in range(2)]
+    rows = [
+        publish(100 * i, 10 * i + j, name, 5) for i in range(3) for j, name in enumerate(HOSTILE)
+    ]
+    rows += [
+        publish(100 * i, 900 + i, "t/a/extreme", 2**31 - 1, entry_bytes=2**63 - 1 - i // 2)
+        for i in range(3)
+    ]
+    rows += [publish(500, 990 + i, "t/a/large", 2**31 - 1, entry_bytes=2**62 - i) for i in range(2)]
     settings = warehouse(make_settings, rows)
     out, page = tmp_path / "p.yaml", tmp_path / "page.html"
     found = answer(capsys, settings, *LITTLE, "--out", str(out), "--page", str(page), "--verify")
@@ -282,7 +374,8 @@ def test_hostile_names_and_extreme_numbers_break_nothing(
     both, one = set(LIMITS.values()), {LIMITS["messages"]}
     assert {name: set(limits) for name, limits in limited.items()} == {
         **{f"persistent://{name}": both for name in HOSTILE},
-        "persistent://t/a/extreme": one, "persistent://t/a/large": one,
+        "persistent://t/a/extreme": one,
+        "persistent://t/a/large": one,
     }
     assert found["verified"] is True
     assert main(["policy", "check", str(out)]) == 0
@@ -297,8 +390,10 @@ def test_hostile_names_and_extreme_numbers_break_nothing(
     found = answer(capsys, settings, *LITTLE, "--rate", "bytes", "--curve", "--verify")
     assert found["verified"] is True
     assert found["left_out"] == [
-        {"reason": "no limit of 64 bits lets enough of its bytes pass",
-         "names": ["persistent://t/a/extreme", "persistent://t/a/large"]},
+        {
+            "reason": "no limit of 64 bits lets enough of its bytes pass",
+            "names": ["persistent://t/a/extreme", "persistent://t/a/large"],
+        },
     ]
 
 
@@ -329,22 +424,33 @@ def test_a_file_of_others_is_not_overwritten(
     assert main([*words, "--out", str(tmp_path / "new.yaml")]) == 0
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["--per", "user"], "allowed: topic, namespace, group; policy suggest producer-ids"),
-    (["--per", "broker"], "allowed: topic, namespace, group"),
-    (["--rate", "requests"], "allowed: messages, bytes, both"),
-    (["--share", "1.5"], "--share"), (["--percentile", "101"], "--percentile"),
-    (["--share", "0.1", "--percentile", "99"], "leave out one of the two"),
-    (["--headroom", "-1"], "--headroom"), (["--headroom", "nan"], "--headroom"),
-    (["--share", "nan"], "--share"), (["--percentile", "nan"], "--percentile"),
-    (["--min-history", "soon"], "'soon' is not a duration"),
-    (["--from", "2026-01-02", "--to", "2026-01-01"], "--from is not before --to"),
-    (["--out", "nowhere/p.yaml"], "nowhere does not exist"),
-    (["--page", "nowhere/p.html"], "nowhere does not exist"),
-], ids=lambda each: " ".join(each) if isinstance(each, list) else "")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--per", "user"], "allowed: topic, namespace, group; policy suggest producer-ids"),
+        (["--per", "broker"], "allowed: topic, namespace, group"),
+        (["--rate", "requests"], "allowed: messages, bytes, both"),
+        (["--share", "1.5"], "--share"),
+        (["--percentile", "101"], "--percentile"),
+        (["--share", "0.1", "--percentile", "99"], "leave out one of the two"),
+        (["--headroom", "-1"], "--headroom"),
+        (["--headroom", "nan"], "--headroom"),
+        (["--share", "nan"], "--share"),
+        (["--percentile", "nan"], "--percentile"),
+        (["--min-history", "soon"], "'soon' is not a duration"),
+        (["--from", "2026-01-02", "--to", "2026-01-01"], "--from is not before --to"),
+        (["--out", "nowhere/p.yaml"], "nowhere does not exist"),
+        (["--page", "nowhere/p.html"], "nowhere does not exist"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
 def test_a_wrong_option_is_refused(
-    words: list[str], said: str, make_settings: Make, capsys: Capture,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    said: str,
+    make_settings: Make,
+    capsys: Capture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     settings = warehouse(make_settings, by_hand())

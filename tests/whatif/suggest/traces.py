@@ -12,8 +12,13 @@ __all__ = ["START_MS", "Row", "archive", "by_hand", "drawn", "publish", "record"
 
 Row = dict[str, Any]
 NS_PER_MS = 1_000_000
-TOPICS = (("t/a/x", None), ("persistent://t/a/y", 0), ("persistent://t/a/y-partition-1", None),
-          ("non-persistent://t/b/z", None), ("u/c/w", None))
+TOPICS = (
+    ("t/a/x", None),
+    ("persistent://t/a/y", 0),
+    ("persistent://t/a/y-partition-1", None),
+    ("non-persistent://t/b/z", None),
+    ("u/c/w", None),
+)
 STEPS_MS = (0, 0, 1, 7, 16, 40, 300, 1100, 20_000)
 LONG_MS = 900_000
 """Longer than `idle_state_ms`."""
@@ -22,17 +27,32 @@ LONG_MS = 900_000
 def record(at_ms: int, kind: str, seq: int, **columns: Any) -> Row:
     """A record of broker b in cluster c so long after the start."""
     return {
-        "event_type": kind, "source_feed": "f", "cluster": "c", "broker": "b", "seq": seq,
-        "ts_wall_ms": START_MS + at_ms, "ts_mono_ns": START_NS + at_ms * NS_PER_MS, **columns,
+        "event_type": kind,
+        "source_feed": "f",
+        "cluster": "c",
+        "broker": "b",
+        "seq": seq,
+        "ts_wall_ms": START_MS + at_ms,
+        "ts_mono_ns": START_NS + at_ms * NS_PER_MS,
+        **columns,
     }
 
 
 def publish(at_ms: int, seq: int, topic: str, messages: int, **columns: Any) -> Row:
     """A publish of 100 bytes a message."""
-    return record(at_ms, "publish", seq, **{
-        "topic": topic, "producer_id": 1, "cnx_id": "n1", "num_messages": messages,
-        "entry_bytes": 100 * messages, **columns,
-    })
+    return record(
+        at_ms,
+        "publish",
+        seq,
+        **{
+            "topic": topic,
+            "producer_id": 1,
+            "cnx_id": "n1",
+            "num_messages": messages,
+            "entry_bytes": 100 * messages,
+            **columns,
+        },
+    )
 
 
 def by_hand() -> list[Row]:
@@ -57,12 +77,24 @@ def drawn(seed: int, records: int = 400) -> list[Row]:
         topic, partition = rng.choice(TOPICS)
         cnx = rng.choice(("n1", "n2", "n3"))
         kind = rng.choices(
-            ("publish", "producer_created", "producer_closed", "connection_closed",
-             "broker_started", "gap"), (90, 3, 2, 4, 0.7, 0.7))[0]
+            (
+                "publish",
+                "producer_created",
+                "producer_closed",
+                "connection_closed",
+                "broker_started",
+                "gap",
+            ),
+            (90, 3, 2, 4, 0.7, 0.7),
+        )[0]
         columns: Row = {"broker": broker, "ts_mono_ns": mono}
         if kind in ("publish", "producer_created", "producer_closed"):
-            columns |= {"topic": topic, "partition": partition, "cnx_id": cnx,
-                        "producer_id": rng.randrange(2)}
+            columns |= {
+                "topic": topic,
+                "partition": partition,
+                "cnx_id": cnx,
+                "producer_id": rng.randrange(2),
+            }
         if kind == "publish":
             messages = rng.choice((1, 1, 3, 20, 300))
             columns |= {"num_messages": messages, "entry_bytes": messages * rng.randrange(1, 99)}
@@ -78,7 +110,12 @@ def drawn(seed: int, records: int = 400) -> list[Row]:
         if rng.random() < 0.05:
             rows.append(rows[-1])  # delivered twice
     # so much later that a replay judges all the others
-    rows += [{**record(at_ms + LONG_MS, "connection_opened", records, cnx_id="n1"),
-              "broker": broker, "ts_mono_ns": START_NS + (at_ms + LONG_MS - since) * NS_PER_MS}
-             for broker, since in starts.items()]
+    rows += [
+        {
+            **record(at_ms + LONG_MS, "connection_opened", records, cnx_id="n1"),
+            "broker": broker,
+            "ts_mono_ns": START_NS + (at_ms + LONG_MS - since) * NS_PER_MS,
+        }
+        for broker, since in starts.items()
+    ]
     return rows

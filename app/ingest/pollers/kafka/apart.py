@@ -45,7 +45,9 @@ class ClientProcess:
     """`Client`, with each call in another process, which lives until `close`."""
 
     def __init__(
-        self, settings: KafkaGroupsSettings, stopping: threading.Event | None = None,
+        self,
+        settings: KafkaGroupsSettings,
+        stopping: threading.Event | None = None,
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._settings = settings
@@ -77,7 +79,10 @@ class ClientProcess:
                     raise
 
     def read(
-        self, positions: Sequence[Position], logs: Mapping[Place, Log], deadline: float,
+        self,
+        positions: Sequence[Position],
+        logs: Mapping[Place, Log],
+        deadline: float,
         problems: list[str],
     ) -> dict[Position, Oldest]:
         """See Client.read."""
@@ -135,8 +140,10 @@ class ClientProcess:
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         with child_end:
             process = subprocess.Popen(
-                [*self._command, str(child_end.fileno())], pass_fds=[child_end.fileno()],
-                stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
+                [*self._command, str(child_end.fileno())],
+                pass_fds=[child_end.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path},
                 start_new_session=True,  # a Ctrl-C is for the service, which ends this process
             )
         self._end = weakref.finalize(self, _kill, process, parent_end)

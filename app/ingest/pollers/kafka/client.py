@@ -57,16 +57,20 @@ FETCH_BYTES = 64 << 10
 _NO_ID = "A" * 22
 _GONE = KafkaError.UNKNOWN_TOPIC_OR_PART
 _CONSUMERS = {
-    ConsumerGroupState.STABLE: STABLE, ConsumerGroupState.PREPARING_REBALANCING: REBALANCING,
-    ConsumerGroupState.COMPLETING_REBALANCING: REBALANCING, ConsumerGroupState.EMPTY: EMPTIED,
+    ConsumerGroupState.STABLE: STABLE,
+    ConsumerGroupState.PREPARING_REBALANCING: REBALANCING,
+    ConsumerGroupState.COMPLETING_REBALANCING: REBALANCING,
+    ConsumerGroupState.EMPTY: EMPTIED,
     ConsumerGroupState.DEAD: DEAD,
 }
 """Brokers before 2.6 list groups without a state, and librdkafka has no name for newer ones."""
 _NO_GROUP = (KafkaError.GROUP_ID_NOT_FOUND,)
 _UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 _REFUSED = (
-    KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
 )
 
@@ -78,7 +82,8 @@ class Client:
     """Requests to one cluster, one poll after the other."""
 
     def __init__(
-        self, settings: KafkaGroupsSettings,
+        self,
+        settings: KafkaGroupsSettings,
         admin: Callable[[dict[str, Any]], Any] = AdminClient,
         consumer: Callable[[dict[str, Any]], Any] = Consumer,
     ) -> None:
@@ -91,8 +96,12 @@ class Client:
         """Called with the groups whose offsets are requested next."""
 
     def ask(
-        self, topics: Collection[str], groups: Collection[str], deadline: float,
-        alone: Collection[str] = (), left_out: Collection[str] = (),
+        self,
+        topics: Collection[str],
+        groups: Collection[str],
+        deadline: float,
+        alone: Collection[str] = (),
+        left_out: Collection[str] = (),
     ) -> Answers:
         """Everything but records; `topics` and `groups` are those of the polls before. Groups of
         `alone` are requested one by one, those of `left_out` not at all.
@@ -104,8 +113,9 @@ class Client:
             admin = self._connected()
             wanted = self._settings.wants_topic
             listed = {name for name in self._listed(admin, deadline) if wanted(name)}
-            self._topics(admin, listed, {name for name in topics if wanted(name)}, answers,
-                         deadline)
+            self._topics(
+                admin, listed, {name for name in topics if wanted(name)}, answers, deadline
+            )
             self._groups(admin, groups, answers, deadline, alone, left_out)
             self._logs(admin, answers, deadline)
             if self._settings.retention_as_quota:
@@ -116,7 +126,10 @@ class Client:
         return answers
 
     def read(
-        self, positions: Sequence[Position], logs: Mapping[Place, Log], deadline: float,
+        self,
+        positions: Sequence[Position],
+        logs: Mapping[Place, Log],
+        deadline: float,
         problems: list[str],
     ) -> dict[Position, Oldest]:
         """The records at positions; one that is missing was not read in time."""
@@ -131,13 +144,20 @@ class Client:
             free[position.place] = position
         found: dict[Position, Oldest] = {}
         try:
-            consumer = self._make_consumer({
-                "group.id": "weir", **self._options(),
-                "enable.auto.commit": False, "enable.auto.offset.store": False,
-                "enable.partition.eof": True, "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed", "queued.min.messages": 1,
-                "fetch.message.max.bytes": FETCH_BYTES, "fetch.wait.max.ms": 100,
-            })
+            consumer = self._make_consumer(
+                {
+                    "group.id": "weir",
+                    **self._options(),
+                    "enable.auto.commit": False,
+                    "enable.auto.offset.store": False,
+                    "enable.partition.eof": True,
+                    "auto.offset.reset": "earliest",
+                    "isolation.level": "read_committed",
+                    "queued.min.messages": 1,
+                    "fetch.message.max.bytes": FETCH_BYTES,
+                    "fetch.wait.max.ms": 100,
+                }
+            )
         except KafkaException as error:
             raise self._unusable(error) from None
         try:
@@ -173,10 +193,13 @@ class Client:
                 answers.topics[name] = Topic(
                     None if id_ in ("None", _NO_ID) else id_,
                     tuple(sorted(each.id for each in topic.partitions)),
-                    tuple(sorted(
-                        each.id for each in topic.partitions
-                        if each.leader is None or each.leader.id < 0
-                    )),
+                    tuple(
+                        sorted(
+                            each.id
+                            for each in topic.partitions
+                            if each.leader is None or each.leader.id < 0
+                        )
+                    ),
                 )
             elif error.code() == _GONE and name not in listed:
                 (answers.gone if name in known else answers.absent).add(name)
@@ -184,8 +207,13 @@ class Client:
                 self._problem(answers, f"topic {name}", error)
 
     def _groups(
-        self, admin: Any, known: Collection[str], answers: Answers, deadline: float,
-        alone: Collection[str], left_out: Collection[str],
+        self,
+        admin: Any,
+        known: Collection[str],
+        answers: Answers,
+        deadline: float,
+        alone: Collection[str],
+        left_out: Collection[str],
     ) -> None:
         wanted = self._settings.wants_group
         named = {name for name in self._settings.groups if not name.startswith(PATTERN)}
@@ -216,7 +244,8 @@ class Client:
             return {
                 name: admin.list_consumer_group_offsets(
                     [ConsumerGroupTopicPartitions(name)], request_timeout=timeout
-                )[name] for name in some
+                )[name]
+                for name in some
             }
 
         several, one_by_one = sorted(names - set(alone)), sorted(names & set(alone))
@@ -273,11 +302,13 @@ class Client:
             Place(name, n) for name, topic in answers.topics.items() for n in topic.leaderless
         )
         answers.problems += [f"partition {place.text}: has no leader" for place in leaderless]
-        places = sorted({
-            Place(name, n) for name, topic in answers.topics.items() for n in topic.partitions
-        } - set(leaderless))
+        places = sorted(
+            {Place(name, n) for name, topic in answers.topics.items() for n in topic.partitions}
+            - set(leaderless)
+        )
         ends: list[dict[Place, int]] = []
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
+
             def offsets(some: list[Place], timeout: float, spec: Any = spec) -> dict[Place, Any]:
                 asked = {TopicPartition(*place): spec for place in some}
                 futures = admin.list_offsets(asked, request_timeout=timeout)
@@ -313,8 +344,13 @@ class Client:
     # Waiting
 
     def _each(
-        self, items: Sequence[K], ask: Callable[[list[K], float], Mapping[K, Any]], what: str,
-        answers: Answers, deadline: float, most: int = AT_ONCE,
+        self,
+        items: Sequence[K],
+        ask: Callable[[list[K], float], Mapping[K, Any]],
+        what: str,
+        answers: Answers,
+        deadline: float,
+        most: int = AT_ONCE,
     ) -> Iterator[tuple[K, Any, Any]]:
         """Item, answer and error of every request, several at a time."""
         left = iter(items)
@@ -369,8 +405,10 @@ class Client:
     def _options(self) -> dict[str, Any]:
         reasons = self._reasons
         return {
-            "socket.timeout.ms": self._settings.timeout_ms, **self._settings.client_options(),
-            "log_level": 0, "error_cb": lambda error: reasons.append(error.str()),
+            "socket.timeout.ms": self._settings.timeout_ms,
+            **self._settings.client_options(),
+            "log_level": 0,
+            "error_cb": lambda error: reasons.append(error.str()),
         }
 
     def _unusable(self, error: KafkaException) -> UserError:
@@ -416,8 +454,13 @@ class _Reading:
     """One read of several partitions, each from one position."""
 
     def __init__(
-        self, consumer: Any, wanted: dict[Place, Position], logs: Mapping[Place, Log],
-        found: dict[Position, Oldest], problems: list[str], brief: Callable[[Any], str],
+        self,
+        consumer: Any,
+        wanted: dict[Place, Position],
+        logs: Mapping[Place, Log],
+        found: dict[Position, Oldest],
+        problems: list[str],
+        brief: Callable[[Any], str],
     ) -> None:
         self._consumer = consumer
         self._left = dict(wanted)
@@ -459,11 +502,14 @@ class _Reading:
         kind, at = message.timestamp()
         earlier = self._so_far[place]
         time_ms = at if kind and at >= 0 else None
-        size = len(message.key() or b"") + len(message.value() or b"") + sum(
-            len(name.encode()) + len(value or b"") for name, value in message.headers() or ()
+        size = (
+            len(message.key() or b"")
+            + len(message.value() or b"")
+            + sum(len(name.encode()) + len(value or b"") for name, value in message.headers() or ())
         )
         so_far = Oldest(
-            earlier.time_ms if earlier.messages else time_ms, earlier.messages + 1,
+            earlier.time_ms if earlier.messages else time_ms,
+            earlier.messages + 1,
             earlier.size + size,
         )
         self._so_far[place] = so_far

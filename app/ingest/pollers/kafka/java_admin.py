@@ -44,8 +44,11 @@ class JavaAdmin:
     """Requests to one cluster; every wait ends at a deadline or when `stopping` is set."""
 
     def __init__(
-        self, options: Mapping[str, str], timeout_ms: int,
-        stopping: threading.Event | None = None, jvm: Callable[[], Any] | None = None,
+        self,
+        options: Mapping[str, str],
+        timeout_ms: int,
+        stopping: threading.Event | None = None,
+        jvm: Callable[[], Any] | None = None,
     ) -> None:
         """`options` are the client's own, secrets put in; `jvm` gives the gateway's view."""
         self._options = dict(options)

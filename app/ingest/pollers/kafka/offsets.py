@@ -26,7 +26,11 @@ RETENTION = ("cleanup.policy", "retention.ms", "retention.bytes")
 LONGEST_S = 10**9
 """A retention above this is none: Long.MAX_VALUE ms are 292 million years."""
 NO_OFFSET, UNKNOWN, SHARE, EMPTY, KNOWN = (
-    "no_offset", "unknown_group", "share_group", "empty_id", "known",
+    "no_offset",
+    "unknown_group",
+    "share_group",
+    "empty_id",
+    "known",
 )
 """States of a group without an offset, and the one that ends a state of a whole group."""
 STABLE, REBALANCING, EMPTIED, DEAD = CONSUMERS = ("stable", "rebalancing", "empty", "dead")
@@ -150,8 +154,11 @@ class Known:
     def as_json(self) -> dict[str, Any]:
         """The same as plain JSON."""
         return {
-            "topic_id": self.topic_id, "groups": list(self.groups), "mean": self.mean,
-            "reads": self.reads, "without": list(self.without),
+            "topic_id": self.topic_id,
+            "groups": list(self.groups),
+            "mean": self.mean,
+            "reads": self.reads,
+            "without": list(self.without),
         }
 
     @classmethod
@@ -159,8 +166,10 @@ class Known:
         """The opposite of `as_json`; a KeyError, TypeError or ValueError for what is none."""
         mean = value["mean"]
         return cls(
-            value["topic_id"], tuple(str(name) for name in value["groups"]),
-            None if mean is None else float(mean), int(value["reads"]),
+            value["topic_id"],
+            tuple(str(name) for name in value["groups"]),
+            None if mean is None else float(mean),
+            int(value["reads"]),
             tuple(str(name) for name in value.get("without", ())),
         )
 
@@ -199,8 +208,11 @@ class Mapped:
 
 
 def map_answers(
-    answers: Answers, before: Mapping[Place, Known], policies: Mapping[str, dict[str, Any]],
-    rules: Rules, states: Mapping[str, str] | None = None,
+    answers: Answers,
+    before: Mapping[Place, Known],
+    policies: Mapping[str, dict[str, Any]],
+    rules: Rules,
+    states: Mapping[str, str] | None = None,
 ) -> Mapped:
     """The records of one poll; `before`, `policies` and `states` are those of earlier polls."""
     mapping = _Mapping(answers, before, rules)
@@ -320,8 +332,12 @@ class _Mapping:
             size = round(self._likely.get(place.topic, 0.0) if mean is None else mean)
         # Whole bytes per message: what is left over of a division would count as unread.
         self._state(
-            "ledger_state", place, ledger_id=LEDGER, ledger_entries=log.end,
-            ledger_bytes=min(size * log.end, _MOST), log_start=log.start,
+            "ledger_state",
+            place,
+            ledger_id=LEDGER,
+            ledger_entries=log.end,
+            ledger_bytes=min(size * log.end, _MOST),
+            log_start=log.start,
         )
         groups, without = [], []
         for group in sorted({*known.groups, *committed}):
@@ -352,17 +368,24 @@ class _Mapping:
         found = {**self._answers.consumers, **self._answers.states}
         over = {group: KNOWN for group in before if self._answers.listed and group not in found}
         for group, state in sorted({**over, **found}.items()):
-            self.states.append(self._common(
-                "group_state", self._rules.broker, subscription=group or NAMELESS,
-                group_state=state,
-            ))
+            self.states.append(
+                self._common(
+                    "group_state",
+                    self._rules.broker,
+                    subscription=group or NAMELESS,
+                    group_state=state,
+                )
+            )
         self.mapped.states = {g: s for g, s in {**before, **found}.items() if g not in over}
 
     def _cursor(self, place: Place, group: str, offset: int) -> None:
         position = self._positions.get((group, place))
         found = self._answers.oldest.get(position) if position is not None else None
         self._state(
-            "cursor_state", place, subscription=group, durable=True,
+            "cursor_state",
+            place,
+            subscription=group,
+            durable=True,
             mark_delete=f"{LEDGER}:{offset - 1}",
             publish_time_ms=found.time_ms if found is not None else None,
             unread=found.messages if found is not None and found.whole else None,
@@ -383,8 +406,11 @@ class _Mapping:
 
     def _common(self, kind: str, broker: str, **columns: Any) -> Record:
         return {
-            "event_type": kind, "source_feed": FEED, "cluster": self._rules.cluster,
-            "broker": broker, "ts_wall_ms": self._answers.polled_ms,
+            "event_type": kind,
+            "source_feed": FEED,
+            "cluster": self._rules.cluster,
+            "broker": broker,
+            "ts_wall_ms": self._answers.polled_ms,
             **{name: value for name, value in columns.items() if value is not None},
         }
 

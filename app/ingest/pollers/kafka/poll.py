@@ -41,8 +41,11 @@ class Poller(Polling):
     what = "partitions"
 
     def __init__(
-        self, settings: KafkaGroupsSettings, spool_folder: Path | str,
-        say: Callable[[str], None] | None = None, own_quotas: Container[str] = (),
+        self,
+        settings: KafkaGroupsSettings,
+        spool_folder: Path | str,
+        say: Callable[[str], None] | None = None,
+        own_quotas: Container[str] = (),
         client: ClientProcess | None = None,
     ) -> None:
         """`own_quotas` are the topics whose backlog quota is configured."""
@@ -51,8 +54,13 @@ class Poller(Polling):
         self._settings = settings
         self._client = client or ClientProcess(settings, self._stopping)
         self._rules = Rules(
-            settings.cluster, settings.broker, settings.wants_topic, settings.wants_group,
-            settings.bytes_per_message, settings.retention_as_quota, own_quotas,
+            settings.cluster,
+            settings.broker,
+            settings.wants_topic,
+            settings.wants_group,
+            settings.bytes_per_message,
+            settings.retention_as_quota,
+            own_quotas,
         )
         self._oldest: dict[Position, tuple[str | None, int, Oldest]] = {}
         """By position the topic's id, the end of the log then, and what was read."""
@@ -102,9 +110,9 @@ class Poller(Polling):
         memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
         path = self._commit(begun.now_ms, mapped.records)
         self._report(report, answers, mapped)
-        self._say_states({
-            g: s for g, s in mapped.states.items() if states.get(g) != s and s not in CONSUMERS
-        })
+        self._say_states(
+            {g: s for g, s in mapped.states.items() if states.get(g) != s and s not in CONSUMERS}
+        )
         return path
 
     def _read(self, answers: Answers, deadline: float) -> None:
@@ -124,9 +132,12 @@ class Poller(Polling):
             return self._turn.get(position.place, 0), position
 
         # Compaction may have removed what was read.
-        new = [*sorted(wanted - kept.keys(), key=turn), *sorted(
-            (position for position in kept if _is_compacted(answers, position.place)), key=turn
-        )]
+        new = [
+            *sorted(wanted - kept.keys(), key=turn),
+            *sorted(
+                (position for position in kept if _is_compacted(answers, position.place)), key=turn
+            ),
+        ]
         deadline = min(deadline, time.monotonic() + self._settings.timeout_ms / 1000)
         with suppress(Unanswered):
             answers.read = self._client.read(

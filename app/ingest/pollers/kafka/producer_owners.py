@@ -81,10 +81,11 @@ class RequestLogs:
             del self._assigned[old]
 
     def _files(self) -> list[Path]:
-        if self._path.is_dir():
-            found = self._path.rglob("*")
-        else:
-            found = self._path.parent.glob(self._path.name)
+        found = (
+            self._path.rglob("*")
+            if self._path.is_dir()
+            else self._path.parent.glob(self._path.name)
+        )
         files = [each for each in found if each.is_file() and each.name[:1] not in "._"]
         return sorted(files, key=lambda each: (each.stat().st_mtime_ns, each.name))
 
@@ -123,7 +124,9 @@ class OwnersOf:
     """
 
     def __init__(
-        self, rules: Sequence[OwnerRule], logs: RequestLogs | None = None,
+        self,
+        rules: Sequence[OwnerRule],
+        logs: RequestLogs | None = None,
         grants: Sequence[Grant] = (),
     ) -> None:
         self._rules = rules

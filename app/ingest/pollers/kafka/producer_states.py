@@ -97,12 +97,22 @@ class Known:
     def as_json(self) -> dict[str, Any]:
         """The same as plain JSON, every owner once."""
         owners: dict[Owner, int] = {}
-        parts = None if self.parts is None else {
-            str(n): [part.leader, None if part.ids is None else [
-                [pid, kept.epoch, owners.setdefault(kept.owner, len(owners))]
-                for pid, kept in part.ids.items()
-            ]] for n, part in self.parts.items()
-        }
+        parts = (
+            None
+            if self.parts is None
+            else {
+                str(n): [
+                    part.leader,
+                    None
+                    if part.ids is None
+                    else [
+                        [pid, kept.epoch, owners.setdefault(kept.owner, len(owners))]
+                        for pid, kept in part.ids.items()
+                    ],
+                ]
+                for n, part in self.parts.items()
+            }
+        )
         live = [[*key, *counts] for key, counts in self.live.items()]
         return {"parts": parts, "owners": [list(owner) for owner in owners], "live": live}
 
@@ -110,11 +120,19 @@ class Known:
     def from_json(cls, value: dict[str, Any]) -> Known:
         """The opposite of `as_json`; a KeyError, TypeError or ValueError for what is none."""
         owners = [Owner(str(principal), client) for principal, client in value["owners"]]
-        parts = None if value["parts"] is None else {
-            int(n): Part(leader, None if ids is None else {
-                int(pid): Kept(int(epoch), owners[owner]) for pid, epoch, owner in ids
-            }) for n, (leader, ids) in value["parts"].items()
-        }
+        parts = (
+            None
+            if value["parts"] is None
+            else {
+                int(n): Part(
+                    leader,
+                    None
+                    if ids is None
+                    else {int(pid): Kept(int(epoch), owners[owner]) for pid, epoch, owner in ids},
+                )
+                for n, (leader, ids) in value["parts"].items()
+            }
+        )
         live = {(str(b), str(u)): (int(ids), int(states)) for b, u, ids, states in value["live"]}
         return cls(parts, live)
 
@@ -156,8 +174,13 @@ class Mapped:
 
 
 def map_answers(
-    answers: Answers, before: Mapping[str, Known], since_ms: int | None, last: Record | None,
-    rules: Rules, owners: Owners, whole: bool = False,
+    answers: Answers,
+    before: Mapping[str, Known],
+    since_ms: int | None,
+    last: Record | None,
+    rules: Rules,
+    owners: Owners,
+    whole: bool = False,
 ) -> Mapped:
     """The records and rows of one poll; `whole`: with rows for what has not changed as well.
 
@@ -174,8 +197,13 @@ class _Mapping:
     """The mapping of one poll."""
 
     def __init__(
-        self, answers: Answers, before: Mapping[str, Known], since_ms: int | None, rules: Rules,
-        owners: Owners, whole: bool,
+        self,
+        answers: Answers,
+        before: Mapping[str, Known],
+        since_ms: int | None,
+        rules: Rules,
+        owners: Owners,
+        whole: bool,
     ) -> None:
         self._whole = whole
         self._answers = answers
@@ -254,19 +282,28 @@ class _Mapping:
         # Within the time since the poll before: nothing is late, whatever clock stamped it.
         since_ms = self._since_ms or 0
         at_ms = min(max(state.last_ms, since_ms), max(self._answers.polled_ms, since_ms))
-        self._mapped.records.append(_plain({
-            "event_type": NEW, "source_feed": FEED, "cluster": self._rules.cluster,
-            "broker": leader, "ts_wall_ms": at_ms, "principal": owner.principal,
-            "client_id": owner.client_id, "topic": place.topic, "partition": place.partition,
-            "producer_id": state.producer_id, "sequence_id": state.last_sequence,
-            "publish_time_ms": state.last_ms if state.last_ms >= 0 else None,
-        }))
+        self._mapped.records.append(
+            _plain(
+                {
+                    "event_type": NEW,
+                    "source_feed": FEED,
+                    "cluster": self._rules.cluster,
+                    "broker": leader,
+                    "ts_wall_ms": at_ms,
+                    "principal": owner.principal,
+                    "client_id": owner.client_id,
+                    "topic": place.topic,
+                    "partition": place.partition,
+                    "producer_id": state.producer_id,
+                    "sequence_id": state.last_sequence,
+                    "publish_time_ms": state.last_ms if state.last_ms >= 0 else None,
+                }
+            )
+        )
 
     # Live ids
 
-    def _keep(
-        self, topic: str, parts: Mapping[int, Part] | None, before: Known | None
-    ) -> None:
+    def _keep(self, topic: str, parts: Mapping[int, Part] | None, before: Known | None) -> None:
         if parts is None:
             self._mapped.known[topic] = Known()
             return
@@ -290,7 +327,9 @@ class _Mapping:
             self._live(topic, before.live, {})
 
     def _live(
-        self, topic: str, before: Mapping[tuple[str, str], tuple[int, int]],
+        self,
+        topic: str,
+        before: Mapping[tuple[str, str], tuple[int, int]],
         now: Mapping[tuple[str, str], tuple[int, int]],
     ) -> None:
         """Rows for what has changed."""
@@ -298,11 +337,18 @@ class _Mapping:
             ids, states = now.get((broker, user), (0, 0))
             if before.get((broker, user)) == (ids, states) and not self._whole:
                 continue
-            self._mapped.rows.append({
-                "polled_ms": self._answers.polled_ms, "cluster": self._rules.cluster,
-                "broker": broker, "topic": topic, "user": user, "live_ids": ids,
-                "states": states, "heap_bytes": states * self._rules.bytes_per_state,
-            })
+            self._mapped.rows.append(
+                {
+                    "polled_ms": self._answers.polled_ms,
+                    "cluster": self._rules.cluster,
+                    "broker": broker,
+                    "topic": topic,
+                    "user": user,
+                    "live_ids": ids,
+                    "states": states,
+                    "heap_bytes": states * self._rules.bytes_per_state,
+                }
+            )
 
 
 def _order(record: Record) -> tuple[Any, ...]:
@@ -312,10 +358,13 @@ def _order(record: Record) -> tuple[Any, ...]:
 def _tick(last: Record, polled_ms: int) -> Record:
     """The owner of the newest new id once more, at the time of this poll."""
     kept = ("source_feed", "cluster", "broker", "principal", "client_id", "producer_id")
-    return _plain({
-        "event_type": MAPPING, "ts_wall_ms": polled_ms,
-        **{name: last.get(name) for name in kept},
-    })
+    return _plain(
+        {
+            "event_type": MAPPING,
+            "ts_wall_ms": polled_ms,
+            **{name: last.get(name) for name in kept},
+        }
+    )
 
 
 def _plain(record: Record) -> Record:

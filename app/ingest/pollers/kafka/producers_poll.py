@@ -58,14 +58,17 @@ class Poller(Polling):
     what = "partitions"
 
     def __init__(
-        self, settings: KafkaProducersSettings, options: Mapping[str, str],
-        spool_folder: Path | str, live: Live, say: Callable[[str], None] | None = None,
-        tick_ms: int = 0, admin: Callable[[threading.Event], JavaAdmin] | None = None,
+        self,
+        settings: KafkaProducersSettings,
+        options: Mapping[str, str],
+        spool_folder: Path | str,
+        live: Live,
+        say: Callable[[str], None] | None = None,
+        tick_ms: int = 0,
+        admin: Callable[[threading.Event], JavaAdmin] | None = None,
     ) -> None:
         """`options` are those of the client; `tick_ms` as in Rules."""
-        super().__init__(
-            settings, Spool(Path(spool_folder), settings.cluster, WHERE, Known), say
-        )
+        super().__init__(settings, Spool(Path(spool_folder), settings.cluster, WHERE, Known), say)
         self._settings = settings
         self._live = live
         make = admin or (lambda stop: JavaAdmin(options, settings.timeout_ms, stop))
@@ -95,7 +98,12 @@ class Poller(Polling):
         owners = self._owners(answers, begun.deadline)
         since_ms = memory.last_poll_ms if memory.last_poll_ms >= 0 else None
         extra = memory.extra = {
-            ID: uuid.uuid4().hex, NUMBER: 0, ROWS: [], LAST: None, WHOLE: 0, **memory.extra
+            ID: uuid.uuid4().hex,
+            NUMBER: 0,
+            ROWS: [],
+            LAST: None,
+            WHOLE: 0,
+            **memory.extra,
         }
         whole = abs(answers.polled_ms - extra[WHOLE]) >= WHOLE_MS
         if whole:
@@ -140,7 +148,8 @@ class Poller(Polling):
         wanted = {name for name in answers.names if self._settings.wants_topic(name)}
         answers.leaders = self._admin.leaders(wanted, deadline, answers.problems)
         places = [
-            Place(topic, n) for topic, leaders in sorted(answers.leaders.items())
+            Place(topic, n)
+            for topic, leaders in sorted(answers.leaders.items())
             for n in sorted(leaders)
         ]
         answers.states = self._admin.states(places, deadline, answers.problems)

@@ -50,8 +50,12 @@ class Client:
     """Requests to one cluster, whose connections are kept; threads may share it."""
 
     def __init__(
-        self, settings: PulsarWeb, stopping: threading.Event | None = None, *,
-        root: str = ADMIN, most_bytes: int | None = None,
+        self,
+        settings: PulsarWeb,
+        stopping: threading.Event | None = None,
+        *,
+        root: str = ADMIN,
+        most_bytes: int | None = None,
     ) -> None:
         """Paths are below `root`; an answer has at most `most_bytes`."""
         self.where = settings.where
@@ -131,7 +135,8 @@ class Client:
             )
         less = (
             f"; policies that it may not read can be taken out of {self.where}.policies"
-            if self.root == ADMIN else ""
+            if self.root == ADMIN
+            else ""
         )
         return NotAllowed(
             f"{self.where}.{self._token_key}: Pulsar does not allow {path} (403{why})\n"
@@ -188,9 +193,7 @@ class Session:
             client.leave(base)
         raise Unanswered(f"{path}: {why}")
 
-    def _once(
-        self, base: str, path: str, read: Callable[[bytes, Mapping[str, str]], Any]
-    ) -> Any:
+    def _once(self, base: str, path: str, read: Callable[[bytes, Mapping[str, str]], Any]) -> Any:
         """One attempt; redirects are followed to brokers, and the token goes with them."""
         client = self._client
         url = f"{base}{client.root}/{path}"

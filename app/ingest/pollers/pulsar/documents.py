@@ -72,7 +72,9 @@ class Known:
     def as_json(self) -> dict[str, Any]:
         """The same as plain JSON."""
         return {
-            "broker": self.broker, "ledgers": list(self.ledgers), "cursors": dict(self.cursors),
+            "broker": self.broker,
+            "ledgers": list(self.ledgers),
+            "cursors": dict(self.cursors),
             "producers": [list(producer) for producer in self.producers],
         }
 
@@ -80,7 +82,8 @@ class Known:
     def from_json(cls, value: dict[str, Any]) -> Known:
         """The opposite of `as_json`; a KeyError, TypeError or ValueError for what is none."""
         return cls(
-            str(value["broker"]), tuple(int(n) for n in value["ledgers"]),
+            str(value["broker"]),
+            tuple(int(n) for n in value["ledgers"]),
             {str(name): bool(durable) for name, durable in value["cursors"].items()},
             tuple(Producer(str(a), int(n), name) for a, n, name in value["producers"]),
         )
@@ -150,7 +153,9 @@ class _Mapping:
             known = None
         else:
             known = Known(
-                self._broker, self._ledgers(internal, info), self._cursors(internal, stats),
+                self._broker,
+                self._ledgers(internal, info),
+                self._cursors(internal, stats),
                 self._producers(stats),
             )
             if not (stats or internal) and self._mapped.known is None:
@@ -182,7 +187,10 @@ class _Mapping:
                 self._problem(place, "has no number of entries or no size")
                 continue
             self._state(
-                "ledger_state", ledger_id=number, ledger_entries=entries, ledger_bytes=size,
+                "ledger_state",
+                ledger_id=number,
+                ledger_entries=entries,
+                ledger_bytes=size,
                 ledger_close_ms=None if last else closed.get(number),
             )
         if not listed:
@@ -245,7 +253,10 @@ class _Mapping:
             if not places or durable is None:
                 continue
             self._state(
-                "cursor_state", subscription=name, durable=durable, **places,
+                "cursor_state",
+                subscription=name,
+                durable=durable,
+                **places,
                 publish_time_ms=_time(shown, "earliestMsgPublishTimeInBacklog"),
                 acked_ranges=self._acked(cursor, place),
                 expired_messages=_count_in(shown, "totalMsgExpired"),
@@ -353,9 +364,7 @@ class _Mapping:
 
     # Policies
 
-    def _policies(
-        self, answered: dict[str, Any], before: dict[str, dict[str, Any]]
-    ) -> None:
+    def _policies(self, answered: dict[str, Any], before: dict[str, dict[str, Any]]) -> None:
         parts = split_topic(self._topic)
         if parts is None:
             return
@@ -365,8 +374,12 @@ class _Mapping:
         found = [
             ("broker", self._names.broker or EVERY_BROKER, answered.get("broker"), _broker_limits),
             *(("resource_group", name, group, _group_limits) for name, group in groups.items()),
-            ("namespace", namespace, answered.get("namespace"),
-             lambda document: self._namespace_limits(document, answered)),
+            (
+                "namespace",
+                namespace,
+                answered.get("namespace"),
+                lambda document: self._namespace_limits(document, answered),
+            ),
             ("topic", base, answered.get("topic"), _topic_limits),
         ]
         for scope, name, document, limits_of in found:
@@ -458,8 +471,12 @@ class _Mapping:
 
     def _record(self, kind: str, **columns: Any) -> Record:
         common = {
-            "event_type": kind, "source_feed": FEED, "cluster": self._names.cluster,
-            "broker": self._broker, "ts_wall_ms": self._at, "topic": self._topic,
+            "event_type": kind,
+            "source_feed": FEED,
+            "cluster": self._names.cluster,
+            "broker": self._broker,
+            "ts_wall_ms": self._at,
+            "topic": self._topic,
         }
         return {**common, **{k: v for k, v in columns.items() if v is not None}}
 
@@ -531,11 +548,14 @@ def other_name(configured: str, policies: dict[str, Any]) -> str | None:
 def _last_ledger(internal: dict[str, Any]) -> int:
     """The newest ledger that a topic without ledgers has had; 0 where nothing shows one."""
     cursors = internal.get("cursors")
-    shown = [c.get("markDeletePosition") for c in cursors.values() if isinstance(c, dict)] if (
-        isinstance(cursors, dict)
-    ) else []
+    shown = (
+        [c.get("markDeletePosition") for c in cursors.values() if isinstance(c, dict)]
+        if (isinstance(cursors, dict))
+        else []
+    )
     numbers = [
-        int(place.partition(":")[0]) for place in (internal.get("lastConfirmedEntry"), *shown)
+        int(place.partition(":")[0])
+        for place in (internal.get("lastConfirmedEntry"), *shown)
         if isinstance(place, str) and _is_position(place)
     ]
     return next(iter(numbers), 0)
@@ -562,7 +582,8 @@ def _broker_limits(document: dict[str, Any]) -> dict[str, Any]:
     """Limits of the broker's configuration, in which every value is text."""
     return {
         key: _value(document[key], kind)
-        for key, kind in LIMIT_TYPES["broker"].items() if document.get(key) not in (None, "")
+        for key, kind in LIMIT_TYPES["broker"].items()
+        if document.get(key) not in (None, "")
     }
 
 
@@ -620,7 +641,8 @@ def _value(value: Any, kind: str) -> Any:
 
 def _producer(producer: Producer) -> dict[str, Any]:
     return {
-        "cnx_id": producer.address, "producer_id": producer.number,
+        "cnx_id": producer.address,
+        "producer_id": producer.number,
         "producer_name": producer.name,
     }
 

@@ -64,7 +64,9 @@ class Poller(Polling):
     where = WHERE
 
     def __init__(
-        self, settings: PulsarAdminSettings, spool_folder: Path | str,
+        self,
+        settings: PulsarAdminSettings,
+        spool_folder: Path | str,
         say: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(settings, Spool(Path(spool_folder), settings.cluster), say)
@@ -101,6 +103,7 @@ class Poller(Polling):
     def _poll(self, begun: Begun, report: Report) -> Path | None:
         deadline = begun.deadline
         with ThreadPoolExecutor(self._settings.threads, "pulsar_admin") as pool:
+
             def each(function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
                 try:
                     return list(pool.map(function, items))
@@ -199,7 +202,8 @@ class Poller(Polling):
             # In this order, whatever the first answer has is known to the others, too.
             found = {
                 "internal": session.get(f"{path}/internalStats"),
-                "info": session.get(f"{path}/internal-info"), "stats": session.get(stats),
+                "info": session.get(f"{path}/internal-info"),
+                "stats": session.get(stats),
             }
         except NotThere as error:
             try:
@@ -240,7 +244,10 @@ class _Policies:
     """The policies that hold for the topics of one poll, each asked for once."""
 
     def __init__(
-        self, client: Client, settings: PulsarAdminSettings, deadline: float | None,
+        self,
+        client: Client,
+        settings: PulsarAdminSettings,
+        deadline: float | None,
         problems: list[str],
     ) -> None:
         self._client = client
@@ -276,8 +283,10 @@ class _Policies:
         group = self._group(_namespace(topic))
         groups = {group: self._groups.get(group)} if group else {}
         return {
-            **self.of_cluster(), "namespace": self._namespaces.get(_namespace(topic)),
-            "resource_group": groups, "topic": self._topics.get(_base(topic)),
+            **self.of_cluster(),
+            "namespace": self._namespaces.get(_namespace(topic)),
+            "resource_group": groups,
+            "topic": self._topics.get(_base(topic)),
         }
 
     def of_cluster(self) -> dict[str, Any]:

@@ -59,13 +59,21 @@ class Converted:
     def text(self) -> str:
         """Notes and problems, a line each; empty without any."""
         more = len(self.problems) - SHOWN
-        return "\n".join([
-            *(f"{FEED}: {note}" for note in self.notes),
-            *([f"{FEED}: {self.polls} recorded polls, {len(self.problems)} problems, which"
-               " quarantine has as BAD_DOCUMENT:"] if self.problems else []),
-            *(f"  {problem}" for problem in self.problems[:SHOWN]),
-            *([f"  and {more} more"] if more > 0 else []),
-        ])
+        return "\n".join(
+            [
+                *(f"{FEED}: {note}" for note in self.notes),
+                *(
+                    [
+                        f"{FEED}: {self.polls} recorded polls, {len(self.problems)} problems, which"
+                        " quarantine has as BAD_DOCUMENT:"
+                    ]
+                    if self.problems
+                    else []
+                ),
+                *(f"  {problem}" for problem in self.problems[:SHOWN]),
+                *([f"  and {more} more"] if more > 0 else []),
+            ]
+        )
 
 
 def recordings(folder: Path) -> list[Path]:
@@ -105,9 +113,13 @@ def convert(folder_in: Path, folder_out: Path, settings: PulsarAdminSettings) ->
                 earliest_ms = min((polled_ms for polled_ms, *_ in new), default=last)
                 if lost:
                     spool.memory.extra[UNREADABLE] = sorted(known | {place for place, _ in lost})
-                done.path = spool.commit(earliest_ms, (
-                    *_unreadable(lost, names, done), *_records(new, files, spool, names, done),
-                ))
+                done.path = spool.commit(
+                    earliest_ms,
+                    (
+                        *_unreadable(lost, names, done),
+                        *_records(new, files, spool, names, done),
+                    ),
+                )
     finally:
         spool.release()
     return done
@@ -142,9 +154,7 @@ def _places(
     return sorted(places)
 
 
-def _unreadable(
-    lost: list[tuple[str, str]], names: Names, done: Converted
-) -> Iterator[Record]:
+def _unreadable(lost: list[tuple[str, str]], names: Names, done: Converted) -> Iterator[Record]:
     for place, why in lost:
         done.problems.append(f"{place}: {why}")
         yield _bad_document(names, f"{place}: {why}")
@@ -152,14 +162,20 @@ def _unreadable(
 
 def _bad_document(names: Names, problem: str, **columns: Any) -> Record:
     return {
-        "event_type": "bad_document", "source_feed": FEED, "cluster": names.cluster,
-        "broker": names.broker or UNKNOWN_BROKER, **columns,
+        "event_type": "bad_document",
+        "source_feed": FEED,
+        "cluster": names.cluster,
+        "broker": names.broker or UNKNOWN_BROKER,
+        **columns,
         "problem": problem.encode("utf-8", "backslashreplace").decode(),
     }
 
 
 def _records(
-    places: list[tuple[int, int, int]], files: list[Path], spool: Spool, names: Names,
+    places: list[tuple[int, int, int]],
+    files: list[Path],
+    spool: Spool,
+    names: Names,
     done: Converted,
 ) -> Iterator[Record]:
     memory = spool.memory
@@ -181,7 +197,9 @@ def _records(
         for problem in mapped.problems:
             done.problems.append(f"{topic} at {poll['polled_ms']}: {problem}")
             yield _bad_document(
-                names, f"{topic}: {problem}", ts_wall_ms=poll["polled_ms"],
+                names,
+                f"{topic}: {problem}",
+                ts_wall_ms=poll["polled_ms"],
                 **({} if split_topic(topic) is None else {"topic": topic}),
             )
 

@@ -29,7 +29,8 @@ Json = dict[str, Any]
 def answers(**changes: Any) -> Answers:
     """Two partitions of orders; `fast` has read all of both, `slow` is behind in the first."""
     given: Json = {
-        "polled_ms": AT, "topics": {"orders": Topic("id1", (0, 1))},
+        "polled_ms": AT,
+        "topics": {"orders": Topic("id1", (0, 1))},
         "committed": {"fast": {P0: 100, P1: 50}, "slow": {P0: 40}},
         "logs": {P0: Log(10, 100), P1: Log(0, 50)},
         "oldest": {Position(P0, 40): Oldest(AT - 9000, 2, 60)},
@@ -40,8 +41,10 @@ def answers(**changes: Any) -> Answers:
 
 
 def mapped(
-    given: Answers, before: Mapping[Place, Known] | None = None,
-    policies: Mapping[str, Json] | None = None, rules: Rules = RULES,
+    given: Answers,
+    before: Mapping[Place, Known] | None = None,
+    policies: Mapping[str, Json] | None = None,
+    rules: Rules = RULES,
 ) -> Mapped:
     """The mapping of a poll; its records must be valid and of one time."""
     done = map_answers(given, before or {}, policies or {}, rules)
@@ -54,7 +57,8 @@ def of_kind(done: Mapped, kind: str, *columns: str) -> list[tuple[Any, ...]]:
     """Columns of the records of a kind."""
     return [
         tuple(record.get(column) for column in columns)
-        for record in done.records if record["event_type"] == kind
+        for record in done.records
+        if record["event_type"] == kind
     ]
 
 

@@ -54,7 +54,8 @@ while True:
 def settings(**options: str) -> KafkaGroupsSettings:
     (port,) = free_ports(1)
     return KafkaGroupsSettings(
-        cluster="east", timeout_ms=500,
+        cluster="east",
+        timeout_ms=500,
         options={"bootstrap.servers": f"127.0.0.1:{port}", **options},
     )
 
@@ -182,15 +183,22 @@ def test_the_process_ends_with_its_client_and_with_its_parent(client: ClientProc
     assert gone(left)
 
     parent = subprocess.run(
-        [sys.executable, "-c", "import os, time\n"
-         "from contextlib import suppress\n"
-         "from app.ingest.pollers.polling import Unanswered\n"
-         "from tests.ingest.pollers.kafka.test_client import ClientProcess, settings\n"
-         "client = ClientProcess(settings())\n"
-         "with suppress(Unanswered): client.ask((), (), time.monotonic() + 5)\n"
-         "print(client.pid, flush=True)\n"
-         "os.kill(os.getpid(), 9)"],
-        capture_output=True, text=True, timeout=60, check=False,
+        [
+            sys.executable,
+            "-c",
+            "import os, time\n"
+            "from contextlib import suppress\n"
+            "from app.ingest.pollers.polling import Unanswered\n"
+            "from tests.ingest.pollers.kafka.test_client import ClientProcess, settings\n"
+            "client = ClientProcess(settings())\n"
+            "with suppress(Unanswered): client.ask((), (), time.monotonic() + 5)\n"
+            "print(client.pid, flush=True)\n"
+            "os.kill(os.getpid(), 9)",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert parent.returncode == -9, parent.stderr
     wait_for(lambda: gone(int(parent.stdout)))

@@ -41,7 +41,8 @@ def test_states() -> None:
     )
     places = [Place("orders-eu", 0), Place("orders-eu", 11)]
     assert parse_states(text, places) == {
-        places[0]: [State(7, 0, 41, 1_800_000_000_000), State(2**40, 3, -1, -1)], places[1]: [],
+        places[0]: [State(7, 0, 41, 1_800_000_000_000), State(2**40, 3, -1, -1)],
+        places[1]: [],
     }
 
 
@@ -50,23 +51,28 @@ def test_grants() -> None:
         "(pattern=ResourcePattern(resourceType=TOPIC, name={}, patternType={}), "
         "entry=(principal={}, host=*, operation={}, permissionType=ALLOW))"
     )
-    text = ", ".join([
-        one.format("orders", "LITERAL", "User:CN=a, host=b,O=c", "WRITE"),
-        one.format("pay", "PREFIXED", "User:bob", "ALL"),
-        one.format("orders", "LITERAL", "User:carol", "READ"),
-    ])
+    text = ", ".join(
+        [
+            one.format("orders", "LITERAL", "User:CN=a, host=b,O=c", "WRITE"),
+            one.format("pay", "PREFIXED", "User:bob", "ALL"),
+            one.format("orders", "LITERAL", "User:carol", "READ"),
+        ]
+    )
     assert parse_grants(f"[{text}]", 3) == [
         Grant("orders", "LITERAL", "User:CN=a, host=b,O=c", "WRITE"),
         Grant("pay", "PREFIXED", "User:bob", "ALL"),
     ]
 
 
-@pytest.mark.parametrize("parse", [
-    lambda: parse_leaders(["(name=a, internal=false, partitions=(partition=0, chief=1))"]),
-    lambda: parse_states("a-0=PartitionProducerState([State(producerId=1)])", [Place("a", 0)]),
-    lambda: parse_states("{}", [Place("a", 0)]),
-    lambda: parse_grants("[(pattern=other)]", 1),
-])
+@pytest.mark.parametrize(
+    "parse",
+    [
+        lambda: parse_leaders(["(name=a, internal=false, partitions=(partition=0, chief=1))"]),
+        lambda: parse_states("a-0=PartitionProducerState([State(producerId=1)])", [Place("a", 0)]),
+        lambda: parse_states("{}", [Place("a", 0)]),
+        lambda: parse_grants("[(pattern=other)]", 1),
+    ],
+)
 def test_another_form_is_an_error_and_no_smaller_number(parse: object) -> None:
     with pytest.raises(Unanswered, match="kafka-clients prints"):
         parse()  # type: ignore[operator]

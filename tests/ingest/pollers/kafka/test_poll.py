@@ -23,7 +23,12 @@ from tests.servers.process import free_ports
 from tests.waiting import wait_for
 
 FULL = [
-    "ledger_state", "cursor_state", "cursor_state", "ledger_state", "cursor_state", "group_state",
+    "ledger_state",
+    "cursor_state",
+    "cursor_state",
+    "ledger_state",
+    "cursor_state",
+    "group_state",
 ]
 
 
@@ -39,7 +44,10 @@ class Scripted(ClientProcess):
         """There is no process."""
 
     def ask(
-        self, topics: Collection[str], groups: Collection[str], deadline: float,
+        self,
+        topics: Collection[str],
+        groups: Collection[str],
+        deadline: float,
     ) -> Answers:
         self.asked.append((set(topics), set(groups)))
         if isinstance(self.now, Unanswered):
@@ -47,7 +55,10 @@ class Scripted(ClientProcess):
         return self.now
 
     def read(
-        self, positions: Sequence[Position], logs: Mapping[Place, Log], deadline: float,
+        self,
+        positions: Sequence[Position],
+        logs: Mapping[Place, Log],
+        deadline: float,
         problems: list[str],
     ) -> dict[Position, Oldest]:
         self.reads.append(list(positions))
@@ -55,9 +66,14 @@ class Scripted(ClientProcess):
 
 
 def settings(**keys: Any) -> KafkaGroupsSettings:
-    return KafkaGroupsSettings.model_validate({
-        "cluster": "east", "options": {"bootstrap.servers": "h:1"}, "timeout_ms": 1000, **keys,
-    })
+    return KafkaGroupsSettings.model_validate(
+        {
+            "cluster": "east",
+            "options": {"bootstrap.servers": "h:1"},
+            "timeout_ms": 1000,
+            **keys,
+        }
+    )
 
 
 def poller(
@@ -95,7 +111,10 @@ def test_a_poll_is_one_whole_file(tmp_path: Path) -> None:
     assert client.asked == [(set(), set()), ({"orders"}, {"fast", "slow"})]
     client.now = answers(committed={"fast": {P0: 100, P1: 50}, "slow": {}})
     assert kinds(two.poll_once(AT + 120_000)) == [
-        "cursor_deleted", "cursor_deleted", *FULL[:2], *FULL[3:5]
+        "cursor_deleted",
+        "cursor_deleted",
+        *FULL[:2],
+        *FULL[3:5],
     ]
     assert [file.name for file in sorted(tmp_path.iterdir())] == ["lock", "memory.json", "polls"]
 
@@ -116,12 +135,23 @@ def test_a_position_is_read_once(tmp_path: Path) -> None:
     one = poller(tmp_path, client)
     first = one.poll_once(AT)
     assert [r.get("publish_time_ms") for r in lines(first)] == [
-        None, None, AT - 40, None, None, None
+        None,
+        None,
+        AT - 40,
+        None,
+        None,
+        None,
     ]
     given: dict[str, Any] = {"read": {}, "oldest": {}, "settings": {"orders": WEEK}}
     client.now = answers(**given)
     assert [r.get("publish_time_ms") for r in lines(one.poll_once(AT + 1))] == [
-        None, None, None, AT - 40, None, None, None
+        None,
+        None,
+        None,
+        AT - 40,
+        None,
+        None,
+        None,
     ]
     client.now = answers(committed={"slow": {P0: 41}}, **given)
     one.poll_once(AT + 2)
@@ -147,7 +177,10 @@ def test_marks_of_transactions_are_looked_behind_when_more_comes(tmp_path: Path)
     one = poller(tmp_path, client)
     for end in (100, 100, 102):
         client.now = answers(
-            logs={P0: Log(10, end)}, read={}, oldest={}, committed={"slow": {P0: 99}},
+            logs={P0: Log(10, end)},
+            read={},
+            oldest={},
+            committed={"slow": {P0: 99}},
             settings={"orders": WEEK},
         )
         assert lines(one.poll_once(AT))[-1].get("publish_time_ms") is None
@@ -160,7 +193,9 @@ def test_reads_take_turns_within_the_budget(tmp_path: Path) -> None:
     places = [Place("orders", n) for n in range(3)]
     for poll in range(3):
         client.now = answers(
-            topics={"orders": Topic("id1", (0, 1, 2))}, read={}, oldest={},
+            topics={"orders": Topic("id1", (0, 1, 2))},
+            read={},
+            oldest={},
             logs=dict.fromkeys(places, Log(0, 100)),
             committed={"g": dict.fromkeys(places, 10 + poll)},
         )
@@ -181,20 +216,27 @@ def test_groups_without_an_offset_are_said_once_and_stated_until_they_have_one(
     for found, consumers in (
         ({"": "empty_id", "typo": "unknown_group"}, {"fast": "stable"}),
         ({"": "empty_id"}, {"fast": "empty"}),
-        ({"fast": "no_offset"}, {"fast": "empty"}), ({}, {}), ({}, {}),
+        ({"fast": "no_offset"}, {"fast": "empty"}),
+        ({}, {}),
+        ({}, {}),
     ):
         client.now = answers(states=found, consumers=consumers, listed=True)
-        states.append([
-            (r["subscription"], r["group_state"]) for r in lines(one.poll_once(AT))
-            if r["event_type"] == "group_state" and "topic" not in r
-        ])
+        states.append(
+            [
+                (r["subscription"], r["group_state"])
+                for r in lines(one.poll_once(AT))
+                if r["event_type"] == "group_state" and "topic" not in r
+            ]
+        )
         one.close()
         one = poller(tmp_path, client, said)  # what was stated survives a restart
     nameless = ('""', "empty_id")
     assert states == [
         [nameless, ("fast", "stable"), ("typo", "unknown_group")],
         [nameless, ("fast", "empty"), ("typo", "known")],
-        [('""', "known"), ("fast", "no_offset")], [("fast", "known")], [],
+        [('""', "known"), ("fast", "no_offset")],
+        [("fast", "known")],
+        [],
     ]
     assert said == [
         'kafka_groups: groups without an offset: "" (empty_id), typo (unknown_group)',
@@ -223,7 +265,10 @@ def test_the_records_after_an_offset_are_counted_while_the_log_stands(tmp_path: 
     counted = []
     for end in (100, 100, 101):
         client.now = answers(
-            logs={P0: Log(10, end)}, committed={"slow": {P0: 40}}, read={}, oldest={},
+            logs={P0: Log(10, end)},
+            committed={"slow": {P0: 40}},
+            read={},
+            oldest={},
             settings={"orders": WEEK},
         )
         counted.append(lines(one.poll_once(AT))[-1].get("unread"))
@@ -237,7 +282,8 @@ def test_a_position_in_a_compacted_topic_is_read_again(tmp_path: Path) -> None:
         one = poller(tmp_path / policy, client)
         for _ in range(3):
             client.now = answers(
-                read={}, oldest={}, settings={"orders": {**WEEK, "cleanup.policy": policy}})
+                read={}, oldest={}, settings={"orders": {**WEEK, "cleanup.policy": policy}}
+            )
             one.poll_once(AT)
         assert sum(map(len, client.reads)) == reads
 

@@ -14,10 +14,15 @@ from tests.ingest.sources.test_kafka_logs_lines import completed, header
 
 
 def line(producer_id: int, user: str, client: str = "app", at: str = "10:00:00,000") -> bytes:
-    return completed(
-        producer_id, f"[2026-11-21 {at}] DEBUG ", principal=f"User:{user}",
-        requestHeader=header(clientId=client),
-    ) + b"\n"
+    return (
+        completed(
+            producer_id,
+            f"[2026-11-21 {at}] DEBUG ",
+            principal=f"User:{user}",
+            requestHeader=header(clientId=client),
+        )
+        + b"\n"
+    )
 
 
 def read(logs: RequestLogs) -> list[str]:
@@ -47,7 +52,8 @@ def test_a_log_is_read_on_while_it_grows_and_is_rotated(tmp_path: Path) -> None:
     file.write_bytes(line(5, "erin"))
     assert read(logs) == []
     assert [owner and owner.principal for owner in map(logs.owner, (4, 5))] == [
-        "User:dave", "User:erin"
+        "User:dave",
+        "User:erin",
     ]
 
 
@@ -75,25 +81,29 @@ RULES = [
     OwnerRule(topic="^billing-.*", principal="User:billing"),
 ]
 GRANTS = [
-    Grant("orders", "LITERAL", "User:one", "WRITE"), Grant("pay", "PREFIXED", "User:two", "ALL"),
+    Grant("orders", "LITERAL", "User:one", "WRITE"),
+    Grant("pay", "PREFIXED", "User:two", "ALL"),
     Grant("payments", "LITERAL", "User:three", "WRITE"),
     Grant("open", "LITERAL", "User:*", "WRITE"),
 ]
 
 
-@pytest.mark.parametrize(("logged", "topic", "owner"), [
-    (("alice", "loader-7"), "orders", ("User:alice", "loader-7")),
-    ((None, None), "billing-1", ("User:billing", None)),
-    ((None, None), "orders", ("User:one", None)),
-    ((None, None), "payouts", ("User:two", None)),
-    ((None, None), "payments", ("unknown", None)),
-    ((None, None), "open", ("unknown", None)),
-    ((None, None), "else", ("unknown", None)),
-    (("ANONYMOUS", "loader-7"), "else", ("User:loading", "loader-7")),
-    (("ANONYMOUS", "shop"), "orders", ("User:shop", "shop")),
-    (("ANONYMOUS", "other"), "orders", ("User:one", "other")),
-    (("ANONYMOUS", "other"), "else", (ANONYMOUS, "other")),
-])
+@pytest.mark.parametrize(
+    ("logged", "topic", "owner"),
+    [
+        (("alice", "loader-7"), "orders", ("User:alice", "loader-7")),
+        ((None, None), "billing-1", ("User:billing", None)),
+        ((None, None), "orders", ("User:one", None)),
+        ((None, None), "payouts", ("User:two", None)),
+        ((None, None), "payments", ("unknown", None)),
+        ((None, None), "open", ("unknown", None)),
+        ((None, None), "else", ("unknown", None)),
+        (("ANONYMOUS", "loader-7"), "else", ("User:loading", "loader-7")),
+        (("ANONYMOUS", "shop"), "orders", ("User:shop", "shop")),
+        (("ANONYMOUS", "other"), "orders", ("User:one", "other")),
+        (("ANONYMOUS", "other"), "else", (ANONYMOUS, "other")),
+    ],
+)
 def test_the_order_of_owners(
     tmp_path: Path, logged: tuple[str | None, str], topic: str, owner: tuple[str, str | None]
 ) -> None:

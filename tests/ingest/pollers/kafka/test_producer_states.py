@@ -46,8 +46,11 @@ class Polls:
         self.last: Json | None = None
 
     def poll(
-        self, states: dict[Place, list[State]], leaders: dict[Place, str | None] | None = None,
-        whole: bool = False, **keys: Any,
+        self,
+        states: dict[Place, list[State]],
+        leaders: dict[Place, str | None] | None = None,
+        whole: bool = False,
+        **keys: Any,
     ) -> Mapped:
         """A poll that has these states; further partitions in `leaders` are not answered."""
         now = AT if self.at is None else self.at + 10_000
@@ -55,9 +58,15 @@ class Polls:
         found: dict[str, dict[int, str | None]] = {}
         for place, leader in led.items():
             found.setdefault(place.topic, {})[place.partition] = leader
-        answers = Answers(**{
-            "polled_ms": now, "names": frozenset(found), "leaders": found, "states": states, **keys
-        })
+        answers = Answers(
+            **{
+                "polled_ms": now,
+                "names": frozenset(found),
+                "leaders": found,
+                "states": states,
+                **keys,
+            }
+        )
         mapped = map_answers(answers, self.known, self.at, self.last, RULES, self.owners, whole)
         self.at, self.last = now, mapped.last
         self.known = {
@@ -77,7 +86,8 @@ def new(mapped: Mapped) -> list[tuple[Any, ...]]:
     """What is reported as new: topic, partition, id, time."""
     return [
         (r["topic"], r["partition"], r["producer_id"], r["ts_wall_ms"] - AT)
-        for r in mapped.records if r["event_type"] == "produce_batch"
+        for r in mapped.records
+        if r["event_type"] == "produce_batch"
     ]
 
 
@@ -91,12 +101,22 @@ def live(mapped: Mapped) -> list[tuple[Any, ...]]:
 def test_an_id_that_a_poll_finds_anew_is_a_batch_of_its_owner() -> None:
     polls = Polls(Named(p8="alice"))
     assert polls.poll({P0: [state(7)]}).records == []
-    assert polls.poll({P0: [state(7), state(8, AT + 4000)]}).records == [{
-        "event_type": "produce_batch", "source_feed": "kafka_producers", "cluster": "east",
-        "broker": "1", "ts_wall_ms": AT + 4000, "principal": "User:alice",
-        "client_id": "alice-app", "topic": "orders", "partition": 0, "producer_id": 8,
-        "sequence_id": 4, "publish_time_ms": AT + 4000,
-    }]
+    assert polls.poll({P0: [state(7), state(8, AT + 4000)]}).records == [
+        {
+            "event_type": "produce_batch",
+            "source_feed": "kafka_producers",
+            "cluster": "east",
+            "broker": "1",
+            "ts_wall_ms": AT + 4000,
+            "principal": "User:alice",
+            "client_id": "alice-app",
+            "topic": "orders",
+            "partition": 0,
+            "producer_id": 8,
+            "sequence_id": 4,
+            "publish_time_ms": AT + 4000,
+        }
+    ]
 
 
 def test_what_was_there_before_the_first_poll_is_not_new_and_is_live() -> None:
@@ -104,7 +124,8 @@ def test_what_was_there_before_the_first_poll_is_not_new_and_is_live() -> None:
     first = polls.poll({P0: [state(1), state(2), state(3)], P1: [state(1)]})
     assert (first.records, first.ids, first.unknown) == ([], 3, 1)
     assert live(first) == [
-        ("1", "orders", "alice", 2, 3, 300), ("1", "orders", "unknown", 1, 1, 100)
+        ("1", "orders", "alice", 2, 3, 300),
+        ("1", "orders", "unknown", 1, 1, 100),
     ]
     # It produces to another partition: new there, and the job knows whether it is to the user.
     more = {P0: [state(1), state(2), state(3)], P1: [state(1), state(2, AT + 1)]}
@@ -128,9 +149,15 @@ def test_another_epoch_is_reported() -> None:
     assert new(polls.poll({P0: [state(1, AT + 5, epoch=1)]})) == []
 
 
-@pytest.mark.parametrize(("stamped", "taken"), [
-    (AT + 3000, 3000), (AT - 3_600_000, 0), (-1, 0), (AT + 3_600_000, 10_000),
-])
+@pytest.mark.parametrize(
+    ("stamped", "taken"),
+    [
+        (AT + 3000, 3000),
+        (AT - 3_600_000, 0),
+        (-1, 0),
+        (AT + 3_600_000, 10_000),
+    ],
+)
 def test_times_lie_between_two_polls(stamped: int, taken: int) -> None:
     polls = Polls()
     polls.poll({P0: []})
@@ -170,7 +197,8 @@ def test_topics_and_partitions_made_between_polls_have_only_new_ids() -> None:
     polls.poll({P0: []})
     made = Place("late", 0)
     assert new(polls.poll({P0: [], P1: [state(1, AT + 1)], made: [state(1, AT + 2)]})) == [
-        ("orders", 1, 1, 1), ("late", 0, 1, 2)
+        ("orders", 1, 1, 1),
+        ("late", 0, 1, 2),
     ]
     # Also where the first answer about them takes longer.
     later = Place("later", 0)
@@ -208,7 +236,8 @@ def test_another_leader_holds_the_same_ids() -> None:
     moved = polls.poll({P0: [state(1)], P1: [state(1)]}, {P1: "2"})
     assert moved.records == []
     assert live(moved) == [
-        ("1", "orders", "unknown", 1, 1, 100), ("2", "orders", "unknown", 1, 1, 100)
+        ("1", "orders", "unknown", 1, 1, 100),
+        ("2", "orders", "unknown", 1, 1, 100),
     ]
 
 
@@ -223,7 +252,8 @@ def test_a_row_has_the_heap_of_its_broker_and_all_rows_come_where_they_are_wante
     assert polls.poll(again, {P1: "2"}).rows == []
     done = polls.poll(again, {P1: "2"}, whole=True)
     assert live(done) == [
-        ("1", "billing", "unknown", 1, 1, 100), ("1", "orders", "alice", 1, 1, 100),
+        ("1", "billing", "unknown", 1, 1, 100),
+        ("1", "orders", "alice", 1, 1, 100),
         ("2", "orders", "unknown", 1, 1, 100),
     ]
     assert [r["broker_heap_bytes"] for r in done.rows] == [200, 200, 100]
@@ -235,7 +265,8 @@ def test_an_owner_that_is_known_later_is_kept_from_then_on() -> None:
     polls.poll({P0: [state(1)]})
     owners.owners[1] = "alice"
     assert live(polls.poll({P0: [state(1)]})) == [
-        ("1", "orders", "alice", 1, 1, 100), ("1", "orders", "unknown", 0, 0, 0)
+        ("1", "orders", "alice", 1, 1, 100),
+        ("1", "orders", "unknown", 0, 0, 0),
     ]
     del owners.owners[1]
     done = polls.poll({P0: [state(1)]})
@@ -247,11 +278,18 @@ def test_polls_without_news_move_the_clocks_past_the_newest_id() -> None:
     polls.poll({P0: []})
     polls.poll({P0: [state(1, AT + 4000)]})
     ticks = [polls.poll({P0: [state(1)]}).records for _ in range(8)]
-    assert ticks[0] == [{
-        "event_type": "producer_id_assigned", "source_feed": "kafka_producers",
-        "cluster": "east", "broker": "1", "ts_wall_ms": AT + 20_000, "principal": "User:alice",
-        "client_id": "alice-app", "producer_id": 1,
-    }]
+    assert ticks[0] == [
+        {
+            "event_type": "producer_id_assigned",
+            "source_feed": "kafka_producers",
+            "cluster": "east",
+            "broker": "1",
+            "ts_wall_ms": AT + 20_000,
+            "principal": "User:alice",
+            "client_id": "alice-app",
+            "producer_id": 1,
+        }
+    ]
     # The last one is more than tick_ms after the id.
     assert [len(records) for records in ticks] == [1, 1, 1, 1, 1, 1, 0, 0]
     assert ticks[5][0]["ts_wall_ms"] == AT + 70_000

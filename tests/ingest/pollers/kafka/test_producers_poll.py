@@ -57,12 +57,20 @@ class Site:
 
     def poller(self) -> Poller:
         warehouse: Any = SimpleNamespace(
-            warehouse=str(self.folder / "w"), commit="delta-rs", storage=dict,
+            warehouse=str(self.folder / "w"),
+            commit="delta-rs",
+            storage=dict,
             maintenance=SimpleNamespace(history_ms=86_400_000),
         )
         admin: Any = self.cluster
-        return Poller(self.settings, {}, self.folder / "spool", LiveTable(warehouse),
-                      self.said.append, admin=lambda _: admin)
+        return Poller(
+            self.settings,
+            {},
+            self.folder / "spool",
+            LiveTable(warehouse),
+            self.said.append,
+            admin=lambda _: admin,
+        )
 
     def poll(self, poller: Poller, *ids: int) -> list[int]:
         """The new ids of a poll of a cluster that has these."""
@@ -98,8 +106,9 @@ def test_rows_are_in_the_table_once_whatever_the_memory_has_lost(site: Site) -> 
     site.poll(poller, 1)
     site.poll(poller, 1, 2)
     memory = site.folder / "spool/memory.json"
-    assert [[r["number"] for r in rows] for rows in json.loads(memory.read_text())["extra"]["rows"]
-            ] == [[2]], "they leave the memory with the poll after"
+    assert [
+        [r["number"] for r in rows] for rows in json.loads(memory.read_text())["extra"]["rows"]
+    ] == [[2]], "they leave the memory with the poll after"
     poller.close()
     poller = site.poller()
     site.poll(poller, 1, 2, 3)

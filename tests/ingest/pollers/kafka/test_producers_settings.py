@@ -22,41 +22,50 @@ def source(tmp_path: Path, **keys: Any) -> Any:
     return source_adapter.settings(tmp_path, "kafka_producers", **given)
 
 
-@pytest.mark.parametrize(("chosen", "wanted"), [
-    ([], {"orders", "orders-eu", "_schemas"}),
-    ("orders", {"orders"}),
-    (["^orders.*", "__consumer_offsets"], {"orders", "orders-eu", "__consumer_offsets"}),
-    (["^order"], set()),
-])
+@pytest.mark.parametrize(
+    ("chosen", "wanted"),
+    [
+        ([], {"orders", "orders-eu", "_schemas"}),
+        ("orders", {"orders"}),
+        (["^orders.*", "__consumer_offsets"], {"orders", "orders-eu", "__consumer_offsets"}),
+        (["^order"], set()),
+    ],
+)
 def test_topics(chosen: Any, wanted: set[str]) -> None:
     settings = KafkaProducersSettings(topics=chosen)
     there = ("orders", "orders-eu", "_schemas", "__consumer_offsets", "orders-partition-3")
     assert {name for name in there if settings.wants_topic(name)} == wanted
 
 
-@pytest.mark.parametrize(("keys", "wrong"), [
-    ({"topics": ["orders*"]}, "'orders\\*' is not the name of a topic"),
-    ({"topics": ["^("]}, "is not a pattern"),
-    ({"topics": [""]}, "an empty name"),
-    ({"owners": [{"principal": "User:a"}]}, "topic or client_id: one of them is needed"),
-    ({"owners": [{"topic": "^(", "principal": "User:a"}]}, "is not a pattern"),
-    ({"owners": [{"topic": "orders"}]}, "principal"),
-    ({"owners": [{"topic": "orders", "principal": ""}]}, "principal"),
-    ({"request_logs": "s3://bucket/logs"}, "is not a path of this machine"),
-    ({"time_zone": "Berlin"}, "'Berlin' is not a time zone"),
-    ({"interval_ms": 0}, "interval_ms"),
-    ({"bytes_per_state": 0}, "bytes_per_state"),
-    ({"broker": "b"}, "broker"),
-])
+@pytest.mark.parametrize(
+    ("keys", "wrong"),
+    [
+        ({"topics": ["orders*"]}, "'orders\\*' is not the name of a topic"),
+        ({"topics": ["^("]}, "is not a pattern"),
+        ({"topics": [""]}, "an empty name"),
+        ({"owners": [{"principal": "User:a"}]}, "topic or client_id: one of them is needed"),
+        ({"owners": [{"topic": "^(", "principal": "User:a"}]}, "is not a pattern"),
+        ({"owners": [{"topic": "orders"}]}, "principal"),
+        ({"owners": [{"topic": "orders", "principal": ""}]}, "principal"),
+        ({"request_logs": "s3://bucket/logs"}, "is not a path of this machine"),
+        ({"time_zone": "Berlin"}, "'Berlin' is not a time zone"),
+        ({"interval_ms": 0}, "interval_ms"),
+        ({"bytes_per_state": 0}, "bytes_per_state"),
+        ({"broker": "b"}, "broker"),
+    ],
+)
 def test_settings_that_are_refused(keys: dict[str, Any], wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong):
         KafkaProducersSettings.model_validate(keys)
 
 
-@pytest.mark.parametrize(("options", "wrong"), [
-    ({}, "options.kafka.bootstrap.servers: is missing"),
-    ({**SERVERS, "subscribe": "orders"}, "options.subscribe: unknown option"),
-])
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({}, "options.kafka.bootstrap.servers: is missing"),
+        ({**SERVERS, "subscribe": "orders"}, "options.subscribe: unknown option"),
+    ],
+)
 def test_options_are_those_of_the_client(options: dict[str, str], wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong):
         SourceSettings(format="kafka_producers", options=options)
@@ -68,10 +77,15 @@ def test_secrets_are_not_shown() -> None:
     assert "hush" not in f"{settings!r} {settings.display()}"
 
 
-@pytest.mark.parametrize(("topic", "client_id", "fits"), [
-    ("orders", "shop", True), ("orders", "other", False), ("orders", None, False),
-    ("bills", "shop", False),
-])
+@pytest.mark.parametrize(
+    ("topic", "client_id", "fits"),
+    [
+        ("orders", "shop", True),
+        ("orders", "other", False),
+        ("orders", None, False),
+        ("bills", "shop", False),
+    ],
+)
 def test_a_rule_with_both_names_needs_both(topic: str, client_id: str | None, fits: bool) -> None:
     rule = OwnerRule(topic="^ord.*", client_id="shop", principal="User:a")
     assert rule.fits(topic, client_id) == fits

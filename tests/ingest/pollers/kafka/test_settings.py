@@ -16,50 +16,59 @@ def make(**keys: Any) -> KafkaGroupsSettings:
     return KafkaGroupsSettings.model_validate({"options": OPTIONS, **keys})
 
 
-@pytest.mark.parametrize(("chosen", "wanted"), [
-    ([], {"orders", "orders-eu", "_schemas"}),
-    (["orders"], {"orders"}),
-    ("^orders.*", {"orders", "orders-eu"}),
-    (["^.*"], {"orders", "orders-eu", "_schemas"}),
-    (["orders", "__consumer_offsets"], {"orders", "__consumer_offsets"}),
-    (["^__.*"], {"__consumer_offsets"}),
-    (["^order"], set()),
-])
+@pytest.mark.parametrize(
+    ("chosen", "wanted"),
+    [
+        ([], {"orders", "orders-eu", "_schemas"}),
+        (["orders"], {"orders"}),
+        ("^orders.*", {"orders", "orders-eu"}),
+        (["^.*"], {"orders", "orders-eu", "_schemas"}),
+        (["orders", "__consumer_offsets"], {"orders", "__consumer_offsets"}),
+        (["^__.*"], {"__consumer_offsets"}),
+        (["^order"], set()),
+    ],
+)
 def test_topics(chosen: Any, wanted: set[str]) -> None:
     settings = make(topics=chosen)
     there = ("orders", "orders-eu", "_schemas", "__consumer_offsets", "orders-partition-3")
     assert {name for name in there if settings.wants_topic(name)} == wanted
 
 
-@pytest.mark.parametrize(("chosen", "wanted"), [
-    ([], {"billing", "console-consumer-1", "a b/ü"}),
-    (["a b/ü", "none"], {"a b/ü"}),
-    ("^(?!console-consumer-).*", {"billing", "a b/ü"}),
-])
+@pytest.mark.parametrize(
+    ("chosen", "wanted"),
+    [
+        ([], {"billing", "console-consumer-1", "a b/ü"}),
+        (["a b/ü", "none"], {"a b/ü"}),
+        ("^(?!console-consumer-).*", {"billing", "a b/ü"}),
+    ],
+)
 def test_groups(chosen: Any, wanted: set[str]) -> None:
     settings = make(groups=chosen)
     there = ("billing", "console-consumer-1", "a b/ü")
     assert {name for name in there if settings.wants_group(name)} == wanted
 
 
-@pytest.mark.parametrize(("keys", "said"), [
-    ({"options": {}}, "bootstrap.servers: is missing"),
-    ({"options": {**OPTIONS, "kafka.sasl.username": "u"}}, "own name, sasl.username"),
-    ({"groups": [""]}, "an empty name"),
-    ({"groups": ["^("]}, "is not a pattern"),
-    ({"topics": ["orders*"]}, "is not the name of a topic"),
-    ({"topics": ["orders-partition-3"]}, "ends like a partition"),
-    ({"interval_ms": 0}, "interval_ms"),
-    ({"bytes_per_message": -1}, "bytes_per_message"),
-    ({"broker": ""}, "broker"),
-])
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"options": {}}, "bootstrap.servers: is missing"),
+        ({"options": {**OPTIONS, "kafka.sasl.username": "u"}}, "own name, sasl.username"),
+        ({"groups": [""]}, "an empty name"),
+        ({"groups": ["^("]}, "is not a pattern"),
+        ({"topics": ["orders*"]}, "is not the name of a topic"),
+        ({"topics": ["orders-partition-3"]}, "ends like a partition"),
+        ({"interval_ms": 0}, "interval_ms"),
+        ({"bytes_per_message": -1}, "bytes_per_message"),
+        ({"broker": ""}, "broker"),
+    ],
+)
 def test_settings_that_are_refused(keys: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         make(**keys)
 
 
 def test_secrets_come_from_the_environment_and_are_not_shown(
-    monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     options = {**OPTIONS, "sasl.password": "${env:KG_SECRET}", "ssl.key.password": "abcdef"}
     settings = make(options=options)

@@ -24,7 +24,10 @@ POLICIES = [
 
 def settings(tmp_path: Path, spool: str | None = None, **keys: Any) -> Any:
     groups = KafkaGroupsSettings(
-        cluster="east", options={"bootstrap.servers": "h:1"}, interval_ms=50, spool=spool,
+        cluster="east",
+        options={"bootstrap.servers": "h:1"},
+        interval_ms=50,
+        spool=spool,
     )
     given = source_adapter.settings(tmp_path, "kafka_groups", **{"groups": groups, **keys})
     given.policy_dicts = lambda: POLICIES
@@ -45,11 +48,14 @@ def test_configured_quotas_stay(tmp_path: Path) -> None:
     assert kafka_groups.own_quotas(settings(tmp_path)) == {"orders"}
 
 
-@pytest.mark.parametrize(("keys", "said"), [
-    ({"groups": None}, "source.groups: is missing"),
-    ({"warehouse": "s3://bucket/w"}, "source.groups.spool: is missing"),
-    ({"path": "polls"}, "source.path: format kafka_groups polls"),
-])
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"groups": None}, "source.groups: is missing"),
+        ({"warehouse": "s3://bucket/w"}, "source.groups.spool: is missing"),
+        ({"path": "polls"}, "source.path: format kafka_groups polls"),
+    ],
+)
 def test_what_cannot_be_read_is_refused(tmp_path: Path, keys: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         kafka_groups.check(settings(tmp_path, **keys))

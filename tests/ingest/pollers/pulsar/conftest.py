@@ -27,9 +27,16 @@ def make_admin(server: AdminServer, monkeypatch: pytest.MonkeyPatch) -> MakeAdmi
     monkeypatch.setattr(client, "FIRST_PAUSE_S", 0.01)
 
     def make(**keys: Any) -> PulsarAdminSettings:
-        return PulsarAdminSettings.model_validate({
-            "cluster": "standalone", "url": server.url, "namespaces": ["public/n1"],
-            "timeout_ms": 500, "retries": 1, "policies": [], **keys,
-        })
+        return PulsarAdminSettings.model_validate(
+            {
+                "cluster": "standalone",
+                "url": server.url,
+                "namespaces": ["public/n1"],
+                "timeout_ms": 500,
+                "retries": 1,
+                "policies": [],
+                **keys,
+            }
+        )
 
     return make

@@ -36,18 +36,26 @@ def recorded_polls() -> list[Json]:
             # Publishers were counted there, not listed.
             if "internal" in row and row["internal"]["ledgers"]:
                 stats = {k: v for k, v in row["stats"].items() if k != "publishers"}
-                polls.append({
-                    "polled_ms": row["wall_after_ms"], "topic": f"public/{row['topic']}",
-                    "stats": stats, "internal": row["internal"],
-                    "info": {"ledgers": row["info_ledgers"]},
-                })
+                polls.append(
+                    {
+                        "polled_ms": row["wall_after_ms"],
+                        "topic": f"public/{row['topic']}",
+                        "stats": stats,
+                        "internal": row["internal"],
+                        "info": {"ledgers": row["info_ledgers"]},
+                    }
+                )
     return polls
 
 
 def poll(at: int = AT, topic: str = TOPIC, **documents: Any) -> Json:
     """A poll with the given documents, those of a small topic otherwise."""
     return {
-        "polled_ms": at, "topic": topic, "internal": internal(), "info": info(), "stats": stats(),
+        "polled_ms": at,
+        "topic": topic,
+        "internal": internal(),
+        "info": info(),
+        "stats": stats(),
         **documents,
     }
 
@@ -55,9 +63,12 @@ def poll(at: int = AT, topic: str = TOPIC, **documents: Any) -> Json:
 def internal(**changes: Any) -> Json:
     """The document internalStats: ledgers 3 (closed) and 5 (open), cursors fast and slow."""
     return {
-        "currentLedgerEntries": 4, "currentLedgerSize": 400, "state": "LedgerOpened",
+        "currentLedgerEntries": 4,
+        "currentLedgerSize": 400,
+        "state": "LedgerOpened",
         "ledgers": [
-            {"ledgerId": 3, "entries": 10, "size": 1000}, {"ledgerId": 5, "entries": 0, "size": 0},
+            {"ledgerId": 3, "entries": 10, "size": 1000},
+            {"ledgerId": 5, "entries": 0, "size": 0},
         ],
         "cursors": {
             "fast": {"markDeletePosition": "5:3", "readPosition": "5:4", "active": True},
@@ -125,5 +136,6 @@ def of_kind(done: Mapped, kind: str, *columns: str) -> list[tuple[Any, ...]]:
     """Columns of the records of a kind."""
     return [
         tuple(record.get(column) for column in columns)
-        for record in done.records if record["event_type"] == kind
+        for record in done.records
+        if record["event_type"] == kind
     ]

@@ -38,7 +38,12 @@ def test_json_and_nothing(server: AdminServer, make_admin: MakeAdmin) -> None:
     server.answers.update({PATH: ["a"], "empty": status(204), "blank": "", "parts": chunked})
     session = Client(make_admin()).session()
     assert [session.get(path) for path in (PATH, "empty", PATH, "blank", "parts", PATH)] == [
-        ["a"], None, ["a"], None, [1, 2], ["a"],
+        ["a"],
+        None,
+        ["a"],
+        None,
+        [1, 2],
+        ["a"],
     ]
     assert len(set(server.clients)) == 1
 
@@ -62,13 +67,22 @@ def test_a_slow_answer_ends_in_time(
     assert server.asked == [PATH, PATH]
 
 
-@pytest.mark.parametrize(("answer", "said"), [
-    (break_off, "breaks off"), (break_off_chunked, "breaks off"),
-    ('{"a": [1, 2', "is not JSON"), ("<html>", "is not JSON"), ("[" * 100_000, "is not JSON"),
-    (status(500, {"reason": "it broke"}), r"status 500 \(it broke\)"), (status(503), "status 503"),
-    (status(429), "status 429"), (status(404, "<html>nginx"), "status 404"),
-    (status(404), "status 404"), (status(302), "status 302"),
-])
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (break_off, "breaks off"),
+        (break_off_chunked, "breaks off"),
+        ('{"a": [1, 2', "is not JSON"),
+        ("<html>", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        (status(500, {"reason": "it broke"}), r"status 500 \(it broke\)"),
+        (status(503), "status 503"),
+        (status(429), "status 429"),
+        (status(404, "<html>nginx"), "status 404"),
+        (status(404), "status 404"),
+        (status(302), "status 302"),
+    ],
+)
 def test_what_is_no_answer_is_asked_again(
     server: AdminServer, make_admin: MakeAdmin, answer: Any, said: str
 ) -> None:
@@ -133,27 +147,38 @@ def test_tokens(
         assert server.headers[-1]["Authorization"] == f"Bearer {token}"
 
 
-@pytest.mark.parametrize(("keys", "said"), [
-    ({"token": "${env:WEIR_NO_SUCH}"}, "source.admin.token: the environment variable"),
-    ({"token_file": "/no/such/file"}, "source.admin.token_file: /no/such/file cannot be read"),
-    ({"token": "two\nlines"}, "source.admin.token: is not a token"),
-    ({"token": ""}, "source.admin.token: is not a token"),
-    ({"ca_file": "/no/such/file", "url": "https://localhost:1"}, "source.admin.ca_file: /no/such"),
-    ({"url": []}, "source.admin.url: is missing"),
-])
-def test_settings_that_do_not_work(
-    make_admin: MakeAdmin, keys: dict[str, Any], said: str
-) -> None:
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"token": "${env:WEIR_NO_SUCH}"}, "source.admin.token: the environment variable"),
+        ({"token_file": "/no/such/file"}, "source.admin.token_file: /no/such/file cannot be read"),
+        ({"token": "two\nlines"}, "source.admin.token: is not a token"),
+        ({"token": ""}, "source.admin.token: is not a token"),
+        (
+            {"ca_file": "/no/such/file", "url": "https://localhost:1"},
+            "source.admin.ca_file: /no/such",
+        ),
+        ({"url": []}, "source.admin.url: is missing"),
+    ],
+)
+def test_settings_that_do_not_work(make_admin: MakeAdmin, keys: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said) as error:
         get(make_admin(**keys))
     assert "two" not in str(error.value)
 
 
-@pytest.mark.parametrize(("code", "keys", "said"), [
-    (401, {}, r"source\.admin\.token: .*401.*\ngive a token"),
-    (401, {"token": "x"}, r"source\.admin\.token: .*401: no.*\nthe token is wrong or has expired"),
-    (403, {"token": "x"}, r"source\.admin\.token: .*403.*\n.*source\.admin\.policies"),
-])
+@pytest.mark.parametrize(
+    ("code", "keys", "said"),
+    [
+        (401, {}, r"source\.admin\.token: .*401.*\ngive a token"),
+        (
+            401,
+            {"token": "x"},
+            r"source\.admin\.token: .*401: no.*\nthe token is wrong or has expired",
+        ),
+        (403, {"token": "x"}, r"source\.admin\.token: .*403.*\n.*source\.admin\.policies"),
+    ],
+)
 def test_a_refusal_names_the_setting(
     server: AdminServer, make_admin: MakeAdmin, code: int, keys: dict[str, Any], said: str
 ) -> None:
@@ -175,21 +200,32 @@ def test_the_owner_of_a_topic_is_followed(server: AdminServer, make_admin: MakeA
         assert owner.headers[0]["Authorization"] == "Bearer t"
 
 
-@pytest.mark.parametrize(("listed", "followed"), [
-    (["localhost:8080", "pulsar-2:8080"], True),
-    (["pulsar-2:8080"], False), ([], False), ({"localhost": 1}, False), ("localhost", False),
-    ([None, 1, "[::1", "localhost"], True), (status(403, {"reason": "no"}), False), (hang, False),
-    (status(307, Location="http://localhost:1/"), False),
-])
+@pytest.mark.parametrize(
+    ("listed", "followed"),
+    [
+        (["localhost:8080", "pulsar-2:8080"], True),
+        (["pulsar-2:8080"], False),
+        ([], False),
+        ({"localhost": 1}, False),
+        ("localhost", False),
+        ([None, 1, "[::1", "localhost"], True),
+        (status(403, {"reason": "no"}), False),
+        (hang, False),
+        (status(307, Location="http://localhost:1/"), False),
+    ],
+)
 def test_a_token_goes_only_to_brokers(
     server: AdminServer, make_admin: MakeAdmin, listed: Any, followed: bool
 ) -> None:
     with AdminServer() as other:
         other.answers["a"] = 1
         elsewhere = other.url.replace("127.0.0.1", "localhost")
-        server.answers.update({
-            "a": status(307, Location=f"{elsewhere}/admin/v2/a"), "brokers": listed,
-        })
+        server.answers.update(
+            {
+                "a": status(307, Location=f"{elsewhere}/admin/v2/a"),
+                "brokers": listed,
+            }
+        )
         session = Client(make_admin(token="t", retries=0, timeout_ms=1000)).session()
         if followed:
             assert [session.get("a"), session.get("a")] == [1, 1]
@@ -210,10 +246,15 @@ def test_control_characters_of_a_redirect_are_not_printed(
     assert "\x1b" not in str(error.value)
 
 
-@pytest.mark.parametrize(("location", "said"), [
-    ("/admin/v2/clusters", "more than 5 times"), ("file:///etc/passwd", "not an HTTP address"),
-    ("http://127.0.0.1:1/", "Connection refused"), ("http://[::1", "nor in the cluster's list of"),
-])
+@pytest.mark.parametrize(
+    ("location", "said"),
+    [
+        ("/admin/v2/clusters", "more than 5 times"),
+        ("file:///etc/passwd", "not an HTTP address"),
+        ("http://127.0.0.1:1/", "Connection refused"),
+        ("http://[::1", "nor in the cluster's list of"),
+    ],
+)
 def test_redirects_that_lead_nowhere(
     server: AdminServer, make_admin: MakeAdmin, location: str, said: str
 ) -> None:
@@ -268,10 +309,13 @@ def test_a_server_proves_who_it_is_and_sends_nobody_out_of_tls(
 ) -> None:
     certificate, context = self_signed(tmp_path)
     with AdminServer(context) as tls:
-        tls.answers.update({
-            PATH: ["a"], "out": status(307, Location=f"{server.url}/admin/v2/out"),
-            "slow": trickle,
-        })
+        tls.answers.update(
+            {
+                PATH: ["a"],
+                "out": status(307, Location=f"{server.url}/admin/v2/out"),
+                "slow": trickle,
+            }
+        )
         with pytest.raises(Unanswered, match="CERTIFICATE_VERIFY_FAILED"):
             get(make_admin(url=tls.url, timeout_ms=5000))
         trusting = make_admin(url=tls.url, ca_file=str(certificate), token="t", retries=0)

@@ -36,10 +36,14 @@ def test_complete_documents_of_a_broker() -> None:
     done = mapped(poll(internal=recorded("internal"), stats=recorded("stats"), info=None))
     assert done.problems == []
     assert of_kind(done, "ledger_state", *LEDGER) == [
-        (30, 25, 14575, None), (42, 25, 14675, None), (47, 25, 14775, None), (50, 5, 3095, None),
+        (30, 25, 14575, None),
+        (42, 25, 14675, None),
+        (47, 25, 14775, None),
+        (50, 5, 3095, None),
     ]
     assert of_kind(done, "cursor_state", *CURSOR) == [
-        ("fast", "50:4", "50:5", True, True, None), ("slow", "50:4", "50:5", True, True, None),
+        ("fast", "50:4", "50:5", True, True, None),
+        ("slow", "50:4", "50:5", True, True, None),
     ]
     assert of_kind(done, "producer_created", "cnx_id", "producer_id", "producer_name") == [
         ("/127.0.0.1:39380", 0, "standalone-0-15"),
@@ -88,7 +92,8 @@ def test_first_poll_in_full() -> None:
     assert done.problems == []
     assert kinds(done) == [*["ledger_state"] * 2, *["cursor_state"] * 2, "producer_created"]
     assert of_kind(done, "ledger_state", *LEDGER) == [
-        (3, 10, 1000, AT - 5000), (5, 4, 400, None),
+        (3, 10, 1000, AT - 5000),
+        (5, 4, 400, None),
     ]
     assert of_kind(done, "cursor_state", *CURSOR) == [
         ("fast", "5:3", "5:4", True, True, None),
@@ -115,8 +120,14 @@ def test_what_is_gone_is_told_between_policies_and_states() -> None:
         first.known,
     )
     assert kinds(done) == [
-        "policy", "ledger_deleted", "cursor_deleted", "producer_closed",
-        "ledger_state", "cursor_state", "producer_created", "producer_created",
+        "policy",
+        "ledger_deleted",
+        "cursor_deleted",
+        "producer_closed",
+        "ledger_state",
+        "cursor_state",
+        "producer_created",
+        "producer_created",
     ]
     assert of_kind(done, "ledger_deleted", "ledger_id") == [(3,)]
     assert of_kind(done, "cursor_deleted", "subscription") == [("slow",)]
@@ -124,7 +135,8 @@ def test_what_is_gone_is_told_between_policies_and_states() -> None:
         ("/10.0.0.1:500", 0, "p"),
     ]
     assert of_kind(done, "producer_created", "cnx_id", "producer_id", "producer_name") == [
-        ("/10.0.0.1:500", 1, None), ("/10.0.0.2:7", 0, None),
+        ("/10.0.0.1:500", 1, None),
+        ("/10.0.0.2:7", 0, None),
     ]
     assert {record["ts_wall_ms"] for record in done.records} == {AT}
 
@@ -140,7 +152,11 @@ def test_a_topic_that_is_gone() -> None:
     first = mapped(poll())
     done = mapped({"polled_ms": AT, "topic": TOPIC, "gone": True}, first.known)
     assert kinds(done) == [
-        "ledger_deleted", "ledger_deleted", "cursor_deleted", "cursor_deleted", "producer_closed",
+        "ledger_deleted",
+        "ledger_deleted",
+        "cursor_deleted",
+        "cursor_deleted",
+        "producer_closed",
     ]
     assert {record["broker"] for record in done.records} == {"b1:8080"}
     assert done.known is None
@@ -164,9 +180,12 @@ def test_close_times_need_info() -> None:
 
 
 def test_a_ledger_that_closed_between_two_answers_is_open_still() -> None:
-    later = info(ledgers=[
-        *({"ledgerId": n, "timestamp": AT - n} for n in (3, 5)), {"ledgerId": 9, "timestamp": AT},
-    ])
+    later = info(
+        ledgers=[
+            *({"ledgerId": n, "timestamp": AT - n} for n in (3, 5)),
+            {"ledgerId": 9, "timestamp": AT},
+        ]
+    )
     done = mapped(poll(info=later))
     assert of_kind(done, "ledger_state", *LEDGER) == [(3, 10, 1000, AT - 3), (5, 4, 400, None)]
 
@@ -191,8 +210,10 @@ def test_the_open_ledger_needs_its_live_figures() -> None:
 
 def test_the_last_ledger_is_closed_while_none_is_open() -> None:
     closed = internal(
-        state="ClosedLedger", ledgers=[{"ledgerId": 5, "entries": 9, "size": 90}],
-        currentLedgerEntries=0, currentLedgerSize=0,
+        state="ClosedLedger",
+        ledgers=[{"ledgerId": 5, "entries": 9, "size": 90}],
+        currentLedgerEntries=0,
+        currentLedgerSize=0,
     )
     done = mapped(poll(internal=closed))
     assert of_kind(done, "ledger_state", *LEDGER) == [(5, 9, 90, None)]
@@ -267,13 +288,23 @@ def test_a_topic_without_ledgers_has_its_last_one_without_entries(state: str) ->
     assert of_kind(unwritten, "ledger_state", "ledger_id") == [(5,)]
 
 
-@pytest.mark.parametrize(("raw", "name"), [
-    ("plain", "plain"), ("billing%3Aeu%40night", "billing:eu@night"), ("a+b", "a b"),
-    ("a%2Bb", "a+b"), ("50%25", "50%"), ("%E2%82%AC%2F%C3%BC", "\u20ac/\u00fc"),
-    ("x%253A", "x%3A"), ("half%2", "half%2"), ("not%zz", "not%zz"), ("%FF", "\ufffd"),
-    ("pulsar.repl.us-west", "pulsar.repl.us-west"),
-    ("pulsar.repl-persistent%3A%2F%2Fa%2Fb%2Fc", "pulsar.repl-persistent://a/b/c"),
-])
+@pytest.mark.parametrize(
+    ("raw", "name"),
+    [
+        ("plain", "plain"),
+        ("billing%3Aeu%40night", "billing:eu@night"),
+        ("a+b", "a b"),
+        ("a%2Bb", "a+b"),
+        ("50%25", "50%"),
+        ("%E2%82%AC%2F%C3%BC", "\u20ac/\u00fc"),
+        ("x%253A", "x%3A"),
+        ("half%2", "half%2"),
+        ("not%zz", "not%zz"),
+        ("%FF", "\ufffd"),
+        ("pulsar.repl.us-west", "pulsar.repl.us-west"),
+        ("pulsar.repl-persistent%3A%2F%2Fa%2Fb%2Fc", "pulsar.repl-persistent://a/b/c"),
+    ],
+)
 def test_names_of_cursors_are_decoded(raw: str, name: str) -> None:
     cursors = {raw: {"markDeletePosition": "5:3", "readPosition": "5:4"}}
     shown = {name: {"isDurable": True, "earliestMsgPublishTimeInBacklog": AT - 9}}
@@ -288,7 +319,8 @@ def test_the_name_of_a_reader_is_as_it_is() -> None:
     shown = {"a+b": {"isDurable": False}, "a+c": {"isDurable": True}}
     done = mapped(poll(internal=internal(cursors=cursors), stats=stats(subscriptions=shown)))
     assert of_kind(done, "cursor_state", "subscription", "durable") == [
-        ("a+b", False), ("a+c", True),
+        ("a+b", False),
+        ("a+c", True),
     ]
 
 
@@ -300,30 +332,53 @@ def test_cursors_that_were_known_encoded_are_gone_under_that_name() -> None:
     assert of_kind(done, "cursor_state", "subscription") == [("a:b",)]
 
 
-@pytest.mark.parametrize(("text", "ranges"), [
-    ("[]", ""), ("[(3:2..3:4]]", "3:3..4"), ("[(3:2..3:4],(5:-1..5:0]]", "3:3..4,5:0..0"),
-    ("[(3:2..3:4], (5:-1..5:0]]", "3:3..4,5:0..0"), ("[(3:2\u20253:4]]", "3:3..4"),
-    ("[[3:2..3:4)]", "3:2..3"), ("[(3:7..5:1]]", "3:8..9,5:0..1"), ("[(9:2..9:2]]", ""),
-])
+@pytest.mark.parametrize(
+    ("text", "ranges"),
+    [
+        ("[]", ""),
+        ("[(3:2..3:4]]", "3:3..4"),
+        ("[(3:2..3:4],(5:-1..5:0]]", "3:3..4,5:0..0"),
+        ("[(3:2..3:4], (5:-1..5:0]]", "3:3..4,5:0..0"),
+        ("[(3:2\u20253:4]]", "3:3..4"),
+        ("[[3:2..3:4)]", "3:2..3"),
+        ("[(3:7..5:1]]", "3:8..9,5:0..1"),
+        ("[(9:2..9:2]]", ""),
+    ],
+)
 def test_ranges_acknowledged_one_by_one(text: str, ranges: str) -> None:
-    cursors = {"s": {"markDeletePosition": "3:0", "individuallyDeletedMessages": text,
-                     "totalNonContiguousDeletedMessagesRange": 1}}
+    cursors = {
+        "s": {
+            "markDeletePosition": "3:0",
+            "individuallyDeletedMessages": text,
+            "totalNonContiguousDeletedMessagesRange": 1,
+        }
+    }
     shown = {"s": {"isDurable": True, "totalMsgExpired": 7}}
     done = mapped(poll(internal=internal(cursors=cursors), stats=stats(subscriptions=shown)))
     assert done.problems == []
     assert of_kind(done, "cursor_state", "acked_ranges", "expired_messages") == [(ranges, 7)]
 
 
-@pytest.mark.parametrize(("text", "count", "said"), [
-    (None, 0, None), (None, None, None), (None, 3, "is missing; ranges: 3"),
-    ("[(3:2..3", 1, "'[(3:2..3' is not a list of ranges; ranges: 1"),
-    ([1], 0, "'[1]' is not a list of ranges; ranges: 0"),
-])
+@pytest.mark.parametrize(
+    ("text", "count", "said"),
+    [
+        (None, 0, None),
+        (None, None, None),
+        (None, 3, "is missing; ranges: 3"),
+        ("[(3:2..3", 1, "'[(3:2..3' is not a list of ranges; ranges: 1"),
+        ([1], 0, "'[1]' is not a list of ranges; ranges: 0"),
+    ],
+)
 def test_ranges_that_cannot_be_read_are_not_made_up(
     text: Any, count: Any, said: str | None
 ) -> None:
-    cursors = {"s": {"markDeletePosition": "3:0", "individuallyDeletedMessages": text,
-                     "totalNonContiguousDeletedMessagesRange": count}}
+    cursors = {
+        "s": {
+            "markDeletePosition": "3:0",
+            "individuallyDeletedMessages": text,
+            "totalNonContiguousDeletedMessagesRange": count,
+        }
+    }
     shown = {"s": {"isDurable": True}}
     done = mapped(poll(internal=internal(cursors=cursors), stats=stats(subscriptions=shown)))
     place = "internal.cursors['s'].individuallyDeletedMessages"
@@ -342,35 +397,42 @@ TTLS = [
 
 
 @pytest.mark.parametrize(("policies", "ttls"), TTLS)
-def test_the_ttl_of_a_namespace_and_a_topic(
-    policies: Json, ttls: list[tuple[str, int]]
-) -> None:
+def test_the_ttl_of_a_namespace_and_a_topic(policies: Json, ttls: list[tuple[str, int]]) -> None:
     done = mapped(poll(policies=policies))
-    found = [json.loads(text) for text, in of_kind(done, "policy", "policy_json")]
+    found = [json.loads(text) for (text,) in of_kind(done, "policy", "policy_json")]
     assert [(d["scope"], d["limits"]["message_ttl_in_seconds"]) for d in found] == ttls
-    again = map_poll(poll(AT + 1, policies={"namespace": {"message_ttl_in_seconds": None},
-                                            "topic": {"messageTTL": None}}),
-                     done.known, done.policies, NAMES)
+    again = map_poll(
+        poll(
+            AT + 1,
+            policies={"namespace": {"message_ttl_in_seconds": None}, "topic": {"messageTTL": None}},
+        ),
+        done.known,
+        done.policies,
+        NAMES,
+    )
     assert sum(r["event_type"] == "policy" for r in again.records) == len(ttls)
 
 
 RATES = {"standalone": {"publishThrottlingRateInMsg": 5, "publishThrottlingRateInByte": -1}}
 
 
-@pytest.mark.parametrize(("others", "limits", "said"), [
-    ({"broker": {"clusterName": "standalone"}}, {"publishRateInMsgs": 5}, None),
-    ({"clusters": ["standalone"]}, {"publishRateInMsgs": 5}, None),
-    ({"clusters": ["east", "standalone"]}, None, None),
-    ({"broker": {"clusterName": "east"}}, None, None),
-    ({"clusters": ["west", "standalone"]}, None, "has rates of 'standalone', none of cluster"),
-    ({}, None, "has rates of 'standalone', none of cluster 'east'"),
-])
+@pytest.mark.parametrize(
+    ("others", "limits", "said"),
+    [
+        ({"broker": {"clusterName": "standalone"}}, {"publishRateInMsgs": 5}, None),
+        ({"clusters": ["standalone"]}, {"publishRateInMsgs": 5}, None),
+        ({"clusters": ["east", "standalone"]}, None, None),
+        ({"broker": {"clusterName": "east"}}, None, None),
+        ({"clusters": ["west", "standalone"]}, None, "has rates of 'standalone', none of cluster"),
+        ({}, None, "has rates of 'standalone', none of cluster 'east'"),
+    ],
+)
 def test_publish_rates_are_those_of_the_name_that_pulsar_has(
     others: Json, limits: Json | None, said: str | None
 ) -> None:
     policies = {**others, "namespace": {"publishMaxMessageRate": RATES}}
     done = mapped(poll(policies=policies), names=Names("east"))
-    found = [json.loads(text)["limits"] for text, in of_kind(done, "policy", "policy_json")]
+    found = [json.loads(text)["limits"] for (text,) in of_kind(done, "policy", "policy_json")]
     assert found == ([] if limits is None else [limits])
     assert [said in text for text in done.problems] == ([] if said is None else [True])
     assert {record["cluster"] for record in done.records} == {"east"}
@@ -384,10 +446,17 @@ def test_the_broker_is_that_of_the_settings_if_set() -> None:
     assert {record["broker"] for record in mapped(poll(stats=nobody)).records} == {"unknown"}
 
 
-@pytest.mark.parametrize("wrong", [
-    {"polled_ms": None}, {"polled_ms": -1}, {"polled_ms": "now"}, {"topic": None},
-    {"topic": "t"}, {"topic": "kafka://a/b/c"},
-])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"polled_ms": None},
+        {"polled_ms": -1},
+        {"polled_ms": "now"},
+        {"topic": None},
+        {"topic": "t"},
+        {"topic": "kafka://a/b/c"},
+    ],
+)
 def test_a_poll_without_time_or_topic_says_nothing(wrong: Json) -> None:
     known = mapped(poll()).known
     done = mapped({**poll(), **wrong}, known)
@@ -427,16 +496,23 @@ NAMESPACE: Json = {
     },
     "backlog_quota_map": {
         "destination_storage": {
-            "limit": 20000, "limitSize": 20000, "limitTime": -1, "policy": "producer_exception",
+            "limit": 20000,
+            "limitSize": 20000,
+            "limitTime": -1,
+            "policy": "producer_exception",
         },
         "message_age": {
-            "limit": -1, "limitSize": -1, "limitTime": 60, "policy": "consumer_backlog_eviction",
+            "limit": -1,
+            "limitSize": -1,
+            "limitTime": 60,
+            "policy": "consumer_backlog_eviction",
         },
     },
     "resource_group_name": "rg1",
 }
 NAMESPACE_LIMITS: Json = {
-    "publishRateInMsgs": 1000, "resource_group": "rg1",
+    "publishRateInMsgs": 1000,
+    "resource_group": "rg1",
     "backlog_quota": {
         "destination_storage": {"limitSize": 20000, "policy": "producer_exception"},
         "message_age": {"limitTime": 60, "policy": "consumer_backlog_eviction"},
@@ -445,30 +521,47 @@ NAMESPACE_LIMITS: Json = {
 
 
 def test_policies_of_every_scope() -> None:
-    told = limits_of({
-        "namespace": NAMESPACE,
-        "topic": {
-            "publishRate": {"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": 0},
-            "backlogQuotaMap": {"destination_storage": {"limit": 7, "policy": None}},
-        },
-        "resource_group": {"rg1": {"publishRateInMsgs": 10, "publishRateInBytes": None}},
-        "broker": {
-            "backlogQuotaCheckIntervalInSeconds": "2", "backlogQuotaDefaultLimitGB": "-1.0",
-            "preciseTimeBasedBacklogQuotaCheck": "false", "clusterName": "standalone",
-            "backlogQuotaDefaultRetentionPolicy": "producer_request_hold", "numIOThreads": "",
-        },
-    })
+    told = limits_of(
+        {
+            "namespace": NAMESPACE,
+            "topic": {
+                "publishRate": {"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": 0},
+                "backlogQuotaMap": {"destination_storage": {"limit": 7, "policy": None}},
+            },
+            "resource_group": {"rg1": {"publishRateInMsgs": 10, "publishRateInBytes": None}},
+            "broker": {
+                "backlogQuotaCheckIntervalInSeconds": "2",
+                "backlogQuotaDefaultLimitGB": "-1.0",
+                "preciseTimeBasedBacklogQuotaCheck": "false",
+                "clusterName": "standalone",
+                "backlogQuotaDefaultRetentionPolicy": "producer_request_hold",
+                "numIOThreads": "",
+            },
+        }
+    )
     assert told == [
-        ("*", "broker", "*", {
-            "backlogQuotaCheckIntervalInSeconds": 2, "backlogQuotaDefaultLimitGB": -1.0,
-            "preciseTimeBasedBacklogQuotaCheck": False,
-            "backlogQuotaDefaultRetentionPolicy": "producer_request_hold",
-        }),
+        (
+            "*",
+            "broker",
+            "*",
+            {
+                "backlogQuotaCheckIntervalInSeconds": 2,
+                "backlogQuotaDefaultLimitGB": -1.0,
+                "preciseTimeBasedBacklogQuotaCheck": False,
+                "backlogQuotaDefaultRetentionPolicy": "producer_request_hold",
+            },
+        ),
         ("*", "resource_group", "rg1", {"publishRateInMsgs": 10}),
         ("*", "namespace", "public/n1", NAMESPACE_LIMITS),
-        ("*", "topic", TOPIC, {
-            "publishRateInBytes": 0, "backlog_quota": {"destination_storage": {"limitSize": 7}},
-        }),
+        (
+            "*",
+            "topic",
+            TOPIC,
+            {
+                "publishRateInBytes": 0,
+                "backlog_quota": {"destination_storage": {"limitSize": 7}},
+            },
+        ),
     ]
 
 
@@ -488,9 +581,7 @@ def test_a_policy_is_told_when_it_changes() -> None:
 
 def test_a_partition_has_the_policies_of_its_topic() -> None:
     rate = {"publishRate": {"publishThrottlingRateInMsg": 5}}
-    done = map_poll(
-        poll(topic=f"{TOPIC}-partition-1", policies={"topic": rate}), None, {}, NAMES
-    )
+    done = map_poll(poll(topic=f"{TOPIC}-partition-1", policies={"topic": rate}), None, {}, NAMES)
     assert list(done.policies) == [f"topic {TOPIC}"]
 
 
@@ -500,11 +591,16 @@ def test_limits_that_a_document_does_not_tell_stay(answer: Json) -> None:
     assert limits_of({"namespace": answer}, before) == []
 
 
-@pytest.mark.parametrize("answer", [
-    "text", [], {"publishMaxMessageRate": 5, "backlog_quota_map": "none"},
-    {"publishMaxMessageRate": {"standalone": {"publishThrottlingRateInMsg": "many"}}},
-    {"backlog_quota_map": {"message_age": {"limitTime": 5, "policy": "unheard_of"}}},
-])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "text",
+        [],
+        {"publishMaxMessageRate": 5, "backlog_quota_map": "none"},
+        {"publishMaxMessageRate": {"standalone": {"publishThrottlingRateInMsg": "many"}}},
+        {"backlog_quota_map": {"message_age": {"limitTime": 5, "policy": "unheard_of"}}},
+    ],
+)
 def test_a_policy_that_is_broken_is_reported_and_changes_nothing(answer: Any) -> None:
     before = {"namespace public/n1": {"backlog_quota": NAMESPACE_LIMITS["backlog_quota"]}}
     done = map_poll(poll(policies={"namespace": answer}), None, before, NAMES)
@@ -516,7 +612,9 @@ def test_a_policy_that_is_broken_is_reported_and_changes_nothing(answer: Any) ->
 def test_one_broken_value_does_not_hide_the_others() -> None:
     done = map_poll(
         poll(policies={"broker": {"numIOThreads": "some", "connectionsPerBroker": "5"}}),
-        None, {}, NAMES,
+        None,
+        {},
+        NAMES,
     )
     assert done.policies == {"broker *": {"connectionsPerBroker": 5}}
     assert len(done.problems) == 1
@@ -525,7 +623,20 @@ def test_one_broken_value_does_not_hide_the_others() -> None:
 def test_whatever_stands_in_a_document_no_record_is_invalid() -> None:
     chance = random.Random(5)
     odd: list[Any] = [
-        None, -1, 0, "", "x", [], {}, True, 1.5, 2**70, "3:1", [None], {"a": 1}, "\ud800",
+        None,
+        -1,
+        0,
+        "",
+        "x",
+        [],
+        {},
+        True,
+        1.5,
+        2**70,
+        "3:1",
+        [None],
+        {"a": 1},
+        "\ud800",
         {"\ud800": {}},
     ]
 
@@ -538,10 +649,21 @@ def test_whatever_stands_in_a_document_no_record_is_invalid() -> None:
 
     records, known = [], None
     for at in range(400):
-        document = spoil(copy.deepcopy(poll(AT + at, policies={
-            "namespace": NAMESPACE, "broker": {"numIOThreads": "2"},
-            "topic": {"publishRate": {"publishThrottlingRateInMsg": 5}, "backlogQuotaMap": {}},
-        })))
+        document = spoil(
+            copy.deepcopy(
+                poll(
+                    AT + at,
+                    policies={
+                        "namespace": NAMESPACE,
+                        "broker": {"numIOThreads": "2"},
+                        "topic": {
+                            "publishRate": {"publishThrottlingRateInMsg": 5},
+                            "backlogQuotaMap": {},
+                        },
+                    },
+                )
+            )
+        )
         if not isinstance(document, dict):
             continue
         done = map_poll(document, known, {}, NAMES)

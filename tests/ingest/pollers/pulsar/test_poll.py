@@ -74,7 +74,10 @@ def test_a_poll_is_one_whole_file(
     assert (poller.last.polled, poller.last.skipped, poller.last.problems) == (1, 0, [])
     # Ledgers are asked for before what later documents must know of them.
     assert [path.rpartition("/")[2] for path in server.asked[:4]] == [
-        "n1", "internalStats", "internal-info", "stats",
+        "n1",
+        "internalStats",
+        "internal-info",
+        "stats",
     ]
 
 
@@ -85,7 +88,9 @@ def test_a_deletion_while_all_was_down_is_told(
     first.poll_once(AT)
     first.close()
     server.topic(
-        NAME, info=info(), stats=stats(publishers=[]),
+        NAME,
+        info=info(),
+        stats=stats(publishers=[]),
         internal=internal(
             ledgers=[{"ledgerId": 5, "entries": 0, "size": 0}],
             cursors={"fast": {"markDeletePosition": "5:3"}},
@@ -93,18 +98,36 @@ def test_a_deletion_while_all_was_down_is_told(
     )
     path = Poller(make_admin(), tmp_path).poll_once(AT + 60_000)
     assert kinds(path) == [
-        "ledger_deleted", "cursor_deleted", "producer_closed", "ledger_state", "cursor_state",
+        "ledger_deleted",
+        "cursor_deleted",
+        "producer_closed",
+        "ledger_state",
+        "cursor_state",
     ]
     assert lines(path)[0]["seq"] == 5
 
 
 @pytest.mark.parametrize("document", ["internal", "info", "stats"])
-@pytest.mark.parametrize("answer", [
-    hang, break_off, status(500), status(404, "<html>"), status(404, {"reason": "not found"}),
-    status(403, {"reason": "no"}), '{"ledgers": [', [], "null",
-])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        hang,
+        break_off,
+        status(500),
+        status(404, "<html>"),
+        status(404, {"reason": "not found"}),
+        status(403, {"reason": "no"}),
+        '{"ledgers": [',
+        [],
+        "null",
+    ],
+)
 def test_no_deletion_follows_from_a_failure(
-    server: AdminServer, make_admin: MakeAdmin, topic: str, tmp_path: Path, document: str,
+    server: AdminServer,
+    make_admin: MakeAdmin,
+    topic: str,
+    tmp_path: Path,
+    document: str,
     answer: Any,
 ) -> None:
     poller = Poller(make_admin(timeout_ms=150), tmp_path)
@@ -142,7 +165,11 @@ def test_a_topic_that_is_deleted(
     assert poller.poll_once(AT + 1) is None, "still listed: not believed"
     server.answers["persistent/public/n1"] = []
     assert kinds(poller.poll_once(AT + 1000)) == [
-        "ledger_deleted", "ledger_deleted", "cursor_deleted", "cursor_deleted", "producer_closed",
+        "ledger_deleted",
+        "ledger_deleted",
+        "cursor_deleted",
+        "cursor_deleted",
+        "producer_closed",
     ]
     assert poller.last.gone == 1
     assert poller.poll_once(AT + 2000) is None
@@ -187,40 +214,55 @@ def test_policies_once_and_when_they_change(
     server: AdminServer, make_admin: MakeAdmin, topic: str, tmp_path: Path
 ) -> None:
     rates = {"standalone": {"publishThrottlingRateInMsg": 5, "publishThrottlingRateInByte": -1}}
-    server.answers.update({
-        "namespaces/public/n1": {
-            "publishMaxMessageRate": rates, "backlog_quota_map": {}, "resource_group_name": "g",
-        },
-        "resourcegroups/g": {"publishRateInMsgs": 7, "publishRateInBytes": -1},
-        "brokers/configuration/runtime": {"backlogQuotaCheckIntervalInSeconds": "2"},
-        f"persistent/{NAME}/publishRate": status(204),
-        f"persistent/{NAME}/backlogQuotaMap": {"message_age": {"limitTime": 9}},
-        f"persistent/{NAME}/messageTTL": status(204),
-        "clusters": ["standalone"],
-    })
+    server.answers.update(
+        {
+            "namespaces/public/n1": {
+                "publishMaxMessageRate": rates,
+                "backlog_quota_map": {},
+                "resource_group_name": "g",
+            },
+            "resourcegroups/g": {"publishRateInMsgs": 7, "publishRateInBytes": -1},
+            "brokers/configuration/runtime": {"backlogQuotaCheckIntervalInSeconds": "2"},
+            f"persistent/{NAME}/publishRate": status(204),
+            f"persistent/{NAME}/backlogQuotaMap": {"message_age": {"limitTime": 9}},
+            f"persistent/{NAME}/messageTTL": status(204),
+            "clusters": ["standalone"],
+        }
+    )
     every = make_admin(policies=["namespace", "topic", "resource_group", "broker"])
     poller = Poller(every, tmp_path)
     assert kinds(poller.poll_once(AT)) == [*["policy"] * 4, *FULL]
     poller.close()
     poller = Poller(every, tmp_path)
     assert kinds(poller.poll_once(AT + 1)) == FULL[:4]
-    server.answers.update({
-        "namespaces/public/n1": status(500), "brokers/configuration/runtime": status(403, {
-            "reason": "no"}),
-        f"persistent/{NAME}/backlogQuotaMap": hang,
-    })
+    server.answers.update(
+        {
+            "namespaces/public/n1": status(500),
+            "brokers/configuration/runtime": status(403, {"reason": "no"}),
+            f"persistent/{NAME}/backlogQuotaMap": hang,
+        }
+    )
     path = poller.poll_once(AT + 1000)
     assert kinds(path) == FULL[:4]
     assert (poller.last.polled, len(poller.last.problems)) == (1, 3)
     server.answers[f"persistent/{NAME}/backlogQuotaMap"] = {}
-    assert [json.loads(r["policy_json"]) for r in lines(poller.poll_once(AT + 2000))
-            if r["event_type"] == "policy"] == [{"scope": "topic", "name": TOPIC, "limits": {}}]
+    assert [
+        json.loads(r["policy_json"])
+        for r in lines(poller.poll_once(AT + 2000))
+        if r["event_type"] == "policy"
+    ] == [{"scope": "topic", "name": TOPIC, "limits": {}}]
 
 
-@pytest.mark.parametrize("answers", [
-    {"brokers/configuration/runtime": {"clusterName": "standalone"}},
-    {"brokers/configuration/runtime": status(403, {"reason": "no"}), "clusters": ["standalone"]},
-])
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"brokers/configuration/runtime": {"clusterName": "standalone"}},
+        {
+            "brokers/configuration/runtime": status(403, {"reason": "no"}),
+            "clusters": ["standalone"],
+        },
+    ],
+)
 def test_another_name_of_the_cluster_is_said_and_its_rates_are_taken(
     server: AdminServer, make_admin: MakeAdmin, topic: str, tmp_path: Path, answers: Json
 ) -> None:
@@ -230,13 +272,16 @@ def test_another_name_of_the_cluster_is_said_and_its_rates_are_taken(
     admin = make_admin(cluster="east", policies=scopes)
     said: list[str] = []
     poller = Poller(admin, tmp_path, said.append)
-    note = ("source.admin.cluster is east, Pulsar's clusterName is standalone; publish rates of"
-            " namespaces are read under standalone, and records keep east")
+    note = (
+        "source.admin.cluster is east, Pulsar's clusterName is standalone; publish rates of"
+        " namespaces are read under standalone, and records keep east"
+    )
     assert poller.check() == note
     found = [lines(poller.poll_once(AT + i)) for i in range(2)]
     assert said == [f"pulsar_admin: {note}"]
-    assert [json.loads(r["policy_json"])["limits"] for r in found[0]
-            if r["event_type"] == "policy"] == [{"publishRateInMsgs": 5}]
+    assert [
+        json.loads(r["policy_json"])["limits"] for r in found[0] if r["event_type"] == "policy"
+    ] == [{"publishRateInMsgs": 5}]
     assert {r["cluster"] for r in found[0]} == {"east"}
     assert Poller(make_admin(policies=scopes), tmp_path / "b", said.append).check() is None
 
@@ -253,14 +298,21 @@ def test_an_expired_token_ends_the_poll_and_changes_nothing(
     assert kinds(poller.poll_once(AT + 2000)) == ["producer_closed", *FULL[:4]]
 
 
-@pytest.mark.parametrize(("keys", "said"), [
-    ({"namespaces": ["public/nothing"]}, "namespace public/nothing: does not exist"),
-    ({"url": "http://127.0.0.1:1"}, "Connection refused"),
-    ({"policies": ["broker"]}, r"(?s)403.*source\.admin\.policies"),
-])
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"namespaces": ["public/nothing"]}, "namespace public/nothing: does not exist"),
+        ({"url": "http://127.0.0.1:1"}, "Connection refused"),
+        ({"policies": ["broker"]}, r"(?s)403.*source\.admin\.policies"),
+    ],
+)
 def test_what_cannot_be_polled_is_refused_at_the_start(
-    server: AdminServer, make_admin: MakeAdmin, topic: str, tmp_path: Path,
-    keys: dict[str, Any], said: str,
+    server: AdminServer,
+    make_admin: MakeAdmin,
+    topic: str,
+    tmp_path: Path,
+    keys: dict[str, Any],
+    said: str,
 ) -> None:
     server.answers["brokers/configuration/runtime"] = status(403, {"reason": "no"})
     with pytest.raises(UserError, match=said) as error:
@@ -301,8 +353,12 @@ def test_old_files_go_but_not_all(
 
 @pytest.mark.parametrize("moment", ["records", "memory", "rename"])
 def test_a_crash_while_a_poll_is_written(
-    make_admin: MakeAdmin, server: AdminServer, topic: str, tmp_path: Path,
-    moment: str, monkeypatch: pytest.MonkeyPatch,
+    make_admin: MakeAdmin,
+    server: AdminServer,
+    topic: str,
+    tmp_path: Path,
+    moment: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     poller = Poller(make_admin(), tmp_path)
     first = poller.poll_once(AT)
@@ -318,12 +374,14 @@ def test_a_crash_while_a_poll_is_written(
         if moment == "rename":
             replace = Path.replace
             patched.setattr(
-                Path, "replace",
+                Path,
+                "replace",
                 lambda p, to: replace(p, to) if p.name.startswith(".memory") else crash(),
             )
         else:
             owner, step = {
-                "records": (spool, "_flush"), "memory": (Spool, "_write_memory"),
+                "records": (spool, "_flush"),
+                "memory": (Spool, "_write_memory"),
             }[moment]
             patched.setattr(owner, step, crash)
         with pytest.raises(Crash):
@@ -340,7 +398,10 @@ def test_a_crash_while_a_poll_is_written(
 
 
 def test_a_full_disk_is_a_clear_error_and_the_next_poll_goes_on(
-    make_admin: MakeAdmin, server: AdminServer, topic: str, tmp_path: Path,
+    make_admin: MakeAdmin,
+    server: AdminServer,
+    topic: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     poller = Poller(make_admin(), tmp_path)
@@ -433,18 +494,21 @@ def test_a_second_poller_waits_until_the_first_is_gone(
     stop.set()
 
 
-@pytest.mark.parametrize(("keys", "said"), [
-    ({"cluster": ""}, "cluster: is missing"),
-    ({"token": "a", "token_file": "b"}, "token: excludes token_file"),
-    ({"namespaces": [], "topics": []}, "namespaces: is empty"),
-    ({"namespaces": ["public"]}, "not tenant/namespace"),
-    ({"topics": ["t"]}, "is not "),
-    ({"topics": ["non-persistent://a/b/c"]}, "has no ledgers"),
-    ({"url": "pulsar://host:6650"}, "is not http"),
-    ({"url": "http://user:pw@host"}, "is not http"),
-    ({"policies": ["user"]}, "policies"),
-    ({"interval_ms": 0}, "interval_ms"),
-])
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"cluster": ""}, "cluster: is missing"),
+        ({"token": "a", "token_file": "b"}, "token: excludes token_file"),
+        ({"namespaces": [], "topics": []}, "namespaces: is empty"),
+        ({"namespaces": ["public"]}, "not tenant/namespace"),
+        ({"topics": ["t"]}, "is not "),
+        ({"topics": ["non-persistent://a/b/c"]}, "has no ledgers"),
+        ({"url": "pulsar://host:6650"}, "is not http"),
+        ({"url": "http://user:pw@host"}, "is not http"),
+        ({"policies": ["user"]}, "policies"),
+        ({"interval_ms": 0}, "interval_ms"),
+    ],
+)
 def test_settings_that_are_refused(make_admin: MakeAdmin, keys: Json, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         make_admin(**keys)
@@ -463,13 +527,17 @@ def test_producers_that_come_and_go(
     poller = Poller(make_admin(), tmp_path)
     poller.poll_once(AT)
     server.topic(
-        NAME, internal=internal(), info=info(),
+        NAME,
+        internal=internal(),
+        info=info(),
         stats=stats(publishers=[publisher("/10.0.0.2:1", 3, "q")]),
     )
     told = [
         (r["event_type"], r["cnx_id"], r["producer_id"], r["producer_name"])
-        for r in lines(poller.poll_once(AT + 1000)) if r["event_type"].startswith("producer")
+        for r in lines(poller.poll_once(AT + 1000))
+        if r["event_type"].startswith("producer")
     ]
     assert told == [
-        ("producer_closed", "/10.0.0.1:500", 0, "p"), ("producer_created", "/10.0.0.2:1", 3, "q"),
+        ("producer_closed", "/10.0.0.1:500", 0, "p"),
+        ("producer_created", "/10.0.0.2:1", 3, "q"),
     ]

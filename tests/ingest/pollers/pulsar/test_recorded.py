@@ -36,7 +36,8 @@ def write(file: Path, polls: list[Json]) -> None:
 def records(folder: Path) -> list[Json]:
     found = [
         json.loads(line)
-        for file in sorted((folder / "polls").iterdir()) for line in file.read_text().splitlines()
+        for file in sorted((folder / "polls").iterdir())
+        for line in file.read_text().splitlines()
     ]
     valid(found)
     assert [record["seq"] for record in found] == list(range(len(found)))
@@ -88,9 +89,12 @@ def test_what_is_no_poll_is_reported(tmp_path: Path) -> None:
     assert done.polls == 3
     said = [text.split(": ", 1)[1] for text in done.problems]
     assert said == [
-        "polled_ms: 'soon' is not a time in milliseconds", "is not JSON: no JSON",
-        "is not a poll: []", "is not JSON: " + 200 * "[", "topic: None is not [persistent://]"
-        "tenant/namespace/name", "stats: is not an object",
+        "polled_ms: 'soon' is not a time in milliseconds",
+        "is not JSON: no JSON",
+        "is not a poll: []",
+        "is not JSON: " + 200 * "[",
+        "topic: None is not [persistent://]tenant/namespace/name",
+        "stats: is not an object",
         "stats.subscriptions: has no durability of fast, slow; left out",
     ]
     assert done.text().splitlines() == [
@@ -133,28 +137,49 @@ def test_a_packed_recording_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
 
 
 ANSWERS: dict[str, object] = {
-    "HTML": "<html><body>502 Bad Gateway</body></html>", "a list": [1, 2], "a number": 1e300,
-    "a huge number": 10**40, "deep": [[[[{}]]]], "an error": {"reason": "Namespace not found"},
+    "HTML": "<html><body>502 Bad Gateway</body></html>",
+    "a list": [1, 2],
+    "a number": 1e300,
+    "a huge number": 10**40,
+    "deep": [[[[{}]]]],
+    "an error": {"reason": "Namespace not found"},
     "wrong types": {
-        "ledgers": {"0": {}}, "cursors": ["s"], "subscriptions": [], "publishers": {}, "state": 7,
-        "publishRate": "fast", "backlogQuotaMap": [1], "messageTTL": "soon", "clusterName": 5,
-        "backlog_quota_map": "none", "publishMaxMessageRate": ["standalone"],
-        "message_ttl_in_seconds": {"value": 5}, "publishRateInMsgs": "7",
+        "ledgers": {"0": {}},
+        "cursors": ["s"],
+        "subscriptions": [],
+        "publishers": {},
+        "state": 7,
+        "publishRate": "fast",
+        "backlogQuotaMap": [1],
+        "messageTTL": "soon",
+        "clusterName": 5,
+        "backlog_quota_map": "none",
+        "publishMaxMessageRate": ["standalone"],
+        "message_ttl_in_seconds": {"value": 5},
+        "publishRateInMsgs": "7",
         "ttlDurationDefaultInSeconds": "soon",
     },
     "wrong parts": {
         "ledgers": [None, {"ledgerId": -1}, {"ledgerId": "4"}, {"ledgerId": 2**70}],
-        "cursors": {"s": None, "t": {"markDeletePosition": 5}, "u": {"markDeletePosition": "a:b"},
-                    "v%zz": {"markDeletePosition": "1:1", "individuallyDeletedMessages": "[(1:"},
-                    "\ud800": {"markDeletePosition": "1:2"}},
+        "cursors": {
+            "s": None,
+            "t": {"markDeletePosition": 5},
+            "u": {"markDeletePosition": "a:b"},
+            "v%zz": {"markDeletePosition": "1:1", "individuallyDeletedMessages": "[(1:"},
+            "\ud800": {"markDeletePosition": "1:2"},
+        },
         "subscriptions": {"s": 5, "t": {"isDurable": "yes"}},
         "publishers": [None, {"address": 5}, {"address": "a", "producerId": 2**70}],
         "backlog_quota_map": {"message_age": 5, "destination_storage": {"limitSize": "1 GB"}},
-        "message_ttl_in_seconds": 2**70, "messageTTL": [5], "publishRate": {
-            "publishThrottlingRateInMsg": "many"}, "publishRateInBytes": [],
+        "message_ttl_in_seconds": 2**70,
+        "messageTTL": [5],
+        "publishRate": {"publishThrottlingRateInMsg": "many"},
+        "publishRateInBytes": [],
         "backlogQuotaMap": {"message_age": {"limitTime": 5, "policy": "drop"}},
-        "resource_group_name": {"a": 1}, "clusterName": "",
-        "preciseTimeBasedBacklogQuotaCheck": "perhaps", "ttlDurationDefaultInSeconds": "1e999",
+        "resource_group_name": {"a": 1},
+        "clusterName": "",
+        "preciseTimeBasedBacklogQuotaCheck": "perhaps",
+        "ttlDurationDefaultInSeconds": "1e999",
     },
 }
 KINDS = ("stats", "internal", "info", "policies", "namespace", "topic", "broker", "resource_group")
@@ -165,9 +190,11 @@ KINDS = ("stats", "internal", "info", "policies", "namespace", "topic", "broker"
 def test_every_damaged_document_is_said_and_the_rest_goes_on(
     tmp_path: Path, kind: str, answer: object
 ) -> None:
-    damaged = {kind: answer} if kind in KINDS[:4] else {"policies": {
-        kind: {"g": answer} if kind == "resource_group" else answer
-    }}
+    damaged = (
+        {kind: answer}
+        if kind in KINDS[:4]
+        else {"policies": {kind: {"g": answer} if kind == "resource_group" else answer}}
+    )
     write(tmp_path / "in" / "1.jsonl", [poll(AT), {**poll(AT + 1), **damaged}, poll(AT + 2)])
     done = convert(tmp_path / "in", tmp_path / "out", SETTINGS)
     assert done.polls == 3

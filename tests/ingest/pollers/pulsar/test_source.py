@@ -48,12 +48,15 @@ def test_recorded_polls_are_converted_and_read(tmp_path: Path) -> None:
     assert len(list(folders[0].iterdir())) == 1
 
 
-@pytest.mark.parametrize(("admin", "keys", "said"), [
-    (None, {}, "source.admin: is missing"),
-    (ADMIN, {"warehouse": "s3://bucket/w"}, "source.admin.spool: is missing"),
-    (ADMIN, {"path": "/no/such"}, "source.path: /no/such does not exist"),
-    (ADMIN, {}, "source.admin.url: is missing"),
-])
+@pytest.mark.parametrize(
+    ("admin", "keys", "said"),
+    [
+        (None, {}, "source.admin: is missing"),
+        (ADMIN, {"warehouse": "s3://bucket/w"}, "source.admin.spool: is missing"),
+        (ADMIN, {"path": "/no/such"}, "source.path: /no/such does not exist"),
+        (ADMIN, {}, "source.admin.url: is missing"),
+    ],
+)
 def test_what_cannot_be_read_is_refused(
     admin: PulsarAdminSettings | None, keys: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
