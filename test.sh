@@ -3,7 +3,7 @@
 #
 #   ./test.sh                         every test, two processes at a time; properties on fewer traces
 #   ./test.sh --slow                  the same on all traces, and the soaks
-#   ./test.sh tests/config/test_settings.py  one file
+#   ./test.sh tests/unit/config/test_settings.py  one file
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 

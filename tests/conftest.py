@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from tests.effort import SLOW, examples
+from tests.support.effort import SLOW, examples
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 # A JVM of a few minutes on few cores: the second compiler, parallel collectors and the verification
 # of the byte code of released jars cost more than they give. Halves the time of a suite that is
 # mostly starts.
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 
-LONG = ("tests/integration/test_cluster.py", "brokers", "tests/crash/", "tests/integration/")
+LONG = ("tests/spark/test_cluster.py", "brokers", "tests/crash/", "tests/integration/")
 """What takes longest is begun first, so that the processes of a run end together."""
 
 

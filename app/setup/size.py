@@ -1,7 +1,7 @@
 """The command `size`: what a run needs for a load, from measured coefficients.
 
 `coefficients.json` is derived from the results of the benchmarks by
-`python -m tests.bench --coefficients`.
+`python -m benchmarks --coefficients`.
 """
 
 from __future__ import annotations

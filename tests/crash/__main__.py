@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.bench.__main__ import environment
+from benchmarks.__main__ import environment
 from tests.crash.disaster import Disaster
 
 FIRST_SEED = 1

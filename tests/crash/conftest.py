@@ -12,8 +12,8 @@ from app.config.settings import load_settings
 from app.generate.write import write_files, write_policies
 from app.stream.run import run
 from tests.crash.tables import Tables
-from tests.servers.fixtures import kafka
-from tests.traces import demo_trace
+from tests.support.servers.fixtures import kafka
+from tests.support.traces import demo_trace
 
 __all__ = ["kafka"]
 

@@ -11,7 +11,7 @@ from app.stream.session import build_session
 from tests.crash.disaster import Disaster
 from tests.crash.service import Failed
 from tests.crash.site import Records, Site
-from tests.servers.kafka import Kafka
+from tests.support.servers.kafka import Kafka
 
 
 class Grounds:

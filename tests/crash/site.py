@@ -19,12 +19,12 @@ from app.stream.run import run
 from tests.conftest import ROOT
 from tests.crash.service import LOCAL, OF_PYTEST, WITHIN_S, Failed, Service, last_message
 from tests.crash.tables import HOSTILE, Tables
-from tests.state.contract.hostile import HOUR, hostile
-from tests.state.contract.jobs import JOBS
-from tests.traces import by_broker, punctual_trace
+from tests.support.traces import by_broker, punctual_trace
+from tests.unit.state.contract.hostile import HOUR, hostile
+from tests.unit.state.contract.jobs import JOBS
 
 if TYPE_CHECKING:
-    from tests.servers.kafka import Kafka
+    from tests.support.servers.kafka import Kafka
 
 EVENTS = 18_000
 ONE_OF = 20

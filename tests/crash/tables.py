@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.traces import every_row, identities
+from tests.support.traces import every_row, identities
 
 HOSTILE = "hostile"
 """The cluster of records that come in no order and of which anything may be wrong."""

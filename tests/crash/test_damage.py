@@ -18,7 +18,7 @@ from app.setup.doctor import doctor
 from app.stream.run import run
 from app.warehouse import checkpoints
 from app.warehouse.spark_files import SourceLog, checksum_of, entry_of
-from tests.traces import demo_trace, every_row
+from tests.support.traces import demo_trace, every_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

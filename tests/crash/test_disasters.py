@@ -12,7 +12,7 @@ from tests.crash.__main__ import picked
 from tests.crash.disasters import DISASTERS
 from tests.crash.site import Records, Site
 from tests.crash.tables import Tables
-from tests.servers.kafka import Kafka
+from tests.support.servers.kafka import Kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

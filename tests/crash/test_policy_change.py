@@ -29,7 +29,7 @@ from app.warehouse.tables import TABLES
 from app.whatif.replay import replayed
 from state.engine.table import WHOSE
 from tests.crash.test_sigkill import killed
-from tests.traces import NOT_COMPARED, punctual_trace, rows_of
+from tests.support.traces import NOT_COMPARED, punctual_trace, rows_of
 
 EVENTS = 20_000
 QUERY = "govern"

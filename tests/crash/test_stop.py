@@ -21,7 +21,7 @@ from app.telemetry import health
 from tests.conftest import ROOT
 from tests.crash.service import OF_PYTEST
 from tests.crash.tables import Tables
-from tests.servers.process import free_ports
+from tests.support.servers.process import free_ports
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]{4,7} +(.*)")
 """A line of the log as text; no other is in it."""

@@ -1,1 +1,1 @@
-"""Real servers that tests start themselves: on loopback, free ports, stopped by their own pid."""
+"""Tests that start brokers, Prometheus, Alertmanager, a browser or an object store."""

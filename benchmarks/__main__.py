@@ -1,0 +1,182 @@
+"""Benchmarks: floors and figures of one machine in one run.
+
+    python -m benchmarks [--small] [--out FOLDER] [NAME...]
+    python -m benchmarks --table
+
+Without names all of them run but `suite`, `compile` and `replay_large`. Results go to
+benchmarks/results/NAME.json, each with the machine, its load and the floors that were measured
+beside the figures; small runs write nothing without --out. `--table` measures nothing: it puts the
+results into docs/benchmarks.md, and what the command `size` computes with into
+app/setup/coefficients.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCHES = {
+    "generator": "generator.run",
+    "core": "core.run",
+    "state": "core.state_size",
+    "steps": "steps.run",
+    "columnar": "columnar.run",
+    "govern": "end_to_end.run",
+    "demo": "end_to_end.demo",
+    "govern_all": "all_jobs.run",
+    "small_batches": "all_jobs.small_batches",
+    "commits": "commits.run",
+    "layers": "layers.run",
+    "shadows": "shadows.run",
+    "topics": "end_to_end.topics",
+    "transport": "transport.run",
+    "freshness": "freshness.run",
+    "claim": "claim.run",
+    "chunks": "chunks.run",
+    "producer_ids": "producer_ids.run",
+    "backlog": "backlog.run",
+    "backlog_job": "backlog.job",
+    "entry_cache": "entry_cache.run",
+    "query": "query.run",
+    "maintenance": "maintenance.run",
+    "flood": "flood.run",
+    "flood_shapes": "flood.shapes",
+    "first_hour": "first_hour.run",
+    "storage": "storage.run",
+    "plugin": "plugin.run",
+    "replay": "replay.run",
+}
+ALONE = {"suite": "suite.run", "compile": "compiling.run", "replay_large": "replay.large"}
+"""Benchmarks that run only if they are named."""
+RESULTS = (
+    "govern",
+    "govern-demo",
+    "govern-all",
+    "small-batches",
+    "commits",
+    "layers",
+    "shadows",
+    "columnar",
+    "transport",
+    "core",
+    "steps",
+    "topics",
+    "state",
+    "freshness",
+    "generator",
+    "claim",
+    "chunks",
+    "producer_ids",
+    "backlog",
+    "backlog_job",
+    "entry_cache",
+    "query",
+    "maintenance",
+    "flood",
+    "flood_shapes",
+    "first_hour",
+    "storage",
+    "plugin",
+    "replay",
+    "replay-large",
+    "compile",
+    "suite",
+)
+"""Result files in the order of docs/benchmarks.md."""
+WITHOUT_SPARK = (
+    "generator",
+    "core",
+    "state",
+    "steps",
+    "freshness",
+    "claim",
+    "backlog",
+    "entry_cache",
+    "query",
+    "maintenance",
+    "flood",
+    "flood_shapes",
+    "first_hour",
+    "storage",
+    "plugin",
+    "suite",
+    "compile",
+)
+
+
+def environment() -> None:
+    """What Spark's workers inherit; read once by pyspark and numba, so before their import."""
+    os.environ.update(
+        PYSPARK_PYTHON=sys.executable,
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+        PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        SPARK_CONF_DIR=str(ROOT / "conf"),
+        SPARK_LOCAL_IP="127.0.0.1",
+        OMP_NUM_THREADS="1",
+        TZ="UTC",
+    )
+    os.environ.setdefault("WEIR_DRIVER_MEMORY", "4g")
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".pytest_cache" / "numba"))
+    os.environ.pop("SPARK_HOME", None)
+    time.tzset()
+
+
+def bench(name: str) -> Callable[..., object]:
+    """The function of a benchmark."""
+    module, function = {**BENCHES, **ALONE}[name].split(".")
+    found: Callable[..., object] = getattr(import_module(f"benchmarks.{module}"), function)
+    return found
+
+
+def main() -> None:
+    """Run the benchmarks that are named."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join((*BENCHES, *ALONE)))
+    parser.add_argument("--small", action="store_true", help="a few thousand events each")
+    parser.add_argument("--out", type=Path, help="where the result files go")
+    parser.add_argument(
+        "--table",
+        action="store_true",
+        help="rewrite docs/benchmarks.md and app/setup/coefficients.json",
+    )
+    options = parser.parse_args()
+    for name in options.names:
+        if name not in {*BENCHES, *ALONE}:
+            parser.error(f"{name} is not one of {', '.join((*BENCHES, *ALONE))}")
+    environment()
+    if options.table:
+        from benchmarks.coefficients import write
+        from benchmarks.table import rewrite
+
+        rewrite(list(RESULTS))
+        write()
+        return
+    from benchmarks.result import FOLDER, Result
+    from benchmarks.stream import Bench, open_session
+
+    names = options.names or list(BENCHES)
+    spark = open_session() if any(n not in WITHOUT_SPARK for n in names) else None
+    with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
+        for name in names:
+            print(name, flush=True)
+            result = bench(name)(Bench(spark, Path(folder), options.small))
+            assert isinstance(result, Result)
+            if options.out or not options.small:
+                result.write(options.out or FOLDER)
+    if spark is not None:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

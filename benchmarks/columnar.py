@@ -1,0 +1,112 @@
+"""rate_limits alone on records that are columns already: no JSON, no commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from app.ingest.batches import regrouped
+from app.ingest.contract import from_table
+from app.ingest.routing import PACKED, Route, needed, pack_parsed
+from app.stream.operators import operators
+from app.stream.step import ANSWERS, STATE, stepper
+from benchmarks import floors, per_topic
+from benchmarks.result import Result
+from benchmarks.stream import Bench
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def run(bench: Bench) -> Result:
+    """Operator, identity behind the same shuffle, one group per topic; the floor twice."""
+    trace = bench.trace("zipf", bench.traffic())
+    result = Result("columnar", trace.events, bench.small)
+    settings = bench.settings("columnar", {"format": "demo"})
+    first = floors.identity(bench, trace)
+    ours = bench.to_nothing(judged(settings, floors.typed(bench, trace)), "rate-limits-columnar")
+    exchange = bench.settings(
+        "columnar-exchange",
+        {"format": "demo"},
+        rate_limits={"protocol": "pip385", "receipt_model": "all"},
+    )
+    asked = bench.to_nothing(
+        judged(exchange, floors.typed(bench, trace)), "rate-limits-columnar-pip385"
+    )
+    second = floors.identity(bench, trace)
+    named = floors.identity(bench, trace, names=True)
+    single = per_topic.speed(bench, trace)
+    floor = (first.median + second.median) / 2
+    result.add("identity, names as hashes", floor, spread=(first.median, second.median))
+    result.add("identity, names as text", named.median, spread=named.spread)
+    result.add("rate_limits from columns", ours.median, spread=ours.spread)
+    result.add("rate_limits from columns, pip385", asked.median, spread=asked.spread)
+    result.add("one group per topic", single.median, spread=single.spread)
+    result.ratio("rate_limits from columns", "identity, names as hashes", 0.65)
+    result.ratio("rate_limits from columns", "identity, names as text")
+    result.ratio("rate_limits from columns, pip385", "identity, names as hashes", 0.5)
+    result.ratio("rate_limits from columns, pip385", "rate_limits from columns")
+    result.ratio("rate_limits from columns", "one group per topic", 20)
+    return result
+
+
+def judged(settings: Settings, rows: DataFrame, job: str = "rate_limits") -> DataFrame:
+    """The answers of a job over typed records, as `govern.frame` makes them of raw ones."""
+    group = operators(settings, [job])
+    idle_ms = settings.idle_advance_ms
+    routes = {name: o.route for name, o in group.items()}
+    rows = rows.withColumn("ingest_ms", F.lit(0).cast("long"))
+    columns, kinds = needed(routes)
+    narrowed = rows.where(rows.event_type.isin(*kinds)).select(
+        *(name for name in columns if name in rows.columns)
+    )
+    packed = narrowed.mapInArrow(packer(routes, settings.shard_count), PACKED)
+    marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
+        "job",
+        "shard",
+        "blob",
+        F.lit(None)
+        .cast("timestamp")
+        .alias("watermark", metadata={"spark.watermarkDelayMs": idle_ms}),
+    )
+    return marked.groupBy("job", "shard").applyInPandasWithState(
+        stepper(group), ANSWERS, STATE, "append", GroupStateTimeout.EventTimeTimeout
+    )
+
+
+def packer(routes: dict[str, Route], shards: int) -> Callable[[Batches], Batches]:
+    """A function for `mapInArrow`: rows of `events` in, rows of PACKED out."""
+
+    def pack(batches: Batches) -> Batches:
+        for batch in regrouped(batches):
+            yield pack_parsed(from_table(batch, list(routes)), batch, routes, shards, 0)
+
+    return pack
+
+
+def blobs_of(parts: Iterator[pa.Table], routes: dict[str, Route], shards: int, block: int) -> Any:
+    """Blobs by shard of each table, packed `block` records at a time: what a task would ship."""
+    for part in parts:
+        by_shard: dict[int, list[bytes]] = {}
+        for start in range(0, part.num_rows, block):
+            rows = part.slice(start, block).combine_chunks()
+            identity = pa.record_batch(
+                {
+                    "source_partition": pa.repeat(pa.scalar("0"), rows.num_rows),
+                    "source_offset": rows["seq"].chunk(0),
+                }
+            )
+            packed = pack_parsed(from_table(rows, list(routes)), identity, routes, shards, 0)
+            for shard, blob in zip(
+                packed["shard"].to_pylist(), packed["blob"].to_pylist(), strict=True
+            ):
+                by_shard.setdefault(shard, []).append(blob)
+        yield by_shard

@@ -1,0 +1,125 @@
+"""Govern and archive from JSON to committed tables, against Spark's own parsing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from app.generate.scenario import load_scenario
+from app.generate.trace import plan_trace
+from app.generate.write import write_files
+from app.stream import archive, govern
+from app.stream.progress import records
+from benchmarks import floors
+from benchmarks.inputs import Input
+from benchmarks.result import Result
+from benchmarks.stream import END, Bench, Speed, finished
+
+JOBS = ["rate_limits"]
+PARSE, CONTRACT = "parse floor, 17 columns", "parse floor, whole contract"
+
+
+def run(bench: Bench) -> Result:
+    """Govern alone and with the archive; the floor before, between and after."""
+    trace = bench.trace("zipf", bench.traffic())
+    result = Result("govern", trace.events, bench.small)
+    narrow = [floors.parse(bench, trace)]
+    ours = govern_alone(bench, trace)
+    narrow.append(floors.parse(bench, trace))
+    lines = govern_alone(bench, trace, "files")
+    both = with_archive(bench, trace)
+    narrow.append(floors.parse(bench, trace))
+    wide = floors.parse(bench, trace, None)
+    speeds = sorted(s.median for s in narrow)
+    result.add(PARSE, speeds[1], spread=(speeds[0], speeds[-1]))
+    result.add(CONTRACT, wide.median, spread=wide.spread)
+    result.add("govern from JSON", ours.median, spread=ours.spread, note="source delta")
+    result.add("govern from JSON lines", lines.median, spread=lines.spread, note="source files")
+    result.add("govern and archive", both)
+    result.add("batch of govern", ours.batch_ms, "ms")
+    result.ratio("govern from JSON", PARSE, 0.70)
+    result.ratio("govern from JSON lines", PARSE, 0.70)
+    result.ratio("govern from JSON", CONTRACT)
+    result.ratio("govern and archive", PARSE, 0.35)
+    return result
+
+
+def demo(bench: Bench) -> Result:
+    """The demo's fleet, with its incidents and broken records, instead of the plain trace."""
+    events = 25_000 if bench.small else 2_000_000
+    folder = bench.folder / "demo-trace"
+    trace = plan_trace(load_scenario("demo"), events, 7)
+    written = write_files(trace, folder)
+    result = Result("govern-demo", written.events, bench.small)
+    source = {"format": "files", "path": str(folder), "options": {"maxFilesPerTrigger": "6"}}
+    settings = bench.settings("demo", source, policies=trace.policies)
+    lines = bench.spark.readStream.option("maxFilesPerTrigger", 6).text(str(folder))
+    floor = bench.to_nothing(floors.parsed(lines, None), "floor-demo")
+    ours = finished(govern.start(bench.spark, settings, JOBS, END))
+    again = bench.to_nothing(floors.parsed(lines, None), "floor-demo")
+    middle = (floor.median + again.median) / 2
+    result.add(CONTRACT, middle, spread=(floor.median, again.median))
+    result.add("govern of the demo", ours.median, spread=ours.spread)
+    result.ratio("govern of the demo", CONTRACT, 0.70)
+    return result
+
+
+def topics(bench: Bench) -> Result:
+    """A million topics against a thousand, the same number of events, each topic alike."""
+    result = Result("topics", 0, bench.small)
+    names = {1_000: "govern, 1,000 topics", 1_000_000: "govern, 1,000,000 topics"}
+    for count, name in names.items():
+        trace = bench.trace(f"topics-{count}", bench.traffic(topics=count, skew=0.0))
+        speed = govern_alone(bench, trace)
+        result.events = trace.events
+        result.add(name, speed.median, spread=speed.spread)
+        if count > 1_000:
+            result.add("last batch of it", _rate(speed.progress[-1]))
+    result.ratio(names[1_000_000], names[1_000], 0.5)
+    return result
+
+
+def source_of(trace: Input, form: str) -> dict[str, Any]:
+    """The trace as a source of the configuration."""
+    path = trace.lines if form == "files" else trace.records
+    return {
+        "format": form,
+        "path": str(path),
+        "options": {"maxFilesPerTrigger": str(trace.per_trigger)},
+    }
+
+
+def govern_alone(bench: Bench, trace: Input, form: str = "delta") -> Speed:
+    """Govern from JSON to committed tables."""
+    settings = bench.settings(f"govern-{form}", source_of(trace, form))
+    return finished(govern.start(bench.spark, settings, JOBS, END))
+
+
+def with_archive(bench: Bench, trace: Input) -> float:
+    """Records per second that both queries together let through, side by side.
+
+    From the end of the later first batch to the end of the later query.
+    """
+    settings = bench.settings("both", source_of(trace, "delta"))
+    return together(
+        govern.start(bench.spark, settings, JOBS, END), archive.start(bench.spark, settings, END)
+    )
+
+
+def together(*queries: Any) -> float:
+    """Records per second of queries over the same records, side by side, without first batches."""
+    finished(*queries)
+    steps = [[p for p in q.recentProgress if records(p)] for q in queries]
+    begin = max(_end(s[0]) for s in steps)
+    events = sum(records(p) for p in steps[0])
+    first = max(records(s[0]) for s in steps)
+    return (events - first) / (max(_end(s[-1]) for s in steps) - begin)
+
+
+def _end(progress: Any) -> float:
+    began = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
+    return began + float(progress["durationMs"]["triggerExecution"]) / 1000
+
+
+def _rate(progress: dict[str, Any]) -> float:
+    return float(progress["events"] * 1000 / progress["durationMs"]["triggerExecution"])

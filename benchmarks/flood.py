@@ -1,0 +1,228 @@
+"""A flood that waits in Kafka: `run` with its defaults and a driver of 2 GB catches up.
+
+Four partitions, two of which hold 93 % of the records; a process of its own, as a user starts it.
+Once as it comes, and once with everything planned as one micro-batch, as a version without a bound
+would have left it in the checkpoint. The floor is what Spark needs to read and parse the topic.
+`shapes` has floods that are hard for another reason than their length.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+import yaml
+from deltalake import DeltaTable
+
+from app.generate.scenario import load_scenario
+from app.generate.trace import plan_trace
+from benchmarks.floors import parsed
+from benchmarks.result import Result
+from benchmarks.stream import Bench, open_session
+from benchmarks.trace import POLICY, Traffic
+from tests.support.servers.kafka import Kafka
+
+ROOT = Path(__file__).resolve().parents[1]
+FLOOR = "floor: from_json of the topic, whole contract"
+TOPIC, SHARES = "flood", (465, 465, 35, 35)
+TIMEOUT_S = 1800
+LARGE, LARGE_BYTES, MOST_BYTES = "one record of 100 MB", 100_000_000, 200_000_000
+OF_BENCH = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "WEIR_JARS")
+
+
+def run(bench: Bench) -> Result:
+    """Fill the topic, then catch up twice, of a small run once."""
+    events = 20_000 if bench.small else 5_000_000
+    ways = (
+        {"as it comes": {}}
+        if bench.small
+        else {
+            "as it comes": {},
+            "planned as one": {"maxOffsetsPerTrigger": "1000000000"},
+        }
+    )
+    result = Result("flood", events, bench.small)
+    with bench.broker("kafka-flood") as broker:
+        broker.create_topic(TOPIC, len(SHARES))
+        trace = plan_trace(load_scenario("demo"), events, 7)
+        places = [p for p, share in enumerate(SHARES) for _ in range(share)]
+        broker.produce_to(
+            TOPIC,
+            (
+                (places[number % len(places)], line)
+                for part in trace.slices()
+                for number, line in enumerate(part.lines())
+            ),
+        )
+        for name, options in ways.items():
+            _catch_up(bench, result, broker, name, options, result.events)
+        result.add(FLOOR, result.events / _parsed_by_spark(bench, broker.servers))
+    for name in ways:
+        result.ratio(f"{name}: caught up, all jobs and the archive", FLOOR)
+    return result
+
+
+def _parsed_by_spark(bench: Bench, servers: str) -> float:
+    """Seconds in which Spark alone reads the topic and parses its records, and keeps nothing."""
+    spark = bench.spark or open_session()
+    began = time.monotonic()
+    raw = (
+        spark.read.format("kafka")
+        .options(
+            **{
+                "kafka.bootstrap.servers": servers,
+                "subscribe": TOPIC,
+            }
+        )
+        .load()
+    )
+    parsed(raw, None).write.format("noop").mode("overwrite").save()
+    took = time.monotonic() - began
+    if bench.spark is None:
+        spark.stop()
+    return took
+
+
+def shapes(bench: Bench) -> Result:
+    """Most records of one broker, very many topics, only new topics, and one record of 100 MB."""
+    result = Result("flood_shapes", 0, bench.small)
+    scale = 100 if bench.small else 1
+    # Six of ten records draw a topic of their own.
+    floods = {
+        "one broker has 90 %": (Traffic(hot=0.9), 500_000),
+        "a million topics": (Traffic(topics=4_000_000 // scale, skew=0.0), 2_000_000),
+        "100,000 new topics in a batch": (Traffic(topics=200_000 // scale, skew=0.0), 300_000),
+        LARGE: (Traffic(), 200_000),
+    }
+    broker = Kafka(
+        bench.folder / "kafka-shapes",
+        {
+            "message.max.bytes": MOST_BYTES,
+            "socket.request.max.bytes": 2 * MOST_BYTES,
+        },
+    )
+    broker.start()
+    try:
+        for name, (traffic, events) in floods.items():
+            topic = f"events-{len(result.figures)}"
+            broker.create_topic(topic, len(SHARES))
+            count = broker.produce_to(topic, _by_broker(traffic, events // scale // 10))
+            if name == LARGE:
+                started = {"event_type": "broker_started", "broker": "x" * (LARGE_BYTES // scale)}
+                broker.send(topic, [{"value": json.dumps(started).encode(), "partition": 0}])
+            result.events += count
+            _catch_up(bench, result, broker, name, {"subscribe": topic}, count, [POLICY])
+    finally:
+        broker.stop()
+    return result
+
+
+def _by_broker(traffic: Traffic, size: int) -> Iterator[tuple[int, bytes]]:
+    """Records and their partitions: those of a broker are in one."""
+    for part in traffic.parts(10, size):
+        brokers = pa.array(sorted(pc.unique(part["broker"]).to_pylist()))
+        numbers = pc.index_in(part["broker"], brokers).to_pylist()
+        for number, line in zip(numbers, part["value"].to_pylist(), strict=True):
+            yield number % len(SHARES), line
+
+
+def _catch_up(
+    bench: Bench,
+    result: Result,
+    broker: Kafka,
+    name: str,
+    options: dict[str, str],
+    events: int,
+    policies: Sequence[dict[str, Any]] = (),
+) -> None:
+    """One run to the end of the topic; its time, its batches and what its processes needed."""
+    warehouse = bench.folder / f"flood-{result.name}-{len(result.figures)}"
+    config = warehouse.with_suffix(".yaml")
+    options = {"kafka.bootstrap.servers": broker.servers, "subscribe": TOPIC, **options}
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "warehouse": str(warehouse),
+                "idle_advance_ms": 600_000,
+                "policies": list(policies),
+                "source": {"format": "kafka", "options": options},
+            }
+        )
+    )
+    environment = {k: v for k, v in os.environ.items() if k not in OF_BENCH}
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [
+            str(ROOT / "spark-submit.sh"),
+            "--driver-memory",
+            "2g",
+            "run",
+            "--config",
+            str(config),
+            "--available-now",
+        ],
+        env=environment,
+        cwd=ROOT,
+    )
+    driver = workers = 0
+    while process.poll() is None and time.monotonic() - began < TIMEOUT_S:
+        java, python = _resident(process.pid)
+        driver, workers = max(driver, java), max(workers, python)
+        time.sleep(0.5)
+    took = time.monotonic() - began
+    if process.poll() is None:
+        process.terminate()
+    assert process.wait(60) == 0, f"the run ended with {process.returncode}"
+    archived = DeltaTable(str(warehouse / "events")).to_pyarrow_dataset().count_rows()
+    result.add(
+        f"{name}: caught up, all jobs and the archive",
+        events / took,
+        note=f"{archived:,} events archived, start of Spark included",
+    )
+    sizes, seconds = _batches(warehouse / "_weir" / "checkpoints" / "govern", options["subscribe"])
+    result.add(f"{name}: largest micro-batch", max(sizes), "records")
+    result.add(f"{name}: longest micro-batch", max(seconds), "s")
+    result.add(f"{name}: memory of the driver's JVM, at most", driver / 1e9, "GB")
+    result.add(f"{name}: memory of all Python processes, at most", workers / 1e9, "GB")
+
+
+def _batches(checkpoint: Path, topic: str) -> tuple[list[int], list[float]]:
+    """Records and seconds of the micro-batches of a query, the seconds by the times of its logs."""
+    numbers = sorted(int(f.name) for f in (checkpoint / "offsets").iterdir() if f.name.isdigit())
+    begun, ended = (
+        [(checkpoint / log / str(number)) for number in numbers] for log in ("offsets", "commits")
+    )
+    ends = [sum(json.loads(f.read_text().splitlines()[-1])[topic].values()) for f in begun]
+    sizes = [after - before for before, after in zip([0, *ends], ends, strict=False)]
+    seconds = [
+        after.stat().st_mtime - before.stat().st_mtime
+        for before, after in zip(begun, ended, strict=True)
+    ]
+    return sizes, seconds
+
+
+def _resident(pid: int) -> tuple[int, int]:
+    """Bytes that the JVM and the Python processes of a run hold."""
+    java = python = 0
+    try:
+        root = psutil.Process(pid)
+        for process in (root, *root.children(recursive=True)):
+            try:
+                held = process.memory_info().rss
+                if process.name().startswith("java"):
+                    java += held
+                elif process.name().startswith("python"):
+                    python += held
+            except psutil.Error:
+                continue
+    except psutil.Error:
+        pass
+    return java, python

@@ -1,0 +1,36 @@
+"""How fast the demo's generator writes JSON lines to a folder."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+from app.generate.scenario import load_scenario
+from app.generate.trace import plan_trace
+from app.generate.write import write_files
+from benchmarks.result import Result, middle
+from benchmarks.stream import Bench
+
+TARGET = 300_000
+
+
+def run(bench: Bench) -> Result:
+    """Plan and write the demo scenario, several times."""
+    events = 25_000 if bench.small else 2_000_000
+    result = Result("generator", events, bench.small)
+    scenario = load_scenario("demo")
+    next(plan_trace(scenario, events, 7).slices())  # compiles
+    speeds, size = [], 0.0
+    for number in range(1 if bench.small else 3):
+        folder = bench.folder / f"generated-{number}"
+        began = time.perf_counter()
+        written = write_files(plan_trace(scenario, events, 7), folder)
+        speeds.append(written.events / (time.perf_counter() - began))
+        size = written.bytes / written.events
+        shutil.rmtree(folder)
+    value, spread = middle(speeds)
+    result.add("generator to files", value, spread=spread)
+    result.add("wanted at least", TARGET)
+    result.add("size of a record", size, "bytes")
+    result.ratio("generator to files", "wanted at least", 1)
+    return result

@@ -1,0 +1,34 @@
+"""How long `./test.sh` takes from a prepared environment; the floor is its CPU time by cores."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import subprocess
+from pathlib import Path
+
+from benchmarks.result import Result
+from benchmarks.stream import Bench
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET_S = 1200.0
+
+
+def run(bench: Bench) -> Result:
+    """The default suite once; of a small run one file."""
+    files = ["tests/unit/test_architecture.py"] if bench.small else []
+    done = subprocess.run(
+        [str(ROOT / "test.sh"), *files], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+    )
+    found = re.search(r"(\d+) passed.* in ([0-9.]+)s", done.stdout)
+    assert found and not done.returncode, done.stdout[-3000:]
+    result = Result("suite", int(found[1]), bench.small)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cores = os.cpu_count() or 1
+    result.add("floor: CPU time by cores", (used.ru_utime + used.ru_stime) / cores, "s")
+    result.add("wanted at most", TARGET_S, "s")
+    result.add("tests", float(found[2]), "s", note=f"{found[1]} passed")
+    result.ratio("tests", "floor: CPU time by cores")
+    result.ratio("tests", "wanted at most", 1.0)
+    return result

@@ -1,5 +1,0 @@
-"""Fixtures of the sources' tests."""
-
-from tests.servers.fixtures import kafka
-
-__all__ = ["kafka"]

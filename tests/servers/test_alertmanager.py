@@ -1,0 +1,94 @@
+"""A real Alertmanager is told of an alert, and of its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app import alerts
+from tests.support.servers.alertmanager import Alertmanager
+from tests.support.servers.process import ServerFailed
+from tests.support.throttle_rows import OTHER, TOPIC
+from tests.unit.alerts.receiver import Receiver, receiving
+from tests.unit.alerts.test_sinks import BUSY, RULE, minutes
+
+PATIENCE_S = 60
+LABELS = {"alertname": "busy", "severity": "critical", "cluster": "east", "fleet": "test"}
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """Where Alertmanager sends what it was told."""
+    with receiving() as found:
+        yield found
+
+
+@pytest.fixture
+def manager(tmp_path: Path, receiver: Receiver) -> Iterator[Alertmanager]:
+    """An Alertmanager of this test. Skips where it is not installed."""
+    try:
+        server = Alertmanager(tmp_path, receiver.url)
+        server.start()
+    except (ServerFailed, OSError) as error:
+        pytest.skip(f"no Alertmanager: {error}")
+    yield server
+    server.stop()
+
+
+def notified(receiver: Receiver, status: str) -> dict[str, str]:
+    """The alert that Alertmanager notified of with this status, once it has."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        for body in receiver.bodies():
+            for alert in body["alerts"]:
+                if alert["status"] == status:
+                    return dict(alert)
+        assert time.monotonic() < deadline, f"nobody was told of {status}"
+        time.sleep(0.05)
+
+
+def test_an_alert_reaches_alertmanager_and_so_does_its_end(
+    manager: Alertmanager,
+    receiver: Receiver,
+    make_settings: Callable[..., object],
+    tmp_warehouse: str,
+) -> None:
+    sink = {"type": "alertmanager", "url": manager.url, "labels": {"fleet": "test"}}
+    settings = make_settings(alerts={"rules": [RULE], "rule_files": [], "sinks": [sink]})
+    minutes(tmp_warehouse, 0, **BUSY)
+    assert alerts.check(settings) == 1
+    (held,) = manager.alerts()
+    assert held["labels"] == {**LABELS, "topic": TOPIC}
+    assert held["startsAt"] == "2023-11-14T22:14:00.000Z"
+    assert held["status"]["state"] in ("unprocessed", "active")
+    told = notified(receiver, "firing")
+    assert told["annotations"] == {
+        "summary": f"{TOPIC} sent 6000 of 100.0",
+        "runbook": "docs/busy.md",
+        "value": "6000",
+    }
+    minutes(tmp_warehouse, 1)
+    minutes(tmp_warehouse, 1, topic=OTHER, **BUSY)
+    assert alerts.check(settings) == 1
+    assert notified(receiver, "resolved")["labels"] == {**LABELS, "topic": TOPIC}
+    assert [alert["labels"]["topic"] for alert in manager.alerts()] == [OTHER]
+
+
+def test_an_alertmanager_that_was_away_is_told_what_still_fires(
+    manager: Alertmanager,
+    receiver: Receiver,
+    make_settings: Callable[..., object],
+    tmp_warehouse: str,
+) -> None:
+    sink = {"type": "alertmanager", "url": manager.url, "retries": 0}
+    settings = make_settings(alerts={"rules": [RULE], "rule_files": [], "sinks": [sink]})
+    manager.stop()
+    minutes(tmp_warehouse, 0, **BUSY)
+    assert alerts.check(settings) == 1
+    manager.start()
+    assert manager.alerts() == []
+    assert alerts.check(settings) == 1
+    assert [alert["labels"]["topic"] for alert in manager.alerts()] == [TOPIC]

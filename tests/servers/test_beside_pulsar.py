@@ -1,0 +1,216 @@
+"""A day of a Pulsar cluster in minutes, with Weir beside: what it says is true, and no more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.reconcile.spans import differs
+from tests.servers.pulsar_day import (
+    CALM,
+    CHANGED,
+    CHECK_S,
+    CROWD,
+    FUNCTION,
+    GEO,
+    GROUP,
+    GROUPED,
+    HOLES,
+    HOT,
+    PAIR,
+    SATURATED,
+    TTL,
+    TWICE,
+    VICTIM,
+    Day,
+    said,
+)
+from tests.support.recording.saturated import reported
+from tests.support.servers import pulsar_plugin
+from tests.support.servers.process import free_ports
+from tests.support.servers.pulsar import Pulsar
+
+pytestmark = pytest.mark.slow
+NEAR = 0.01
+"""How far counts of pauses may be apart."""
+SYSTEM = ("/__", "://pulsar/")
+"""What names of the broker's own topics have."""
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(60, id="a-minute"), pytest.param(600, id="ten-minutes")]
+)
+def day(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
+    folder = tmp_path_factory.mktemp("beside")
+    (port,) = free_ports(1)
+    broker = Pulsar(
+        folder / "broker",
+        jvm=[
+            "-Dotel.sdk.disabled=false",
+            "-Dotel.metrics.exporter=prometheus",
+            "-Dotel.exporter.prometheus.host=127.0.0.1",
+            f"-Dotel.exporter.prometheus.port={port}",
+        ],
+    )
+    pulsar_plugin.start(
+        broker,
+        folder / "records",
+        weirSystemTopics="true",
+        transactionCoordinatorEnabled="true",
+        backlogQuotaCheckIntervalInSeconds=str(CHECK_S),
+        messageExpiryCheckIntervalInMinutes="1",
+    )
+    lived = Day(broker, folder, f"http://127.0.0.1:{port}/metrics", request.param)
+    try:
+        lived.prepare()
+        lived.begin_weir()
+        lived.live()
+        for run in lived.runs.values():
+            run.stop()
+        yield lived
+    finally:
+        for run in lived.runs.values():
+            run.close()
+        broker.stop()
+
+
+def test_the_alerts_are_those_of_the_day(day: Day) -> None:
+    victims = {("noisy-neighbour-victim", VICTIM)} if day.seconds >= 600 else set()
+    broker = day.pulsar.url.removeprefix("http://")
+    limits = {("publish-limit", name) for name in (*SATURATED, GROUP, broker)}
+    expire = {("backlog-messages-expire", TTL)}
+    for name, expected in (("files", limits | victims | expire), ("polls", expire)):
+        assert said("alerts", "check", "--config", str(day.config(name)))[0] in (0, 1)
+        rows = day.query(name, "SELECT DISTINCT alert, labels FROM alerts WHERE state = 'firing'")
+        fired = [(row["alert"], row["labels"]) for row in rows]
+        assert {(rule, of.get("topic") or of.get("entity")) for rule, of in fired} == expected
+
+
+def test_pauses_are_those_of_the_broker(day: Day) -> None:
+    rows = day.query(
+        "files",
+        "SELECT topic, sum(limited_times) AS times FROM topic_throttle_stats GROUP BY topic",
+    )
+    found = {row["topic"]: row["times"] for row in rows}
+    seqs: dict[str, list[int]] = {}
+    for r in day.records("reads_paused"):
+        seqs.setdefault(r["cnx_id"], []).append(r["seq"])
+    since: dict[tuple[str, str], int] = {}
+    for r in day.records("producer_created"):
+        since.setdefault((r["topic"], r["cnx_id"]), r["seq"])
+    for topic in (*SATURATED, VICTIM, *GROUPED, *CROWD, *CALM):
+        seen = sum(
+            sum(seq > begun for seq in seqs.get(cnx, []))
+            for (name, cnx), begun in since.items()
+            if name == topic
+        )
+        assert found[topic] == pytest.approx(seen, rel=NEAR)
+        assert found[topic] == pytest.approx(day.counted[topic], rel=NEAR)
+        assert topic in CALM or seen > day.seconds
+    assert {topic for topic, times in found.items() if times} == {
+        topic for topic, times in day.counted.items() if times
+    }
+
+
+def test_pauses_have_their_times(day: Day) -> None:
+    rows = day.query(
+        "files",
+        "SELECT cnx_id, count(*) AS times, sum(end_ns - start_ns) AS ns"
+        " FROM throttle_intervals GROUP BY cnx_id",
+    )
+    happened = reported(day.records())
+    assert {row["cnx_id"] for row in rows} == {*happened}
+    for row in rows:
+        times, ns = happened[row["cnx_id"]]
+        assert row["times"] == pytest.approx(times, rel=NEAR)
+        assert row["ns"] == pytest.approx(ns, rel=NEAR)
+
+
+def test_culprits_and_victims_are_those_of_the_day(day: Day) -> None:
+    kinds = ("culprit", "shared", "collateral")
+    sums = ", ".join(f"sum({kind}_times) AS {kind}" for kind in kinds)
+    rows = day.query("files", f"SELECT topic, {sums} FROM topic_throttle_stats GROUP BY topic")
+    found = {row["topic"]: tuple(row[kind] for kind in kinds) for row in rows}
+    for topics, place in (
+        ((HOT, CHANGED, TWICE), 0),
+        ((*GROUPED, *CROWD, *CALM), 1),
+        ((VICTIM,), 2),
+    ):
+        for topic in topics:
+            assert found[topic][place] >= (1 - NEAR) * sum(found[topic]), topic
+    a, b = (found[topic] for topic in PAIR)
+    assert a[0] > 0 and b[0] > 0 and a[1] == b[1] == 0
+    assert a[2] == b[0] or b[2] == a[0]  # the producer that came first has missed no pause
+
+
+@pytest.mark.parametrize("name", ["files", "polls"])
+def test_every_cursor_is_what_it_is(day: Day, name: str) -> None:
+    rows = day.query(name, "SELECT DISTINCT topic, subscription, kind FROM backlog_subscriptions")
+    kinds = {(row["subscription"], row["kind"]) for row in rows}
+    assert {
+        ("pulsar.repl.elsewhere", "replicator"),
+        ("pulsar.dedup", "deduplication"),
+        ("__compaction", "compaction"),
+        (FUNCTION, "subscription"),
+    } <= kinds
+    others = {
+        cursor
+        for cursor, kind in kinds
+        if kind == "subscription"
+        if cursor.startswith(("pulsar.", "__")) or "%" in cursor
+    }
+    assert others == set()
+    (geo,) = day.query(
+        name,
+        "SELECT bool_or(kind = 'replicator' AND backlog_entries = 50) AS held"
+        f" FROM backlog_subscriptions WHERE topic = '{GEO}'",
+    )
+    assert geo["held"]
+    (back,) = day.query(name, "SELECT count(*) AS n FROM backlog_subscriptions WHERE set_back")
+    (hole,) = day.query(
+        name,
+        "SELECT max(unacked_ranges) AS n FROM backlog_subscriptions"
+        f" WHERE topic = '{HOLES}' AND subscription = 'holes'",
+    )
+    assert back["n"] > 0 and hole["n"] > day.seconds / 10
+    (gone,) = day.query(
+        name,
+        "SELECT sum(expired_unread) AS n FROM backlog_subscriptions WHERE subscription = 'slow'",
+    )
+    assert gone["n"] > 0
+
+
+@pytest.mark.parametrize("name", ["files", "polls"])
+def test_no_quota_of_the_brokers_own_topics_and_no_refused_record(day: Day, name: str) -> None:
+    rows = day.query(name, "SELECT topic, limit_bytes, limit_s, rule FROM backlog_checks")
+    own = [row for row in rows if any(part in row["topic"] for part in SYSTEM)]
+    assert own or name == "polls"  # where polls find a backlog only
+    assert {(row["limit_bytes"], row["limit_s"]) for row in own} <= {(None, None)}
+    assert {row["rule"] for row in rows} == {"within_limits"}
+    assert day.query(name, "SELECT * FROM quarantine") == []
+
+
+@pytest.mark.parametrize("name", ["files", "polls"])
+def test_reconcile_agrees(day: Day, name: str) -> None:
+    code, text = said("reconcile", "--config", str(day.config(name)))
+    rows = day.query(name, "SELECT * FROM reconciliation")
+    apart = [row for row in rows if differs(row)]
+    assert code == (1 if apart else 0), text
+    if day.seconds < 600:  # some windows have nothing but what compaction reads
+        apart = [row for row in apart if row["compared_job"] != "entry_cache"]
+    assert apart == []
+    agreed = Counter(row["measure"] for row in rows if row["reason"] is None)
+    assert {"backlog_bytes", "backlog_entries"} <= {*agreed}
+    assert name == "polls" or {"publish_limited_times", "messages_in", "bytes_in"} <= {*agreed}
+    assert {row["reason"] for row in rows} <= {None, "RATE_ONLY", "FEED_BEGAN", "OWN_READS"}
+
+
+def test_a_report_is_written(day: Day, tmp_path: Path) -> None:
+    for name in day.runs:
+        page = tmp_path / f"{name}.html"
+        code, _ = said("report", "--config", str(day.config(name)), "--out", str(page))
+        assert code == 0 and page.stat().st_size > 10_000

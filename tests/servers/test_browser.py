@@ -1,0 +1,151 @@
+"""The page of a report in a real headless Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.report_warehouse import CLOSING, IMAGE, LONG, SCRIPT, USER
+from tests.support.servers import chromium
+from tests.support.servers.chromium import Chromium, loaded
+
+PHONE, DESK = 390, 1200
+CONTRAST = """
+(() => {
+  const light = colour => {
+    const parts = colour.match(/[\\d.]+/g).slice(0, 3).map(Number).map(v => v / 255)
+      .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+  };
+  const ratio = (a, b) => {
+    const [high, low] = [light(a), light(b)].sort((x, y) => y - x);
+    return (high + 0.05) / (low + 0.05);
+  };
+  const paper = getComputedStyle(document.body).backgroundColor;
+  const seen = [...document.querySelectorAll('%s')].filter(e => e.getClientRects().length);
+  return seen.map(e => ratio(getComputedStyle(e)['%s'], paper));
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    """A browser for the tests of this file. Skips where none is installed."""
+    if chromium.executable() is None:
+        pytest.skip("no Chromium: install the package chromium")
+    opened = Chromium(tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_is_loaded_and_the_console_stays_silent(
+    page: Path, browser: Chromium, width: int, dark: bool
+) -> None:
+    browser.open(page.as_uri(), width, dark=dark)
+    heard = browser.heard()
+    assert loaded(heard) == [page.as_uri()]
+    assert [event for event in heard if event[0] != "Network.requestWillBeSent"] == []
+
+
+def test_names_are_shown_as_text_and_nothing_runs(page: Path, browser: Chromium) -> None:
+    browser.open(page.as_uri(), DESK)
+    browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    text = browser.evaluate("document.body.innerText")
+    for name in (SCRIPT, IMAGE, CLOSING):
+        assert name.removeprefix("persistent://") in text
+    assert USER in text and "<i>reason</i>" in browser.evaluate("document.body.textContent")
+    assert browser.evaluate("document.querySelectorAll('script, img, [onerror]').length") == 0
+    assert browser.evaluate("document.querySelectorAll('section').length") == 12
+    # What is stopped by the policy of the page would have been reported.
+    assert [name for name, _ in browser.heard()] == ["Network.requestWillBeSent"]
+
+
+@pytest.mark.parametrize("width", [320, PHONE, DESK])
+def test_the_page_never_scrolls_sideways(page: Path, browser: Chromium, width: int) -> None:
+    browser.open(page.as_uri(), width)
+    assert LONG.removeprefix("persistent://") in browser.evaluate("document.body.textContent")
+    assert browser.evaluate("document.documentElement.scrollWidth") == width
+    # Text of tables and charts is whole: tables scroll on a desk and are stacked on a phone.
+    browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    cut = browser.evaluate("""
+        [...document.querySelectorAll('td, figure svg text, figcaption, summary')]
+          .filter(e => e.getClientRects().length)
+          .map(e => [e.textContent, e.getBoundingClientRect()])
+          .filter(([_, r]) => r.left < 0 || r.right > innerWidth).map(([text, _]) => text)
+    """)
+    assert cut == [] or width == DESK
+    # Wide tables scroll by themselves.
+    assert browser.evaluate(
+        "[...document.querySelectorAll('.scroll')].every("
+        "e => e.getBoundingClientRect().right <= innerWidth)"
+    )
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_each_width_shows_its_own_charts(page: Path, browser: Chromium, width: int) -> None:
+    browser.open(page.as_uri(), width)
+    seen = browser.evaluate(
+        "[...document.querySelectorAll('figure svg')].filter(e => e.getClientRects().length)"
+        ".map(e => e.getBoundingClientRect()).map(r => [r.width, r.right])"
+    )
+    assert len(seen) == browser.evaluate("document.querySelectorAll('figure').length") == 14
+    assert all(60 < shown <= width and right <= width for shown, right in seen)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_and_charts_stand_out_in_light_and_dark(
+    page: Path, browser: Chromium, dark: bool
+) -> None:
+    browser.open(page.as_uri(), DESK, dark=dark)
+    paper = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
+    text = browser.evaluate(CONTRAST % ("p, li, td, th, dt, a, figcaption", "color"))
+    assert len(text) > 100 and min(text) >= 4.5
+    axes = browser.evaluate(CONTRAST % (".role-axis-label text, .role-legend-label text", "fill"))
+    assert len(axes) > 50 and min(axes) >= 4.5
+    marks = browser.evaluate(CONTRAST % ('.mark-rect.role-mark path[fill*="--c"]', "fill"))
+    assert len(marks) > 10 and min(marks) >= 3
+    lines = browser.evaluate(CONTRAST % (".mark-line.role-mark path", "stroke"))
+    assert len(lines) > 3 and min(lines) >= 3
+
+
+def test_on_paper_it_is_light_and_whole(page: Path, browser: Chromium) -> None:
+    browser.open(page.as_uri(), DESK, dark=True)
+    assert browser.printed()[:5] == b"%PDF-"
+    browser.call(
+        "Emulation.setEmulatedMedia",
+        media="print",
+        features=[{"name": "prefers-color-scheme", "value": "dark"}],
+    )
+    try:
+        assert browser.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+        assert browser.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+        assert (
+            browser.evaluate("getComputedStyle(document.querySelector('.scroll')).overflowX")
+            == "visible"
+        )
+    finally:
+        browser.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_labels_keep_the_head_and_the_end_of_a_name(page: Path, browser: Chromium) -> None:
+    browser.open(page.as_uri(), PHONE)
+    labels = browser.evaluate(
+        "[...document.querySelectorAll('#culprits .narrow .role-axis-label text')]"
+        ".map(e => e.textContent).filter(text => text.includes('…'))"
+    )
+    assert any(label.startswith("acme/unb") and label.endswith("unbroken") for label in labels)
+
+
+def test_what_is_not_there_would_be_heard(tmp_path: Path, browser: Chromium) -> None:
+    """The listening itself: a page that loads, runs and fails is noticed."""
+    bad = tmp_path / "bad.html"
+    bad.write_text("<img src='gone.png'><script>console.log('x'); missing()</script>")
+    browser.open(bad.as_uri(), DESK)
+    heard = browser.heard()
+    assert loaded(heard) == [bad.as_uri(), (tmp_path / "gone.png").as_uri()]
+    assert {"Runtime.consoleAPICalled", "Runtime.exceptionThrown"} <= {name for name, _ in heard}

@@ -1,0 +1,151 @@
+"""A warehouse in an object store, without Spark: a real S3 server on loopback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.cli import main
+from app.config.settings import Settings
+from app.errors import UserError
+from app.generate.scenario import load_scenario
+from app.generate.trace import plan_trace
+from app.warehouse import checkpoints, inventory
+from app.warehouse.small_files import names, read_text, write_text
+from benchmarks import archives
+from tests.support.servers.process import serving
+from tests.support.servers.s3 import BUCKET, S3, SECRET
+from tests.unit.maintain.tables import found, plain, rows, writer
+
+MakeSettings = Callable[..., Settings]
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A server for the tests of this file. Skips where none can start."""
+    with serving(lambda: S3(tmp_path_factory.mktemp("s3")), "S3 server") as server:
+        yield server
+
+
+@pytest.fixture
+def settings(s3: S3, make_settings: MakeSettings, request: pytest.FixtureRequest) -> Settings:
+    """A warehouse of the test's own; its scheme is that of Spark, which delta-rs knows too."""
+    return make_settings(
+        warehouse=f"s3a://{BUCKET}/{request.node.name}", storage_options=s3.options
+    )
+
+
+def test_small_files_are_written_listed_and_read(settings: Settings) -> None:
+    assert read_text(settings, "_weir/a/b.json") is None
+    assert names(settings, "_weir/a") == []
+    write_text(settings, "_weir/a/b.json", "first")
+    write_text(settings, "_weir/a/b.json", "€")
+    assert read_text(settings, "_weir/a/b.json") == "€"
+    assert names(settings, "_weir/a") == ["b.json"]
+    assert checkpoints.application_id(settings, "q") == checkpoints.application_id(settings, "q")
+    write_text(settings, f"{checkpoints.FOLDER}/q/offsets/0", "v1")
+    assert checkpoints.found(settings) == ["q"]
+    with pytest.raises(UserError, match=r"_weir/manifest\.json is gone"):
+        inventory.refuse(settings)
+
+
+def test_writers_at_once_lose_nothing_and_double_nothing(settings: Settings) -> None:
+    queries = ("govern", "archive")
+
+    def work(query: str) -> None:
+        writing = writer(settings, query)
+        for batch in (0, 1, 1, 2, 3, 3):
+            writing.append("quarantine", rows("quarantine", range(batch, batch + 1)), batch)
+
+    with ThreadPoolExecutor(len(queries)) as pool:
+        list(pool.map(work, queries))
+    expected = [rows("quarantine", range(batch, batch + 1)) for batch in range(4)] * len(queries)
+    assert plain(found(settings, "quarantine")) == sorted(
+        text for table in expected for text in plain(table)
+    )
+
+
+def test_commands_read_maintain_and_forget(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writing = writer(settings)
+    for batch in range(8):
+        writing.append("producer_id_owners", rows("producer_id_owners", range(2)), batch)
+    config = tmp_path / "weir.yaml"
+    config.write_text(
+        yaml.safe_dump(
+            {"warehouse": settings.warehouse, "storage_options": settings.storage_options}
+        )
+    )
+
+    def asked(*words: str) -> Any:
+        assert main([*words, "--json", "--config", str(config)]) == 0
+        out, err = capsys.readouterr()
+        assert SECRET not in out + err
+        return json.loads(out)
+
+    counting = "SELECT user, count(*) AS n FROM producer_id_owners GROUP BY user ORDER BY n"
+    before = asked("query", counting)
+    assert sum(row["n"] for row in before) == 16
+    user = next(row["user"] for row in before if row["user"])
+    (kept,) = (t for t in asked("maintain")["tables"] if t["table"] == "producer_id_owners")
+    assert kept["problem"] is None
+    (owners,) = (t for t in asked("forget", "--principal", user, "--now")["tables"] if t["rows"])
+    assert owners["table"] == "producer_id_owners"
+    assert user not in [row["user"] for row in asked("query", counting)]
+    assert sum(row["n"] for row in asked("query", counting)) == 16
+    for batch in range(8):
+        writing.append("producer_id_owners", rows("producer_id_owners", range(2)), batch)
+    assert sum(row["n"] for row in asked("query", counting)) == 16
+
+
+def test_an_archive_in_a_store_is_replayed(
+    settings: Settings, make_settings: MakeSettings, tmp_path: Path
+) -> None:
+    trace = plan_trace(load_scenario("demo"), 20_000, 7)
+    here = make_settings(warehouse=str(tmp_path / "warehouse"))
+    found_in: list[list[str]] = []
+    for name, asked in (("store", settings), ("here", here)):
+        archives.build(asked, trace, 8_000)
+        config, out = tmp_path / f"{name}.yaml", tmp_path / name
+        config.write_text(
+            yaml.safe_dump(
+                {
+                    "warehouse": asked.warehouse,
+                    "storage_options": asked.storage_options,
+                    "shards": 2,
+                    "policies": trace.policies,
+                }
+            )
+        )
+        assert (
+            main(
+                [
+                    "replay",
+                    "--config",
+                    str(config),
+                    "--out",
+                    str(out),
+                    "--slice",
+                    "6000",
+                    "--jobs",
+                    "rate_limits,chunks",
+                ]
+            )
+            == 0
+        )
+        at = make_settings(warehouse=str(out))
+        found_in.append(
+            [
+                text
+                for table in ("throttle_events", "limiter_stats", "chunk_events")
+                for text in plain(found(at, table))
+            ]
+        )
+    assert found_in[0] == found_in[1] and len(found_in[0]) > 500

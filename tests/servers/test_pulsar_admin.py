@@ -1,0 +1,231 @@
+"""Polls of a real Pulsar broker, held against what the broker's own documents say."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config.pulsar_admin import PulsarAdminSettings
+from app.ingest.pollers.pulsar.poll import Poller
+from tests.support.servers.pulsar import Pulsar
+from tests.unit.ingest.pollers.pulsar.documents import valid
+
+NAMESPACE = "public/weir"
+NAME = f"{NAMESPACE}/t"
+TOPIC = f"persistent://{NAME}"
+SIZE, AGE_S = 1_000_000, 3600
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def topic(pulsar: Pulsar) -> str:
+    """A topic of three ledgers, the last one open, with a slow and a fast subscription."""
+    pulsar.run_with()
+    pulsar.ask("PUT", f"namespaces/{NAMESPACE}", {})
+    quota(pulsar, "destination_storage", {"limitSize": SIZE, "policy": "producer_exception"})
+    quota(pulsar, "message_age", {"limitTime": AGE_S, "policy": "producer_request_hold"})
+    pulsar.ask("PUT", f"persistent/{NAME}", {})
+    pulsar.ask("PUT", f"persistent/{NAME}/subscription/slow")
+    pulsar.ask("PUT", f"persistent/{NAME}/subscription/fast")
+    pulsar.publish(NAME, [f"message {i} " + "x" * i for i in range(60)])
+    pulsar.ask("POST", f"persistent/{NAME}/subscription/slow/skip/7")
+    pulsar.ask("POST", f"persistent/{NAME}/subscription/fast/skip_all")
+    return TOPIC
+
+
+def quota(pulsar: Pulsar, kind: str, limits: Json) -> None:
+    pulsar.ask("POST", f"namespaces/{NAMESPACE}/backlogQuota?backlogQuotaType={kind}", limits)
+
+
+def settings(pulsar: Pulsar) -> PulsarAdminSettings:
+    return PulsarAdminSettings(
+        cluster="standalone",
+        url=[pulsar.url],
+        namespaces=[NAMESPACE],
+        timeout_ms=5000,
+        retries=1,
+        interval_ms=2000,
+    )
+
+
+def records(path: Path | None, name: str = TOPIC) -> list[Json]:
+    """The records of a file, policies and those of one topic."""
+    assert path is not None
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    valid(found)
+    return [record for record in found if record.get("topic") in (None, name)]
+
+
+def of_kind(found: list[Json], kind: str, *columns: str) -> list[tuple[Any, ...]]:
+    return [
+        tuple(record.get(column) for column in columns)
+        for record in found
+        if record["event_type"] == kind
+    ]
+
+
+def policies(found: list[Json]) -> dict[str, Json]:
+    documents = [json.loads(text) for (text,) in of_kind(found, "policy", "policy_json")]
+    return {f"{each['scope']} {each['name']}": each["limits"] for each in documents}
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def until(holds: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "the broker has not done it"
+        time.sleep(0.2)
+
+
+def backlog_bytes(found: list[Json]) -> int:
+    """The backlog of the slowest durable cursor, by the averages of the ledgers."""
+    ledgers = of_kind(found, "ledger_state", "ledger_id", "ledger_entries", "ledger_bytes")
+    positions = [
+        tuple(map(int, place.split(":")))
+        for place, durable in of_kind(found, "cursor_state", "mark_delete", "durable")
+        if durable
+    ]
+    ledger_id, entry = min(positions)
+    left = sum(size for ledger, _, size in ledgers if ledger >= ledger_id)
+    for ledger, entries, size in ledgers:
+        if ledger == ledger_id and entries:
+            left -= size if entry + 1 >= entries else (entry + 1) * (size // entries)
+    return left
+
+
+def test_a_life_of_a_topic(pulsar: Pulsar, topic: str, tmp_path: Path) -> None:
+    poller = Poller(settings(pulsar), tmp_path)
+    poller.check()
+    before = now_ms()
+    first = records(poller.poll_once(before))
+    assert (poller.last.problems, poller.last.polled) == ([], 1)
+    answered = {
+        name: pulsar.ask("GET", f"persistent/{NAME}/{path}")
+        for name, path in {
+            "internal": "internalStats",
+            "info": "internal-info",
+            "stats": "stats?getEarliestTimeInBacklog=true&subscriptionBacklogSize=true",
+        }.items()
+    }
+    # Ledgers as the broker has them, the open one with its live figures.
+    inside, stats = answered["internal"], answered["stats"]
+    told = of_kind(
+        first, "ledger_state", "ledger_id", "ledger_entries", "ledger_bytes", "ledger_close_ms"
+    )
+    closed = [x["timestamp"] for x in answered["info"]["ledgers"][:-1]]
+    assert [row[0] for row in told] == [x["ledgerId"] for x in inside["ledgers"]]
+    assert [row[1] for row in told] == [25, 25, 10]
+    assert sum(row[2] for row in told) == inside["totalSize"] == stats["storageSize"]
+    assert [row[3] for row in told] == [*closed, None]
+    assert all(before - 60_000 < at <= before for at in closed)
+    # Cursors, and when the oldest message of the slow one was published.
+    ids = [row[0] for row in told]
+    assert of_kind(first, "cursor_state", "subscription", "mark_delete", "durable") == [
+        (name, inside["cursors"][name]["markDeletePosition"], True) for name in inside["cursors"]
+    ]
+    positions = dict(of_kind(first, "cursor_state", "subscription", "mark_delete"))
+    assert positions == {"slow": f"{ids[0]}:6", "fast": f"{ids[2]}:9"}
+    published = dict(of_kind(first, "cursor_state", "subscription", "publish_time_ms"))
+    assert published["fast"] is None
+    assert published["slow"] == stats["earliestMsgPublishTimeInBacklogs"]
+    assert before - 60_000 < published["slow"] <= before
+    assert backlog_bytes(first) == stats["backlogSize"]
+    assert {record["broker"] for record in first if "topic" in record} == {stats["ownerBroker"]}
+    # Limits as they were set, and as the broker says that they are in force.
+    limits = policies(first)
+    assert limits[f"namespace {NAMESPACE}"] == {
+        "backlog_quota": {
+            "destination_storage": {"limitSize": SIZE, "policy": "producer_exception"},
+            "message_age": {"limitTime": AGE_S, "policy": "producer_request_hold"},
+        }
+    }
+    assert (stats["backlogQuotaLimitSize"], stats["backlogQuotaLimitTime"]) == (SIZE, AGE_S)
+    assert limits["broker *"]["backlogQuotaCheckIntervalInSeconds"] == 2
+    assert limits["broker *"]["preciseTimeBasedBacklogQuotaCheck"] is False
+    assert set(limits) == {f"namespace {NAMESPACE}", "broker *"}
+    # Nothing happens, so nothing but states is told, and the same ones.
+    second = records(poller.poll_once(now_ms()))
+    assert [{**r, "seq": 0, "ts_wall_ms": 0} for r in second] == [
+        {**r, "seq": 0, "ts_wall_ms": 0} for r in first if r["event_type"] != "policy"
+    ]
+    # Weir is down while a subscription goes, the other one catches up and limits change.
+    poller.close()
+    pulsar.ask("DELETE", f"persistent/{NAME}/subscription/fast")
+    pulsar.ask("POST", f"persistent/{NAME}/subscription/slow/skip_all")
+    pulsar.ask("DELETE", f"namespaces/{NAMESPACE}/backlogQuota?backlogQuotaType=message_age")
+    pulsar.ask(
+        "POST",
+        f"persistent/{NAME}/publishRate",
+        {
+            "publishThrottlingRateInMsg": 100,
+            "publishThrottlingRateInByte": -1,
+        },
+    )
+
+    def trimmed() -> bool:  # a broker trims what it knows to be read at that moment
+        pulsar.ask("POST", f"persistent/{NAME}/trim")
+        return len(pulsar.ask("GET", f"persistent/{NAME}/internalStats")["ledgers"]) == 1
+
+    until(trimmed)
+    until(lambda: pulsar.ask("GET", f"persistent/{NAME}/publishRate") is not None)
+    poller = Poller(settings(pulsar), tmp_path)
+    third = records(poller.poll_once(now_ms()))
+    assert of_kind(third, "ledger_deleted", "ledger_id") == [(ids[0],), (ids[1],)]
+    assert of_kind(third, "cursor_deleted", "subscription") == [("fast",)]
+    assert of_kind(third, "cursor_state", "mark_delete", "publish_time_ms") == [
+        (f"{ids[2]}:9", None),
+    ]
+    assert backlog_bytes(third) == 0
+    assert policies(third) == {
+        f"namespace {NAMESPACE}": {
+            "backlog_quota": {
+                "destination_storage": {"limitSize": SIZE, "policy": "producer_exception"},
+            }
+        },
+        f"topic {TOPIC}": {"publishRateInMsgs": 100},
+    }
+    order = [record["event_type"] for record in third]
+    assert order == sorted(
+        order,
+        key=["policy", "ledger_deleted", "cursor_deleted", "ledger_state", "cursor_state"].index,
+    )
+    # The topic is deleted; a partitioned one takes its place.
+    pulsar.ask("DELETE", f"persistent/{NAME}?force=true")
+    pulsar.ask("PUT", f"persistent/{NAMESPACE}/p/partitions", 2)
+    pulsar.ask("PUT", f"persistent/{NAMESPACE}/p/subscription/s")
+    path = poller.poll_once(now_ms())
+    assert poller.last.problems == []
+    fourth = records(path)
+    assert of_kind(fourth, "ledger_deleted", "ledger_id") == [(ids[2],)]
+    assert of_kind(fourth, "cursor_deleted", "subscription") == [("slow",)]
+    for i in range(2):
+        part = records(path, f"persistent://{NAMESPACE}/p-partition-{i}")
+        assert of_kind(part, "cursor_state", "subscription") == [("s",)]
+
+
+def test_a_broker_that_is_away_deletes_nothing(pulsar: Pulsar, topic: str, tmp_path: Path) -> None:
+    name = f"{NAMESPACE}/kept"
+    pulsar.ask("PUT", f"persistent/{name}", {})
+    pulsar.ask("PUT", f"persistent/{name}/subscription/s")
+    pulsar.publish(name, ["a", "b", "c"])
+    poller = Poller(settings(pulsar), tmp_path)
+    poller.poll_once(now_ms())
+    pulsar.stop()
+    assert poller.poll_once(now_ms()) is None
+    assert poller.last.skipped > 0 and poller.last.polled == poller.last.gone == 0
+    pulsar.start()
+    after = records(poller.poll_once(now_ms()), f"persistent://{name}")
+    assert poller.last.gone == 0
+    assert of_kind(after, "cursor_deleted", "subscription") == []
+    ((place,),) = of_kind(after, "cursor_state", "mark_delete")
+    stats = pulsar.ask("GET", f"persistent/{name}/stats?subscriptionBacklogSize=true")
+    assert stats["subscriptions"]["s"]["msgBacklog"] == 3, place
+    assert backlog_bytes(after) == stats["backlogSize"]

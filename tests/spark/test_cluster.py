@@ -1,0 +1,186 @@
+"""Weir on a Spark standalone cluster: a master and two workers, as a stranger would have them.
+
+Code and environment travel as `spark-submit.sh` sends them. The processes of the cluster start in
+an empty environment, so that nothing of this checkout reaches an executor by another way.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from app.setup.demo import demo
+from app.setup.demo_scenario import Asked
+from tests.conftest import OF_JAVA
+from tests.support.servers.process import Server, ServerFailed, free_ports
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+EVENTS = 20_000
+JAVA_OPTIONS = f"-Xss4m {OF_JAVA}"
+OF_PYTEST = (
+    "PYTHONPATH",
+    "PYSPARK_PYTHON",
+    "PYSPARK_DRIVER_PYTHON",
+    "SPARK_CONF_DIR",
+    "WEIR_JARS",
+)
+NOT_COMPARED = {"ingest_ms", "compared_ms", "trace", "read_ms"}
+BY_THE_CLOCK = {"alerts", "quality_results"}
+"""What is evaluated beside the run, whenever there is time."""
+
+
+def spark_class(folder: Path) -> list[str]:
+    """The command before the name of a class of Spark's."""
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None and spec.submodule_search_locations
+    spark_home = spec.submodule_search_locations[0]
+    kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
+    variables = {
+        **kept,
+        "HOME": str(folder),
+        "SPARK_HOME": spark_home,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": OF_JAVA,
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_LOG_DIR": str(folder),
+    }
+    given = [f"{name}={value}" for name, value in variables.items()]
+    return ["env", "-i", *given, f"{spark_home}/bin/spark-class"]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a master that two workers of one core each have registered with."""
+    folder = tmp_path_factory.mktemp("cluster")
+    port, *ports = free_ports(6)
+    deploy = "org.apache.spark.deploy"
+    master = f"spark://127.0.0.1:{port}"
+    command = [
+        *spark_class(folder),
+        f"{deploy}.master.Master",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--webui-port",
+        str(ports[0]),
+    ]
+    servers = [Server(command, folder / "master.log")]
+    started = ["New state: ALIVE"]
+    for i in (0, 1):
+        command = [
+            *spark_class(folder),
+            f"{deploy}.worker.Worker",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(ports[1 + i]),
+            "--webui-port",
+            str(ports[3 + i]),
+            "--cores",
+            "1",
+            "--memory",
+            "1g",
+            "--work-dir",
+            str(folder / f"work{i}"),
+            master,
+        ]
+        servers.append(Server(command, folder / f"worker{i}.log"))
+        started.append("Successfully registered with master")
+    try:
+        for server, text in zip(servers, started, strict=True):
+            server.start(lambda log, text=text: text in log, timeout_s=90)
+        yield master
+    except ServerFailed as error:
+        pytest.fail(f"the Spark cluster did not start: {error}")
+    finally:
+        for server in reversed(servers):
+            server.stop()
+
+
+def weir(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs spark-submit.sh as a user does, with what pytest itself needs left out."""
+    environment = {key: value for key, value in os.environ.items() if key not in OF_PYTEST}
+    done = subprocess.run(
+        [str(ROOT / "spark-submit.sh"), *words],
+        env={**environment, **variables},
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=900,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    return done
+
+
+def on(master: str) -> Sequence[str]:
+    """The options that a small cluster on loopback wants."""
+    return (
+        "--master",
+        master,
+        "--executor-memory",
+        "640m",
+        "--conf",
+        "spark.driver.host=127.0.0.1",
+        "--conf",
+        f"spark.driver.extraJavaOptions={JAVA_OPTIONS}",
+        "--conf",
+        f"spark.executor.extraJavaOptions={JAVA_OPTIONS}",
+    )
+
+
+def tables(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
+    """Every table that follows from the events, with all its rows, in an order of their own;
+    columns of the clock left out."""
+    found = {}
+    for log in sorted(warehouse.glob("*/_delta_log")):
+        if log.parent.name in BY_THE_CLOCK:
+            continue
+        rows = DeltaTable(str(log.parent)).to_pyarrow_table().to_pylist()
+        plain = [{k: v for k, v in row.items() if k not in NOT_COMPARED} for row in rows]
+        found[log.parent.name] = sorted(plain, key=repr)
+    return found
+
+
+def test_a_cluster_finds_what_the_local_run_finds(
+    cluster: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The demo on the cluster, and on two cores in the session of the suite."""
+    weir(*on(cluster), "demo", "--out", str(tmp_path / "cluster"), "--events", str(EVENTS))
+    assert demo(tmp_path / "local", Asked(events=EVENTS)) == 0
+    local, remote = (tables(tmp_path / name / "warehouse") for name in ("local", "cluster"))
+    assert len(local["events"]) > 19_000
+    assert local["throttle_events"]
+    assert list(remote) == list(local)
+    for name, rows in local.items():
+        assert remote[name] == rows, name
+
+
+def test_an_environment_that_is_on_the_workers_is_used(cluster: str, tmp_path: Path) -> None:
+    done = weir(
+        *on(cluster),
+        "doctor",
+        "--json",
+        "--warehouse",
+        str(tmp_path / "warehouse"),
+        WEIR_WORKER_PYTHON=sys.executable,
+    )
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert [name for name, check in checks.items() if not check["ok"]] == []
+    assert f"on {cluster}" in checks["spark"]["found"]

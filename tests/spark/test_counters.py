@@ -1,0 +1,98 @@
+"""The counters of a run agree with what it has archived, also after times without records."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from app.config.settings import Settings
+from app.stream.assignment import plan
+from app.stream.run import Service, run
+from app.stream.shutdown import Stopping
+from app.telemetry import health
+from tests.support.traces import identities, punctual_trace
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MakeSettings = Callable[..., Settings]
+IDLE_REPORT = "spark.sql.streaming.noDataProgressEventInterval"
+PARTS = (23, 2_000, 500)
+"""Records that come at once, each part after a time without any."""
+
+
+@pytest.fixture
+def reports_often(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session whose queries report every 0.2 s that they wait, not every 10 s."""
+    spark.conf.set(IDLE_REPORT, "200")
+    yield spark
+    spark.conf.unset(IDLE_REPORT)
+
+
+def waiting(service: Service) -> bool:
+    """Whether every query has reported that it waits for records."""
+    # From inside: what a run publishes does not have this.
+    reports = [query.lastProgress for query in service._queries.values()]
+    return len(reports) == 2 and all(p and "addBatch" not in p["durationMs"] for p in reports)
+
+
+def test_records_of_which_nothing_comes_are_counted(
+    spark: SparkSession, make_settings: MakeSettings, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"event_type": "none"}\n' * 1_000)
+    source = {"format": "files", "path": str(folder)}
+    settings = make_settings(source=source)
+    assert run(settings, available_now=True) == 0
+    for query in ("archive", "govern"):
+        file = Path(settings.warehouse, health.FOLDER, f"{query}.json")
+        assert json.loads(file.read_text(encoding="utf-8"))["events"] == 1_000
+    assert len(identities(settings.warehouse)) == 1_000
+
+
+def counted(service: Service) -> list[int]:
+    """How many records each query has counted."""
+    return [figures.events for figures in service._progress.figures]
+
+
+def test_records_that_come_after_a_time_without_any_are_counted(
+    reports_often: SparkSession, make_settings: MakeSettings, tmp_path: Path
+) -> None:
+    settings = make_settings(
+        source={"format": "files", "path": str(tmp_path / "in")},
+        archive_trigger_ms=0,
+    )
+    folder = tmp_path / "in"
+    folder.mkdir()
+    lines = [line for part in punctual_trace(sum(PARTS) + 20_000).slices() for line in part.lines()]
+    stopping, read = Stopping(), 0
+    service = Service(reports_often, settings, plan(settings).running, False, stopping)
+    thread = threading.Thread(target=service.work)
+    thread.start()
+    try:
+        for number, count in enumerate(PARTS):
+            wait_for(lambda: waiting(service))
+            part = tmp_path / f"{number}.jsonl"
+            part.write_bytes(b"\n".join(lines[read : read + count]) + b"\n")
+            part.rename(folder / part.name)
+            read += count
+            wait_for(lambda so_far=read: counted(service) == [so_far] * 2)
+    finally:
+        stopping.ask()
+        thread.join(90)
+    assert not thread.is_alive()
+    assert len(identities(settings.warehouse)) == sum(PARTS)
+    for query in ("archive", "govern"):
+        file = Path(settings.warehouse, health.FOLDER, f"{query}.json")
+        figures = json.loads(file.read_text(encoding="utf-8"))
+        assert figures["events"] == sum(PARTS)
+    samples = {(name, labels): value for name, labels, value in health.samples(settings)}
+    assert samples["weir_query_records_total", ("archive",)] == sum(PARTS)
+    assert samples["weir_query_records_total", ("govern",)] == sum(PARTS)

@@ -1,0 +1,32 @@
+"""The snippets of docs/other-engines.md do what the page says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.config.settings import Settings
+from tests.conftest import ROOT
+from tests.unit.maintain.tables import rows, writer
+
+PAGE = (ROOT / "docs" / "other-engines.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"```python\n(# \w+\n.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda text: text.split()[1])
+def test_a_snippet_reads_the_rows(snippet: str, make_settings: Callable[..., Settings]) -> None:
+    settings = make_settings()
+    writing = writer(settings)
+    for batch in range(3):
+        for name in ("topic_throttle_stats", "producer_id_owners"):
+            writing.append(name, rows(name, range(2)), batch)
+    names: dict[str, Any] = {}
+    exec(snippet.replace("/data/weir", settings.warehouse), names)
+    assert len(names["rows"]) > 0
+
+
+def test_there_are_snippets() -> None:
+    assert [text.split()[1] for text in SNIPPETS] == ["pandas", "duckdb"]

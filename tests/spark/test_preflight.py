@@ -1,0 +1,107 @@
+"""What a run refuses before Spark starts."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config.settings import Settings
+from app.errors import UserError
+from app.stream.assignment import plan
+from app.stream.preflight import refuse
+from app.stream.run import run
+from app.warehouse import manifest
+from app.warehouse.run_lock import only_run
+from tests.unit.stream.test_assignment import come_to
+
+MakeSettings = Callable[..., Settings]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Any]:
+    """A source that can be read."""
+    return {"format": "files", "path": str(tmp_path)}
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever starts a session fails."""
+    monkeypatch.setattr("app.stream.run.build_session", None)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_a_port_that_another_program_holds_with_advice_that_run_knows(
+    make_settings: MakeSettings, files: dict[str, Any], host: str
+) -> None:
+    family = socket.AF_INET6 if host == "[::1]" else socket.AF_INET
+    with socket.socket(family) as other:
+        try:
+            other.bind((host.strip("[]"), 0))
+        except OSError:
+            pytest.skip(f"this machine has no {host}")
+        other.listen()
+        listen = f"{host}:{other.getsockname()[1]}"
+        settings = make_settings(source=files, metrics={"listen": listen})
+        with pytest.raises(UserError) as refused:
+            run(settings)
+    assert str(refused.value).splitlines() == [
+        f"metrics.listen: {listen}: Address already in use",
+        "another program may hold the port: choose one with metrics.listen; "
+        "metrics: null serves none",
+    ]
+    assert not Path(settings.warehouse).exists()
+    refuse(settings)  # it is free again
+
+
+def test_what_does_not_fit_the_warehouse(
+    make_settings: MakeSettings, files: dict[str, Any]
+) -> None:
+    settings = make_settings(source=files, shards=4)
+    kept = {"layout_version": 1, "partitions": 2, "shards": 8, "created_ms": 0}
+    (Path(settings.warehouse) / "_weir").mkdir(parents=True)
+    (Path(settings.warehouse) / "_weir" / "manifest.json").write_text(json.dumps(kept))
+    with pytest.raises(UserError, match="shards: 4 does not fit the warehouse"):
+        run(settings)
+
+
+def test_what_can_be_read_and_written_is_let_through(
+    make_settings: MakeSettings, files: dict[str, Any]
+) -> None:
+    settings = make_settings(source=files, metrics={"listen": "127.0.0.1:0"})
+    archive = {"archive": ("archive",)}
+    assert refuse(settings).running == {"govern": settings.jobs, **archive}
+    assert refuse(settings, ["chunks", "archive"]).running == {"chunks": ("chunks",), **archive}
+    assert not Path(settings.warehouse).exists()
+
+
+def test_a_warehouse_that_another_run_works_on(
+    make_settings: MakeSettings, files: dict[str, Any]
+) -> None:
+    """Asked by `spark-submit.sh` before the JVM starts: what another query holds is no obstacle."""
+    settings = make_settings(source=files)
+    with only_run(settings, ["archive"]):
+        with pytest.raises(UserError) as refused:
+            refuse(settings)
+        refuse(settings, ["chunks"])
+    assert str(refused.value).splitlines() == [
+        f"warehouse: another run works on {settings.warehouse} (query archive)",
+        "stop it first, or take another warehouse",
+    ]
+    refuse(settings)
+
+
+def test_a_run_whose_queries_are_to_be_taken_apart(
+    make_settings: MakeSettings, files: dict[str, Any]
+) -> None:
+    begun = make_settings(source=files)
+    manifest.claim(begun, 2)
+    come_to(begun, "govern")
+    settings = make_settings(source=files, queries=[["chunks"], ["backlog"]])
+    assert "govern" in plan(settings).touched
+    with only_run(begun, ["govern"]), pytest.raises(UserError, match=r"\(query govern\)"):
+        refuse(settings)

@@ -1,0 +1,114 @@
+"""The job of docs/adding-a-job.md: the page has its code, and three runners give its rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCES = Path(__file__).resolve().parent / "message_counts"
+FILES = [path for path in sorted(SOURCES.glob("*.py")) if path.read_text("utf-8")]
+PAGE = (ROOT / "docs" / "adding-a-job.md").read_text("utf-8")
+WINDOW_MS, LATENESS_MS = 10_000, 500
+IMPORT = "from state.message_counts.declaration import DECLARATION as MESSAGE_COUNTS\n"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.name)
+def test_the_page_has_the_code_of_the_job(file: Path) -> None:
+    assert f"```python\n{file.read_text('utf-8')}```" in PAGE
+
+
+def test_a_job_takes_less_than_150_lines() -> None:
+    assert sum(len(path.read_text("utf-8").splitlines()) for path in FILES) < 150
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources with the job added as the page describes it."""
+    place = tmp_path_factory.mktemp("toy") / "sources"
+    place.mkdir()
+    for name in ("app", "udfs", "conf", "configs"):
+        (place / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "state", place / "state", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCES, place / "state" / "message_counts")
+    registry = place / "state" / "jobs.py"
+    text = registry.read_text("utf-8")
+    before = "from state.producer_ids.declaration"
+    assert IMPORT in PAGE and before in text and "ENTRY_CACHE)" in text
+    text = text.replace(before, IMPORT + before)
+    registry.write_text(text.replace("ENTRY_CACHE)", "ENTRY_CACHE, MESSAGE_COUNTS)"), "utf-8")
+    return place
+
+
+def python(tree: Path, *arguments: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def found(tree: Path) -> dict[str, Any]:
+    """What the runners print."""
+    folder = tree.parent
+    python(tree, str(Path(__file__).parent / "runners.py"), str(folder))
+    answer: dict[str, Any] = json.loads((folder / "found.json").read_text("utf-8"))
+    return answer
+
+
+def test_core_stream_and_batch_give_the_same_rows(found: dict[str, Any]) -> None:
+    rows = found["rows"]
+    assert rows["core"]
+    assert rows["stream"] == rows["core"]
+    assert rows["replay"] == rows["core"]
+    assert rows["slices"] == rows["core"]
+
+
+def test_the_rows_count_the_records(found: dict[str, Any]) -> None:
+    messages: Counter[tuple[str, str, int]] = Counter()
+    size: Counter[tuple[str, str, int]] = Counter()
+    for record in found["added"]:
+        start = record["ts_wall_ms"] // WINDOW_MS * WINDOW_MS
+        key = record["cluster"], record["topic"], start
+        messages[key] += record["num_messages"] or 1
+        size[key] += record["entry_bytes"]
+    latest_ms = max(record["ts_wall_ms"] for record in found["added"])
+    ended = [key for key in messages if key[-1] + WINDOW_MS <= latest_ms - LATENESS_MS]
+    expected = [[*key, messages[key], size[key]] for key in ended]
+    assert len(expected) == 11 * 6
+    assert sorted(found["counts"]) == sorted(expected)
+
+
+def test_a_declared_job_has_a_section_tables_and_pages(tree: Path) -> None:
+    """Nothing else than the registry names it."""
+    script = (
+        "from app.config.settings import Settings\n"
+        "from app.docs import events, tables\n"
+        "from app.errors import UserError\n"
+        "from app.config.settings import load_settings\n"
+        "assert Settings().switches('message_counts') == {'count': 'messages'}\n"
+        "assert Settings().jobs[-1] == 'message_counts'\n"
+        "assert '## topic_message_counts' in tables.render()\n"
+        "assert 'entry_cache, message_counts |' in events.render()\n"
+        "try:\n"
+        "    load_settings(None, {'message_counts': {'count': 'bytes'}})\n"
+        "except UserError as error:\n"
+        "    print(error)\n"
+    )
+    assert "message_counts.count: 'bytes' is not supported (allowed: messages, entries)" in (
+        python(tree, "-c", script)
+    )

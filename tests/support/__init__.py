@@ -1,0 +1,1 @@
+"""What tests share: starters of servers, traces, rows, waiting."""

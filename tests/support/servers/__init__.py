@@ -1,0 +1,1 @@
+"""Real servers that tests start themselves: on loopback, free ports, stopped by their own pid."""

@@ -1,0 +1,1 @@
+"""Tests without Java and without servers: what ./test.sh --quick runs."""

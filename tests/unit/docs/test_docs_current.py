@@ -1,0 +1,28 @@
+"""Pages that are written from the code are those of this code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.docs import tables as docs_tables
+from app.warehouse.tables import COMMON_OUTPUT, TABLES, VIEWS
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "tables.md"
+
+
+def test_the_page_of_tables_is_current():
+    assert PAGE.read_text("utf-8") == docs_tables.render(), "run python -m app.docs"
+
+
+def test_the_page_shows_every_column_of_every_table_and_every_view():
+    page = PAGE.read_text("utf-8")
+    sections = {part.split("\n")[0].split()[0]: part for part in page.split("\n## ")[1:]}
+    for table in TABLES.values():
+        own = table.names[len(COMMON_OUTPUT) :] if table.job else table.names
+        shown = [
+            line.split("`")[1]
+            for line in sections[table.name].splitlines()
+            if line.startswith("| `")
+        ]
+        assert shown == list(own)
+    assert all(view.sql in sections[view.name] for view in VIEWS.values())

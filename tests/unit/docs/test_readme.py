@@ -1,0 +1,143 @@
+"""What README and runbooks tell people to type, and that the pages they name exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+from app.cli import app, main
+from app.config.settings import load_settings
+from app.setup.launch.line import read
+from tests.support.throttle_rows import event, window, write
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PROGRAMS = ("./spark-submit.sh", "weir")
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+
+
+def commands(page):
+    """Every command of a page as words, without the options that go to spark-submit."""
+    for block in blocks(page, "sh"):
+        lexer = shlex.shlex(block, posix=True, punctuation_chars="\n")
+        lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, "#"
+        line: list[str] = []
+        for word in [*lexer, "\n"]:
+            if set(word) != {"\n"}:
+                line.append(word)
+            elif line:
+                program, *words = line
+                yield [program, *(read(words).words if program in PROGRAMS else words)]
+                line = []
+
+
+ALL = [
+    pytest.param(words, id=f"{page.name}: {' '.join(words)[:50]}")
+    for page in PAGES
+    for words in commands(page)
+]
+QUERIES = [p for p in ALL if p.values[0][1:2] == ["query"]]
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("readme") / "warehouse")
+    write(folder, "throttle_events", [event(100, "mark"), event(300, "unmark")])
+    write(folder, "topic_throttle_stats", [window(0, culprit_times=1), window(1)])
+    write(folder, "events", [{"event_type": "publish", "topic": "t", "entry_bytes": 1}])
+    return folder
+
+
+def test_the_readme_shows_the_two_commands_to_begin_with():
+    assert [p.values[0] for p in ALL][:2] == [["./spark-submit.sh", "demo"], ["./test.sh"]]
+
+
+def test_the_readme_quotes_the_output_of_the_demo():
+    quoted = blocks(ROOT / "README.md", "text")[0].splitlines()
+    shown = blocks(ROOT / "docs" / "demo.md", "text")[0].splitlines()
+    assert [line for line in quoted if line not in shown] == []
+
+
+def test_the_readme_links_every_page_but_the_runbooks():
+    linked = set(re.findall(r"\]\((docs/[^)#]+\.md)", (ROOT / "README.md").read_text("utf-8")))
+    pages = {str(page.relative_to(ROOT)) for page in PAGES[1:] if page.parent.name != "runbooks"}
+    assert linked == pages
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_every_command_and_option_that_is_shown_exists(words):
+    if words[0] == "./test.sh":
+        assert len(words) == 1
+        return
+    if words[0] == "mvn":
+        assert words[1] == "-f" and (ROOT / words[2]).is_file()
+        return
+    assert words[0] == "./spark-submit.sh"
+    command, rest = typer.main.get_command(app), words[1:]
+    while hasattr(command, "commands"):
+        command, rest = command.commands[rest[0]], rest[1:]
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert {word for word in rest if word.startswith("--")} <= known
+
+
+@pytest.mark.parametrize("words", QUERIES)
+def test_every_query_that_is_shown_runs(words, warehouse, capsys):
+    options = words[1:]
+    if "--warehouse" in options:
+        options[options.index("--warehouse") + 1] = warehouse
+    else:
+        options += ["--warehouse", warehouse]
+    assert main(options) == 0, capsys.readouterr().err
+
+
+def test_the_readme_lists_every_folder():
+    ignored = {line.strip("/") for line in (ROOT / ".gitignore").read_text("utf-8").splitlines()}
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir()} - ignored
+    shown = re.findall(r"^\| `(\w+)/` \|", (ROOT / "README.md").read_text("utf-8"), re.M)
+    assert sorted(shown) == sorted(name for name in folders if not name.startswith("."))
+
+
+def test_the_glossary_is_sorted_and_refers_to_its_own_terms():
+    text = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+    terms = [term.lower() for term in re.findall(r"^\| ([^|]+?) \|", text, re.M)][2:]
+    assert terms == sorted(set(terms))
+    forms = {term + ending for term in terms for ending in ("", "s", "es", "d", "ed")}
+    forms |= {term[:-1] + "ies" for term in terms if term.endswith("y")}
+    used = {word.lower() for word in re.findall(r"\*([^*]+)\*", text.partition("| --- |")[2])}
+    assert used <= forms
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_pages_report_and_do_not_tell(page):
+    """Programs report, log, carry and return; the words for people are left out of the pages."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
+    assert re.findall(r"(?i)\b(?:told|tells?|said|says?)\b.*", text) == []
+
+
+CONFIGURATIONS = [
+    pytest.param(text, id=f"{page.name} {number}")
+    for page in PAGES
+    for number, text in enumerate(blocks(page, "yaml"))
+    if text.startswith("warehouse:")
+]
+
+
+@pytest.mark.parametrize("text", CONFIGURATIONS)
+def test_a_configuration_that_is_shown_is_accepted(tmp_path, text):
+    file = tmp_path / "weir.yaml"
+    file.write_text(text)
+    assert load_settings(file).warehouse == yaml.safe_load(text)["warehouse"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_page_that_is_linked_exists(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target

@@ -1,0 +1,142 @@
+"""Every number of every sentence can be worked out again from the rows that come with it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from app.terminal.rows import plain
+from app.warehouse.relations import Warehouse, connect
+from tests.unit.explain.asking import ALL
+from tests.unit.explain.rows import TRACES
+
+SECONDS = {"ns": 1e-9, "s": 1, "min": 60, "h": 3600, "d": 86400}
+QUESTIONS = [
+    *(("topic", "t/ns/orders", "--cluster", cluster) for cluster in TRACES),
+    *(("topic", "t/ns/mail", "--cluster", cluster) for cluster in ("worked", "group", "buffer")),
+    *(("connection", "c1", "--cluster", cluster) for cluster in ("worked", "flight", "observed")),
+    ("topic", "t/a/x"),
+    ("topic", "t/ns/scans"),
+    ("topic", "t/ns/a", "--cluster", "cached"),
+    ("topic", "t/ns/large", "--cluster", "chunks"),
+    ("topic", "t/ns/large", "--cluster", "defects"),
+    ("subscription", "t/a/x", "billing"),
+    ("subscription", "t/a/x", "audit"),
+    ("subscription", "t/a/x", "tail"),
+    ("subscription", "t/ns/scans", "s"),
+    ("subscription", "t/ns/a", "s"),
+    ("principal", "User:alice"),
+    *(("message", uuid) for uuid in ("a-1", "b-1", "b-2", "c-1", "d-1")),
+]
+
+
+@pytest.fixture(scope="module")
+def answers(decided: str) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+    """The sentences that answer each question."""
+    found = {}
+    for question in QUESTIONS:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            words = [*question, *ALL, "--limit", "1000", "--json", "--warehouse", decided]
+            assert main(["explain", *words]) == 0
+        found[question] = json.loads(out.getvalue())["sentences"]
+    return found
+
+
+def value(expression: str, rows: dict[str, Any]) -> Any:
+    """The value of an expression over rows, by Python itself."""
+    names = {name: SimpleNamespace(**row["values"]) for name, row in rows.items()}
+    return eval(expression, {"min": min, "max": max, "len": len}, names)
+
+
+def means(number: dict[str, str], found: float) -> bool:
+    """Whether a number as it is written means a value, but for rounding."""
+    shown, unit = number["shown"].replace(",", ""), number["unit"]
+    if unit in ("clock", "day"):
+        moment = datetime.fromtimestamp(int(found) / 1000, UTC)
+        text = moment.isoformat("T", "milliseconds").removesuffix("+00:00")
+        return shown == text[11:] if unit == "clock" else shown == text.removesuffix(".000") + "Z"
+    if unit == "n":
+        written, rounded = float(shown.split()[0]), 0.005
+        return abs(written - found) <= (rounded if abs(found) >= 0.01 else abs(found) * 0.5)
+    if unit == "pct":
+        if shown == "less than 0.1 %":
+            return 0 < found < 0.001
+        written = float(shown.removesuffix(" %")) / 100
+        rounded = 0.0005 if 0 < abs(written) < 0.1 and "." in shown else 0.005
+        return abs(written - found) <= rounded
+    sign = -1 if shown.startswith("-") else 1
+    parts = re.findall(r"([\d.]+) (ns|s|min|h|d)", shown)
+    written = sign * sum(float(amount) * SECONDS[name] for amount, name in parts)
+    seconds = found * {"ns": 1e-9, "ms": 1e-3, "s": 1}[unit]
+    rounding = {"ns": 1e-9, "s": 1 if len(parts) > 1 else 0.0005, "min": 1, "h": 180, "d": 4320}
+    return abs(written - seconds) <= rounding[parts[-1][1]] + 1e-12
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
+def test_every_number_is_what_its_expression_gives(question, answers):
+    for sentence in answers[question]:
+        for number in sentence["numbers"]:
+            found = value(number["is"], sentence["rows"])
+            assert means(number, found), (sentence["text"], number, found)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
+def test_no_digit_comes_from_elsewhere(question, answers):
+    for sentence in answers[question]:
+        names = {text for row in sentence["rows"].values() for text in strings(row["values"])}
+        names |= {
+            str(chunk)
+            for row in sentence["rows"].values()
+            for chunk in row["values"].get("missing_chunks") or ()
+        }
+        text = sentence["text"]
+        for known in sorted({*names, *(n["shown"] for n in sentence["numbers"])}, key=len)[::-1]:
+            if known:
+                text = re.sub(rf"(?<![\w.]){re.escape(known)}(?!\w)", "", text)
+        assert not re.search(r"\d", text), (sentence["text"], text)
+
+
+def strings(found: Any) -> list[str]:
+    if isinstance(found, str):
+        return [found]
+    if isinstance(found, dict):
+        return [text for part in found.values() for text in strings(part)]
+    return [text for part in found for text in strings(part)] if isinstance(found, list) else []
+
+
+def test_every_row_is_what_its_statement_gives(decided, answers):
+    connection = connect(Warehouse(decided))
+    rows = {
+        row["sql"]: row
+        for sentences in answers.values()
+        for sentence in sentences
+        for row in sentence["rows"].values()
+    }
+    assert len(rows) > 150 and None not in rows
+    for sql, row in rows.items():
+        found = connection.execute(sql)
+        names = [column[0] for column in found.description]
+        (values,) = found.fetchall()
+        again = json.loads(json.dumps(plain(dict(zip(names, values, strict=True)))))
+        for name, known in again.items():
+            assert row["values"][name] == known, (sql, name)
+        assert row["table"] in sql
+        assert row["key"].items() <= row["values"].items()
+
+
+def test_the_rows_of_a_sentence_are_a_few_and_the_decision_is_the_first(answers):
+    for sentences in answers.values():
+        assert sentences
+        for sentence in sentences:
+            decision = next(iter(sentence["rows"].values()))
+            assert decision["values"].get("rule", sentence["rule"]) == sentence["rule"]
+            assert len(sentence["rows"]) <= 6

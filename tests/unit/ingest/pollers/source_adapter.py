@@ -1,0 +1,46 @@
+"""A source adapter that polls, tried without Spark."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+from app.config.source import SourceSettings
+from tests.support.waiting import wait_for
+
+
+def settings(tmp_path: Path, name: str, **keys: Any) -> Any:
+    """Settings of a run from the format `name`; keywords: keys of the source, and `warehouse`."""
+    warehouse = keys.pop("warehouse", str(tmp_path / "w"))
+    source = SourceSettings.model_construct(**{"format": name, "path": None, **keys})
+    return SimpleNamespace(source=source, feed=source, warehouse=warehouse)
+
+
+def folder_read(adapter: ModuleType, given: Any) -> Path:
+    """The folder that Spark would be asked for."""
+    reader = MagicMock()
+    adapter.read(reader, given)
+    (path,) = reader.format().schema().options().load.call_args.args
+    return Path(path)
+
+
+def assert_polled(adapter: ModuleType, given: Any, folder: Path) -> None:
+    """One poll for what is available, several beside an endless run, none after it."""
+    adapter.check(given)
+    assert folder_read(adapter, given) == folder
+    with adapter.beside(given, endless=False):
+        assert len(list(folder.iterdir())) == 1
+    with adapter.beside(given, endless=True, say=lambda _: None):
+        wait_for(lambda: len(list(folder.iterdir())) > 2)
+    count = len(list(folder.iterdir()))
+    time.sleep(0.2)
+    assert len(list(folder.iterdir())) == count
+
+
+def assert_polls_nothing(adapter: ModuleType, tmp_path: Path, key: str) -> None:
+    """Where another source is configured."""
+    with adapter.beside(settings(tmp_path, "files", **{key: None}), endless=True):
+        assert not (tmp_path / "w").exists()

@@ -1,0 +1,77 @@
+"""Comparisons beside a run: in a process of their own, at every interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+
+from app.background.rounds import one_round
+from app.config.settings import Settings
+from app.reconcile.beside import beside
+from app.reconcile.rounds import Memory
+from app.warehouse.run_lock import only_reconciliation
+from tests.support.servers.admin import AdminServer, status
+from tests.support.waiting import wait_for
+
+METRICS = "\n".join(
+    [
+        'pulsar_in_messages_total{cluster="east",topic="persistent://a/b/c"} 7',
+        'process_start_time_seconds{cluster="east"} 5',
+        "",
+    ]
+)
+Make = Callable[..., Settings]
+
+
+def test_brokers_are_read_at_every_interval(make_settings: Make) -> None:
+    reported: list[str] = []
+    with AdminServer() as server:
+        server.answers["/metrics/"] = status(200, METRICS)
+        settings = make_settings(reconcile={"brokers": [server.url], "interval_ms": 1000})
+        with beside(settings, endless=True, say=reported.append):
+            wait_for(lambda: Memory.load(settings).number >= 2)
+    assert reported == []
+    (readings,) = Memory.load(settings).scrapes.values()
+    assert len(readings) >= 2
+    assert all(one.topics == {"persistent://a/b/c": {"messages_in": 7}} for one in readings)
+
+
+def test_what_prevents_a_reading_is_reported_once(make_settings: Make) -> None:
+    reported: list[str] = []
+    seen = Event()
+
+    def say(text: str) -> None:
+        reported.append(text)
+        seen.set()
+
+    with AdminServer() as server:
+        server.answers["/metrics/"] = status(401, {"reason": "no"})
+        settings = make_settings(reconcile={"brokers": [server.url], "interval_ms": 200})
+        with beside(settings, endless=True, say=say):
+            assert seen.wait(120)
+            asked = len(server.asked)
+            wait_for(lambda: len(server.asked) > asked + 1)
+    assert reported == ["reconcile: reconcile.token: Pulsar refuses metrics/ (401: no)"]
+
+
+def test_nothing_is_read_where_nothing_is_to_be(make_settings: Make) -> None:
+    reported: list[str] = []
+    with AdminServer() as server:
+        section = {"brokers": [server.url], "interval_ms": 1}
+        for endless, reconcile in (
+            (True, None),
+            (False, section),
+            (True, {**section, "interval_ms": None}),
+        ):
+            with beside(make_settings(reconcile=reconcile), endless, reported.append):
+                pass
+        assert (server.asked, reported) == ([], [])
+
+
+def test_while_another_process_compares_a_round_does_nothing(make_settings: Make) -> None:
+    with AdminServer() as server:
+        server.answers["/metrics/"] = status(200, METRICS)
+        settings = make_settings(reconcile={"brokers": [server.url], "interval_ms": 100})
+        with only_reconciliation(settings):
+            assert one_round("app.reconcile", settings.model_dump_json(), Event()) == ""
+        assert server.asked == []

@@ -1,0 +1,81 @@
+"""The declarations of the jobs, and what of them a Python worker imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.config.settings import Settings
+from app.ingest.contract import DIGESTS
+from app.ingest.routing import PLACES
+from state.engine.declaration import Declaration
+from state.engine.table import COMMON_OUTPUT
+from state.events import KINDS, SCHEMA
+from state.jobs import DECLARED, JOBS, readers
+
+ROOT = Path(__file__).resolve().parents[3]
+EVERY = pytest.mark.parametrize("job", DECLARED.values(), ids=list(DECLARED))
+
+
+@EVERY
+def test_a_job_names_kinds_and_columns_of_the_contract(job: Declaration) -> None:
+    assert set(job.kinds) | set(job.everywhere) <= {kind.name for kind in KINDS}
+    assert set(job.columns) <= {*SCHEMA.names, *DIGESTS, *PLACES}
+    assert {"event_type", "source_feed", "cluster", "broker", "seq", job.clock} <= set(job.columns)
+    assert set(job.key) <= {*job.columns, "user"}
+
+
+@EVERY
+def test_a_core_is_made_of_the_defaults_of_its_parameters(job: Declaration) -> None:
+    assert job.core(Settings().job_params(job.name)).name == job.name
+
+
+@EVERY
+def test_marked_parameters_are_parameters(job: Declaration) -> None:
+    known = set(job.parameters().params()) | {"duplicate_insert"}  # not set by default
+    assert job.switches
+    assert {*job.switches, *job.without_effect} <= known
+
+
+def test_every_kind_has_a_reader_and_the_readers_their_order() -> None:
+    assert readers("entry_added") == ("rate_limits", "chunks", "backlog", "entry_cache")
+    # A document that a poll could not use is only refused.
+    assert [kind.name for kind in KINDS if not readers(kind.name)] == ["bad_document"]
+
+
+def test_a_bit_of_a_byte_is_left_for_each_job() -> None:
+    """The rules of the contract keep a bit for each job (`app.ingest.rules.Masks.readers`)."""
+    assert len(JOBS) <= 8
+
+
+@EVERY
+def test_a_job_has_a_section_of_the_configuration(job: Declaration) -> None:
+    settings = Settings.model_validate({job.name: {}})
+    assert settings.job_settings(job.name) == job.parameters()
+    assert list(settings.switches(job.name)) == list(job.switches)
+
+
+@EVERY
+def test_the_key_of_a_row_is_of_columns_of_every_table(job: Declaration) -> None:
+    assert job.row_key[-1] == "row_no"
+    for table in job.tables:
+        assert table.columns[: len(COMMON_OUTPUT)] == COMMON_OUTPUT
+        assert set(job.row_key) <= set(table.names)
+
+
+def test_what_a_worker_runs_loads_neither_pydantic_nor_the_configuration() -> None:
+    """Cores, routing, step and a source's reader are what a Python worker unpickles; the
+    parameters come as a dictionary."""
+    cores = ", ".join(job.core_class.partition(":")[0] for job in DECLARED.values())
+    script = (
+        f"import sys, {cores}, state.jobs, app.stream.step, app.ingest.sources.files\n"
+        "apart = ('pydantic', 'deltalake', 'app.config', 'app.generate')\n"
+        "print([m for m in sys.modules if m.startswith(apart)])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "[]"

@@ -1,0 +1,319 @@
+"""Situations of real Pulsar clusters: what a poll shows, and what the job makes of it."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.state.recorded_polls import columns, judged, polls_of
+
+CHECKS, SUBSCRIPTIONS = "backlog_checks", "backlog_subscriptions"
+REPLICATOR = "pulsar.repl.jp-west"
+
+
+def changed(polls: list[Any], change: Any) -> list[Any]:
+    """Copies of polls after a change of each."""
+    found = copy.deepcopy(polls)
+    for number, poll in enumerate(found):
+        change(poll, number)
+    return found
+
+
+# -- replicators -----------------------------------------------------------------------------
+
+
+def test_a_replicator_behind_holds_storage_and_has_no_age(tmp_path: Path) -> None:
+    rows, done = judged(polls_of("pulsar-02-replicator-behind"), tmp_path)
+    assert done.problems == []
+    assert (
+        columns(rows[CHECKS], "rule", "backlog_bytes", "age_s", "age_state", "time_usage")
+        == [("within_limits", 2_455_308_531, -1, "no_backlog", None)] * 3
+    )
+    assert columns(
+        rows[SUBSCRIPTIONS], "subscription", "kind", "backlog_entries", "age_s", "time_to_quota_s"
+    )[0] == (REPLICATOR, "replicator", 6_258_001, None, None)
+    assert "producer_refusals" not in rows
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pulsar.repl.us-east",
+        "pulsar.repl-persistent%3A%2F%2Facme%2Fgeo%2Fshadow",
+    ],
+)
+def test_every_replicator_is_one(name: str, tmp_path: Path) -> None:
+    def renamed(poll: Any, _: int) -> None:
+        cursors = poll["internal"]["cursors"]
+        cursors[name] = cursors.pop(REPLICATOR)
+
+    rows, _ = judged(changed(polls_of("pulsar-02-replicator-behind"), renamed), tmp_path)
+    assert {row["age_state"] for row in rows[CHECKS]} == {"no_backlog"}
+    assert {row["kind"] for row in rows[SUBSCRIPTIONS]} == {"replicator"}
+    assert "producer_refusals" not in rows
+
+
+def test_while_a_subscription_is_behind_the_age_is_that_of_the_oldest_cursor(
+    tmp_path: Path,
+) -> None:
+    """As a broker of 4.2.4 was seen to do: see docs/decisions.md."""
+
+    def behind(poll: Any, _: int) -> None:
+        poll["internal"]["cursors"]["local"]["markDeletePosition"] = "702:258010"
+
+    rows, _ = judged(changed(polls_of("pulsar-02-replicator-behind"), behind), tmp_path)
+    assert columns(rows[CHECKS], "age_state", "oldest_subscription", "rule")[0] == (
+        "known",
+        REPLICATOR,
+        "time_exceeded",
+    )
+    assert {row["subscription"]: row["age_s"] for row in rows[SUBSCRIPTIONS]} == {
+        REPLICATOR: None,
+        "local": None,
+    }
+
+
+# -- system topics ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "persistent://acme/orders/__change_events",
+        "persistent://acme/orders/__change_events-partition-2",
+        "persistent://acme/orders/__transaction_buffer_snapshot",
+        "persistent://acme/orders/paid-billing__transaction_pending_ack",
+        "persistent://pulsar/system/transaction_coordinator_assign-partition-1",
+    ],
+)
+def test_a_system_topic_exceeds_nothing(topic: str, tmp_path: Path) -> None:
+    def renamed(poll: Any, _: int) -> None:
+        poll["topic"] = topic
+        poll["policies"]["namespace"]["message_ttl_in_seconds"] = 60
+
+    rows, _ = judged(
+        changed(polls_of("pulsar-03-change-events"), renamed),
+        tmp_path,
+        backlogQuotaDefaultLimitBytes=0,
+        backlogQuotaDefaultLimitSecond=5,
+        ttlDurationDefaultInSeconds=5,
+    )
+    assert (
+        columns(
+            rows[CHECKS],
+            "rule",
+            "backlog_bytes",
+            "limit_bytes",
+            "limit_s",
+            "limit_source_size",
+            "limit_source_time",
+            "action",
+            "ttl_s",
+            "oldest_subscription",
+        )
+        == [
+            (
+                "within_limits",
+                18_004_950,
+                None,
+                None,
+                "system",
+                "system",
+                "none",
+                None,
+                "__compaction",
+            )
+        ]
+        * 3
+    )
+    assert [row["age_s"] for row in rows[CHECKS]] == [108_060, 108_120, 108_180]
+    assert {row["time_to_quota_s"] for row in rows[SUBSCRIPTIONS]} == {None}
+    assert "producer_refusals" not in rows
+
+
+def test_a_topic_with_underscores_is_none(tmp_path: Path) -> None:
+    def renamed(poll: Any, _: int) -> None:
+        poll["topic"] = "persistent://acme/orders/__mine"
+
+    rows, _ = judged(changed(polls_of("pulsar-03-change-events"), renamed), tmp_path)
+    assert {row["rule"] for row in rows[CHECKS]} == {"size_masks_time"}
+    assert columns(rows["producer_refusals"], "producer_id", "quota_type") == [(7, "size")]
+
+
+# -- names -----------------------------------------------------------------------------------
+
+
+def test_an_encoded_subscription_is_judged_as_its_plain_sister(tmp_path: Path) -> None:
+    rows, done = judged(polls_of("pulsar-23-encoded-subscription"), tmp_path)
+    assert done.problems == []
+    by_name: dict[str, list[Any]] = {}
+    for row in rows[CHECKS]:
+        by_name.setdefault(row["oldest_subscription"], []).append(
+            (row["age_s"], row["rule"], row["producers_disconnected"])
+        )
+    assert by_name == {
+        name: [(7260, "time_exceeded", 0), (7320, "time_exceeded", 0), (7380, "time_exceeded", 0)]
+        for name in ("billing:eu@night", "ExclamationFunction")
+    }
+    assert [row["producer_id"] for row in rows["producer_refusals"]] == [3, 3]
+
+
+# -- entries acknowledged one by one ---------------------------------------------------------
+
+
+def test_what_is_acknowledged_behind_a_hole_is_no_backlog(tmp_path: Path) -> None:
+    rows, done = judged(polls_of("pulsar-08-ack-holes"), tmp_path)
+    assert done.problems == []
+    assert columns(rows[CHECKS], "backlog_bytes") == [(11_689_393,)] * 3
+    assert (
+        columns(
+            rows[SUBSCRIPTIONS], "backlog_entries", "unacked_ranges", "first_hole", "mark_delete"
+        )
+        == [(3, 8, "1995117:1015", "1995117:1014")] * 3
+    )
+    assert rows[SUBSCRIPTIONS][-1]["drain_rate"] == 0
+
+
+def test_acknowledgements_behind_a_hole_are_a_rate(tmp_path: Path) -> None:
+    def fewer(poll: Any, number: int) -> None:
+        shown = poll["internal"]["cursors"]["processor"]
+        shown["individuallyDeletedMessages"] = (
+            f"[(1995117:1015..1995117:1239],(1997005:-1..1997005:{10 + 60 * number}]]"
+        )
+        shown["totalNonContiguousDeletedMessagesRange"] = 2
+
+    rows, _ = judged(changed(polls_of("pulsar-08-ack-holes"), fewer), tmp_path)
+    assert [row["backlog_entries"] for row in rows[SUBSCRIPTIONS]] == [886, 826, 766]
+    assert [row["mark_delete"] for row in rows[SUBSCRIPTIONS]] == ["1995117:1014"] * 3
+    assert rows[SUBSCRIPTIONS][-1]["drain_rate"] == 1.0
+
+
+@pytest.mark.parametrize("count", [1, 4_999, 5_001, 9_999, 10_000, 10_001, 12_000, 25_000])
+def test_more_ranges_than_are_kept_are_counted(tmp_path: Path, count: int) -> None:
+    def many(poll: Any, _: int) -> None:
+        internal = poll["internal"]
+        internal["ledgers"] = [{"ledgerId": 5, "entries": 0, "size": 0}]
+        internal["currentLedgerEntries"], internal["currentLedgerSize"] = 3 * count, 3 * count
+        shown = internal["cursors"]["processor"]
+        shown["markDeletePosition"] = "5:0"
+        shown["individuallyDeletedMessages"] = (
+            "[" + ",".join(f"(5:{3 * i + 1}..5:{3 * i + 2}]" for i in range(count)) + "]"
+        )
+        shown["totalNonContiguousDeletedMessagesRange"] = count
+
+    rows, done = judged(changed(polls_of("pulsar-08-ack-holes")[:2], many), tmp_path)
+    assert done.problems == []
+    assert [row["backlog_entries"] for row in rows[SUBSCRIPTIONS]] == [2 * count - 1]
+
+
+# -- TTL -------------------------------------------------------------------------------------
+
+
+def test_messages_that_expire_before_the_quota_never_reach_it(tmp_path: Path) -> None:
+    rows, _ = judged(polls_of("pulsar-17-ttl-before-quota"), tmp_path)
+    assert columns(rows[SUBSCRIPTIONS], "time_to_quota_s", "time_to_expiry_s") == [
+        (None, None),
+        (None, 480.0),
+        (None, 420.0),
+        (None, 360.0),
+        (None, 300.0),
+    ]
+    assert {(row["limit_s"], row["ttl_s"]) for row in rows[CHECKS]} == {(5400, 3600)}
+
+
+@pytest.mark.parametrize(
+    ("policies", "ttl", "quota"),
+    [
+        ({"namespace": {"message_ttl_in_seconds": 7200}}, 7200, 2220.0),
+        (
+            {"namespace": {"message_ttl_in_seconds": 5200}},
+            5200,
+            2220.0,
+        ),  # within one expiry interval
+        (
+            {
+                "namespace": {"message_ttl_in_seconds": 0},
+                "broker": {"ttlDurationDefaultInSeconds": "3600"},
+            },
+            None,
+            2220.0,
+        ),
+        (
+            {
+                "namespace": {"message_ttl_in_seconds": None},
+                "broker": {"ttlDurationDefaultInSeconds": "3600"},
+            },
+            3600,
+            None,
+        ),
+        (
+            {"namespace": {"message_ttl_in_seconds": 7200}, "topic": {"messageTTL": 3600}},
+            3600,
+            None,
+        ),
+        ({"topic": {"messageTTL": 0}}, None, 2220.0),
+    ],
+)
+def test_the_nearest_ttl_decides(
+    tmp_path: Path, policies: Any, ttl: int | None, quota: float | None
+) -> None:
+    def set_policies(poll: Any, _: int) -> None:
+        for scope, more in policies.items():
+            poll["policies"].setdefault(scope, {}).update(more)
+
+    rows, _ = judged(changed(polls_of("pulsar-17-ttl-before-quota"), set_policies), tmp_path)
+    assert {row["ttl_s"] for row in rows[CHECKS]} == {ttl}
+    assert rows[SUBSCRIPTIONS][2]["time_to_quota_s"] == quota
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_messages_that_expired_are_counted(tmp_path: Path, counted: bool) -> None:
+    """By the broker's count from its first sight on; without one, those that the mark-delete passed
+    and whose age is known to be beyond the TTL: of an open ledger the first."""
+
+    def expire(poll: Any, number: int) -> None:
+        poll["polled_ms"] += 600_000
+        subscription = poll["stats"]["subscriptions"]["s"]
+        gone = number >= 2
+        if counted:
+            subscription["totalMsgExpired"] = 40 if gone else 5
+        if gone:
+            poll["internal"]["cursors"]["s"]["markDeletePosition"] = "3:44"
+            subscription["earliestMsgPublishTimeInBacklog"] = 1_795_601_500_000
+
+    rows, _ = judged(changed(polls_of("pulsar-17-ttl-before-quota"), expire), tmp_path)
+    found = columns(rows[SUBSCRIPTIONS], "time_to_expiry_s", "expired_unread", "drain_rate")
+    nothing = 0 if counted else None
+    assert found[0][:2] == (0.0, None) and found[1][:2] == (0.0, nothing)
+    assert found[2][:2] == (None, 35 if counted else 1)
+    assert found[3][1] == nothing
+    consumed = 0 if counted else 34
+    assert [drain for *_, drain in found[2:]] == [consumed / s for s in (120, 180, 240)]
+
+
+# -- set back, and without ledgers -----------------------------------------------------------
+
+
+def test_a_cursor_that_is_set_back_has_no_rates_over_it(tmp_path: Path) -> None:
+    rows, _ = judged(polls_of("pulsar-04-compaction-set-back"), tmp_path, check_rows="all")
+    found = columns(
+        rows[SUBSCRIPTIONS], "set_back", "set_back_from", "set_back_to", "growth_rate", "drain_rate"
+    )
+    back = (True, "2306104:0", "1877:52", None, None)
+    still = (False, None, None, None, None)
+    assert found == [still, still, back, still, (False, None, None, 0.0, 0.0)]
+
+
+@pytest.mark.parametrize("first_sight", [False, True])
+def test_a_topic_without_ledgers_has_no_backlog(tmp_path: Path, first_sight: bool) -> None:
+    polls = polls_of("pulsar-05-no-ledgers")[first_sight:]
+    rows, done = judged(polls, tmp_path, check_rows="all", backlogQuotaDefaultLimitSecond=1)
+    assert done.problems == []
+    assert (
+        columns(rows[CHECKS], "backlog_bytes", "age_state", "rule")[1 - first_sight :]
+        == [(0, "no_backlog", "within_limits")] * 2
+    )
+    assert "producer_refusals" not in rows

@@ -1,0 +1,332 @@
+"""Who paused whom, and what each tenant used: every row by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from app.config.owners import Owner, owner_of
+from app.config.settings import load_settings
+from app.errors import UserError
+from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
+
+Json = dict[str, Any]
+Ask = Callable[..., list[Json]]
+BILLS = "persistent://corp/bills/sent"
+OWNERS = [
+    {"topic": "acme/orders/paid", "team": "payments", "contact": "#pay", "cost_centre": "4711"},
+    {"tenant": "acme", "team": "shop", "contact": "#shop"},
+    {"namespace": "corp/*", "cluster": "e?st", "team": "books"},
+    {"principal": "etl*", "team": "data", "cost_centre": "1"},
+]
+MINUTE = 60_000
+
+
+@pytest.fixture
+def ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """The rows of a question over tables of rows."""
+
+    def answer(question: str, *params: str, **tables: list[Json]) -> list[Json]:
+        warehouse, config = tmp_path / "warehouse", tmp_path / "weir.yaml"
+        (tmp_path / "owners.yaml").write_text(json.dumps(OWNERS))
+        config.write_text(f"warehouse: {warehouse}\nowner_files: [owners.yaml]\n")
+        for name, rows in tables.items():
+            write(str(warehouse), name, rows)
+        words = [word for param in params for word in ("--param", param)]
+        assert main(["query", question, "--config", str(config), "--json", *words]) == 0
+        found: list[Json] = json.loads(capsys.readouterr().out)
+        return found
+
+    return answer
+
+
+PAUSES = [
+    # The culprit's own limit pauses it and two others for 2 s, then one of them for 1 s.
+    event(1000, "mark", collateral_topics=[OTHER, BILLS]),
+    event(3000, "unmark"),
+    event(5000, "mark", collateral_topics=[OTHER]),
+    event(6000, "unmark"),
+    # Another culprit pauses one of them for 1 s on a connection of its own.
+    event(7000, "mark", cnx_id="c2", topic=BILLS, culprit_topic=BILLS, collateral_topics=[OTHER]),
+    event(8000, "unmark", cnx_id="c2", topic=BILLS, culprit_topic=BILLS),
+    # A limit that is shared has no culprit.
+    event(9000, "mark", limiter="broker", collateral_topics=[OTHER]),
+    event(10_000, "unmark", limiter="broker"),
+]
+STATS = [
+    window(0, topic=OTHER, messages=1200, bytes=60, limit_msgs=100.0, limit_bytes=10.0),
+    window(0, topic=BILLS, messages=4800, bytes=0, limit_msgs=100.0, limit_bytes=None),
+]
+PAIR = {
+    "cluster": "east",
+    "reason": "TopicProduceQuotaExceeded",
+    "first_pause": "2023-11-14T22:14:01Z",
+    "last_pause": "2023-11-14T22:14:05Z",
+}
+
+
+BLAMED = [
+    {
+        **PAIR,
+        "culprit": TOPIC,
+        "victim": OTHER,
+        "pauses": 2,
+        "paused_s": 3.0,
+        "share_of_victims_pauses": 0.6,
+        "victim_use": 0.2,
+        "victim_below_half": True,
+        "culprit_team": "shop",
+        "culprit_contact": "#shop",
+        "victim_team": "payments",
+    },
+    {
+        **PAIR,
+        "culprit": TOPIC,
+        "victim": BILLS,
+        "pauses": 1,
+        "paused_s": 2.0,
+        "share_of_victims_pauses": 0.6667,
+        "victim_use": 0.8,
+        "victim_below_half": False,
+        "culprit_team": "shop",
+        "culprit_contact": "#shop",
+        "victim_team": "books",
+        "last_pause": "2023-11-14T22:14:01Z",
+    },
+    {
+        **PAIR,
+        "culprit": BILLS,
+        "victim": OTHER,
+        "pauses": 1,
+        "paused_s": 1.0,
+        "share_of_victims_pauses": 0.2,
+        "victim_use": 0.2,
+        "victim_below_half": True,
+        "culprit_team": "books",
+        "culprit_contact": None,
+        "victim_team": "payments",
+        "first_pause": "2023-11-14T22:14:07Z",
+        "last_pause": "2023-11-14T22:14:07Z",
+    },
+]
+
+
+def test_blame_by_topic(ask: Ask) -> None:
+    """OTHER is paused for 5 s: 3 s by TOPIC, 1 s by BILLS, 1 s by the broker's limit. It used 20 of
+    100 messages and 1 of 10 bytes per second; BILLS 80 of 100."""
+    assert ask("blame", throttle_events=PAUSES, topic_throttle_stats=STATS) == BLAMED
+
+
+def test_blame_by_tenant(ask: Ask) -> None:
+    """corp is paused for 3 s: 2 s by acme, 1 s by itself. acme is paused in all 5 s."""
+    assert ask("blame", "by=tenant", throttle_events=PAUSES, topic_throttle_stats=STATS) == [
+        {
+            **PAIR,
+            "culprit": "acme",
+            "victim": "corp",
+            "pauses": 1,
+            "paused_s": 2.0,
+            "share_of_victims_pauses": 0.6667,
+            "victim_use": 0.8,
+            "victim_below_half": False,
+            "culprit_team": "shop",
+            "culprit_contact": "#shop",
+            "victim_team": "books",
+            "last_pause": "2023-11-14T22:14:01Z",
+        },
+        {
+            **PAIR,
+            "culprit": "corp",
+            "victim": "acme",
+            "pauses": 1,
+            "paused_s": 1.0,
+            "share_of_victims_pauses": 0.2,
+            "victim_use": 0.2,
+            "victim_below_half": True,
+            "culprit_team": "books",
+            "culprit_contact": None,
+            "victim_team": "payments",
+            "first_pause": "2023-11-14T22:14:07Z",
+            "last_pause": "2023-11-14T22:14:07Z",
+        },
+    ]
+
+
+def test_a_victim_without_a_limit_of_its_own_is_not_measured(ask: Ask) -> None:
+    found = ask(
+        "blame",
+        throttle_events=PAUSES[:2],
+        topic_throttle_stats=[window(0, topic=OTHER, limit_msgs=None, limit_bytes=None)],
+    )
+    assert [(row["victim_use"], row["victim_below_half"]) for row in found] == [(None, None)] * 2
+
+
+def check(at_ms: int, size: int, topic: str = TOPIC) -> Json:
+    return {
+        **COMMON,
+        "job": "backlog",
+        "topic": topic,
+        "pass_ms": START_MS + at_ms,
+        "backlog_bytes": size,
+    }
+
+
+def cached(used: int, **changes: Any) -> Json:
+    return {
+        **COMMON,
+        "job": "entry_cache",
+        "policy": "expected_reads",
+        "topic": TOPIC,
+        "window_start_ms": START_MS,
+        "window_ms": MINUTE,
+        "used_bytes": used,
+        **changes,
+    }
+
+
+def ids(user: str, new: int) -> Json:
+    return {
+        **COMMON,
+        "job": "producer_ids",
+        "user": user,
+        "new_ids": new,
+        "window_start_ms": START_MS,
+        "window_ms": MINUTE,
+    }
+
+
+DECEMBER = 31 * 24 * 60
+USED: dict[str, list[Json]] = {
+    "topic_throttle_stats": [
+        window(0, messages=10, bytes=100, culprit_ns=2_000_000_000),
+        window(
+            1, topic=OTHER, messages=1, bytes=5, collateral_ns=500_000_000, shared_ns=250_000_000
+        ),
+        window(0, topic=BILLS, messages=3, bytes=30),
+        window(DECEMBER, messages=7, bytes=70),
+    ],
+    # 100 bytes for 60 s, 40 for 30 s; the last check ends nothing.
+    "backlog_checks": [check(0, 100), check(60_000, 40), check(90_000, 9)],
+    "cache_stats": [cached(50), cached(20, policy="lru"), cached(7, topic=None)],
+    "producer_id_stats": [ids("etl-1", 4), ids("etl-2", 2), ids("bob", 1)],
+}
+NONE = {
+    "cluster": "east",
+    "month": "2023-11",
+    "messages": 0,
+    "bytes": 0,
+    "paused_s": 0.0,
+    "new_ids": 0,
+    "backlog_byte_s": 0.0,
+    "cache_byte_s": 0.0,
+    "teams": None,
+    "contacts": None,
+    "cost_centres": None,
+}
+SHOP = {"teams": ["shop"], "contacts": ["#shop"]}
+
+
+def test_what_each_tenant_used_in_each_month(ask: Ask) -> None:
+    assert ask("showback", **USED) == [
+        {**NONE, **SHOP, "month": "2023-12", "name": "acme", "messages": 7, "bytes": 70},
+        {
+            **NONE,
+            "name": "acme",
+            "messages": 11,
+            "bytes": 105,
+            "paused_s": 2.75,
+            "backlog_byte_s": 7200.0,
+            "cache_byte_s": 3000.0,
+            "teams": ["payments", "shop"],
+            "contacts": ["#pay", "#shop"],
+            "cost_centres": ["4711"],
+        },
+        {**NONE, "name": "corp", "messages": 3, "bytes": 30, "teams": ["books"]},
+        # Users of Kafka have no tenant.
+        {**NONE, "name": None, "new_ids": 7, "teams": ["data"], "cost_centres": ["1"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("topic", {TOPIC: 10, OTHER: 1, BILLS: 3}),
+        ("namespace", {"acme/orders": 11, "corp/bills": 3}),
+        ("team", {"shop": 10, "payments": 1, "books": 3, "data": 0}),
+        ("principal", {"etl-1": 0, "etl-2": 0, "bob": 0}),
+    ],
+)
+def test_what_others_used(ask: Ask, by: str, names: dict[str, int]) -> None:
+    found = ask("showback", f"by={by}", "until=2023-12-01", **USED)
+    assert {row["name"]: row["messages"] for row in found if row["name"]} == names
+
+
+def test_without_owners_the_columns_are_empty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(str(tmp_path), "topic_throttle_stats", USED["topic_throttle_stats"][:1])
+    assert main(["query", "showback", "--warehouse", str(tmp_path), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["teams"], row["messages"]) == ("acme", None, 10)
+
+
+@pytest.mark.parametrize(
+    ("names", "team"),
+    [
+        ({"topic": OTHER}, "payments"),
+        ({"topic": f"{OTHER}-partition-3"}, "payments"),
+        ({"topic": TOPIC}, "shop"),
+        ({"topic": BILLS, "cluster": "east"}, "books"),
+        ({"topic": BILLS, "cluster": "best"}, None),
+        ({"topic": BILLS}, None),
+        ({"principal": "User:etl-1"}, "data"),
+        ({"principal": "etl"}, "data"),
+        ({"topic": "orders"}, None),
+        ({}, None),
+    ],
+)
+def test_the_first_rule_that_fits_names_the_owner(names: dict[str, str], team: str | None) -> None:
+    found = owner_of([Owner(**rule) for rule in OWNERS], **names)
+    assert (found and found.team) == team
+
+
+def test_explain_names_the_owner(ask: Ask, tmp_path: Path, capsys: Any) -> None:
+    ask("blame", throttle_events=PAUSES)
+    words = ["explain", "topic", "acme/orders/paid", "--config", str(tmp_path / "weir.yaml")]
+    assert main(words) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "owner: payments, #pay, 4711"
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["owner"] == {
+        "team": "payments",
+        "contact": "#pay",
+        "cost_centre": "4711",
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "mistake"),
+    [
+        (
+            {"team": "a"},
+            "[0]: names nothing (allowed: cluster, tenant, namespace, topic, principal)",
+        ),
+        ({"tenant": "acme"}, "[0].team: field required"),
+        ({"tenant": "acme", "team": "a", "mail": "x"}, "[0].mail: unknown key (allowed: cluster,"),
+        ({"topic": "a/[bc]/d", "team": "a"}, "[0].topic: 'a/[bc]/d' has brackets"),
+        ({"namespace": "acme", "team": "a"}, "[0].namespace: 'acme' is not tenant/namespace"),
+    ],
+)
+def test_a_wrong_rule_is_refused_with_file_and_key(
+    tmp_path: Path, rule: Json, mistake: str
+) -> None:
+    (tmp_path / "owners.yaml").write_text(json.dumps([rule]))
+    config = tmp_path / "weir.yaml"
+    config.write_text("owner_files: [owners.yaml]\n")
+    with pytest.raises(UserError) as found:
+        load_settings(config)
+    assert f"{tmp_path}/owners.yaml: {mistake}" in str(found.value)

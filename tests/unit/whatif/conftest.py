@@ -1,0 +1,34 @@
+"""An archive of a generated fleet, for the tests of what is replayed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app.config.settings import load_settings
+from app.generate.scenario import load_scenario
+from app.generate.trace import plan_trace
+from benchmarks import archives
+
+EVENTS = 20_000
+
+
+@pytest.fixture(scope="package")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration of a warehouse with an archive in several files, and nothing else."""
+    folder = tmp_path_factory.mktemp("archived")
+    trace = plan_trace(load_scenario("demo"), EVENTS, 7)
+    path = folder / "weir.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "warehouse": str(folder / "warehouse"),
+                "shards": 3,
+                "policies": trace.policies,
+            }
+        )
+    )
+    archives.build(load_settings(path), trace, 3_000)
+    return path

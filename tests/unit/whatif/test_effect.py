@@ -1,0 +1,551 @@
+"""The command `policy diff --on`: the effects of two sets of policies over an archive."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from deltalake import write_deltalake
+
+from app.cli import main
+from app.config.settings import load_settings
+from app.terminal.interrupt import temporary_folder
+from app.warehouse import policy_log
+from app.warehouse.relations import Warehouse
+from app.warehouse.tables import TABLES
+from app.whatif.effect.compare import MEASURES, compared
+from app.whatif.effect.page import html_of
+from app.whatif.effect.words import About, plain
+from app.whatif.replay.archive import WHOLE
+from tests.support.servers import chromium
+from tests.support.servers.chromium import Chromium, loaded
+from tests.support.throttle_rows import frame
+from tests.unit.report import warehouse as reported
+from tests.unit.whatif.test_what_if import SCHEMA, START_MS, event
+
+NONE = {"before": 0, "after": 0, "change": 0}
+OVER, LATE, VICTIM = "persistent://t/ns/a", "persistent://t/ns/late", "persistent://u/ns/v"
+Capture = pytest.CaptureFixture[str]
+
+
+def moved(before: float, after: float) -> dict[str, float]:
+    return {"before": before, "after": after, "change": round(after - before, 3)}
+
+
+def policies(rate: int, size: int, ids: int) -> list[dict[str, Any]]:
+    quota = {"limitSize": size, "policy": "consumer_backlog_eviction"}
+    return [
+        {"scope": "topic", "name": "t/ns/a", "limits": {"publishRateInMsgs": rate}},
+        {
+            "scope": "topic",
+            "name": "t/ns/late",
+            "limits": {"backlog_quota": {"destination_storage": quota}},
+        },
+        {"scope": "user", "name": "etl", "limits": {"producer_ids_rate": ids}},
+    ]
+
+
+def small_archive() -> Iterator[dict[str, Any]]:
+    """Of a topic that publishes 80 messages at once beside another one on its connection, a backlog
+    of a hundred entries, and a user with six new ids."""
+    own = {"event_type": "publish", "cnx_id": "x", "producer_id": 1, "subscription": None}
+    yield event(0, 0, **own, topic=VICTIM, num_messages=1)
+    yield event(1, 1, **own, topic=OVER, num_messages=80)
+    late = {"topic": LATE, "ledger_id": 7, "entry_id": None, "consumer": None}
+    yield event(
+        2,
+        2,
+        **late,
+        event_type="ledger_state",
+        subscription=None,
+        ledger_entries=100,
+        ledger_bytes=1000,
+    )
+    yield event(3, 3, **late, event_type="cursor_state", durable=True, mark_delete="7:-1")
+    for i in range(6):
+        yield event(
+            10,
+            4 + i,
+            event_type="produce_batch",
+            topic="orders",
+            partition=0,
+            principal="User:etl",
+            client_id="c",
+            producer_id=100 + i,
+            subscription=None,
+        )
+    # later records let windows and checks come
+    yield event(90_000, 20, **own, topic=VICTIM, num_messages=1)
+    yield event(
+        90_000,
+        21,
+        event_type="produce_batch",
+        topic="orders",
+        partition=0,
+        principal="User:bob",
+        client_id="c",
+        producer_id=1,
+        subscription=None,
+    )
+    yield event(90_000, 22, **late, event_type="cursor_state", durable=True, mark_delete="7:-1")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a configuration of that archive, and two files of policies."""
+    folder = tmp_path_factory.mktemp("small")
+    rows = frame("events", list(small_archive()))
+    write_deltalake(str(folder / "warehouse" / "events"), rows.cast(SCHEMA))
+    (folder / "weir.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "warehouse": str(folder / "warehouse"),
+                "shards": 1,
+                "stats_window_ms": 1000,
+                "policies": policies(1000, 1, 1),
+                "producer_ids": {"producer.id.quota.window.num": 1},
+            }
+        )
+    )
+    (folder / "wide.yaml").write_text(yaml.safe_dump(policies(100, 2000, 3)))
+    (folder / "tight.yaml").write_text(yaml.safe_dump(policies(50, 500, 1)))
+    return folder
+
+
+def diff(folder: Path, before: str, after: str, *more: str) -> int:
+    return main(
+        [
+            "policy",
+            "diff",
+            str(folder / before),
+            str(folder / after),
+            "--config",
+            str(folder / "weir.yaml"),
+            *more,
+        ]
+    )
+
+
+def answer(capsys: Capture, folder: Path, before: str, after: str, *more: str) -> Any:
+    assert diff(folder, before, after, *more, "--json") == 0
+    return json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+
+
+def test_effects_by_hand(small: Path, capsys: Capture) -> None:
+    """A limit of 100 has room for 80 messages. One of 50 is 30 in debt: until the target of 1 is
+    reached, 31 / 50 s and a nanosecond. A backlog of 1000 bytes is below its quota of 2000; one of
+    500 skips 55 of the 100 entries down to 450 bytes. With a burst of 3 four ids pass, the fourth
+    into the debt, and two are rejected, each for the 3600 / 3 s that repay it; with a burst of 1
+    two pass, and four are rejected for 3600 s each."""
+    found = answer(capsys, small, "wide.yaml", "tight.yaml", "--on", "all")
+    paused = {
+        "throttles": moved(0, 1),
+        "pauses": moved(0, 1),
+        "paused_s": moved(0, 0.62),
+        "paused_own_s": moved(0, 0.62),
+    }
+    victim = {
+        "pauses": moved(0, 1),
+        "paused_s": moved(0, 0.62),
+        "paused_others_s": moved(0, 0.62),
+        "victims": moved(0, 1),
+    }
+    evicted = {
+        "exceeded_checks": moved(0, 1),
+        "evictions": moved(0, 1),
+        "evicted_entries": moved(0, 55),
+    }
+    rejected = {"rejected_ids": moved(2, 4), "id_throttle_s": moved(2400, 14_400)}
+    zero = {m.name: NONE for m in MEASURES}
+    assert found["total"] == {
+        **zero,
+        **paused,
+        **victim,
+        **evicted,
+        **rejected,
+        "pauses": moved(0, 2),
+        "paused_s": moved(0, 1.24),
+    }
+    assert found["tenants"] == [
+        {"cluster": "c", "tenant": "t", **zero, **paused, **evicted},
+        {"cluster": "c", "tenant": "u", **zero, **victim},
+    ]
+    assert found["topics"] == [
+        {"cluster": "c", "topic": OVER, **zero, **paused},
+        {"cluster": "c", "topic": VICTIM, **zero, **victim},
+        {"cluster": "c", "topic": LATE, **zero, **evicted},
+    ]
+    assert found["users"] == [{"cluster": "c", "user": "etl", **zero, **rejected}]
+    assert found["changed"] == {"tenants": 2, "topics": 3, "users": 1}
+    assert found["same"] is False and found["begins"] == []
+    assert (found["from_ms"], found["to_ms"]) == (None, None)
+    # a sixtieth of 90 s, in whole windows of a second
+    assert [
+        {key: value for key, value in row.items() if value != NONE}
+        for row in found["times"]
+        if any(row[key] != NONE for key in row if not key.endswith("_ms"))
+    ] == [
+        {
+            "from_ms": START_MS,
+            "to_ms": START_MS + 2000,
+            "paused_s": moved(0, 1.24),
+            "rejected_ids": moved(2, 4),
+        },
+        {"from_ms": START_MS + 60_000, "to_ms": START_MS + 62_000, "evicted_entries": moved(0, 55)},
+    ]
+    assert found["jobs"] == ["rate_limits", "producer_ids", "backlog", "entry_cache"]
+    assert [(one["limit"], one["before"], one["after"]) for one in found["limits"]] == [
+        ("publishRateInMsgs", 100, 50),
+        ("backlog_quota.destination_storage.limitSize", 2000, 500),
+        ("producer_ids_rate", 3, 1),
+    ]
+
+
+def test_rows_bound_the_lists_and_not_the_totals(small: Path, capsys: Capture) -> None:
+    whole = answer(capsys, small, "wide.yaml", "tight.yaml", "--on", "all")
+    short = answer(capsys, small, "wide.yaml", "tight.yaml", "--on", "all", "--rows", "1")
+    assert short["topics"] == whole["topics"][:1] and short["tenants"] == whole["tenants"][:1]
+    assert (short["total"], short["changed"]) == (whole["total"], whole["changed"])
+    assert diff(small, "wide.yaml", "tight.yaml", "--on", "all", "--rows", "1") == 0
+    said = capsys.readouterr().out
+    assert "1 of 3 rows; --rows N shows more" in said
+    assert re.search(r"^paused_s +0\.0 +1\.24 +1\.24  time that topics were paused$", said, re.M)
+
+
+def test_equal_policies_change_nothing(config: Path, tmp_path: Path, capsys: Capture) -> None:
+    found = answer(capsys, config.parent, config.name, config.name, "--on", "all")
+    assert found["same"] is True and found["changed"] == {"tenants": 0, "topics": 0, "users": 0}
+    assert found["total"]["throttles"]["before"] > 0 and found["total"]["rejected_ids"]["after"] > 0
+    assert [found[name] for name in ("tenants", "topics", "users", "limits")] == [[]] * 4
+    assert {values["change"] for values in found["total"].values()} == {0}
+    assert diff(config.parent, config.name, config.name, "--on", "all") == 0
+    assert "nothing differs" in capsys.readouterr().out
+
+
+def halved(config: Path, folder: Path) -> None:
+    """Files with the policies of a configuration, and with half of their publish rates."""
+    documents = yaml.safe_load(config.read_text())["policies"]
+    (folder / "a.yaml").write_text(yaml.safe_dump(documents))
+    for document in documents:
+        for key in ("publishRateInMsgs", "publishRateInBytes"):
+            if document["limits"].get(key, 0) > 0:
+                document["limits"][key] = max(document["limits"][key] // 2, 1)
+    (folder / "b.yaml").write_text(yaml.safe_dump(documents))
+    (folder / "weir.yaml").write_text(config.read_text())
+
+
+def asked(capsys: Capture, warehouse: Path, *words: str) -> list[dict[str, Any]]:
+    """The rows of a query."""
+    assert main(["query", *words, "--warehouse", str(warehouse), "--json"]) == 0
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+RANGE = ("2026-01-05T14:04:00Z", "2026-01-05T14:08:00Z")
+SUMS = """
+SELECT (SELECT count(*) FROM throttle_events WHERE action = 'mark') AS throttles,
+  (SELECT sum(limited_times) FROM topic_throttle_stats) AS pauses,
+  (SELECT count(DISTINCT (cluster, topic)) FROM topic_throttle_stats WHERE collateral_times > 0
+     OR collateral_ns > 0) AS victims,
+  (SELECT count(*) FROM producer_id_decisions WHERE verdict = 'rejected') AS rejected_ids,
+  (SELECT sum(entries_skipped) FROM backlog_evictions) AS evicted_entries
+"""
+
+
+def test_numbers_are_those_of_two_replays(config: Path, tmp_path: Path, capsys: Capture) -> None:
+    halved(config, tmp_path)
+    keep = ["--on", "/".join(RANGE), "--warm-up", "3m", "--keep", str(tmp_path / "kept")]
+    found = answer(capsys, tmp_path, "a.yaml", "b.yaml", *keep)
+    assert found["begins"][0].startswith("begins empty at 2026-01-05T14:01:00Z: rows may differ")
+    assert found["total"]["paused_s"]["change"] > 0
+    for side, name in (("before", "a"), ("after", "b")):
+        out = tmp_path / name
+        assert (
+            main(
+                [
+                    "replay",
+                    "--config",
+                    str(config),
+                    "--policy",
+                    str(tmp_path / f"{name}.yaml"),
+                    "--from",
+                    RANGE[0],
+                    "--to",
+                    RANGE[1],
+                    "--warm-up",
+                    "3m",
+                    "--out",
+                    str(out),
+                ]
+            )
+            == 0
+        )
+        capsys.readouterr()
+        for warehouse in (out, tmp_path / "kept" / side):
+            (sums,) = asked(capsys, warehouse, SUMS)
+            assert {key: found["total"][key][side] for key in sums} == sums
+            tenants = asked(capsys, warehouse, "throttle-time", "--param", "by=tenant")
+            told = {row["tenant"]: row["paused_s"][side] for row in found["tenants"]}
+            paused = {
+                row["name"]: sum(row[key] for key in row if key.endswith("_s")) for row in tenants
+            }
+            assert {name: pytest.approx(paused.get(name, 0), abs=0.01) for name in told} == told
+    again = answer(capsys, tmp_path, "a.yaml", "b.yaml", *keep)
+    assert again == found
+    assert (
+        main(
+            [
+                "policy",
+                "diff",
+                str(tmp_path / "b.yaml"),
+                str(tmp_path / "a.yaml"),
+                "--config",
+                str(config),
+                *keep,
+            ]
+        )
+        == 2
+    )
+    assert f"--keep {tmp_path / 'kept' / 'before'}: belongs to another replay" in (
+        capsys.readouterr().err
+    )
+
+
+def copied(small: Path, folder: Path) -> list[str]:
+    """The option for a copy of the warehouse."""
+    return ["--warehouse", str(shutil.copytree(small / "warehouse", folder / "warehouse"))]
+
+
+@pytest.fixture
+def changed(small: Path, tmp_path: Path) -> list[str]:
+    """The option for a warehouse whose run has taken the tight policies at 50 s only."""
+    copy = copied(small, tmp_path)
+    wide, tight = (
+        load_settings(
+            small / "weir.yaml",
+            {"warehouse": copy[1], "policies": yaml.safe_load((small / name).read_text())},
+        )
+        for name in ("wide.yaml", "tight.yaml")
+    )
+    log = policy_log.begun(wide, wide.policy_dicts(), 0, 0, None).with_next(
+        wide, tight.policy_dicts(), 1, START_MS + 50_000, 0, None
+    )
+    policy_log.keep(wide, "govern", log, {})
+    offsets = tmp_path / "warehouse" / "_weir" / "checkpoints" / "govern" / "offsets"
+    offsets.mkdir()
+    (offsets / "0").write_text("")
+    return copy
+
+
+def test_policies_hold_from_the_beginning_whatever_the_run_had(
+    small: Path, changed: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    found = answer(capsys, small, "wide.yaml", "tight.yaml", "--on", "all", *changed)
+    assert found["total"]["throttles"] == moved(0, 1)
+    out = tmp_path / "out"
+    assert (
+        main(
+            [
+                "replay",
+                "--config",
+                str(small / "weir.yaml"),
+                *changed,
+                "--out",
+                str(out),
+                "--policy",
+                str(small / "tight.yaml"),
+            ]
+        )
+        == 0
+    )
+    capsys.readouterr()
+    (sums,) = asked(capsys, out, SUMS)
+    assert sums["throttles"] == 0  # each version from its time on, as in the run
+
+
+def test_saved_states_that_follow_a_change_of_policies_are_refused(
+    small: Path, changed: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    """No replay of another set begins with them; one under the run's own policies may."""
+    refused = (
+        "the policies of the run have changed while it ran, and its saved states follow "
+        "them\nleave out --saved"
+    )
+    for before, after in (("wide.yaml", "tight.yaml"), ("tight.yaml", "tight.yaml")):
+        assert diff(small, before, after, "--on", "all", "--saved", *changed) == 2
+        assert capsys.readouterr().err == f"weir: policy diff: {refused}\n"
+    words = [
+        "replay",
+        "--config",
+        str(small / "weir.yaml"),
+        *changed,
+        "--saved",
+        "--out",
+        str(tmp_path / "out"),
+        "--policy",
+    ]
+    assert main([*words, str(small / "wide.yaml")]) == 2
+    assert capsys.readouterr().err == (
+        f"weir: replay: {refused}, or take the policies that it judges by now\n"
+    )
+    assert main([*words, str(small / "tight.yaml")]) == 2
+    assert "has no saved states of rate_limits" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_data_file_of_the_archive_that_is_gone_is_named(
+    small: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = copied(small, tmp_path)
+    (file,) = (tmp_path / "warehouse" / "events").rglob("*.parquet")
+    file.unlink()
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    out = ["--out", str(tmp_path / "out")]
+    assert diff(small, "wide.yaml", "tight.yaml", "--on", "all", *copy) == 2
+    refused = capsys.readouterr()
+    assert main(["replay", "--config", str(small / "weir.yaml"), *copy, *out]) == 2
+    assert (
+        capsys.readouterr()
+        == refused
+        == (
+            "",
+            (
+                f"weir: warehouse: {file} is gone: the archive has been compacted since it was opened\n"
+                "begin again, into another folder\n"
+            ),
+        )
+    )
+    assert not list(temporary.iterdir()) and not (tmp_path / "out").exists()
+
+
+def test_nothing_is_left_behind(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert diff(small, "wide.yaml", "tight.yaml", "--on", "all") == 0
+    with pytest.raises(ZeroDivisionError), temporary_folder("weir-") as folder:
+        (folder / "file").write_text("")
+        assert list(tmp_path.iterdir()) == [folder]
+        raise ZeroDivisionError
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (["--out", "page.html"], "policy diff: --out goes with --on RANGE"),
+        (["--rows", "3"], "policy diff: --rows goes with --on RANGE"),
+        (["--on", "yesterday"], "--on yesterday: is not a range\nallowed: FROM/TO"),
+        (["--on", "/"], "--on /: is not a range"),
+        (["--on", "x/"], "--on x/: is not a time"),
+        (["--on", "2026-01-06/2026-01-05"], "its begin is not before its end"),
+        (["--on", "2026-01-07/"], "has no records from 2026-01-07T00:00:00Z"),
+        (["--on", "2026-01-07/"], "weir: policy diff: the archive of "),
+        (["--on", "all", "--warm-up", "1m"], "--warm-up goes with a range that has a begin"),
+        (["--on", "2026-01-05/", "--warm-up", "1m", "--saved"], "--saved has its own begin"),
+        (["--on", "all", "--saved"], "has no saved states of rate_limits"),
+        (["--on", "all", "--jobs", "nothing"], "--jobs nothing: is not a job"),
+        (["--on", "all", "--out", "nowhere/page.html"], "--out nowhere/page.html: the folder "),
+        (["--on", "all", "--keep", "warehouse/kept"], "is in the warehouse that is replayed"),
+        (["--on", "all", "--warehouse", "nowhere"], "warehouse: nowhere does not exist"),
+    ],
+)
+def test_what_is_wrong_is_refused(
+    more: Sequence[str],
+    expected: str,
+    small: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(small)
+    words = ["policy", "diff", "wide.yaml", "tight.yaml"]
+    assert main([*words, *(["--config", "weir.yaml"] if "--on" in more else []), *more]) == 2
+    assert expected in capsys.readouterr().err
+    assert not (small / "warehouse" / "kept").exists()
+
+
+def test_policies_that_cannot_be_read_are_refused(
+    small: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("[{scope: topic, name: a/b/c, limits: {publishRateInMsg: 1}}]")
+    for path, expected in (
+        (bad, "publishRateInMsg: no limit of scope topic"),
+        (tmp_path / "none.yaml", "cannot be read"),
+    ):
+        assert (
+            main(
+                [
+                    "policy",
+                    "diff",
+                    str(small / "wide.yaml"),
+                    str(path),
+                    "--on",
+                    "all",
+                    "--config",
+                    str(small / "weir.yaml"),
+                ]
+            )
+            == 2
+        )
+        assert expected in capsys.readouterr().err
+
+
+def test_a_page_has_the_numbers(small: Path, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "page.html"
+    assert diff(small, "wide.yaml", "tight.yaml", "--on", "all", "--out", str(out)) == 0
+    assert f"The page is in {out}." in capsys.readouterr().out
+    text = out.read_text("utf-8")
+    assert "<h1>Topics are paused 1.2 s longer: 1.2 s in place of 0 s.</h1>" in text
+    assert text.count('<td class="number" data-label="evicted entries, after">55</td>') == 2
+    assert text.count('<td class="number" data-label="paused (s), after">0.62</td>') == 4
+    assert "backlog_quota.destination_storage.limitSize" in text
+    assert text.count("<svg") >= 2 and "<script" not in text
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Chromium]:
+    """Skips where no Chromium is installed."""
+    if chromium.executable() is None:
+        pytest.skip("no Chromium: install the package chromium")
+    opened = Chromium(tmp_path / "profile")
+    yield opened
+    opened.close()
+
+
+def test_hostile_names_are_text_in_a_browser(tmp_path: Path, browser: Chromium) -> None:
+    hostile, empty = tmp_path / "hostile", tmp_path / "empty"
+    reported.fill(str(hostile))
+    (empty / "_weir").mkdir(parents=True)
+    found = compared(Warehouse(str(empty)), Warehouse(str(hostile)), 20, 60_000)
+    out = tmp_path / "page.html"
+    about = About(reported.SCRIPT, reported.IMAGE, WHOLE, ["rate_limits"], [], [])
+    out.write_text(html_of(about, found), "utf-8")
+    for width in (390, 1200):
+        browser.open(out.as_uri(), width)
+        heard = browser.heard()
+        assert loaded(heard) == [out.as_uri()]
+        assert [one for one in heard if one[0] != "Network.requestWillBeSent"] == []
+        text = browser.evaluate("document.body.innerText")
+        for name in (*reported.NAMES, reported.USER):
+            assert name.removeprefix("persistent://")[:250] in text
+        assert browser.evaluate("document.querySelectorAll('script, img').length") == 0
+        assert browser.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_a_warehouse_without_rows_has_no_effects(tmp_path: Path) -> None:
+    (tmp_path / "_weir").mkdir()
+    found = compared(Warehouse(str(tmp_path)), Warehouse(str(tmp_path)), 20, 60_000)
+    about = About("a", "b", WHOLE, [], [], [])
+    assert found.same and plain(about, found)["total"]["throttles"] == NONE
+    assert "Nothing differs." in html_of(about, found)
+    assert set(TABLES) > {"throttle_events"}
