@@ -7,6 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from app.warehouse.relations import Warehouse
+from app.whatif.effect.compare import compared
+from app.whatif.effect.page import html_of
+from app.whatif.effect.words import About
+from app.whatif.replay.archive import WHOLE
+from tests.support import report_warehouse as reported
 from tests.support.report_warehouse import CLOSING, IMAGE, LONG, SCRIPT, USER
 from tests.support.servers import chromium
 from tests.support.servers.chromium import Chromium, loaded
@@ -149,3 +155,23 @@ def test_what_is_not_there_would_be_heard(tmp_path: Path, browser: Chromium) -> 
     heard = browser.heard()
     assert loaded(heard) == [bad.as_uri(), (tmp_path / "gone.png").as_uri()]
     assert {"Runtime.consoleAPICalled", "Runtime.exceptionThrown"} <= {name for name, _ in heard}
+
+
+def test_hostile_names_are_text_in_the_page_of_an_effect(tmp_path: Path, browser: Chromium) -> None:
+    hostile, empty = tmp_path / "hostile", tmp_path / "empty"
+    reported.fill(str(hostile))
+    (empty / "_weir").mkdir(parents=True)
+    found = compared(Warehouse(str(empty)), Warehouse(str(hostile)), 20, 60_000)
+    out = tmp_path / "page.html"
+    about = About(reported.SCRIPT, reported.IMAGE, WHOLE, ["rate_limits"], [], [])
+    out.write_text(html_of(about, found), "utf-8")
+    for width in (390, 1200):
+        browser.open(out.as_uri(), width)
+        heard = browser.heard()
+        assert loaded(heard) == [out.as_uri()]
+        assert [one for one in heard if one[0] != "Network.requestWillBeSent"] == []
+        text = browser.evaluate("document.body.innerText")
+        for name in (*reported.NAMES, reported.USER):
+            assert name.removeprefix("persistent://")[:250] in text
+        assert browser.evaluate("document.querySelectorAll('script, img').length") == 0
+        assert browser.evaluate("document.documentElement.scrollWidth") == width

@@ -21,9 +21,9 @@ from app.whatif.effect.compare import compared
 from app.whatif.effect.page import html_of
 from app.whatif.effect.words import About, plain, print_all
 from app.whatif.replay.archive import WHOLE
+from tests.support import report_warehouse as reported
 from tests.support.throttle_rows import START_MS, TOPIC, frame, write
 from tests.unit.explain import rows as explained
-from tests.unit.report import warehouse as reported
 
 LEAST, MOST = -(2**63), 2**63 - 1
 NUMBERS = (MOST, LEAST, 0)

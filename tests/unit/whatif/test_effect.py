@@ -24,10 +24,7 @@ from app.whatif.effect.compare import MEASURES, compared
 from app.whatif.effect.page import html_of
 from app.whatif.effect.words import About, plain
 from app.whatif.replay.archive import WHOLE
-from tests.support.servers import chromium
-from tests.support.servers.chromium import Chromium, loaded
 from tests.support.throttle_rows import frame
-from tests.unit.report import warehouse as reported
 from tests.unit.whatif.test_what_if import SCHEMA, START_MS, event
 
 NONE = {"before": 0, "after": 0, "change": 0}
@@ -510,36 +507,6 @@ def test_a_page_has_the_numbers(small: Path, tmp_path: Path, capsys: Capture) ->
     assert text.count('<td class="number" data-label="paused (s), after">0.62</td>') == 4
     assert "backlog_quota.destination_storage.limitSize" in text
     assert text.count("<svg") >= 2 and "<script" not in text
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Chromium]:
-    """Skips where no Chromium is installed."""
-    if chromium.executable() is None:
-        pytest.skip("no Chromium: install the package chromium")
-    opened = Chromium(tmp_path / "profile")
-    yield opened
-    opened.close()
-
-
-def test_hostile_names_are_text_in_a_browser(tmp_path: Path, browser: Chromium) -> None:
-    hostile, empty = tmp_path / "hostile", tmp_path / "empty"
-    reported.fill(str(hostile))
-    (empty / "_weir").mkdir(parents=True)
-    found = compared(Warehouse(str(empty)), Warehouse(str(hostile)), 20, 60_000)
-    out = tmp_path / "page.html"
-    about = About(reported.SCRIPT, reported.IMAGE, WHOLE, ["rate_limits"], [], [])
-    out.write_text(html_of(about, found), "utf-8")
-    for width in (390, 1200):
-        browser.open(out.as_uri(), width)
-        heard = browser.heard()
-        assert loaded(heard) == [out.as_uri()]
-        assert [one for one in heard if one[0] != "Network.requestWillBeSent"] == []
-        text = browser.evaluate("document.body.innerText")
-        for name in (*reported.NAMES, reported.USER):
-            assert name.removeprefix("persistent://")[:250] in text
-        assert browser.evaluate("document.querySelectorAll('script, img').length") == 0
-        assert browser.evaluate("document.documentElement.scrollWidth") == width
 
 
 def test_a_warehouse_without_rows_has_no_effects(tmp_path: Path) -> None:
