@@ -639,23 +639,15 @@ def bakeoff(
         list[str] | None,
         typer.Option(help="Compare several values of a setting: NAME=VALUE,VALUE."),
     ] = None,
-    sample: Annotated[
-        float | None,
-        typer.Option(min=0.0001, max=1, help="Share of the entries to simulate; 1 = always all."),
-    ] = None,
-    sample_above: Annotated[
-        int, typer.Option(min=1, help="Records above which a sample of the entries is simulated.")
-    ] = 2_000_000,
-    svg: Annotated[Path | None, typer.Option(help="File for a picture of the curves.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the hit ratios of the cache eviction policies at several sizes, on a trace."""
     from app.whatif.bakeoff.command import Asked
     from app.whatif.bakeoff.command import bakeoff as run_bakeoff
 
-    asked = Asked(trace, policies, sizes, vary or [], sample, sample_above)
+    asked = Asked(trace, policies, sizes, vary or [])
     keep = trace is None or config is not None or warehouse is not None
-    _found(run_bakeoff(_settings(config, warehouse), asked, svg, keep, as_json))
+    _found(run_bakeoff(_settings(config, warehouse), asked, keep, as_json))
 
 
 @app.command()
@@ -951,34 +943,6 @@ def suggest_publish(
         _span(start, end),
     )
     _found(suggest(_settings(config, warehouse), asked, out, page, verify, curve, every, as_json))
-
-
-@suggest_app.command("dispatch")
-def suggest_dispatch(
-    msgs: Annotated[int, typer.Option(help="Messages per period; -1: no limit.")] = -1,
-    size: Annotated[int, typer.Option("--bytes", help="Bytes per period; -1: no limit.")] = -1,
-    period: Annotated[str, typer.Option(help="Length of the period, such as 10s.")] = "1s",
-    period_s: Annotated[
-        int | None, typer.Option(min=1, help="The same in seconds.", hidden=True)
-    ] = None,
-    relative: Annotated[
-        bool, typer.Option("--relative", help="Add the limit to the publish rate.")
-    ] = False,
-    by: Annotated[str, typer.Option(help="Limit each: topic or subscription.")] = "topic",
-    every: Every = False,
-    config: Config = None,
-    warehouse: Warehouse = None,
-    as_json: Json = False,
-) -> None:
-    """Compute what a dispatch limit would have held back; no policy has one."""
-    from app.whatif.dispatch_limit import NS_PER_MS, what_if
-    from state.rate_limits.dispatch import Quota
-
-    if by not in ("topic", "subscription"):
-        raise UserError(f"--by {by}: is not a scope\nallowed: topic, subscription")
-    period_ms = _duration(period, "--period") if period_s is None else 1000 * period_s
-    quota = Quota(msgs, size, period_ms * NS_PER_MS, relative)
-    _found(what_if(_settings(config, warehouse), quota, by, every, as_json))  # type: ignore[arg-type]
 
 
 @suggest_app.command("producer-ids")

@@ -70,7 +70,7 @@ def demo(out: Path, asked: Asked) -> int:
     if other is not None:
         console.print()
         printed.show(console, other)
-    caches = _caches_compared(config, out)
+    caches = _caches_compared(config, out / "warehouse")
     if caches is not None:
         console.print()
         printed.show(console, caches)
@@ -202,26 +202,22 @@ def _with_exchange(config: Path) -> list[dict[str, Any]]:
     return tables["topic_throttle_stats"].select(columns).to_pylist()
 
 
-def _caches_compared(config: Path, out: Path) -> str | None:
-    """The bake-off of the archived trace, kept and drawn as `bakeoff` does;
-    None if no entry was read."""
+def _caches_compared(config: Path, warehouse: Path) -> str | None:
+    """The bake-off of the archived trace, kept as `bakeoff` does; None if no entry was read."""
     from app.config.settings import load_settings
-    from app.whatif.bakeoff.command import Asked, compare, draw_curves, keep_rows, rows
+    from app.whatif.bakeoff.command import Asked, compare, keep_rows, rows
 
     if not any(
-        row["hits"] or row["misses"]
-        for row in _rows(out / "warehouse" / "cache_stats", ("hits", "misses"))
+        row["hits"] or row["misses"] for row in _rows(warehouse / "cache_stats", ("hits", "misses"))
     ):
         return None
     settings = load_settings(config)
-    result = compare(settings, Asked(), lambda _: None)
+    result = compare(settings, Asked())
     keep_rows(settings, rows(settings, result))
-    picture = out / "cache-bakeoff.svg"
-    draw_curves(result, picture)
     policies, sizes = ({getattr(p, name) for p in result.points} for name in ("curve", "max_bytes"))
     return (
-        f"{len(policies)} eviction policies at {len(sizes)} sizes, on the archived trace: "
-        f"{result.advice} The curves are in {picture}."
+        f"{len(policies)} eviction policies at {len(sizes)} sizes are compared on the archived "
+        "trace: the report draws their hit ratios."
     )
 
 

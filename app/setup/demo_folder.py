@@ -18,7 +18,6 @@ MADE_HERE = (
     "weir.yaml",
     "policies.yaml",
     "report.html",
-    "cache-bakeoff.svg",
 )
 FEW_EVENTS = 50_000
 """Numbers of events below are planned before Spark starts, since they may be too few."""

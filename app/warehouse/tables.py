@@ -345,16 +345,9 @@ def _cache_bakeoff() -> Table:
             TableColumn("policy", TEXT, "eviction strategy; belady knows what will be read"),
             TableColumn("max_bytes", LONG, "size of each broker's cache (bytes)"),
             TableColumn("settings", SWITCHES, "further settings of these caches"),
-            TableColumn("sample_rate", RATE, "share of the entries that was simulated; 1 = all"),
             TableColumn("hits", LONG, "reads that found their entry"),
             TableColumn("misses", LONG, "reads that went to storage"),
             TableColumn("hit_ratio", RATE, "hits / reads, 0 to 1; null without reads"),
-            TableColumn(
-                "hit_ratio_error",
-                RATE,
-                "difference of sampled and exact ratios of this strategy where both were "
-                "simulated; null = exact, or not measured",
-            ),
             TableColumn("hit_bytes", LONG, "bytes read from the cache"),
             TableColumn("storage_bytes", LONG, "bytes read from storage"),
             TableColumn("wanted_bytes", LONG, "most bytes held at once with reads expected"),

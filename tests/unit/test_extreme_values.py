@@ -214,8 +214,6 @@ def test_everything_is_explained(warehouse, entity, moment):
         ["tables", "events"],
         ["metrics", "--once"],
         ["metrics", "--once", "--json"],
-        ["policy", "suggest", "dispatch", "--msgs", "1"],
-        ["policy", "suggest", "dispatch", "--bytes", "1", "--json", "--by", "subscription"],
         ["policy", "suggest", "producer-ids", "--json"],
         ["forecast"],
         ["forecast", "--json"],

@@ -75,7 +75,6 @@ def test_help_fits_a_terminal_without_trailing_blanks_and_cuts_nothing_off(words
         ),
         (["metrics", "--refresh", "0s"], "--refresh 0s: allowed: more than 0"),
         (["alerts", "watch", "--interval", "5"], "--interval 5: '5' has no unit"),
-        (["policy", "suggest", "dispatch", "--period", "0"], "--period 0: allowed: more than 0"),
         (["explain", "topic", "t", "--window", "5y"], "--window 5y: '5y' is not a duration"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
@@ -84,11 +83,3 @@ def test_a_duration_reads_the_same_everywhere(words, said, tmp_path, capsys):
     (tmp_path / "_weir").mkdir()
     assert main([*words, "--warehouse", str(tmp_path)]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_a_period_is_a_duration(tmp_path, capsys):
-    (tmp_path / "_weir").mkdir()
-    for period in (["--period", "1m30s"], ["--period-s", "90"]):
-        words = ["policy", "suggest", "dispatch", "--msgs", "1", *period]
-        assert main([*words, "--warehouse", str(tmp_path)]) == 0
-        assert "no rows" in capsys.readouterr().out

@@ -38,7 +38,7 @@ HAVING sum(s.hits + s.misses) > 0 ORDER BY b.reads DESC, name, "at"
 """
 # Rows of settings of their own are curves of their own; those of all brokers have no cluster.
 _CURVES = """
-SELECT policy, settings, max_bytes AS bytes, 100 * hit_ratio AS value, compared_ms, sample_rate
+SELECT policy, settings, max_bytes AS bytes, 100 * hit_ratio AS value, compared_ms
 FROM cache_bakeoff
 WHERE cluster IS NULL AND hit_ratio IS NOT NULL
   AND compared_ms = (SELECT max(compared_ms) FROM cache_bakeoff)
@@ -107,11 +107,9 @@ def cache(reader: Reader) -> Section:
 def _comparison(compared: list[Row]) -> str:
     policies = len({row["name"] for row in compared})
     sizes = len({row["bytes"] for row in compared})
-    sampled = compared[0]["sample_rate"]
-    part = f", on {100 * sampled:.3g} % of the entries" if sampled and sampled < 1 else ""
     return (
         f"{policies} policies were compared at {sizes} sizes on "
-        f"{time_text(compared[0]['compared_ms'])}{part}."
+        f"{time_text(compared[0]['compared_ms'])}."
     )
 
 

@@ -39,8 +39,7 @@ WITH latest AS (
   WHERE broker IS NULL AND compared_ms >= $since AND compared_ms < $until
   QUALIFY compared_ms = max(compared_ms) OVER ()
 )
-SELECT trace, policy, settings, max_bytes, round(hit_ratio, 4) AS hit_ratio, sample_rate,
-  round(hit_ratio_error, 4) AS hit_ratio_error, storage_bytes,
+SELECT trace, policy, settings, max_bytes, round(hit_ratio, 4) AS hit_ratio, storage_bytes,
   round(1 - storage_bytes / nullif(max(storage_bytes) FILTER (WHERE policy = 'proportional')
     OVER (PARTITION BY max_bytes, settings), 0), 4) AS saved_against_proportional,
   wanted_bytes, max_used_bytes, evicted_wanted, passes, work

@@ -97,7 +97,7 @@ def _varied(text: str) -> tuple[str, list[Any]]:
     words = _words(values)
     if not sign or not words:
         raise UserError(f"--vary {text}: write NAME=VALUE,VALUE")
-    found = []
+    values_read = []
     for word in words:
         try:
             variant = CacheVariant.model_validate(in_units({name: parsed(word)}))
@@ -105,5 +105,5 @@ def _varied(text: str) -> tuple[str, list[Any]]:
             raise UserError(f"--vary {text}: {word} is not a value") from error
         except ValidationError as error:
             raise UserError(f"--vary {text}: {describe(error, CacheVariant)[0]}") from error
-        found.append(getattr(variant, name))
-    return name, found
+        values_read.append(getattr(variant, name))
+    return name, list(dict.fromkeys(values_read))

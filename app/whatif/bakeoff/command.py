@@ -1,6 +1,6 @@
 """The command `bakeoff`: replays the archive or a trace under every policy at every size.
 
-Runs in this process, without Spark. The result is printed, appended to `cache_bakeoff` and drawn.
+Runs in this process, without Spark. The result is printed and appended to `cache_bakeoff`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,24 +16,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from app.terminal.counts import counted
-from app.terminal.outputs import require_folder
 from app.terminal.printable import say
 from app.terminal.sizes import size_text
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.tables import TABLES
 from app.warehouse.writable import append
-from app.whatif.bakeoff import advice, choice
-from app.whatif.bakeoff.curves import BakeOff, Curve, Place, Point, around, hit_ratio, measured
+from app.whatif.bakeoff import choice
+from app.whatif.bakeoff.curves import BakeOff, Curve, Place, Point, around, hit_ratio
 from app.whatif.bakeoff.trace import JOB, Trace, read_trace, release_event
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
 TABLE = "cache_bakeoff"
-SAMPLE_ABOVE = 2_000_000
-"""Records above which a trace is sampled by default."""
-SAMPLED = 10
-"""Size of a sample as a share of that number."""
 COUNTED = (
     "hits",
     "misses",
@@ -46,11 +41,13 @@ COUNTED = (
     "passes",
     "work",
 )
+DEFAULT = "expected_reads"
+"""The default policy of brokers."""
+OPTIMUM = "belady"
 UNBOUNDED = "expected_reads_stash"
 """The policy whose cache may exceed its size."""
 EXCEEDED = 1.1
 """Multiple of its size above which a note is printed; any cache briefly holds one more entry."""
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -61,9 +58,6 @@ class Asked:
     policies: str | None = None
     sizes: str | None = None
     vary: Sequence[str] = ()
-    sample: float | None = None
-    """Share of the entries to simulate; None: decided by `sample_above`."""
-    sample_above: int = SAMPLE_ABOVE
 
 
 @dataclass(frozen=True)
@@ -74,38 +68,17 @@ class Result:
     release_event: str
     points: tuple[Point, ...]
     """By curve, each from the smallest size to the largest."""
-    size: int
-    """The size that the advice is about."""
-    advice: str
-    rate: float
-    """The requested share of the entries; single sizes may have more."""
-    error: float | None
-    """Largest difference of a sampled hit ratio from the exact one; None without a sample."""
-    one_size: bool = False
-    """Whether all entries have one size; then no policy that keeps to its size is better than
-    `belady`.
-    """
 
 
-def bakeoff(
-    settings: Settings,
-    asked: Asked,
-    svg: Path | None = None,
-    keep: bool = True,
-    as_json: bool = False,
-) -> int:
+def bakeoff(settings: Settings, asked: Asked, keep: bool = True, as_json: bool = False) -> int:
     """Print the result of each policy at each size; returns 0.
 
-    With `keep` the rows are appended to `cache_bakeoff` of the warehouse; with `svg` a picture is
-    drawn.
+    With `keep` the rows are appended to `cache_bakeoff` of the warehouse.
     """
-    require_folder(svg, "--svg")
     if keep:
         load_manifest(settings)
-    result = compare(settings, asked, _say)
+    result = compare(settings, asked)
     table = rows(settings, result)
-    if svg is not None:
-        draw_curves(result, svg)
     if as_json:
         _print_json(result, table)
     else:
@@ -115,48 +88,24 @@ def bakeoff(
     return 0
 
 
-def compare(settings: Settings, asked: Asked, say: Say) -> Result:
-    """Replay the trace; `say` reports steps that take long."""
+def compare(settings: Settings, asked: Asked) -> Result:
+    """Replay the trace through every cache."""
     curves, sizes = choice.curves(asked.policies, asked.vary), choice.sizes(asked.sizes)
     trace = read_trace(settings, asked.trace)
     event = release_event(settings, trace)
-    rate = _rate(asked, trace)
-    if rate < 1.0:
-        say(
-            f"{trace.records:,} records: {rate:.2%} of the entries are simulated, more at small "
-            "sizes (--sample 1 for all)"
-        )
     off = BakeOff(settings, trace, event)
-    configured = choice.configured_size(settings)
     if sizes is None:
-        sizes = around(off.working_set(_reference(curves), rate))
+        sizes = around(off.working_set(_reference(curves)))
+        configured = choice.configured_size(settings)
         sizes = sorted({*sizes, *([configured, 2 * configured] if configured else [])})
-    points = off.curves(curves, sizes, rate)
-    size = advice.advised_size(points, configured)
-    error = None
-    if any(p.rate < 1.0 for p in points):
-        # the advice is about exact figures; where both are known, the error is, too
-        say("its figures are compared with all entries at the sizes that the advice is about")
-        checked = [s for s in (size, 2 * size) if s in sizes]
-        points, error = measured(points, off.exact(curves, checked))
-    return Result(
-        trace, event, tuple(points), size, advice.sentence(points, size), rate, error, off.one_size
-    )
-
-
-def _rate(asked: Asked, trace: Trace) -> float:
-    if asked.sample is not None:
-        return asked.sample
-    if trace.records <= asked.sample_above:
-        return 1.0
-    return asked.sample_above / SAMPLED / trace.records
+    return Result(trace, event, tuple(off.points(curves, sizes)))
 
 
 def _reference(curves: Sequence[Curve]) -> Curve:
     """The curve whose memory without a limit defines the working set: the brokers' default policy
     if it is compared, else one without foresight.
     """
-    return min(curves, key=lambda c: (c.policy != advice.SHIPPED, c.policy == advice.OPTIMUM))
+    return min(curves, key=lambda c: (c.policy != DEFAULT, c.policy == OPTIMUM))
 
 
 # -- the table -------------------------------------------------------------------------------
@@ -188,13 +137,11 @@ def _of_point(point: Point) -> dict[str, Any]:
         "policy": point.curve.policy,
         "max_bytes": point.max_bytes,
         "settings": [(name, str(value)) for name, value in point.curve.own],
-        "sample_rate": point.rate,
-        "hit_ratio_error": point.error,
     }
 
 
-def _counted(counted: Mapping[str, float]) -> dict[str, Any]:
-    return {**{name: round(counted[name]) for name in COUNTED}, "hit_ratio": hit_ratio(counted)}
+def _counted(counted: Mapping[str, int]) -> dict[str, Any]:
+    return {**{name: counted[name] for name in COUNTED}, "hit_ratio": hit_ratio(counted)}
 
 
 def keep_rows(settings: Settings, table: pa.Table) -> None:
@@ -202,18 +149,11 @@ def keep_rows(settings: Settings, table: pa.Table) -> None:
     append(settings, TABLE, table)
 
 
-def draw_curves(result: Result, path: Path) -> None:
-    """Write the picture of a result."""
-    from app.whatif.bakeoff.picture import draw
-
-    path.write_text(draw(result.points, result.size, _subtitle(result), result.one_size), "utf-8")
-
-
 # -- printed ---------------------------------------------------------------------------------
 
 
 def lines(result: Result) -> list[str]:
-    """The result as text: hit ratios by size and policy, the advised size, the advice."""
+    """The result as text: hit ratios by size and policy."""
     points = result.points
     sizes = sorted({p.max_bytes for p in points if p.max_bytes is not None})
     by_place = {(p.curve, p.max_bytes): p for p in points}
@@ -222,67 +162,38 @@ def lines(result: Result) -> list[str]:
         [curve.label, *(f"{100 * by_place[curve, size].hit_ratio:.1f}" for size in sizes)]
         for curve in curves
     ]
-    found = [f"{_subtitle(result)}.", "Hit ratio (%) by the size of each broker's cache:", ""]
-    found += _aligned([["policy", *map(size_text, sizes)], *shown])
-    found += ["", f"At {size_text(result.size)}:", ""]
-    found += _aligned(
-        [
-            [
-                "policy",
-                "hit ratio",
-                "from storage",
-                "wanted",
-                "held",
-                "evicted wanted",
-                "passes",
-                "entries visited",
-            ],
-            *([curve.label, *_details(by_place[curve, result.size])] for curve in curves),
-        ]
-    )
-    found += ["", *_remarks(result), result.advice]
-    return found
-
-
-def _details(point: Point) -> list[str]:
-    total = point.total
     return [
-        f"{100 * point.hit_ratio:.1f} %",
-        size_text(total["storage_bytes"]),
-        size_text(total["wanted_bytes"]),
-        size_text(total["max_used_bytes"]),
-        *(f"{total[name]:,.0f}" for name in ("evicted_wanted", "passes", "work")),
+        f"{_subtitle(result)}.",
+        "Hit ratio (%) by the size of each broker's cache:",
+        "",
+        *_aligned([["policy", *map(size_text, sizes)], *shown]),
+        *_remarks(result),
     ]
 
 
 def _remarks(result: Result) -> list[str]:
-    found = []
-    unbounded = next((p for p in result.points if p.curve.policy == UNBOUNDED), None)
-    if unbounded is not None and unbounded.max_bytes is not None:
-        held = max(counted["max_used_bytes"] for counted in unbounded.brokers.values())
-        if held > EXCEEDED * unbounded.max_bytes:
-            found.append(
-                f"{unbounded.curve.label} keeps what is wanted beyond its size: with "
-                f"{size_text(unbounded.max_bytes)} it held {size_text(held)}."
+    remarks = []
+    for point in result.points:
+        if point.curve.policy != UNBOUNDED or point.max_bytes is None:
+            continue
+        held = max(counted["max_used_bytes"] for counted in point.brokers.values())
+        if held > EXCEEDED * point.max_bytes:
+            remarks.append(
+                f"{point.curve.label} keeps what is wanted beyond its size: with "
+                f"{size_text(point.max_bytes)} it held {size_text(held)}."
             )
-    if len(_readers(result.points[0])) > 1:
-        found.append("Bytes and counts are those of all brokers together.")
+            break
     if result.trace.refused:
-        found.append(
+        remarks.append(
             f"Left out, by the event contract: {counted(result.trace.refused, 'record')}"
             " of the files."
         )
-    if result.error is not None:
-        found.append(
-            f"Sampled hit ratios were at most {100 * result.error:.2f} points from exact "
-            f"ones at {size_text(result.size)}, which are shown."
-        )
-    return found
+    return ["", *remarks] if remarks else []
 
 
 def _subtitle(result: Result) -> str:
     point = result.points[0]
-    reads = round(point.total["hits"] + point.total["misses"])
+    reads = point.total["hits"] + point.total["misses"]
     brokers = len(_readers(point))
     each = "1 broker" if brokers == 1 else f"{brokers} brokers, each with a cache of its own"
     size = size_text(point.total["hit_bytes"] + point.total["storage_bytes"])
@@ -316,10 +227,6 @@ def _print_json(result: Result, table: pa.Table) -> None:
             "records": dict(result.trace.counts),
             "refused": result.trace.refused,
             "release_event": result.release_event,
-            "sample": result.rate,
-            "largest_error": result.error,
-            "size": result.size,
-            "advice": result.advice,
             "rows": found,
         },
         sys.stdout,
@@ -327,7 +234,3 @@ def _print_json(result: Result, table: pa.Table) -> None:
         indent=1,
     )
     say()
-
-
-def _say(text: str) -> None:
-    say(f"weir: {text}", file=sys.stderr, flush=True)

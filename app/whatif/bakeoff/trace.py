@@ -16,7 +16,6 @@ from app.ingest.routing import CLOCK, pack_parsed
 from app.ingest.sources.files import lines_of
 from app.stream.operators import Operator, operators
 from app.warehouse.relations import Warehouse
-from app.whatif.bakeoff.sampling import sampled
 from app.whatif.replay.archive import Archive
 from state.engine.blobs import Blob
 from state.events import KIND_INDEX
@@ -51,11 +50,6 @@ class Trace:
     def records(self) -> int:
         """Number of records of entries and cursors."""
         return sum(self.counts.values())
-
-    def sample(self, rate: float) -> Trace:
-        """The part of the trace about a share of its entries."""
-        shards = tuple(tuple(sampled(blob, rate) for blob in blobs) for blobs in self.shards)
-        return Trace(self.name, shards, self.latest_ms, _counts(shards), self.refused)
 
 
 def read_trace(settings: Settings, path: Path | None) -> Trace:

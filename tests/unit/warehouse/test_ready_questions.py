@@ -284,7 +284,6 @@ def baked(policy, max_bytes, hits, storage, **changes):
         "policy": policy,
         "max_bytes": max_bytes,
         "settings": [],
-        "sample_rate": 1.0,
         "hits": hits,
         "misses": 100 - hits,
         "hit_ratio": hits / 100,
@@ -304,8 +303,6 @@ ON_B = {**NEWER, "cluster": "east", "broker": "b"}
 BAKED = {
     "trace": "t",
     "settings": {},
-    "sample_rate": 1.0,
-    "hit_ratio_error": None,
     "wanted_bytes": 5,
     "max_used_bytes": 9,
     "evicted_wanted": 1,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from deltalake import DeltaTable
@@ -58,14 +57,13 @@ def test_archive_and_files_give_the_same_answer(
     archived = found(capsys, "--warehouse", settings.warehouse, "--sizes", SIZES)
     read = found(capsys, "--trace", lines, "--sizes", SIZES)
     assert results(archived) == results(read)
-    assert archived["records"] == read["records"] and archived["advice"] == read["advice"]
+    assert archived["records"] == read["records"]
     assert archived["release_event"] == "entry_released"  # there are records of reads
     rows = [r for r in archived["rows"] if r["broker"] is None]
     assert [(r["policy"], r["max_bytes"]) for r in rows] == [
         (p, s) for p in POLICIES for s in BYTES
     ]
     assert all(r["hits"] + r["misses"] == read["records"]["entry_read"] for r in rows)
-    assert {r["sample_rate"] for r in rows} == {1.0} and archived["largest_error"] is None
 
 
 def test_rows_are_kept_in_the_warehouse(
@@ -102,104 +100,23 @@ def test_without_a_warehouse_nothing_is_written(
     lines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, err = told(capsys, "--trace", lines, "--svg", "a.svg")
+    code, out, err = told(capsys, "--trace", lines)
     assert (code, err) == (0, "")
-    assert [p.name for p in tmp_path.iterdir()] == ["a.svg"]
-    advice = out.splitlines()[-1]
-    assert advice.startswith("At ") and "`expected_reads` saves" in advice
-    assert "against `proportional`" in advice and "doubling the cache saves" in advice
+    assert list(tmp_path.iterdir()) == []
     assert "on 1 broker" in out.splitlines()[0]
     # seven sizes by default, and every policy
     assert {len(line.split("  ")) > 7 for line in out.splitlines()[4:10]} == {True}
     assert [line.split()[0] for line in out.splitlines()[4:10]] == list(POLICIES)
 
 
-def test_the_picture_names_every_policy_at_its_line(
-    lines: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "curves.svg"
-    answer = found(capsys, "--trace", lines, "--sizes", SIZES, "--svg", str(path))
-    root = ElementTree.parse(path).getroot()
-    texts = {e.text for e in root.iter("{http://www.w3.org/2000/svg}text")}
-    # its entries have several sizes
-    assert {*POLICIES[:-1], "belady (foresight)", "4.0 kB", "8.0 kB", "16.0 kB"} <= texts
-    best = {
-        r["max_bytes"]: r["hit_ratio"]
-        for r in answer["rows"]
-        if r["policy"] == "fifo" and r["broker"] is None
-    }
-    assert (
-        f"fifo from {100 * best[4000]:.1f} % at 4.0 kB to {100 * best[16000]:.1f} % at 16.0 kB"
-        in root.attrib["aria-label"]
-    )
-    assert root.attrib["role"] == "img"
-
-
-def test_foresight_is_called_a_bound_where_entries_have_one_size(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    same = [
-        {**r, "entry_bytes": 100} if r.get("entry_bytes") is not None else r
-        for r in cache_records()
-    ]
-    trace = str(write_lines(tmp_path / "same.jsonl", same))
-    path = tmp_path / "curves.svg"
-    found(capsys, "--trace", trace, "--sizes", "1kB,2kB,4kB", "--svg", str(path))
-    assert "belady (the bound)" in path.read_text("utf-8")
-
-
-def test_the_picture_has_dark_colours_for_all_of_its_own(
-    lines: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "curves.svg"
-    found(capsys, "--trace", lines, "--sizes", SIZES, "--svg", str(path))
-    text = path.read_text("utf-8")
-    drawing = ElementTree.fromstring(text)
-    style = drawing[0].text or ""
-    assert "prefers-color-scheme:dark" in style
-    used = {
-        (where, e.attrib[where])
-        for e in drawing.iter()
-        for where in ("fill", "stroke")
-        if e.attrib.get(where, "none") not in ("none", "transparent")
-    }
-    assert len(used) > 8
-    assert all(f'[{where}="{colour}"]' in style for where, colour in used)
-
-
-def test_a_long_trace_is_sampled_and_the_error_measured(
-    lines: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sizes = ("--policies", "expected_reads,fifo", "--sizes", "3MB,6MB,12MB")
-    answer = found(capsys, "--trace", lines, "--sample-above", "5000", *sizes)
-    records = sum(answer["records"].values())
-    assert answer["sample"] == 500 / records
-    exact = found(capsys, "--trace", lines, "--sample", "1", *sizes)
-    assert exact["largest_error"] is None and exact["sample"] == 1
-    by_place = {(r["policy"], r["max_bytes"], r["broker"]): r for r in exact["rows"]}
-    for row in answer["rows"]:
-        known = by_place[row["policy"], row["max_bytes"], row["broker"]]
-        if row["sample_rate"] == 1.0:
-            assert {**row, "compared_ms": 0} == {**known, "compared_ms": 0}
-        else:
-            assert row["sample_rate"] >= answer["sample"]
-            assert row["hit_ratio_error"] <= answer["largest_error"] < 0.02
-            assert abs(row["hit_ratio"] - known["hit_ratio"]) < 0.02
-    assert {r["sample_rate"] == 1.0 for r in answer["rows"]} == {True, False}
-    code, out, err = told(capsys, "--trace", lines, "--sample-above", "5000", *sizes)
-    assert code == 0 and "Sampled hit ratios were at most" in out
-    assert f"{records:,} records:" in err
-
-
-def test_the_configured_size_is_replayed_and_advised(
+def test_the_configured_size_and_its_double_are_replayed(
     lines: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "weir.yaml"
     config.write_text(f"warehouse: {tmp_path / 'wh'}\nentry_cache: {{max_bytes: 7777}}\n")
     answer = found(capsys, "--trace", lines, "--config", str(config))
-    assert answer["size"] == 7777 and answer["advice"].startswith("At 7.8 kB ")
     sizes = {r["max_bytes"] for r in answer["rows"]}
-    assert len(sizes) == 9 and 2 * 7777 in sizes
+    assert len(sizes) == 9 and {7777, 2 * 7777} <= sizes
 
 
 @pytest.mark.parametrize(
@@ -230,8 +147,6 @@ def test_the_configured_size_is_replayed_and_advised(
         (["--vary", "grace_ms=x"], "--vary grace_ms=x: grace_ms: 'x' is not a whole number"),
         (["--vary", "policy=fifo"], "--vary policy: is not a setting of a cache (allowed: "),
         (["--vary", "grace_ms=1", "--vary", "grace_ms=2"], "is given twice"),
-        (["--sample", "0"], "--sample"),
-        (["--svg", "/no/such/folder/a.svg"], "/no/such/folder does not exist"),
     ],
 )
 def test_a_mistake_is_told_with_what_is_allowed(
@@ -276,27 +191,16 @@ def test_the_largest_size_holds_everything(lines: str, capsys: pytest.CaptureFix
         assert by_size[policy, 2**62 - 1]["evicted_wanted"] == 0
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["--sample", "0.1"],
-        ["--sample", "0.0001"],
-        ["--sample", "0.1", "--sizes", "1,1GB"],
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("words", [[], ["--sizes", "1,1GB"]], ids=" ".join)
 def test_a_trace_of_one_read_is_replayed(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its one entry is in no small sample."""
     (read,) = [r for r in cache_records() if r["event_type"] == "entry_read"][:1]
     path = str(write_lines(tmp_path / "one.jsonl", [read]))
     answer = found(capsys, "--trace", path, "--policies", "lru", *words)
     assert answer["records"] == {"entry_read": 1}
     assert {(r["hits"], r["misses"]) for r in answer["rows"]} == {(0, 1)}
-    assert {r["sample_rate"] for r in answer["rows"]} == {1.0}
-    code, out, _ = told(capsys, "--trace", path, *words, "--svg", str(tmp_path / "one.svg"))
+    code, out, _ = told(capsys, "--trace", path, *words)
     assert code == 0 and out.startswith("1 read of ")
 
 

@@ -42,7 +42,7 @@ ENTRY = 100
 def test_a_bake_off_counts_what_the_job_counts(tmp_path: Path) -> None:
     trace = generated(tmp_path / "events", "cache-key-shared", 12_000)
     size = 8_000
-    points = bake_off(trace).exact([Curve(policy) for policy in ONLINE], [size])
+    points = bake_off(trace).points([Curve(policy) for policy in ONLINE], [size])
     counted: dict[str, Counter[str]] = {policy: Counter() for policy in ONLINE}
     params = {
         **SETTINGS.job_params(JOB),
@@ -71,14 +71,14 @@ def test_each_broker_has_a_cache_of_its_own(tmp_path: Path) -> None:
     together = bake_off(read_trace(SETTINGS, write_lines(tmp_path / "two.jsonl", both)))
     curves, sizes = [Curve("expected_reads"), Curve("belady")], [20_000, 80_000]
     for single, double in zip(
-        alone.exact(curves, sizes), together.exact(curves, sizes), strict=True
+        alone.points(curves, sizes), together.points(curves, sizes), strict=True
     ):
         (own,) = single.brokers.values()
         assert list(double.brokers.values()) == [own, own]
         assert {k: 2 * v for k, v in own.items()} == double.total
         assert single.hit_ratio == double.hit_ratio
     curve = Curve("expected_reads")
-    assert together.working_set(curve, 1.0) == alone.working_set(curve, 1.0)
+    assert together.working_set(curve) == alone.working_set(curve)
 
 
 # -- what theory says ------------------------------------------------------------------------
