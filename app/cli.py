@@ -311,7 +311,9 @@ def reshard(
     """Move the state of a stopped run to another number of shards and shuffle partitions."""
     from app.stream.reshard import refuse
 
-    overrides = {key: n for key, n in (("shards", shards), ("partitions", partitions)) if n}
+    overrides: dict[str, Any] = {
+        key: n for key, n in (("shards", shards), ("partitions", partitions)) if n
+    }
     settings = _settings(config, warehouse, **overrides)
     if _preflight():
         if _preflight() == HERE:
@@ -459,14 +461,14 @@ def query(
     ] = None,
 ) -> None:
     """Run SQL over the warehouse (DuckDB over the Delta tables), or a ready question."""
-    from app.warehouse.query import list_questions
+    from app.warehouse.query import Output, list_questions
     from app.warehouse.query import query as run_query
 
-    forms: dict[Any, bool] = {"json": as_json, "csv": csv, "spreadsheet": spreadsheet}
+    forms: dict[Output, bool] = {"json": as_json, "csv": csv, "spreadsheet": spreadsheet}
     chosen = [form for form, wanted in forms.items() if wanted]
     if len(chosen) > 1:
         raise UserError(f"query: --{chosen[0]} and --{chosen[1]} exclude each other")
-    output = chosen[0] if chosen else "table"
+    output: Output = chosen[0] if chosen else "table"
     if every:
         _found(list_questions(output))
         return
@@ -843,19 +845,17 @@ def policy_diff(
     from app.whatif.replay.choice import Choice
 
     documents = [valid(path) for path in (before, after)]
-    sides = [
-        Side(
-            name,
-            path,
-            _settings(config, warehouse, policy_files=[], policies=[one.document for one in found]),
-        )
-        for name, path, found in zip(("before", "after"), (before, after), documents, strict=True)
-    ]
+
+    def side(name: str, path: Path, found: list[Any]) -> Side:
+        own = [one.document for one in found]
+        return Side(name, path, _settings(config, warehouse, policy_files=[], policies=own))
+
+    first, second = side("before", before, documents[0]), side("after", after, documents[1])
     wanted = Wanted(
         range_of(on),
         0 if warm_up is None else _duration(warm_up, "--warm-up"),
         saved,
-        () if jobs is None else jobs_of(sides[0].settings, jobs),
+        () if jobs is None else jobs_of(first.settings, jobs),
         Choice(tuple(clusters or ()), tuple(tenants or ()), tuple(topics or ())),
         slice_records,
         keep,
@@ -863,7 +863,7 @@ def policy_diff(
         rows,
         as_json,
     )
-    _found(effect(*sides, changes(*documents), wanted))
+    _found(effect(first, second, changes(*documents), wanted))
 
 
 def _only_with_on(ctx: typer.Context) -> None:

@@ -9,6 +9,7 @@ anything walks through the document.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ class _Loader(yaml.SafeLoader):
         """Values within each node that is complete."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event = self.peek_event()
+        peek: Callable[[], yaml.Event] = self.peek_event
+        event = peek()
         if self._depth > DEEPEST:
             raise _problem(f"values are nested more than {DEEPEST} deep", event)
         before = self._values
@@ -102,13 +104,14 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 def _problem(text: str, at: yaml.Node | yaml.Event) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=text, problem_mark=at.start_mark)
+    mark: Any = at.start_mark
+    return yaml.MarkedYAMLError(problem=text, problem_mark=mark)
 
 
 def _shown(node: yaml.Node) -> str:
     """A value for a message, shortened."""
     if not isinstance(node, yaml.ScalarNode):
-        return f"this {node.id}"
+        return f"this {'mapping' if isinstance(node, yaml.MappingNode) else 'sequence'}"
     text = node.value
     return repr(text if len(text) <= 40 else f"{text[:40]}...")
 

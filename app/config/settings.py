@@ -12,7 +12,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -66,6 +66,7 @@ GATHERING = tuple(
 )
 """Tables whose rows may gather over several micro-batches."""
 
+JobParameters = TypeVar("JobParameters", bound=Parameters)
 _SHADOW = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 NO_SOURCE = (
@@ -241,6 +242,12 @@ class Settings(_WithJobs):
         raise ValueError(
             "reconcile.brokers: is missing (allowed: host:port of each broker and its address)"
         )
+
+    def section(self, parameters: type[JobParameters]) -> JobParameters:
+        """The section of the job whose parameters are of a class."""
+        (name,) = (job.name for job in DECLARED.values() if job.parameters is parameters)
+        section: JobParameters = getattr(self, name)
+        return section
 
     @property
     def polls_kafka(self) -> bool:

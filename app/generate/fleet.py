@@ -118,7 +118,8 @@ class Fleet:
     def connection_text(self, connection: np.ndarray, at_ns: np.ndarray) -> np.ndarray:
         """Ids of the names that connections have at given times."""
         later = at_ns >= self.connections.reopens_ns[connection]
-        return self.connections.text[connection, later.astype(np.int64)]
+        names: np.ndarray = self.connections.text[connection, later.astype(np.int64)]
+        return names
 
     def topic_on(self, broker: int, number: int) -> int:
         """The index of a broker's topic, counted from 0."""

@@ -136,16 +136,16 @@ def _steady(
         if gone > starts[slot][-1] + SECOND:
             ends[slot].append(gone)
             starts[slot].append(back)
-    slot = np.repeat(np.arange(user.producers), [len(own) for own in starts])
+    slots = np.repeat(np.arange(user.producers), [len(own) for own in starts])
     assigned = np.array([at for own in starts for at in own])
     until = np.array([at for own in ends for at in [*own, end]])
     clients = fleet.texts.add_all([f"{name}-{i}" for i in range(user.producers)])
     return _instances(
         number,
-        clients[slot],
+        clients[slots],
         assigned,
         until,
-        np.full(slot.size, user.weight / user.producers),
+        np.full(slots.size, user.weight / user.producers),
         rng,
     )
 

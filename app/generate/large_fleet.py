@@ -115,7 +115,8 @@ def _brokers(fleet: Fleet, spec: LargeSpec, n: int) -> np.ndarray:
 
 
 def _firsts(counts: np.ndarray) -> np.ndarray:
-    return np.cumsum(counts) - counts
+    firsts: np.ndarray = np.cumsum(counts) - counts
+    return firsts
 
 
 def _producers(fleet: Fleet, spec: LargeSpec, topics: LargeTopics) -> LargeProducers:

@@ -83,7 +83,7 @@ def length(parts: tuple[Part, ...], n: int) -> np.ndarray:
     """How many chunks the parts of a script have, by message."""
     total = np.zeros(n, dtype=np.int64)
     for part in parts:
-        total += part.end - part.first
+        total += np.asarray(part.end - part.first, np.int64)
     return total
 
 
@@ -103,7 +103,7 @@ def draw_messages(
         more = int((records - sizes.sum()) / mean * 1.05) + 20
         messages = _draw(spec, fleet, messages.topic.size + more, rng)
         sizes = _records(spec, fleet, messages)
-    keep = np.searchsorted(np.cumsum(sizes), records) + 1
+    keep = int(np.searchsorted(np.cumsum(sizes), records)) + 1
     messages = messages.take(np.arange(min(keep, sizes.size)))
     _schedule(scenario, spec, fleet, messages, rng)
     messages = messages.take(np.argsort(messages.start_ns, kind="stable"))
@@ -193,8 +193,10 @@ def _lane_mask(fleet: LargeFleet) -> np.ndarray:
     """The producers of large messages on busy topics."""
     topic = fleet.producers.topic
     number = np.arange(topic.size) - fleet.topics.first_producer[topic]
-    found: np.ndarray = number < fleet.topics.producers[topic]
-    return found & (fleet.topics.role[topic] == BUSY)
+    large: np.ndarray = (number < fleet.topics.producers[topic]) & (
+        fleet.topics.role[topic] == BUSY
+    )
+    return large
 
 
 def _crowds(

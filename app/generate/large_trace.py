@@ -263,8 +263,10 @@ def _evicted(
     _, number, sizes = np.unique(messages.episode, return_inverse=True, return_counts=True)
     size, place, ways = sizes[number][message], messages.place[message], large.ways[sub]
     of_consumer = (size - place % ways + ways - 1) // ways
-    found: np.ndarray = place // ways < of_consumer - MOST_PENDING
-    return found & (messages.episode[message] >= 0)
+    evicted: np.ndarray = (place // ways < of_consumer - MOST_PENDING) & (
+        messages.episode[message] >= 0
+    )
+    return evicted
 
 
 def _runs(
@@ -375,7 +377,9 @@ def _put(rows: np.ndarray, **columns: Any) -> None:
 
 def _sizes(m: Messages, message: np.ndarray, chunk: np.ndarray) -> np.ndarray:
     """Bytes of a chunk's payload: all but the last one are equal."""
-    return np.minimum(m.chunk_bytes[message], m.bytes[message] - chunk * m.chunk_bytes[message])
+    left = m.bytes[message] - chunk * m.chunk_bytes[message]
+    sizes: np.ndarray = np.minimum(m.chunk_bytes[message], left)
+    return sizes
 
 
 def _put_chunk(

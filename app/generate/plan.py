@@ -75,7 +75,9 @@ class Plan:
     def scheduled(self) -> Publishes:
         """The incidents' publishes in order of time."""
         table = np.array(sorted(self.publishes), dtype=np.int64).reshape(-1, 5)
-        return Publishes(*table.T, np.ones(len(table), dtype=np.int64))
+        at_ns, producer, messages, size, stored_after_ns = table.T
+        fixed = np.ones(len(table), dtype=np.int64)
+        return Publishes(at_ns, producer, messages, size, stored_after_ns, fixed)
 
 
 def held_back(

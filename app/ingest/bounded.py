@@ -79,6 +79,5 @@ def _noting(batches: Batches, note: Callable[[str], None]) -> Batches:
 
 def _moments(latest_ms: int | None, bound_ms: int | None, count: int) -> pa.Array:
     """The time of each row; null does not move the clock."""
-    known = latest_ms is not None and bound_ms is not None
-    moment = min(latest_ms, bound_ms) * 1000 if known else None  # type: ignore[type-var]
+    moment = None if latest_ms is None or bound_ms is None else min(latest_ms, bound_ms) * 1000
     return pa.array([moment] * count, pa.timestamp("us", tz="UTC"))

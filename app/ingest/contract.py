@@ -79,7 +79,10 @@ class Parsed:
 
         Valid records that no job reads are included; otherwise no table would have them.
         """
-        return self.valid & ((self.verdicts.applies != 0) | (self.verdicts.missing_clock == 0))
+        archived: Array = self.valid & (
+            (self.verdicts.applies != 0) | (self.verdicts.missing_clock == 0)
+        )
+        return archived
 
     @property
     def bad(self) -> pa.Table:
@@ -240,5 +243,5 @@ def _same_family(kind: pa.DataType, wanted: pa.DataType) -> bool:
     if wanted == pa.binary():
         return kind in bytes_
     if pa.types.is_list(wanted):
-        return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
     return bool(pa.types.is_integer(kind) and pa.types.is_integer(wanted))

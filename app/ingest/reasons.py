@@ -118,10 +118,11 @@ def _names(masks: Array) -> list[str | None]:
 
 
 def _positions(rows: Array, block: Block, found: Findings) -> Array:
-    masks = block.negative[rows] & np.uint64(IDS)
+    masks: Array = block.negative[rows] & np.uint64(IDS)
     for name, wrong in found.wrong.items():
         masks |= wrong[block.text(name)[0][rows]] * np.uint64(bit(name))
-    return masks | np.isin(rows, found.wrong_markers) * np.uint64(bit("marker_ids"))
+    masks |= np.isin(rows, found.wrong_markers) * np.uint64(bit("marker_ids"))
+    return masks
 
 
 _COLUMNS: dict[int, Callable[[Array, Block, Findings], Array]] = {

@@ -68,7 +68,7 @@ def _keep_directories() -> None:
     again: Callable[[zipimport.zipimporter], None] | None
     again = getattr(importer, "invalidate_caches", None)
     if again is not None:
-        importer.invalidate_caches = _changed_only(again)  # type: ignore[method-assign]
+        setattr(importer, "invalidate_caches", _changed_only(again))  # noqa: B010 - a method
 
 
 def _changed_only(

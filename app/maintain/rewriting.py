@@ -142,9 +142,8 @@ class Rewriter:
         written.
         """
         paths = [file.plain_path for file in files]
-        root = self._opened.warehouse.folder and str(
-            (self._opened.warehouse.folder / self._opened.name).resolve()
-        )
+        folder = self._opened.warehouse.folder
+        root = None if folder is None else str((folder / self._opened.name).resolve())
         if root is None or GLOB.search(root + "".join(paths)) or "://" in root:
             import pyarrow.dataset as ds
 

@@ -11,6 +11,8 @@ from app.warehouse.tables import TABLES
 from state.chunks.operator import RELEASES
 
 if TYPE_CHECKING:
+    from deltalake.transaction import AddAction
+
     from app.config.settings import Settings
 
 KEPT_HOURS = 1
@@ -35,7 +37,7 @@ def sweep(settings: Settings, kept_hours: int = KEPT_HOURS) -> int:
     for row in releases.to_pyarrow_table().to_pylist():
         released[row["file"]] = released.get(row["file"], 0) + row["rows"]
     now = time.time_ns() // 1_000_000
-    gone = [
+    gone: list[AddAction | RemoveAction] = [
         RemoveAction(
             file["path"],
             True,

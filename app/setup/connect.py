@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -33,20 +34,17 @@ def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
     yield checked("source", lambda: _source(settings))
     if settings.throttle_feed is not None:
         topic = settings.throttle_feed.topic
-        yield checked(
-            "throttle_feed", lambda: _said(throttle_feed.check(settings), f"topic {topic} is there")
-        )
+        yield checked("throttle_feed", lambda: _throttle_feed(settings, topic))
     if settings.reconcile is not None:
         for broker in settings.reconcile.brokers:
-            yield checked(
-                f"reconcile.brokers.{broker}", lambda broker=broker: _broker(settings, broker)
-            )  # type: ignore[misc]
+            yield checked(f"reconcile.brokers.{broker}", partial(_broker, settings, broker))
     for number, sink in enumerate(settings.alerts.http_sinks):
-        yield checked(f"alerts.sinks[{number}]", lambda sink=sink: _sink(sink))  # type: ignore[misc]
+        yield checked(f"alerts.sinks[{number}]", partial(_sink, sink))
 
 
-def _said(_: None, text: str) -> str:
-    return text
+def _throttle_feed(settings: Settings, topic: str) -> str:
+    throttle_feed.check(settings)
+    return f"topic {topic} is there"
 
 
 def _warehouse(settings: Settings) -> str:
@@ -149,8 +147,9 @@ def _topic(client: dict[str, Any], topic: str) -> str:
             if message is None:
                 raise Unreachable(f"no record came within {TIMEOUT_S:.0f} s")
             # -191: its end has been reached, which takes the same permission.
-            if message.error() is not None and message.error().code() != -191:
-                raise KafkaException(message.error())
+            error = message.error()
+            if error is not None and error.code() != -191:
+                raise KafkaException(error)
         records = sum(high - low for low, high in ends.values())
     finally:
         consumer.close()

@@ -42,6 +42,7 @@ from app.setup.demo_folder import prepare
 from app.setup.demo_scenario import Asked
 from app.setup.recording import Recording, render
 from app.terminal.program import PROGRAM
+from state.rate_limits.parameters import RateLimitsParameters
 
 FILES_PER_BATCH = 10
 """Several micro-batches, as in a service, so that late records are quarantined."""
@@ -193,13 +194,14 @@ def _with_exchange(config: Path) -> list[dict[str, Any]]:
     settings = load_settings(config)
     exchange = {"protocol": "pip385", "receipt_model": "all"}
     asked = settings.model_copy(
-        update={"rate_limits": settings.rate_limits.model_copy(update=exchange)}
+        update={"rate_limits": settings.section(RateLimitsParameters).model_copy(update=exchange)}
     )
     tables = replayed(asked, ["rate_limits"])
     if "topic_throttle_stats" not in tables:
         return []
     columns = list(STATS_COLUMNS)
-    return tables["topic_throttle_stats"].select(columns).to_pylist()
+    found: list[dict[str, Any]] = tables["topic_throttle_stats"].select(columns).to_pylist()
+    return found
 
 
 def _caches_compared(config: Path, warehouse: Path) -> str | None:
@@ -261,4 +263,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, Any]]:
 
     if not DeltaTable.is_deltatable(str(path)):
         return []
-    return DeltaTable(str(path)).to_pyarrow_table(columns=list(columns)).to_pylist()
+    rows: list[dict[str, Any]] = (
+        DeltaTable(str(path)).to_pyarrow_table(columns=list(columns)).to_pylist()
+    )
+    return rows

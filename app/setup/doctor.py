@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.setup.check import Check, checked
 from app.setup.validate import unset_variables
@@ -73,7 +73,8 @@ def _python(settings: Settings, spark: SparkSession) -> Check:
 
 
 def _java(settings: Settings, spark: SparkSession) -> Check:
-    found = spark._jvm.java.lang.System.getProperty("java.version")
+    jvm: Any = spark._jvm
+    found = jvm.java.lang.System.getProperty("java.version")
     fits = 17 <= int(found.split(".")[0]) <= 21
     return Check("java", fits, found, "Spark 4.0 needs Java 17 to 21")
 
@@ -88,9 +89,10 @@ def _spark(settings: Settings, spark: SparkSession) -> Check:
 def _delta(settings: Settings, spark: SparkSession) -> Check:
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "table")
-        if not spark.sparkContext.master.startswith("local"):
+        if not (spark.sparkContext.master or "").startswith("local"):
             # Executors elsewhere do not see this folder: having the classes is what can be tested.
-            there = type(spark._jvm.io.delta.tables.DeltaTable).__name__ == "JavaClass"
+            jvm: Any = spark._jvm
+            there = type(jvm.io.delta.tables.DeltaTable).__name__ == "JavaClass"
             return Check("delta", there, coordinates()[0], "its jar is not on the class path")
         spark.range(3).coalesce(1).write.format("delta").save(path)
         rows = spark.read.format("delta").load(path).count()

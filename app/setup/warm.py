@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -37,7 +38,7 @@ def _records() -> list[bytes]:
     user = {"scope": "user", "name": "a", "limits": {"producer_ids_rate": 1}}
     consumer = {"subscription": "s", "consumer": "c", "sub_type": "shared"}
     chunk = {"uuid": "u", "num_chunks": 2, "total_chunk_bytes": 20}
-    kinds = [
+    kinds: list[tuple[str, dict[str, Any]]] = [
         ("broker_started", {}),
         (
             "connection_opened",

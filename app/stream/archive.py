@@ -353,7 +353,8 @@ class Archivist:
         try:
             for name in WRITES:
                 schema = from_arrow_schema(TABLES[name].schema)
-                rows = blobs.where(blobs.table_name == name).mapInArrow(unpack_rows, schema)
+                of_table = blobs.where(blobs.table_name == name)
+                rows = of_table.mapInArrow(unpack_rows, schema)  # type: ignore[arg-type]
                 self._writer.append_frame(name, rows, batch)
         finally:
             blobs.unpersist()

@@ -71,7 +71,11 @@ def frame(
         F.lit(None).cast("bigint").alias("watermark", metadata={"spark.watermarkDelayMs": idle_ms}),
     )
     return marked.groupBy("job", "shard").applyInPandasWithState(
-        stepper(group_operators), ANSWERS, STATE, "append", GroupStateTimeout.EventTimeTimeout
+        stepper(group_operators),  # type: ignore[arg-type]
+        ANSWERS,
+        STATE,
+        "append",
+        GroupStateTimeout.EventTimeTimeout,
     )
 
 
@@ -128,9 +132,10 @@ class Committer:
         for address, blob in zip(*columns, strict=True):
             message = Message.of(address.as_py(), blob.as_buffer())
             found[message.kind].setdefault(message.name, []).append(message.body)
-        for kind in (Kind.LATE, Kind.AHEAD) if self._on_time is not None else ():
-            for needed_ms in found[kind].get("", ()):
-                self._on_time(kind, int(needed_ms.to_pybytes()))
+        if self._on_time is not None:
+            for kind in (Kind.LATE, Kind.AHEAD):
+                for needed_ms in found[kind].get("", ()):
+                    self._on_time(kind, int(needed_ms.to_pybytes()))
         for table, files in found[Kind.FILE].items():
             self._add_files(table, files, batch)
         rows = found[Kind.DATA]

@@ -253,7 +253,8 @@ def _states(
     )
     try:
         if move.rehashed:
-            states = states.mapInArrow(cutter(cores, *move.shards), _COLUMNS)
+            cut = cutter(cores, *move.shards)
+            states = states.mapInArrow(cut, _COLUMNS)  # type: ignore[arg-type]
         states.write.parquet(str(work / "pieces"))
         (
             session.readStream.schema(_COLUMNS)
@@ -262,7 +263,7 @@ def _states(
             .withWatermark("never", "1 second")
             .groupBy("job", "shard")
             .applyInPandasWithState(
-                joiner(cores, move.rehashed),
+                joiner(cores, move.rehashed),  # type: ignore[arg-type]
                 "job string",
                 STATE,
                 "append",

@@ -52,6 +52,7 @@ from app.warehouse import (
 from app.warehouse.checkpoints import ARCHIVE
 from app.warehouse.run_lock import only_run
 from state.engine.refused import FAR_MS
+from state.jobs import DECLARED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,7 +138,7 @@ def _with_spark(
         spark = build_session(manifest.followed(settings), "weir")
     try:
         with stoppable():
-            partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
+            partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
             inventory.claim(settings, partitions)
             for query in made.touched:
                 gathering.commit_left(settings, query, spark)
@@ -364,7 +365,10 @@ class Service:
         settled = not self._again and all(
             q.lastProgress is not None and q.exception() is None for q in queries
         )
-        if not self._settings.chunks.assemble_payload or not settled:
+        if not settled or not any(
+            job.payloads and self._settings.job_params(name)[job.payloads]
+            for name, job in DECLARED.items()
+        ):
             return
         from deltalake.exceptions import DeltaError
 

@@ -69,13 +69,13 @@ def build_session(settings: Settings, app_name: str, *, master: str | None = Non
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if submitted:
         # Only a running JVM has the confs that the command line has set.
-        SparkContext._ensure_initialized()  # type: ignore[attr-defined]
+        SparkContext._ensure_initialized()
     conf = SparkConf().setAppName(app_name)
     if not submitted:
         conf.setMaster(master or "local[2]").setAll(_own_jvm())
     for key, value in PREFERRED.items():
         conf.setIfMissing(key, value)
-    conf.setAll(REQUIRED.items())
+    conf.setAll(list(REQUIRED.items()))
     extensions = [e for e in (conf.get("spark.sql.extensions") or "").split(",") if e]
     if DELTA not in extensions:
         conf.set("spark.sql.extensions", ",".join([*extensions, DELTA]))

@@ -63,7 +63,7 @@ def listening(spark: SparkSession, stopping: Stopping, *, python: bool = True) -
                 last[0] = now
                 stopping.ask()
 
-    earlier = {}
+    earlier: dict[int, Any] = {}
     if python and threading.current_thread() is threading.main_thread():
         earlier = {number: signal.signal(number, lambda *_: ask()) for number in SIGNALS}
     handler = _JvmHandler(ask if python else _nothing)
@@ -72,8 +72,8 @@ def listening(spark: SparkSession, stopping: Stopping, *, python: bool = True) -
         yield
     finally:
         restore()
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
+        for number, before in earlier.items():
+            signal.signal(number, before)
 
 
 def _nothing() -> None:
@@ -101,7 +101,8 @@ def _listen_in_jvm(spark: SparkSession, handler: _JvmHandler, names: Sequence[st
     from pyspark.java_gateway import ensure_callback_server_started
 
     ensure_callback_server_started(spark.sparkContext._gateway)
-    kinds = spark._jvm.sun.misc
+    jvm: Any = spark._jvm
+    kinds = jvm.sun.misc
     earlier = {name: kinds.Signal.handle(kinds.Signal(name), handler) for name in names}
 
     def restore() -> None:

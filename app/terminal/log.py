@@ -56,6 +56,10 @@ class Lines(logging.StreamHandler[TextIO]):
         """Where lines are written."""
         return self._out or sys.stderr
 
+    @stream.setter
+    def stream(self, out: TextIO) -> None:
+        self._out = out
+
     @property
     def live(self) -> bool:
         """Whether there is a line to rewrite: on a terminal, with text.

@@ -7,6 +7,7 @@ is the path of standard input, which is removed at the end with its folder.
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import sys
@@ -64,8 +65,9 @@ def main(log_format: str, pipe: str | None = None) -> None:
     """Pass on standard input; signals are ignored, so that Spark's last lines pass, too."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[attr-defined]
-    sys.stderr.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[attr-defined]
+    for stream in (sys.stdin, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace")
     for line in kept(sys.stdin, log_format == "json"):
         sys.stderr.write(line)
         sys.stderr.flush()

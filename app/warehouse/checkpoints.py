@@ -250,7 +250,10 @@ def require_identity(settings: Settings, query: str) -> Identity:
             raise no_identity(settings, query)
         there = manifest.load(settings)
         found = Identity(
-            query, [_new_application(query)], there and there.id, there and there.shards
+            query,
+            [_new_application(query)],
+            None if there is None else there.id,
+            None if there is None else there.shards,
         )
         keep_identity(settings, f"{FOLDER}/{query}", found)
     return found
@@ -302,7 +305,7 @@ def _of_earlier_version(settings: Settings, query: str) -> Identity | None:
     return Identity(
         query,
         [*earlier, found],
-        shards=kept and kept.shards,
+        shards=None if kept is None else kept.shards,
         most_records=int(limit) if limit and limit.isdigit() else None,
         first_offset=_FIRST.load(settings, first),
     )

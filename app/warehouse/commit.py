@@ -7,7 +7,7 @@ same rows go through Spark's Delta writer, for file systems that delta-rs cannot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -33,7 +33,11 @@ class Writer:
     """Appends to the tables of one warehouse under the application id of one query."""
 
     def __init__(
-        self, settings: Settings, query: str, spark: SparkSession, application: str | None = None
+        self,
+        settings: Settings,
+        query: str,
+        spark: SparkSession | None,
+        application: str | None = None,
     ) -> None:
         """`spark` is used only with `commit: spark`. `application` is for a writer that is no query
         and numbers its batches itself.
@@ -196,7 +200,7 @@ class Writer:
         builder.execute()
 
     def _append_by_spark(self, name: str, rows: pa.Table, batch: int) -> None:
-        frame = self._spark.createDataFrame(rows)
+        frame = cast("SparkSession", self._spark).createDataFrame(rows)
         self.append_frame(name, frame, batch)
 
     def append_frame(self, name: str, frame: Any, batch: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -33,8 +34,7 @@ def only_run(settings: Settings, queries: Sequence[str]) -> Iterator[None]:
     """
     root = local_path(settings.warehouse)
     with ExitStack() as held:
-        for name in () if root is None else queries:
-            folder = root / FOLDER
+        for folder, name in () if root is None else product([root / FOLDER], queries):
             folder.mkdir(parents=True, exist_ok=True)
             file = held.enter_context((folder / name).open("w"))
             if not _taken(file):

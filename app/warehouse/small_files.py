@@ -140,7 +140,7 @@ class _Hadoop:
                 "take a folder or an object store for commands that read without Spark"
             )
         self._jvm: Any = spark._jvm
-        self._conf = spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+        self._conf = spark._jsc.hadoopConfiguration()
 
     def read(self, name: str) -> str | None:
         path = self._jvm.org.apache.hadoop.fs.Path(name)

@@ -32,6 +32,7 @@ from app.whatif.suggest import documents
 from app.whatif.suggest.search import with_headroom
 from state.engine.globs import DEFAULT_USER, USERS
 from state.producer_ids.operator import ProducerIds
+from state.producer_ids.parameters import ProducerIdsParameters
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -85,7 +86,7 @@ def advise(
         write_table(rows.column_names[1:], shown, sys.stdout, most, "--all shows every user")
         say(NOTE)
     if out is not None:
-        step = STEP[settings.producer_ids.rate_unit]
+        step = STEP[settings.section(ProducerIdsParameters).rate_unit]
         limited, rest = _documents(rows, step, headroom)
         documents.write(out, limited, f"producer-ids --share {share:g} --headroom {headroom:g}.")
         if not as_json:
@@ -103,7 +104,7 @@ def advice(settings: Settings, share: float) -> pa.Table:
     """Rows of `producer_id_quota_advice` for every user with a new id in the archive."""
     archived = _Archive(settings)
     new, in_force = archived.without_quota(), archived.in_force()
-    step = STEP[settings.producer_ids.rate_unit]
+    step = STEP[settings.section(ProducerIdsParameters).rate_unit]
     steps = _search(archived, set(new), step, share)
     users = sorted(new)
     return pa.table(
@@ -209,7 +210,8 @@ class _Archive:
     def slowed(self, own: Mapping[User, float], default: float | None = None) -> Counter[User]:
         """Windows of each user with a throttled or rejected id, under these bounds."""
         bad: Counter[User] = Counter()
-        for cluster in {cluster for cluster, _ in own} or {None}:
+        clusters: set[str | None] = {cluster for cluster, _ in own}
+        for cluster in clusters or {None}:
             # a configured policy holds in every cluster, so each cluster is replayed with its own
             documents = [_policy(name, bound) for (c, name), bound in own.items() if c == cluster]
             if default is not None:

@@ -77,7 +77,8 @@ class Block:
 
     def number(self, name: str) -> Array:
         """Values (int64; 0 where null) of a number or flag column."""
-        return self.numbers[COLUMN_SLOT[INDEX[name]]]
+        column: Array = self.numbers[COLUMN_SLOT[INDEX[name]]]
+        return column
 
     def has(self, name: str) -> Array:
         """Where a column is not null (bool)."""
@@ -90,7 +91,10 @@ def new_block(n: int) -> Block:
         n,
         np.zeros((NUMBER_SLOTS, n), np.int64),
         np.full((TEXT_SLOTS, n), -1, np.int32),
-        *(np.zeros(n, np.uint64) for _ in range(4)),
+        np.zeros(n, np.uint64),
+        np.zeros(n, np.uint64),
+        np.zeros(n, np.uint64),
+        np.zeros(n, np.uint64),
         [pa.array([], pa.string())] * TEXT_SLOTS,
     )
 

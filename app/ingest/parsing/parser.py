@@ -142,7 +142,8 @@ def _decode_rows(block: Block, strings: Any, status: Array, payloads: _Payloads)
 def _decode_part(block: Block, strings: Any, status: Array, rows: Array) -> list[pa.Array]:
     """Columns of some rows, `payload` still as text; mistakes are recorded in the block."""
     # One text at a time: together they would be in memory three times.
-    data, offsets = memoryview(bytes_of(strings)), offsets_of(strings)
+    buffer: Any = bytes_of(strings)
+    data, offsets = memoryview(buffer), offsets_of(strings)
     decoded = [
         decoder.decode(bytes(data[offsets[row] : offsets[row + 1]]))
         if status[row] == DECLINED

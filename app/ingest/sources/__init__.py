@@ -87,7 +87,8 @@ def open_stream(
     if hasattr(module, "stream"):
         opened: Raw = module.stream(spark, settings, query, ending)
         return opened
-    return module.read(spark.readStream, settings)
+    read: Raw = module.read(spark.readStream, settings)
+    return read
 
 
 def ends_itself(settings: Settings) -> bool:
@@ -116,7 +117,8 @@ def open_batch(spark: SparkSession, settings: Settings) -> Raw:
     if hasattr(module, "batch"):
         opened: Raw = module.batch(spark, settings)
         return opened
-    return module.read(spark.read, settings)
+    read: Raw = module.read(spark.read, settings)
+    return read
 
 
 def read_stream(spark: SparkSession, settings: Settings) -> DataFrame:

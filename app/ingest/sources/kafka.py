@@ -144,5 +144,5 @@ def place_beyond_time(settings: Settings, query: str) -> str | None:
     cannot read.
     """
     ended = checkpoints.last_ended(settings, query)
-    ends = [checkpoints.offsets(settings, query, batch) for batch in (ended, ended + 1)]
-    return later_than(settings.feed.reader_options(), *ends, MOST_MS)
+    begin, end = (checkpoints.offsets(settings, query, batch) for batch in (ended, ended + 1))
+    return later_than(settings.feed.reader_options(), begin, end, MOST_MS)

@@ -57,7 +57,7 @@ def topic_ids(options: dict[str, str], names: Sequence[str]) -> dict[str, str]:
     from confluent_kafka import KafkaException, TopicCollection
     from confluent_kafka.admin import AdminClient
 
-    quiet = {"log_level": 0, "error_cb": lambda _: None}
+    quiet: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}
     found = {}
     with AdminClient({**client, **quiet}) as admin:
         asked = admin.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_S)
@@ -129,7 +129,7 @@ def later_than(
         consumer.assign([TopicPartition(*place, places[place][0]) for place in sorted(left)])
         while left and time.monotonic() < deadline:
             for message in consumer.consume(SEARCHED_RECORDS, timeout=1.0):
-                place = message.topic(), message.partition()
+                place = str(message.topic()), int(message.partition() or 0)
                 if message.error() is not None or message.offset() >= places[place][1] - 1:
                     left.discard(place)
                 if message.error() is None and message.timestamp()[1] > most_ms:
@@ -215,7 +215,11 @@ def _listed(client: dict[str, Any]) -> set[str]:
     def on_error(error: Any) -> None:
         reasons.append(error.str())
 
-    quiet = {"log_level": 0, "error_cb": on_error, "socket.timeout.ms": int(TIMEOUT_S * 1000)}
+    quiet: dict[str, Any] = {
+        "log_level": 0,
+        "error_cb": on_error,
+        "socket.timeout.ms": int(TIMEOUT_S * 1000),
+    }
     with AdminClient({**client, **quiet}) as admin:
         try:
             return set(admin.list_topics(timeout=TIMEOUT_S).topics)

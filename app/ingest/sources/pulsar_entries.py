@@ -68,7 +68,7 @@ class Entry:
         value = found.message.data()
         self.size += len(value) + len(found.message.partition_key().encode())
         self.messages += 1
-        self.payload = value if found.index < 0 else None
+        self.payload = value if found.batch_index < 0 else None
 
 
 def entries(options: Options, range_: Range) -> Iterator[Entry]:

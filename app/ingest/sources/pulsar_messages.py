@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from app.config.pulsar import topic_names
 from app.errors import UserError
 from app.ingest.pollers.polling import Unanswered
 from app.ingest.pollers.pulsar.client import Client, NotThere, topic_path
@@ -43,7 +44,7 @@ def check(settings: Settings) -> None:
     options = settings.feed.reader_options()
     if "adminUrl" not in options:
         return
-    topic = pulsar.topic_names(options)[0]
+    topic = topic_names(options)[0]
     session = Client(admin_settings(options, topic)).session()
     try:
         session.get(f"{topic_path(topic)}/partitions")

@@ -51,7 +51,7 @@ def read(options: Options, range_: Range) -> Iterator[pa.RecordBatch]:
         value = one.message.data()
         values.append(value)
         names.append(f"{range_.name}:{one.ledger}")
-        offsets.append(offset(one.entry, one.index))
+        offsets.append(offset(one.entry, one.batch_index))
         size += len(value)
         if len(values) >= ROWS or size >= BYTES:
             yield _batch(values, names, offsets)
@@ -97,12 +97,12 @@ def messages(options: Options, range_: Range) -> Iterator[Found]:
 
 
 class Found(NamedTuple):
-    """A message and its position; `index` is its place in its batch, -1 for a single message."""
+    """A message and its position; `batch_index` is its place in its batch, -1 for a single message."""
 
     message: pulsar.Message
     ledger: int
     entry: int
-    index: int
+    batch_index: int
 
 
 class Seen:
@@ -158,7 +158,9 @@ def read_once(
                 return
             if place > begin.place:  # the entry of `begin` comes again where it is a batch
                 yield found
-                if place == end.place and found.index == (-1 if end.last is None else end.last):
+                if place == end.place and found.batch_index == (
+                    -1 if end.last is None else end.last
+                ):
                     yield None
                     return
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -93,16 +93,20 @@ class Raw:
         from pyspark.sql.types import StructType
 
         counting = f"{schema}, {METRIC} bigint"
-        rows = to_arrow_schema(StructType.fromDDL(counting))
+        rows = to_arrow_schema(cast(StructType, StructType.fromDDL(counting)))
         # in a stream the time at which the batch was planned, also for a repetition
         planned = self.frame.withColumn(PLAN, unix_millis(current_timestamp()))
-        mapped = planned.mapInArrow(_counted(_chain(self.unpack, function), rows), counting)
+        step = _counted(_chain(self.unpack, function), rows)
+        # its stub says that Spark gives any iterable
+        mapped = planned.mapInArrow(step, counting)  # type: ignore[arg-type]
         observed = mapped.observe(METRIC, total(size(METRIC)).alias(METRIC))
         return observed.where(col(METRIC) >= 0).drop(METRIC)
 
     def records(self) -> DataFrame:
         """The records as a Spark frame of SCHEMA."""
-        return self.frame if self.unpack is None else self.frame.mapInArrow(self.unpack, SCHEMA)
+        if self.unpack is None:
+            return self.frame
+        return self.frame.mapInArrow(self.unpack, SCHEMA)  # type: ignore[arg-type]
 
 
 def _chain(first: Step | None, second: Step) -> Counting:

@@ -16,7 +16,7 @@ from app.errors import UserError, did_you_mean
 from app.terminal.sizes import read_size
 from app.whatif.bakeoff.curves import Curve
 from state.entry_cache.layout import POLICIES
-from state.entry_cache.parameters import CacheVariant
+from state.entry_cache.parameters import CacheVariant, EntryCacheParameters
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -72,7 +72,7 @@ def sizes(text: str | None) -> list[int] | None:
 
 def configured_size(settings: Settings) -> int | None:
     """The configured size of caches, if any."""
-    own = settings.entry_cache
+    own = settings.section(EntryCacheParameters)
     if own.max_bytes is not None:
         return own.max_bytes or None
     mebibytes = own.managedLedgerCacheSizeMB

@@ -18,6 +18,7 @@ from app.stream.operators import Operator, operators
 from app.warehouse.relations import Warehouse
 from app.whatif.replay.archive import Archive
 from state.engine.blobs import Blob
+from state.entry_cache.parameters import EntryCacheParameters
 from state.events import KIND_INDEX
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def release_event(settings: Settings, trace: Trace) -> str:
 
     A UserError for a trace without reads.
     """
-    own = settings.entry_cache
-    name = own.release_event
+    own = settings.section(EntryCacheParameters)
+    name: str = own.release_event
     if "release_event" not in own.model_fields_set and trace.counts.get("entry_read"):
         name = "entry_released"
     if not trace.counts.get(READS[name]):

@@ -112,14 +112,19 @@ def effect(before: Side, after: Side, changes: Sequence[Change], wanted: Wanted)
             for side, one in ((before, first), (after, second)):
                 say(f"{side.name}: {side.given}", flush=True)
                 one.run(say_begin=False)  # the answer says it once
-        warehouses = [Warehouse.of(one.out.settings) for one in (first, second)]
-        found = compared(*warehouses, wanted.rows, before.settings.stats_window_ms)
+        replayed = Warehouse.of(first.out.settings)
+        found = compared(
+            replayed,
+            Warehouse.of(second.out.settings),
+            wanted.rows,
+            before.settings.stats_window_ms,
+        )
         jobs = _jobs(before, wanted)
         unlike = differences(
             before.settings,
             _choice(before, wanted),
             wanted.span,
-            warehouses[0],
+            replayed,
             "rate_limits" in jobs,
         )
     _answer(

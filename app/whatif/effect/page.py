@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from app.report.build import day
 from app.report.charts import OTHERS, OWN, SHARED, bars, lines
@@ -117,7 +118,7 @@ def _over_time(found: Effects) -> list[Chart]:
                     title.capitalize(),
                     f"Over time: {measure.meaning}.",
                     rows,
-                    lambda rows, frame, title=title: lines(rows, frame, title),
+                    partial(lines, title=title),
                 )
             )
     return charts

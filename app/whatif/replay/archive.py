@@ -315,7 +315,8 @@ class Archive:
         """The time by which each record has its slice: its wall time, or that of the one before."""
         wall = batch.column(CLOCK_COLUMN)
         if not wall.null_count:
-            return wall.to_numpy()
+            times: Array = wall.to_numpy()
+            return times
         return self._untimed.filled(batch, wall)
 
     def _packing(self, file: DataFile, batch: pa.RecordBatch) -> tuple[Packing, dict[str, Array]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
 from app.terminal.counts import counted
@@ -124,7 +124,8 @@ def _saved(settings: Settings, jobs: Sequence[str], asked: Asked) -> Begin:
             f"--saved: {settings.warehouse} has no saved states of {', '.join(missing)}{when}\n"
             "saved_states.interval_ms lets a run keep them; --warm-up does without"
         )
-    states, applied = States(latest_ms=min(one.at_ms for one in chosen.values())), {}
+    states = States(latest_ms=min(one.at_ms for one in chosen.values()))
+    applied: dict[str, Any] = {}
     for file in sorted({one.file for one in chosen.values()}):
         mine = [job for job, one in chosen.items() if one.file == file]
         applied |= dict.fromkeys(mine, _take(settings, file, mine, states))

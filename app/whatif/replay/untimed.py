@@ -62,7 +62,7 @@ class Untimed:
 
     def filled(self, batch: pa.RecordBatch, wall: pa.Array) -> Array:
         """Wall times of rows of `events`, those that are null filled."""
-        times = wall.fill_null(0).to_numpy(zero_copy_only=False).copy()
+        times: Array = wall.fill_null(0).to_numpy(zero_copy_only=False).copy()
         null = np.flatnonzero(wall.is_null().to_numpy(zero_copy_only=False))
         partitions, offsets = (
             batch.column(name).take(pa.array(null)).to_pylist()

@@ -244,7 +244,8 @@ def _trace(parts: list[pa.RecordBatch], wanted: list[Named]) -> tuple[Named, Map
     rows = pa.Table.from_batches(parts)
 
     def column(name: str) -> np.ndarray:
-        return rows.column(name).to_numpy()
+        found: np.ndarray = rows.column(name).to_numpy()
+        return found
 
     limiters = column("limiter")
     starts = np.concatenate([[0], np.flatnonzero(np.diff(limiters)) + 1, [len(limiters)]])

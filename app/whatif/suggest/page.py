@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from app.report.charts import strokes, values
+from app.report.findings.words import short
 from app.report.model import Chart, Column, Fold, Frame, Grid, Page, Section, Tile
 from app.report.page import html, write
-from app.report.words import percent_text, short
+from app.report.words import percent_text
 from app.terminal.counts import counted
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _curves(asked: Asked, rate: Rate, found: Sequence[Suggestion]) -> Section:
     ]
 
     def chart(field: str, title: str) -> Any:
-        def draw(points: Sequence[Row], frame: Frame) -> alt.LayerChart:
+        def draw(points: Sequence[Row], frame: Frame) -> alt.TopLevelMixin:
             return _lines(points, marks, frame, field, title, f"limit ({rate}/s)")
 
         return draw
@@ -160,7 +161,7 @@ def _labels(names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
 
 def _lines(
     rows: Sequence[Row], marks: Sequence[Row], frame: Frame, field: str, title: str, below: str
-) -> alt.LayerChart:
+) -> alt.TopLevelMixin:
     names = list(dict.fromkeys(row["name"] for row in rows))
     inks, dashes = strokes(names, frame)
     x = alt.X(

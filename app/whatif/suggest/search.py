@@ -80,9 +80,11 @@ def smallest_pair(
             break
     limits = raised(_least(most // 2, most, lambda parts: enough(raised(parts))))
     for rate, limit in limits.items():
-        limits[rate] = _least(
-            alone[rate] - 1, limit, lambda one, rate=rate: enough({**limits, rate: one})
-        )
+
+        def enough_with(one: int, rate: Rate = rate) -> bool:
+            return enough({**limits, rate: one})
+
+        limits[rate] = _least(alone[rate] - 1, limit, enough_with)
     return limits
 
 

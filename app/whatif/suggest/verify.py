@@ -151,15 +151,14 @@ def _count(
     limiter = "resource_group" if per == "group" else "topic"
     mine = verdicts.filter(pc.equal(verdicts.column("limiter"), limiter))
     passed = pc.and_(mine.column("messages_ok"), mine.column("bytes_ok"))
+    columns: dict[str, Any] = {
+        "cluster": mine.column("cluster"),
+        "topic": mine.column("topic"),
+        "passed": passed,
+        **{rate: mine.column(rate).cast(pa.float64(), safe=False) for rate in RATES},
+    }
     summed = (
-        pa.table(
-            {
-                "cluster": mine.column("cluster"),
-                "topic": mine.column("topic"),
-                "passed": passed,
-                **{rate: mine.column(rate).cast(pa.float64(), safe=False) for rate in RATES},
-            }
-        )
+        pa.table(columns)
         .group_by(["cluster", "topic", "passed"])
         .aggregate([(rate, "sum") for rate in RATES])
     )

@@ -222,7 +222,7 @@ class Client:
             timeout = self._timeout(deadline)
             found = self._wait(admin.list_consumer_groups(request_timeout=timeout), timeout)
             listed = {group.group_id for group in found.valid if wanted(group.group_id)}
-            states = {g.group_id: _CONSUMERS.get(getattr(g, "state", None)) for g in found.valid}
+            states = {g.group_id: _CONSUMERS.get(g.state) for g in found.valid}
             answers.consumers = {
                 name: state for name, state in states.items() if state and name and wanted(name)
             }

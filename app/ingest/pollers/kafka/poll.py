@@ -76,9 +76,9 @@ class Poller(Polling):
             answers = self._client.ask((), (), deadline)
         except Unanswered as error:
             raise UserError(f"{WHERE}: {servers}: {error}\n{HINT}") from None
-        some = answers.logs and (answers.committed or answers.states)
+        some = bool(answers.logs and (answers.committed or answers.states))
         if self._settings.retention_as_quota:
-            some = some and answers.settings
+            some = some and bool(answers.settings)
         if answers.refused and not some:  # what one group or topic refuses, the polls report
             raise UserError(f"{WHERE}: {servers}: {answers.refused[0]}\n{RIGHTS}")
 
