@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets everything up, then ruff, mypy and pytest; arguments go to pytest.
+# Sets everything up, then ruff, mypy, lint-imports and pytest; arguments go to pytest.
 #
 #   ./test.sh                         every test, two processes at a time; properties on fewer traces
 #   ./test.sh --slow                  the same on all traces, and the soaks
@@ -16,6 +16,7 @@ python=$WEIR_HOME/bin/python
 "$python" -m ruff format --check .
 "$python" -m ruff check .
 "$python" -m mypy
+"$WEIR_HOME/bin/lint-imports"
 [ "${1:-}" != --slow ] || { export WEIR_SLOW=1; shift; }
 [ $# -gt 0 ] || set -- --numprocesses 2 --no-loadscope-reorder
 exec "$python" -m pytest --durations 10 "$@"
