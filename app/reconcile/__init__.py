@@ -4,7 +4,8 @@ The command `reconcile`, and rounds beside a run.
 
 Start with `rounds`: a round reads what is compared and appends the differences to the table
 `reconciliation`. `brokers` are those of Pulsar: their metrics (`scrape`), the increases since the
-reading before (`spans`), and the same spans in the tables (`counted`). `cluster` is one of Kafka:
+reading before (`spans`), and the same spans in the tables (`counted`;
+what a job has is in its room). `cluster` is one of Kafka:
 its answers (`reading`), the tables (`group_tables`), and what a number can be between two readings
 (`group_rows`). Imports `app.warehouse`, `app.config`, `app.background` and the clients of
 `app.ingest`.

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from app.config.reconcile import ReconcileSettings
 from app.ingest.pollers.polling import Unanswered
 from app.ingest.rules import POLLED_FEEDS
-from app.reconcile.counted import early_reads, weir
+from app.jobs import parts
+from app.reconcile.counted import weir
 from app.reconcile.scrape import Scrape, from_json, scrape
-from app.reconcile.spans import Row, Span, differs, outside, rows_of, shown
+from app.reconcile.side import Side
+from app.reconcile.spans import Row, Span, outside, rows_of, shown
 from app.warehouse.relations import Warehouse
 from state.jobs import DECLARED
 
@@ -65,7 +67,8 @@ class Brokers:
 
     def _rows(self, span: Span) -> list[Row]:
         settings, chosen = self._settings, self._chosen
-        side = weir(settings, Warehouse.of(settings), span)
+        tables = Side(settings, Warehouse.of(settings), span)
+        side = weir(tables)
         takes = chosen.takes
         if chosen.sampled_by == "topic":
             known = {topic for _, topic in side.counted}
@@ -85,13 +88,16 @@ class Brokers:
 
         bounds = outside(span, takes)
         rows = rows_with(bounds)
-        if any(differs(row) for row in rows if row["measure"] == "cache_misses"):
-            early = early_reads(settings, Warehouse.of(settings), span)
-            rows = rows_with({**bounds, "cache_misses": bounds["cache_misses"] + early})
-        return rows
+        more: dict[str, int] = {}
+        for part in parts("reconcile").values():
+            if hasattr(part, "further"):
+                more |= part.further(tables, rows)
+        if not more:
+            return rows
+        return rows_with({name: bound + more.get(name, 0) for name, bound in bounds.items()})
 
     def _fed(self) -> set[str]:
-        """The jobs that run and get records from the source; polls drive the job backlog alone."""
+        """The jobs that run and get records from the source; polls drive some jobs alone."""
         source, jobs = self._settings.source, self._settings.jobs
         polled = source is not None and source.format in POLLED_FEEDS
         return {job for job in jobs if not polled or DECLARED[job].polled}

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from app.ingest.pollers.kafka.offsets import Place
-from app.reconcile.measures import LAG, LOG_END, LOG_START, LOST, OF_KAFKA
+from app.reconcile.measures import LAG, LOG_END, LOG_START, LOST, OF_KAFKA, job_of_groups
 from app.reconcile.reading import Reading
 from app.reconcile.spans import Row
 
-JOB = "backlog"
 Key = tuple[str, Place]
 """A group in a partition."""
 
@@ -121,7 +120,7 @@ def _row(
             "partition": place.partition,
             "group": group,
             "measure": measure,
-            "compared_job": JOB,
+            "compared_job": job_of_groups(),
             "broker_value": own,
             "weir_value": value,
             "difference": difference,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.ingest.pollers.kafka.offsets import FEED, NAMELESS, Place
-from app.reconcile.counted import CHECKS_MS, LIMITS
 from app.reconcile.group_rows import Empty, Key, Lost, Weir
 from app.reconcile.reading import Reading
+from app.reconcile.side import CHECKS_MS, LIMITS
 from app.warehouse.relations import Warehouse, connect
 
 if TYPE_CHECKING:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
+
+from app.jobs import every, parts
 
 Kind = Literal["counter", "gauge", "rate", "period"]
 
@@ -27,93 +30,8 @@ class Measure:
     """Weir's number is the least that the broker's can be: it has more for reasons of its own."""
 
 
-MEASURES: dict[str, Measure] = {
-    measure.name: measure
-    for measure in (
-        Measure(
-            "publish_limited_times",
-            "rate_limits",
-            "pulsar_publish_rate_limit_times",
-            "period",
-            meaning="pauses of connections that the topic was on",
-        ),
-        Measure(
-            "messages_in",
-            "rate_limits",
-            "pulsar_in_messages_total",
-            "counter",
-            meaning="messages published",
-        ),
-        Measure(
-            "bytes_in", "rate_limits", "pulsar_in_bytes_total", "counter", meaning="bytes published"
-        ),
-        Measure(
-            "backlog_bytes",
-            "backlog",
-            "pulsar_storage_backlog_size",
-            "gauge",
-            meaning="size of the backlog (bytes)",
-        ),
-        Measure(
-            "backlog_entries",
-            "backlog",
-            "pulsar_msg_backlog",
-            "gauge",
-            meaning="entries in the backlogs of all subscriptions",
-        ),
-        Measure(
-            "cache_inserted",
-            "entry_cache",
-            "pulsar_ml_cache_inserted_entries_total",
-            "counter",
-            True,
-            "entries inserted into the cache",
-        ),
-        Measure(
-            "cache_evicted",
-            "entry_cache",
-            "pulsar_ml_cache_evicted_entries_total",
-            "counter",
-            True,
-            "entries that left the cache",
-        ),
-        Measure(
-            "cache_misses",
-            "entry_cache",
-            "pulsar_ml_cache_pendingreads_entries_read_total",
-            "counter",
-            True,
-            "entries read from storage",
-            least=True,
-        ),
-        Measure(
-            "cache_hits",
-            "entry_cache",
-            "pulsar_ml_cache_hits_rate",
-            "rate",
-            True,
-            "reads that found their entry",
-        ),
-        Measure(
-            "cache_entries",
-            "entry_cache",
-            "pulsar_ml_cache_entries",
-            "gauge",
-            True,
-            "entries in the cache",
-        ),
-        Measure(
-            "cache_used_bytes",
-            "entry_cache",
-            "pulsar_ml_cache_used_size",
-            "gauge",
-            True,
-            "bytes in the cache",
-        ),
-    )
-}
 LAG, LOG_START, LOG_END, LOST = OF_KAFKA = ("group_lag", "log_start", "log_end", "lost_offsets")
-"""Measures of Kafka, all of them of the job backlog."""
+"""Measures of the groups of a Kafka cluster."""
 REASONS = {
     "BROKER_RESTARTED": "the broker was started in the span, so its counters began anew",
     "TOPIC_RELOADED": "the topic was unloaded in the span, so its counter began anew",
@@ -132,3 +50,16 @@ REASONS = {
     "NOT_REACHED": "Weir had not processed the span when it was compared",
 }
 """Why a row is not a comparison."""
+
+
+@cache
+def measures() -> dict[str, Measure]:
+    """What is compared of a broker of Pulsar, by name, job by job."""
+    return {measure.name: measure for measure in every("reconcile", "MEASURES")}
+
+
+@cache
+def job_of_groups() -> str:
+    """The job whose tables have the groups of Kafka."""
+    (job,) = (job for job, part in parts("reconcile").items() if getattr(part, "GROUPS", False))
+    return job

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.config.reconcile import ReconcileSettings
 from app.ingest.pollers.polling import Unanswered
 from app.ingest.pollers.pulsar.client import Client
-from app.reconcile.measures import MEASURES
+from app.reconcile.measures import measures
 
 STARTED = "process_start_time_seconds"
 CHECKS = tuple(
@@ -79,7 +79,8 @@ def on_its_clock(from_ms: int, to_ms: int, headers: Mapping[str, str]) -> tuple[
 
 def parsed(lines: Iterable[str], broker: str, from_ms: int, to_ms: int) -> Scrape:
     """The measures in the lines of a broker's Prometheus endpoint."""
-    names = {measure.metric: measure.name for measure in MEASURES.values()}
+    known = measures()
+    names = {measure.metric: measure.name for measure in known.values()}
     names["pulsar_subscriptions_count"] = SUBSCRIPTIONS
     wanted = tuple(f"{name}{{" for name in (*names, STARTED, *CHECKS))
     text = "\n".join(line for line in lines if line.startswith(wanted))
@@ -98,7 +99,7 @@ def parsed(lines: Iterable[str], broker: str, from_ms: int, to_ms: int) -> Scrap
                 continue
             name = names[sample.name]
             topic = sample.labels.get("topic")
-            if name in MEASURES and MEASURES[name].whole:
+            if name in known and known[name].whole:
                 whole[name] = sample.value
             elif topic is not None:
                 topics.setdefault(topic, {})[name] = sample.value

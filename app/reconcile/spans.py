@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.reconcile.measures import MEASURES, Measure
+from app.reconcile.measures import Measure, measures
 from app.reconcile.scrape import Scrape, Values
 
 MS_PER_S = 1000
@@ -85,7 +85,7 @@ def _of_one(
     span: Span, topic: str | None, old: Values | None, new: Values | None, restarted: bool
 ) -> dict[Key, Shown]:
     found: dict[Key, Shown] = {}
-    for measure in MEASURES.values():
+    for measure in measures().values():
         if measure.whole is (topic is None):
             one = _increase(measure, span, old, new, restarted)
             if one is not None:
@@ -127,8 +127,8 @@ def outside(span: Span, takes: Callable[[str], bool]) -> dict[str, int]:
             total += round(new - old if new >= old else new)
     alone = all(map(takes, span.before.topics))
     there = 0 if alone else round(span.before.whole.get("cache_entries", 0))
-    measures = dict.fromkeys((m.name for m in MEASURES.values() if m.whole), total)
-    return {**measures, "cache_evicted": total + there}
+    off = dict.fromkeys((m.name for m in measures().values() if m.whole), total)
+    return {**off, "cache_evicted": total + there}
 
 
 def rows_of(
@@ -137,11 +137,11 @@ def rows_of(
     """A row for every number that is not 0 on both sides, in the order of measures and topics;
     `more` is added to the bounds of measures."""
     rows = []
-    places = list(MEASURES)
+    places = list(measures())
     keys = sorted({*broker, *weir.counted}, key=lambda k: (places.index(k[0]), k[1] or ""))
     for key in keys:
         name, topic = key
-        measure = MEASURES[name]
+        measure = measures()[name]
         one, own = broker.get(key), weir.counted.get(key, Counted())
         if one is None and (measure.whole or topic is None):
             continue  # the broker has no such metric

@@ -50,7 +50,10 @@ def _is_private(name: str) -> bool:
 
 
 def test_tests_use_public_names() -> None:
-    found = {str(path.relative_to(ROOT)): sorted(private_names(path)) for path in sorted((ROOT / "tests").rglob("*.py"))}
+    found = {
+        str(path.relative_to(ROOT)): sorted(private_names(path))
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+    }
     assert {name: names for name, names in found.items() if names} == {}
 
 

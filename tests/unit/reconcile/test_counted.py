@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from app.config.settings import Settings
-from app.reconcile.counted import early_reads, weir
+from app.jobs.entry_cache.reconcile import early_reads
+from app.reconcile.counted import weir
+from app.reconcile.side import Side
 from app.reconcile.spans import Counted, Span, Weir
 from app.warehouse.relations import Warehouse
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
@@ -44,7 +46,7 @@ def ask(make_settings: Callable[..., Settings]) -> Ask:
         }
         for name, rows in {"coverage_counts": [read], **tables}.items():
             write(settings.warehouse, name, rows)
-        return weir(settings, Warehouse.of(settings), span)
+        return weir(Side(settings, Warehouse.of(settings), span))
 
     return answer
 
@@ -263,7 +265,7 @@ def test_entries_that_are_delivered_before_they_are_there(
         ],
     )
     span = Span(scrape(0), scrape(MINUTE))
-    assert early_reads(settings, Warehouse.of(settings), span) == 1
+    assert early_reads(Side(settings, Warehouse.of(settings), span)) == 1
 
 
 def check(at_ms: int, size: int, topic: str = TOPIC) -> dict[str, Any]:
