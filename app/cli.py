@@ -187,6 +187,13 @@ def _settings(
     return load_settings(config, overrides, reads=reads)
 
 
+def _answer_of(command: str) -> Callable[..., int]:
+    """What answers a command that one job has."""
+    from app.jobs import parts
+
+    return next(part.answer for part in parts("whatif").values() if command == part.COMMAND)
+
+
 def _preflight() -> str | None:
     """Where the command will run, while spark-submit.sh only checks its input before Spark starts:
     `here` or `elsewhere`; None when it is to do its work."""
@@ -644,12 +651,10 @@ def bakeoff(
     as_json: Json = False,
 ) -> None:
     """Compare the hit ratios of the cache eviction policies at several sizes, on a trace."""
-    from app.whatif.bakeoff.command import Asked
-    from app.whatif.bakeoff.command import bakeoff as run_bakeoff
-
-    asked = Asked(trace, policies, sizes, vary or [])
     keep = trace is None or config is not None or warehouse is not None
-    _found(run_bakeoff(_settings(config, warehouse), asked, keep, as_json))
+    answer = _answer_of("bakeoff")
+    settings = _settings(config, warehouse)
+    _found(answer(settings, trace, policies, sizes, vary or [], keep, as_json))
 
 
 @app.command()
@@ -925,24 +930,30 @@ def suggest_publish(
 ) -> None:
     """Suggest the smallest publish limits that throttle no more than a share of the traffic."""
     from app.terminal.moments import read_duration_ms
-    from app.whatif.suggest.command import Asked, suggest
-    from app.whatif.suggest.history import required as rated
-    from app.whatif.suggest.owners import required as owned
 
     if share is not None and percentile is not None:
         raise UserError("--percentile: is another way to say --share: leave out one of the two")
     if percentile is not None:
         share = (100 - percentile) / 100
-    asked = Asked(
-        owned(per),
-        rated(rate),
-        0.01 if share is None else share,
-        headroom,
-        min_publishes,
-        read_duration_ms(min_history, f"--min-history {min_history}"),
-        _span(start, end),
+    history_ms = read_duration_ms(min_history, f"--min-history {min_history}")
+    _found(
+        _answer_of("policy suggest publish")(
+            _settings(config, warehouse),
+            per,
+            rate,
+            0.01 if share is None else share,
+            headroom,
+            min_publishes,
+            history_ms,
+            _span(start, end),
+            out,
+            page,
+            verify,
+            curve,
+            every,
+            as_json,
+        )
     )
-    _found(suggest(_settings(config, warehouse), asked, out, page, verify, curve, every, as_json))
 
 
 @suggest_app.command("producer-ids")
@@ -961,9 +972,8 @@ def suggest_producer_ids(
     as_json: Json = False,
 ) -> None:
     """Suggest the producer_ids_rate that each user needs."""
-    from app.whatif.producer_quota import advise
-
-    _found(advise(_settings(config, warehouse), share, every, as_json, headroom, out))
+    answer = _answer_of("policy suggest producer-ids")
+    _found(answer(_settings(config, warehouse), share, every, as_json, headroom, out))
 
 
 def _ask(kind: str, name: str, **more: Any) -> Any:

@@ -200,7 +200,7 @@ class Settings(_WithJobs):
     def _known_jobs(cls, groups: list[list[str]]) -> list[list[str]]:
         named = [job for group in groups for job in group]
         if not groups or not all(groups):
-            raise ValueError("is empty; write groups of jobs, for example [[rate_limits]]")
+            raise ValueError(f"is empty; write groups of jobs, for example [[{JOBS[0]}]]")
         for job in named:
             if job not in JOBS:
                 raise ValueError(f"{job!r} is not a job (allowed: {', '.join(JOBS)})")
@@ -223,11 +223,12 @@ class Settings(_WithJobs):
     def _has_commands(
         cls, feed: ThrottleFeedSettings | None, info: ValidationInfo
     ) -> ThrottleFeedSettings | None:
-        job = info.data.get("rate_limits")
-        if feed is not None and job is not None and job.protocol != "pip385":
-            raise ValueError(
-                f"there are no commands with rate_limits.protocol {job.protocol} (allowed: pip385)"
-            )
+        for job in DECLARED if feed is not None else ():
+            protocol = getattr(info.data.get(job), "protocol", "pip385")
+            if protocol != "pip385":
+                raise ValueError(
+                    f"there are no commands with {job}.protocol {protocol} (allowed: pip385)"
+                )
         return feed
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ import yaml
 from app.errors import UserError
 from app.generate.trace import Trace
 from app.generate.write import MARK, write_policies
+from app.jobs import parts
 
 MS_PER_S = 1000
 
@@ -19,16 +20,8 @@ def document(
 ) -> dict[str, Any]:
     """The configuration as YAML has it; `cache_bytes` where the trace does not name a size."""
     found: dict[str, Any] = {"warehouse": warehouse, "source": source, "policy_files": [policies]}
-    if any(spec.name == "throttle-command" for spec in trace.scenario.incidents):
-        found["rate_limits"] = {"protocol": "pip385", "receipt_model": "observed"}
-    if trace.cache is not None:
-        # The trace has the times of reads and releases; without them a dispatch is both.
-        size = trace.cache.max_bytes or cache_bytes
-        found["entry_cache"] = {
-            "release_event": "entry_released",
-            **({} if size is None else {"max_bytes": size}),
-        }
-    return found
+    sections = {job: part.section(trace, cache_bytes) for job, part in parts("scenario").items()}
+    return found | {job: section for job, section in sections.items() if section}
 
 
 class Beside:

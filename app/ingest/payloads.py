@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from app.ingest.messages import Kind, Message
 from app.warehouse.object_store import object_store
 from app.warehouse.tables import TABLES
-from state.chunks.operator import PARTS
+from state.engine.payloads import PARTS
 
 Array = np.ndarray
 STAGED = "chunk_payloads"

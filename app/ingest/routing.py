@@ -30,7 +30,6 @@ from state.engine.records import NULL, SHIPPED, STILL
 from state.engine.refused import OUT_OF_RANGE
 from state.events import COMMON, EVERY_BROKER, KIND_INDEX, KINDS, SCHEMA
 from state.jobs import readers
-from state.producer_ids.declaration import USER
 from udfs.arrow import bytes_of, integers, offsets_of
 from udfs.hashing import NULL_HASH, combine_hashes, hash_strings, shard_of
 from udfs.users import user_of
@@ -57,6 +56,10 @@ PEEKED_BYTES = 1 << 20
 BLOB_BYTES = 3 << 19
 """Limit of one blob, which only a single record can exceed. Spark puts up to
 `app.stream.session.OPERATOR_ROWS` blobs into one Arrow vector, which holds less than 2 GiB."""
+
+
+USER = "user"
+"""Column of a key: the user of the record's principal."""
 
 
 @dataclass(frozen=True)

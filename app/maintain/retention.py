@@ -20,7 +20,7 @@ from app.warehouse.data_files import DataFile, data_files
 from app.warehouse.documents import Document
 from app.warehouse.relations import connect_to, literal
 from app.warehouse.tables import TABLES
-from state.chunks.operator import RELEASES
+from state.engine.payloads import RELEASES
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

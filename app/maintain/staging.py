@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from app.ingest.payloads import STAGED
 from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES
-from state.chunks.operator import RELEASES
+from state.engine.payloads import RELEASES
 
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction

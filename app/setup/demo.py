@@ -14,6 +14,7 @@ from app.generate.configuration import document
 from app.generate.scenario import load_scenario
 from app.generate.trace import Trace, plan_trace
 from app.generate.write import write_files, write_policies
+from app.jobs import parts
 from app.report.findings import printed
 from app.report.findings.backlogs import (
     BACKLOG_CHECK_COLUMNS,
@@ -51,6 +52,8 @@ RECORDED_PER_BATCH = 4
 
 def demo(out: Path, asked: Asked) -> int:
     """Bring a scenario's events below `out`, process them and print the findings."""
+    from app.config.settings import load_settings
+
     console = Console(highlight=False)
     recording = Recording(asked.scenario) if asked.recorded else None
     config = (
@@ -71,10 +74,11 @@ def demo(out: Path, asked: Asked) -> int:
     if other is not None:
         console.print()
         printed.show(console, other)
-    caches = _caches_compared(config, out / "warehouse")
-    if caches is not None:
-        console.print()
-        printed.show(console, caches)
+    for part in parts("demo").values():
+        compared = part.compared(load_settings(config))
+        if compared is not None:
+            console.print()
+            printed.show(console, compared)
     if recording is not None:
         console.print()
         render(recording.compared(str(out / "warehouse")), console)
@@ -202,25 +206,6 @@ def _with_exchange(config: Path) -> list[dict[str, Any]]:
     columns = list(STATS_COLUMNS)
     found: list[dict[str, Any]] = tables["topic_throttle_stats"].select(columns).to_pylist()
     return found
-
-
-def _caches_compared(config: Path, warehouse: Path) -> str | None:
-    """The bake-off of the archived trace, kept as `bakeoff` does; None if no entry was read."""
-    from app.config.settings import load_settings
-    from app.whatif.bakeoff.command import Asked, compare, keep_rows, rows
-
-    if not any(
-        row["hits"] or row["misses"] for row in _rows(warehouse / "cache_stats", ("hits", "misses"))
-    ):
-        return None
-    settings = load_settings(config)
-    result = compare(settings, Asked())
-    keep_rows(settings, rows(settings, result))
-    policies, sizes = ({getattr(p, name) for p in result.points} for name in ("curve", "max_bytes"))
-    return (
-        f"{len(policies)} eviction policies at {len(sizes)} sizes are compared on the archived "
-        "trace: the report draws their hit ratios."
-    )
 
 
 def summary(warehouse: Path) -> Summary:

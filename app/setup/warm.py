@@ -20,12 +20,11 @@ import pyarrow as pa
 from app.config.settings import Settings
 from app.ingest.clocks import UNBOUND
 from app.ingest.routing import packer
+from app.jobs import parts
 from app.stream.operators import operators
-from state.entry_cache.belady import compare
 from state.jobs import DECLARED, JOBS
 from udfs.compiled_cache import remove_stale
 
-FORESIGHT = [{"policy": "belady"}]
 _START_MS = 1_767_621_600_000
 
 
@@ -115,7 +114,7 @@ def warm(jobs: Sequence[str]) -> None:
             "source_offset": pa.array(range(len(values)), pa.int64()),
         }
     )
-    group = operators(settings, settings.jobs)
+    group, compiling = operators(settings, settings.jobs), parts("warm")
     pack = packer({name: o.route for name, o in group.items()}, 1, UNBOUND)
     for packed in pack(iter([batch])):
         rows = zip(packed.column("job").to_pylist(), packed.column("blob").to_pylist(), strict=True)
@@ -124,8 +123,8 @@ def warm(jobs: Sequence[str]) -> None:
                 job = group[name].job
                 first = job.step(None, [blob], 0)
                 job.step(first.state, [], _START_MS + 10**6)
-                if name == "entry_cache":
-                    compare([blob], {**settings.job_params(name), "variants": FORESIGHT})
+                if name in compiling:
+                    compiling[name].warm(blob, settings.job_params(name))
 
 
 def main() -> None:

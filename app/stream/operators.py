@@ -17,8 +17,8 @@ from app.warehouse import policy_log
 from app.warehouse.policy_log import PolicyLog, ShadowLog, texts
 from app.warehouse.small_files import local_path, path_in
 from app.warehouse.tables import TABLES
-from state.chunks.operator import RELEASES
 from state.engine.job import Job
+from state.engine.payloads import RELEASES
 from state.engine.shadows import Shadow, WithShadows
 from state.jobs import DECLARED
 

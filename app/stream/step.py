@@ -17,8 +17,8 @@ from app.stream.operators import Operator
 from app.stream.policy_versions import Follower
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
-from state.chunks.operator import PARTS
 from state.engine.job import Step
+from state.engine.payloads import PARTS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -30,14 +30,12 @@ from state.chunks.shard import PAYLOAD, Room, Shard
 from state.engine import wall
 from state.engine.documents import Configured, Version
 from state.engine.names import Names
+from state.engine.payloads import PARTS, RELEASES
 from state.engine.records import Records, length, read_blobs
 from state.engine.structs import grown
 from state.engine.wall_job import Batch, SharedWallJob, least
 from udfs.hashing import hash_strings
 
-RELEASES = "chunk_payload_releases"
-PARTS = ("part_file", "part_row", "part_payload")
-"""Columns of `chunk_messages` for the runner only: the places of a message's chunks."""
 Stage = Callable[[pa.Table], str]
 _FIELDS = (
     ("rows", "rows", L.ROW),

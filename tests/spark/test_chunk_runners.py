@@ -25,7 +25,7 @@ from app.stream.run import run
 from app.warehouse.shape import shaped
 from app.warehouse.tables import TABLES
 from app.whatif.replay import replayed
-from state.chunks.operator import PARTS
+from state.engine.payloads import PARTS
 from tests.reference.chunks import TABLES as OUTPUTS
 from tests.spark.test_three_runners import write_batches
 from tests.unit.state.chunk_trace import blob, numbered

@@ -125,7 +125,7 @@ def effect(before: Side, after: Side, changes: Sequence[Change], wanted: Wanted)
             _choice(before, wanted),
             wanted.span,
             replayed,
-            "rate_limits" in jobs,
+            replayed.open("throttle_events") is not None,
         )
     _answer(
         words.About(

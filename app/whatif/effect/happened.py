@@ -27,14 +27,15 @@ WHERE window_start_ms >= $from_ms AND window_start_ms < $to_ms
 
 
 def differences(
-    settings: Settings, choice: Choice, span: Span, model: Warehouse, rate_limits: bool
+    settings: Settings, choice: Choice, span: Span, model: Warehouse, pauses: bool
 ) -> list[str]:
     """Sentences on what the replay under the first policies has otherwise than the live run.
 
-    `settings` are those of that replay, `choice` its records, and `model` its tables.
+    `settings` are those of that replay, `choice` its records, and `model` its tables; `pauses`: it
+    has pauses of connections.
     """
     found = list(_overridden(settings, choice, span))
-    if rate_limits and not choice.filters:
+    if pauses and not choice.filters:
         found += _unreported(Warehouse.of(settings), model, span)
     return found
 

@@ -26,7 +26,7 @@ from app.warehouse.tables import TABLES
 from app.whatif.replay.archive import Archive, Blobs, Key, Task
 from app.whatif.replay.slices import Array, Slice, edges
 from app.whatif.replay.spill import Spill
-from state.chunks.operator import PARTS
+from state.engine.payloads import PARTS
 
 if TYPE_CHECKING:
     from app.stream.operators import Operator

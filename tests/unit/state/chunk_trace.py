@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from state.chunks.operator import PARTS
 from state.chunks.shard import COLUMNS
+from state.engine.payloads import PARTS
 from tests.unit.state.shipping import Row, Shipper, params_of
 
 PARAMS = params_of("chunks")

@@ -16,9 +16,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from app.cli import main
 from app.config.settings import Settings, load_settings
+from app.jobs.producer_ids.whatif.suggest import ADVICE, advise
 from app.warehouse.small_files import path_in
 from app.warehouse.tables import TABLES
-from app.whatif.producer_quota import ADVICE, advise
 from tests.unit.state.producer_id_trace import play
 
 START_MS = 1_767_621_600_000
@@ -94,7 +94,7 @@ def archive(settings: Settings, records: list[dict[str, Any]]) -> None:
 
 
 def advised(settings: Settings, share: float = 0.01) -> dict[str, dict[str, Any]]:
-    from app.whatif.producer_quota import advise
+    from app.jobs.producer_ids.whatif.suggest import advise
 
     assert advise(settings, share, every=True, as_json=True) == 0
     rows = DeltaTable(path_in(settings, ADVICE)).to_pyarrow_table().to_pylist()
@@ -239,7 +239,7 @@ def test_users_of_two_clusters_are_kept_apart(configured: Settings) -> None:
         if r["principal"] == "User:busy"
     ]
     archive(configured, records + other)
-    from app.whatif.producer_quota import advice
+    from app.jobs.producer_ids.whatif.suggest import advice
 
     rows = {(r["cluster"], r["user"]): r for r in advice(configured, 0.01).to_pylist()}
     assert rows["d", "storm"]["rate_advised"] == rows["c", "busy"]["rate_advised"]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.whatif.bakeoff.curves import Curve, around
-from app.whatif.bakeoff.trace import JOB, read_trace
+from app.jobs.entry_cache.whatif.curves import Curve, around
+from app.jobs.entry_cache.whatif.trace import JOB, read_trace
 from state.entry_cache.belady import compare
 from state.entry_cache.layout import POLICIES
 from state.entry_cache.operator import EntryCache

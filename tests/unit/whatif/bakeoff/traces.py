@@ -11,8 +11,8 @@ from app.config.settings import Settings
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
 from app.generate.write import write_files
-from app.whatif.bakeoff.curves import BakeOff
-from app.whatif.bakeoff.trace import Trace, read_trace
+from app.jobs.entry_cache.whatif.curves import BakeOff
+from app.jobs.entry_cache.whatif.trace import Trace, read_trace
 from tests.unit.generate.test_cache import records
 
 Record = dict[str, Any]

@@ -14,13 +14,13 @@ from deltalake import DeltaTable
 
 from app.cli import main
 from app.config.settings import Settings, load_settings
+from app.jobs.rate_limits.whatif.command import Asked, find
+from app.jobs.rate_limits.whatif.history import LIMITS, History
+from app.jobs.rate_limits.whatif.owners import SCOPES, Owners
+from app.jobs.rate_limits.whatif.search import point, smallest
+from app.jobs.rate_limits.whatif.verify import throttled
+from app.whatif import policy_document
 from app.whatif.replay.archive import WHOLE
-from app.whatif.suggest import documents
-from app.whatif.suggest.command import Asked, find
-from app.whatif.suggest.history import LIMITS, History
-from app.whatif.suggest.owners import SCOPES, Owners
-from app.whatif.suggest.search import point, smallest
-from app.whatif.suggest.verify import throttled
 from state.policies import LIMIT_TYPES
 from state.rate_limits.alone import Rules
 from tests.support.effort import examples
@@ -208,7 +208,7 @@ def test_limits_do_to_a_drawn_trace_what_the_job_does(seed: int, make_settings: 
     )
     limits = {one.name: rng.choice((1, 7, 60, 400, 3000)) for one in history.names}
     given = [
-        documents.document(SCOPES[per], name, {LIMITS[rate]: limit})
+        policy_document.document(SCOPES[per], name, {LIMITS[rate]: limit})
         for name, limit in limits.items()
     ]
     of_job = {

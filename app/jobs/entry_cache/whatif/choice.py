@@ -13,8 +13,8 @@ from app.config.base import in_units
 from app.config.documents import parsed
 from app.config.reading import describe
 from app.errors import UserError, did_you_mean
+from app.jobs.entry_cache.whatif.curves import Curve
 from app.terminal.sizes import read_size
-from app.whatif.bakeoff.curves import Curve
 from state.entry_cache.layout import POLICIES
 from state.entry_cache.parameters import CacheVariant, EntryCacheParameters
 

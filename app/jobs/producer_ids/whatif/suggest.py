@@ -27,10 +27,10 @@ from app.warehouse.questions.question import MOST
 from app.warehouse.relations import Warehouse
 from app.warehouse.tables import TABLES
 from app.warehouse.writable import append
+from app.whatif import policy_document
 from app.whatif.replay.archive import Archive
-from app.whatif.suggest import documents
-from app.whatif.suggest.search import with_headroom
 from state.engine.globs import DEFAULT_USER, USERS
+from state.producer_ids.declaration import NAME as JOB
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.parameters import ProducerIdsParameters
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 COMMAND = "policy suggest producer-ids"
-JOB = "producer_ids"
 ADVICE = "producer_id_quota_advice"
 STEP = {"window": 1.0, "second": 0.001}
 """Difference between two bounds that are tried, by rate_unit."""
@@ -67,7 +66,7 @@ def advise(
     throttled or rejected. The highest come first; without `every` the table has the first twenty
     rows.
     """
-    documents.require_writable(out)
+    policy_document.require_writable(out)
     if JOB not in settings.jobs:
         raise UserError(f"{COMMAND}: the configuration does not run the job {JOB}")
     warehouse = Warehouse.of(settings)
@@ -88,7 +87,9 @@ def advise(
     if out is not None:
         step = STEP[settings.section(ProducerIdsParameters).rate_unit]
         limited, rest = _documents(rows, step, headroom)
-        documents.write(out, limited, f"producer-ids --share {share:g} --headroom {headroom:g}.")
+        policy_document.write(
+            out, limited, f"producer-ids --share {share:g} --headroom {headroom:g}."
+        )
         if not as_json:
             if rest:
                 say(
@@ -123,7 +124,7 @@ def advice(settings: Settings, share: float) -> pa.Table:
 
 def _documents(
     rows: pa.Table, step: float, headroom: float
-) -> tuple[list[documents.Document], list[str]]:
+) -> tuple[list[policy_document.Document], list[str]]:
     """A policy for each user, sufficient in all clusters; and the users without one, because they
     need none, no bound suffices, or no policy can have their name.
     """
@@ -133,10 +134,12 @@ def _documents(
         needed[row["user"]] = max(needed.get(row["user"], 0), steps)
     limited, rest = [], []
     for user, steps in sorted(needed.items()):
-        named = user != DEFAULT_USER and documents.problem("user", user) is None
+        named = user != DEFAULT_USER and policy_document.problem("user", user) is None
         if named and 0 < steps < MOST_STEPS:
-            rate = with_headroom(steps, headroom) * step
-            limited.append(documents.document("user", user, {"producer_ids_rate": round(rate, 3)}))
+            rate = policy_document.with_headroom(steps, headroom) * step
+            limited.append(
+                policy_document.document("user", user, {"producer_ids_rate": round(rate, 3)})
+            )
         else:
             rest.append(user)
     return limited, rest

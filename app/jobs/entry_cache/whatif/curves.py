@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.whatif.bakeoff.trace import JOB, Trace
+from app.jobs.entry_cache.whatif.trace import JOB, Trace
 from state.entry_cache.belady import compare_brokers
 
 if TYPE_CHECKING:

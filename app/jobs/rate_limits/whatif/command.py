@@ -10,14 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
-from app.terminal.outputs import require_folder
-from app.terminal.printable import printable, say
-from app.terminal.rows import write_table
-from app.whatif.replay.archive import WHOLE, Span
-from app.whatif.suggest import documents
-from app.whatif.suggest.history import BOTH, LIMITS, RATES, History, Named, Rate
-from app.whatif.suggest.owners import SCOPES, Owners, Per
-from app.whatif.suggest.search import (
+from app.jobs.rate_limits.whatif.history import BOTH, LIMITS, RATES, History, Named, Rate
+from app.jobs.rate_limits.whatif.owners import SCOPES, Owners, Per
+from app.jobs.rate_limits.whatif.search import (
     MOST,
     Point,
     curve,
@@ -25,8 +20,12 @@ from app.whatif.suggest.search import (
     smallest,
     smallest_pair,
     together,
-    with_headroom,
 )
+from app.terminal.outputs import require_folder
+from app.terminal.printable import printable, say
+from app.terminal.rows import write_table
+from app.whatif import policy_document
+from app.whatif.replay.archive import WHOLE, Span
 from state.rate_limits.alone import Rules, Trace
 from state.rate_limits.bucket import VERSIONS
 from state.rate_limits.declaration import NAME as JOB
@@ -133,11 +132,11 @@ class Found:
             for p in one.curve
         ]
 
-    def limited(self, limits: Mapping[Limited, int]) -> list[documents.Document]:
+    def limited(self, limits: Mapping[Limited, int]) -> list[policy_document.Document]:
         """The policies with these limits, one document per name."""
         scope = SCOPES[self.asked.per]
         return [
-            documents.document(
+            policy_document.document(
                 scope,
                 name,
                 {LIMITS[rate]: limits[name, rate] for rate in RATES if (name, rate) in limits},
@@ -159,7 +158,7 @@ def suggest(
     """Print the limits and write them as policies and as a page. Returns 1 if `verify` finds that
     the job throttles more or that a smaller limit suffices, else 0.
     """
-    documents.require_writable(out)
+    policy_document.require_writable(out)
     require_folder(page, "--page")
     if JOB not in settings.jobs:
         raise UserError(f"policy suggest publish: the configuration does not run the job {JOB}")
@@ -167,15 +166,15 @@ def suggest(
     found = find(settings, asked, owners)
     broken: list[str] = []
     if verify:
-        from app.whatif.suggest.verify import verified
+        from app.jobs.rate_limits.whatif.verify import verified
 
         broken = verified(settings, found, owners)
     if page is not None:
-        from app.whatif.suggest.page import write_page
+        from app.jobs.rate_limits.whatif.page import write_page
 
         write_page(found, page)
     if out is not None and found.suggestions:
-        documents.write(out, found.limited(found.limits), _about(found))
+        policy_document.write(out, found.limited(found.limits), _about(found))
     if as_json:
         _print_json(found, broken if verify else None)
     else:
@@ -207,7 +206,7 @@ def find(settings: Settings, asked: Asked, owners: Owners) -> Found:
     out: dict[str, list[str]] = {}
     wanted = []
     for one in history.names:
-        reason = _too_little(one, asked) or documents.problem(SCOPES[asked.per], one.name)
+        reason = _too_little(one, asked) or policy_document.problem(SCOPES[asked.per], one.name)
         if reason is None:
             wanted.append(one)
         else:
@@ -225,7 +224,10 @@ def find(settings: Settings, asked: Asked, owners: Owners) -> Found:
             else:
                 alone[rate] = least
         needs = Needs(alone, smallest_pair(traces, alone, asked.share, rules))
-        own = {rate: with_headroom(needed, asked.headroom) for rate, needed in needs.pair.items()}
+        own = {
+            rate: policy_document.with_headroom(needed, asked.headroom)
+            for rate, needed in needs.pair.items()
+        }
         for rate, limit in own.items():
             limits[one.name, rate] = max(limits.get((one.name, rate), 0), limit)
         found[one] = _suggestions(one, traces, needs, own, rules, of_both)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from app.terminal.program import PROGRAM
 from state.engine.globs import escaped
 
 MADE = f"# Written by {PROGRAM} policy suggest"
+LARGEST = 2**63 - 1
+"""Largest limit that is written."""
 Document = dict[str, Any]
 
 
@@ -49,3 +52,9 @@ def write(path: Path, documents: Sequence[Document], about: str) -> None:
     """Write the documents, whole or not at all; `about` is one line."""
     text = yaml.safe_dump(list(documents), sort_keys=False, width=2**31)
     write_whole(path, f"{MADE} {about}\n{text}")
+
+
+def with_headroom(needed: int, headroom: float) -> int:
+    """A limit with a share of itself on top, rounded up."""
+    on_top = headroom * needed
+    return min(needed + math.ceil(on_top), LARGEST) if math.isfinite(on_top) else LARGEST

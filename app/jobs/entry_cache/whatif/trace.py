@@ -24,7 +24,8 @@ from state.events import KIND_INDEX
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
-JOB = "entry_cache"
+from state.entry_cache.declaration import NAME as JOB
+
 ENDINGS = (".json", ".jsonl", ".ndjson", ".gz")
 READS = {"dispatch": "dispatch", "entry_released": "entry_read"}
 """Kinds of records that are reads, by the parameter `release_event`."""

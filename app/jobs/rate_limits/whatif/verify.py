@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.config.levels import compiled
+from app.jobs.rate_limits.whatif.history import RATES, Rate
+from app.jobs.rate_limits.whatif.owners import Owners, Per
 from app.stream.operators import operators
 from app.terminal.interrupt import temporary_folder
 from app.warehouse.shape import shaped
@@ -20,8 +22,6 @@ from app.whatif.replay.archive import Archive, Span
 from app.whatif.replay.choice import Choice
 from app.whatif.replay.engine import Engine
 from app.whatif.replay.slices import slices
-from app.whatif.suggest.history import RATES, Rate
-from app.whatif.suggest.owners import Owners, Per
 from state.engine.globs import NAMESPACES, TOPICS
 from state.jobs import DECLARED
 from state.rate_limits.declaration import NAME as JOB
@@ -29,7 +29,7 @@ from state.rate_limits.limits import unpartitioned
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.whatif.suggest.command import Found, Limited
+    from app.jobs.rate_limits.whatif.command import Found, Limited
 
 VERDICTS = "publish_verdicts"
 EVERY = frozenset({(TOPICS, "**"), (NAMESPACES, "**")})

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from app.jobs.entry_cache.whatif import choice
+from app.jobs.entry_cache.whatif.curves import BakeOff, Curve, Place, Point, around, hit_ratio
+from app.jobs.entry_cache.whatif.trace import JOB, Trace, read_trace, release_event
 from app.terminal.counts import counted
 from app.terminal.printable import say
 from app.terminal.sizes import size_text
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.tables import TABLES
 from app.warehouse.writable import append
-from app.whatif.bakeoff import choice
-from app.whatif.bakeoff.curves import BakeOff, Curve, Place, Point, around, hit_ratio
-from app.whatif.bakeoff.trace import JOB, Trace, read_trace, release_event
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

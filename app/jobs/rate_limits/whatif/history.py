@@ -22,7 +22,7 @@ from state.rate_limits.declaration import NAME as JOB
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.whatif.suggest.owners import Owners
+    from app.jobs.rate_limits.whatif.owners import Owners
 
 Rate = Literal["messages", "bytes"]
 LIMITS: Mapping[Rate, str] = {"messages": "publishRateInMsgs", "bytes": "publishRateInBytes"}

@@ -7,7 +7,6 @@ share, and the next smaller limit does not.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -128,9 +127,3 @@ def curve(trace: Trace, needed: int, rules: Rules, *more: int) -> list[Point]:
     """The points around the smallest limit, and those of `more`, from the smallest on."""
     limits = {min(max(round(factor * needed), 1), MOST) for factor in FACTORS}
     return [point(trace, limit, rules) for limit in sorted({*limits, needed, *more})]
-
-
-def with_headroom(needed: int, headroom: float) -> int:
-    """A limit with a share of itself on top, rounded up."""
-    on_top = headroom * needed
-    return min(needed + math.ceil(on_top), MOST) if math.isfinite(on_top) else MOST

@@ -16,8 +16,8 @@ from app.report.words import percent_text
 from app.terminal.counts import counted
 
 if TYPE_CHECKING:
-    from app.whatif.suggest.command import Asked, Found, Suggestion
-    from app.whatif.suggest.history import Rate
+    from app.jobs.rate_limits.whatif.command import Asked, Found, Suggestion
+    from app.jobs.rate_limits.whatif.history import Rate
 
 DRAWN = 8
 """Most names in a chart, so that the lines can be told apart."""

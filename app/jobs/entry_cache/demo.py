@@ -1,0 +1,24 @@
+"""What the demo compares on the archived trace: the caches of a bake-off."""
+
+from __future__ import annotations
+
+from app.config.settings import Settings
+from app.jobs.entry_cache.whatif.command import Asked, compare, keep_rows, rows
+from app.warehouse.relations import Warehouse, connect
+
+_READS = "SELECT count(*) FROM cache_stats WHERE hits > 0 OR misses > 0"
+
+
+def compared(settings: Settings) -> str | None:
+    """A sentence on the comparison, which is kept as `bakeoff` does; None if no entry was read."""
+    with connect(Warehouse.of(settings), _READS) as connection:
+        ((reads,),) = connection.execute(_READS).fetchall()
+    if not reads:
+        return None
+    result = compare(settings, Asked())
+    keep_rows(settings, rows(settings, result))
+    policies, sizes = ({getattr(p, name) for p in result.points} for name in ("curve", "max_bytes"))
+    return (
+        f"{len(policies)} eviction policies at {len(sizes)} sizes are compared on the archived "
+        "trace: the report draws their hit ratios."
+    )
