@@ -1,7 +1,7 @@
 """Replays of the archive in batch, under other settings.
 
 Start with `replay.command`. `replay` runs the jobs over the archive into a warehouse of its own,
-and `effect` compares two replays. `suggest` and `producer_quota` search for limits (the
-command `policy suggest`). `bakeoff` compares eviction policies of a cache. Imports `app.stream` for
+and `effect` compares two replays. What one job alone can compute from the archive, the commands
+`bakeoff` and `policy suggest`, is in its room (`app/jobs/<job>/whatif`). Imports `app.stream` for
 the operators and `app.report` for pages.
 """

@@ -1,7 +1,7 @@
 """Files that a Kafka broker's own tools write: its request log, and dumps of its log segments.
 
 The request log has the owners of producer ids, a dump has the ids that produced; joined by id they
-are the feed of `producer_ids` for an unmodified broker. An answer to INIT_PRODUCER_ID becomes a
+are the feed of the job on producer ids for an unmodified broker. An answer to INIT_PRODUCER_ID is a
 `producer_id_assigned` at the completion of the request (the time of its line). A batch becomes a
 `produce_batch` at its own time, with principal and client id of the assignment in force
 (`kafka_owners`). A batch whose id is in no request log of the source has no principal, which the

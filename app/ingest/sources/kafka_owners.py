@@ -63,12 +63,12 @@ class Owners:
         self._ids, self._at_ms, self._owner = ids[order], at_ms[order], owner[order]
         self._owners = [one for part in parts for one in part.owners]
 
-    def of(self, producer_ids: Sequence[int], times_ms: Sequence[int]) -> list[Owner]:
+    def of(self, ids: Sequence[int], times_ms: Sequence[int]) -> list[Owner]:
         """Principal and client id by producer id and time of a batch; NOBODY if none is known.
 
         The id -1 (no idempotence) has no owner.
         """
-        wanted = np.array(producer_ids, np.int64)
+        wanted = np.array(ids, np.int64)
         first = np.searchsorted(self._ids, wanted, "left").tolist()
         end = np.searchsorted(self._ids, wanted, "right").tolist()
         return [

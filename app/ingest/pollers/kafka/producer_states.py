@@ -42,7 +42,7 @@ class Owner(NamedTuple):
 
     @property
     def user(self) -> str:
-        """The name in the principal, as the job `producer_ids` has it."""
+        """The name in the principal, as the job on producer ids has it."""
         before, colon, after = self.principal.partition(":")
         return after if colon else before
 
