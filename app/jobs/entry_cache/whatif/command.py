@@ -17,13 +17,14 @@ import pyarrow as pa
 
 from app.jobs.entry_cache.whatif import choice
 from app.jobs.entry_cache.whatif.curves import BakeOff, Curve, Place, Point, around, hit_ratio
-from app.jobs.entry_cache.whatif.trace import JOB, Trace, read_trace, release_event
+from app.jobs.entry_cache.whatif.trace import Trace, read_trace, release_event
 from app.terminal.counts import counted
 from app.terminal.printable import say
 from app.terminal.sizes import size_text
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.tables import TABLES
 from app.warehouse.writable import append
+from state.entry_cache.declaration import NAME as JOB
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

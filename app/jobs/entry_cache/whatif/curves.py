@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.jobs.entry_cache.whatif.trace import JOB, Trace
+from app.jobs.entry_cache.whatif.trace import Trace
 from state.entry_cache.belady import compare_brokers
+from state.entry_cache.declaration import NAME as JOB
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

@@ -18,13 +18,13 @@ from app.stream.operators import Operator, operators
 from app.warehouse.relations import Warehouse
 from app.whatif.replay.archive import Archive
 from state.engine.blobs import Blob
+from state.entry_cache.declaration import NAME as JOB
 from state.entry_cache.parameters import EntryCacheParameters
 from state.events import KIND_INDEX
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
-from state.entry_cache.declaration import NAME as JOB
 
 ENDINGS = (".json", ".jsonl", ".ndjson", ".gz")
 READS = {"dispatch": "dispatch", "entry_released": "entry_read"}

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.jobs.entry_cache.whatif.curves import Curve, around
-from app.jobs.entry_cache.whatif.trace import JOB, read_trace
+from app.jobs.entry_cache.whatif.trace import read_trace
 from state.entry_cache.belady import compare
+from state.entry_cache.declaration import NAME as JOB
 from state.entry_cache.layout import POLICIES
 from state.entry_cache.operator import EntryCache
 from tests.support.effort import drawn
