@@ -191,7 +191,9 @@ def _answer_of(command: str) -> Callable[..., int]:
     """What answers a command that one job has."""
     from app.jobs import parts
 
-    return next(part.answer for part in parts("whatif").values() if command == part.COMMAND)
+    answer: Callable[..., int]
+    (answer,) = (part.answer for part in parts("whatif").values() if command == part.COMMAND)
+    return answer
 
 
 def _preflight() -> str | None:

@@ -35,7 +35,6 @@ from app.report.findings.throttling import (
     STATS_COLUMNS,
     THROTTLE_COLUMNS,
     Summary,
-    other_protocol,
     summarise,
 )
 from app.report.findings.words import duration
@@ -43,7 +42,6 @@ from app.setup.demo_folder import prepare
 from app.setup.demo_scenario import Asked
 from app.setup.recording import Recording, render
 from app.terminal.program import PROGRAM
-from state.rate_limits.parameters import RateLimitsParameters
 
 FILES_PER_BATCH = 10
 """Several micro-batches, as in a service, so that late records are quarantined."""
@@ -67,13 +65,6 @@ def demo(out: Path, asked: Asked) -> int:
         f"Processed and committed in {time.monotonic() - began:.0f} s. Findings:\n", markup=False
     )
     printed.render(summary(out / "warehouse"), console, of_other_jobs(out / "warehouse"))
-    other = other_protocol(
-        _rows(out / "warehouse" / "topic_throttle_stats", STATS_COLUMNS),
-        _with_exchange(config),
-    )
-    if other is not None:
-        console.print()
-        printed.show(console, other)
     for part in parts("demo").values():
         compared = part.compared(load_settings(config))
         if compared is not None:
@@ -190,24 +181,6 @@ def _process(config: Path) -> None:
         raise KeyboardInterrupt
 
 
-def _with_exchange(config: Path) -> list[dict[str, Any]]:
-    """topic_throttle_stats of the archived trace if every client supported the throttle command."""
-    from app.config.settings import load_settings
-    from app.whatif.replay import replayed
-
-    settings = load_settings(config)
-    exchange = {"protocol": "pip385", "receipt_model": "all"}
-    asked = settings.model_copy(
-        update={"rate_limits": settings.section(RateLimitsParameters).model_copy(update=exchange)}
-    )
-    tables = replayed(asked, ["rate_limits"])
-    if "topic_throttle_stats" not in tables:
-        return []
-    columns = list(STATS_COLUMNS)
-    found: list[dict[str, Any]] = tables["topic_throttle_stats"].select(columns).to_pylist()
-    return found
-
-
 def summary(warehouse: Path) -> Summary:
     from app.report.reader import Reader, Span
     from app.warehouse.relations import Warehouse
@@ -221,7 +194,7 @@ def summary(warehouse: Path) -> Summary:
 
 
 def of_other_jobs(warehouse: Path) -> list[str]:
-    """The findings of the jobs besides rate_limits; a table without rows adds nothing."""
+    """The findings of the other jobs; a table without rows adds nothing."""
     large = large_message_sentence(
         _rows(warehouse / "chunk_messages", MESSAGE_COLUMNS),
         _rows(warehouse / "chunk_events", CHUNK_EVENT_COLUMNS),

@@ -181,24 +181,6 @@ def _listed(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def other_protocol(stats: Iterable[Row], with_exchange: Iterable[Row]) -> str | None:
-    """The pauses for the limits of others that the throttle command would have avoided,
-    from rows of topic_throttle_stats without and with it; None without any."""
-    lost: dict[str, int] = defaultdict(int)
-    for row in stats:
-        lost[row["topic"]] += row["collateral_ns"] or 0
-    victims = [topic for topic, ns in lost.items() if ns]
-    if not victims:
-        return None
-    after = sum(row["collateral_ns"] or 0 for row in with_exchange)
-    return (
-        f"With the throttle command of PIP-385, if every client supported it, the "
-        f"{number_of(len(victims), 'topic')} paused for the limits of other topics would have "
-        f"been paused for {duration(after)} instead of {duration(sum(lost.values()))}, summed "
-        "over topics."
-    )
-
-
 def _sentence(cause: Cause) -> str:
     # the time of several pauses is a sum over connections, which may pause at the same time
     summed = ", summed over pauses" if cause.pauses > 1 else ""

@@ -15,6 +15,7 @@ from app.config.settings import Settings, load_settings
 from app.errors import UserError
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
+from app.jobs.rate_limits.demo import other_protocol
 from app.report.findings.backlogs import backlog_sentences
 from app.report.findings.cache import cache_sentence
 from app.report.findings.large_messages import (
@@ -30,7 +31,6 @@ from app.report.findings.throttling import (
     STATS_COLUMNS,
     THROTTLE_COLUMNS,
     Cause,
-    other_protocol,
     sentences,
     summarise,
 )
