@@ -24,8 +24,8 @@ from app.whatif.effect.compare import MEASURES, compared
 from app.whatif.effect.page import html_of
 from app.whatif.effect.words import About, plain
 from app.whatif.replay.archive import WHOLE
+from tests.support.archive_rows import SCHEMA, START_MS, event
 from tests.support.throttle_rows import frame
-from tests.unit.whatif.test_what_if import SCHEMA, START_MS, event
 
 NONE = {"before": 0, "after": 0, "change": 0}
 OVER, LATE, VICTIM = "persistent://t/ns/a", "persistent://t/ns/late", "persistent://u/ns/v"

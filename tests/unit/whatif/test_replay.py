@@ -19,8 +19,8 @@ from app.warehouse.commit import Writer
 from app.warehouse.tables import TABLES
 from app.whatif.replay import out as out_module
 from state.jobs import DECLARED, JOBS
+from tests.support.archive_rows import event
 from tests.support.effort import examples
-from tests.unit.whatif.test_what_if import event
 
 BEGIN_MS, LENGTH_MS = 1_767_621_600_000, 600_000
 Row = Counter[str]
