@@ -214,7 +214,7 @@ def test_a_difference_is_exit_code_1(
     from app.reconcile.command import reconcile_command
     from app.reconcile.spans import Counted, Weir
 
-    def side(_settings: Settings, _warehouse: Any, _span: Any) -> Weir:
+    def side(_tables: object) -> Weir:
         return Weir({("messages_in", TOPIC): Counted(28)}, {}, reached=frozenset({"rate_limits"}))
 
     (Path(settings.warehouse) / "_weir").mkdir(parents=True)
