@@ -1,4 +1,4 @@
-"""What must hold of the tables on Kafka groups, which the job backlog writes."""
+"""What must hold of the tables on Kafka groups."""
 
 from __future__ import annotations
 

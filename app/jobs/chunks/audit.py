@@ -9,6 +9,7 @@ from app.quality.checks import (
     no_rows,
     not_null,
     rows_that,
+    suite,
     values,
     window_checks,
 )
@@ -302,7 +303,18 @@ def _suites() -> dict[str, list[Check]]:
     }
 
 
-SUITES: dict[str, list[Check]] = _suites()
+SUITES: dict[str, list[Check]] = {
+    **_suites(),
+    "chunk_payloads": suite(
+        "chunk_payloads",
+        *not_null("cluster", "topic", "ledger_id", "entry_id", "payload"),
+    ),
+    "chunk_payload_releases": suite(
+        "chunk_payload_releases",
+        *not_null("file", "rows"),
+        between("rows", 1),
+    ),
+}
 ACROSS: dict[str, list[Check]] = {
     "chunk_messages": [
         no_rows("every message has its decision", _WHOLE_WITHOUT_DECISION, "chunk_events"),

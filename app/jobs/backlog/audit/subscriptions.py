@@ -1,4 +1,4 @@
-"""What must hold of the tables of the job backlog."""
+"""What must hold of the tables on backlogs of subscriptions."""
 
 from __future__ import annotations
 

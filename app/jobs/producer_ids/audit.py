@@ -9,6 +9,7 @@ from app.quality.checks import (
     no_rows,
     not_null,
     rows_that,
+    suite,
     values,
     window_checks,
 )
@@ -155,6 +156,25 @@ SUITES: dict[str, list[Check]] = {
         values("rule", (*ID_RULES, "assigned")),
         between("producer_id", 0),
     ],
+    "producer_id_live": suite(
+        "producer_id_live",
+        *not_null(*TABLES["producer_id_live"].names),
+        between("live_ids", 0),
+        between("number", 1),
+        rows_that(
+            "an id has a state on each of its partitions, at least one",
+            "states < live_ids OR (live_ids = 0) <> (states = 0)",
+        ),
+        rows_that(
+            "the heap of a broker is that of all its states",
+            "heap_bytes < 0 OR broker_heap_bytes < heap_bytes",
+        ),
+    ),
+    "producer_id_quota_advice": suite(
+        "producer_id_quota_advice",
+        *not_null("advised_ms", "cluster", "user", "windows", "new_ids", "rate_advised"),
+        *(between(column, 0) for column in ("windows", "new_ids", "rate_in_force", "rate_advised")),
+    ),
 }
 ACROSS: dict[str, list[Check]] = {
     "producer_id_decisions": [
