@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import altair as alt
 
+from app.jobs.backlog.findings.subscriptions import SOON_S
 from app.report.charts import limit_rule, lines
-from app.report.findings.words import short
-from app.report.model import Chart, Column, Frame, Grid, Row, Section
+from app.report.model import Chart, Column, Frame, Grid, Row, Section, Tile
+from app.report.phrases import short
 from app.report.reader import Reader
+from app.report.text import NONE
 from app.terminal.counts import counted
 
 LINES = 6
@@ -21,7 +23,7 @@ AHEAD = 6
 AHEAD_MS = 3_600_000
 """Forecasts reach so far beyond the last check, or for as long as the report covers."""
 
-SUMMARY = """
+_SUMMARY = """
 WITH ranked AS (
   SELECT *, row_number() OVER (
       PARTITION BY cluster, topic ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC) AS place
@@ -33,7 +35,7 @@ SELECT count(DISTINCT (cluster, topic)) AS topics,
   max(age_s) FILTER (WHERE place = 1) AS oldest_s
 FROM ranked
 """
-SOON = """
+_SOON = """
 WITH ranked AS (
   SELECT *, row_number() OVER (
       PARTITION BY cluster, topic, subscription
@@ -75,9 +77,10 @@ LIMIT $most
 def backlogs(reader: Reader) -> Section:
     """Ages and sizes against their quotas, with forecasts."""
     key, title = "backlogs", "Backlogs"
-    summary = reader.row(SUMMARY)
+    summary = reader.row(_SUMMARY)
     if not summary["topics"]:
-        return Section(key, title, [reader.nothing_in("backlog_checks")])
+        tile = Tile("backlogs over quota", NONE, "none checked")
+        return Section(key, title, [reader.nothing_in("backlog_checks")], tile=tile)
     ahead = reader.rows(_AHEAD, most=500)
     over = summary["over"]
     texts = [
@@ -125,7 +128,9 @@ def backlogs(reader: Reader) -> Section:
         )
     )
     parts += _actions(reader)
-    return Section(key, title, texts, parts)
+    soon = reader.row(_SOON, within=SOON_S)["topics"]
+    tile = Tile("backlogs over quota", f"{over:,}", f"{soon:,} more within the hour", bool(over))
+    return Section(key, title, texts, parts, tile)
 
 
 def _series(reader: Reader, value: str) -> list[Row]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import altair as alt
 
 from app.report.charts import bars, limit_rule, lines
-from app.report.model import Chart, Column, Frame, Grid, Row, Section
+from app.report.model import Chart, Column, Frame, Grid, JobSection, Row, Section, Tile
 from app.report.reader import Reader
+from app.report.text import NONE
 from app.terminal.counts import counted
 from app.warehouse.questions import QUESTIONS
 
@@ -19,7 +20,7 @@ SHOWN_IDS = 3
 TONES = ("var(--c1)", "var(--c5)", "var(--bad)")
 VERDICTS = ("counted", "throttled", "rejected")
 
-SUMMARY = """
+_SUMMARY = """
 SELECT count(DISTINCT (d.cluster, d.user)) AS users,
   count(DISTINCT (d.cluster, d.user, d.producer_id)) AS ids,
   count(DISTINCT (d.cluster, d.user)) FILTER (WHERE d.verdict <> 'counted') AS over,
@@ -55,10 +56,11 @@ GROUP BY s.cluster, s.user, slot, b.top ORDER BY b.top DESC, name, "at"
 def principals(reader: Reader) -> Section:
     """New producer ids by user, against their quota."""
     key, title = "principals", "Principals and their producer ids"
-    summary = reader.row(SUMMARY)
+    summary = reader.row(_SUMMARY)
     held = _live(reader)
     if not summary["users"]:
-        return Section(key, title, [reader.nothing_in("producer_id_decisions")], held)
+        why = reader.nothing_in("producer_id_decisions")
+        return Section(key, title, [why], held, _tile(summary))
     users = reader.rows(_IDS, most=TOP, ids=SHOWN_IDS)
     over = summary["over"]
     texts = [
@@ -116,7 +118,17 @@ def principals(reader: Reader) -> Section:
             folded=True,
         )
     )
-    return Section(key, title, texts, [*parts, *held])
+    return Section(key, title, texts, [*parts, *held], _tile(summary))
+
+
+def _tile(summary: Row) -> Tile:
+    users = summary["users"]
+    return Tile(
+        "users over id quota",
+        f"{summary['over']:,}" if users else NONE,
+        f"of {users:,}" if users else "no producer ids seen",
+        bool(summary["over"]),
+    )
 
 
 def _live(reader: Reader) -> list[Chart | Grid]:
@@ -147,3 +159,7 @@ def _live(reader: Reader) -> list[Chart | Grid]:
 
 def _draw_usage(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:
     return lines(rows, frame, "% of the bound") + limit_rule(100)
+
+
+SECTIONS = (JobSection(70, principals),)
+REACHED = ("producer_id_stats",)

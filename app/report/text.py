@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from app.report.findings.words import duration, short
+from app.report.phrases import duration, short
 from app.terminal.moments import instant, instant_of
 from app.terminal.rows import plain
 from app.terminal.sizes import size_text

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import altair as alt
 
 from app.report.charts import OTHERS, OWN, SHARED, bars, heat, pauses, stacked_time
-from app.report.findings.words import short
-from app.report.model import Chart, Column, Frame, Grid, Row, Section
+from app.report.model import Chart, Column, Frame, Grid, JobSection, Row, Section, Tile
+from app.report.phrases import short
 from app.report.reader import Reader
-from app.report.words import percent_text, seconds_text
+from app.report.text import NONE, percent_text, seconds_text
 from app.terminal.counts import counted
 
 KINDS = ((OWN, "own_s"), (SHARED, "shared_s"), (OTHERS, "other_s"))
@@ -30,7 +30,7 @@ SHADES = {
 }
 """Shades of the matrix, by what they stay below (s)."""
 
-TOTALS = """
+_TOTALS = """
 SELECT coalesce(sum(culprit_ns), 0) / 1e9 AS own_s,
   coalesce(sum(shared_ns), 0) / 1e9 AS shared_s,
   coalesce(sum(collateral_ns), 0) / 1e9 AS other_s,
@@ -77,16 +77,24 @@ FROM topic_throttle_stats GROUP BY slot HAVING own_s + shared_s + other_s > 0 OR
 def blame(reader: Reader) -> Section:
     """Topics by whose limits paused them, limits that topics share, and who paused whom."""
     key, title = "culprits", "Culprits and victims"
-    totals = reader.row(TOTALS)
+    totals = reader.row(_TOTALS)
     paused_s = sum(totals[column] for _, column in KINDS)
+    victims = totals["victims"]
+    tile = _tile(totals, paused_s)
+    verdict = (
+        f"{counted(victims, 'topic')} {'was' if victims == 1 else 'were'} paused for "
+        f"the limits of others ({seconds_text(totals['other_s'])}, summed over topics)"
+        if victims
+        else ""
+    )
     if not paused_s:
         why = (
             f"None of {counted(totals['topics'], 'topic')} was paused."
             if totals["topics"]
             else reader.nothing_in("topic_throttle_stats")
         )
-        return Section(key, title, [why])
-    culprits, victims = totals["culprits"], totals["victims"]
+        return Section(key, title, [why], (), tile, verdict)
+    culprits = totals["culprits"]
     parts_s = [
         f"{percent_text(totals[column] / paused_s)} was for {words}"
         for column, words in (
@@ -145,7 +153,18 @@ def blame(reader: Reader) -> Section:
                 folded=True,
             ),
         ]
-    return Section(key, title, texts, parts)
+    return Section(key, title, texts, parts, tile, verdict)
+
+
+def _tile(totals: Row, paused_s: float) -> Tile:
+    return Tile(
+        "paused by others",
+        seconds_text(totals["other_s"]) if paused_s else NONE,
+        f"{percent_text(totals['other_s'] / paused_s)} of paused time, summed over topics"
+        if paused_s
+        else "no pauses",
+        bool(totals["victims"]),
+    )
 
 
 def _blame_chart(reader: Reader, title: str, order: str) -> list[Chart]:
@@ -283,3 +302,7 @@ def timeline(reader: Reader) -> Section:
             ),
         ],
     )
+
+
+SECTIONS = (JobSection(20, blame), JobSection(30, timeline))
+REACHED = ("topic_throttle_stats", "limiter_stats")

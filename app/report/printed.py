@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table as Grid
+from rich.table import Table as RichTable
 
-from app.report.findings.throttling import SHOWN, Summary, sentences
-from app.report.findings.words import clock, duration, number_of, short
+from app.report.model import Grid
+from app.report.phrases import number_of
+from app.report.reader import Reader
+from app.report.sections.data_quality import QUARANTINED
+from app.report.summary import all_findings
+from app.report.text import NUMBERS
 from app.terminal.program import PROGRAM
 
-SHORT_NAMES = {"resource_group": "group", "io_thread": "IO thread"}
+SHOWN = 8
+"""Rows of a table that are printed."""
+# A record may break several rules.
+_BY_REASON = """
+SELECT reason_code, count(DISTINCT (source_partition, source_offset)) AS records FROM quarantine
+GROUP BY reason_code ORDER BY records DESC, reason_code
+"""
 QUERIES = (
     (
         "topics by the time that they were paused for the limits of others",
@@ -61,34 +70,18 @@ def show(console: Console, text: str) -> None:
     )
 
 
-def render(summary: Summary, console: Console, others: Iterable[str] = ()) -> None:
-    """Prints a summary: sentences, those of other jobs, the table of causes, and the quarantined
-    records by reason."""
-    for sentence in (*sentences(summary), *others):
-        show(console, sentence)
-    if summary.causes:
-        grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-        grid.add_column("limit")
-        grid.add_column("of", overflow="fold")
-        for name in ("pauses", "paused", "topics"):
-            grid.add_column(name, justify="right", no_wrap=True)
-        grid.add_column("first", justify="right", no_wrap=True)
-        for cause in summary.causes[:SHOWN]:
-            limit = SHORT_NAMES.get(cause.limiter, cause.limiter)
-            grid.add_row(
-                limit,
-                short(cause.name),
-                str(cause.pauses),
-                duration(cause.paused_ns),
-                str(len(cause.topics)),
-                clock(cause.first_ms),
-            )
-        console.print()
-        console.print(grid)
-        hidden = len(summary.causes) - SHOWN
-        if hidden > 0:
-            console.print(f"and {hidden} more", markup=False)
-    records = summary.quarantined_records
+def render(reader: Reader, console: Console) -> None:
+    """Prints the findings of the jobs: their sentences, their tables, and the quarantined records
+    by reason."""
+    findings = all_findings()
+    for found in findings:
+        for sentence in found.sentences(reader):
+            show(console, sentence)
+    for found in findings:
+        table = None if found.table is None else found.table(reader)
+        if table is not None and table.rows:
+            _render_table(table, console)
+    records = reader.row(QUARANTINED)["records"]
     console.print()
     console.print(
         f"{number_of(records, 'record')} in quarantine, by reason:"
@@ -96,9 +89,25 @@ def render(summary: Summary, console: Console, others: Iterable[str] = ()) -> No
         else "Nothing in quarantine.",
         markup=False,
     )
-    listed = ", ".join(f"{code} {n}" for code, n in summary.quarantined.items())
-    if listed:
-        show(console, listed)
+    by_reason = reader.rows(_BY_REASON)
+    if by_reason:
+        show(console, ", ".join(f"{row['reason_code']} {row['records']}" for row in by_reason))
+
+
+def _render_table(table: Grid, console: Console) -> None:
+    grid = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for column in table.columns:
+        if column.kind in NUMBERS:
+            grid.add_column(column.heading, justify="right", no_wrap=True)
+        else:
+            grid.add_column(column.heading, overflow="fold")
+    for row in table.rows[:SHOWN]:
+        grid.add_row(*(row[column.key] for column in table.columns))
+    console.print()
+    console.print(grid)
+    hidden = len(table.rows) - SHOWN
+    if hidden > 0:
+        console.print(f"and {hidden} more", markup=False)
 
 
 def render_next_steps(out: Path, console: Console) -> None:

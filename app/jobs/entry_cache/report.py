@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from app.jobs.entry_cache.findings import TOTALS, cache_sentence
 from app.report.charts import curves, lines
-from app.report.findings.cache import cache_sentence
-from app.report.model import Chart, Column, Grid, Row, Section
-from app.report.words import time_text
+from app.report.model import Chart, Column, Grid, JobSection, Row, Section, Tile
+from app.report.text import NONE, percent_text, time_text
 
 if TYPE_CHECKING:
     from app.report.reader import Reader
@@ -16,11 +17,6 @@ LINES = 6
 POINTS = 80
 TOP = 12
 
-TOTALS = """
-SELECT policy, max_bytes, CAST(NULL AS VARCHAR) AS topic, CAST(sum(hits) AS BIGINT) AS hits,
-  CAST(sum(misses) AS BIGINT) AS misses, CAST(sum(miss_bytes) AS BIGINT) AS miss_bytes
-FROM cache_stats WHERE topic IS NULL GROUP BY policy, max_bytes
-"""
 _OVER_TIME = """
 WITH best AS (
   SELECT cluster, broker, policy, max_bytes, sum(hits + misses) AS reads FROM cache_stats
@@ -101,7 +97,17 @@ def cache(reader: Reader) -> Section:
         )
     else:
         texts.append(f"{reader.nothing_in('cache_bakeoff')} The command bakeoff draws curves.")
-    return Section(key, title, texts, parts)
+    return Section(key, title, texts, parts, _tile(totals))
+
+
+def _tile(totals: Sequence[Row]) -> Tile:
+    hits = sum(row["hits"] for row in totals)
+    reads = hits + sum(row["misses"] for row in totals)
+    return Tile(
+        "reads from cache",
+        percent_text(hits / reads) if reads else NONE,
+        "" if reads else "no reads seen",
+    )
 
 
 def _comparison(compared: list[Row]) -> str:
@@ -125,3 +131,7 @@ def _curve(row: Row) -> str:
     """The name of a curve: its policy and its own settings."""
     own = sorted((row.pop("settings") or {}).items())
     return " ".join([row["policy"], *(f"{name}={value}" for name, value in own)])
+
+
+SECTIONS = (JobSection(90, cache),)
+REACHED = ("cache_stats",)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from app.jobs.chunks.findings import EXPIRED, GIVEN_UP, LOST, SHARED_ORPHAN
 from app.report.charts import bars
-from app.report.findings.large_messages import EXPIRED, GIVEN_UP, LOST, SHARED_ORPHAN
-from app.report.findings.words import short
-from app.report.model import Chart, Column, Grid, Section
+from app.report.model import Chart, Column, Grid, JobSection, Section, Tile
+from app.report.phrases import short
 from app.report.reader import Reader
+from app.report.text import NONE
 from app.terminal.counts import counted
 
 TOP = 12
@@ -39,20 +40,13 @@ SELECT topic, kind, count(*) AS value FROM (
 """
 
 
-def totals(reader: Reader) -> dict[str, int]:
-    """Deliveries of large messages by outcome."""
-    found = dict.fromkeys(FATES, 0)
-    for row in reader.rows(_FATES):
-        found[row["kind"]] += row["value"]
-    return found
-
-
 def large_messages(reader: Reader) -> Section:
     """Complete, incomplete and lost large messages."""
     key, title = "large-messages", "Large messages"
     fates = reader.rows(_FATES)
     if not fates:
-        return Section(key, title, [reader.nothing_in("chunk_messages", "incomplete_messages")])
+        why = reader.nothing_in("chunk_messages", "incomplete_messages")
+        return Section(key, title, [why], tile=_tile(0, 0))
     by_topic: dict[str, int] = {}
     for row in fates:
         by_topic[row["topic"]] = by_topic.get(row["topic"], 0) + (
@@ -135,4 +129,21 @@ def large_messages(reader: Reader) -> Section:
                 folded=True,
             )
         )
-    return Section(key, title, texts, parts)
+    whole = sum(count for (_, kind), count in counts.items() if kind == FATES[0])
+    verdict = (
+        f"{counted(gone, 'large message')} {'was' if gone == 1 else 'were'} lost" if gone else ""
+    )
+    return Section(key, title, texts, parts, _tile(gone, whole), verdict)
+
+
+def _tile(lost: int, whole: int) -> Tile:
+    return Tile(
+        "large messages lost",
+        f"{lost:,}" if lost + whole else NONE,
+        f"{whole:,} arrived" if lost + whole else "none seen",
+        bool(lost),
+    )
+
+
+SECTIONS = (JobSection(80, large_messages),)
+REACHED = ("chunk_topic_stats",)

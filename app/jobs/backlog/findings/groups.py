@@ -1,35 +1,52 @@
-"""Findings about Kafka groups: what they lost, what they will lose, and offsets that fit no log."""
+"""What the summary of a report says of Kafka groups: what they lost, what they will lose, and
+offsets that fit no log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from app.report.findings.words import NAMED, Row, about, number_of, was
+from app.jobs.backlog.findings.subscriptions import SOON_S
+from app.report.phrases import NAMED, Row, about, number_of, was
 
-LOSSES = """
+if TYPE_CHECKING:
+    from app.report.reader import Reader
+
+_LOSSES = """
 SELECT cluster, "group", topic, CAST(sum(offsets) AS BIGINT) AS offsets,
   CAST(coalesce(sum(offsets) FILTER (WHERE first_sight), 0) AS BIGINT) AS earlier
 FROM lost_messages GROUP BY ALL ORDER BY offsets DESC, cluster, "group", topic
 """
-AHEAD = """
+_AHEAD = """
 SELECT cluster, "group", topic, count(*) AS partitions FROM group_lag_now
 WHERE state = 'ahead' GROUP BY ALL ORDER BY cluster, "group", topic
 """
-SOON = """
+_SOON = """
 SELECT cluster, "group", topic, min(time_to_loss_s) AS left_s FROM group_lag_now
 WHERE time_to_loss_s <= $within AND age_state = 'known'
 GROUP BY ALL ORDER BY left_s, cluster, "group", topic
 """
-OTHER_UNIT = """
+_OTHER_UNIT = """
 SELECT DISTINCT cluster, topic FROM group_lag_now WHERE age_state = 'other_unit'
 ORDER BY cluster, topic
 """
 
 
+def sentences(reader: Reader) -> list[str]:
+    """The sentences on the groups of a warehouse."""
+    return group_sentences(
+        reader.rows(_LOSSES),
+        reader.rows(_SOON, within=SOON_S),
+        reader.rows(_AHEAD),
+        reader.rows(_OTHER_UNIT),
+    )
+
+
 def group_sentences(
     losses: Sequence[Row], soon: Iterable[Row], ahead: Iterable[Row], units: Iterable[Row]
 ) -> list[str]:
-    """What happened to groups, from the rows of LOSSES, SOON, AHEAD and OTHER_UNIT."""
+    """What happened to groups, from rows of lost_messages and group_lag_now: losses, those
+    ahead, offsets beyond the log, and times in another unit."""
     result = []
     for row in losses[:NAMED]:
         earlier = f", {row['earlier']:,} of them before it was first seen" if row["earlier"] else ""

@@ -1,12 +1,17 @@
-"""Findings about new producer ids: users over their bound."""
+"""What the summary of a report says of new producer ids: users over their bound."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from app.report.findings.words import NAMED, Row, about, clock, number_of, was
+from app.report.model import Findings
+from app.report.phrases import NAMED, Row, about, clock, number_of, was
+
+if TYPE_CHECKING:
+    from app.report.reader import Reader
 
 DECISION_COLUMNS = (
     "cluster",
@@ -90,3 +95,10 @@ def _over_bound(user: _User, total: int) -> str:
         f"{about(span)}, {share} % of all; {batches} under {whose} of {user.bound:g} "
         f"({clock(times[0])} to {clock(times[-1])})."
     )
+
+
+def _sentences(reader: Reader) -> list[str]:
+    return producer_id_sentences(reader.columns("producer_id_decisions", DECISION_COLUMNS))
+
+
+FINDINGS = (Findings(20, _sentences),)

@@ -1,36 +1,47 @@
-"""Findings about backlogs: topics over a quota, and those that soon will be."""
+"""What the summary of a report says of backlogs: topics over a quota, and those that soon will be."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from app.report.findings.words import NAMED, Row, about, clock, number_of, short, was
+from app.report.phrases import NAMED, Row, about, clock, number_of, short, was
 from app.terminal.sizes import size_text
 
-BACKLOG_CHECK_COLUMNS = (
-    "cluster",
-    "topic",
-    "pass_ms",
-    "exceeded_size",
-    "exceeded_time",
-    "limit_bytes",
-    "limit_s",
-    "retention_policy",
-    "oldest_subscription",
-    "age_s",
-)
-BACKLOG_SUBSCRIPTION_COLUMNS = (
-    "cluster",
-    "topic",
-    "pass_ms",
-    "subscription",
-    "age_s",
-    "time_to_quota_s",
-)
-BACKLOG_EVICTION_COLUMNS = ("cluster", "topic", "entries_skipped")
+if TYPE_CHECKING:
+    from app.report.reader import Reader
+
+# Only the rows that the sentences need: a fleet has a check of every topic each minute.
+_CHECKS = """
+SELECT cluster, topic, pass_ms, exceeded_size, exceeded_time, limit_bytes, limit_s,
+  retention_policy, oldest_subscription
+FROM (
+  SELECT *, row_number() OVER (
+      PARTITION BY cluster, topic ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC) AS place
+  FROM backlog_checks
+) WHERE place = 1 OR exceeded_size OR exceeded_time
+"""
+_AHEAD = """
+SELECT cluster, topic, pass_ms, subscription, age_s, time_to_quota_s FROM (
+  SELECT *, row_number() OVER (
+      PARTITION BY cluster, topic, subscription
+      ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC) AS place
+  FROM backlog_subscriptions
+) WHERE place = 1 AND time_to_quota_s <= $within
+"""
+_EVICTED = ("cluster", "topic", "entries_skipped")
 SOON_S = 3600
 """A quota that will be reached within this time is reported."""
+
+
+def sentences(reader: Reader) -> list[str]:
+    """The sentences on the backlogs of a warehouse."""
+    return backlog_sentences(
+        reader.rows(_CHECKS),
+        reader.rows(_AHEAD, within=SOON_S),
+        reader.columns("backlog_evictions", _EVICTED),
+    )
 
 
 def backlog_sentences(

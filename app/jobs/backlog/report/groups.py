@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from app.report.model import Column, Grid, Row, Section
+from app.report.model import Column, Grid, Row, Section, Tile
 from app.report.reader import Reader
 from app.terminal.counts import counted
 
 TOP = 12
-SUMMARY = """
+_SUMMARY = """
 SELECT count(DISTINCT (cluster, "group")) AS groups,
   count(*) FILTER (WHERE lag > 0 AND coalesce(lag_records, 1) > 0) AS behind,
   count(*) FILTER (WHERE state = 'ahead') AS ahead,
@@ -22,9 +22,14 @@ FROM group_lag_now
 def groups(reader: Reader) -> Section:
     """Lag of consumer groups, losses and states."""
     key, title = "consumer-groups", "Kafka consumer groups"
-    summary = reader.row(SUMMARY)
+    summary = reader.row(_SUMMARY)
+    verdict = (
+        f"{counted(summary['losers'], 'group')} lost {summary['lost']:,} offsets"
+        if summary["lost"]
+        else ""
+    )
     if not summary["groups"] and not summary["changes"]:
-        return Section(key, title, [reader.nothing_in("group_lag")])
+        return Section(key, title, [reader.nothing_in("group_lag")], verdict=verdict)
     place = [
         Column("group", "group"),
         Column("topic", "topic"),
@@ -83,7 +88,15 @@ def groups(reader: Reader) -> Section:
                 "group-states",
             )
         )
-    return Section(key, title, [_text(summary)], parts)
+    return Section(key, title, [_text(summary)], parts, _tile(summary), verdict)
+
+
+def _tile(summary: Row) -> Tile | None:
+    if not summary["groups"]:
+        return None
+    lost = summary["lost"]
+    note = f"a lag of {summary['lag']:,} now"
+    return Tile("offsets lost unread", f"{lost:,}", note, bool(lost))
 
 
 def _text(summary: Row) -> str:

@@ -1,14 +1,23 @@
-"""Findings about the cache: the reads that it would have answered."""
+"""What the summary of a report says of the cache: the reads that it would have answered."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from app.report.findings.words import Row, number_of
+from app.report.model import Findings
+from app.report.phrases import Row, number_of
 from app.terminal.sizes import size_text
 
-CACHE_COLUMNS = ("policy", "max_bytes", "topic", "hits", "misses", "miss_bytes")
+if TYPE_CHECKING:
+    from app.report.reader import Reader
+
+TOTALS = """
+SELECT policy, max_bytes, CAST(NULL AS VARCHAR) AS topic, CAST(sum(hits) AS BIGINT) AS hits,
+  CAST(sum(misses) AS BIGINT) AS misses, CAST(sum(miss_bytes) AS BIGINT) AS miss_bytes
+FROM cache_stats WHERE topic IS NULL GROUP BY policy, max_bytes
+"""
 
 
 def cache_sentence(rows: Iterable[Row]) -> str | None:
@@ -53,3 +62,11 @@ def _spread(policies: Mapping[str, Mapping[str, int]]) -> float:
 
 def _percent(counts: Mapping[str, int]) -> str:
     return f"{100 * _hit_ratio(counts):.1f} %"
+
+
+def _sentences(reader: Reader) -> list[str]:
+    cached = cache_sentence(reader.rows(TOTALS))
+    return [] if cached is None else [cached]
+
+
+FINDINGS = (Findings(50, _sentences),)

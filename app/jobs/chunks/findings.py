@@ -1,12 +1,17 @@
-"""Findings about large messages: how many arrived, and why the others did not."""
+"""What the summary of a report says of large messages: how many arrived, and why others did not."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from app.report.findings.words import DELIVERY, NAMED, Row, number_of, was
+from app.report.model import Findings
+from app.report.phrases import DELIVERY, NAMED, Row, number_of, was
 from app.terminal.counts import gone_chunks
+
+if TYPE_CHECKING:
+    from app.report.reader import Reader
 
 Message = tuple[str, str, str, str]
 """Cluster, topic, subscription, uuid: a large message as one subscription has it."""
@@ -133,3 +138,15 @@ def _named(noun: str, names: list[str | None]) -> str:
         return ""
     more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
     return f" ({noun}{'' if len(found) == 1 else 's'} {', '.join(found[:NAMED])}{more})"
+
+
+def _sentences(reader: Reader) -> list[str]:
+    sentence = large_message_sentence(
+        reader.columns("chunk_messages", MESSAGE_COLUMNS),
+        reader.columns("chunk_events", CHUNK_EVENT_COLUMNS),
+        reader.columns("incomplete_messages", INCOMPLETE_COLUMNS),
+    )
+    return [] if sentence is None else [sentence]
+
+
+FINDINGS = (Findings(30, _sentences),)

@@ -1,30 +1,38 @@
-"""Findings about pauses by publish limits: causes, their effects and sentences."""
+"""What the summary of a report says of pauses by publish limits: causes and their effects."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from app.report.findings.words import Row, duration, number_of, percent, short
+from app.report.model import Column, Findings, Grid
+from app.report.phrases import Row, clock, duration, number_of, percent, short
 
-THROTTLE_COLUMNS = (
-    "cluster",
-    "broker",
-    "cnx_id",
-    "ts_mono_ns",
-    "ts_wall_ms",
-    "row_no",
-    "reads_paused",
-    "limiter",
-    "limiter_name",
-    "topic",
-    "culprit_topic",
-    "collateral_topics",
-)
-STATS_COLUMNS = ("topic", "culprit_ns", "shared_ns", "collateral_ns")
-QUARANTINE_COLUMNS = ("reason_code", "source_partition", "source_offset")
+if TYPE_CHECKING:
+    from app.report.reader import Reader
+
+_PAUSED = """
+SELECT CAST(sum(culprit_ns) AS BIGINT) AS culprit_ns, count(*) AS topics,
+  CAST(sum(shared_ns) AS BIGINT) AS shared_ns, CAST(sum(collateral_ns) AS BIGINT) AS collateral_ns
+FROM topic_throttle_stats
+"""
+# Only rows that begin or end a pause: a row that changes nothing adds nothing to a cause.
+_CHANGES = """
+SELECT cluster, broker, cnx_id, ts_mono_ns, ts_wall_ms, row_no, reads_paused, limiter, limiter_name,
+  topic, culprit_topic, collateral_topics
+FROM (
+  SELECT *, lag(reads_paused) OVER (
+      PARTITION BY cluster, broker, cnx_id
+      ORDER BY ts_wall_ms NULLS FIRST, ts_mono_ns NULLS FIRST, row_no) AS were_paused
+  FROM throttle_events
+) WHERE reads_paused IS DISTINCT FROM were_paused
+"""
+SHARED = 1000
+"""Shared limits whose users are looked up."""
 SHOWN = 8
+SHORT_NAMES = {"resource_group": "group", "io_thread": "IO thread"}
 
 
 @dataclass
@@ -66,9 +74,6 @@ class Summary:
     shared_ns: int
     collateral_ns: int
     """Paused time of all topics, by whose limit it was (ns)."""
-    quarantined: dict[str, int]
-    """Records by code of the broken rule; a record may break several."""
-    quarantined_records: int
 
     @property
     def paused_ns(self) -> int:
@@ -79,11 +84,10 @@ class Summary:
 def summarise(
     throttle_events: Iterable[Row],
     topic_throttle_stats: Iterable[Row],
-    quarantine: Iterable[Row],
     shared_limits: Iterable[Row] = (),
 ) -> Summary:
-    """The summary of rows of three tables and of the question `shared-limits`; rows may come in
-    any order."""
+    """The summary of rows of two tables and of the question `shared-limits`; rows may come in any
+    order."""
     paused = Counter[str]()
     for row in topic_throttle_stats:
         paused.update(
@@ -99,13 +103,8 @@ def summarise(
         if row.get("most_used_by") and row["share"]:
             cause.most_used_by, cause.share = row["most_used_by"], row["share"]
             cause.used = row["used"]
-    records = {(r["reason_code"], r["source_partition"], r["source_offset"]) for r in quarantine}
-    counts = Counter(code for code, _, _ in records)
     return Summary(
-        tuple(causes),
-        *(paused[name] for name in ("culprit_ns", "shared_ns", "collateral_ns")),
-        dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
-        len({record[1:] for record in records}),
+        tuple(causes), *(paused[name] for name in ("culprit_ns", "shared_ns", "collateral_ns"))
     )
 
 
@@ -181,24 +180,6 @@ def _listed(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def other_protocol(stats: Iterable[Row], with_exchange: Iterable[Row]) -> str | None:
-    """The pauses for the limits of others that the throttle command would have avoided,
-    from rows of topic_throttle_stats without and with it; None without any."""
-    lost: dict[str, int] = defaultdict(int)
-    for row in stats:
-        lost[row["topic"]] += row["collateral_ns"] or 0
-    victims = [topic for topic, ns in lost.items() if ns]
-    if not victims:
-        return None
-    after = sum(row["collateral_ns"] or 0 for row in with_exchange)
-    return (
-        f"With the throttle command of PIP-385, if every client supported it, the "
-        f"{number_of(len(victims), 'topic')} paused for the limits of other topics would have "
-        f"been paused for {duration(after)} instead of {duration(sum(lost.values()))}, summed "
-        "over topics."
-    )
-
-
 def _sentence(cause: Cause) -> str:
     # the time of several pauses is a sum over connections, which may pause at the same time
     summed = ", summed over pauses" if cause.pauses > 1 else ""
@@ -228,3 +209,45 @@ def _sentence(cause: Cause) -> str:
         f"{begin} {times}: connections with {number_of(topics, 'topic')} were paused for "
         f"{paused}{used}."
     )
+
+
+def _summary(reader: Reader) -> Summary | None:
+    """The summary of the tables of a warehouse; None if no topic has statistics."""
+    total = reader.row(_PAUSED)
+    if not total["topics"]:
+        return None
+    return summarise(reader.rows(_CHANGES), [total], reader.ask("shared-limits", SHARED))
+
+
+def _sentences(reader: Reader) -> list[str]:
+    summary = _summary(reader)
+    return [] if summary is None else sentences(summary)
+
+
+def _table(reader: Reader) -> Grid:
+    summary = _summary(reader)
+    return Grid(
+        "Causes of pauses",
+        [
+            Column("limit", "limit"),
+            Column("name", "of"),
+            Column("pauses", "pauses", "number"),
+            Column("paused", "paused", "number"),
+            Column("topics", "topics", "number"),
+            Column("first", "first", "number"),
+        ],
+        [
+            {
+                "limit": SHORT_NAMES.get(cause.limiter, cause.limiter),
+                "name": short(cause.name),
+                "pauses": str(cause.pauses),
+                "paused": duration(cause.paused_ns),
+                "topics": str(len(cause.topics)),
+                "first": clock(cause.first_ms),
+            }
+            for cause in (summary.causes if summary else ())
+        ],
+    )
+
+
+FINDINGS = (Findings(10, _sentences, _table),)
