@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.explain.ask import IN_WINDOW, THROTTLED, Ask
+from app.explain.ask import IN_WINDOW, Ask, of_topic
 from app.explain.reader import Reader, beside, columns, row_of, summary_of, used
 from app.explain.sentence import Row
 from app.warehouse.questions.question import LEAST, MOST
 
+THROTTLED = (
+    f"({of_topic()} OR {of_topic('coalesce(t.trigger_topic, t.culprit_topic)')}"
+    f" OR len(list_filter(t.collateral_topics, lambda other: {of_topic('other')})) > 0)"
+)
+"""Rows of throttle_events that concern the topic, by publish, producer or connection."""
 COLUMNS = ("ts_wall_ms", "ts_mono_ns", "row_no")
 ORDER = ", ".join(f"t.{column}" for column in COLUMNS)
 

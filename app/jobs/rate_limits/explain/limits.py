@@ -36,7 +36,7 @@ class Policies:
     """Later documents are not read."""
     configured: Sequence[Mapping[str, Any]] = ()
     params_hash: str | None = None
-    """That of the job `rate_limits` under the configuration; other rows were decided without it."""
+    """That of the job under the configuration; other rows were decided without it."""
     _resolved: dict[Any, tuple[Limits, dict[Source, Row]]] = field(default_factory=dict)
 
     def limit(self, decision: Row, topic: str, at_ms: int) -> Limit | None:

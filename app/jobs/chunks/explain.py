@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from app.explain.ask import IN_WINDOW, Ask
+from app.explain.ask import (
+    IN_WINDOW,
+    NEAREST,
+    Ask,
+    Configured,
+    Explained,
+    Subject,
+    of_subscription,
+    of_topic,
+)
 from app.explain.reader import Reader
 from app.explain.sentence import Row, Sentence, compose
+from app.explain.windows import PLACE as WINDOWS
+from app.explain.windows import window_sentences
 from app.terminal.counts import gone_chunks
 
-_NEAREST = "ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
 _CHUNK = "Chunk {event.chunk_id:n} (of {event.num_chunks:n}) of {event.uuid}"
 OUTCOMES = {
     "COMPLETE": f"{_CHUNK} completes it: consumer {{event.consumer}} hands it to the application",
@@ -54,7 +64,7 @@ _DEFECTS = {
 """The effect of a defect of released clients, by its name."""
 
 
-def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
+def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
     """Decisions about chunks, complete messages and incomplete ones around the moment."""
     result: list[Sentence] = []
     for table, describe in (
@@ -69,7 +79,7 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
             if table == "incomplete_messages":
                 more = " AND t.state = 'assembling'"
             rows = reader.rows(
-                table, f"{ask.where(table)} AND {_when(table)}{more}", ask.params, _NEAREST
+                table, f"{ask.where(table)} AND {_when(table)}{more}", ask.params, NEAREST
             )
             result += [describe(row) for row in rows]
     return result + _stalled(reader, ask)
@@ -87,7 +97,7 @@ def _stalled(reader: Reader, ask: Ask) -> list[Sentence]:
         table,
         f"{ask.where(table)} AND {_when(table)} AND t.state = 'stalled'{which}",
         ask.params,
-        _NEAREST,
+        NEAREST,
     ):
         if ask.kind == "message":
             found.append(_behind(row))
@@ -205,3 +215,41 @@ def _state(row: Row) -> Sentence:
     if row["permits_lost"]:
         text += "; {state.permits_lost:n permit} lost so far"
     return compose(row["ts_wall_ms"], row["rule"], text + ".", (2, row["row_no"]), state=row)
+
+
+def _windows(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+    return window_sentences(reader, ask, "chunk_topic_stats", "false", _window)
+
+
+def _window(row: Row) -> str:
+    return (
+        "{window.chunks:n chunk} of {window.chunk_bytes:n byte} in all were published to"
+        " {window.topic} by {window.producers:n producer}; at most"
+        " {window.max_contexts:n large message} waited for chunks in one consumer"
+    )
+
+
+EXPLAINED = Explained(
+    place=30,
+    subjects=(
+        Subject(WINDOWS, ("topic",), _windows),
+        Subject(70, ("topic", "subscription", "message"), sentences),
+    ),
+    decisions={
+        "topic": {"chunk_events": f"{of_topic()} AND t.outcome <> 'COMPLETE'"},
+        "message": dict.fromkeys(
+            ("chunk_events", "chunk_messages", "incomplete_messages"),
+            "list_contains($names, t.uuid)",
+        ),
+        "subscription": {"chunk_events": of_subscription()},
+    },
+    levels={
+        "topic": dict.fromkeys(
+            ("chunk_events", "chunk_messages", "incomplete_messages", "chunk_topic_stats"),
+            of_topic(),
+        ),
+        "subscription": dict.fromkeys(
+            ("chunk_messages", "chunk_state", "incomplete_messages"), of_subscription()
+        ),
+    },
+)

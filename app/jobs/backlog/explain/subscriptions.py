@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from app.explain.ask import IN_WINDOW, Ask
-from app.explain.causes import cause, consumers_on
-from app.explain.pauses import pauses_of
+from app.explain.ask import IN_WINDOW, NEAREST, Ask, Configured, newest_rows
 from app.explain.reader import Reader
 from app.explain.sentence import Row, Sentence, compose
 
-_NEAREST = "ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
 _ACTIONS = {
     "none": "no action",
     "deduplication_snapshot": "the deduplication cursor is the slowest, so its snapshot is taken",
@@ -37,7 +34,7 @@ _EVICTIONS = {
 """Why an eviction ended where it did, by rule."""
 
 
-def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
+def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
     """Checks, evictions, refusals and forecasts around the moment, of a topic or subscription."""
     result = [_check(row, ask) for row in _checks(reader, ask)]
     for table, describe in (
@@ -46,9 +43,8 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
     ):
         if table in ask.entity:
             where = f"{ask.where(table)} AND {IN_WINDOW}"
-            result += [describe(row) for row in reader.rows(table, where, ask.params, _NEAREST)]
-    for row in _newest(reader, ask, "backlog_subscriptions"):
-        result += [_forecast(row), *_victims(reader, row)]
+            result += [describe(row) for row in reader.rows(table, where, ask.params, NEAREST)]
+    result += [_forecast(row) for row in newest_rows(reader, ask, "backlog_subscriptions")]
     return result
 
 
@@ -62,13 +58,13 @@ def _checks(reader: Reader, ask: Ask) -> list[Row]:
             f"{ask.where(table)} AND {IN_WINDOW}"
             " AND (t.rule <> 'within_limits' OR t.action <> 'none')",
             ask.params,
-            _NEAREST,
+            NEAREST,
         )
         known = {tuple(row.key.values()) for row in notable}
-        newest = _newest(reader, ask, table)
+        newest = newest_rows(reader, ask, table)
         return notable + [row for row in newest if tuple(row.key.values()) not in known]
     found = []
-    for row in _newest(reader, ask, "backlog_subscriptions"):
+    for row in newest_rows(reader, ask, "backlog_subscriptions"):
         found += reader.rows(
             "backlog_checks",
             "t.cluster = $cluster AND t.topic = $topic"
@@ -76,25 +72,6 @@ def _checks(reader: Reader, ask: Ask) -> list[Row]:
             row.values,
         )
     return found
-
-
-def _newest(reader: Reader, ask: Ask, table: str) -> list[Row]:
-    """Rows of the last check up to the moment, without one those of the first one after it."""
-    if table not in ask.entity or not reader.has(table):
-        return []
-    where = ask.where(table)
-    for what, when in (("max", "t.ts_wall_ms <= $at"), ("min", IN_WINDOW)):
-        checked = reader.summary(
-            table, f"{what}(t.ts_wall_ms) AS at_ms", f"{where} AND {when}", ask.params
-        )["at_ms"]
-        if checked is not None:
-            return reader.rows(
-                table,
-                f"{where} AND t.ts_wall_ms = $checked",
-                {**ask.params, "checked": checked},
-                _NEAREST,
-            )
-    return []
 
 
 def _check(check: Row, ask: Ask) -> Sentence:
@@ -233,49 +210,3 @@ def _forecast(row: Row) -> Sentence:
     if row["expired_unread"]:
         text += "; {sub.expired_unread:n message} expired unread since the check before"
     return compose(row["ts_wall_ms"], row["rule"], text + ".", (3, row["row_no"]), sub=row)
-
-
-def _victims(reader: Reader, sub: Row) -> list[Sentence]:
-    """Pauses for limits of other topics in which a consumer's acknowledgements were not read,
-    since the check before one that found more entries."""
-    earlier = reader.rows(
-        "backlog_subscriptions",
-        "t.cluster = $cluster AND t.topic = $topic"
-        " AND t.subscription = $subscription AND t.pass_ms < $pass_ms",
-        sub.values,
-        "ORDER BY t.pass_ms DESC LIMIT 1",
-    )
-    grown = earlier and (sub["backlog_entries"] or 0) > (earlier[0]["backlog_entries"] or 0)
-    if not grown:
-        return []
-    before, result = earlier[0], []
-    connections = consumers_on(reader, sub, before["pass_ms"], sub["pass_ms"])
-    if not connections:
-        return []
-    asked = Ask(
-        "connection",
-        tuple(connections),
-        sub["pass_ms"],
-        before["pass_ms"],
-        sub["pass_ms"],
-        cluster=sub["cluster"],
-    )
-    for number, pause in enumerate(pauses_of(reader, asked)):
-        start, end, seen = pause.first, pause.last, connections[pause.first["cnx_id"]]
-        other = start["limiter"] == "topic" and start["culprit_topic"] != sub["topic"]
-        if not other or start["broker"] != seen["broker"]:
-            continue
-        text = (
-            "Its backlog has grown by {sub.backlog_entries - before.backlog_entries:n entry}"
-            " since the check at {before.pass_ms:clock}. In that time connection {start.cnx_id}"
-            " of its consumer {seen.consumer} was paused"
-        )
-        rows = {"sub": sub, "before": before, "start": start, "seen": seen}
-        if end is not None:
-            text += " for {end.ts_mono_ns - start.ts_mono_ns:ns}"
-            rows["end"] = end
-        text += f", since {cause(start, 'start')}: its acknowledgements were not read."
-        result.append(
-            compose(sub["ts_wall_ms"], start["rule"], text, (3, sub["row_no"], number), **rows)
-        )
-    return result

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from app.explain.ask import IN_WINDOW, Ask
+from app.explain.ask import IN_WINDOW, NEAREST, Ask, Configured
 from app.explain.reader import Reader
 from app.explain.sentence import Row, Sentence, compose
 
-_NEAREST = "ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
 # A row stands until the next one, so the newest may lie before the window.
 _LATEST = (
     'QUALIFY row_number() OVER (PARTITION BY t.cluster, t."group", t.topic, t.partition'
@@ -39,12 +38,12 @@ _AGES = {
 }
 
 
-def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
+def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
     """Losses and changes around the moment, and the newest lag of each partition."""
     found = []
     for table, describe in (("lost_messages", _lost), ("group_states", _state)):
         where = f"{ask.where(table)} AND {IN_WINDOW}"
-        found += [describe(row) for row in reader.rows(table, where, ask.params, _NEAREST)]
+        found += [describe(row) for row in reader.rows(table, where, ask.params, NEAREST)]
     until = f"{ask.where('group_lag')} AND t.ts_wall_ms <= $at"
     found += [
         _lag(row)

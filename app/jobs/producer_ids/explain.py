@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.explain.ask import IN_WINDOW, Ask
+from app.explain.ask import IN_WINDOW, Ask, Configured, Explained, Subject
 from app.explain.reader import Reader, beside, columns, row_of, summary_of, used
 from app.explain.sentence import Row, Sentence, compose
 
@@ -48,7 +48,7 @@ _SOURCES = {
 }
 
 
-def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
+def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
     """Decisions about ids of the principal around the moment, and the windows of its quota."""
     table = "producer_id_decisions"
     if table not in ask.entity or not reader.has(table):
@@ -142,3 +142,12 @@ def _window(row: Row) -> Sentence:
     if row["live_filters"]:
         text += "; {window.live_filters:n filter} of {window.state_bytes:n byte} in all"
     return compose(row["window_start_ms"], row["rule"], text + ".", (1, row["row_no"]), window=row)
+
+
+_USER = "list_contains($names, t.user)"
+EXPLAINED = Explained(
+    place=50,
+    subjects=(Subject(80, ("principal",), sentences),),
+    decisions={"principal": {"producer_id_decisions": _USER}},
+    levels={"principal": dict.fromkeys(("producer_id_stats", "producer_id_owners"), _USER)},
+)

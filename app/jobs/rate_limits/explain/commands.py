@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from app.explain.ask import IN_WINDOW, THROTTLED, Ask
-from app.explain.causes import cause
+from app.explain.ask import IN_WINDOW, NEAREST, Ask, Configured
 from app.explain.reader import Reader
 from app.explain.sentence import Row, Sentence, compose
+from app.jobs.rate_limits.explain.causes import cause
+from app.jobs.rate_limits.explain.pauses import THROTTLED
 
 _STATES = {
     "received": "its client confirmed it, so connection {mark.cnx_id} is not paused",
@@ -14,10 +15,9 @@ _STATES = {
 }
 
 
-def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
+def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
     """Marks that did not pause a connection, receipts, commands and sends that timed out."""
     about = THROTTLED if ask.kind == "topic" else "list_contains($names, t.cnx_id)"
-    nearest = "ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
     result = [
         _mark(row)
         for row in reader.rows(
@@ -25,7 +25,7 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
             f"{about} AND {ask.place} AND {IN_WINDOW} AND NOT t.reads_paused"
             " AND t.action IN ('mark', 'receipt')",
             ask.params,
-            nearest,
+            NEAREST,
         )
     ]
     if "producer_throttle" in ask.entity:
@@ -35,7 +35,7 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
                 "producer_throttle",
                 f"{ask.where('producer_throttle')} AND {IN_WINDOW}",
                 ask.params,
-                nearest,
+                NEAREST,
             )
         ]
     return result

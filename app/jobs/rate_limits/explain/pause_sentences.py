@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from app.explain.ask import Ask
-from app.explain.causes import cause, most_used
-from app.explain.limits import CONFIGURATION, Limit, Policies
-from app.explain.pauses import Pause, Windows, pauses_of, windows_of
+from app.explain.ask import Ask, Configured
 from app.explain.reader import Reader, beside
 from app.explain.sentence import Row, Sentence, compose
+from app.jobs.rate_limits.explain.causes import cause, most_used
+from app.jobs.rate_limits.explain.limits import CONFIGURATION, Limit, Policies
+from app.jobs.rate_limits.explain.pauses import Pause, Windows, pauses_of, windows_of
+from state.rate_limits.declaration import NAME
 
+LONGEST_STATISTICS_MS = 86_400_000
+"""A window of statistics that contains the moment ends within this time."""
 MANY = 3
 """More pauses of a connection than these are summed up, and one of them is explained."""
 CONNECTION = ("cluster", "broker", "cnx_id")
@@ -26,8 +29,14 @@ ENDINGS = {
 """Why a pause ended, by rule."""
 
 
-def sentences(reader: Reader, ask: Ask, policies: Policies) -> list[Sentence]:
+def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
     """The pauses of the topic or connection around the moment."""
+    policies = Policies(
+        reader,
+        ask.hi_ms + LONGEST_STATISTICS_MS,
+        configured.policies,
+        configured.params_hash(NAME),
+    )
     pauses = pauses_of(reader, ask) if reader.has("throttle_events") else []
     windows = windows_of(reader, pauses)
     result: list[Sentence] = []

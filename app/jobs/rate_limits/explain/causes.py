@@ -5,7 +5,6 @@ from __future__ import annotations
 from app.explain.reader import Reader
 from app.explain.sentence import Row
 
-HOUR_MS = 3_600_000
 _CAUSES = {
     "topic": "{publisher} used up its publish limit",
     "resource_group": "{group} used up its limit at a publish of {publisher}",
@@ -27,12 +26,6 @@ WHERE t.cluster = $cluster AND t.broker = $broker AND t.limiter = $limiter
   AND t.limiter_name IS NOT DISTINCT FROM $limiter_name
   AND t.ts_wall_ms BETWEEN $ts_wall_ms - 60000 AND $ts_wall_ms + 60000
 """
-# A consumer's records name its connection where the feed has it.
-_OF_CONSUMERS = (
-    "t.cluster = $cluster AND t.topic = $topic AND t.subscription = $subscription"
-    " AND t.ts_wall_ms >= $since AND t.ts_wall_ms <= $until"
-    " AND t.consumer IS NOT NULL"
-)
 
 
 def publisher(mark: Row) -> str | None:
@@ -90,30 +83,3 @@ def most_used(reader: Reader, mark: Row) -> tuple[str, Row, Row] | None:
         return None
     what = f"sum(t.{used})::BIGINT AS {used}"
     return used, found[0], reader.summary("topic_throttle_stats", what, where, params)
-
-
-def consumers_on(reader: Reader, sub: Row, since_ms: int, until_ms: int) -> dict[str, Row]:
-    """By connection: the consumer of a subscription whose records are all of it, those of an hour
-    before `since_ms` included, and none of which closes it."""
-    if not reader.has("events"):
-        return {}
-    params = {
-        **{name: sub[name] for name in ("cluster", "topic", "subscription")},
-        "since": since_ms - HOUR_MS,
-        "until": until_ms,
-    }
-    known = reader.dicts(
-        f"""
-        SELECT t.consumer, min(t.cnx_id) AS cnx_id FROM events AS t WHERE {_OF_CONSUMERS}
-        GROUP BY t.consumer HAVING count(DISTINCT (t.broker, t.cnx_id)) = 1
-          AND min(t.cnx_id) IS NOT NULL AND bool_and(t.event_type <> 'consumer_closed')
-        ORDER BY t.consumer""",
-        params,
-    )
-    what = "any_value(t.broker) AS broker, any_value(t.consumer) AS consumer"
-    return {
-        row["cnx_id"]: reader.summary(
-            "events", what, f"{_OF_CONSUMERS} AND t.consumer = $consumer", {**params, **row}
-        )
-        for row in known
-    }
