@@ -296,9 +296,9 @@ class Explained:
     place: int
     """Where its tables are listed among those of other jobs."""
     subjects: Sequence[Subject]
-    decisions: Mapping[str, Tables]
+    decisions: Mapping[str, Tables] = field(default_factory=dict)
     """Tables of single decisions."""
-    levels: Mapping[str, Tables]
+    levels: Mapping[str, Tables] = field(default_factory=dict)
     """Tables of windows and levels, and those of routine decisions."""
     also_read: Sequence[str] = ()
     """Tables with further evidence."""

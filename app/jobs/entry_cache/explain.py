@@ -75,7 +75,6 @@ EXPLAINED = Explained(
         Subject(WINDOWS, ("topic",), _windows),
         Subject(60, ("subscription",), _reads),
     ),
-    decisions={},
     levels={
         "topic": {"cache_stats": of_topic()},
         "subscription": {"cache_reads": of_subscription()},
