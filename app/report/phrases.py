@@ -11,8 +11,7 @@ from app.terminal.counts import counted
 Row = Mapping[str, Any]
 NAMED = 3
 """The most users, producers, consumers or topics that a sentence names."""
-DELIVERY = "delivery of a large message to a subscription"
-PLURALS = {"batch": "batches", DELIVERY: "deliveries of large messages to subscriptions"}
+PLURALS = {"batch": "batches"}
 
 
 def about(ms: int) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from app.report.model import Findings
-from app.report.phrases import DELIVERY, NAMED, Row, number_of, was
-from app.terminal.counts import gone_chunks
+from app.report.phrases import NAMED, Row, was
+from app.terminal.counts import counted, gone_chunks
 
 if TYPE_CHECKING:
     from app.report.reader import Reader
@@ -42,6 +42,11 @@ GIVEN_UP = frozenset(
 )
 """Outcomes that end a large message, by reason; a message may have several."""
 STALLED = "stalled"
+MESSAGES = ("large message", "large messages")
+DELIVERIES = (
+    "delivery of a large message to a subscription",
+    "deliveries of large messages to subscriptions",
+)
 
 
 def large_message_sentence(
@@ -68,10 +73,8 @@ def large_message_sentence(
     complete = len(fates["complete"])
     arrived = "all" if complete == len(known) > 1 else f"{complete:,}"
     result = ", ".join(part for part in parts if part)
-    return (
-        f"Of {number_of(len(known), 'large message' if once else DELIVERY)} {arrived} arrived "
-        f"complete{'; ' if result else ''}{result}."
-    )
+    count = counted(len(known), *(MESSAGES if once else DELIVERIES))
+    return f"Of {count} {arrived} arrived complete{'; ' if result else ''}{result}."
 
 
 def _fates(

@@ -111,7 +111,8 @@ def summarise(
 def _causes(rows: Iterable[Row]) -> dict[tuple[str, ...], Cause]:
     """Joins the first and the last row of each pause; a pause belongs to the limit that began it.
 
-    Rows that neither pause nor resume reads are optional.
+    The view `throttle_intervals` has every limit of a pause; this takes the topics and the limit of
+    its first row. Rows that neither pause nor resume reads are optional.
     """
     by_connection: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:

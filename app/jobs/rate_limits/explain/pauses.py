@@ -45,8 +45,8 @@ _FURTHER = {
 }
 """Sums over the further marks while a connection is paused, by name."""
 
-# Pauses are numbered as in the view throttle_intervals. Of each its first and its last row, and
-# the first and the sums of the further marks in between.
+# Pauses are numbered as in the view throttle_intervals, which has no rows: of each its first and its
+# last row, which are evidence, and the first and the sums of the further marks in between.
 _PAUSES = f"""
 WITH flagged AS (
   SELECT {columns("throttle_events")},
