@@ -8,7 +8,7 @@ import duckdb
 
 from app.telemetry.entities import OTHER, Bounds, Entities, Key
 from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows, scalar
-from app.warehouse.backlog_views import NAMESPACE
+from app.warehouse.spelling import NAMESPACE
 from app.warehouse.views import VIEWS
 
 SIZE = "pulsar_storage_backlog_size"

@@ -9,7 +9,7 @@ import duckdb
 
 from app.telemetry.entities import OTHER, Bounds, Entities, Key
 from app.telemetry.part import Part, Sample, labels, rows
-from app.warehouse.views import VIEWS
+from app.warehouse.quota_usage import QUOTA_USAGE
 
 MOST_WAITING = 10_000
 """Windows that wait for the first decision of their user, at most."""
@@ -51,7 +51,7 @@ CREATE TEMP TABLE windows_before AS SELECT {_COLUMNS} FROM producer_id_stats LIM
 _USAGE = f"""
 CREATE TEMP TABLE usage AS
 WITH producer_id_decisions AS (FROM bounds_now), producer_id_stats AS (FROM windows_now),
-  quota_usage AS ({VIEWS["quota_usage"].sql})
+  quota_usage AS ({QUOTA_USAGE.sql})
 FROM quota_usage
 """
 _BREACHED = """
@@ -92,7 +92,7 @@ QUALIFY row_number() OVER (
 class Quotas(Part):
     """Quotas of every job; an entity is one quota of one topic, user, connection ..."""
 
-    reads = VIEWS["quota_usage"].reads
+    reads = QUOTA_USAGE.reads
 
     def __init__(self, bounds: Bounds) -> None:
         self._size = bounds

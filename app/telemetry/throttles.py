@@ -9,7 +9,7 @@ import duckdb
 
 from app.telemetry.entities import OTHER, Bounds, Entities
 from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows, scalar
-from app.warehouse.backlog_views import NAMESPACE
+from app.warehouse.spelling import NAMESPACE
 
 LIMITERS = ("topic", "resource_group", "broker", "connection", "io_thread")
 ROLES = ("culprit", "shared", "collateral")

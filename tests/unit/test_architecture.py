@@ -29,6 +29,7 @@ ROOMS: dict[str, set[str]] = {
     "explain": READING,
     "policy": READING,
     "report": READING | {"quality"},
+    "jobs": READING | {"explain", "quality", "report", "telemetry"},
     "stream": READING
     | {"forecast", "ingest", "alerts", "maintain", "quality", "reconcile", "telemetry"},
     "whatif": READING | {"ingest", "stream", "report"},
@@ -37,6 +38,8 @@ ROOMS: dict[str, set[str]] = {
     | {"alerts", "generate", "ingest", "reconcile", "report", "stream", "telemetry", "whatif"},
 }
 """What each room may import, besides itself, `state` and `udfs`."""
+REGISTRY = {"app.jobs.parts", "app.jobs.every"}
+"""How a room asks for what the jobs declare: without naming one, so it is not an import of theirs."""
 ROOF = {"cli", "main"}
 """Modules that may import every room, and that no room imports."""
 
@@ -56,7 +59,11 @@ def imports(path: Path) -> Iterator[str]:
 
 def rooms_of(path: Path) -> set[str]:
     """The rooms of `app` that a file imports."""
-    return {name.split(".")[1] for name in imports(path) if name.startswith("app.")}
+    return {
+        name.split(".")[1]
+        for name in imports(path)
+        if name.startswith("app.") and name not in REGISTRY
+    }
 
 
 def files(folder: str) -> list[Path]:

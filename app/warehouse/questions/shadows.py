@@ -33,5 +33,6 @@ QUESTIONS = (
         _SHADOW,
         (*USUAL, _BY),
         "a run whose configuration has shadows writes them",
+        place=3,
     ),
 )

@@ -1,4 +1,4 @@
-"""Questions about the job `producer_ids`: new producer ids by user, and users over their bound."""
+"""Questions of the job: new producer ids by user, and users over their bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about the job `chunks`: outcomes of large messages."""
+"""Questions of the job: outcomes of large messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about the job `entry_cache`: hit ratios and sizes of the cache."""
+"""Questions of the job: hit ratios and sizes of the cache."""
 
 from __future__ import annotations
 
