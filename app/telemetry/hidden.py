@@ -9,6 +9,7 @@ from app.telemetry.catalogue import METRICS
 from app.telemetry.part import Labels, Sample
 from app.warehouse import last_configuration
 from app.warehouse.quota_usage import QUOTAS
+from state.jobs import JOBS
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -23,10 +24,11 @@ def shows_topics(settings: Settings) -> bool:
     warehouse says so.
     """
     kept: Any = last_configuration.load(settings)
-    for part in ("config", "backlog"):
-        kept = kept.get(part) if isinstance(kept, dict) else None
-    shown = kept.get(KEY) is not False if isinstance(kept, dict) else True
-    return shown and settings.backlog.exposeTopicLevelMetricsInPrometheus
+    kept = kept.get("config") if isinstance(kept, dict) else None
+    sections = [kept.get(job) for job in JOBS] if isinstance(kept, dict) else []
+    return all(getattr(getattr(settings, job), KEY, True) for job in JOBS) and not any(
+        isinstance(section, dict) and section.get(KEY) is False for section in sections
+    )
 
 
 def without_topics(samples: Iterable[Sample]) -> Iterator[Sample]:

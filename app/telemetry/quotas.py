@@ -95,7 +95,7 @@ class Quotas(Part):
     reads = QUOTA_USAGE.reads
 
     def __init__(self, bounds: Bounds) -> None:
-        self._size = bounds
+        super().__init__(bounds)
         self._kinds: dict[str, Entities] = {}
         self._newest: dict[Key, tuple[int, int, list[Any]]] = {}
         self._reached: dict[str, int] = {}
@@ -120,7 +120,7 @@ class Quotas(Part):
         for at_ms, *names in rows(fresh, _BREACHED):
             key = labels(names)
             self._entities(key).breach(at_ms, key, [1.0], (*key[:3], OTHER))
-        nearest = fresh.execute(_NEAR, {"share": self._size.share, "top": self._size.top})
+        nearest = fresh.execute(_NEAR, {"share": self.bounds.share, "top": self.bounds.top})
         for at_ms, ratio, *names in nearest.fetchall():
             key = labels(names)
             self._entities(key).near(at_ms, key, ratio)
@@ -139,7 +139,7 @@ class Quotas(Part):
         self._newest = {key: value for key, value in self._newest.items() if self._shown(key)}
 
     def _entities(self, key: Key) -> Entities:
-        return self._kinds.setdefault(key[0], Entities(self._size, 1))
+        return self._kinds.setdefault(key[0], Entities(self.bounds, 1))
 
     def _shown(self, key: Key) -> bool:
         return key[0] in self._kinds and key in self._kinds[key[0]]
@@ -164,7 +164,7 @@ class Quotas(Part):
 
     def _is_current(self, key: Key, at_ms: int, window_ms: int) -> bool:
         """Whether a window is among the newest of its kind. One window behind is a broker that is
-        slower; a check, which has no length, is followed by another until there is no backlog."""
+        slower; a check, which has no length, is followed by another while its entity exists."""
         return not window_ms or at_ms + 2 * window_ms >= self._reached[key[0]]
 
     def _checked(self) -> dict[Key, int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import duckdb
 
+from app.telemetry.entities import Bounds
 from app.telemetry.part import Part, Sample, Sums, rows
 from app.warehouse.shadow_effects import MEASURES, SHADOW_EFFECTS
 from state.engine.table import LIVE, SHADOW
@@ -24,7 +25,8 @@ class Shadows(Part):
 
     reads = SHADOW_EFFECTS.reads
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds)
         self._sums = Sums(_NAME)
         self._shadowed = False
 

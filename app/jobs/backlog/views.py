@@ -126,6 +126,14 @@ LEFT JOIN lost AS d ON d.cluster = r.cluster AND d.reader = r.group AND d.topic 
 WHERE r.place = 1 AND r.state NOT IN ('gone', 'offsets_expired')
 """.strip()
 
+METRICS = View(
+    "backlog_metrics",
+    "Sizes, ages, limits and evictions of backlogs under the names of Pulsar's own metrics."
+    " With age_reading = live an age has grown since its check.",
+    _METRICS,
+    reads=("backlog_checks", "backlog_evictions"),
+    place=1,
+)
 VIEWS = (
     View(
         "backlog_topic_stats",
@@ -136,14 +144,7 @@ VIEWS = (
         reads=("backlog_checks",),
         place=1,
     ),
-    View(
-        "backlog_metrics",
-        "Sizes, ages, limits and evictions of backlogs under the names of Pulsar's own metrics."
-        " With age_reading = live an age has grown since its check.",
-        _METRICS,
-        reads=("backlog_checks", "backlog_evictions"),
-        place=1,
-    ),
+    METRICS,
     View(
         "group_lag_now",
         "Kafka: the newest check of every group and partition that is not gone, with its trend"
