@@ -41,8 +41,8 @@ SELECT ts_wall_ms AS at_ms, cluster, broker, {NAMESPACE}, topic, exception, coun
 FROM producer_throttle WHERE exception IS NOT NULL AND sequence_id IS NOT NULL
 GROUP BY ALL ORDER BY at_ms NULLS FIRST, cluster, broker, topic, exception
 """
-# Rows are in the order of `throttle_metrics`, after the one that reports that the connection was
-# paused before them.
+# As in the view `throttle_metrics`, which reads the whole table: here only new rows are read, in the
+# same order, after a row of its own for each connection that was paused before them.
 _CONNECTIONS = """
 CREATE OR REPLACE TEMP TABLE connections AS
 WITH every AS (
