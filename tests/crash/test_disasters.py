@@ -35,12 +35,9 @@ def differences(name: str, records: Records, folder: Path, kafka: Kafka | None =
         return site.differences()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    [
-        "storm",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("kill-worker", "table-deleted")),
-    ],
+    "name", ["storm", "kill-worker", "table-deleted"]
 )
 def test_after_a_disaster_or_its_remedy_the_tables_are_those_of_a_calm_run(
     name: str, records: Records, tmp_path: Path
@@ -48,6 +45,7 @@ def test_after_a_disaster_or_its_remedy_the_tables_are_those_of_a_calm_run(
     assert differences(name, records, tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 def test_a_topic_that_is_created_again_is_refused_and_read_into_another_warehouse(
     records: Records, tmp_path: Path, kafka: Kafka

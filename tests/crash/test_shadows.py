@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from app.stream.operators import operators
@@ -53,6 +54,7 @@ def alone(place: Shadowed, name: str) -> Rows:
     return at_once(settings, operators(settings, settings.jobs, log=place.logs()[name].log))
 
 
+@pytest.mark.slow
 def test_shadows_come_change_and_go_killed_and_moved(tmp_path: Path) -> None:
     place = Shadowed(tmp_path)
     place.shadows(tight=0.25, gone=0.5)

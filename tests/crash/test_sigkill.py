@@ -43,11 +43,10 @@ def killed(config: Path, query: str, point: str, number: int) -> subprocess.Comp
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(KILLS[:3], id="three"),
+        pytest.param([KILLS[0], KILLS[2], GATHERED_KILLS[0]], id="three"),
         pytest.param(KILLS, id="all", marks=pytest.mark.slow),
         pytest.param(FIRST_KILLS, id="first", marks=pytest.mark.slow),
-        pytest.param(GATHERED_KILLS[:1], id="gathered"),
-        pytest.param(GATHERED_KILLS, id="all-gathered", marks=pytest.mark.slow),
+        pytest.param(GATHERED_KILLS, id="gathered", marks=pytest.mark.slow),
     ],
 )
 def test_killed_at_any_commit_a_run_goes_on_to_the_rows_of_one_that_was_not(

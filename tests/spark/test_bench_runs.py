@@ -27,6 +27,8 @@ LONG = {
     "flood_shapes",
     "plugin",
     "shadows",
+    "first_hour",
+    "freshness",
 }
 """Those that share the most code with another, and take longest."""
 NEEDS_A_BROKER = {"freshness", "flood", "flood_shapes", "govern_all", "plugin"}

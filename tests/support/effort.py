@@ -12,21 +12,21 @@ from hypothesis import HealthCheck, Phase, settings
 
 SLOW = bool(os.environ.get("WEIR_SLOW"))
 SHRINK = "WEIR_SHRINK" in os.environ
-LEAST = 12
+SHARE, LEAST = 10, 6
 
 
-def examples(whole: int) -> int:
-    """How many of `whole` random examples are drawn."""
-    return whole if SLOW else min(whole, max(whole // 4, LEAST))
+def examples(whole: int, share: int = SHARE) -> int:
+    """How many of `whole` random examples are drawn: one of `share`, but not too few."""
+    return whole if SLOW else min(whole, max(whole // share, LEAST))
 
 
-def drawn(whole: int) -> settings:
+def drawn(whole: int, share: int = SHARE) -> settings:
     """How random traces are drawn: the same ones in every run, a share of `whole`.
 
     Shrinking a trace takes minutes: only when asked for, with WEIR_SHRINK.
     """
     return settings(
-        max_examples=examples(whole),
+        max_examples=examples(whole, share),
         deadline=None,
         derandomize=True,
         database=None,

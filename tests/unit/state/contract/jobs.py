@@ -11,6 +11,7 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from tests.reference import chunks as reference_chunks
 from tests.reference import entry_cache as reference_entry_cache
 from tests.reference import job as reference_rate_limits
 from tests.reference import producer_ids as reference_producer_ids
+from tests.support.effort import SLOW
 from tests.unit.state import (
     backlog_trace,
     backlog_traces,
@@ -172,17 +174,25 @@ def assert_same(got: Rows, expected: Rows) -> None:
         assert longer[len(shorter) :] == [], table
 
 
+MOST_CUTS = 12
+
+
 def cut(records: Sequence[Row], order: random.Random) -> list[list[Row]]:
-    """Batches of random lengths, empty ones among them."""
-    batches: list[list[Row]] = [[]]
+    """Batches of random lengths, empty ones among them.
+
+    A batch costs more than its records do: without --slow a trace is cut at a few places, either
+    anywhere or all in a row, so that single records, and nothing at all, are still batches.
+    """
     often = order.choice((0.05, 0.3, 1.0))
-    for record in records:
-        if order.random() < often:
-            batches.append([])
-        if order.random() < 0.1:
-            batches.append([])
-        batches[-1].append(record)
-    return batches
+    places: list[int] = []
+    for place in range(len(records)):
+        places += [place] * ((order.random() < often) + (order.random() < 0.1))
+    if not SLOW and len(places) > MOST_CUTS:
+        first = order.randrange(len(places) - MOST_CUTS + 1)
+        in_a_row = places[first : first + MOST_CUTS]
+        places = order.choice((in_a_row, sorted(order.sample(places, MOST_CUTS))))
+    ends = [0, *places, len(records)]
+    return [list(records[begin:end]) for begin, end in pairwise(ends)]
 
 
 def with_walls(records: Sequence[Row]) -> list[Row]:

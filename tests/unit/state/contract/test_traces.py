@@ -93,7 +93,7 @@ def test_keys_in_other_shards_change_nothing(job: Job, kind: str) -> None:
 def test_names_of_one_hash_stay_apart(job: Job, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names are compared byte by byte; here every one has the same hash."""
 
-    @checked(150, kind)
+    @checked(50, kind)
     @given(job.traces[kind])
     def check(trace: Any) -> None:
         sample = job.sample(trace)
