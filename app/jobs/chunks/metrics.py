@@ -103,68 +103,62 @@ class Chunks(Part):
             yield "weir_chunk_oldest_age_seconds", (cluster,), age_s
 
 
-METRICS = (
-    Section(
-        "Chunked messages",
-        (
-            Definition(
-                "weir_chunk_messages_total",
-                "counter",
-                ("cluster", "integrity"),
-                "Complete chunked messages.",
-                "chunk_messages",
-            ),
-            Definition(
-                "weir_chunk_events_total",
-                "counter",
-                ("cluster", "outcome"),
-                "Decisions about chunks except BUFFERED.",
-                "chunk_events",
-            ),
-            Definition(
-                "weir_chunked_message_rate",
-                "gauge",
-                ("cluster",),
-                "Chunked messages that producers began per second, in the newest windows.",
-                "chunk_topic_stats",
-            ),
-            Definition(
-                "weir_chunk_stalled_messages",
-                "gauge",
-                ("cluster",),
-                "Large messages that stalled subscriptions have not got, in the newest windows.",
-                "incomplete_messages",
-            ),
-            Definition(
-                "weir_chunk_contexts",
-                "gauge",
-                ("cluster",),
-                "Incomplete messages of consumers, in the newest windows.",
-                "chunk_state",
-            ),
-            Definition(
-                "weir_chunk_leaked",
-                "gauge",
-                ("cluster",),
-                "Excess of the clients' counters over the incomplete messages.",
-                "chunk_state",
-            ),
-            Definition(
-                "weir_chunk_buffered_bytes",
-                "gauge",
-                ("cluster",),
-                "Bytes that consumers buffer for incomplete messages.",
-                "chunk_state",
-            ),
-            Definition(
-                "weir_chunk_oldest_age_seconds",
-                "gauge",
-                ("cluster",),
-                "Age of the oldest incomplete message.",
-                "chunk_state",
-            ),
-        ),
-        (Chunks,),
-        place=4,
+_DEFINITIONS = (
+    Definition(
+        "weir_chunk_messages_total",
+        "counter",
+        ("cluster", "integrity"),
+        "Complete chunked messages.",
+        "chunk_messages",
+    ),
+    Definition(
+        "weir_chunk_events_total",
+        "counter",
+        ("cluster", "outcome"),
+        "Decisions about chunks except BUFFERED.",
+        "chunk_events",
+    ),
+    Definition(
+        "weir_chunked_message_rate",
+        "gauge",
+        ("cluster",),
+        "Chunked messages that producers began per second, in the newest windows.",
+        "chunk_topic_stats",
+    ),
+    Definition(
+        "weir_chunk_stalled_messages",
+        "gauge",
+        ("cluster",),
+        "Large messages that stalled subscriptions have not got, in the newest windows.",
+        "incomplete_messages",
+    ),
+    Definition(
+        "weir_chunk_contexts",
+        "gauge",
+        ("cluster",),
+        "Incomplete messages of consumers, in the newest windows.",
+        "chunk_state",
+    ),
+    Definition(
+        "weir_chunk_leaked",
+        "gauge",
+        ("cluster",),
+        "Excess of the clients' counters over the incomplete messages.",
+        "chunk_state",
+    ),
+    Definition(
+        "weir_chunk_buffered_bytes",
+        "gauge",
+        ("cluster",),
+        "Bytes that consumers buffer for incomplete messages.",
+        "chunk_state",
+    ),
+    Definition(
+        "weir_chunk_oldest_age_seconds",
+        "gauge",
+        ("cluster",),
+        "Age of the oldest incomplete message.",
+        "chunk_state",
     ),
 )
+METRICS = (Section("Chunked messages", _DEFINITIONS, (Chunks,), place=4),)

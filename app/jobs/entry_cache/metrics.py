@@ -83,80 +83,71 @@ class Caches(Part):
 
 
 _CACHE = (*BROKER, "policy", "max_bytes")
-METRICS = (
-    Section(
-        "Entry cache",
-        (
-            Definition(
-                "pulsar_ml_cache_evictions",
-                "counter as gauge",
-                _CACHE,
-                "Passes that had to free memory.",
-                "cache_stats",
-            ),
-            Definition(
-                "pulsar_ml_cache_entries", "gauge", _CACHE, "Entries in the cache.", "cache_stats"
-            ),
-            Definition(
-                "pulsar_ml_cache_inserted_entries_total",
-                "counter",
-                _CACHE,
-                "Entries inserted.",
-                "cache_stats",
-            ),
-            Definition(
-                "pulsar_ml_cache_evicted_entries_total",
-                "counter",
-                _CACHE,
-                "Entries that were evicted, for their age or the cache's size.",
-                "cache_stats",
-            ),
-            Definition(
-                "pulsar_ml_cache_used_size", "gauge", _CACHE, "Bytes in the cache.", "cache_stats"
-            ),
-            Definition(
-                "pulsar_ml_cache_hits_rate",
-                "gauge",
-                _CACHE,
-                "Reads per second that found their entry, in the newest window.",
-                "cache_stats",
-            ),
-            Definition(
-                "pulsar_ml_cache_misses_rate",
-                "gauge",
-                _CACHE,
-                "Reads per second that went to storage, in the newest window.",
-                "cache_stats",
-            ),
-            Definition(
-                "pulsar_ml_cache_hits_throughput",
-                "gauge",
-                _CACHE,
-                "Bytes per second from the cache, in the newest window.",
-                "cache_stats",
-            ),
-            Definition(
-                "pulsar_ml_cache_misses_throughput",
-                "gauge",
-                _CACHE,
-                "Bytes per second from storage, in the newest window.",
-                "cache_stats",
-            ),
-            Definition(
-                "weir_cache_reads_total",
-                "counter",
-                (*_CACHE, "result"),
-                "Reads of entries, by result: hit or miss.",
-                "cache_stats",
-            ),
-            Definition(
-                "weir_cache_evicted_wanted_total",
-                "counter",
-                _CACHE,
-                "Entries evicted while reads of them were expected.",
-                "cache_stats",
-            ),
-        ),
-        (Caches,),
+_DEFINITIONS = (
+    Definition(
+        "pulsar_ml_cache_evictions",
+        "counter as gauge",
+        _CACHE,
+        "Passes that had to free memory.",
+        "cache_stats",
+    ),
+    Definition("pulsar_ml_cache_entries", "gauge", _CACHE, "Entries in the cache.", "cache_stats"),
+    Definition(
+        "pulsar_ml_cache_inserted_entries_total",
+        "counter",
+        _CACHE,
+        "Entries inserted.",
+        "cache_stats",
+    ),
+    Definition(
+        "pulsar_ml_cache_evicted_entries_total",
+        "counter",
+        _CACHE,
+        "Entries that were evicted, for their age or the cache's size.",
+        "cache_stats",
+    ),
+    Definition("pulsar_ml_cache_used_size", "gauge", _CACHE, "Bytes in the cache.", "cache_stats"),
+    Definition(
+        "pulsar_ml_cache_hits_rate",
+        "gauge",
+        _CACHE,
+        "Reads per second that found their entry, in the newest window.",
+        "cache_stats",
+    ),
+    Definition(
+        "pulsar_ml_cache_misses_rate",
+        "gauge",
+        _CACHE,
+        "Reads per second that went to storage, in the newest window.",
+        "cache_stats",
+    ),
+    Definition(
+        "pulsar_ml_cache_hits_throughput",
+        "gauge",
+        _CACHE,
+        "Bytes per second from the cache, in the newest window.",
+        "cache_stats",
+    ),
+    Definition(
+        "pulsar_ml_cache_misses_throughput",
+        "gauge",
+        _CACHE,
+        "Bytes per second from storage, in the newest window.",
+        "cache_stats",
+    ),
+    Definition(
+        "weir_cache_reads_total",
+        "counter",
+        (*_CACHE, "result"),
+        "Reads of entries, by result: hit or miss.",
+        "cache_stats",
+    ),
+    Definition(
+        "weir_cache_evicted_wanted_total",
+        "counter",
+        _CACHE,
+        "Entries evicted while reads of them were expected.",
+        "cache_stats",
     ),
 )
+METRICS = (Section("Entry cache", _DEFINITIONS, (Caches,)),)

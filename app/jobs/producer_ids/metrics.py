@@ -95,58 +95,52 @@ class ProducerIds(Part):
 
 
 _USER = (*BROKER, "user")
-METRICS = (
-    Section(
-        "Producer ids",
-        (
-            Definition(
-                "kafka_server_producerids_rate",
-                "gauge",
-                _USER,
-                "Rate of new producer ids (ids per s; kafka.server:type=ProducerIds rate).",
-                "producer_id_stats",
-                True,
-            ),
-            Definition(
-                "kafka_server_producerids_tokens",
-                "gauge",
-                _USER,
-                "Remaining tokens; below 0 = throttling (kafka.server:type=ProducerIds tokens).",
-                "producer_id_stats",
-                True,
-            ),
-            Definition(
-                "kafka_server_producerids_throttle_time",
-                "gauge",
-                _USER,
-                "Mean throttle time (ms; kafka.server:type=ProducerIds throttle-time).",
-                "producer_id_stats",
-                True,
-            ),
-            Definition(
-                "weir_producer_ids_rejected_total",
-                "counter",
-                _USER,
-                "Batches rejected for the quota of producer ids.",
-                "producer_id_stats",
-                True,
-            ),
-            Definition(
-                "weir_producer_ids_new_total",
-                "counter",
-                BROKER,
-                "Producer ids that were new to their user and counted.",
-                "producer_id_stats",
-            ),
-            Definition(
-                "weir_producer_id_heap_bytes",
-                "gauge",
-                BROKER,
-                "Estimated heap of the producer states that the broker holds as a leader.",
-                "producer_id_live",
-            ),
-        ),
-        (ProducerIds,),
-        place=3,
+_DEFINITIONS = (
+    Definition(
+        "kafka_server_producerids_rate",
+        "gauge",
+        _USER,
+        "Rate of new producer ids (ids per s; kafka.server:type=ProducerIds rate).",
+        "producer_id_stats",
+        True,
+    ),
+    Definition(
+        "kafka_server_producerids_tokens",
+        "gauge",
+        _USER,
+        "Remaining tokens; below 0 = throttling (kafka.server:type=ProducerIds tokens).",
+        "producer_id_stats",
+        True,
+    ),
+    Definition(
+        "kafka_server_producerids_throttle_time",
+        "gauge",
+        _USER,
+        "Mean throttle time (ms; kafka.server:type=ProducerIds throttle-time).",
+        "producer_id_stats",
+        True,
+    ),
+    Definition(
+        "weir_producer_ids_rejected_total",
+        "counter",
+        _USER,
+        "Batches rejected for the quota of producer ids.",
+        "producer_id_stats",
+        True,
+    ),
+    Definition(
+        "weir_producer_ids_new_total",
+        "counter",
+        BROKER,
+        "Producer ids that were new to their user and counted.",
+        "producer_id_stats",
+    ),
+    Definition(
+        "weir_producer_id_heap_bytes",
+        "gauge",
+        BROKER,
+        "Estimated heap of the producer states that the broker holds as a leader.",
+        "producer_id_live",
     ),
 )
+METRICS = (Section("Producer ids", _DEFINITIONS, (ProducerIds,), place=3),)

@@ -164,97 +164,87 @@ def _topic_samples(key: Labels, amounts: list[float]) -> Iterator[Sample]:
 
 _TOPIC = (*BROKER, "namespace", "topic")
 _OPERATION = "pulsar_connection_rate_limit_operation_name"
-METRICS = (
-    Section(
-        "Publish rate limits",
-        (
-            Definition(
-                "pulsar_publish_rate_limit_times",
-                "counter as gauge",
-                _TOPIC,
-                "Pauses of connections that the topic was on, as brokers count them: also for a"
-                " topic that only shares the connection.",
-                "topic_throttle_stats",
-                True,
-            ),
-            Definition(
-                "pulsar_broker_topic_publish_rate_limit_count_total",
-                "counter",
-                (*_TOPIC, "limiter"),
-                "The same by the limiter that paused, the attribute that PIP-385 adds"
-                " (pulsar.broker.topic.publish.rate.limit.count): connection, io_thread, topic,"
-                " resource_group, broker, or unknown for a pause that only the feed reports.",
-                "topic_throttle_stats",
-                True,
-            ),
-            Definition(
-                "pulsar_client_producer_throttled_times_total",
-                "counter",
-                (*_TOPIC, "reason"),
-                "Pauses announced to clients with protocol=pip385, summed (ms, despite its name;"
-                " pulsar.client.producer.throttled_times).",
-                "producer_throttle",
-                True,
-            ),
-            Definition(
-                "weir_send_timeouts_total",
-                "counter",
-                (*_TOPIC, "exception"),
-                "Sends that timed out in the client (protocol=pip385), by exception:"
-                " ProducerThrottledException while the producer was throttled, else"
-                " TimeoutException.",
-                "producer_throttle",
-                True,
-            ),
-            Definition(
-                "pulsar_broker_throttled_connections",
-                "gauge",
-                BROKER,
-                "Connections whose reads are paused.",
-                "throttle_events",
-            ),
-            Definition(
-                "pulsar_broker_connection_rate_limit_count_total",
-                "counter",
-                (*BROKER, _OPERATION),
-                "Connections paused, resumed, throttled and unthrottled; the last two count only"
-                " too many requests in flight (pulsar.broker.connection.rate_limit.count).",
-                "throttle_events",
-            ),
-            Definition(
-                "weir_topic_pauses_total",
-                "counter",
-                (*_TOPIC, "role"),
-                "Pauses of connections that the topic was on, by role: for its own limit (culprit),"
-                " a limit that it shares (shared) or that of other topics (collateral).",
-                "topic_throttle_stats",
-                True,
-            ),
-            Definition(
-                "weir_topic_paused_seconds_total",
-                "counter",
-                (*_TOPIC, "role"),
-                "Time that the topic was paused, summed over connections, by role: culprit,"
-                " shared or collateral.",
-                "topic_throttle_stats",
-                True,
-            ),
-            Definition(
-                "weir_published_messages_total",
-                "counter",
-                BROKER,
-                "Messages published.",
-                "topic_throttle_stats",
-            ),
-            Definition(
-                "weir_published_bytes_total",
-                "counter",
-                BROKER,
-                "Bytes published.",
-                "topic_throttle_stats",
-            ),
-        ),
-        (Throttles,),
-        place=1,
+_DEFINITIONS = (
+    Definition(
+        "pulsar_publish_rate_limit_times",
+        "counter as gauge",
+        _TOPIC,
+        "Pauses of connections that the topic was on, as brokers count them: also for a"
+        " topic that only shares the connection.",
+        "topic_throttle_stats",
+        True,
+    ),
+    Definition(
+        "pulsar_broker_topic_publish_rate_limit_count_total",
+        "counter",
+        (*_TOPIC, "limiter"),
+        "The same by the limiter that paused, the attribute that PIP-385 adds"
+        " (pulsar.broker.topic.publish.rate.limit.count): connection, io_thread, topic,"
+        " resource_group, broker, or unknown for a pause that only the feed reports.",
+        "topic_throttle_stats",
+        True,
+    ),
+    Definition(
+        "pulsar_client_producer_throttled_times_total",
+        "counter",
+        (*_TOPIC, "reason"),
+        "Pauses announced to clients with protocol=pip385, summed (ms, despite its name;"
+        " pulsar.client.producer.throttled_times).",
+        "producer_throttle",
+        True,
+    ),
+    Definition(
+        "weir_send_timeouts_total",
+        "counter",
+        (*_TOPIC, "exception"),
+        "Sends that timed out in the client (protocol=pip385), by exception:"
+        " ProducerThrottledException while the producer was throttled, else"
+        " TimeoutException.",
+        "producer_throttle",
+        True,
+    ),
+    Definition(
+        "pulsar_broker_throttled_connections",
+        "gauge",
+        BROKER,
+        "Connections whose reads are paused.",
+        "throttle_events",
+    ),
+    Definition(
+        "pulsar_broker_connection_rate_limit_count_total",
+        "counter",
+        (*BROKER, _OPERATION),
+        "Connections paused, resumed, throttled and unthrottled; the last two count only"
+        " too many requests in flight (pulsar.broker.connection.rate_limit.count).",
+        "throttle_events",
+    ),
+    Definition(
+        "weir_topic_pauses_total",
+        "counter",
+        (*_TOPIC, "role"),
+        "Pauses of connections that the topic was on, by role: for its own limit (culprit),"
+        " a limit that it shares (shared) or that of other topics (collateral).",
+        "topic_throttle_stats",
+        True,
+    ),
+    Definition(
+        "weir_topic_paused_seconds_total",
+        "counter",
+        (*_TOPIC, "role"),
+        "Time that the topic was paused, summed over connections, by role: culprit,"
+        " shared or collateral.",
+        "topic_throttle_stats",
+        True,
+    ),
+    Definition(
+        "weir_published_messages_total",
+        "counter",
+        BROKER,
+        "Messages published.",
+        "topic_throttle_stats",
+    ),
+    Definition(
+        "weir_published_bytes_total", "counter", BROKER, "Bytes published.", "topic_throttle_stats"
     ),
 )
+METRICS = (Section("Publish rate limits", _DEFINITIONS, (Throttles,), place=1),)

@@ -214,115 +214,111 @@ def _rest(key: Key) -> Key:
 
 
 _BACKLOG = ("cluster", "namespace", "topic")
-BACKLOGS = Section(
-    "Backlogs",
-    (
-        Definition(
-            "pulsar_storage_backlog_size",
-            "gauge",
-            _BACKLOG,
-            "Size of the backlog at the newest check (bytes).",
-            "backlog_checks",
-            True,
-        ),
-        Definition(
-            "pulsar_storage_backlog_quota_limit",
-            "gauge",
-            _BACKLOG,
-            "Size quota (bytes); -1 without one.",
-            "backlog_checks",
-            True,
-        ),
-        Definition(
-            "pulsar_storage_backlog_quota_limit_time",
-            "gauge",
-            _BACKLOG,
-            "Time quota (s); -1 without one.",
-            "backlog_checks",
-            True,
-        ),
-        Definition(
-            "pulsar_storage_backlog_age_seconds",
-            "gauge",
-            _BACKLOG,
-            "Age of the oldest unacknowledged message; -1 if none or unknown. It has grown since"
-            " its check, as a broker's does (age_reading: live). Topic level only.",
-            "backlog_checks",
-            True,
-        ),
-        Definition(
-            "pulsar_storage_backlog_quota_exceeded_evictions_total",
-            "counter as gauge",
-            (*_BACKLOG, "quota_type"),
-            "Evictions by the quota, as predicted; without the label topic: of all topics of"
-            " the namespace.",
-            "backlog_evictions",
-            True,
-        ),
-        Definition(
-            "pulsar_broker_storage_backlog_quota_exceeded_evictions_total",
-            "counter as gauge",
-            ("cluster", "quota_type"),
-            "The same of the whole cluster.",
-            "backlog_evictions",
-        ),
-        Definition(
-            "pulsar_storage_backlog_quota_check_duration_seconds_bucket",
-            "counter as gauge",
-            (*BROKER, "le"),
-            "The broker's own histogram of the durations of its checks, as reconcile has read it"
-            " last: with brokers of the section reconcile only.",
-            "reconcile",
-        ),
-        Definition(
-            "pulsar_storage_backlog_quota_check_duration_seconds_count",
-            "counter as gauge",
-            BROKER,
-            "Of these, the number of observations.",
-            "reconcile",
-        ),
-        Definition(
-            "pulsar_storage_backlog_quota_check_duration_seconds_sum",
-            "counter as gauge",
-            BROKER,
-            "Of these, the sum (s).",
-            "reconcile",
-        ),
-        Definition(
-            "weir_backlog_dropped_entries_total",
-            "counter",
-            (*_BACKLOG, "quota_type"),
-            "Entries that evictions would have skipped before they were read; of namespaces if"
-            " topic level metrics are off.",
-            "backlog_evictions",
-            True,
-        ),
-        Definition(
-            "weir_backlog_expired_unread_total",
-            "counter",
-            _BACKLOG,
-            "Messages that expired before a subscription read them; of namespaces if topic level"
-            " metrics are off.",
-            "backlog_subscriptions",
-            True,
-        ),
-        Definition(
-            "weir_backlog_time_to_quota_seconds",
-            "gauge",
-            _BACKLOG,
-            "Predicted time until the first subscription of the topic brings it to a quota; 0 if"
-            " it is exceeded, absent without a prediction. Topic level only.",
-            "backlog_subscriptions",
-            True,
-        ),
-        Definition(
-            "weir_backlog_refusals_total",
-            "counter",
-            ("cluster", "quota_type"),
-            "Producers that connected while a quota was exceeded and would be refused.",
-            "producer_refusals",
-        ),
+_DEFINITIONS = (
+    Definition(
+        "pulsar_storage_backlog_size",
+        "gauge",
+        _BACKLOG,
+        "Size of the backlog at the newest check (bytes).",
+        "backlog_checks",
+        True,
     ),
-    (Backlogs,),
-    place=2,
+    Definition(
+        "pulsar_storage_backlog_quota_limit",
+        "gauge",
+        _BACKLOG,
+        "Size quota (bytes); -1 without one.",
+        "backlog_checks",
+        True,
+    ),
+    Definition(
+        "pulsar_storage_backlog_quota_limit_time",
+        "gauge",
+        _BACKLOG,
+        "Time quota (s); -1 without one.",
+        "backlog_checks",
+        True,
+    ),
+    Definition(
+        "pulsar_storage_backlog_age_seconds",
+        "gauge",
+        _BACKLOG,
+        "Age of the oldest unacknowledged message; -1 if none or unknown. It has grown since"
+        " its check, as a broker's does (age_reading: live). Topic level only.",
+        "backlog_checks",
+        True,
+    ),
+    Definition(
+        "pulsar_storage_backlog_quota_exceeded_evictions_total",
+        "counter as gauge",
+        (*_BACKLOG, "quota_type"),
+        "Evictions by the quota, as predicted; without the label topic: of all topics of"
+        " the namespace.",
+        "backlog_evictions",
+        True,
+    ),
+    Definition(
+        "pulsar_broker_storage_backlog_quota_exceeded_evictions_total",
+        "counter as gauge",
+        ("cluster", "quota_type"),
+        "The same of the whole cluster.",
+        "backlog_evictions",
+    ),
+    Definition(
+        "pulsar_storage_backlog_quota_check_duration_seconds_bucket",
+        "counter as gauge",
+        (*BROKER, "le"),
+        "The broker's own histogram of the durations of its checks, as reconcile has read it"
+        " last: with brokers of the section reconcile only.",
+        "reconcile",
+    ),
+    Definition(
+        "pulsar_storage_backlog_quota_check_duration_seconds_count",
+        "counter as gauge",
+        BROKER,
+        "Of these, the number of observations.",
+        "reconcile",
+    ),
+    Definition(
+        "pulsar_storage_backlog_quota_check_duration_seconds_sum",
+        "counter as gauge",
+        BROKER,
+        "Of these, the sum (s).",
+        "reconcile",
+    ),
+    Definition(
+        "weir_backlog_dropped_entries_total",
+        "counter",
+        (*_BACKLOG, "quota_type"),
+        "Entries that evictions would have skipped before they were read; of namespaces if"
+        " topic level metrics are off.",
+        "backlog_evictions",
+        True,
+    ),
+    Definition(
+        "weir_backlog_expired_unread_total",
+        "counter",
+        _BACKLOG,
+        "Messages that expired before a subscription read them; of namespaces if topic level"
+        " metrics are off.",
+        "backlog_subscriptions",
+        True,
+    ),
+    Definition(
+        "weir_backlog_time_to_quota_seconds",
+        "gauge",
+        _BACKLOG,
+        "Predicted time until the first subscription of the topic brings it to a quota; 0 if"
+        " it is exceeded, absent without a prediction. Topic level only.",
+        "backlog_subscriptions",
+        True,
+    ),
+    Definition(
+        "weir_backlog_refusals_total",
+        "counter",
+        ("cluster", "quota_type"),
+        "Producers that connected while a quota was exceeded and would be refused.",
+        "producer_refusals",
+    ),
 )
+BACKLOGS = Section("Backlogs", _DEFINITIONS, (Backlogs,), place=2)

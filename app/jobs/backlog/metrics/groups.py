@@ -105,67 +105,63 @@ class Groups(Part):
 
 
 _PARTITION = ("cluster", "group", "topic", "partition")
-GROUPS = Section(
-    "Kafka groups",
-    (
-        Definition(
-            "weir_group_lag",
-            "gauge",
-            _PARTITION,
-            "Kafka: offsets between a group and the end of the log at the newest check, 0 if it"
-            " is ahead. The rest of a group is topic=other.",
-            "group_lag",
-            True,
-        ),
-        Definition(
-            "weir_group_lag_seconds",
-            "gauge",
-            _PARTITION,
-            "Kafka: age of the oldest unread record; absent without one.",
-            "group_lag",
-            True,
-        ),
-        Definition(
-            "weir_group_time_to_loss_seconds",
-            "gauge",
-            _PARTITION,
-            "Kafka: time until unread records may be deleted; 0 = now, absent if not expected.",
-            "group_lag",
-            True,
-        ),
-        Definition(
-            "weir_group_retention_used_ratio",
-            "gauge",
-            _PARTITION,
-            "Kafka: age of the oldest unread record / retention, by a timestamp that was read;"
-            " absent without one.",
-            "group_lag",
-            True,
-        ),
-        Definition(
-            "weir_group_lost_offsets_total",
-            "counter",
-            ("cluster", "group", "topic"),
-            "Kafka: offsets that were deleted before the group read them, each counted once.",
-            "lost_messages",
-        ),
-        Definition(
-            "weir_group_partitions",
-            "gauge",
-            ("cluster", "state"),
-            "Kafka: partitions of groups by state: committed, ahead, or no_offset where there"
-            " are records.",
-            "group_lag",
-        ),
-        Definition(
-            "weir_group_state",
-            "gauge",
-            ("cluster", "group", "state"),
-            "Kafka: 1 for the state of a group that has a series of weir_group_lag: stable,"
-            " rebalancing, empty = it has no consumer, or dead.",
-            "group_states",
-        ),
+_DEFINITIONS = (
+    Definition(
+        "weir_group_lag",
+        "gauge",
+        _PARTITION,
+        "Kafka: offsets between a group and the end of the log at the newest check, 0 if it"
+        " is ahead. The rest of a group is topic=other.",
+        "group_lag",
+        True,
     ),
-    (Groups,),
-    place=2,
+    Definition(
+        "weir_group_lag_seconds",
+        "gauge",
+        _PARTITION,
+        "Kafka: age of the oldest unread record; absent without one.",
+        "group_lag",
+        True,
+    ),
+    Definition(
+        "weir_group_time_to_loss_seconds",
+        "gauge",
+        _PARTITION,
+        "Kafka: time until unread records may be deleted; 0 = now, absent if not expected.",
+        "group_lag",
+        True,
+    ),
+    Definition(
+        "weir_group_retention_used_ratio",
+        "gauge",
+        _PARTITION,
+        "Kafka: age of the oldest unread record / retention, by a timestamp that was read;"
+        " absent without one.",
+        "group_lag",
+        True,
+    ),
+    Definition(
+        "weir_group_lost_offsets_total",
+        "counter",
+        ("cluster", "group", "topic"),
+        "Kafka: offsets that were deleted before the group read them, each counted once.",
+        "lost_messages",
+    ),
+    Definition(
+        "weir_group_partitions",
+        "gauge",
+        ("cluster", "state"),
+        "Kafka: partitions of groups by state: committed, ahead, or no_offset where there"
+        " are records.",
+        "group_lag",
+    ),
+    Definition(
+        "weir_group_state",
+        "gauge",
+        ("cluster", "group", "state"),
+        "Kafka: 1 for the state of a group that has a series of weir_group_lag: stable,"
+        " rebalancing, empty = it has no consumer, or dead.",
+        "group_states",
+    ),
 )
+GROUPS = Section("Kafka groups", _DEFINITIONS, (Groups,), place=2)
