@@ -120,6 +120,10 @@ def test_a_job_knows_nothing_of_another() -> None:
                 if n.startswith("state.") and n.split(".")[1] in jobs - {job}
             }
             assert not others, path
+    for job in jobs:
+        for path in files(f"app/jobs/{job}"):
+            rooms = {n for n in imports(path) if n.startswith("app.jobs.")}
+            assert {n for n in rooms if n.split(".")[2] != job} == set(), path
 
 
 def private_names(path: Path) -> Iterator[str]:
