@@ -1,7 +1,7 @@
 """The command `report`: one page of HTML about a warehouse, without network or scripts.
 
-Start with `build`; each module of `sections` makes one section, `findings` the sentences at the
-top. Imports `app.warehouse`, `app.config` and the pages of `app.quality`.
+Start with `build`; the jobs declare sections and the sentences at the top, `sections` has those
+of no job. Imports `app.jobs`, `app.warehouse`, `app.config` and the pages of `app.quality`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from app.errors import UserError
 from app.report.charts import NARROW, WIDE, svg
 from app.report.model import Chart, Fold, Grid, Link, Page, Part, Section
-from app.report.words import NUMBERS, cell_text, runbook_target
+from app.report.text import NUMBERS, cell_text, runbook_target
 from app.terminal.program import PROGRAM
 from app.terminal.rows import plain
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +16,8 @@ from app.generate.configuration import document
 from app.generate.scenario import load_scenario
 from app.generate.trace import Trace, plan_trace
 from app.generate.write import write_files, write_policies
-from app.report.findings import printed
-from app.report.findings.backlogs import (
-    BACKLOG_CHECK_COLUMNS,
-    BACKLOG_EVICTION_COLUMNS,
-    BACKLOG_SUBSCRIPTION_COLUMNS,
-    backlog_sentences,
-)
-from app.report.findings.cache import CACHE_COLUMNS, cache_sentence
-from app.report.findings.large_messages import (
-    CHUNK_EVENT_COLUMNS,
-    INCOMPLETE_COLUMNS,
-    MESSAGE_COLUMNS,
-    large_message_sentence,
-)
-from app.report.findings.producer_ids import DECISION_COLUMNS, producer_id_sentences
-from app.report.findings.throttling import (
-    QUARANTINE_COLUMNS,
-    STATS_COLUMNS,
-    THROTTLE_COLUMNS,
-    Summary,
-    other_protocol,
-    summarise,
-)
-from app.report.findings.words import duration
+from app.report import printed
+from app.report.phrases import duration, number_of
 from app.setup.demo_folder import prepare
 from app.setup.demo_scenario import Asked
 from app.setup.recording import Recording, render
@@ -46,6 +26,7 @@ from app.terminal.program import PROGRAM
 FILES_PER_BATCH = 10
 """Several micro-batches, as in a service, so that late records are quarantined."""
 RECORDED_PER_BATCH = 4
+STATS_COLUMNS = ("topic", "collateral_ns")
 
 
 def demo(out: Path, asked: Asked) -> int:
@@ -62,7 +43,7 @@ def demo(out: Path, asked: Asked) -> int:
     console.print(
         f"Processed and committed in {time.monotonic() - began:.0f} s. Findings:\n", markup=False
     )
-    printed.render(summary(out / "warehouse"), console, of_other_jobs(out / "warehouse"))
+    _print_findings(out / "warehouse", console)
     other = other_protocol(
         _rows(out / "warehouse" / "topic_throttle_stats", STATS_COLUMNS),
         _with_exchange(config),
@@ -225,38 +206,31 @@ def _caches_compared(config: Path, out: Path) -> str | None:
     )
 
 
-def summary(warehouse: Path) -> Summary:
+def _print_findings(warehouse: Path, console: Console) -> None:
     from app.report.reader import Reader, Span
     from app.warehouse.relations import Warehouse
 
-    return summarise(
-        _rows(warehouse / "throttle_events", THROTTLE_COLUMNS),
-        _rows(warehouse / "topic_throttle_stats", STATS_COLUMNS),
-        _rows(warehouse / "quarantine", QUARANTINE_COLUMNS),
-        Reader(Warehouse(str(warehouse)), Span()).ask("shared-limits", 1000),
-    )
+    printed.render(Reader(Warehouse(str(warehouse)), Span()), console)
 
 
-def of_other_jobs(warehouse: Path) -> list[str]:
-    """The findings of the jobs besides rate_limits; a table without rows adds nothing."""
-    large = large_message_sentence(
-        _rows(warehouse / "chunk_messages", MESSAGE_COLUMNS),
-        _rows(warehouse / "chunk_events", CHUNK_EVENT_COLUMNS),
-        _rows(warehouse / "incomplete_messages", INCOMPLETE_COLUMNS),
+def other_protocol(
+    stats: Iterable[Mapping[str, Any]], with_exchange: Iterable[Mapping[str, Any]]
+) -> str | None:
+    """The pauses for the limits of others that the throttle command would have avoided,
+    from rows of topic_throttle_stats without and with it; None without any."""
+    lost: dict[str, int] = defaultdict(int)
+    for row in stats:
+        lost[row["topic"]] += row["collateral_ns"] or 0
+    victims = [topic for topic, ns in lost.items() if ns]
+    if not victims:
+        return None
+    after = sum(row["collateral_ns"] or 0 for row in with_exchange)
+    return (
+        f"With the throttle command of PIP-385, if every client supported it, the "
+        f"{number_of(len(victims), 'topic')} paused for the limits of other topics would have "
+        f"been paused for {duration(after)} instead of {duration(sum(lost.values()))}, summed "
+        "over topics."
     )
-    backlog = backlog_sentences(
-        _rows(warehouse / "backlog_checks", BACKLOG_CHECK_COLUMNS),
-        _rows(warehouse / "backlog_subscriptions", BACKLOG_SUBSCRIPTION_COLUMNS),
-        _rows(warehouse / "backlog_evictions", BACKLOG_EVICTION_COLUMNS),
-    )
-    cache = cache_sentence(_rows(warehouse / "cache_stats", CACHE_COLUMNS))
-    decisions = _rows(warehouse / "producer_id_decisions", DECISION_COLUMNS)
-    return [
-        *producer_id_sentences(decisions),
-        *([] if large is None else [large]),
-        *backlog,
-        *([] if cache is None else [cache]),
-    ]
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, Any]]:

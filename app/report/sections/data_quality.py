@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from app.quality.pages import INDEX
 from app.report.charts import plain_bars
-from app.report.model import Chart, Column, Grid, Link, Part, Row, Section
+from app.report.model import Chart, Column, Grid, Link, Part, Row, Section, Tile
 from app.report.reader import Reader
-from app.report.words import time_text
+from app.report.text import time_text
 from app.terminal.counts import counted
 
 TOP = 20
@@ -19,7 +19,7 @@ QUARANTINED = """
 SELECT count(DISTINCT (source_partition, source_offset)) AS records FROM quarantine
 """
 # An audit leaves out tables that have not changed since their last one.
-AUDIT = """
+_AUDIT = """
 WITH newest AS (
   SELECT q.table AS name, arg_max(q.run_id, q.checked_ms) AS run_id FROM quality_results AS q
   GROUP BY q.table
@@ -64,9 +64,9 @@ def data_quality(reader: Reader, beside: Path) -> Section:
     key, title = "quality", "Data quality"
     texts: list[str] = []
     parts: list[Part] = []
-    audited = reader.rows(AUDIT)
+    audited = reader.rows(_AUDIT)
+    checks, failed = (sum(row[name] for row in audited) for name in ("checks", "failed"))
     if audited:
-        checks, failed = (sum(row[name] for row in audited) for name in ("checks", "failed"))
         texts.append(
             f"The last audit of every table, until {_last(audited)}, made "
             f"{counted(checks, 'check')}: " + (f"{failed:,} failed." if failed else "all held.")
@@ -104,8 +104,8 @@ def data_quality(reader: Reader, beside: Path) -> Section:
     parts += _gaps(reader, texts)
     parts += _compared(reader, texts)
     refused = reader.ask("quarantined", TOP)
+    total = reader.row(QUARANTINED)["records"]
     if refused:
-        total = reader.row(QUARANTINED)["records"]
         texts.append(
             f"{counted(total, 'record')} {'was' if total == 1 else 'were'} not applied "
             "and are in quarantine; a record may break several rules."
@@ -140,7 +140,9 @@ def data_quality(reader: Reader, beside: Path) -> Section:
             if reader.written("quarantine")
             else reader.nothing_in("quarantine")
         )
-    return Section(key, title, texts, parts)
+    note = f"{counted(failed, 'check')} of quality failed" if failed else "records not applied"
+    tile = Tile("in quarantine", f"{total:,}", note, bool(failed))
+    return Section(key, title, texts, parts, tile)
 
 
 def _last(audited: list[Row]) -> str:

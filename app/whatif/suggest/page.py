@@ -11,7 +11,7 @@ import altair as alt
 from app.report.charts import strokes, values
 from app.report.model import Chart, Column, Fold, Frame, Grid, Page, Section, Tile
 from app.report.page import html, write
-from app.report.words import percent_text, short
+from app.report.text import percent_text, short
 from app.terminal.counts import counted
 
 if TYPE_CHECKING:

@@ -141,3 +141,25 @@ def test_its_room_answers_counts_and_alerts(tree: Path, found: dict[str, Any]) -
         "assert 'weir_messages_total' in metrics.render()\n"
     )
     python(tree, "-c", script)
+
+
+def test_its_room_audits_reports_and_explains(tree: Path, found: dict[str, Any]) -> None:
+    totals: Counter[str] = Counter()
+    for _, topic, _, messages, _ in found["counts"]:
+        totals[topic] += messages
+    topic, most = min(totals.items(), key=lambda item: (-item[1], item[0]))
+    command = ["-m", "app.main"]
+    warehouse = ["--warehouse", str(tree.parent / "warehouse"), "--json"]
+    page = json.loads(python(tree, *command, "report", *warehouse))
+    assert (
+        f"Topic {topic.removeprefix('persistent://')} had most messages: {most:,}."
+        in (page["sections"]["what-happened"]["sentences"])
+    )
+    (grid,) = page["sections"]["message-counts"]["parts"]
+    assert sum(row["messages"] for row in grid["rows"]) == sum(totals.values())
+    told = json.loads(python(tree, *command, "explain", "topic", topic, *warehouse))
+    assert any(f"arrived in {topic}" in sentence["text"] for sentence in told["sentences"])
+    only = ["--table", "topic_message_counts"]
+    audited = json.loads(python(tree, *command, "quality", *only, *warehouse))
+    assert "a window is written at its end" in {row["expectation"] for row in audited}
+    assert all(row["success"] for row in audited)
