@@ -9,7 +9,7 @@ from typing import Any
 from app.explain.ask import IN_WINDOW, THROTTLED, Ask
 from app.explain.reader import Reader, beside, columns, row_of, summary_of, used
 from app.explain.sentence import Row
-from app.warehouse.questions.question import LEAST, MOST
+from app.warehouse.question import LEAST, MOST
 
 COLUMNS = ("ts_wall_ms", "ts_mono_ns", "row_no")
 ORDER = ", ".join(f"t.{column}" for column in COLUMNS)
