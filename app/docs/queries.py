@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
+from app.warehouse.question import Question
 from app.warehouse.questions import QUESTIONS
-from app.warehouse.questions.question import Question
 from app.warehouse.read_only import TABLE_FUNCTIONS
 
 HEAD = """\

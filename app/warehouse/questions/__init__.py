@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app.jobs import every
+from app.warehouse.question import Question
 from app.warehouse.questions import forecasts, shadows, showback, warehouse
-from app.warehouse.questions.question import Question
 from app.warehouse.relations import OWNERS, STATES
 from app.warehouse.tables import TABLES, VIEWS
 

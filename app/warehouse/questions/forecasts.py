@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.questions.question import Question
+from app.warehouse.question import Question
 
 _UTILISATION = """
 SELECT cluster, broker, kind, entity, round(approx_quantile(ratio, 0.5), 4) AS p50,

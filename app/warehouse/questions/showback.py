@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.warehouse.questions.owners import OWNED
-from app.warehouse.questions.question import USUAL, Param, Question
+from app.warehouse.owner_rules import OWNED
+from app.warehouse.question import USUAL, Param, Question
 from app.warehouse.relations import OWNERS
 
 # A backlog counts from one check of the broker's topics to the next. Of caches side by side the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.questions.question import Question
+from app.warehouse.question import Question
 
 _QUARANTINE = """
 SELECT reason_code, count(DISTINCT (source_partition, source_offset)) AS records,

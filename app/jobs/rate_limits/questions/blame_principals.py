@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app.jobs.rate_limits.pauses import NUMBERED
-from app.warehouse.questions.owners import OWNED
-from app.warehouse.questions.question import LEAST, USUAL, Param, Question
+from app.warehouse.owner_rules import OWNED
+from app.warehouse.question import LEAST, USUAL, Param, Question
 from app.warehouse.relations import OWNERS
 from app.warehouse.spelling import TOPIC
 

@@ -1,4 +1,4 @@
-"""Who owns a topic or a user, as SQL of questions."""
+"""Who owns a topic or a user: the rules of the configuration, as SQL of questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ready question and its parameters."""
+"""A ready question and its parameters: what the room of a job declares of questions."""
 
 from __future__ import annotations
 
