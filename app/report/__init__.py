@@ -64,8 +64,8 @@ def write_page(
     from app.report.reader import Span
 
     require_folder(out)
-    beside = Path() if out is None else out.absolute().parent
-    page = build(settings, span or Span(), as_of_ms, configured, beside)
+    links_from = Path() if out is None else out.absolute().parent
+    page = build(settings, span or Span(), as_of_ms, configured, links_from)
     if out is not None:
         from app.report.page import html, write
 

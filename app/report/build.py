@@ -33,21 +33,21 @@ def build(
     span: Span,
     as_of_ms: int | None = None,
     configured: bool = False,
-    beside: Path = Path(),
+    links_from: Path = Path(),
 ) -> Page:
     """The page about the warehouse of `settings`; `configured`: these are the settings of its
-    run, not only its location. Links start in the folder `beside`."""
+    run, not only its location. Links start in the folder `links_from`."""
     warehouse = Warehouse.of(settings).at(as_of_ms)
     warehouse.require()
     manifest = load_manifest(settings)
-    known = kept_configuration.described if configured else kept_configuration.load
-    kept = known(settings)
+    read_kept = kept_configuration.described if configured else kept_configuration.load
+    kept = read_kept(settings)
     reader = Reader(warehouse, span)
     first = what_happened(reader)
     declared: list[JobSection] = list(every("report", "SECTIONS"))
     of_jobs = [(section.place, section.make(reader)) for section in declared]
     alerts, limits = alerting(reader), quotas(reader)
-    quality = data_quality(reader, beside)
+    quality = data_quality(reader, links_from)
     settled = configuration(reader, kept, manifest)
     placed = [(0, first), (10, alerts), (40, limits), *of_jobs, (100, quality), (110, settled)]
     tiled = [alerts, limits, *_in_order(of_jobs), quality]
@@ -98,12 +98,12 @@ def _narrowed(more: str, span: Span) -> str:
     question = QUESTIONS.get(more.partition(" ")[0])
     if question is None:
         return more
-    known = {param.name for param in question.params}
+    allowed = {param.name for param in question.params}
     bounds = (("since", span.start_ms, LEAST), ("until", span.end_ms, MOST))
     return more + "".join(
         f" --param {name}={at_ms}"
         for name, at_ms, open_ in bounds
-        if name in known and at_ms != open_
+        if name in allowed and at_ms != open_
     )
 
 

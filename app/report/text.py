@@ -87,8 +87,8 @@ def cell_text(value: Any, kind: str, day: str) -> str:
     return cut(str(plain(value)) if write is None else write(value))
 
 
-def runbook_target(runbook: str | None, beside: Path) -> str | None:
-    """Where a runbook is: its address, or the way from the folder `beside` to a page of the
+def runbook_target(runbook: str | None, links_from: Path) -> str | None:
+    """Where a runbook is: its address, or the way from the folder `links_from` to a page of the
     documentation. None where there is no such page; other schemes are not linked."""
     if not runbook:
         return None
@@ -97,7 +97,7 @@ def runbook_target(runbook: str | None, beside: Path) -> str | None:
     page = (ROOT / runbook).resolve()
     if not page.is_relative_to(ROOT / "docs") or not page.is_file():
         return None
-    return quote(Path(os.path.relpath(page, beside.resolve())).as_posix())
+    return quote(Path(os.path.relpath(page, links_from.resolve())).as_posix())
 
 
 KINDS: dict[str, Callable[[Any], str]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.explain.ask import IN_WINDOW, Ask, Configured, Explained, Subject
-from app.explain.reader import Reader, beside, columns, row_of, summary_of, used
+from app.explain.reader import Reader, columns, in_order, row_of, summary_of, used
 from app.explain.sentence import Row, Sentence, compose
 
 # Consecutive decisions of one broker with the same outcome are one sentence.
@@ -80,7 +80,7 @@ def _sums(found: dict[str, object], first: Row, last: Row, what: str) -> Row:
     bounds = {name: first[name] for name in ("cluster", "broker", "user")}
     where = " AND ".join(f't."{name}" = ${name}' for name in bounds)
     for sign, row in ((">=", first), ("<=", last)):
-        where += f" AND {beside(sign, ('ts_wall_ms', 'row_no'), row)}"
+        where += f" AND {in_order(sign, ('ts_wall_ms', 'row_no'), row)}"
     return summary_of(
         "producer_id_decisions", what, where, bounds, {name: found[name] for name in _WHAT}
     )

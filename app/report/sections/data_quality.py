@@ -58,9 +58,9 @@ FROM reconciliation
 """
 
 
-def data_quality(reader: Reader, beside: Path) -> Section:
+def data_quality(reader: Reader, links_from: Path) -> Section:
     """The newest audit and what went to quarantine; Data Docs are linked from the folder
-    `beside` if they are there."""
+    `links_from` if they are there."""
     key, title = "quality", "Data quality"
     texts: list[str] = []
     parts: list[Part] = []
@@ -98,7 +98,7 @@ def data_quality(reader: Reader, beside: Path) -> Section:
                 folded=True,
             )
         )
-        parts += _data_docs(reader, beside)
+        parts += _data_docs(reader, links_from)
     else:
         texts.append(f"{reader.nothing_in('quality_results')} The command quality audits them.")
     parts += _gaps(reader, texts)
@@ -149,11 +149,11 @@ def _last(audited: list[Row]) -> str:
     return time_text(max(row["checked_ms"] for row in audited))
 
 
-def _data_docs(reader: Reader, beside: Path) -> list[Link]:
+def _data_docs(reader: Reader, links_from: Path) -> list[Link]:
     folder = reader.warehouse.folder
     if folder is None or not (folder / INDEX).is_file():
         return []
-    way = os.path.relpath((folder / INDEX).resolve(), beside.resolve())
+    way = os.path.relpath((folder / INDEX).resolve(), links_from.resolve())
     return [Link("Data Docs: every check of every table", quote(Path(way).as_posix()))]
 
 

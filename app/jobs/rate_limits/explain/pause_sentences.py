@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.explain.ask import Ask, Configured
-from app.explain.reader import Reader, beside
+from app.explain.reader import Reader, in_order
 from app.explain.sentence import Row, Sentence, compose
 from app.jobs.rate_limits.explain.causes import cause, most_used
 from app.jobs.rate_limits.explain.limits import CONFIGURATION, Limit, Policies
@@ -235,7 +235,7 @@ def _taken(reader: Reader, charge: Row) -> Row:
         "t.cluster = $cluster AND t.broker = $broker AND t.limiter = $limiter"
         " AND t.ts_mono_ns > $ts_mono_ns - 1000000000"
         " AND t.ts_wall_ms BETWEEN $ts_wall_ms - 60000 AND $ts_wall_ms"
-        f" AND {beside('<=', ('ts_mono_ns', 'row_no'), charge)}{own}",
+        f" AND {in_order('<=', ('ts_mono_ns', 'row_no'), charge)}{own}",
         charge.values,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.explain.ask import IN_WINDOW, Ask, of_topic
-from app.explain.reader import Reader, beside, columns, row_of, summary_of, used
+from app.explain.reader import Reader, columns, in_order, row_of, summary_of, used
 from app.explain.sentence import Row
 from app.warehouse.question import LEAST, MOST
 
@@ -154,10 +154,10 @@ def _read(found: Mapping[str, Any]) -> Pause:
     conditions = [
         *(f"t.{name} = ${name}" for name in bounds),
         "t.action = 'mark'",
-        beside(">", COLUMNS, first),
+        in_order(">", COLUMNS, first),
     ]
     if last is not None:
-        conditions.append(beside("<=", COLUMNS, last))
+        conditions.append(in_order("<=", COLUMNS, last))
     where = " AND ".join(conditions)
     what = ", ".join(f"{sql} AS {name}" for name, sql in _FURTHER.items())
     values = {name: found[name] for name in _FURTHER}
