@@ -1,21 +1,31 @@
 #!/usr/bin/env bash
-# Sets everything up, then ruff, mypy and pytest; arguments go to pytest.
+# Sets everything up, then style, types, import rules and pytest; other arguments go to pytest.
 #
-#   ./test.sh                         every test, two processes at a time; properties on fewer traces
-#   ./test.sh --slow                  the same on all traces, and the soaks
+#   ./test.sh --quick   tests/unit without Spark, on few random traces: no Java, no server
+#   ./test.sh           every test but the soaks, two processes at a time
+#   ./test.sh --slow    the soaks as well, and every random trace
 #   ./test.sh tests/unit/config/test_settings.py  one file
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 export WEIR_HOME=${WEIR_HOME:-$PWD/.venv-test}
 export WEIR_LOCK=$PWD/requirements-test.lock
-./spark-submit.sh --prepare
+python=$WEIR_HOME/bin/python
+tests=tests
+case ${1:-} in
+  --quick) export WEIR_QUICK=1 tests=tests/unit; shift ;;
+  --slow) export WEIR_SLOW=1; shift ;;
+esac
+if [ "${WEIR_QUICK:-}" ]; then
+  ./spark-submit.sh validate --config configs/weir.yaml > /dev/null
+  PYTHONPATH=$PWD "$python" -P -m app.setup.launch "$WEIR_HOME" compile --prepare
+else
+  ./spark-submit.sh --prepare
+fi
 export WEIR_JARS=$WEIR_HOME/share/weir/jars NUMBA_CACHE_DIR=$WEIR_HOME/share/weir/numba
 
-python=$WEIR_HOME/bin/python
 "$python" -m ruff format --check .
 "$python" -m ruff check .
 "$python" -m mypy
-[ "${1:-}" != --slow ] || { export WEIR_SLOW=1; shift; }
-[ $# -gt 0 ] || set -- --numprocesses 2 --no-loadscope-reorder
+[ $# -gt 0 ] || set -- "$tests" --numprocesses 2 --no-loadscope-reorder
 exec "$python" -m pytest --durations 10 "$@"

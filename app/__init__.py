@@ -1,3 +1,3 @@
 import udfs  # noqa: F401  (how compiled functions are kept)
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from tests.support.effort import SLOW, examples
+from tests.support.effort import QUICK, SLOW, examples
 
 ROOT = Path(__file__).resolve().parents[1]
 # A JVM of a few minutes on few cores: the second compiler, parallel collectors and the verification
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 
-LONG = ("tests/spark/test_cluster.py", "brokers", "tests/crash/", "tests/integration/")
+LONG = ("tests/spark/test_cluster.py", "brokers", "tests/crash/", "tests/servers/", "tests/spark/")
 """What takes longest is begun first, so that the processes of a run end together."""
 
 
@@ -68,18 +68,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is slow unless it is asked for; the order is that of their beginning."""
-    if not SLOW:
-        slow = [item for item in items if item.get_closest_marker("slow")]
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in slow]
+    """Leave out what is slow unless it is asked for, and Spark where only what is quick is; the
+    order is that of their beginning."""
+
+    def is_out(item: pytest.Item) -> bool:
+        slow = item.get_closest_marker("slow") is not None
+        return (slow and not SLOW) or (QUICK and "spark" in getattr(item, "fixturenames", ()))
+
+    out = {item for item in items if is_out(item)}
+    config.hook.pytest_deselected(items=list(out))
+    items[:] = [item for item in items if item not in out]
     items.sort(key=lambda item: _turn(_group(item.location[0])))
 
 
 @functools.cache
 def _group(file: str) -> str:
     text = (ROOT / file).read_text(encoding="utf-8")
-    return "brokers" if re.search(r"tests\.servers\.(kafka|pulsar)\b", text) else file
+    return "brokers" if re.search(r"tests\.support\.servers\.(kafka|pulsar)\b", text) else file
 
 
 def _turn(group: str) -> tuple[int, str]:

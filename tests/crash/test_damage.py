@@ -82,46 +82,57 @@ def refusal(again: Run) -> list[str]:
     return str(refused.value).splitlines()
 
 
-@pytest.mark.parametrize("table", ["events", "throttle_events", "topic_throttle_stats"])
-def test_an_emptied_log_file_is_noticed_and_the_remedy_brings_its_rows_back(
-    again: Run, tmp_warehouse: str, table: str
+def tables_of(done: Settings, query: str, *, of_last_batch: bool) -> list[str]:
+    """The tables of a query whose newest commit is of its last batch, or of an earlier one."""
+    ended = checkpoints.last_ended(done, query)
+    commits = checkpoints.committed(done, query).tables
+    return [name for name, c in commits.items() if (c.batch == ended) is of_last_batch]
+
+
+DAMAGED_FILE = pytest.mark.parametrize(
+    ("kept", "damage"), [(0, "an empty file"), (-40, "an unfinished file")]
+)
+"""As after a loss of power: a file has its name, and not yet its contents or all of them."""
+
+
+@DAMAGED_FILE
+@pytest.mark.parametrize("query", ["archive", "govern"])
+def test_a_log_file_of_the_last_batch_is_damaged_and_the_batch_processed_again(
+    again: Run, tmp_warehouse: str, done: Settings, query: str, kept: int, damage: str
 ) -> None:
-    """As after a loss of power, when a file has its name and not yet its contents."""
+    """Tables that have the batch do not get it twice."""
+    table = tables_of(done, query, of_last_batch=True)[0]
     before = every_row(tmp_warehouse)
-    query = "archive" if table == "events" else "govern"
     last = log_of(tmp_warehouse, table)[-1]
-    last.write_text("")
+    last.write_bytes(last.read_bytes()[:kept])
 
     first, second = refusal(again)
 
-    assert first.startswith(f"warehouse: the table {tmp_warehouse}/{table} has lost batch ")
-    assert f"of the query {query}, whose log has an empty file ({last})" in first
-    if second.startswith("have the batch processed again: rm "):
-        for name in second.removeprefix("have the batch processed again: rm ").split():
-            Path(name).unlink()
-        again()
-        assert every_row(tmp_warehouse) == before
-    else:  # not this table's turn in the last batch: only a copy has the rows
-        assert second == "put the table back from a copy, or take another warehouse"
-
-
-def test_the_last_batch_of_a_table_is_processed_again(
-    again: Run, tmp_warehouse: str, done: Settings
-) -> None:
-    """A table that the last batch has written to; those that it has not are not written twice."""
-    commits = checkpoints.committed(done, "govern").tables
-    last = checkpoints.last_ended(done, "govern")
-    table = next(name for name, commit in commits.items() if commit.batch == last)
-    before = every_row(tmp_warehouse)
-    log_of(tmp_warehouse, table)[-1].write_text("")
-
-    _, remedy = refusal(again)
-    assert remedy.startswith("have the batch processed again: rm ")
-    for name in remedy.removeprefix("have the batch processed again: rm ").split():
-        Path(name).unlink()
+    assert first == (
+        f"warehouse: the table {tmp_warehouse}/{table} has lost batch "
+        f"{checkpoints.last_ended(done, query)} of the query {query}, whose log has {damage} "
+        f"({last})"
+    )
+    assert second.startswith("have the batch processed again: rm ")
+    remove(second)
     again()
-
     assert every_row(tmp_warehouse) == before
+
+
+@DAMAGED_FILE
+def test_a_log_file_of_an_earlier_batch_is_damaged_and_only_a_copy_has_its_rows(
+    again: Run, tmp_warehouse: str, done: Settings, kept: int, damage: str
+) -> None:
+    table = tables_of(done, "govern", of_last_batch=False)[0]
+    lost = checkpoints.committed(done, "govern").tables[table].batch
+    last = log_of(tmp_warehouse, table)[-1]
+    last.write_bytes(last.read_bytes()[:kept])
+
+    assert refusal(again) == [
+        f"warehouse: the table {tmp_warehouse}/{table} has lost batch {lost} of the query govern, "
+        f"whose log has {damage} ({last})",
+        "put the table back from a copy, or take another warehouse",
+    ]
 
 
 @pytest.mark.parametrize("gone", ["metadata", "commits"])
@@ -211,25 +222,6 @@ def test_a_plan_whose_rows_a_table_has_is_not_removed(
     assert refusal(again)[1] == (
         "put it back from a copy of the same time as the tables, or take another warehouse"
     )
-
-
-@pytest.mark.parametrize("table", ["events", "throttle_events"])
-def test_a_log_file_that_is_half_written_is_treated_as_an_empty_one(
-    again: Run, tmp_warehouse: str, table: str
-) -> None:
-    before = every_row(tmp_warehouse)
-    last = log_of(tmp_warehouse, table)[-1]
-    last.write_bytes(last.read_bytes()[:-40])
-
-    first, second = refusal(again)
-
-    assert first.endswith(f", whose log has an unfinished file ({last})")
-    if second.startswith("have the batch processed again: rm "):
-        remove(second)
-        again()
-        assert every_row(tmp_warehouse) == before
-    else:
-        assert second == "put the table back from a copy, or take another warehouse"
 
 
 @pytest.mark.parametrize("kept", [0, 40])

@@ -1,11 +1,11 @@
-"""Three runners, one answer: the core called directly, the streaming query over random cuts and
-shuffles within the lateness, and the batch replay of what was archived give the same rows."""
+"""Three runners, one answer: a core that gets all records in one call, the streaming query over
+random cuts and shuffles within the lateness, and the replay of what was archived give the same rows
+of every job."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,34 +15,24 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from app.stream import archive, govern
-from app.stream.operators import operators
-from app.warehouse.shape import shaped
-from app.warehouse.tables import TABLES
 from app.whatif.replay import replayed
-from app.whatif.replay.refused import REFUSED
-from state.jobs import DECLARED, readers
+from state.jobs import DECLARED
+from tests.spark.runners import core_tables, source, stream, table, text, write_batches
 from tests.support.traces import punctual_trace
-from tests.unit.state.trace import blob
-from tests.unit.state.traces import Trace, document, traces
+from tests.unit.state.contract.jobs import JOBS
+from tests.unit.state.traces import document
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from app.config.settings import Settings
 
-JOBS = ["rate_limits"]
-OUTPUTS = (
-    "throttle_events",
-    "topic_throttle_stats",
-    "limiter_stats",
-    "producer_throttle",
-    "publish_verdicts",
-)
+TRACES = 20
+"""Of each job, each in a cluster of its own."""
 JITTER_MS = 490
-TRACES = 24
 SLICE = 300
 """Records of a slice of a replay."""
+BATCHES = 7
 POLICIES = [
     json.loads(document("topic", "t/ns/a", publishRateInMsgs=20, publishRateInBytes=200)),
     json.loads(
@@ -51,129 +41,128 @@ POLICIES = [
             "*",
             maxPublishRatePerTopicInMessages=7,
             maxPendingPublishRequestsPerConnection=4,
+            **{"producer.id.quota.window.size.seconds": 5},
         )
     ),
+    {"scope": "user", "name": "<default>", "limits": {"producer_ids_rate": 2}},
+    {"scope": "user", "name": "alice", "limits": {"producer_ids_rate": 1}},
 ]
-PARAMETERS = {
-    "idle_state_ms": 3_000,
-    "stats_window_ms": 7_000,
-    "policies": POLICIES,
-    "shards": 5,
+SHARED = {"idle_state_ms": 3_000, "stats_window_ms": 7_000, "shards": 5, "archive_payload": True}
+ALWAYS = {
+    "rate_limits": {"extra_outputs": ["publish_verdicts"]},
+    "chunks": {"assemble_payload": True, "inline_payload_bytes": 8, "max_bytes": 12},
 }
-VERSIONS: dict[str, dict[str, str]] = {
-    "newest": {},
-    "observed": {
-        "protocol": "pip385",
-        "receipt_model": "observed",
-        "limit_change": "scheduled",
-        "timeout_rule": "seen",
-    },
-    "supported": {
-        "protocol": "pip385",
-        "receipt_model": "supported",
-        "broker_reason": "wait",
-        "tokenbucket": "per_tick",
-        "repeat_throttle": "max",
-    },
-    "all": {
-        "protocol": "pip385",
-        "receipt_model": "all",
-        "pause_rule": "model",
-        "tokenbucket": "wrapping",
-        "throttle_tracker": "shared_counter",
-        "release_condition": "positive",
-        "observed_pauses": "ignore",
-    },
+VERSIONS: dict[str, list[dict[str, Any]]] = {
+    "rate_limits": [
+        {},
+        {
+            "protocol": "pip385",
+            "receipt_model": "observed",
+            "limit_change": "scheduled",
+            "timeout_rule": "seen",
+        },
+        {
+            "protocol": "pip385",
+            "receipt_model": "supported",
+            "broker_reason": "wait",
+            "tokenbucket": "per_tick",
+            "repeat_throttle": "max",
+        },
+        {
+            "protocol": "pip385",
+            "receipt_model": "all",
+            "pause_rule": "model",
+            "tokenbucket": "wrapping",
+            "throttle_tracker": "shared_counter",
+            "release_condition": "positive",
+            "observed_pauses": "ignore",
+        },
+    ],
+    "chunks": [
+        {"maxPendingChunkedMessage": 2, "expireTimeOfIncompleteChunkedMessageMillis": 500},
+        {"profile": "upstream", "shared_mode": "hash", "max_payload_bytes": 25},
+        {
+            "first_dup": "lose",
+            "shared_orphan": "dispatch",
+            "defects": ["B3", "B7"],
+            "autoAckOldestChunkedMessageOnQueueFull": True,
+            "maxPendingChunkedMessage": 1,
+        },
+        {"shared_mode": "marker", "expireTimeOfIncompleteChunkedMessageMillis": 0},
+    ],
+    "producer_ids": [
+        {"bloom_items": 4, "bloom_fpp": 0.2, "refresh_on_hit": True},
+        {
+            "membership": "exact",
+            "window_mode": "B",
+            "quota_math": "sampled_rate",
+            "insert_rejected": True,
+        },
+        {
+            "window_mode": "L",
+            "bloom_items": 2,
+            "enforcement": "permissive",
+            "rate_unit": "second",
+            "profile": "upstream",
+            "sampled_stat": "start_time",
+            "producer.id.quota.window.num": 3,
+        },
+    ],
+    "backlog": [
+        {
+            "backlogQuotaCheckIntervalInSeconds": 2,
+            "backlogQuotaDefaultLimitBytes": 3000,
+            "backlogQuotaDefaultLimitSecond": 3,
+            "check_rows": "all",
+            "backlogQuotaDefaultRetentionPolicy": "consumer_backlog_eviction",
+        },
+        {
+            "backlogQuotaCheckIntervalInSeconds": 3,
+            "preciseTimeBasedBacklogQuotaCheck": True,
+            "backlogQuotaDefaultLimitSecond": 2,
+            "apply_evictions": True,
+            "age_reset": "keep",
+            "size_estimate": "ledger_sum",
+        },
+    ],
+    "entry_cache": [
+        {
+            "release_event": "entry_released",
+            "max_bytes": 600,
+            "extra_outputs": ["cache_evictions", "cache_reads"],
+        },
+        {
+            "release_event": "dispatch",
+            "managedLedgerCacheEvictionTimeThresholdMillis": 50,
+            "variants": [
+                {"policy": "fifo", "max_bytes": 500},
+                {"policy": "proportional", "max_bytes": 500},
+                {"policy": "expected_reads_stash", "max_bytes": 500, "time_pass_pending": "stash"},
+                {"policy": "lru"},
+            ],
+        },
+    ],
 }
-"""Sets of version parameters in which every value of every parameter stands."""
+"""Sets of parameters of each job; a run takes one of each."""
 Rows = dict[str, list[str]]
 
 
-def sorted_rows(tables: dict[str, pa.Table]) -> Rows:
-    """Whole rows of every output table as text, sorted; constants and all."""
-    found = {}
-    for name in OUTPUTS:
-        rows = tables[name].to_pylist() if name in tables else []
-        found[name] = sorted(json.dumps(row, sort_keys=True) for row in rows)
-    return found
+def sorted_rows(job: str, tables: dict[str, pa.Table]) -> Rows:
+    """Whole rows of a job's tables as text, sorted; constants and all."""
+    return {
+        name: sorted(repr(sorted(row.items())) for row in tables[name].to_pylist())
+        if name in tables
+        else []
+        for name in JOBS[job].tables
+    }
 
 
-def live_rows(warehouse: str) -> Rows:
-    """What the streaming query has committed."""
-    from deltalake import DeltaTable
-
-    paths = {name: f"{warehouse}/{name}" for name in OUTPUTS}
-    return sorted_rows(
-        {
-            name: DeltaTable(path).to_pyarrow_table()
-            for name, path in paths.items()
-            if DeltaTable.is_deltatable(path)
-        }
-    )
-
-
-def core_rows(config: Settings, records: Sequence[dict[str, Any]], latest: int) -> Rows:
-    """One call with all records, in one shard, and one to the end of the stream, whose latest
-    wall time is `latest`."""
-    operator = operators(config, JOBS)["rate_limits"]
-    first = operator.job.step(None, [blob(records)], 0)
-    last = operator.job.step(first.state, [], max(latest - config.idle_advance_ms, 0))
-    tables: dict[str, list[pa.Table]] = {}
-    for step in (first, last):
-        for name, rows in step.tables.items():
-            if name in OUTPUTS:
-                tables.setdefault(name, []).append(shaped(rows, TABLES[name], operator.constants))
-    return sorted_rows({name: pa.concat_tables(parts) for name, parts in tables.items()})
-
-
-def shuffled(records: Sequence[dict[str, Any]], rng: random.Random) -> list[dict[str, Any]]:
-    """Records out of order within the lateness; a broker's start comes before what follows it."""
-    started: dict[tuple[str, str], int] = {}
-    times = []
-    for r in records:
-        key = (r["cluster"], r["broker"])
-        at = max(r["ts_wall_ms"] + rng.randint(0, JITTER_MS), started.get(key, 0))
-        if r["event_type"] == "broker_started":
-            started[key] = at
-        times.append(at)
-    return [records[i] for i in sorted(range(len(records)), key=lambda i: (times[i], i))]
-
-
-def write_batches(folder: Path, batches: Sequence[Sequence[bytes]]) -> None:
-    """Two files per batch, in the order in which the stream is to take them."""
-    folder.mkdir()
-    at = 1_700_000_000
-    for i, lines in enumerate(batches):
-        half = len(lines) // 2
-        for part, chosen in enumerate((lines[:half], lines[half:])):
-            path = folder / f"{i:03d}-{part}.jsonl"
-            path.write_bytes(b"".join(line + b"\n" for line in chosen))
-            at += 1
-            os.utime(path, (at, at))
-
-
-def stream(spark: SparkSession, config: Settings) -> None:
-    """Archive and govern, to the end of the source."""
-    for query in (
-        archive.start(spark, config, {"availableNow": True}),
-        govern.start(spark, config, JOBS, {"availableNow": True}),
-    ):
-        query.awaitTermination()
-
-
-def test_the_versions_hold_every_value_of_every_parameter() -> None:
-    for name in DECLARED["rate_limits"].switches:
-        field = DECLARED["rate_limits"].parameters.model_fields[name]
-        used = {version.get(name, field.default) for version in VERSIONS.values()}
-        assert used == set(get_args(field.annotation)), name
-
-
-def draw_traces() -> list[Trace]:
+def drawn(job: str) -> list[Any]:
     """Random traces, the same in every run.
 
     Only drawn here: a streaming run is too dear for Hypothesis to shrink by it.
     """
-    found: list[Trace] = []
+    found: list[Any] = []
 
     @settings(
         max_examples=TRACES,
@@ -183,53 +172,97 @@ def draw_traces() -> list[Trace]:
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(traces(brokers=("b1", "b2"), least=20, switches=True))
-    def keep(drawn: Trace) -> None:
-        found.append(drawn)
+    @given(list(JOBS[job].traces.values())[-1])
+    def keep(trace: Any) -> None:
+        found.append(trace)
 
     keep()
     return found
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_random_traces(
-    version: str, spark: SparkSession, make_settings: Callable[..., Settings], tmp_path: Path
+def arriving(job: str) -> list[tuple[int, bytes]]:
+    """(time, line) of the records of a job's traces, out of order within the lateness where it is
+    told by the wall time; a broker's start comes before what follows it."""
+    rng = random.Random(7)
+    lines = []
+    for i, trace in enumerate(drawn(job)):
+        last = 0
+        started: dict[str, int] = {}
+        walls = [r["ts_wall_ms"] for r in trace.records if r["ts_wall_ms"] is not None]
+        for record in trace.records:
+            wall = record["ts_wall_ms"]
+            last = wall if wall is not None else last or min(walls)
+            jitter_ms = rng.randint(0, JITTER_MS) if job != "entry_cache" else 0
+            at_ms = max(last + jitter_ms, started.get(record["broker"], 0))
+            if record["event_type"] == "broker_started":
+                started[record["broker"]] = at_ms
+            feed = _feed(job, record)
+            lines.append((at_ms, text({**record, "cluster": f"{job}-{i}", "source_feed": feed})))
+    return lines
+
+
+def _feed(job: str, record: dict[str, Any]) -> str:
+    """The feed of a record: of backlogs, names without tenant and namespace are Kafka's."""
+    topic = record.get("topic")
+    if job == "backlog" and topic is not None and "/" not in topic:
+        return "kafka_groups"
+    return str(record["source_feed"])
+
+
+def assert_one_answer(
+    spark: SparkSession, config: Settings, lines: Sequence[bytes], folder: Path, seed: int
 ) -> None:
-    drawn = draw_traces()
-    rng = random.Random(5)
-    records = [
-        {**record, "cluster": f"trace-{i}"}
-        for i, trace in enumerate(drawn)
-        for record in trace.records
-    ]
-    arrival = shuffled(records, rng)
-    lines = [
-        json.dumps({k: v for k, v in record.items() if v is not None}).encode()
-        for record in arrival
-    ]
-    cuts = sorted(rng.sample(range(1, len(lines)), 7))
+    """The rows of the streaming query, of the replay, whole and in slices, and of the cores."""
+    cuts = sorted(random.Random(seed).sample(range(1, len(lines)), BATCHES - 1))
     bounds = [0, *cuts, len(lines)]
-    batches = [lines[a:b] for a, b in itertools.pairwise(bounds)]
-    folder = tmp_path / "events"
-    write_batches(folder, batches)
-    config = make_settings(
-        source={"format": "files", "path": str(folder), "options": {"maxFilesPerTrigger": "2"}},
-        **PARAMETERS,
-        rate_limits={"extra_outputs": ["publish_verdicts"], **VERSIONS[version]},
-    )
+    write_batches(folder, [lines[a:b] for a, b in itertools.pairwise(bounds)])
     stream(spark, config)
-    live = live_rows(config.warehouse)
-    core = core_rows(config, records, max(r["ts_wall_ms"] for r in records))
-    whole = sorted_rows(replayed(config, JOBS))
-    sliced = sorted_rows(replayed(config, JOBS, SLICE))
-    for name in OUTPUTS:
-        assert live[name] == core[name], name
-        assert whole[name] == core[name], name
-        assert sliced[name] == core[name], name
-    assert len(live["throttle_events"]) > len(drawn)
-    assert len(live["topic_throttle_stats"]) > len(drawn)
-    assert len(live["limiter_stats"]) > len(drawn)
-    assert bool(live["producer_throttle"]) == (config.rate_limits.protocol == "pip385")
+    whole = replayed(config, config.jobs)
+    sliced = replayed(config, config.jobs, SLICE)
+    assert "TOO_LATE" not in table(config, "quarantine").column("reason_code").to_pylist()
+    for job in config.jobs:
+        live = sorted_rows(job, {name: table(config, name) for name in JOBS[job].tables})
+        core = sorted_rows(job, core_tables(config, job, lines))
+        for runner in (live, sorted_rows(job, whole), sorted_rows(job, sliced)):
+            for name, rows in core.items():
+                assert_same(runner[name], rows, name)
+        assert any(core.values()), job
+
+
+def assert_same(got: list[str], expected: list[str], name: str) -> None:
+    """Equal; else what only one of them has."""
+    assert got == expected, (
+        name,
+        sorted(set(got) - set(expected))[:3],
+        sorted(set(expected) - set(got))[:3],
+    )
+
+
+def test_the_versions_hold_every_value_of_every_parameter() -> None:
+    for name in DECLARED["rate_limits"].switches:
+        field = DECLARED["rate_limits"].parameters.model_fields[name]
+        used = {version.get(name, field.default) for version in VERSIONS["rate_limits"]}
+        assert used == set(get_args(field.annotation)), name
+
+
+@pytest.mark.parametrize("number", range(max(map(len, VERSIONS.values()))))
+def test_random_traces(
+    number: int, spark: SparkSession, make_settings: Callable[..., Settings], tmp_path: Path
+) -> None:
+    folder = tmp_path / "events"
+    config = make_settings(
+        source=source(folder),
+        policies=POLICIES,
+        **SHARED,
+        **{
+            job: {**ALWAYS.get(job, {}), **versions[number % len(versions)]}
+            for job, versions in VERSIONS.items()
+        },
+    )
+    lines = sorted((line for job in JOBS for line in arriving(job)), key=lambda line: line[0])
+    assert_one_answer(spark, config, [line for _, line in lines], folder, 5)
+    assert bool(table(config, "producer_throttle").num_rows) == (number > 0)
+    assert table(config, "chunk_payloads").num_rows
 
 
 def test_the_demo_trace(
@@ -237,47 +270,6 @@ def test_the_demo_trace(
 ) -> None:
     trace = punctual_trace(20_000)
     lines = [line for part in trace.slices() for line in part.lines()]
-    rng = random.Random(11)
-    cuts = sorted(rng.sample(range(1, len(lines)), 4))
-    bounds = [0, *cuts, len(lines)]
-    folder = tmp_path / "events"
-    write_batches(folder, [lines[a:b] for a, b in itertools.pairwise(bounds)])
-    config = make_settings(
-        source={"format": "files", "path": str(folder), "options": {"maxFilesPerTrigger": "2"}},
-        policies=trace.policies,
-    )
-    stream(spark, config)
-    from deltalake import DeltaTable
-
-    refused = DeltaTable(f"{config.warehouse}/quarantine").to_pyarrow_table().to_pylist()
-    left_out = {
-        (r["source_partition"], r["source_offset"])
-        for r in refused
-        if r["reason_code"] in REFUSED and r["job"] == "rate_limits"
-    }
-    assert not [r for r in refused if r["reason_code"] == "TOO_LATE"]
-    events = DeltaTable(f"{config.warehouse}/events").to_pyarrow_table().to_pylist()
-    known = [
-        {**e, "topic": _full(e)}
-        for e in events
-        if "rate_limits" in readers(e["event_type"])
-        and (e["ts_mono_ns"] is not None or e["event_type"] == "policy")
-        and (e["source_partition"], e["source_offset"]) not in left_out
-    ]
-    live, whole = live_rows(config.warehouse), sorted_rows(replayed(config, JOBS))
-    core = core_rows(config, known, max(e["ts_wall_ms"] or 0 for e in events))
-    sliced = sorted_rows(replayed(config, JOBS, SLICE))
-    for name in ("throttle_events", "topic_throttle_stats", "limiter_stats"):
-        assert live[name] == core[name], name
-        assert whole[name] == core[name], name
-        assert sliced[name] == core[name], name
-    assert len(live["throttle_events"]) > 50
-
-
-def _full(event: dict[str, Any]) -> str | None:
-    from udfs.topics import normal_topic
-
-    if event["topic"] is None:
-        return None
-    partition = -1 if event["partition"] is None else event["partition"]
-    return normal_topic(event["topic"], partition, False)
+    config = make_settings(source=source(tmp_path / "events"), policies=trace.policies)
+    assert_one_answer(spark, config, lines, tmp_path / "events", 11)
+    assert table(config, "throttle_events").num_rows > 50

@@ -1,7 +1,7 @@
 """How much of its large properties and soaks a run of the tests does.
 
-`./test.sh` does a share of the random traces and leaves out what is marked `slow`;
-`./test.sh --slow` does all of it.
+`./test.sh` does a share of the random traces and leaves out what is marked `slow`; `--slow` does all
+of it, `--quick` the smallest share, of tests/unit alone.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import os
 from hypothesis import HealthCheck, Phase, settings
 
 SLOW = bool(os.environ.get("WEIR_SLOW"))
+QUICK = bool(os.environ.get("WEIR_QUICK"))
 SHRINK = "WEIR_SHRINK" in os.environ
-SHARE, LEAST = 10, 6
+SHARE, LEAST = (40, 3) if QUICK else (10, 6)
 
 
 def examples(whole: int, share: int = SHARE) -> int:

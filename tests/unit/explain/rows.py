@@ -9,7 +9,7 @@ from typing import Any
 from state.jobs import DECLARED
 from tests.support.throttle_rows import write
 from tests.unit.docs.test_semantics_chunks import UPSTREAM, chunk
-from tests.unit.quality import backlog_rows, chunk_rows, producer_id_rows
+from tests.unit.quality.jobs import JOBS
 from tests.unit.state import cache_trace, chunk_trace
 from tests.unit.state import test_entry_cache_input as caches
 from tests.unit.state import trace as throttling
@@ -310,25 +310,8 @@ def throttled() -> Rows:
 def fill(warehouse: str) -> None:
     """Write everything that the cores decide into a warehouse."""
     rows: Rows = {table: list(mine) for table, mine in throttled().items()}
-    for source, tables in (
-        (
-            backlog_rows,
-            ("backlog_checks", "backlog_evictions", "backlog_subscriptions", "producer_refusals"),
-        ),
-        (
-            chunk_rows,
-            (
-                "chunk_messages",
-                "chunk_events",
-                "chunk_state",
-                "incomplete_messages",
-                "chunk_topic_stats",
-            ),
-        ),
-        (producer_id_rows, ("producer_id_decisions", "producer_id_stats", "producer_id_owners")),
-    ):
-        for table in tables:
-            rows[table] = source.rows_of(table)
+    for name in ("backlog", "chunks", "producer_ids"):
+        rows |= {table: JOBS[name].rows_of(table) for table in JOBS[name].tables}
     cached = cache_trace.play(
         [CACHE], {**caches.READS, "max_bytes": 1000}, until_ms=START_MS + 120_000
     )

@@ -52,13 +52,16 @@ def test_a_zip_is_read_again_only_when_it_has_changed(tmp_path: Path) -> None:
 def test_objects_that_live_before_a_task_are_no_longer_collected() -> None:
     code = """
 import gc
-from app.ingest import worker
+from types import SimpleNamespace
+import pyspark
+from app.ingest.worker import settle
 froze = []
 freeze, gc.freeze = gc.freeze, lambda: froze.append(task) or freeze()
 for task in range(1, 101):
-    worker._this_task = lambda: task
-    worker.settle()
-    worker.settle()
+    context = SimpleNamespace(taskAttemptId=lambda: task)
+    pyspark.TaskContext = SimpleNamespace(get=lambda: context)
+    settle()
+    settle()
 print(gc.get_freeze_count() > 1000, *froze)
 """
     root = str(Path(__file__).resolve().parents[3])

@@ -37,10 +37,10 @@ class Run:
             self.now_s += 1
             self.read += events
             self.watch.look([Figures("archive", events=self.read), Figures("govern")])
-            question = self.watch._question
-            if question is not None:
-                question.join(20)
-                self.watch.look([Figures("archive", events=self.read), Figures("govern")])
+            for question in threading.enumerate():
+                if question.name == "source-watch":
+                    question.join(20)
+            self.watch.look([Figures("archive", events=self.read), Figures("govern")])
         return list(self.said)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from app.telemetry.health import FOLDER
 from app.warehouse.tables import TABLES
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
-from tests.unit.quality import backlog_rows, chunk_rows, producer_id_rows
+from tests.unit.quality.jobs import rows_of
 from tests.unit.warehouse.test_quota_usage import level
 from tests.unit.warehouse.test_ready_questions import (
     UNPREDICTED,
@@ -276,25 +276,20 @@ def _every() -> Rows:
             audited(2, True),
         ],
     }
-    for rows_of, names in (
-        (
-            backlog_rows.rows_of,
-            ("backlog_checks", "backlog_evictions", "backlog_subscriptions", "producer_refusals"),
-        ),
-        (
-            chunk_rows.rows_of,
-            (
-                "chunk_messages",
-                "chunk_events",
-                "chunk_state",
-                "chunk_topic_stats",
-                "incomplete_messages",
-            ),
-        ),
-        (producer_id_rows.rows_of, ("producer_id_stats", "producer_id_decisions")),
+    for name in (
+        "backlog_checks",
+        "backlog_evictions",
+        "backlog_subscriptions",
+        "producer_refusals",
+        "chunk_messages",
+        "chunk_events",
+        "chunk_state",
+        "chunk_topic_stats",
+        "incomplete_messages",
+        "producer_id_stats",
+        "producer_id_decisions",
     ):
-        for name in names:
-            found[name] = sorted(rows_of(name), key=lambda row: row["ts_wall_ms"] or 0)
+        found[name] = sorted(rows_of(name), key=lambda row: row["ts_wall_ms"] or 0)
     return {
         name: [
             {c: {**(COMMON if TABLES[name].job else {}), **row}.get(c) for c in TABLES[name].names}

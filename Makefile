@@ -1,0 +1,52 @@
+# What one can do in a checkout; each target is one command. `make` lists them.
+export WEIR_HOME ?= $(CURDIR)/.venv-test
+export WEIR_LOCK ?= $(CURDIR)/requirements-test.lock
+python = $(WEIR_HOME)/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo quick test slow format lint types imports docs examples bench figures disasters
+
+help: ## list the targets
+	@awk -F ': ## ' '/^[a-z]+: ## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## prepare the test environment in .venv-test (Python 3.11, Java 17)
+	./spark-submit.sh --prepare
+
+demo: ## generate ten minutes of a fleet, process them, write weir-demo/report.html
+	env -u WEIR_HOME -u WEIR_LOCK ./spark-submit.sh demo
+
+quick: ## style, types and the tests without Java and servers: before every commit
+	./test.sh --quick
+
+test: ## every test but the soaks: before every merge
+	./test.sh
+
+slow: ## every test on all traces, and the soaks
+	./test.sh --slow
+
+format: ## format the code
+	$(python) -m ruff format .
+
+lint: ## check the code
+	$(python) -m ruff check .
+
+types: ## check the types
+	$(python) -m mypy
+
+imports: ## check who imports whom
+	$(WEIR_HOME)/bin/lint-imports
+
+docs: ## write the generated pages of docs/
+	$(python) -m app.docs
+
+examples: ## write the configurations of examples/ into the pages that show them
+	$(python) -m tests.support.examples
+
+bench: ## measure: all benchmarks, about fifteen minutes on two cores
+	$(python) -m benchmarks
+
+figures: ## write the results of benchmarks into docs/benchmarks.md
+	$(python) -m benchmarks --table
+
+disasters: ## kill, cut and damage runs at random for ten minutes
+	$(python) -m tests.crash --minutes 10
