@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from app.errors import UserError
 from app.terminal.outputs import require_folder
 from app.terminal.printable import say
-from app.warehouse.questions.question import LEAST, MOST
+from app.warehouse.question import LEAST, MOST
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

@@ -20,8 +20,8 @@ from app.report.summary import verdict, what_happened
 from app.report.text import seconds_text, time_text, utc
 from app.warehouse import last_configuration as kept_configuration
 from app.warehouse.manifest import load as load_manifest
+from app.warehouse.question import LEAST, MOST
 from app.warehouse.questions import QUESTIONS
-from app.warehouse.questions.question import LEAST, MOST
 from app.warehouse.relations import Warehouse
 
 if TYPE_CHECKING:

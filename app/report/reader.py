@@ -11,8 +11,8 @@ import duckdb
 from app.errors import UserError
 from app.jobs import every
 from app.report.model import Row
+from app.warehouse.question import LEAST, MOST
 from app.warehouse.questions import QUESTIONS
-from app.warehouse.questions.question import LEAST, MOST
 from app.warehouse.relations import (
     EVENT_TIMES,
     GONE,

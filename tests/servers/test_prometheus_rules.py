@@ -13,7 +13,7 @@ import yaml
 
 from app.alerts.rule_files import rules_of
 from app.config.alerts import AlertSettings
-from app.telemetry import engine
+from app.jobs.chunks.metrics import LOST
 from app.telemetry.catalogue import METRICS
 from tests.support.servers.prometheus import RULES
 
@@ -141,7 +141,7 @@ def names(expression: str) -> set[str]:
 
 def test_lost_chunks_are_the_outcomes_that_the_rule_counts() -> None:
     (rule,) = [rule for rule in rules() if rule.get("alert") == "chunk-messages-lost"]
-    assert f'outcome=~"{"|".join(engine.LOST)}"' in str(rule["expr"])
+    assert f'outcome=~"{"|".join(LOST)}"' in str(rule["expr"])
 
 
 @pytest.mark.parametrize("page", DASHBOARDS, ids=lambda page: page.stem)

@@ -221,6 +221,6 @@ def test_a_mistake_in_a_rule_file_names_file_and_key(tmp_path, make_settings, ru
 def test_the_shipped_rules_are_listed_and_their_runbooks_exist(make_settings, capsys):
     assert alerts.rules(make_settings(), as_json=True) == 0
     listed = answer(capsys)
-    files = (ROOT / "configs" / "alerts").glob("*.yaml")
+    files = [*ROOT.glob("configs/alerts/*.yaml"), *ROOT.glob("app/jobs/*/alerts/*.yaml")]
     assert sorted(row["name"] for row in listed) == sorted(file.stem for file in files)
     assert all((ROOT / row["runbook"]).is_file() for row in listed)

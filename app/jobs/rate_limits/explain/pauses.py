@@ -9,7 +9,7 @@ from typing import Any
 from app.explain.ask import IN_WINDOW, Ask, of_topic
 from app.explain.reader import Reader, columns, in_order, row_of, summary_of, used
 from app.explain.sentence import Row
-from app.warehouse.questions.question import LEAST, MOST
+from app.warehouse.question import LEAST, MOST
 
 THROTTLED = (
     f"({of_topic()} OR {of_topic('coalesce(t.trigger_topic, t.culprit_topic)')}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import duckdb
 
+from app.telemetry.definition import Definition, Section
 from app.telemetry.entities import OTHER, Bounds
 from app.telemetry.part import Part, Sample, Sums, labels, rows
 
@@ -50,7 +51,7 @@ class Groups(Part):
     reads = ("group_lag", "lost_messages", "group_states")
 
     def __init__(self, bounds: Bounds) -> None:
-        self._top = bounds.top
+        super().__init__(bounds)
         self._lost = Sums(LOST)
         self._whole: dict[tuple[str, ...], str] = {}
         """By cluster and group the newest state of the whole group."""
@@ -83,7 +84,7 @@ class Groups(Part):
         named: set[tuple[str, ...]] = set()
         for *names, lag, age_s, left_s, used, place in rows(self._kept, _RANKED):
             key = labels(names)
-            if place > self._top:
+            if place > self.bounds.top:
                 of_group = (*key[:2], OTHER, "")
                 rest[of_group] = rest.get(of_group, 0) + lag
                 continue
@@ -101,3 +102,66 @@ class Groups(Part):
             yield CONSUMERS, (*key, self._whole[key]), 1
         for cluster, state, count in rows(self._kept, _STATES):
             yield IN_STATE, labels((cluster, state)), count
+
+
+_PARTITION = ("cluster", "group", "topic", "partition")
+_DEFINITIONS = (
+    Definition(
+        "weir_group_lag",
+        "gauge",
+        _PARTITION,
+        "Kafka: offsets between a group and the end of the log at the newest check, 0 if it"
+        " is ahead. The rest of a group is topic=other.",
+        "group_lag",
+        True,
+    ),
+    Definition(
+        "weir_group_lag_seconds",
+        "gauge",
+        _PARTITION,
+        "Kafka: age of the oldest unread record; absent without one.",
+        "group_lag",
+        True,
+    ),
+    Definition(
+        "weir_group_time_to_loss_seconds",
+        "gauge",
+        _PARTITION,
+        "Kafka: time until unread records may be deleted; 0 = now, absent if not expected.",
+        "group_lag",
+        True,
+    ),
+    Definition(
+        "weir_group_retention_used_ratio",
+        "gauge",
+        _PARTITION,
+        "Kafka: age of the oldest unread record / retention, by a timestamp that was read;"
+        " absent without one.",
+        "group_lag",
+        True,
+    ),
+    Definition(
+        "weir_group_lost_offsets_total",
+        "counter",
+        ("cluster", "group", "topic"),
+        "Kafka: offsets that were deleted before the group read them, each counted once.",
+        "lost_messages",
+    ),
+    Definition(
+        "weir_group_partitions",
+        "gauge",
+        ("cluster", "state"),
+        "Kafka: partitions of groups by state: committed, ahead, or no_offset where there"
+        " are records.",
+        "group_lag",
+    ),
+    Definition(
+        "weir_group_state",
+        "gauge",
+        ("cluster", "group", "state"),
+        "Kafka: 1 for the state of a group that has a series of weir_group_lag: stable,"
+        " rebalancing, empty = it has no consumer, or dead.",
+        "group_states",
+    ),
+)
+GROUPS = Section("Kafka groups", _DEFINITIONS, (Groups,), place=2)

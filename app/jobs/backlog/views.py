@@ -1,6 +1,9 @@
-"""The views over the tables of `backlog`: upstream's stats fields and metrics."""
+"""Views of the job: topics and Kafka groups as they are now, and Pulsar's own metrics."""
 
 from __future__ import annotations
+
+from app.warehouse.spelling import NAMESPACE
+from app.warehouse.view import View
 
 # The last check of every topic. Ages are taken at the newest check of the table with
 # age_reading = live. The remainder is taken off before the division, since engines round a cast
@@ -27,7 +30,7 @@ WITH ranked AS (
 """.strip()
 
 # A partition has a row of its own, and is part of the row of its topic.
-TOPIC_STATS = (
+_TOPIC_STATS = (
     _LATEST
     + """, members AS (
   SELECT *,
@@ -55,11 +58,7 @@ WHERE l.by_check = 1
 # seen. The metric of the duration of a check is not here:
 # it is that of the exporter's own pass. Of a namespace there are counts, but no age: a sum of ages
 # means nothing.
-NAMESPACE = (
-    "CASE WHEN topic LIKE '%://%' THEN regexp_replace("
-    "regexp_replace(topic, '^[a-z-]+://', ''), '/[^/]*$', '') END"
-)
-METRICS = (
+_METRICS = (
     _LATEST
     + """, evictions AS (
   SELECT cluster, topic, quota_type, sum(count_delta) AS evictions FROM (
@@ -97,4 +96,61 @@ SELECT 'pulsar_broker_storage_backlog_quota_exceeded_evictions_total', 'counter'
   NULL, NULL, quota_type, CAST(sum(evictions) AS BIGINT)
 FROM evictions GROUP BY cluster, quota_type
 """.rstrip().replace("{namespace}", NAMESPACE)
+)
+
+# The newest row of a group in a partition, unless it is its last one. `group` is a keyword: only
+# behind a dot or as an alias may it be called so. A trend needs the rates of three checks.
+_GROUP_LAG_NOW = """
+WITH ranked AS (
+  SELECT l.*, row_number() OVER (
+      PARTITION BY l.cluster, l.group, l.topic, l.partition
+      ORDER BY l.pass_ms DESC, l.ts_wall_ms DESC, l.row_no DESC
+    ) AS place
+  FROM group_lag AS l
+), lost AS (
+  SELECT m.cluster, m.group AS reader, m.topic, m.partition, sum(m.offsets) AS offsets
+  FROM lost_messages AS m GROUP BY m.cluster, m.group, m.topic, m.partition
+)
+SELECT r.cluster, r.group AS group, r.topic, r.partition, r.pass_ms, r.state, r.committed,
+  r.log_start, r.log_end, r.lag, r.lag_records, r.lag_bytes, r.age_s, r.age_state,
+  r.oldest_timestamp_ms, r.limit_s, r.limit_bytes, r.time_usage, r.size_usage,
+  CASE WHEN r.lag > 0 AND r.lag_growth IS NOT NULL THEN
+    CASE WHEN coalesce(r.lag_records, 1) = 0 THEN 'nothing unread'
+      WHEN r.commit_rate = 0 THEN 'stands still' WHEN r.lag_growth > 0 THEN 'falls behind'
+      WHEN r.lag_growth < 0 THEN 'catches up' ELSE 'keeps up' END END AS trend,
+  r.lag_growth, r.commit_rate, r.time_to_drain_s, r.time_to_loss_s,
+  CAST(coalesce(d.offsets, 0) AS BIGINT) AS lost
+FROM ranked AS r
+LEFT JOIN lost AS d ON d.cluster = r.cluster AND d.reader = r.group AND d.topic = r.topic
+  AND d.partition = r.partition
+WHERE r.place = 1 AND r.state NOT IN ('gone', 'offsets_expired')
+""".strip()
+
+METRICS = View(
+    "backlog_metrics",
+    "Sizes, ages, limits and evictions of backlogs under the names of Pulsar's own metrics."
+    " With age_reading = live an age has grown since its check.",
+    _METRICS,
+    reads=("backlog_checks", "backlog_evictions"),
+    place=1,
+)
+VIEWS = (
+    View(
+        "backlog_topic_stats",
+        "The newest check of every topic, and of every partitioned topic as a whole, under the"
+        " names of the broker's topic stats. With age_reading = live the age has grown since the"
+        " check.",
+        _TOPIC_STATS,
+        reads=("backlog_checks",),
+        place=1,
+    ),
+    METRICS,
+    View(
+        "group_lag_now",
+        "Kafka: the newest check of every group and partition that is not gone, with its trend"
+        " and the offsets that it lost.",
+        _GROUP_LAG_NOW,
+        reads=("group_lag", "lost_messages"),
+        place=1,
+    ),
 )

@@ -1,8 +1,8 @@
-"""Questions about the job `chunks`: outcomes of large messages."""
+"""Questions of the job: outcomes of large messages."""
 
 from __future__ import annotations
 
-from app.warehouse.questions.question import ROWS, Question
+from app.warehouse.question import ROWS, Question
 
 _LOST = """
 WITH given_up AS (

@@ -1,8 +1,8 @@
-"""Questions about the job `producer_ids`: new producer ids by user, and users over their bound."""
+"""Questions of the job: new producer ids by user, and users over their bound."""
 
 from __future__ import annotations
 
-from app.warehouse.questions.question import ROWS, UNTIL, Question
+from app.warehouse.question import ROWS, UNTIL, Question
 
 # `user` is written with its table: alone, the word is a function.
 _NEW_IDS = """

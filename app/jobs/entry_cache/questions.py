@@ -1,8 +1,8 @@
-"""Questions about the job `entry_cache`: hit ratios and sizes of the cache."""
+"""Questions of the job: hit ratios and sizes of the cache."""
 
 from __future__ import annotations
 
-from app.warehouse.questions.question import SINCE, UNTIL, Param, Question
+from app.warehouse.question import SINCE, UNTIL, Param, Question
 
 # A null topic is the whole broker. Caches of one policy and size differ in parameters:
 # `settings` are those that are not the same for all of them.

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import duckdb
 
+from app.jobs.backlog.views import METRICS
+from app.telemetry.definition import BROKER, Definition, Section
 from app.telemetry.entities import OTHER, Bounds, Entities, Key
 from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows, scalar
-from app.warehouse.backlog_views import NAMESPACE
-from app.warehouse.views import VIEWS
+from app.warehouse.spelling import NAMESPACE
 
 SIZE = "pulsar_storage_backlog_size"
 QUOTAS = ("size", "time")
@@ -83,13 +84,10 @@ class Backlogs(Part):
 
     reads = ("backlog_checks", "backlog_evictions", "backlog_subscriptions", "producer_refusals")
 
-    def __init__(self, bounds: Bounds, topic_level: bool = True) -> None:
-        """Without `topic_level` there are no series of topics, as without the broker's setting
-        `exposeTopicLevelMetricsInPrometheus`."""
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds)
         self._topics = Entities(bounds, len(QUOTAS) + 1)
         """Entries dropped for each type of quota, and messages that expired."""
-        self._share = bounds.share
-        self._topic_level = topic_level
         self._refused = Sums("weir_backlog_refusals_total")
         self._kept = duckdb.connect()
         for table, columns in (
@@ -110,7 +108,7 @@ class Backlogs(Part):
             ),
         ):
             self._kept.execute(f"CREATE TABLE {table} ({columns})")
-        self._kept.execute(f"CREATE VIEW backlog_metrics AS {VIEWS['backlog_metrics'].sql}")
+        self._kept.execute(f"CREATE VIEW backlog_metrics AS {METRICS.sql}")
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
         self._take_topics(fresh)
@@ -152,7 +150,7 @@ class Backlogs(Part):
         for pass_ms, *names, expired in rows(fresh, _EXPIRED):
             key = labels(names)
             self._topics.breach(pass_ms, key, [*nothing[:-1], expired], _rest(key))
-        for pass_ms, usage, *names in fresh.execute(_NEAR, {"share": self._share}).fetchall():
+        for pass_ms, usage, *names in fresh.execute(_NEAR, {"share": self.bounds.share}).fetchall():
             self._topics.near(pass_ms, labels(names), usage)
         for pass_ms, *names in rows(fresh, _SOON):
             key = labels(names)
@@ -172,12 +170,12 @@ class Backlogs(Part):
             kinds = () if quota_type is None else (quota_type,)
             if metric.startswith("pulsar_broker_"):
                 yield metric, (key[0], *kinds), value
-            elif topic is None or (self._topic_level and key in self._topics):
+            elif topic is None or (self.bounds.shows_topics and key in self._topics):
                 yield metric, (*key, *kinds), value
             elif metric == SIZE:
                 rest[key[0]] = rest.get(key[0], 0.0) + value
         yield from self._topic_samples()
-        if self._topic_level:
+        if self.bounds.shows_topics:
             for cluster, size in rest.items():
                 yield SIZE, (cluster, "", OTHER), size
         else:
@@ -191,7 +189,7 @@ class Backlogs(Part):
         expired: dict[Labels, float] = {}
         for part in (self._topics.counters(), self._topics.others()):
             for key, counts in part:
-                shown = key if self._topic_level else (*key[:2], "")
+                shown = key if self.bounds.shows_topics else (*key[:2], "")
                 for quota_type, count in zip(QUOTAS, counts[:-1], strict=True):
                     series = (*shown, quota_type)
                     dropped[series] = dropped.get(series, 0.0) + count
@@ -200,7 +198,7 @@ class Backlogs(Part):
             yield DROPPED, series, count
         for series, count in expired.items():
             yield EXPIRED, series, count
-        if self._topic_level:
+        if self.bounds.shows_topics:
             for *names, seconds in rows(self._kept, _PREDICTED):
                 key = labels(names)
                 if key in self._topics:
@@ -213,3 +211,114 @@ class Backlogs(Part):
 def _rest(key: Key) -> Key:
     """The series of the topics of a cluster that have none of their own."""
     return key[0], "", OTHER
+
+
+_BACKLOG = ("cluster", "namespace", "topic")
+_DEFINITIONS = (
+    Definition(
+        "pulsar_storage_backlog_size",
+        "gauge",
+        _BACKLOG,
+        "Size of the backlog at the newest check (bytes).",
+        "backlog_checks",
+        True,
+    ),
+    Definition(
+        "pulsar_storage_backlog_quota_limit",
+        "gauge",
+        _BACKLOG,
+        "Size quota (bytes); -1 without one.",
+        "backlog_checks",
+        True,
+    ),
+    Definition(
+        "pulsar_storage_backlog_quota_limit_time",
+        "gauge",
+        _BACKLOG,
+        "Time quota (s); -1 without one.",
+        "backlog_checks",
+        True,
+    ),
+    Definition(
+        "pulsar_storage_backlog_age_seconds",
+        "gauge",
+        _BACKLOG,
+        "Age of the oldest unacknowledged message; -1 if none or unknown. It has grown since"
+        " its check, as a broker's does (age_reading: live). Topic level only.",
+        "backlog_checks",
+        True,
+    ),
+    Definition(
+        "pulsar_storage_backlog_quota_exceeded_evictions_total",
+        "counter as gauge",
+        (*_BACKLOG, "quota_type"),
+        "Evictions by the quota, as predicted; without the label topic: of all topics of"
+        " the namespace.",
+        "backlog_evictions",
+        True,
+    ),
+    Definition(
+        "pulsar_broker_storage_backlog_quota_exceeded_evictions_total",
+        "counter as gauge",
+        ("cluster", "quota_type"),
+        "The same of the whole cluster.",
+        "backlog_evictions",
+    ),
+    Definition(
+        "pulsar_storage_backlog_quota_check_duration_seconds_bucket",
+        "counter as gauge",
+        (*BROKER, "le"),
+        "The broker's own histogram of the durations of its checks, as reconcile has read it"
+        " last: with brokers of the section reconcile only.",
+        "reconcile",
+    ),
+    Definition(
+        "pulsar_storage_backlog_quota_check_duration_seconds_count",
+        "counter as gauge",
+        BROKER,
+        "Of these, the number of observations.",
+        "reconcile",
+    ),
+    Definition(
+        "pulsar_storage_backlog_quota_check_duration_seconds_sum",
+        "counter as gauge",
+        BROKER,
+        "Of these, the sum (s).",
+        "reconcile",
+    ),
+    Definition(
+        "weir_backlog_dropped_entries_total",
+        "counter",
+        (*_BACKLOG, "quota_type"),
+        "Entries that evictions would have skipped before they were read; of namespaces if"
+        " topic level metrics are off.",
+        "backlog_evictions",
+        True,
+    ),
+    Definition(
+        "weir_backlog_expired_unread_total",
+        "counter",
+        _BACKLOG,
+        "Messages that expired before a subscription read them; of namespaces if topic level"
+        " metrics are off.",
+        "backlog_subscriptions",
+        True,
+    ),
+    Definition(
+        "weir_backlog_time_to_quota_seconds",
+        "gauge",
+        _BACKLOG,
+        "Predicted time until the first subscription of the topic brings it to a quota; 0 if"
+        " it is exceeded, absent without a prediction. Topic level only.",
+        "backlog_subscriptions",
+        True,
+    ),
+    Definition(
+        "weir_backlog_refusals_total",
+        "counter",
+        ("cluster", "quota_type"),
+        "Producers that connected while a quota was exceeded and would be refused.",
+        "producer_refusals",
+    ),
+)
+BACKLOGS = Section("Backlogs", _DEFINITIONS, (Backlogs,), place=2)

@@ -1,10 +1,12 @@
-"""The view of the job entry_cache: a cache's figures under the names of Pulsar's own metrics."""
+"""The view of the job: a cache's figures under the names of Pulsar's own metrics."""
 
 from __future__ import annotations
 
+from app.warehouse.view import View
+
 # Counters sum all windows, gauges are of the newest one, rates are per second of it. Rows per topic
 # are parts of those of their broker.
-METRICS = """
+_METRICS = """
 WITH whole AS (
   SELECT s.*, row_number() OVER (
       PARTITION BY s.cluster, s.broker, s.policy, s.max_bytes ORDER BY s.window_start_ms DESC
@@ -34,3 +36,13 @@ FROM whole AS w CROSS JOIN (VALUES ('pulsar_ml_cache_entries'), ('pulsar_ml_cach
   ('pulsar_ml_cache_hits_throughput'), ('pulsar_ml_cache_misses_throughput')) AS n(name)
 WHERE w.place = 1
 """.strip()
+
+VIEWS = (
+    View(
+        "cache_metrics",
+        "Each cache under the names of Pulsar's own metrics; counters since the tables begin.",
+        _METRICS,
+        reads=("cache_stats",),
+        place=1,
+    ),
+)

@@ -1,4 +1,4 @@
-"""Metrics of rate_limits: pauses by topic, connections, and throttle commands to clients."""
+"""Metrics of the job: pauses by topic, connections, and throttle commands to clients."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import duckdb
 
+from app.telemetry.definition import BROKER, Definition, Section
 from app.telemetry.entities import OTHER, Bounds, Entities
 from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows, scalar
-from app.warehouse.backlog_views import NAMESPACE
+from app.warehouse.spelling import NAMESPACE
 
 LIMITERS = ("topic", "resource_group", "broker", "connection", "io_thread")
 ROLES = ("culprit", "shared", "collateral")
@@ -40,8 +41,8 @@ SELECT ts_wall_ms AS at_ms, cluster, broker, {NAMESPACE}, topic, exception, coun
 FROM producer_throttle WHERE exception IS NOT NULL AND sequence_id IS NOT NULL
 GROUP BY ALL ORDER BY at_ms NULLS FIRST, cluster, broker, topic, exception
 """
-# Rows are in the order of `throttle_metrics`, after the one that reports that the connection was
-# paused before them.
+# As in the view `throttle_metrics`, which reads the whole table: here only new rows are read, in the
+# same order, after a row of its own for each connection that was paused before them.
 _CONNECTIONS = """
 CREATE OR REPLACE TEMP TABLE connections AS
 WITH every AS (
@@ -75,6 +76,7 @@ class Throttles(Part):
     reads = ("topic_throttle_stats", "producer_throttle", "throttle_events")
 
     def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds)
         self._topics = Entities(bounds, 1 + 2 * len(ROLES) + len(LIMITERS))
         self._told = Entities(bounds, 1)
         self._timeouts = Entities(bounds, 1)
@@ -158,3 +160,91 @@ def _topic_samples(key: Labels, amounts: list[float]) -> Iterator[Sample]:
     for name, count in zip(LIMITERS, by_limiter, strict=True):
         if count:
             yield "pulsar_broker_topic_publish_rate_limit_count_total", (*key, name), count
+
+
+_TOPIC = (*BROKER, "namespace", "topic")
+_OPERATION = "pulsar_connection_rate_limit_operation_name"
+_DEFINITIONS = (
+    Definition(
+        "pulsar_publish_rate_limit_times",
+        "counter as gauge",
+        _TOPIC,
+        "Pauses of connections that the topic was on, as brokers count them: also for a"
+        " topic that only shares the connection.",
+        "topic_throttle_stats",
+        True,
+    ),
+    Definition(
+        "pulsar_broker_topic_publish_rate_limit_count_total",
+        "counter",
+        (*_TOPIC, "limiter"),
+        "The same by the limiter that paused, the attribute that PIP-385 adds"
+        " (pulsar.broker.topic.publish.rate.limit.count): connection, io_thread, topic,"
+        " resource_group, broker, or unknown for a pause that only the feed reports.",
+        "topic_throttle_stats",
+        True,
+    ),
+    Definition(
+        "pulsar_client_producer_throttled_times_total",
+        "counter",
+        (*_TOPIC, "reason"),
+        "Pauses announced to clients with protocol=pip385, summed (ms, despite its name;"
+        " pulsar.client.producer.throttled_times).",
+        "producer_throttle",
+        True,
+    ),
+    Definition(
+        "weir_send_timeouts_total",
+        "counter",
+        (*_TOPIC, "exception"),
+        "Sends that timed out in the client (protocol=pip385), by exception:"
+        " ProducerThrottledException while the producer was throttled, else"
+        " TimeoutException.",
+        "producer_throttle",
+        True,
+    ),
+    Definition(
+        "pulsar_broker_throttled_connections",
+        "gauge",
+        BROKER,
+        "Connections whose reads are paused.",
+        "throttle_events",
+    ),
+    Definition(
+        "pulsar_broker_connection_rate_limit_count_total",
+        "counter",
+        (*BROKER, _OPERATION),
+        "Connections paused, resumed, throttled and unthrottled; the last two count only"
+        " too many requests in flight (pulsar.broker.connection.rate_limit.count).",
+        "throttle_events",
+    ),
+    Definition(
+        "weir_topic_pauses_total",
+        "counter",
+        (*_TOPIC, "role"),
+        "Pauses of connections that the topic was on, by role: for its own limit (culprit),"
+        " a limit that it shares (shared) or that of other topics (collateral).",
+        "topic_throttle_stats",
+        True,
+    ),
+    Definition(
+        "weir_topic_paused_seconds_total",
+        "counter",
+        (*_TOPIC, "role"),
+        "Time that the topic was paused, summed over connections, by role: culprit,"
+        " shared or collateral.",
+        "topic_throttle_stats",
+        True,
+    ),
+    Definition(
+        "weir_published_messages_total",
+        "counter",
+        BROKER,
+        "Messages published.",
+        "topic_throttle_stats",
+    ),
+    Definition(
+        "weir_published_bytes_total", "counter", BROKER, "Bytes published.", "topic_throttle_stats"
+    ),
+)
+METRICS = (Section("Publish rate limits", _DEFINITIONS, (Throttles,), place=1),)

@@ -1,4 +1,4 @@
-"""A ready question and its parameters."""
+"""A ready question and its parameters: what the room of a job declares of questions."""
 
 from __future__ import annotations
 
@@ -65,6 +65,8 @@ class Question:
     needs: str = ""
     """Where a row comes from, if that is more than rows of what it reads: printed where there is
     none."""
+    place: int = 0
+    """Its place in lists of questions, before the order of the jobs."""
 
     def values(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Every parameter's value, from the texts that are given."""

@@ -1,10 +1,10 @@
-"""Questions about principals: whose connections were paused, and because of whose publishes."""
+"""The question which principal paused which: whose connections, because of whose publishes."""
 
 from __future__ import annotations
 
-from app.warehouse.questions.charges import RULES
-from app.warehouse.questions.question import LEAST, USUAL, Param, Question
-from app.warehouse.questions.rate_limits import NUMBERED
+from app.jobs.rate_limits.pauses import NUMBERED
+from app.warehouse.owner_rules import OWNED
+from app.warehouse.question import LEAST, USUAL, Param, Question
 from app.warehouse.relations import OWNERS
 from app.warehouse.spelling import TOPIC
 
@@ -190,7 +190,7 @@ _BLAME = f"""
   SELECT cluster, CAST(NULL AS VARCHAR) AS topic, weir_user(nullif(culprit, '')) AS user_name
   FROM sums UNION SELECT cluster, NULL, weir_user(nullif(victim, '')) FROM sums
 ), owned AS (
-  {RULES}
+  {OWNED}
 )
 SELECT s.cluster, nullif(s.culprit, '') AS culprit, nullif(s.victim, '') AS victim, f.topic,
   s.pauses, round(s.paused_ns / 1e9, 3) AS paused_s,
@@ -228,5 +228,6 @@ QUESTIONS = (
             ),
         ),
         "a row needs two principals that publish to the same topic, and a pause for its limit",
+        place=2,
     ),
 )

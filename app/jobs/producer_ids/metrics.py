@@ -1,4 +1,4 @@
-"""Metrics of producer ids, the first three under the names of KIP-936's."""
+"""Metrics of the job, the first three under the names of KIP-936's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 
+from app.telemetry.definition import BROKER, Definition, Section
 from app.telemetry.entities import OTHER, Bounds, Entities, Key
 from app.telemetry.part import Part, Sample, Sums, labels, rows, scalar
 
@@ -50,8 +51,8 @@ class ProducerIds(Part):
     reads = ("producer_id_stats", "producer_id_live")
 
     def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds)
         self._users = Entities(bounds, 1)
-        self._share = bounds.share
         self._new = Sums("weir_producer_ids_new_total")
         self._newest: dict[Key, tuple[int, list[Any]]] = {}
         self._heap: dict[Key, tuple[int, int]] = {}
@@ -63,7 +64,9 @@ class ProducerIds(Part):
         for at_ms, cluster, broker, user, rejected in rows(fresh, _BREACHED):
             key = labels((cluster, broker, user))
             self._users.breach(at_ms, key, [rejected or 0], (key[0], key[1], OTHER))
-        for at_ms, utilisation, *names in fresh.execute(_NEAR, {"share": self._share}).fetchall():
+        for at_ms, utilisation, *names in fresh.execute(
+            _NEAR, {"share": self.bounds.share}
+        ).fetchall():
             self._users.near(at_ms, labels(names), utilisation)
         self._users.advance(
             scalar(fresh, "SELECT max(window_start_ms + window_ms) FROM producer_id_stats")
@@ -89,3 +92,55 @@ class ProducerIds(Part):
 
     def families(self) -> dict[str, Entities]:
         return {"users": self._users}
+
+
+_USER = (*BROKER, "user")
+_DEFINITIONS = (
+    Definition(
+        "kafka_server_producerids_rate",
+        "gauge",
+        _USER,
+        "Rate of new producer ids (ids per s; kafka.server:type=ProducerIds rate).",
+        "producer_id_stats",
+        True,
+    ),
+    Definition(
+        "kafka_server_producerids_tokens",
+        "gauge",
+        _USER,
+        "Remaining tokens; below 0 = throttling (kafka.server:type=ProducerIds tokens).",
+        "producer_id_stats",
+        True,
+    ),
+    Definition(
+        "kafka_server_producerids_throttle_time",
+        "gauge",
+        _USER,
+        "Mean throttle time (ms; kafka.server:type=ProducerIds throttle-time).",
+        "producer_id_stats",
+        True,
+    ),
+    Definition(
+        "weir_producer_ids_rejected_total",
+        "counter",
+        _USER,
+        "Batches rejected for the quota of producer ids.",
+        "producer_id_stats",
+        True,
+    ),
+    Definition(
+        "weir_producer_ids_new_total",
+        "counter",
+        BROKER,
+        "Producer ids that were new to their user and counted.",
+        "producer_id_stats",
+    ),
+    Definition(
+        "weir_producer_id_heap_bytes",
+        "gauge",
+        BROKER,
+        "Estimated heap of the producer states that the broker holds as a leader.",
+        "producer_id_live",
+    ),
+)
+METRICS = (Section("Producer ids", _DEFINITIONS, (ProducerIds,), place=3),)

@@ -1,8 +1,9 @@
-"""Questions about the job `rate_limits`: who was throttled, by whom, for how long."""
+"""Questions of the job: topics that used up a limit, those that were paused, and shared limits."""
 
 from __future__ import annotations
 
-from app.warehouse.questions.question import USUAL, Param, Question
+from app.jobs.rate_limits.pauses import NUMBERED
+from app.warehouse.question import USUAL, Param, Question
 
 _TOP_OFFENDERS = """
 SELECT cluster, topic, CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit,
@@ -49,35 +50,6 @@ HAVING sum(limited_times) > 0
   OR sum(culprit_ns) + sum(coalesce(shared_ns, 0)) + sum(collateral_ns) > 0
 ORDER BY sum(culprit_ns) + sum(coalesce(shared_ns, 0)) + sum(collateral_ns) DESC, cluster, name
 LIMIT $rows
-""".strip()
-
-# Pauses are numbered as in the view throttle_intervals, but each mark keeps its number, and the
-# table is read once.
-NUMBERED = """
-WITH flagged AS (
-  SELECT cluster, broker, cnx_id, ts_wall_ms, ts_mono_ns, row_no, action, transition, limiter,
-    limiter_name, topic, coalesce(trigger_topic, culprit_topic) AS publisher, collateral_topics,
-    balance_msgs, waiting, reason, reads_paused,
-    coalesce(lag(reads_paused) OVER (
-      PARTITION BY cluster, broker, cnx_id
-      ORDER BY ts_wall_ms NULLS FIRST, ts_mono_ns NULLS FIRST, row_no
-    ), false) AS were_paused
-  FROM throttle_events
-), numbered AS MATERIALIZED (
-  SELECT *, sum(CASE WHEN reads_paused AND NOT were_paused THEN 1 ELSE 0 END) OVER (
-      PARTITION BY cluster, broker, cnx_id
-      ORDER BY ts_wall_ms NULLS FIRST, ts_mono_ns NULLS FIRST, row_no
-      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-    ) AS pause_no
-  FROM flagged
-), pauses AS (
-  SELECT cluster, broker, cnx_id, pause_no,
-    min(ts_wall_ms) FILTER (WHERE reads_paused AND NOT were_paused) AS start_ms,
-    min(ts_mono_ns) FILTER (WHERE reads_paused AND NOT were_paused) AS start_ns,
-    min(ts_mono_ns) FILTER (WHERE were_paused AND NOT reads_paused) AS end_ns
-  FROM numbered WHERE pause_no > 0
-  GROUP BY cluster, broker, cnx_id, pause_no
-)
 """.strip()
 
 # Only a topic's own limit has a culprit. A pause with several culprits counts in full for each.
