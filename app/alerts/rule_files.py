@@ -15,17 +15,25 @@ from app.config.shipped import Place, shipped, yaml_files
 from app.errors import UserError, did_you_mean
 from app.terminal.program import PROGRAM
 from app.terminal.rows import write_json, write_table
+from state.jobs import JOBS
 
-SHIPPED = shipped("alerts")
-"""The folder of the rules that are shipped."""
 KEYS = ("name", "sql", "now", "for", "severity", "summary", "runbook", "labels", "limit")
 _RULE = TypeAdapter(Rule)
+
+
+def shipped_rules() -> list[Place]:
+    """The files of the rules that are shipped, by name: those of the jobs, and those of none."""
+    folders = [shipped("alerts"), *(shipped(f"{job}/alerts", "app/jobs") for job in JOBS)]
+    return sorted(
+        (file for folder in folders if folder.is_dir() for file in yaml_files(folder)),
+        key=lambda file: file.name,
+    )
 
 
 def rules_of(settings: AlertSettings, only: Sequence[str] = ()) -> list[Rule]:
     """The rules of a configuration, in order; with `only`, those of these names."""
     given = settings.rule_files
-    files = [SHIPPED] if given is None else [Path(name) for name in given]
+    files = shipped_rules() if given is None else [Path(name) for name in given]
     rules = _joined(
         [
             ("alerts.rules", list(settings.rules)),

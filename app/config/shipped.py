@@ -9,11 +9,11 @@ ROOT = Path(__file__).resolve().parents[2]
 Place = Path | zipfile.Path
 
 
-def shipped(folder: str) -> Place:
-    """A folder below `configs`."""
+def shipped(folder: str, room: str = "configs") -> Place:
+    """A folder below `configs`, or below another one of the code."""
     if ROOT.is_file():
-        return zipfile.Path(ROOT, f"configs/{folder}/")
-    return ROOT / "configs" / folder
+        return zipfile.Path(ROOT, f"{room}/{folder}/")
+    return ROOT / room / folder
 
 
 def yaml_files(folder: Place) -> list[Place]:

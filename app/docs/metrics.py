@@ -1,14 +1,16 @@
-"""The page docs/metrics.md, written from the catalogue of metrics."""
+"""The page docs/metrics.md, written from the metrics of the jobs and of `app.telemetry`."""
 
 from __future__ import annotations
 
-from app.telemetry.catalogue import SECTIONS, Definition
+from app.telemetry.catalogue import SECTIONS
+from app.telemetry.definition import Section
 from app.warehouse.tables import TABLES, VIEWS
 
 HEAD = """\
 # Metrics
 
-Written by `python -m app.docs` from `app/telemetry/catalogue.py`; change that.
+Written by `python -m app.docs` from `app/jobs/<job>/metrics` and `app/telemetry/catalogue.py`;
+change those.
 
 `metrics` serves the metrics of a warehouse to Prometheus, without Spark, independently of the
 process that writes the warehouse. `run` serves them itself if the configuration has a section
@@ -27,7 +29,7 @@ answers; of `metrics`, whether the warehouse is readable. Any other path is 404.
 It listens on loopback by default: names of topics and users are in the metrics, and there is no
 password. `conf/prometheus` has a scrape configuration, recording and alerting rules; `conf/grafana`
 has dashboards of the fleet, a tenant, a topic and the engine. An alerting rule has the name and the
-runbook of the rule in `configs/alerts` for the same condition.
+runbook of the rule of Weir for the same condition.
 
 **What a value is.** Counters are sums over the rows of the tables since these begin. They continue
 when the exporter restarts. If old rows have been deleted from a table, the counters of the next
@@ -69,17 +71,17 @@ and by namespace, as brokers do: add `{topic!=""}` or `{topic=""}` to a query th
 
 def render() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *(_section(title, part) for title, part in SECTIONS.items())])
+    return "\n".join([HEAD, *map(_section, SECTIONS)])
 
 
-def _section(title: str, definitions: tuple[Definition, ...]) -> str:
+def _section(section: Section) -> str:
     lines = [
-        f"## {title}",
+        f"## {section.title}",
         "",
         "| metric | kind | labels | meaning | from |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for one in definitions:
+    for one in section.definitions:
         kind = f"{one.kind}, bounded" if one.bounded else one.kind
         names = ", ".join(f"`{name}`" for name in one.labels) or "none"
         source = f"`{one.source}`" if one.source in (*TABLES, *VIEWS) else one.source

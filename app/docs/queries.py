@@ -1,17 +1,18 @@
-"""The page docs/queries.md, written from the ready questions in `app.warehouse.questions`."""
+"""The page docs/queries.md, written from the ready questions."""
 
 from __future__ import annotations
 
 import textwrap
 
+from app.warehouse.question import Question
 from app.warehouse.questions import QUESTIONS
-from app.warehouse.questions.question import Question
 from app.warehouse.read_only import TABLE_FUNCTIONS
 
 HEAD = """\
 # Queries
 
-Written by `python -m app.docs` from `app/warehouse/questions`; change those.
+Written by `python -m app.docs` from `app/jobs/<job>/questions` and `app/warehouse/questions`;
+change those.
 
 `query` runs a ready question by its name, or a SQL statement, with DuckDB over the Delta tables,
 without Spark. [tables.md](tables.md) has the tables and views.

@@ -1,4 +1,4 @@
-"""The page docs/tables.md, written from `app.warehouse.tables` and `app.warehouse.views`."""
+"""The page docs/tables.md, written from the tables and views of the jobs and of `app.warehouse`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from app.warehouse.tables import COMMON_OUTPUT, TABLES, VIEWS, Table, TableColum
 HEAD = """\
 # Tables and views
 
-Written by `python -m app.docs` from `state/<job>/outputs.py`, `app/warehouse/tables.py` and
-`app/warehouse/views.py`; change those.
+Written by `python -m app.docs` from `state/<job>/outputs.py`, `app/jobs/<job>/views.py`,
+`app/warehouse/tables.py` and `views.py`; change those.
 
 Each table is a Delta table `<warehouse>/<name>` (reader version 1, writer version 2). Times are
 bigint: `_ms` in milliseconds since the epoch (UTC), `_ns` in nanoseconds of a broker's monotonic

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
 
 from app.errors import UserError
 from app.explain.reader import Reader, used
+from app.explain.sentence import Row, Sentence
+from app.jobs import parts
 from state.engine.documents import full_topic_name
 
 KINDS = ("topic", "connection", "principal", "message", "subscription", "group")
@@ -25,72 +30,17 @@ def of_topic(column: str = "t.topic") -> str:
     )
 
 
-THROTTLED = (
-    f"({of_topic()} OR {of_topic('coalesce(t.trigger_topic, t.culprit_topic)')}"
-    f" OR len(list_filter(t.collateral_topics, lambda other: {of_topic('other')})) > 0)"
-)
-"""Rows of throttle_events that concern the topic, by publish, producer or connection."""
-_SUBSCRIPTION = f"{of_topic()} AND t.subscription = $subscription"
-_GROUP = 'list_contains($names, t."group")'
-_CHUNKS = ("chunk_events", "chunk_messages", "incomplete_messages")
+def of_subscription() -> str:
+    """The condition that a row is about the subscription."""
+    return f"{of_topic()} AND t.subscription = $subscription"
 
-DECISIONS: dict[str, Tables] = {
-    "topic": {
-        "throttle_events": THROTTLED,
-        **dict.fromkeys(
-            ("producer_throttle", "backlog_evictions", "producer_refusals"), of_topic()
-        ),
-        "backlog_checks": f"{of_topic()} AND t.rule <> 'within_limits'",
-        **dict.fromkeys(("group_lag", "group_states", "lost_messages"), of_topic()),
-        "chunk_events": f"{of_topic()} AND t.outcome <> 'COMPLETE'",
-    },
-    "connection": dict.fromkeys(
-        ("throttle_events", "producer_throttle"), "list_contains($names, t.cnx_id)"
-    ),
-    "principal": {"producer_id_decisions": "list_contains($names, t.user)"},
-    "message": dict.fromkeys(_CHUNKS, "list_contains($names, t.uuid)"),
-    "subscription": dict.fromkeys(
-        ("backlog_subscriptions", "backlog_evictions", "chunk_events"), _SUBSCRIPTION
-    ),
-    "group": dict.fromkeys(("group_lag", "group_states", "lost_messages"), _GROUP),
-}
-"""Tables of single decisions about each kind of entity."""
-LEVELS: dict[str, Tables] = {
-    "topic": {
-        **dict.fromkeys(
-            (
-                "topic_throttle_stats",
-                "backlog_checks",
-                "backlog_subscriptions",
-                "chunk_events",
-                "chunk_messages",
-                "incomplete_messages",
-                "chunk_topic_stats",
-                "cache_stats",
-            ),
-            of_topic(),
-        ),
-        "limiter_stats": f"t.limiter = 'topic' AND {of_topic('t.limiter_name')}",
-    },
-    "connection": {
-        "limiter_stats": "t.limiter = 'connection' AND list_contains($names, t.limiter_name)",
-    },
-    "principal": dict.fromkeys(
-        ("producer_id_stats", "producer_id_owners"), "list_contains($names, t.user)"
-    ),
-    "message": {},
-    "subscription": dict.fromkeys(
-        ("chunk_messages", "chunk_state", "incomplete_messages", "cache_reads"), _SUBSCRIPTION
-    ),
-    "group": {},
-}
-"""Tables of windows and levels about it, and those of routine decisions."""
+
 ARCHIVED: Tables = {
     "topic": of_topic(),
     "connection": "list_contains($names, t.cnx_id)",
     "principal": "list_contains($names, regexp_replace(t.principal, '^[^:]*:', ''))",
     "message": "list_contains($names, t.uuid)",
-    "subscription": _SUBSCRIPTION,
+    "subscription": of_subscription(),
     "group": "list_contains($names, t.subscription)",
 }
 """The same entity in the archive."""
@@ -149,10 +99,30 @@ class Ask:
         asked = [f"t.{name} = ${name}" for name in ("cluster", "broker") if getattr(self, name)]
         return " AND ".join(asked) or "true"
 
+    @cached_property
+    def decisions(self) -> Tables:
+        """The condition on the rows of each table of single decisions about the entity."""
+        return {
+            table: where
+            for job in explained()
+            for table, where in job.decisions.get(self.kind, {}).items()
+        }
+
+    @cached_property
+    def levels(self) -> Tables:
+        """The condition on the rows of each table of windows and levels about it, and on those of
+        routine decisions; last of tables that name it in a column of their own."""
+        levels = [
+            (table in job.named_by, table, where)
+            for job in explained()
+            for table, where in job.levels.get(self.kind, {}).items()
+        ]
+        return {table: where for _, table, where in sorted(levels, key=itemgetter(0))}
+
     @property
     def entity(self) -> Tables:
         """The condition on the rows of each table that are about the entity."""
-        return {**DECISIONS[self.kind], **LEVELS[self.kind]}
+        return {**self.decisions, **self.levels}
 
     def where(self, table: str) -> str:
         """The condition that a row of a table is about the entity, at the place asked for."""
@@ -167,31 +137,44 @@ IN_WINDOW = "t.ts_wall_ms >= $lo AND t.ts_wall_ms < $hi"
 """The condition that a decision lies in the time asked for."""
 
 
+NEAREST = "ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
+"""The order of decisions by their distance from the moment."""
+
+
 def newest_ms(reader: Reader, ask: Ask) -> int | None:
     """When the newest decision about the entity was made, else its newest row; None without."""
-    for tables in (DECISIONS[ask.kind], LEVELS[ask.kind]):
+    bounds = {table: bound for job in explained() for table, bound in job.bounds.items()}
+    for tables in (ask.decisions, ask.levels):
         newest = None
         for table, about in tables.items():
             least = newest
-            if about == THROTTLED:
-                # Lists are slow to search. A pause is in the statistics, too, if its window
-                # has ended, at the time at which it began.
-                paused = (
-                    _newest(
-                        reader,
-                        ask,
-                        "topic_throttle_stats",
-                        f"{of_topic()} AND t.limited_times > 0",
-                        "t.window_start_ms",
-                    )
-                    if newest is None
-                    else None
-                )
-                least = newest if paused is None else paused - 1
+            bound = bounds.get((ask.kind, table))
+            if bound is not None and newest is None:
+                earliest = _newest(reader, ask, bound.table, bound.where, bound.time)
+                least = None if earliest is None else earliest - 1
             newest = _newest(reader, ask, table, about, "t.ts_wall_ms", least) or newest
         if newest is not None:
             return newest
     return None
+
+
+def newest_rows(reader: Reader, ask: Ask, table: str) -> list[Row]:
+    """Rows of the last check up to the moment, without one those of the first one after it."""
+    if table not in ask.entity or not reader.has(table):
+        return []
+    where = ask.where(table)
+    for what, when in (("max", "t.ts_wall_ms <= $at"), ("min", IN_WINDOW)):
+        checked = reader.summary(
+            table, f"{what}(t.ts_wall_ms) AS at_ms", f"{where} AND {when}", ask.params
+        )["at_ms"]
+        if checked is not None:
+            return reader.rows(
+                table,
+                f"{where} AND t.ts_wall_ms = $checked",
+                {**ask.params, "checked": checked},
+                NEAREST,
+            )
+    return []
 
 
 def _newest(
@@ -241,17 +224,20 @@ def unknown(reader: Reader, ask: Ask) -> UserError | None:
     columns = {
         "topic": "topic",
         "connection": "cnx_id",
-        "principal": "user",
+        "principal": "t.user",
         "message": "uuid",
         "subscription": "concat_ws(' ', topic, subscription)",
         "group": 't."group"',
     }
     wanted = ask.names[-1] + (f" {ask.subscription}" if ask.subscription else "")
+    named_by = {table: named for job in explained() for table, named in job.named_by.items()}
+    usual = (columns[ask.kind], "true")
     unions = " UNION ".join(
-        f"SELECT DISTINCT {_name_column(table, columns[ask.kind])} AS name FROM {table} AS t"
-        f" WHERE {ask.place} AND {_only(table, ask.kind)}"
+        f"SELECT DISTINCT {column} AS name FROM {table} AS t"
+        f" WHERE {ask.place} AND {only.format(kind=ask.kind)}"
         for table in ask.entity
         if reader.has(table)
+        for column, only in [named_by.get(table, usual)]
     )
     if not unions:
         return None
@@ -276,12 +262,53 @@ def unknown(reader: Reader, ask: Ask) -> UserError | None:
     return UserError(f"explain {ask.kind}: no table knows {wanted}{where}\n{hint}")
 
 
-def _name_column(table: str, column: str) -> str:
-    if table == "limiter_stats":
-        return "t.limiter_name"
-    return column.replace("user", "t.user")
+@dataclass(frozen=True)
+class Configured:
+    """What sentences compare decisions with: the policies of the configuration, and the hash of a
+    job's parameters under it."""
+
+    policies: Sequence[Mapping[str, Any]]
+    params_hash: Callable[[str], str]
 
 
-def _only(table: str, kind: str) -> str:
-    """Rows of a table that name an entity of the kind."""
-    return f"t.limiter = '{kind}'" if table == "limiter_stats" else "true"
+@dataclass(frozen=True)
+class Subject:
+    """What a job tells of some kinds of entities."""
+
+    place: int
+    """Among the sentences of one time."""
+    kinds: tuple[str, ...]
+    sentences: Callable[[Reader, Ask, Configured], list[Sentence]]
+
+
+class Bound(NamedTuple):
+    """A time up to which the newest row of a table lies at the latest, from another table."""
+
+    table: str
+    where: str
+    time: str
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What a job tells of entities, by their kind, and the tables that say it."""
+
+    place: int
+    """Where its tables are listed among those of other jobs."""
+    subjects: Sequence[Subject]
+    decisions: Mapping[str, Tables] = field(default_factory=dict)
+    """Tables of single decisions."""
+    levels: Mapping[str, Tables] = field(default_factory=dict)
+    """Tables of windows and levels, and those of routine decisions."""
+    also_read: Sequence[str] = ()
+    """Tables with further evidence."""
+    named_by: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Of tables that name entities in a column of their own: it, and the rows that name a kind."""
+    bounds: Mapping[tuple[str, str], Bound] = field(default_factory=dict)
+    """Of tables that are slow to search, by kind and table."""
+
+
+def explained() -> list[Explained]:
+    """What the jobs declare, in the order of their tables."""
+    declared: list[Explained] = [part.EXPLAINED for part in parts("explain").values()]
+    return sorted(declared, key=attrgetter("place"))

@@ -5,25 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import textwrap
-from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from app.config.owners import owner_of
 from app.errors import UserError
-from app.explain import (
-    backlog,
-    changes,
-    chunks,
-    gaps,
-    groups,
-    producer_ids,
-    reads,
-    throttle_commands,
-    throttling,
-    windows,
-)
-from app.explain.ask import Ask, archived, nearest, newest_ms, unknown
-from app.explain.limits import Policies
+from app.explain import changes, gaps
+from app.explain.ask import Ask, Configured, archived, explained, nearest, newest_ms, unknown
 from app.explain.reader import Reader
 from app.explain.sentence import Row, Sentence, clock, day
 from app.terminal.moments import DURATIONS, instant_of, read_duration_ms
@@ -38,13 +26,13 @@ if TYPE_CHECKING:
 WINDOW_MS = 10_000
 TRIES = 3
 """Earlier moments that are tried where the newest one has no sentence."""
-ALSO_READ = ("events", "publish_verdicts", "backlog_checks", "coverage_gaps")
-"""Tables with further evidence."""
+ALSO_READ = ("events", "coverage_gaps")
+"""Tables with further evidence, besides those of the jobs."""
 EVER = 2**62
 """A window (ms) that contains every time."""
 NO_BREAK = "\N{NO-BREAK SPACE}"
-LONGEST_STATISTICS_MS = 86_400_000
-"""A window of statistics that contains the moment ends within this time."""
+LAST = 1000
+"""The place of gaps among the sentences of one time."""
 _MOST_WINDOW_MS = 366 * 86_400_000
 
 
@@ -61,20 +49,16 @@ def explain(
     warehouse = Warehouse.of(settings)
     warehouse.require()
     load_manifest(settings)
-    reader = Reader(warehouse.at(as_of_ms), (*ask.entity, *ALSO_READ))
+    evidence = [table for job in explained() for table in job.also_read]
+    reader = Reader(warehouse.at(as_of_ms), (*ask.entity, *ALSO_READ, *evidence))
     newest = newest_ms(reader, ask) if at_ms is None else at_ms
     if newest is None:
         return _without_rows(reader, ask, as_json)
     # A message has few decisions: all are included unless a time is given.
     ever = ask.kind == "message" and at_ms is None and window_ms is None
     ask = ask.around(newest, EVER if ever else window_ms or WINDOW_MS)
-    policies = Policies(
-        reader,
-        ask.hi_ms + LONGEST_STATISTICS_MS,
-        settings.policy_dicts(),
-        settings.params_hash("rate_limits"),
-    )
-    result = gather(reader, ask, policies)
+    configured = Configured(settings.policy_dicts(), settings.params_hash)
+    result = gather(reader, ask, configured)
     if not result and at_ms is None:
         # the newest row is of a kind that needs no sentence: the decisions before it
         for moment in sorted(
@@ -82,7 +66,7 @@ def explain(
             reverse=True,
         )[:TRIES]:
             ask = ask.around(moment, window_ms or WINDOW_MS)
-            result = gather(reader, ask, policies)
+            result = gather(reader, ask, configured)
             if result:
                 break
     if not result:
@@ -111,28 +95,17 @@ def _owner(settings: Settings, ask: Ask, shown: list[Sentence]) -> dict[str, str
     return None if found is None else found.named()
 
 
-def gather(reader: Reader, ask: Ask, policies: Policies) -> list[tuple[int, Sentence]]:
-    """Every sentence about the entity, with the rank of its kind among those of one time."""
-    kinds: tuple[Callable[[], list[Sentence]], ...] = (lambda: changes.sentences(reader, ask),)
-    if ask.kind in ("topic", "connection"):
-        kinds += (
-            lambda: throttling.sentences(reader, ask, policies),
-            lambda: throttle_commands.sentences(reader, ask),
-            lambda: windows.sentences(reader, ask),
-        )
-    if ask.kind in ("topic", "subscription"):
-        kinds += (lambda: backlog.sentences(reader, ask),)
-    if ask.kind in ("topic", "group"):
-        kinds += (lambda: groups.sentences(reader, ask),)
-    if ask.kind == "subscription":
-        kinds += (lambda: reads.sentences(reader, ask),)
-    if ask.kind in ("topic", "subscription", "message"):
-        kinds += (lambda: chunks.sentences(reader, ask),)
-    if ask.kind == "principal":
-        kinds += (lambda: producer_ids.sentences(reader, ask),)
-    found = [(place, sentence) for place, describe in enumerate(kinds) for sentence in describe()]
+def gather(reader: Reader, ask: Ask, configured: Configured) -> list[tuple[int, Sentence]]:
+    """Every sentence about the entity, with its place among those of one time."""
+    subjects = [
+        subject for job in explained() for subject in job.subjects if ask.kind in subject.kinds
+    ]
+    found = [(0, sentence) for sentence in changes.sentences(reader, ask)]
+    for subject in sorted(subjects, key=attrgetter("place")):
+        told = subject.sentences(reader, ask, configured)
+        found += [(subject.place, sentence) for sentence in told]
     lost = gaps.sentences(reader, ask, [sentence for _, sentence in found])
-    return [*found, *((len(kinds), sentence) for sentence in lost)]
+    return [*found, *((LAST, sentence) for sentence in lost)]
 
 
 def span_ms(text: str) -> int:

@@ -7,18 +7,10 @@ from collections.abc import Iterable
 from app.explain.ask import Ask
 from app.explain.reader import Reader, literal
 from app.explain.sentence import Row, Sentence, compose
+from app.jobs import parts
 
 RULE = "gap"
 """The rule of these sentences: what was not seen decides nothing."""
-JOBS = {
-    "topic": ("rate_limits", "backlog", "chunks", "entry_cache"),
-    "connection": ("rate_limits",),
-    "principal": ("producer_ids",),
-    "message": ("chunks",),
-    "subscription": ("backlog", "chunks", "entry_cache"),
-    "group": ("backlog",),
-}
-"""The jobs that decide about each kind of entity."""
 _BEGIN = "coalesce(t.gap_from_wall_ms, t.ts_wall_ms)"
 _NEAREST = (
     "QUALIFY row_number() OVER (PARTITION BY t.cluster, t.broker, t.source_feed, t.seq,"
@@ -42,7 +34,11 @@ def sentences(reader: Reader, ask: Ask, decisions: Iterable[Sentence]) -> list[S
         f"(t.cluster = {literal(cluster)} AND t.broker = {literal(broker)})"
         for cluster, broker in places
     )
-    jobs = ", ".join(literal(job) for job in JOBS[ask.kind])
+    jobs = ", ".join(
+        literal(job)
+        for job, part in parts("explain").items()
+        if ask.kind in part.EXPLAINED.decisions or ask.kind in part.EXPLAINED.levels
+    )
     where = f"({brokers}) AND t.job IN ({jobs}) AND {_BEGIN} < $hi AND t.blind_until_ms > $lo"
     return [_gap(row) for row in reader.rows("coverage_gaps", where, ask.params, _NEAREST)]
 

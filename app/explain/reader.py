@@ -143,7 +143,7 @@ def row_of(table: str, values: Mapping[str, Any]) -> Row:
     return Row(table, key, kept, f"SELECT {columns(table)} FROM {table} AS t WHERE {conditions}")
 
 
-def beside(sign: str, columns: Sequence[str], row: Row) -> str:
+def in_order(sign: str, columns: Sequence[str], row: Row) -> str:
     """The condition that rows are before (<, <=) or after (>, >=) a row in the order of columns.
 
     Written out, since DuckDB makes one BETWEEN of two comparisons of tuples and then refuses it.

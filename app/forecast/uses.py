@@ -19,33 +19,22 @@ import numpy as np
 
 from app.errors import UserError
 from app.forecast.methods import HOURS_PER_DAY, Hours
+from app.warehouse.quota_usage import QUOTAS, TABLES_OF_USE
 from app.warehouse.relations import Recent, Warehouse, connect, first_lines, state
-from app.warehouse.tables import VIEWS
 
 HOUR_MS = 3_600_000
 DAY_MS = HOURS_PER_DAY * HOUR_MS
-MOVING = ("topic_msgs", "topic_bytes", "backlog_size", "backlog_age")
-"""Limits of a topic are the topic's wherever it is; others are each broker's own."""
-PASSING = ("connection_requests", "io_thread_bytes")
-"""Limits of what is gone before a forecast comes true."""
-KINDS = (
-    *MOVING,
-    "resource_group_msgs",
-    "resource_group_bytes",
-    "broker_msgs",
-    "broker_bytes",
-    "producer_ids",
-)
 LIMITS = {"memory_limit": "1GB", "threads": "1"}
 """Limits of DuckDB: forecasts are made beside the stream; what needs more memory is spilled."""
 FETCHED = 10_000
-READS = ("limiter_stats", "producer_id_stats", "backlog_checks")
 _OF = "kind, cluster, broker, entity"
+_OF_TOPICS = ", ".join(f"'{quota.kind}'" for quota in QUOTAS if quota.of_topic)
+_LASTING = ", ".join(f"'{quota.kind}'" for quota in QUOTAS if quota.lasting)
 _TAKEN = f"""
-  SELECT kind, cluster, CASE WHEN kind NOT IN {MOVING} THEN broker END AS broker, entity,
+  SELECT kind, cluster, CASE WHEN kind NOT IN ({_OF_TOPICS}) THEN broker END AS broker, entity,
     window_start_ms AS at_ms, "limit", used, ratio, breached OR used >= "limit" AS breached
   FROM quota_usage
-  WHERE kind NOT IN {PASSING} AND entity IS NOT NULL AND used >= 0 AND isfinite(used)
+  WHERE kind IN ({_LASTING}) AND entity IS NOT NULL AND used >= 0 AND isfinite(used)
 """
 # An hour has the limit that is newest in it: at a rate of 0 that of a producer id quota is unknown.
 _HOURS = f"""
@@ -93,7 +82,7 @@ class Use:
 def known_until(warehouse: Warehouse, at_ms: int | None) -> int | None:
     """The end of the newest hour (ms since the epoch) that the tables have whole, or had at
     `at_ms`; None while they are empty. By the statistics of the logs."""
-    opened = warehouse.open_all(READS)
+    opened = warehouse.open_all(TABLES_OF_USE)
     newest = [state(warehouse, name, delta).newest_ms for name, delta in opened.items()]
     reached = max((ms for ms in newest if ms is not None), default=None)
     if reached is None:
@@ -134,6 +123,3 @@ def _use(rows: Sequence[tuple[Any, ...]], first: int, end: int) -> Use | None:
     kind, cluster, broker, entity, _, _, _, breached, *quantiles, highest = rows[-1]
     p50, p95 = (share if isfinite(share) else None for share in quantiles)
     return Use(kind, cluster, broker, entity, limit, used, bool(breached), p50, p95, highest)
-
-
-assert set(READS) <= set(VIEWS["quota_usage"].reads)

@@ -1,8 +1,8 @@
 """The audit of committed tables: what must hold of them, checked by Great Expectations.
 
-Start with `audit`; `checks` and a module for each job list what is checked, `suites` derives the
-rest from the table definitions. Imports `app.warehouse`, `app.config`, `app.background`
-and the contract of `app.ingest`.
+Start with `audit`; `suites` has the checks of every table: what each job declares, what `records`
+lists of the others, and what follows from the table definitions. Imports `app.jobs`,
+`app.warehouse`, `app.config`, `app.background` and the contract of `app.ingest`.
 """
 
 from __future__ import annotations

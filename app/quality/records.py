@@ -1,10 +1,9 @@
-"""What must hold of the tables that belong to no job: records, results, alerts, payloads."""
+"""What must hold of the tables that belong to no job: records, results, alerts."""
 
 from __future__ import annotations
 
 from app.ingest.rules import CODES
 from app.quality.checks import Check, between, not_null, rows_that, suite, values
-from app.warehouse.tables import TABLES
 from state.engine.refused import DUPLICATE, TOO_LATE
 from state.events import KINDS
 from state.jobs import JOBS
@@ -35,29 +34,6 @@ SUITES: dict[str, list[Check]] = {
         rows_that(
             "late and repeated records belong to a job and come without their text",
             f"reason_code IN ('{TOO_LATE}', '{DUPLICATE}') AND (job IS NULL OR raw IS NOT NULL)",
-        ),
-    ),
-    "chunk_payloads": suite(
-        "chunk_payloads",
-        *not_null("cluster", "topic", "ledger_id", "entry_id", "payload"),
-    ),
-    "chunk_payload_releases": suite(
-        "chunk_payload_releases",
-        *not_null("file", "rows"),
-        between("rows", 1),
-    ),
-    "producer_id_live": suite(
-        "producer_id_live",
-        *not_null(*TABLES["producer_id_live"].names),
-        between("live_ids", 0),
-        between("number", 1),
-        rows_that(
-            "an id has a state on each of its partitions, at least one",
-            "states < live_ids OR (live_ids = 0) <> (states = 0)",
-        ),
-        rows_that(
-            "the heap of a broker is that of all its states",
-            "heap_bytes < 0 OR broker_heap_bytes < heap_bytes",
         ),
     ),
     "reconciliation": suite(
@@ -107,11 +83,6 @@ SUITES: dict[str, list[Check]] = {
             "breach_ms < known_ms OR breach_ms >= for_ms",
         ),
         rows_that("the worst error is not below the mean", "worst_error < mean_error"),
-    ),
-    "producer_id_quota_advice": suite(
-        "producer_id_quota_advice",
-        *not_null("advised_ms", "cluster", "user", "windows", "new_ids", "rate_advised"),
-        *(between(column, 0) for column in ("windows", "new_ids", "rate_in_force", "rate_advised")),
     ),
     "quality_results": suite(
         "quality_results",

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from app.quality import backlog, chunks, entry_cache, groups, producer_ids, rate_limits, records
+from app.jobs import parts
+from app.quality import records
 from app.quality.checks import Check, derived
 from app.warehouse.tables import TABLES
 
-_OWN = {
-    **rate_limits.SUITES,
-    **chunks.SUITES,
-    **producer_ids.SUITES,
-    **backlog.SUITES,
-    **groups.SUITES,
-    **entry_cache.SUITES,
+_JOBS = parts("audit").values()
+_DECLARED = {
+    **{table: suite for job in _JOBS for table, suite in job.SUITES.items()},
     **records.SUITES,
 }
 SUITES: dict[str, list[Check]] = {
-    name: _OWN[name] if name in _OWN else derived(table) for name, table in TABLES.items()
+    name: _DECLARED[name] if name in _DECLARED else derived(table) for name, table in TABLES.items()
 }
 """The checks of each table; by default those of its definition."""
 ACROSS: dict[str, list[Check]] = {
-    **rate_limits.ACROSS,
-    **chunks.ACROSS,
-    **producer_ids.ACROSS,
-    **backlog.ACROSS,
-    **entry_cache.ACROSS,
+    table: checks for job in _JOBS for table, checks in job.ACROSS.items()
 }
 """Checks of a table that ask others, which must be views of their names."""

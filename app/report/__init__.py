@@ -1,7 +1,7 @@
 """The command `report`: one page of HTML about a warehouse, without network or scripts.
 
-Start with `build`; each module of `sections` makes one section, `findings` the sentences at the
-top. Imports `app.warehouse`, `app.config` and the pages of `app.quality`.
+Start with `build`; the jobs declare sections and the sentences at the top, `sections` has those
+of no job. Imports `app.jobs`, `app.warehouse`, `app.config` and the pages of `app.quality`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from app.errors import UserError
 from app.terminal.outputs import require_folder
 from app.terminal.printable import say
-from app.warehouse.questions.question import LEAST, MOST
+from app.warehouse.question import LEAST, MOST
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -64,8 +64,8 @@ def write_page(
     from app.report.reader import Span
 
     require_folder(out)
-    beside = Path() if out is None else out.absolute().parent
-    page = build(settings, span or Span(), as_of_ms, configured, beside)
+    links_from = Path() if out is None else out.absolute().parent
+    page = build(settings, span or Span(), as_of_ms, configured, links_from)
     if out is not None:
         from app.report.page import html, write
 

@@ -5,27 +5,23 @@ from __future__ import annotations
 import shlex
 import time
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.report.model import Grid, Page, Section
-from app.report.reader import Reader, Span
+from app.jobs import every
+from app.report.model import Grid, JobSection, Page, Section
+from app.report.reader import Reader, Span, reached
 from app.report.sections.alerting import alerting
-from app.report.sections.backlogs import backlogs
-from app.report.sections.cache import cache
 from app.report.sections.configuration import configuration
 from app.report.sections.data_quality import data_quality
-from app.report.sections.groups import groups
-from app.report.sections.large_messages import large_messages
-from app.report.sections.principals import principals
 from app.report.sections.quotas import quotas
-from app.report.sections.throttling import blame, timeline
-from app.report.summary import summary
-from app.report.words import seconds_text, time_text, utc
+from app.report.summary import verdict, what_happened
+from app.report.text import seconds_text, time_text, utc
 from app.warehouse import last_configuration as kept_configuration
 from app.warehouse.manifest import load as load_manifest
+from app.warehouse.question import LEAST, MOST
 from app.warehouse.questions import QUESTIONS
-from app.warehouse.questions.question import LEAST, MOST
 from app.warehouse.relations import Warehouse
 
 if TYPE_CHECKING:
@@ -37,31 +33,24 @@ def build(
     span: Span,
     as_of_ms: int | None = None,
     configured: bool = False,
-    beside: Path = Path(),
+    links_from: Path = Path(),
 ) -> Page:
     """The page about the warehouse of `settings`; `configured`: these are the settings of its
-    run, not only its location. Links start in the folder `beside`."""
+    run, not only its location. Links start in the folder `links_from`."""
     warehouse = Warehouse.of(settings).at(as_of_ms)
     warehouse.require()
     manifest = load_manifest(settings)
-    known = kept_configuration.described if configured else kept_configuration.load
-    kept = known(settings)
+    read_kept = kept_configuration.described if configured else kept_configuration.load
+    kept = read_kept(settings)
     reader = Reader(warehouse, span)
-    first = summary(reader)
-    sections = [
-        first.section,
-        alerting(reader),
-        blame(reader),
-        timeline(reader),
-        quotas(reader),
-        backlogs(reader),
-        groups(reader),
-        principals(reader),
-        large_messages(reader),
-        cache(reader),
-        data_quality(reader, beside),
-        configuration(reader, kept, manifest),
-    ]
+    first = what_happened(reader)
+    declared: list[JobSection] = list(every("report", "SECTIONS"))
+    of_jobs = [(section.place, section.make(reader)) for section in declared]
+    alerts, limits = alerting(reader), quotas(reader)
+    quality = data_quality(reader, links_from)
+    settled = configuration(reader, kept, manifest)
+    placed = [(0, first), (10, alerts), (40, limits), *of_jobs, (100, quality), (110, settled)]
+    tiled = [alerts, limits, *_in_order(of_jobs), quality]
     covered = reader.span
     made_ms = time.time_ns() // 1_000_000
     facts = {
@@ -76,12 +65,16 @@ def build(
     return Page(
         title,
         _covers(reader, as_of_ms, made_ms),
-        first.verdict,
-        first.tiles,
-        [_within(section, span) for section in sections],
+        verdict(reader, [alerts, limits, *(section for _, section in of_jobs)]),
+        [section.tile for section in tiled if section.tile is not None],
+        [_within(section, span) for section in _in_order(placed)],
         _asked(warehouse),
         facts,
     )
+
+
+def _in_order(placed: list[tuple[int, Section]]) -> list[Section]:
+    return [section for _, section in sorted(placed, key=itemgetter(0))]
 
 
 def _asked(warehouse: Warehouse) -> str:
@@ -105,12 +98,12 @@ def _narrowed(more: str, span: Span) -> str:
     question = QUESTIONS.get(more.partition(" ")[0])
     if question is None:
         return more
-    known = {param.name for param in question.params}
+    allowed = {param.name for param in question.params}
     bounds = (("since", span.start_ms, LEAST), ("until", span.end_ms, MOST))
     return more + "".join(
         f" --param {name}={at_ms}"
         for name, at_ms, open_ in bounds
-        if name in known and at_ms != open_
+        if name in allowed and at_ms != open_
     )
 
 
@@ -131,15 +124,11 @@ def _covers(reader: Reader, as_of_ms: int | None, made_ms: int) -> str:
             f"Event time {time_text(span.start_ms)} to {time_text(span.end_ms)} "
             f"({seconds_text((span.end_ms - span.start_ms) / 1000)})"
         )
+    seen = " UNION ALL ".join(f"SELECT cluster FROM {table}" for table in reached())
     clusters = [
         row["cluster"]
         for row in reader.rows(
-            "SELECT DISTINCT cluster FROM (SELECT cluster FROM topic_throttle_stats"
-            " UNION ALL SELECT cluster FROM backlog_checks"
-            " UNION ALL SELECT cluster FROM group_lag"
-            " UNION ALL SELECT cluster FROM producer_id_stats"
-            " UNION ALL SELECT cluster FROM chunk_topic_stats"
-            " UNION ALL SELECT cluster FROM cache_stats) WHERE cluster IS NOT NULL ORDER BY cluster"
+            f"SELECT DISTINCT cluster FROM ({seen}) WHERE cluster IS NOT NULL ORDER BY cluster"
         )
     ]
     if clusters:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import altair as alt
 
+    from app.report.reader import Reader
+
 Row = dict[str, Any]
 
 
@@ -72,16 +74,6 @@ Part = Grid | Chart | Fold | Link
 
 
 @dataclass(frozen=True)
-class Section:
-    """One question and its answer; without parts the sentences give the reason."""
-
-    key: str
-    title: str
-    sentences: Sequence[str]
-    parts: Sequence[Part] = ()
-
-
-@dataclass(frozen=True)
 class Tile:
     """A number for the first screen; `bad` asks for attention."""
 
@@ -89,6 +81,37 @@ class Tile:
     value: str
     note: str = ""
     bad: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """One question and its answer; without parts the sentences give the reason."""
+
+    key: str
+    title: str
+    sentences: Sequence[str]
+    parts: Sequence[Part] = ()
+    tile: Tile | None = None
+    verdict: str = ""
+    """What the first sentence of the page says of it: a clause; empty if it is nothing."""
+
+
+@dataclass(frozen=True)
+class JobSection:
+    """A section that a job declares, and its place on the page."""
+
+    place: int
+    make: Callable[[Reader], Section]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The sentences on what a job has found, and their place among those of the others."""
+
+    place: int
+    sentences: Callable[[Reader], list[str]]
+    table: Callable[[Reader], Grid] | None = None
+    """What the demo shows below all sentences."""
 
 
 @dataclass(frozen=True)

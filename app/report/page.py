@@ -12,16 +12,16 @@ from markupsafe import Markup
 from app.errors import UserError
 from app.report.charts import NARROW, WIDE, svg
 from app.report.model import Chart, Fold, Grid, Link, Page, Part, Section
-from app.report.words import NUMBERS, cell_text, runbook_target
+from app.report.text import NUMBERS, cell_text, runbook_target
 from app.terminal.program import PROGRAM
 from app.terminal.rows import plain
 
 KINDS = {Grid: "grid", Chart: "chart", Fold: "fold", Link: "link"}
 
 
-def html(page: Page, day: str, beside: Path = Path()) -> str:
+def html(page: Page, day: str, links_from: Path = Path()) -> str:
     """The page as HTML; times of `day` (ISO 8601) are shown without their date, links start in the
-    folder `beside`.
+    folder `links_from`.
 
     Text is escaped by the template. Two things go in as they are: the style, which is ours, and
     SVG, in which Vega has escaped every text.
@@ -41,7 +41,7 @@ def html(page: Page, day: str, beside: Path = Path()) -> str:
         numbers=NUMBERS,
         kind=lambda part: KINDS[type(part)],
         cell=lambda value, kind: cell_text(value, kind, day),
-        runbook=lambda name: runbook_target(name, beside),
+        runbook=lambda name: runbook_target(name, links_from),
         wide=lambda chart: _drawn(chart, WIDE),
         narrow=lambda chart: _drawn(chart, NARROW),
     )

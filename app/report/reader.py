@@ -9,9 +9,10 @@ from typing import Any
 import duckdb
 
 from app.errors import UserError
+from app.jobs import every
 from app.report.model import Row
+from app.warehouse.question import LEAST, MOST
 from app.warehouse.questions import QUESTIONS
-from app.warehouse.questions.question import LEAST, MOST
 from app.warehouse.relations import (
     EVENT_TIMES,
     GONE,
@@ -29,18 +30,11 @@ from app.warehouse.tables import TABLES, VIEWS
 UNREAD = frozenset({"events", "chunk_payloads", "chunk_payload_releases"})
 FUNCTIONS = "weir_topic_tenant(topic)"
 """A call of one of Weir's functions: some questions need them."""
-REACHED = (
-    "topic_throttle_stats",
-    "limiter_stats",
-    "chunk_topic_stats",
-    "producer_id_stats",
-    "cache_stats",
-    "backlog_checks",
-    "group_lag",
-)
-"""Tables whose windows and checks say what time a report covers."""
-CHECKS = ("backlog_checks", "group_lag")
-"""Those of checks, which have no length."""
+
+
+def reached() -> list[str]:
+    """Tables whose windows and checks say what time a report covers."""
+    return list(every("report", "REACHED"))
 
 
 @dataclass(frozen=True)
@@ -133,9 +127,11 @@ class Reader:
         """From the first window or check to the end of the last; None without any."""
         parts = [
             f"SELECT min({start}) AS start_ms, max({start} + {length}) AS end_ms FROM {name}"
-            for name in REACHED
+            for name in reached()
             for start, length in [
-                ("pass_ms", "1") if name in CHECKS else ("window_start_ms", "window_ms")
+                ("window_start_ms", "window_ms")
+                if "window_ms" in TABLES[name].names
+                else ("pass_ms", "1")  # checks have no length
             ]
         ]
         found = self.row(

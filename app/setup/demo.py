@@ -15,29 +15,8 @@ from app.generate.scenario import load_scenario
 from app.generate.trace import Trace, plan_trace
 from app.generate.write import write_files, write_policies
 from app.jobs import parts
-from app.report.findings import printed
-from app.report.findings.backlogs import (
-    BACKLOG_CHECK_COLUMNS,
-    BACKLOG_EVICTION_COLUMNS,
-    BACKLOG_SUBSCRIPTION_COLUMNS,
-    backlog_sentences,
-)
-from app.report.findings.cache import CACHE_COLUMNS, cache_sentence
-from app.report.findings.large_messages import (
-    CHUNK_EVENT_COLUMNS,
-    INCOMPLETE_COLUMNS,
-    MESSAGE_COLUMNS,
-    large_message_sentence,
-)
-from app.report.findings.producer_ids import DECISION_COLUMNS, producer_id_sentences
-from app.report.findings.throttling import (
-    QUARANTINE_COLUMNS,
-    STATS_COLUMNS,
-    THROTTLE_COLUMNS,
-    Summary,
-    summarise,
-)
-from app.report.findings.words import duration
+from app.report import printed
+from app.report.phrases import duration
 from app.setup.demo_folder import prepare
 from app.setup.demo_scenario import Asked
 from app.setup.recording import Recording, render
@@ -64,7 +43,7 @@ def demo(out: Path, asked: Asked) -> int:
     console.print(
         f"Processed and committed in {time.monotonic() - began:.0f} s. Findings:\n", markup=False
     )
-    printed.render(summary(out / "warehouse"), console, of_other_jobs(out / "warehouse"))
+    _print_findings(out / "warehouse", console)
     for part in parts("demo").values():
         compared = part.compared(load_settings(config))
         if compared is not None:
@@ -181,47 +160,8 @@ def _process(config: Path) -> None:
         raise KeyboardInterrupt
 
 
-def summary(warehouse: Path) -> Summary:
+def _print_findings(warehouse: Path, console: Console) -> None:
     from app.report.reader import Reader, Span
     from app.warehouse.relations import Warehouse
 
-    return summarise(
-        _rows(warehouse / "throttle_events", THROTTLE_COLUMNS),
-        _rows(warehouse / "topic_throttle_stats", STATS_COLUMNS),
-        _rows(warehouse / "quarantine", QUARANTINE_COLUMNS),
-        Reader(Warehouse(str(warehouse)), Span()).ask("shared-limits", 1000),
-    )
-
-
-def of_other_jobs(warehouse: Path) -> list[str]:
-    """The findings of the other jobs; a table without rows adds nothing."""
-    large = large_message_sentence(
-        _rows(warehouse / "chunk_messages", MESSAGE_COLUMNS),
-        _rows(warehouse / "chunk_events", CHUNK_EVENT_COLUMNS),
-        _rows(warehouse / "incomplete_messages", INCOMPLETE_COLUMNS),
-    )
-    backlog = backlog_sentences(
-        _rows(warehouse / "backlog_checks", BACKLOG_CHECK_COLUMNS),
-        _rows(warehouse / "backlog_subscriptions", BACKLOG_SUBSCRIPTION_COLUMNS),
-        _rows(warehouse / "backlog_evictions", BACKLOG_EVICTION_COLUMNS),
-    )
-    cache = cache_sentence(_rows(warehouse / "cache_stats", CACHE_COLUMNS))
-    decisions = _rows(warehouse / "producer_id_decisions", DECISION_COLUMNS)
-    return [
-        *producer_id_sentences(decisions),
-        *([] if large is None else [large]),
-        *backlog,
-        *([] if cache is None else [cache]),
-    ]
-
-
-def _rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Some columns of a Delta table; a table that was never written to has no rows."""
-    from deltalake import DeltaTable
-
-    if not DeltaTable.is_deltatable(str(path)):
-        return []
-    rows: list[dict[str, Any]] = (
-        DeltaTable(str(path)).to_pyarrow_table(columns=list(columns)).to_pylist()
-    )
-    return rows
+    printed.render(Reader(Warehouse(str(warehouse)), Span()), console)

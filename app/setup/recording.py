@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from app.config.shipped import Place, shipped
-from app.report.findings.printed import show
+from app.report.printed import show
 
 SHIPPED = shipped("recordings")
 PARTS = ".ndjson.gz"

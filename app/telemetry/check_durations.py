@@ -1,4 +1,4 @@
-"""The brokers' own durations of their checks of backlog quotas, as `reconcile` has read them last.
+"""The brokers' own durations of their checks of quotas, as `reconcile` has read them last.
 
 Neither records nor replays know them, so they are the only metrics that are passed on.
 """

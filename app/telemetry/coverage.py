@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 
+from app.telemetry.entities import Bounds
 from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows
 
 MS_PER_S = 1000.0
@@ -29,7 +30,8 @@ class Coverage(Part):
 
     reads = ("coverage_counts", "coverage_gaps")
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds)
         self._records = Sums(
             "weir_coverage_received_records_total", "weir_coverage_quarantined_records_total"
         )

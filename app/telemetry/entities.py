@@ -20,11 +20,13 @@ OTHER = "other"
 @dataclass(frozen=True)
 class Bounds:
     """How many entities of a kind have series, how long after they last were near their quota or
-    breached it (ms), and from which use / limit on they are near it."""
+    breached it (ms), from which use / limit on they are near it, and whether series name topics
+    (the broker's `exposeTopicLevelMetricsInPrometheus`)."""
 
     top: int
     idle_ms: int
     share: float = 0.5
+    shows_topics: bool = True
 
 
 class Entities:

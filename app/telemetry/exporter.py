@@ -20,22 +20,12 @@ from prometheus_client.registry import Collector
 from app.config.metrics import MetricsSettings
 from app.errors import UserError
 from app.telemetry import check_durations, health
-from app.telemetry.backlogs import Backlogs
-from app.telemetry.catalogue import METRICS
+from app.telemetry.catalogue import METRICS, SECTIONS
 from app.telemetry.changes import Follower, StartAnew
-from app.telemetry.coverage import Coverage
-from app.telemetry.engine import Caches, Checks, Chunks, PolicyVersions
 from app.telemetry.entities import Bounds
-from app.telemetry.forecasts import Forecasts
-from app.telemetry.groups import Groups
 from app.telemetry.hidden import shows_topics, without_topics
 from app.telemetry.owned import owned
 from app.telemetry.part import Part, Sample
-from app.telemetry.producer_ids import ProducerIds
-from app.telemetry.quotas import Quotas
-from app.telemetry.reconciliation import Reconciliation
-from app.telemetry.shadows import Shadows
-from app.telemetry.throttles import Throttles
 from app.terminal.printable import lines
 from app.warehouse import manifest
 from app.warehouse.relations import State, Warehouse, connect_files, state
@@ -59,7 +49,12 @@ class Exporter(Collector):
         self._refresh_s = options.refresh_s
         self._warehouse = Warehouse.of(settings)
         self._say = say
-        self._followed = [_Followed(make, self._warehouse) for make in _parts(settings, options)]
+        bounds = Bounds(options.top, options.idle_s * 1000, options.share, shows_topics(settings))
+        self._followed = [
+            _Followed(part, bounds, self._warehouse)
+            for section in SECTIONS
+            for part in section.parts
+        ]
         self._states = _States(self._warehouse)
         self._samples: list[Sample] = []
         self._errors: Counter[str] = Counter()
@@ -137,9 +132,8 @@ class Exporter(Collector):
 class _Followed:
     """A part, its tables and how far they have been read."""
 
-    def __init__(self, make: Callable[[], Part], warehouse: Warehouse) -> None:
-        self._make = make
-        self._part = make()
+    def __init__(self, part: type[Part], bounds: Bounds, warehouse: Warehouse) -> None:
+        self._part = part(bounds)
         self._warehouse = warehouse
         self._follower = Follower(warehouse)
         self._samples: list[Sample] = []
@@ -165,7 +159,7 @@ class _Followed:
         return self._samples
 
     def _start_anew(self) -> None:
-        self._part = self._make()
+        self._part = type(self._part)(self._part.bounds)
         self._follower.forget()
         self._began = False
 
@@ -251,26 +245,6 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
                 metric.add_sample(name, {k: lines(v) for k, v in pairs if v}, float(value))
         yield metric
     assert not by_name, f"not in the catalogue: {', '.join(by_name)}"
-
-
-def _parts(settings: Settings, options: MetricsSettings) -> list[Callable[[], Part]]:
-    bounds = Bounds(options.top, options.idle_s * 1000, options.share)
-    topic_level = shows_topics(settings)
-    return [
-        lambda: Throttles(bounds),
-        lambda: Quotas(bounds),
-        lambda: Backlogs(bounds, topic_level),
-        lambda: Groups(bounds),
-        lambda: ProducerIds(bounds),
-        Chunks,
-        Caches,
-        Checks,
-        Coverage,
-        PolicyVersions,
-        Reconciliation,
-        lambda: Forecasts(bounds),
-        Shadows,
-    ]
 
 
 def _short(error: BaseException) -> str:

@@ -31,7 +31,7 @@ class Forecasts(Part):
     reads = ("forecasts",)
 
     def __init__(self, bounds: Bounds) -> None:
-        self._top = bounds.top
+        super().__init__(bounds)
         self._known_ms: int | None = None
         self._results: dict[Labels, int] = {}
         self._soonest: dict[Labels, tuple[float, ...]] = {}
@@ -45,10 +45,12 @@ class Forecasts(Part):
         for *names, count in rows(fresh, _RESULTS, {"known_ms": known_ms}):
             key = labels(names)
             self._results[key] = self._results.get(key, 0) + count
-        soonest = {"known_ms": known_ms, "top": self._top}
+        soonest = {"known_ms": known_ms, "top": self.bounds.top}
         for *names, breach_ms, predicted, error in rows(fresh, _SOONEST, soonest):
             self._soonest[labels(names)] = (breach_ms / MS_PER_S, predicted, error)
-        first = sorted(self._soonest, key=lambda key: (self._soonest[key][0], key))[: self._top]
+        first = sorted(self._soonest, key=lambda key: (self._soonest[key][0], key))[
+            : self.bounds.top
+        ]
         self._soonest = {key: self._soonest[key] for key in first}
 
     def samples(self) -> Iterator[Sample]:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 from app.telemetry.catalogue import METRICS
 from app.telemetry.part import Labels, Sample
 from app.warehouse import last_configuration
+from app.warehouse.quota_usage import QUOTAS
+from state.jobs import JOBS
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
 KEY = "exposeTopicLevelMetricsInPrometheus"
-OF_TOPICS = ("topic_", "backlog_")
-"""Kinds of quotas whose entities are topics begin with one of these."""
+OF_TOPICS = frozenset(quota.kind for quota in QUOTAS if quota.of_topic)
+"""Kinds of quotas whose entities are topics."""
 
 
 def shows_topics(settings: Settings) -> bool:
@@ -22,10 +24,11 @@ def shows_topics(settings: Settings) -> bool:
     warehouse says so.
     """
     kept: Any = last_configuration.load(settings)
-    for part in ("config", "backlog"):
-        kept = kept.get(part) if isinstance(kept, dict) else None
-    shown = kept.get(KEY) is not False if isinstance(kept, dict) else True
-    return shown and settings.backlog.exposeTopicLevelMetricsInPrometheus
+    kept = kept.get("config") if isinstance(kept, dict) else None
+    sections = [kept.get(job) for job in JOBS] if isinstance(kept, dict) else []
+    return all(getattr(getattr(settings, job), KEY, True) for job in JOBS) and not any(
+        isinstance(section, dict) and section.get(KEY) is False for section in sections
+    )
 
 
 def without_topics(samples: Iterable[Sample]) -> Iterator[Sample]:
@@ -52,5 +55,4 @@ def _topic_label(labels: dict[str, str]) -> str | None:
     """The label of a sample that names a topic; None where none does."""
     if labels.get("topic"):
         return "topic"
-    of_topic = labels.get("kind", "").startswith(OF_TOPICS)
-    return "entity" if labels.get("entity") and of_topic else None
+    return "entity" if labels.get("entity") and labels.get("kind") in OF_TOPICS else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from app.telemetry.entities import Entities
+from app.telemetry.entities import Bounds, Entities
 
 Labels = tuple[str, ...]
 Sample = tuple[str, Labels, float]
@@ -20,6 +20,9 @@ class Part(ABC):
 
     reads: tuple[str, ...] = ()
     """Tables whose new rows it reads."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
 
     @abstractmethod
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:

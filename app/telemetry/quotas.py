@@ -9,7 +9,7 @@ import duckdb
 
 from app.telemetry.entities import OTHER, Bounds, Entities, Key
 from app.telemetry.part import Part, Sample, labels, rows
-from app.warehouse.views import VIEWS
+from app.warehouse.quota_usage import QUOTA_USAGE
 
 MOST_WAITING = 10_000
 """Windows that wait for the first decision of their user, at most."""
@@ -51,7 +51,7 @@ CREATE TEMP TABLE windows_before AS SELECT {_COLUMNS} FROM producer_id_stats LIM
 _USAGE = f"""
 CREATE TEMP TABLE usage AS
 WITH producer_id_decisions AS (FROM bounds_now), producer_id_stats AS (FROM windows_now),
-  quota_usage AS ({VIEWS["quota_usage"].sql})
+  quota_usage AS ({QUOTA_USAGE.sql})
 FROM quota_usage
 """
 _BREACHED = """
@@ -92,10 +92,10 @@ QUALIFY row_number() OVER (
 class Quotas(Part):
     """Quotas of every job; an entity is one quota of one topic, user, connection ..."""
 
-    reads = VIEWS["quota_usage"].reads
+    reads = QUOTA_USAGE.reads
 
     def __init__(self, bounds: Bounds) -> None:
-        self._size = bounds
+        super().__init__(bounds)
         self._kinds: dict[str, Entities] = {}
         self._newest: dict[Key, tuple[int, int, list[Any]]] = {}
         self._reached: dict[str, int] = {}
@@ -120,7 +120,7 @@ class Quotas(Part):
         for at_ms, *names in rows(fresh, _BREACHED):
             key = labels(names)
             self._entities(key).breach(at_ms, key, [1.0], (*key[:3], OTHER))
-        nearest = fresh.execute(_NEAR, {"share": self._size.share, "top": self._size.top})
+        nearest = fresh.execute(_NEAR, {"share": self.bounds.share, "top": self.bounds.top})
         for at_ms, ratio, *names in nearest.fetchall():
             key = labels(names)
             self._entities(key).near(at_ms, key, ratio)
@@ -139,7 +139,7 @@ class Quotas(Part):
         self._newest = {key: value for key, value in self._newest.items() if self._shown(key)}
 
     def _entities(self, key: Key) -> Entities:
-        return self._kinds.setdefault(key[0], Entities(self._size, 1))
+        return self._kinds.setdefault(key[0], Entities(self.bounds, 1))
 
     def _shown(self, key: Key) -> bool:
         return key[0] in self._kinds and key in self._kinds[key[0]]
@@ -164,7 +164,7 @@ class Quotas(Part):
 
     def _is_current(self, key: Key, at_ms: int, window_ms: int) -> bool:
         """Whether a window is among the newest of its kind. One window behind is a broker that is
-        slower; a check, which has no length, is followed by another until there is no backlog."""
+        slower; a check, which has no length, is followed by another while its entity exists."""
         return not window_ms or at_ms + 2 * window_ms >= self._reached[key[0]]
 
     def _checked(self) -> dict[Key, int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import duckdb
 
+from app.telemetry.entities import Bounds
 from app.telemetry.part import Labels, Part, Sample, labels, rows
 
 MS_PER_S = 1000.0
@@ -26,7 +27,8 @@ class Reconciliation(Part):
 
     reads = ("reconciliation",)
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds)
         self._newest: dict[Labels, tuple[float, tuple[int, ...]]] = {}
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 
 import duckdb
 
+from app.telemetry.entities import Bounds
 from app.telemetry.part import Part, Sample, Sums, rows
-from app.warehouse.shadow_views import MEASURES, READS
+from app.warehouse.shadow_effects import MEASURES, SHADOW_EFFECTS
 from state.engine.table import LIVE, SHADOW
 
 _NAME = "weir_shadow_effects_total"
 _COUNTS = "\nUNION ALL\n".join(
-    f"SELECT cluster, {policy} AS policy, '{measure}' AS measure, sum({amount}) AS amount"
-    f" FROM {before}{table} WHERE {where} GROUP BY ALL"
-    for measure, (table, _, amount, where) in MEASURES.items()
+    f"SELECT cluster, {policy} AS policy, '{one.name}' AS measure, sum({one.amount}) AS amount"
+    f" FROM {before}{one.table} WHERE {one.where} GROUP BY ALL"
+    for one in MEASURES
     for policy, before in ((f"'{LIVE}'", ""), ("policy", SHADOW))
 )
 
@@ -22,9 +23,10 @@ _COUNTS = "\nUNION ALL\n".join(
 class Shadows(Part):
     """Sums by policy; nothing where no shadow has judged."""
 
-    reads = READS
+    reads = SHADOW_EFFECTS.reads
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds)
         self._sums = Sums(_NAME)
         self._shadowed = False
 

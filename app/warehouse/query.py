@@ -23,8 +23,8 @@ from app.terminal.rows import SHOWN_ROWS, WRITERS, write_json, write_table
 from app.warehouse.ddl import ENGINES, ddl
 from app.warehouse.manifest import load as load_manifest
 from app.warehouse.memory import bounded, default_bytes
+from app.warehouse.question import MOST, Question, given
 from app.warehouse.questions import QUESTIONS
-from app.warehouse.questions.question import MOST, Question, given
 from app.warehouse.relations import (
     GONE,
     Warehouse,

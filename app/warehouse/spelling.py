@@ -1,7 +1,4 @@
-"""Topics of the archive in the spelling of the tables.
-
-Feeds differ: with or without the scheme, with the partition in its column or in the name.
-"""
+"""Names of topics, as SQL."""
 
 from __future__ import annotations
 
@@ -11,4 +8,10 @@ concat(CASE WHEN NOT contains(topic, '://') AND NOT starts_with(source_feed, 'ka
     THEN 'persistent://' ELSE '' END,
   topic, CASE WHEN "partition" >= 0 AND NOT ends_with(topic, {_ENDING}) THEN {_ENDING} ELSE '' END)
 """.strip()
-"""The topic of a row of `events`, as SQL (`udfs.topics.normal_topic`)."""
+"""The topic of a row of `events` in the spelling of the tables (`udfs.topics.normal_topic`). Feeds
+differ: with or without the scheme, with the partition in its column or in the name."""
+NAMESPACE = (
+    "CASE WHEN topic LIKE '%://%' THEN regexp_replace("
+    "regexp_replace(topic, '^[a-z-]+://', ''), '/[^/]*$', '') END"
+)
+"""The namespace of a row's `topic`; null for a topic of Kafka."""

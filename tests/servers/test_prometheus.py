@@ -105,7 +105,7 @@ def test_an_alert_comes_from_the_tables(prometheus: Prometheus) -> None:
     )
     alerts = prometheus.get("alerts")["alerts"]
     (one, *_) = [a for a in alerts if a["labels"]["alertname"] == "backlog-quota"]
-    assert one["annotations"]["runbook"] == "docs/runbooks/backlog-quota.md"
+    assert one["annotations"]["runbook"] == "app/jobs/backlog/runbooks/backlog-quota.md"
 
 
 @pytest.mark.parametrize("expression", PANELS)

@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from app.cli import main
 from app.config.settings import Settings
-from app.report.findings.throttling import sentences
-from app.setup.demo import summary
+from app.report.printed import render
+from app.report.reader import Reader, Span
+from app.warehouse.relations import Warehouse
 from tests.support.throttle_rows import write
 from tests.unit.explain.asking import ALL, texts
 from tests.unit.explain.rows import of_job
@@ -202,7 +205,9 @@ def test_the_demo_text_and_the_report_have_the_same_sentences(
         "Broker b1 was over its own limit once: connections with 2 topics were paused for 0.0 s;"
         " shop/app/large used most (86 % of the messages).",
     ]
-    assert sentences(summary(Path(warehouse)))[:4] == expected
+    text = StringIO()
+    render(Reader(Warehouse(warehouse), Span()), Console(file=text, width=1000))
+    assert [line.strip() for line in text.getvalue().splitlines()][:4] == expected
     report = asked(capsys, warehouse, "report")
     assert report["sections"]["what-happened"]["sentences"][:4] == expected
 

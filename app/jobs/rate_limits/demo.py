@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.config.settings import Settings
-from app.report.findings.words import duration, number_of
+from app.report.phrases import duration, number_of
 from app.warehouse.relations import Warehouse, connect
 from app.whatif.replay import replayed
 from state.rate_limits.declaration import NAME

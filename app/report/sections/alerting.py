@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from app.report.model import Column, Grid, Row, Section
+from app.report.model import Column, Grid, Row, Section, Tile
 from app.report.reader import Reader
+from app.report.text import NONE
 from app.terminal.counts import counted
 
 TOP = 20
-LATEST = """
+_LATEST = """
 WITH ranked AS (
   SELECT *, row_number() OVER (
       PARTITION BY alert, labels ORDER BY number DESC NULLS LAST, at_ms DESC, checked_ms DESC
@@ -24,19 +25,22 @@ ORDER BY CASE state WHEN 'firing' THEN 0 WHEN 'pending' THEN 1 ELSE 2 END,
 def alerting(reader: Reader) -> Section:
     """Alerts that fire, critical first, and folded those that do not."""
     key, title = "alerts", "Alerts"
-    rows = reader.rows(LATEST)
+    rows = reader.rows(_LATEST)
     if not rows:
         return Section(
             key,
             title,
             [f"{reader.nothing_in('alerts')} The command alerts check evaluates the rules."],
+            tile=Tile("alerts firing", NONE, "none evaluated yet"),
         )
     firing = [row for row in rows if row["state"] == "firing"]
-    texts = [
-        f"{counted(len(firing), 'alert')} {'fires' if len(firing) == 1 else 'fire'}."
+    verdict = (
+        f"{counted(len(firing), 'alert')} {'fires' if len(firing) == 1 else 'fire'}"
         if firing
-        else "No alert fires."
-    ]
+        else ""
+    )
+    texts = [f"{verdict}." if firing else "No alert fires."]
+    tile = Tile("alerts firing", str(len(firing)), bad=bool(firing))
     columns = [
         Column("severity", "severity"),
         Column("alert", "rule"),
@@ -65,7 +69,7 @@ def alerting(reader: Reader) -> Section:
                 folded=True,
             )
         )
-    return Section(key, title, texts, parts)
+    return Section(key, title, texts, parts, tile, verdict)
 
 
 def _titled(title: str, rows: list[Row]) -> str:

@@ -6,7 +6,7 @@ import yaml
 
 from app.report.model import Column, Fold, Grid, Part, Row, Section
 from app.report.reader import Reader
-from app.report.words import time_text
+from app.report.text import time_text
 from app.warehouse.manifest import Manifest
 from app.warehouse.tables import TABLES
 

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from app.quality.pages import INDEX
 from app.report.charts import plain_bars
-from app.report.model import Chart, Column, Grid, Link, Part, Row, Section
+from app.report.model import Chart, Column, Grid, Link, Part, Row, Section, Tile
 from app.report.reader import Reader
-from app.report.words import time_text
+from app.report.text import time_text
 from app.terminal.counts import counted
 
 TOP = 20
@@ -19,7 +19,7 @@ QUARANTINED = """
 SELECT count(DISTINCT (source_partition, source_offset)) AS records FROM quarantine
 """
 # An audit leaves out tables that have not changed since their last one.
-AUDIT = """
+_AUDIT = """
 WITH newest AS (
   SELECT q.table AS name, arg_max(q.run_id, q.checked_ms) AS run_id FROM quality_results AS q
   GROUP BY q.table
@@ -58,15 +58,15 @@ FROM reconciliation
 """
 
 
-def data_quality(reader: Reader, beside: Path) -> Section:
+def data_quality(reader: Reader, links_from: Path) -> Section:
     """The newest audit and what went to quarantine; Data Docs are linked from the folder
-    `beside` if they are there."""
+    `links_from` if they are there."""
     key, title = "quality", "Data quality"
     texts: list[str] = []
     parts: list[Part] = []
-    audited = reader.rows(AUDIT)
+    audited = reader.rows(_AUDIT)
+    checks, failed = (sum(row[name] for row in audited) for name in ("checks", "failed"))
     if audited:
-        checks, failed = (sum(row[name] for row in audited) for name in ("checks", "failed"))
         texts.append(
             f"The last audit of every table, until {_last(audited)}, made "
             f"{counted(checks, 'check')}: " + (f"{failed:,} failed." if failed else "all held.")
@@ -98,14 +98,14 @@ def data_quality(reader: Reader, beside: Path) -> Section:
                 folded=True,
             )
         )
-        parts += _data_docs(reader, beside)
+        parts += _data_docs(reader, links_from)
     else:
         texts.append(f"{reader.nothing_in('quality_results')} The command quality audits them.")
     parts += _gaps(reader, texts)
     parts += _compared(reader, texts)
     refused = reader.ask("quarantined", TOP)
+    total = reader.row(QUARANTINED)["records"]
     if refused:
-        total = reader.row(QUARANTINED)["records"]
         texts.append(
             f"{counted(total, 'record')} {'was' if total == 1 else 'were'} not applied "
             "and are in quarantine; a record may break several rules."
@@ -140,18 +140,20 @@ def data_quality(reader: Reader, beside: Path) -> Section:
             if reader.written("quarantine")
             else reader.nothing_in("quarantine")
         )
-    return Section(key, title, texts, parts)
+    note = f"{counted(failed, 'check')} of quality failed" if failed else "records not applied"
+    tile = Tile("in quarantine", f"{total:,}", note, bool(failed))
+    return Section(key, title, texts, parts, tile)
 
 
 def _last(audited: list[Row]) -> str:
     return time_text(max(row["checked_ms"] for row in audited))
 
 
-def _data_docs(reader: Reader, beside: Path) -> list[Link]:
+def _data_docs(reader: Reader, links_from: Path) -> list[Link]:
     folder = reader.warehouse.folder
     if folder is None or not (folder / INDEX).is_file():
         return []
-    way = os.path.relpath((folder / INDEX).resolve(), beside.resolve())
+    way = os.path.relpath((folder / INDEX).resolve(), links_from.resolve())
     return [Link("Data Docs: every check of every table", quote(Path(way).as_posix()))]
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from app.report.charts import limit_mark, plain_bars
-from app.report.findings.words import short
-from app.report.model import Chart, Column, Grid, Section
+from app.report.model import Chart, Column, Grid, Section, Tile
+from app.report.phrases import short, was
 from app.report.reader import Reader
-from app.report.words import percent_text
+from app.report.text import percent_text
 from app.terminal.counts import counted
 
 TOP = 8
-SUMMARY = """
+_SUMMARY = """
 SELECT count(DISTINCT (kind, cluster, broker, entity)) AS quotas,
   count(DISTINCT (kind, cluster, broker, entity)) FILTER (WHERE breached) AS breached
 FROM quota_usage
@@ -25,11 +25,12 @@ ORDER BY peak DESC, kind, cluster, broker, entity LIMIT $most
 def quotas(reader: Reader) -> Section:
     """Quotas that were breached, and those that were nearest to it."""
     key, title = "quotas", "Quotas"
-    summary = reader.row(SUMMARY)
+    summary = reader.row(_SUMMARY)
+    breaches = summary["breached"]
+    tile = Tile("quotas breached", f"{breaches:,}", f"of {summary['quotas']:,}", bool(breaches))
     if not summary["quotas"]:
-        return Section(
-            key, title, [reader.nothing_in("limiter_stats", "producer_id_stats", "backlog_checks")]
-        )
+        why = reader.nothing_in("limiter_stats", "producer_id_stats", "backlog_checks")
+        return Section(key, title, [why], tile=tile)
     nearest = [
         {
             "name": f"{row['broker']} {row['kind']} {short(row['entity'])}",
@@ -40,8 +41,8 @@ def quotas(reader: Reader) -> Section:
     ]
     breached = reader.ask("breached-quotas", TOP)
     texts = [
-        f"{summary['breached']:,} of {counted(summary['quotas'], 'quota')} "
-        f"{'was' if summary['breached'] == 1 else 'were'} breached at least once. "
+        f"{breaches:,} of {counted(summary['quotas'], 'quota')} {was(breaches)} "
+        "breached at least once. "
         "Rates are per second."
     ]
     parts: list[Chart | Grid] = []
@@ -91,7 +92,8 @@ def quotas(reader: Reader) -> Section:
                 folded=True,
             )
         )
-    return Section(key, title, texts, [*parts, *_forecasts(reader)])
+    verdict = f"{counted(breaches, 'quota')} {was(breaches)} breached" if breaches else ""
+    return Section(key, title, texts, [*parts, *_forecasts(reader)], tile, verdict)
 
 
 def _forecasts(reader: Reader) -> list[Grid]:

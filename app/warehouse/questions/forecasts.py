@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.questions.question import Question
+from app.warehouse.question import Question
 
 _UTILISATION = """
 SELECT cluster, broker, kind, entity, round(approx_quantile(ratio, 0.5), 4) AS p50,
@@ -54,6 +54,7 @@ QUESTIONS = (
         " of its windows or checks.",
         ("quota_usage",),
         _UTILISATION,
+        place=2,
     ),
     Question(
         "forecasts",
@@ -62,6 +63,7 @@ QUESTIONS = (
         ("forecasts",),
         _FORECASTS,
         needs="the command forecast writes them, for limits with two and a quarter days of rows",
+        place=2,
     ),
     Question(
         "forecast-outcomes",
@@ -70,5 +72,6 @@ QUESTIONS = (
         ("forecasts",),
         _OUTCOMES,
         needs="a row needs a forecast, and another round of forecast at the time that it was for",
+        place=2,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.questions.question import USUAL, Param, Question
+from app.warehouse.question import USUAL, Param, Question
 
 # Measures have different units: the largest differences of each come first, what is alike last.
 _SHADOW = """
@@ -33,5 +33,6 @@ QUESTIONS = (
         _SHADOW,
         (*USUAL, _BY),
         "a run whose configuration has shadows writes them",
+        place=3,
     ),
 )

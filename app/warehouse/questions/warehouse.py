@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.questions.question import Question
+from app.warehouse.question import Question
 
 _QUARANTINE = """
 SELECT reason_code, count(DISTINCT (source_partition, source_offset)) AS records,
@@ -55,12 +55,14 @@ QUESTIONS = (
         " quarantined, gaps, events that they dropped, and the jobs that were blind.",
         ("coverage",),
         _COVERAGE,
+        place=3,
     ),
     Question(
         "quarantined",
         "Records that were not applied, by reason; those without a time always count.",
         ("quarantine",),
         _QUARANTINE,
+        place=3,
     ),
     Question(
         "reconciliation",
@@ -68,6 +70,7 @@ QUESTIONS = (
         " differ first, by how much, and why one cannot be compared.",
         ("reconciliation",),
         _RECONCILIATION,
+        place=3,
     ),
     Question(
         "freshness",
@@ -76,5 +79,6 @@ QUESTIONS = (
         ("weir_tables",),
         _FRESHNESS,
         (),
+        place=3,
     ),
 )

@@ -7,10 +7,10 @@ from functools import partial
 
 from app.report.build import day
 from app.report.charts import OTHERS, OWN, SHARED, bars, lines
-from app.report.findings.words import short
 from app.report.model import Chart, Column, Grid, Page, Row, Section, Tile
 from app.report.page import html
-from app.report.words import number_text, seconds_text, time_text
+from app.report.phrases import short
+from app.report.text import number_text, seconds_text, time_text
 from app.terminal.counts import counted
 from app.whatif.effect.compare import BY_NAME, NS, OVER_TIME, Effects, Measure, pair, shown
 from app.whatif.effect.words import LISTS, SIDES, About, changed_in, named

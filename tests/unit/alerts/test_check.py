@@ -70,7 +70,7 @@ def test_a_topic_over_its_limit_for_a_minute_fires_and_is_resolved_when_it_stops
         "severity": "warning",
         "summary": f"topic {TOPIC} on b1 (east) publishes at its limit or is held back by it, since"
         " 2023-11-14T22:14:00Z; lately 150.0 of 100.0 messages per s",
-        "runbook": "docs/runbooks/publish-limit.md",
+        "runbook": "app/jobs/rate_limits/runbooks/publish-limit.md",
         "number": None,
     }
     assert alerts.check(settings) == 1, "the same data fires as before"
@@ -221,6 +221,6 @@ def test_a_mistake_in_a_rule_file_names_file_and_key(tmp_path, make_settings, ru
 def test_the_shipped_rules_are_listed_and_their_runbooks_exist(make_settings, capsys):
     assert alerts.rules(make_settings(), as_json=True) == 0
     listed = answer(capsys)
-    files = (ROOT / "configs" / "alerts").glob("*.yaml")
+    files = [*ROOT.glob("configs/alerts/*.yaml"), *ROOT.glob("app/jobs/*/alerts/*.yaml")]
     assert sorted(row["name"] for row in listed) == sorted(file.stem for file in files)
     assert all((ROOT / row["runbook"]).is_file() for row in listed)

@@ -16,7 +16,11 @@ from app.setup.launch.line import read
 from tests.support.throttle_rows import event, window, write
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(ROOT.glob("app/jobs/*/runbooks/*.md")),
+]
 PAPERS = [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 PROGRAMS = ("./spark-submit.sh", "weir")
 

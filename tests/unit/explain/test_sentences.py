@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.explain import chunks, throttling
+from app.jobs.chunks.explain import OUTCOMES
+from app.jobs.rate_limits.explain import pause_sentences
 from tests.unit.explain.asking import ALL, answer, texts
 from tests.unit.explain.rows import HASH, MAIL, ORDERS
 
@@ -469,13 +470,13 @@ def test_every_way_that_a_chunk_or_a_pause_can_end_is_seen_here(decided, capsys)
         for sentence in found:
             row = next(iter(sentence["rows"].values()))
             outcomes.add(row["values"].get("outcome", sentence["rule"]))
-    assert set(chunks.OUTCOMES) <= outcomes
+    assert set(OUTCOMES) <= outcomes
     for sentence in answer(capsys, decided, "connection", "c1", *ALL, "--limit", "1000")[
         "sentences"
     ]:
         if "end" in sentence["rows"]:
             endings.add(sentence["rule"])
-    assert endings == set(throttling.ENDINGS)
+    assert endings == set(pause_sentences.ENDINGS)
 
 
 def test_a_decision_in_a_gap_or_after_it_is_shown_with_it(decided, capsys):

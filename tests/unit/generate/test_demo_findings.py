@@ -18,8 +18,8 @@ from app.generate.plan import Incident
 from app.generate.scenario import SHIPPED, Scenario, load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from app.ingest.contract import parse
-from app.report.findings.large_messages import large_message_sentence
-from app.report.findings.producer_ids import producer_id_sentences
+from app.jobs.chunks.findings import large_message_sentence
+from app.jobs.producer_ids.findings import producer_id_sentences
 from state.jobs import JOBS
 from tests.unit.generate.model import applied_records, parsed_lines
 from tests.unit.generate.test_large_messages import assert_core_agrees, decoded, found_by_core

@@ -15,31 +15,28 @@ from app.config.settings import Settings, load_settings
 from app.errors import UserError
 from app.generate.scenario import load_scenario
 from app.generate.trace import plan_trace
-from app.jobs.rate_limits.demo import other_protocol
-from app.report.findings.backlogs import backlog_sentences
-from app.report.findings.cache import cache_sentence
-from app.report.findings.large_messages import (
+from app.jobs.backlog.findings.subscriptions import backlog_sentences
+from app.jobs.chunks.findings import (
     CHUNK_EVENT_COLUMNS,
     INCOMPLETE_COLUMNS,
     MESSAGE_COLUMNS,
     large_message_sentence,
 )
-from app.report.findings.printed import QUERIES, render, render_next_steps
-from app.report.findings.producer_ids import DECISION_COLUMNS, producer_id_sentences
-from app.report.findings.throttling import (
-    QUARANTINE_COLUMNS,
-    STATS_COLUMNS,
-    THROTTLE_COLUMNS,
-    Cause,
-    sentences,
-    summarise,
-)
-from app.report.findings.words import duration
+from app.jobs.entry_cache.findings import cache_sentence
+from app.jobs.producer_ids.findings import DECISION_COLUMNS, producer_id_sentences
+from app.jobs.rate_limits.demo import COLUMNS as STATS_COLUMNS
+from app.jobs.rate_limits.demo import other_protocol
+from app.jobs.rate_limits.findings import Cause, sentences, summarise
+from app.report.phrases import duration
+from app.report.printed import QUERIES, render, render_next_steps
+from app.report.reader import Reader, Span
+from app.report.summary import all_findings
 from app.setup import demo as command
 from app.setup.demo_scenario import Asked
+from app.warehouse.relations import Warehouse
 from app.warehouse.run_lock import only_run
 from app.warehouse.tables import TABLES
-from tests.support.throttle_rows import write
+from tests.support.throttle_rows import window, write
 
 Row = dict[str, Any]
 NOISY, OTHERS = "persistent://shop/orders/a", [f"persistent://shop/orders/b{i}" for i in range(11)]
@@ -112,12 +109,12 @@ def _behind(uuid: str, position: str, gone: list[int], **changed: Any) -> Row:
 
 
 def _sentences(rows: list[Row], stats: list[Row] | None = None) -> list[str]:
-    return sentences(summarise(rows, stats or [], []))
+    return sentences(summarise(rows, stats or []))
 
 
 def test_noisy_neighbour_is_named_with_those_who_suffered() -> None:
     rows = [row for i in range(14) for row in _pause(60 + 5 * i, 2.714)]
-    summary = summarise(rows, [], [])
+    summary = summarise(rows, [])
     assert summary.causes == (
         Cause(
             "topic",
@@ -140,19 +137,19 @@ def test_noisy_neighbour_is_named_with_those_who_suffered() -> None:
 def test_order_of_rows_does_not_matter_and_marks_within_a_pause_count_once() -> None:
     second = _row(60.5, "mark")
     rows = [*_pause(60, 2), second, *_pause(70, 3)]
-    assert summarise(rows, [], []) == summarise(rows[::-1], [], [])
-    assert summarise(rows, [], []).causes[0].pauses == 2
-    assert summarise(rows, [], []).causes[0].paused_ns == 5 * SECOND
+    assert summarise(rows, []) == summarise(rows[::-1], [])
+    assert summarise(rows, []).causes[0].pauses == 2
+    assert summarise(rows, []).causes[0].paused_ns == 5 * SECOND
 
 
 def test_pause_that_has_not_ended_counts_without_a_time() -> None:
-    (cause,) = summarise([_row(60, "mark")], [], []).causes
+    (cause,) = summarise([_row(60, "mark")], []).causes
     assert (cause.pauses, cause.open_pauses, cause.paused_ns) == (1, 1, 0)
 
 
 def test_connections_are_distinguished() -> None:
     other = {"cnx_id": "10.0.0.2:1", "collateral_topics": []}
-    (cause,) = summarise([*_pause(60, 4), *_pause(61, 1, **other)], [], []).causes
+    (cause,) = summarise([*_pause(60, 4), *_pause(61, 1, **other)], []).causes
     assert (cause.pauses, cause.paused_ns, cause.topics) == (2, 5 * SECOND, set(OTHERS))
 
 
@@ -208,12 +205,12 @@ def test_a_shared_limit_is_named_with_the_topic_that_used_most_of_it() -> None:
         "share": 0.412,
         "used": "bytes",
     }
-    assert sentences(summarise(rows, [], [], [most])) == [
+    assert sentences(summarise(rows, [], [most])) == [
         "Broker broker-0 was over its own limit 2 times: connections with 12 topics were paused "
         "for 3.0 s, summed over pauses; shop/orders/b3 used most (41 % of the bytes)."
     ]
     elsewhere = {**most, "broker": "broker-1"}
-    assert "used most" not in sentences(summarise(rows, [], [], [elsewhere]))[0]
+    assert "used most" not in sentences(summarise(rows, [], [elsewhere]))[0]
 
 
 def test_paused_time_is_split_by_whose_limit_it_was() -> None:
@@ -239,14 +236,24 @@ def test_paused_time_is_split_by_whose_limit_it_was() -> None:
     ]
 
 
-def test_records_in_quarantine_are_counted_once_per_code() -> None:
+def _printed(warehouse: Path) -> list[str]:
+    """The lines of the findings about a warehouse."""
+    text = StringIO()
+    render(Reader(Warehouse(str(warehouse)), Span()), Console(file=text, width=80, highlight=False))
+    return text.getvalue().splitlines()
+
+
+def test_records_in_quarantine_are_counted_once_per_code(tmp_path: Path) -> None:
     def bad(code: str, offset: int) -> Row:
         return {"reason_code": code, "source_partition": "f", "source_offset": offset}
 
     rows = [bad("BAD_TYPE", 1), bad("BAD_TYPE", 1), bad("BAD_TOPIC", 1), bad("BAD_TOPIC", 2)]
-    summary = summarise([], [], rows)
-    assert summary.quarantined == {"BAD_TOPIC": 2, "BAD_TYPE": 1}
-    assert summary.quarantined_records == 2
+    write(str(tmp_path), "quarantine", rows)
+    assert _printed(tmp_path) == [
+        "",
+        "2 records in quarantine, by reason:",
+        "  BAD_TOPIC 2, BAD_TYPE 1",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -262,14 +269,12 @@ def test_formats_of_durations(ns: int, expected: str) -> None:
     assert duration(ns) == expected
 
 
-def test_page_has_sentences_table_quarantine_and_queries() -> None:
-    text = StringIO()
-    console = Console(file=text, width=80, highlight=False)
-    bad = [{"reason_code": "BAD_TYPE", "source_partition": "f", "source_offset": 1}]
-    render(summarise(_pause(60, 2), [], bad), console)
-    render_next_steps(Path("weir-demo"), console)
-    lines = text.getvalue().splitlines()
-    assert lines[:7] == [
+def test_page_has_sentences_table_and_quarantine(tmp_path: Path) -> None:
+    write(str(tmp_path), "throttle_events", _pause(60, 2))
+    write(str(tmp_path), "topic_throttle_stats", [window(1, topic=NOISY)])
+    bad = {"reason_code": "BAD_TYPE", "source_partition": "f", "source_offset": 1}
+    write(str(tmp_path), "quarantine", [bad])
+    assert _printed(tmp_path) == [
         "  Topic shop/orders/a exceeded its limit once; it and 11 other topics were",
         "  paused for 2.0 s.",
         "",
@@ -277,19 +282,27 @@ def test_page_has_sentences_table_quarantine_and_queries() -> None:
         "topic shop/orders/a      1  2.0 s     11 14:01:00",
         "",
         "1 record in quarantine, by reason:",
+        "  BAD_TYPE 1",
     ]
-    assert lines[7] == "  BAD_TYPE 1"
+
+
+def test_next_steps_have_a_query_to_try_for_each_finding() -> None:
+    text = StringIO()
+    render_next_steps(Path("weir-demo"), Console(file=text, width=80, highlight=False))
+    lines = text.getvalue().splitlines()
     tried = [line for line in lines if "./spark-submit.sh query --warehouse weir-demo/" in line]
     assert len(tried) == len(QUERIES) == 5
 
 
-def test_page_has_what_other_jobs_found_after_the_pauses() -> None:
-    text = StringIO()
-    render(summarise([], [], []), Console(file=text, width=80), ["One.", "Two."])
-    assert [line.strip() for line in text.getvalue().splitlines()] == [
+def test_page_has_what_other_jobs_found_after_the_pauses(tmp_path: Path) -> None:
+    write(str(tmp_path), "cache_stats", [_hits("lru", 750)])
+    write(str(tmp_path), "chunk_events", [_ended("a", "EXPIRED")])
+    write(str(tmp_path), "topic_throttle_stats", [window(1)])
+    assert [line.strip() for line in _printed(tmp_path)] == [
         "No connection was paused: every topic stayed within its limits.",
-        "One.",
-        "Two.",
+        "Of 1 large message 0 arrived complete; 1 never got its last chunk.",
+        "A cache of 250 MB would have answered 75.0 % of 1,000 reads under lru; 2.0 MB",
+        "would have come from storage.",
         "",
         "Nothing in quarantine.",
     ]
@@ -307,9 +320,7 @@ def test_query_to_try_runs_over_whatever_there_is(
 
 def test_columns_that_are_read_are_columns_of_the_tables() -> None:
     for name, columns in (
-        ("throttle_events", THROTTLE_COLUMNS),
         ("topic_throttle_stats", STATS_COLUMNS),
-        ("quarantine", QUARANTINE_COLUMNS),
         ("producer_id_decisions", DECISION_COLUMNS),
         ("chunk_messages", MESSAGE_COLUMNS),
         ("chunk_events", CHUNK_EVENT_COLUMNS),
@@ -507,13 +518,14 @@ def test_sentence_on_large_messages(
 
 
 def test_tables_that_were_never_written_add_no_sentence(tmp_path: Path) -> None:
-    assert command.of_other_jobs(tmp_path) == []
+    def sentences_of() -> list[str]:
+        reader = Reader(Warehouse(str(tmp_path)), Span())
+        return [text for found in all_findings() for text in found.sentences(reader)]
+
     write(str(tmp_path), "producer_id_decisions", [_decision(1, 2)])
-    assert command.of_other_jobs(tmp_path) == [
-        "1 new producer id of 1 user: no user was over the bound."
-    ]
+    assert sentences_of() == ["1 new producer id of 1 user: no user was over the bound."]
     write(str(tmp_path), "chunk_events", [_ended("a", "EXPIRED")])
-    assert command.of_other_jobs(tmp_path)[1:] == [
+    assert sentences_of()[1:] == [
         "Of 1 large message 0 arrived complete; 1 never got its last chunk."
     ]
 

@@ -333,7 +333,13 @@ def test_alerts_that_fire_come_by_severity_and_the_others_are_folded(
         tmp_warehouse,
         {
             "alerts": [
-                alert("newest", "warning", "firing", 9, runbook="docs/runbooks/publish-limit.md"),
+                alert(
+                    "newest",
+                    "warning",
+                    "firing",
+                    9,
+                    runbook="app/jobs/rate_limits/runbooks/publish-limit.md",
+                ),
                 alert("gone", "critical", "resolved", 8, runbook="docs/../../../etc/passwd"),
                 alert("worst", "critical", "firing", 1, runbook="https://runbooks.example/worst"),
                 alert("note", "info", "firing", 7, runbook="javascript:alert(1)"),
@@ -361,7 +367,9 @@ def test_alerts_that_fire_come_by_severity_and_the_others_are_folded(
     ]
     root = Path(__file__).resolve().parents[3]
     assert links[0] == "https://runbooks.example/worst" and len(links) == 2
-    assert (tmp_path / str(links[1])).resolve() == root / "docs/runbooks/publish-limit.md"
+    assert (
+        tmp_path / str(links[1])
+    ).resolve() == root / "app/jobs/rate_limits/runbooks/publish-limit.md"
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 
 import duckdb
 
+from app.jobs.backlog.metrics.groups import Groups
 from app.telemetry.entities import Bounds
-from app.telemetry.groups import Groups
 
 _TABLES = """
 CREATE OR REPLACE TABLE group_lag (cluster VARCHAR, "group" VARCHAR, topic VARCHAR,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.config.settings import Settings
 from app.warehouse.relations import Warehouse, connect
-from app.warehouse.shadow_views import MEASURES
+from app.warehouse.shadow_effects import MEASURES
 from app.warehouse.tables import TABLES, VIEWS
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, frame, window, write
 from tests.unit.warehouse.test_ready_questions import check, new_id
@@ -84,7 +84,7 @@ def test_only_the_time_that_both_have_judged_counts(
     for name, its in rows().items():
         write(settings.warehouse, name, its)
         spark.createDataFrame(frame(name, its)).createOrReplaceTempView(name)
-    assert {measure for *_, measure, _, _ in expected()} == MEASURES.keys()
+    assert {measure for *_, measure, _, _ in expected()} == {one.name for one in MEASURES}
     found = connect(Warehouse.of(settings)).execute(f"SELECT {COLUMNS} FROM shadow_effects")
     in_duckdb = found.fetchall()
     assert len(in_duckdb) == len(expected()) and set(in_duckdb) == expected()

@@ -23,7 +23,7 @@ from app.errors import UserError
 from app.stream.operators import operators
 from app.terminal.printable import say
 from app.terminal.rows import write_json, write_table
-from app.warehouse.questions.question import MOST
+from app.warehouse.question import MOST
 from app.warehouse.relations import Warehouse
 from app.warehouse.tables import TABLES
 from app.warehouse.writable import append

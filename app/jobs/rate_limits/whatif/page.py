@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from app.report.charts import strokes, values
-from app.report.findings.words import short
 from app.report.model import Chart, Column, Fold, Frame, Grid, Page, Section, Tile
 from app.report.page import html, write
-from app.report.words import percent_text
+from app.report.phrases import short
+from app.report.text import percent_text
 from app.terminal.counts import counted
 
 if TYPE_CHECKING:

@@ -1,0 +1,10 @@
+"""The sections of a report on backlogs and on Kafka groups."""
+
+from __future__ import annotations
+
+from app.jobs.backlog.report.groups import groups
+from app.jobs.backlog.report.subscriptions import backlogs
+from app.report.model import JobSection
+
+SECTIONS = (JobSection(50, backlogs), JobSection(60, groups))
+REACHED = ("backlog_checks", "group_lag")

@@ -1,0 +1,111 @@
+"""Kafka groups: lag, what they lost, and the states that need somebody."""
+
+from __future__ import annotations
+
+from app.report.model import Column, Grid, Row, Section, Tile
+from app.report.reader import Reader
+from app.terminal.counts import counted
+
+TOP = 12
+_SUMMARY = """
+SELECT count(DISTINCT (cluster, "group")) AS groups,
+  count(*) FILTER (WHERE lag > 0 AND coalesce(lag_records, 1) > 0) AS behind,
+  count(*) FILTER (WHERE state = 'ahead') AS ahead,
+  CAST(coalesce(sum(greatest(lag, 0)), 0) AS BIGINT) AS lag, max(age_s) AS oldest_s,
+  (SELECT CAST(coalesce(sum(offsets), 0) AS BIGINT) FROM lost_messages) AS lost,
+  (SELECT count(DISTINCT (cluster, "group")) FROM lost_messages) AS losers,
+  (SELECT count(*) FROM group_states) AS changes
+FROM group_lag_now
+"""
+
+
+def groups(reader: Reader) -> Section:
+    """Lag of consumer groups, losses and states."""
+    key, title = "consumer-groups", "Kafka consumer groups"
+    summary = reader.row(_SUMMARY)
+    verdict = (
+        f"{counted(summary['losers'], 'group')} lost {summary['lost']:,} offsets"
+        if summary["lost"]
+        else ""
+    )
+    if not summary["groups"] and not summary["changes"]:
+        return Section(key, title, [reader.nothing_in("group_lag")], verdict=verdict)
+    place = [
+        Column("group", "group"),
+        Column("topic", "topic"),
+        Column("partition", "partition", "number"),
+    ]
+    parts = [
+        Grid(
+            "Lag, the largest first",
+            [
+                *place,
+                Column("lag", "lag", "number"),
+                Column("records", "records", "number"),
+                Column("oldest_s", "oldest", "seconds"),
+                Column("trend", "trend"),
+                Column("commits", "commits per s", "number"),
+                Column("growth", "grows per s", "number"),
+                Column("time_to_loss_s", "loss in", "seconds"),
+                Column("lost", "lost", "number"),
+                Column("state", "state"),
+                Column("consumers", "consumers"),
+            ],
+            reader.ask("lag", TOP),
+            "lag",
+        )
+    ]
+    lost = reader.ask("group-losses", TOP)
+    if lost:
+        parts.append(
+            Grid(
+                "Deleted before they were read",
+                [
+                    *place,
+                    Column("offsets", "offsets", "number"),
+                    Column("at_first_sight", "before first sight", "number"),
+                    Column("first", "first"),
+                    Column("last", "last"),
+                ],
+                lost,
+                "group-losses",
+            )
+        )
+    states = reader.ask("group-states", TOP)
+    if states:
+        parts.append(
+            Grid(
+                "Without an offset, ahead of the log, or gone",
+                [
+                    *place,
+                    Column("state", "state"),
+                    Column("unread", "unread", "number"),
+                    Column("committed", "committed", "number"),
+                    Column("log_end", "log end", "number"),
+                    Column("since", "since"),
+                ],
+                states,
+                "group-states",
+            )
+        )
+    return Section(key, title, [_text(summary)], parts, _tile(summary), verdict)
+
+
+def _tile(summary: Row) -> Tile | None:
+    if not summary["groups"]:
+        return None
+    lost = summary["lost"]
+    note = f"a lag of {summary['lag']:,} now"
+    return Tile("offsets lost unread", f"{lost:,}", note, bool(lost))
+
+
+def _text(summary: Row) -> str:
+    text = (
+        f"{counted(summary['groups'], 'group')} with a lag of {summary['lag']:,} offsets in "
+        f"{counted(summary['behind'], 'partition')}"
+    )
+    if summary["lost"]:
+        text += f"; {summary['lost']:,} offsets were deleted before a group read them"
+    if summary["ahead"]:
+        text += f"; ahead of the log in {counted(summary['ahead'], 'partition')}"
+    return text + "."

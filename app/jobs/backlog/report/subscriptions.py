@@ -1,0 +1,219 @@
+"""How old backlogs are, which quota they broke, and which they will."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from app.jobs.backlog.findings.subscriptions import SOON_S
+from app.report.charts import limit_rule, lines
+from app.report.model import Chart, Column, Frame, Grid, Row, Section, Tile
+from app.report.phrases import short
+from app.report.reader import Reader
+from app.report.text import NONE
+from app.terminal.counts import counted
+
+LINES = 6
+POINTS = 80
+"""Checks that a line shows; of more, those with the highest value."""
+TOP = 12
+AHEAD = 6
+"""Subscriptions that are listed by what lies ahead."""
+AHEAD_MS = 3_600_000
+"""Forecasts reach so far beyond the last check, or for as long as the report covers."""
+
+_SUMMARY = """
+WITH ranked AS (
+  SELECT *, row_number() OVER (
+      PARTITION BY cluster, topic ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC) AS place
+  FROM backlog_checks
+)
+SELECT count(DISTINCT (cluster, topic)) AS topics,
+  count(DISTINCT (cluster, topic)) FILTER (WHERE exceeded_size OR exceeded_time) AS over,
+  count(*) FILTER (WHERE place = 1 AND (exceeded_size OR exceeded_time)) AS still_over,
+  max(age_s) FILTER (WHERE place = 1) AS oldest_s
+FROM ranked
+"""
+_SOON = """
+WITH ranked AS (
+  SELECT *, row_number() OVER (
+      PARTITION BY cluster, topic, subscription
+      ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC) AS place
+  FROM backlog_subscriptions
+)
+SELECT count(DISTINCT (cluster, topic)) AS topics FROM ranked
+WHERE place = 1 AND time_to_quota_s > 0 AND time_to_quota_s <= $within
+"""
+_SERIES = """
+WITH best AS (
+  SELECT cluster, topic, max({value}) AS top FROM backlog_checks
+  GROUP BY cluster, topic HAVING max({value}) > 0
+  ORDER BY top DESC, cluster, topic LIMIT $lines
+)
+SELECT c.cluster, c.topic, c.pass_ms - c.pass_ms % $step AS slot,
+  arg_max(c.pass_ms, coalesce({value}, 0)) AS at, max(coalesce({value}, 0)) AS value
+FROM backlog_checks AS c JOIN best AS b USING (cluster, topic)
+GROUP BY c.cluster, c.topic, slot, b.top ORDER BY b.top DESC, c.cluster, c.topic, "at"
+"""
+_USAGE = "greatest(size_usage, time_usage)"
+_AHEAD = """
+WITH ranked AS (
+  SELECT *, row_number() OVER (
+      PARTITION BY cluster, topic, subscription
+      ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC) AS place
+  FROM backlog_subscriptions
+)
+SELECT cluster, topic, subscription, backlog_entries, backlog_bytes, age_s, growth_rate,
+  drain_rate, time_to_drain_s, time_to_quota_s,
+  CASE WHEN time_to_quota_s IS NOT NULL
+    THEN pass_ms + CAST(least(time_to_quota_s, 1e9) * 1000 AS BIGINT) END AS expected_ms
+FROM ranked WHERE place = 1 AND (backlog_bytes > 0 OR age_s > 0)
+ORDER BY time_to_quota_s NULLS LAST, age_s DESC NULLS LAST, cluster, topic, subscription
+LIMIT $most
+"""
+
+
+def backlogs(reader: Reader) -> Section:
+    """Ages and sizes against their quotas, with forecasts."""
+    key, title = "backlogs", "Backlogs"
+    summary = reader.row(_SUMMARY)
+    if not summary["topics"]:
+        tile = Tile("backlogs over quota", NONE, "none checked")
+        return Section(key, title, [reader.nothing_in("backlog_checks")], tile=tile)
+    ahead = reader.rows(_AHEAD, most=500)
+    over = summary["over"]
+    texts = [
+        f"{over:,} of {counted(summary['topics'], 'topic')} {'was' if over == 1 else 'were'} "
+        f"over a quota of the backlog; {summary['still_over']:,} still "
+        f"{'is' if summary['still_over'] == 1 else 'are'} at the last check."
+    ]
+    usage = _with_forecasts(_series(reader, _USAGE), ahead, reader)
+    ages = _series(reader, "greatest(age_s, 0)")
+    parts: list[Chart | Grid] = []
+    if usage:
+        parts.append(
+            Chart(
+                "Use of the nearer quota, and where it goes",
+                "Size or age as a share of its limit, by check. Dotted: the forecast; a diamond is "
+                "where a subscription's backlog will reach the quota if it goes on like this.",
+                usage,
+                _draw_usage,
+            )
+        )
+    if ages:
+        parts.append(
+            Chart(
+                "Age of the oldest message",
+                "Seconds that the oldest unacknowledged message waited.",
+                ages,
+                lambda rows, frame: lines(rows, frame, "age (s)"),
+            )
+        )
+    parts.append(
+        Grid(
+            "What lies ahead, the soonest first",
+            [
+                Column("topic", "topic", "topic"),
+                Column("subscription", "subscription"),
+                Column("age_s", "oldest", "seconds"),
+                Column("backlog_bytes", "size", "bytes"),
+                Column("growth_rate", "grows by (bytes)", "rate"),
+                Column("time_to_drain_s", "drained in", "seconds"),
+                Column("time_to_quota_s", "quota in", "seconds"),
+                Column("expected_ms", "at", "time"),
+            ],
+            ahead[:AHEAD],
+            "predicted-breaches",
+        )
+    )
+    parts += _actions(reader)
+    soon = reader.row(_SOON, within=SOON_S)["topics"]
+    tile = Tile("backlogs over quota", f"{over:,}", f"{soon:,} more within the hour", bool(over))
+    return Section(key, title, texts, parts, tile)
+
+
+def _series(reader: Reader, value: str) -> list[Row]:
+    span = reader.span
+    length = 1 if span is None else span.end_ms - span.start_ms
+    rows = reader.rows(_SERIES.format(value=value), lines=LINES, step=max(length // POINTS, 1))
+    scale = 100 if value == _USAGE else 1
+    return [
+        {"name": short(row["topic"]), "at": row["at"], "value": row["value"] * scale}
+        for row in rows
+    ]
+
+
+def _with_forecasts(series: list[Row], ahead: Sequence[Row], reader: Reader) -> list[Row]:
+    """The lines, each with the way from its last point to its quota where that is near."""
+    if reader.span is None:
+        return series
+    until = reader.span.end_ms + max(AHEAD_MS, reader.span.end_ms - reader.span.start_ms)
+    last = {row["name"]: row for row in series}
+    soonest: dict[str, int] = {}
+    for row in ahead:
+        left, at = row["time_to_quota_s"], row["expected_ms"]
+        if left and at is not None and at <= until:
+            soonest.setdefault(short(row["topic"]), at)
+    forecasts = [
+        {**row, "forecast": True, "arrives": arrives}
+        for name, at in soonest.items()
+        if name in last and last[name]["value"] < 100
+        for row, arrives in ((last[name], False), ({"name": name, "at": at, "value": 100.0}, True))
+    ]
+    return series + forecasts
+
+
+def _draw_usage(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:
+    return lines(rows, frame, "% of the quota") + limit_rule(100)
+
+
+def _actions(reader: Reader) -> list[Grid]:
+    evicted = reader.rows(
+        "SELECT cluster, topic, subscription, quota_type, count(*) AS evictions,"
+        " sum(entries_skipped) AS entries, max(ts_wall_ms) AS newest FROM backlog_evictions"
+        " GROUP BY ALL ORDER BY entries DESC, cluster, topic, subscription LIMIT $most",
+        most=TOP,
+    )
+    refused = reader.rows(
+        "SELECT cluster, topic, quota_type, error, count(*) AS producers,"
+        " max(ts_wall_ms) AS newest FROM producer_refusals GROUP BY ALL"
+        " ORDER BY producers DESC, cluster, topic LIMIT $most",
+        most=TOP,
+    )
+    topic, newest = Column("topic", "topic", "topic"), Column("newest", "newest", "time")
+    grids = []
+    if evicted:
+        grids.append(
+            Grid(
+                "What the quota evicts",
+                [
+                    topic,
+                    Column("subscription", "subscription"),
+                    Column("quota_type", "quota"),
+                    Column("evictions", "evictions", "number"),
+                    Column("entries", "entries", "number"),
+                    newest,
+                ],
+                evicted,
+                '"FROM backlog_evictions"',
+                folded=True,
+            )
+        )
+    if refused:
+        grids.append(
+            Grid(
+                "Producers that are refused",
+                [
+                    topic,
+                    Column("quota_type", "quota"),
+                    Column("error", "error"),
+                    Column("producers", "producers", "number"),
+                    newest,
+                ],
+                refused,
+                '"FROM producer_refusals"',
+                folded=True,
+            )
+        )
+    return grids

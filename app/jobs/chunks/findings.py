@@ -1,0 +1,155 @@
+"""What the summary of a report says of large messages: how many arrived, and why others did not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from app.report.model import Findings
+from app.report.phrases import NAMED, Row, was
+from app.terminal.counts import counted, gone_chunks
+
+if TYPE_CHECKING:
+    from app.report.reader import Reader
+
+Message = tuple[str, str, str, str]
+"""Cluster, topic, subscription, uuid: a large message as one subscription has it."""
+MESSAGE_COLUMNS = ("cluster", "topic", "subscription", "uuid")
+CHUNK_EVENT_COLUMNS = (*MESSAGE_COLUMNS, "consumer", "outcome", "acks")
+INCOMPLETE_COLUMNS = (
+    *MESSAGE_COLUMNS,
+    "producer_name",
+    "window_start_ms",
+    "state",
+    "stalled_at",
+    "first_position",
+    "missing_chunks",
+)
+EXPIRED = frozenset({"EXPIRED"})
+SHARED_ORPHAN = "SHARED_ORPHAN"
+"""Loses its message only where the broker acknowledges the chunk."""
+LOST = frozenset({"GAP", "NO_FIRST_CHUNK", SHARED_ORPHAN})
+GIVEN_UP = frozenset(
+    {
+        "EVICTED",
+        "ORPHANED",
+        "GIVEN_UP_COUNT",
+        "GIVEN_UP_OVERFLOW",
+        "COUNT_EXCEPTION",
+        "OVERFLOW_EXCEPTION",
+    }
+)
+"""Outcomes that end a large message, by reason; a message may have several."""
+STALLED = "stalled"
+MESSAGES = ("large message", "large messages")
+DELIVERIES = (
+    "delivery of a large message to a subscription",
+    "deliveries of large messages to subscriptions",
+)
+
+
+def large_message_sentence(
+    messages: Iterable[Row], events: Iterable[Row], incomplete: Iterable[Row]
+) -> str | None:
+    """The number of complete large messages, and why the others are not, from rows of
+    chunk_messages, chunk_events and incomplete_messages; None without any."""
+    events, incomplete = list(events), list(incomplete)
+    fates = _fates(messages, events, incomplete)
+    known = set().union(*fates.values())
+    if not known:
+        return None
+    producers = {_message(r): r["producer_name"] for r in incomplete}
+    consumers = {_message(r): r["consumer"] for r in events if r["outcome"] in LOST}
+    parts = [
+        _part(fates["expired"], "never got {its} last chunk", "producer", producers),
+        _part(fates["lost"], "{was} given up because of a lost chunk", "consumer", consumers),
+        _part(fates["given_up"], "{was} given up for other reasons"),
+        _part(fates["waiting"], "{waits} for a chunk", "producer", producers),
+        *_stalled_parts(incomplete, fates["stalled"]),
+    ]
+    # A message counts once per subscription; with one of them each, these are the messages.
+    once = len({(m[0], m[1], m[3]) for m in known}) == len(known)
+    complete = len(fates["complete"])
+    arrived = "all" if complete == len(known) > 1 else f"{complete:,}"
+    result = ", ".join(part for part in parts if part)
+    count = counted(len(known), *(MESSAGES if once else DELIVERIES))
+    return f"Of {count} {arrived} arrived complete{'; ' if result else ''}{result}."
+
+
+def _fates(
+    messages: Iterable[Row], events: list[Row], incomplete: list[Row]
+) -> dict[str, set[Message]]:
+    """The outcome of each large message in each subscription; the first that applies."""
+    fates = {"complete": {_message(row) for row in messages}}
+    for name, outcomes in (("expired", EXPIRED), ("given_up", GIVEN_UP), ("lost", LOST)):
+        fates[name] = {
+            _message(r)
+            for r in events
+            if r["outcome"] in outcomes and (r["outcome"] != SHARED_ORPHAN or r["acks"])
+        }
+    newest: dict[str, int] = {}
+    for row in incomplete:
+        newest[row["cluster"]] = max(newest.get(row["cluster"], 0), row["window_start_ms"])
+    for name, state in (("stalled", STALLED), ("waiting", "assembling")):
+        fates[name] = {
+            _message(r)
+            for r in incomplete
+            if r["window_start_ms"] == newest[r["cluster"]] and r["state"] == state
+        }
+    known: set[Message] = set()
+    for name, own in fates.items():
+        fates[name] = own - known
+        known |= own
+    return fates
+
+
+def _stalled_parts(incomplete: list[Row], stalled: set[Message]) -> list[str]:
+    """Where subscriptions are stalled, how many messages wait for each, the most first."""
+    rows = {_message(r): r for r in incomplete if r["state"] == STALLED}
+    heads = {m[:3]: rows[m] for m in stalled if rows[m]["first_position"] == rows[m]["stalled_at"]}
+    counts = Counter(m[:3] for m in sorted(stalled))
+    return [
+        f"{number:,} {'is' if number == 1 else 'are'} stalled behind {heads[where]['stalled_at']},"
+        f" whose {gone_chunks(heads[where]['missing_chunks'])} (subscription {where[2]})"
+        for where, number in counts.most_common(NAMED)
+        if where in heads
+    ]
+
+
+def _message(row: Row) -> Message:
+    return row["cluster"], row["topic"], row["subscription"], row["uuid"]
+
+
+def _part(
+    own: set[Message], words: str, noun: str = "", names: Mapping[Message, str | None] | None = None
+) -> str:
+    """A number of messages with their outcome and who was involved; nothing without any."""
+    if not own:
+        return ""
+    one = len(own) == 1
+    result = words.format(
+        its="its" if one else "their", was=was(len(own)), waits="waits" if one else "wait"
+    )
+    return f"{len(own):,} {result}" + _named(noun, [(names or {}).get(m) for m in own])
+
+
+def _named(noun: str, names: list[str | None]) -> str:
+    """The names that occur most often, in brackets."""
+    found = [name for name, _ in Counter(sorted(n for n in names if n)).most_common()]
+    if not found:
+        return ""
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return f" ({noun}{'' if len(found) == 1 else 's'} {', '.join(found[:NAMED])}{more})"
+
+
+def _sentences(reader: Reader) -> list[str]:
+    sentence = large_message_sentence(
+        reader.columns("chunk_messages", MESSAGE_COLUMNS),
+        reader.columns("chunk_events", CHUNK_EVENT_COLUMNS),
+        reader.columns("incomplete_messages", INCOMPLETE_COLUMNS),
+    )
+    return [] if sentence is None else [sentence]
+
+
+FINDINGS = (Findings(30, _sentences),)

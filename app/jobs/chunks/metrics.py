@@ -1,0 +1,164 @@
+"""Metrics of the job: complete messages, decisions, and incomplete messages of consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+
+from app.telemetry.definition import Definition, Section
+from app.telemetry.entities import Bounds
+from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows
+
+MS_PER_S = 1000.0
+LOST = ("GIVEN_UP_OVERFLOW", "GIVEN_UP_COUNT", "EVICTED", "EXPIRED", "SHARED_ORPHAN")
+"""Outcomes by which a message in chunks is lost or does not arrive."""
+
+
+class Chunks(Part):
+    """Chunked messages."""
+
+    reads = (
+        "chunk_messages",
+        "chunk_events",
+        "chunk_state",
+        "chunk_topic_stats",
+        "incomplete_messages",
+    )
+
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds)
+        self._whole = Sums("weir_chunk_messages_total")
+        self._events = Sums("weir_chunk_events_total")
+        self._newest: dict[Labels, tuple[Any, ...]] = {}
+        self._rates: dict[Labels, tuple[Any, ...]] = {}
+        self._stalled: dict[Labels, tuple[Any, ...]] = {}
+
+    def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
+        self._whole.add(
+            rows(fresh, "SELECT cluster, integrity, count(*) FROM chunk_messages GROUP BY ALL")
+        )
+        self._events.add(
+            rows(fresh, "SELECT cluster, outcome, count(*) FROM chunk_events GROUP BY ALL")
+        )
+        # A counter that first shows with 1 has no increase: what is lost is there with 0 before.
+        self._events.add(
+            (cluster, outcome, 0)
+            for (cluster,) in rows(fresh, "SELECT DISTINCT cluster FROM chunk_state")
+            for outcome in LOST
+        )
+        for cluster, topic, subscription, consumer, *values in rows(
+            fresh,
+            """
+            SELECT cluster, topic, subscription, consumer, window_start_ms, window_ms, contexts,
+              leaked, buffered_bytes, oldest_age_ms
+            FROM chunk_state ORDER BY window_start_ms, row_no
+        """,
+        ):
+            self._newest[labels((cluster, topic, subscription, consumer))] = tuple(values)
+        for found, sql in (
+            (
+                self._rates,
+                "SELECT cluster, topic, window_start_ms, window_ms, chunked_message_rate"
+                " FROM chunk_topic_stats ORDER BY window_start_ms",
+            ),
+            (
+                self._stalled,
+                "SELECT cluster, topic, window_start_ms, window_ms, count(*)"
+                " FROM incomplete_messages WHERE state = 'stalled'"
+                " GROUP BY ALL ORDER BY window_start_ms",
+            ),
+        ):
+            for cluster, topic, *values in rows(fresh, sql):
+                found[labels((cluster, topic))] = tuple(values)
+        # Shards end a window at different commits: a row counts until it is two behind.
+        front: dict[str, int] = {}
+        parts = self._newest, self._rates, self._stalled
+        for key, value in (item for part in parts for item in part.items()):
+            front[key[0]] = max(front.get(key[0], 0), value[0])
+        self._newest, self._rates, self._stalled = (
+            {k: v for k, v in part.items() if v[0] >= front[k[0]] - v[1]} for part in parts
+        )
+
+    def samples(self) -> Iterator[Sample]:
+        yield from self._whole.samples()
+        yield from self._events.samples()
+        totals: dict[str, list[float]] = {}
+        for key, (_, _, contexts, leaked, size, age_ms) in self._newest.items():
+            total = totals.setdefault(key[0], [0.0, 0.0, 0.0, 0.0])
+            for index, value in enumerate((contexts, leaked, size)):
+                total[index] += value or 0
+            total[3] = max(total[3], (age_ms or 0) / MS_PER_S)
+        for cluster in sorted({key[0] for key in (*self._rates, *self._stalled)}):
+            for name, part in (
+                ("weir_chunked_message_rate", self._rates),
+                ("weir_chunk_stalled_messages", self._stalled),
+            ):
+                yield name, (cluster,), sum(v[2] for k, v in part.items() if k[0] == cluster)
+        for cluster, (contexts, leaked, size, age_s) in totals.items():
+            yield "weir_chunk_contexts", (cluster,), contexts
+            yield "weir_chunk_leaked", (cluster,), leaked
+            yield "weir_chunk_buffered_bytes", (cluster,), size
+            yield "weir_chunk_oldest_age_seconds", (cluster,), age_s
+
+
+_DEFINITIONS = (
+    Definition(
+        "weir_chunk_messages_total",
+        "counter",
+        ("cluster", "integrity"),
+        "Complete chunked messages.",
+        "chunk_messages",
+    ),
+    Definition(
+        "weir_chunk_events_total",
+        "counter",
+        ("cluster", "outcome"),
+        "Decisions about chunks except BUFFERED.",
+        "chunk_events",
+    ),
+    Definition(
+        "weir_chunked_message_rate",
+        "gauge",
+        ("cluster",),
+        "Chunked messages that producers began per second, in the newest windows.",
+        "chunk_topic_stats",
+    ),
+    Definition(
+        "weir_chunk_stalled_messages",
+        "gauge",
+        ("cluster",),
+        "Large messages that stalled subscriptions have not got, in the newest windows.",
+        "incomplete_messages",
+    ),
+    Definition(
+        "weir_chunk_contexts",
+        "gauge",
+        ("cluster",),
+        "Incomplete messages of consumers, in the newest windows.",
+        "chunk_state",
+    ),
+    Definition(
+        "weir_chunk_leaked",
+        "gauge",
+        ("cluster",),
+        "Excess of the clients' counters over the incomplete messages.",
+        "chunk_state",
+    ),
+    Definition(
+        "weir_chunk_buffered_bytes",
+        "gauge",
+        ("cluster",),
+        "Bytes that consumers buffer for incomplete messages.",
+        "chunk_state",
+    ),
+    Definition(
+        "weir_chunk_oldest_age_seconds",
+        "gauge",
+        ("cluster",),
+        "Age of the oldest incomplete message.",
+        "chunk_state",
+    ),
+)
+METRICS = (Section("Chunked messages", _DEFINITIONS, (Chunks,), place=4),)

@@ -1,0 +1,153 @@
+"""Questions of the job: outcomes of large messages."""
+
+from __future__ import annotations
+
+from app.warehouse.question import ROWS, Question
+
+_LOST = """
+WITH given_up AS (
+  SELECT cluster, topic, subscription, outcome, uuid, max(ts_wall_ms) AS at_ms
+  FROM chunk_events
+  WHERE (outcome IN ('EXPIRED', 'GAP', 'NO_FIRST_CHUNK', 'EVICTED', 'ORPHANED', 'GIVEN_UP_COUNT',
+      'GIVEN_UP_OVERFLOW', 'COUNT_EXCEPTION', 'OVERFLOW_EXCEPTION')
+      OR (outcome = 'SHARED_ORPHAN' AND len(acks) > 0))
+    AND ts_wall_ms >= $since AND ts_wall_ms < $until
+  GROUP BY cluster, topic, subscription, outcome, uuid
+), whole AS (
+  SELECT cluster, topic, subscription, uuid FROM chunk_messages GROUP BY ALL
+)
+SELECT g.cluster, g.topic, g.subscription, g.outcome,
+  count(*) FILTER (WHERE w.uuid IS NULL) AS lost,
+  count(*) FILTER (WHERE w.uuid IS NOT NULL) AS arrived_after_all,
+  arg_max(g.uuid, g.at_ms) FILTER (WHERE w.uuid IS NULL) AS newest_lost,
+  epoch_ms(max(g.at_ms)) AS newest
+FROM given_up AS g
+LEFT JOIN whole AS w
+  ON w.cluster = g.cluster AND w.topic = g.topic AND w.subscription = g.subscription
+  AND w.uuid = g.uuid
+GROUP BY g.cluster, g.topic, g.subscription, g.outcome
+ORDER BY lost DESC, arrived_after_all DESC, g.cluster, g.topic, g.subscription, g.outcome
+LIMIT $rows
+""".strip()
+
+# A topic writes every window while a message of it is incomplete or stalled, and the one after.
+_NEWEST = """
+WITH newest AS (
+  SELECT cluster, topic, max(window_start_ms) AS window_start_ms FROM (
+    SELECT cluster, topic, window_start_ms FROM chunk_topic_stats
+    UNION ALL
+    SELECT cluster, topic, window_start_ms FROM incomplete_messages
+  ) GROUP BY cluster, topic
+)
+""".strip()
+_INCOMPLETE = f"""
+{_NEWEST}
+SELECT i.cluster, i.topic, i.subscription, i.consumer, i.state, i.uuid, i.producer_name,
+  i.next_chunk_id, i.num_chunks, epoch_ms(i.first_chunk_ms) AS first_chunk,
+  round(i.age_ms / 1e3, 3) AS age_s, i.buffered_bytes, i.declared_bytes,
+  epoch_ms(i.expires_ms) AS expires
+FROM incomplete_messages AS i
+JOIN newest AS n
+  ON n.cluster = i.cluster AND n.topic = i.topic AND n.window_start_ms = i.window_start_ms
+ORDER BY i.age_ms DESC, i.cluster, i.topic, i.subscription, i.uuid
+LIMIT $rows
+""".strip()
+# The message that holds up the others is the one with the chunk at which the subscription stands.
+_STALLED = f"""
+{_NEWEST}, stalled AS (
+  SELECT i.cluster, i.topic, i.subscription, i.stalled_at, count(*) AS messages,
+    max(i.missing_chunks) FILTER (WHERE i.first_position = i.stalled_at) AS gone,
+    arg_max(i.uuid, i.first_position = i.stalled_at) AS uuid, min(i.first_chunk_ms) AS since_ms
+  FROM incomplete_messages AS i
+  JOIN newest AS n
+    ON n.cluster = i.cluster AND n.topic = i.topic AND n.window_start_ms = i.window_start_ms
+  WHERE i.state = 'stalled'
+  GROUP BY ALL
+)
+SELECT cluster, topic, subscription,
+  concat(messages, CASE messages WHEN 1 THEN ' large message' ELSE ' large messages' END,
+    ' stalled behind ', stalled_at, ', whose ', CASE len(gone) WHEN 1
+      THEN concat('chunk ', gone[1], ' is gone')
+      ELSE concat('chunks ', array_to_string(gone[:-2], ', '), ' and ', gone[-1], ' are gone') END
+  ) AS stalled,
+  uuid, epoch_ms(since_ms) AS since
+FROM stalled
+ORDER BY messages DESC, cluster, topic, subscription
+LIMIT $rows
+""".strip()
+
+# The acknowledgement of a large message names all its chunks at once. A cumulative one covers what
+# is before it; the newest minute of a topic is left out, in which one may be half-way.
+_PARTIAL = """
+WITH acks AS (
+  SELECT cluster, subscription, ledger_id, entry_id, coalesce(ack_cumulative, false) AS cumulative,
+    ts_wall_ms, concat(
+      CASE WHEN contains(topic, '://') THEN '' ELSE 'persistent://' END, topic,
+      CASE WHEN partition IS NULL OR regexp_matches(topic, '-partition-[0-9]+$') THEN ''
+        ELSE concat('-partition-', partition) END) AS topic
+  FROM events WHERE event_type = 'ack' AND ts_wall_ms >= $since AND ts_wall_ms < $until
+), chunks AS (
+  SELECT cluster, topic, subscription, consumer, uuid, complete_ms, position,
+    CAST(split_part(position, ':', 1) AS BIGINT) AS ledger_id,
+    CAST(split_part(position, ':', 2) AS BIGINT) AS entry_id
+  FROM (
+    SELECT cluster, topic, subscription, consumer, uuid, complete_ms,
+      unnest(positions) AS position
+    FROM chunk_messages WHERE complete_ms >= $since AND complete_ms < $until
+  )
+), single AS (
+  SELECT c.cluster, c.topic, c.subscription, c.position, max(a.ts_wall_ms) AS ack_ms
+  FROM chunks AS c JOIN acks AS a
+    ON a.cluster = c.cluster AND a.topic = c.topic AND a.subscription = c.subscription
+    AND a.ledger_id = c.ledger_id AND a.entry_id = c.entry_id
+  GROUP BY ALL
+), up_to AS (
+  SELECT cluster, topic, subscription, max((ledger_id, entry_id)) AS place FROM acks
+  WHERE cumulative GROUP BY ALL
+), newest AS (SELECT cluster, topic, max(ts_wall_ms) AS ms FROM acks GROUP BY ALL)
+SELECT c.cluster, c.topic, c.subscription, c.consumer, c.uuid, count(*) AS chunks,
+  count(s.ack_ms) AS acknowledged,
+  min(c.position) FILTER (WHERE s.ack_ms IS NULL) AS first_unacknowledged,
+  epoch_ms(max(s.ack_ms)) AS newest_ack
+FROM chunks AS c
+LEFT JOIN single AS s USING (cluster, topic, subscription, position)
+LEFT JOIN up_to AS u USING (cluster, topic, subscription)
+JOIN newest AS n USING (cluster, topic)
+WHERE u.place IS NULL OR (c.ledger_id, c.entry_id) > u.place OR s.ack_ms IS NOT NULL
+GROUP BY c.cluster, c.topic, c.subscription, c.consumer, c.uuid, c.complete_ms, n.ms
+HAVING count(s.ack_ms) BETWEEN 1 AND count(*) - 1 AND max(s.ack_ms) < n.ms - 60000
+ORDER BY newest_ack DESC, c.cluster, c.topic, c.subscription, c.uuid
+LIMIT $rows
+""".strip()
+
+QUESTIONS = (
+    Question(
+        "lost-messages",
+        "Large messages that consumers gave up, by outcome, and how many of them arrived later.",
+        ("chunk_events", "chunk_messages"),
+        _LOST,
+    ),
+    Question(
+        "incomplete-messages",
+        "Large messages that wait for a chunk, or that a stalled"
+        " subscription has not got, at the end of their topic's newest window, the oldest first.",
+        ("incomplete_messages", "chunk_topic_stats"),
+        _INCOMPLETE,
+        (ROWS,),
+    ),
+    Question(
+        "stalled-subscriptions",
+        "Shared subscriptions that have stopped at a chunk whose first"
+        " chunks are gone, and the number of large messages that wait for them.",
+        ("incomplete_messages", "chunk_topic_stats"),
+        _STALLED,
+        (ROWS,),
+    ),
+    Question(
+        "partial-acks",
+        "Complete large messages of which some chunks were acknowledged and others"
+        " not, the newest first.",
+        ("chunk_messages", "events"),
+        _PARTIAL,
+    ),
+)

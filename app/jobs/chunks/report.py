@@ -1,0 +1,149 @@
+"""Outcomes of large messages, which are sent in chunks."""
+
+from __future__ import annotations
+
+from app.jobs.chunks.findings import EXPIRED, GIVEN_UP, LOST, SHARED_ORPHAN
+from app.report.charts import bars
+from app.report.model import Chart, Column, Grid, JobSection, Section, Tile
+from app.report.phrases import short
+from app.report.reader import Reader
+from app.report.text import NONE
+from app.terminal.counts import counted
+
+TOP = 12
+TONES = ("var(--c1)", "var(--c5)", "var(--bad)")
+FATES = ("complete", "waiting", "lost")
+_ENDS = ", ".join(
+    f"'{outcome}'" for outcome in sorted((EXPIRED | LOST | GIVEN_UP) - {SHARED_ORPHAN})
+)
+_FATES = f"""
+WITH whole AS (SELECT DISTINCT cluster, topic, subscription, uuid FROM chunk_messages),
+ended AS (
+  SELECT DISTINCT cluster, topic, subscription, uuid FROM chunk_events
+  WHERE outcome IN ({_ENDS}) OR (outcome = '{SHARED_ORPHAN}' AND len(acks) > 0)
+), lost AS (FROM ended EXCEPT FROM whole),
+newest AS (
+  SELECT cluster, topic, max(window_start_ms) AS window_start_ms FROM (
+    SELECT cluster, topic, window_start_ms FROM chunk_topic_stats
+    UNION ALL SELECT cluster, topic, window_start_ms FROM incomplete_messages
+  ) GROUP BY cluster, topic
+), waiting AS (
+  SELECT DISTINCT i.cluster, i.topic, i.subscription, i.uuid FROM incomplete_messages AS i
+  JOIN newest USING (cluster, topic, window_start_ms)
+  EXCEPT FROM whole EXCEPT FROM lost
+)
+SELECT topic, kind, count(*) AS value FROM (
+  SELECT topic, '{FATES[0]}' AS kind FROM whole
+  UNION ALL SELECT topic, '{FATES[1]}' FROM waiting
+  UNION ALL SELECT topic, '{FATES[2]}' FROM lost
+) GROUP BY topic, kind ORDER BY topic, kind
+"""
+
+
+def large_messages(reader: Reader) -> Section:
+    """Complete, incomplete and lost large messages."""
+    key, title = "large-messages", "Large messages"
+    fates = reader.rows(_FATES)
+    if not fates:
+        why = reader.nothing_in("chunk_messages", "incomplete_messages")
+        return Section(key, title, [why], tile=_tile(0, 0))
+    by_topic: dict[str, int] = {}
+    for row in fates:
+        by_topic[row["topic"]] = by_topic.get(row["topic"], 0) + (
+            row["value"] if row["kind"] == FATES[2] else 0
+        )
+    worst = sorted(by_topic, key=lambda topic: (-by_topic[topic], topic))[:TOP]
+    counts = {(row["topic"], row["kind"]): row["value"] for row in fates}
+    chart = [
+        {"name": short(topic), "kind": kind, "value": counts.get((topic, kind), 0)}
+        for topic in worst
+        for kind in FATES
+    ]
+    lost, waiting = reader.ask("lost-messages", TOP), reader.ask("incomplete-messages", TOP)
+    stalled = reader.ask("stalled-subscriptions", TOP)
+    total = sum(counts.values())
+    gone = sum(by_topic.values())
+    texts = [
+        f"Of {counted(total, 'delivery', 'deliveries')} of a large message to a subscription, "
+        f"{gone:,} {'was' if gone == 1 else 'were'} lost."
+    ]
+    whose = [Column("topic", "topic", "topic"), Column("subscription", "subscription")]
+    parts: list[Chart | Grid] = [
+        Chart(
+            "Outcomes",
+            "Messages by topic, those with most losses first.",
+            chart,
+            lambda rows, frame: bars(rows, frame, "messages", FATES, TONES),
+        )
+    ]
+    if stalled:
+        parts.append(
+            Grid(
+                "Stalled: shared subscriptions that have stopped at a chunk",
+                [
+                    *whose,
+                    Column("stalled", "what waits"),
+                    Column("uuid", "message at which it stands"),
+                    Column("since", "stored", "time"),
+                ],
+                stalled,
+                "stalled-subscriptions",
+            )
+        )
+    if waiting:
+        parts.append(
+            Grid(
+                "Incomplete: waiting at the last window's end",
+                [
+                    *whose,
+                    Column("state", "state"),
+                    Column("uuid", "message"),
+                    Column("producer_name", "producer"),
+                    Column("next_chunk_id", "waits for chunk", "number"),
+                    Column("num_chunks", "of", "number"),
+                    Column("age_s", "since", "seconds"),
+                    Column("buffered_bytes", "holds", "bytes"),
+                    Column("expires", "expires", "time"),
+                ],
+                waiting,
+                "incomplete-messages",
+                folded=True,
+            )
+        )
+    else:
+        texts.append("None waits for a chunk at the end of the newest window.")
+    if lost:
+        parts.append(
+            Grid(
+                "Given up, by outcome",
+                [
+                    *whose,
+                    Column("outcome", "outcome"),
+                    Column("lost", "lost", "number"),
+                    Column("arrived_after_all", "arrived after all", "number"),
+                    Column("newest_lost", "newest"),
+                    Column("newest", "at", "time"),
+                ],
+                lost,
+                "lost-messages",
+                folded=True,
+            )
+        )
+    whole = sum(count for (_, kind), count in counts.items() if kind == FATES[0])
+    verdict = (
+        f"{counted(gone, 'large message')} {'was' if gone == 1 else 'were'} lost" if gone else ""
+    )
+    return Section(key, title, texts, parts, _tile(gone, whole), verdict)
+
+
+def _tile(lost: int, whole: int) -> Tile:
+    return Tile(
+        "large messages lost",
+        f"{lost:,}" if lost + whole else NONE,
+        f"{whole:,} arrived" if lost + whole else "none seen",
+        bool(lost),
+    )
+
+
+SECTIONS = (JobSection(80, large_messages),)
+REACHED = ("chunk_topic_stats",)

@@ -1,0 +1,82 @@
+"""Sentences about the cache: its windows for a topic, and the reads of a subscription where
+`cache_reads` is written."""
+
+from __future__ import annotations
+
+from app.explain.ask import (
+    IN_WINDOW,
+    Ask,
+    Configured,
+    Explained,
+    Subject,
+    of_subscription,
+    of_topic,
+)
+from app.explain.reader import Reader, summary_of, used
+from app.explain.sentence import Row, Sentence, compose
+from app.explain.windows import PLACE as WINDOWS
+from app.explain.windows import window_sentences
+
+_OF = ("cluster", "broker", "policy", "topic", "subscription")
+_NAMES = ", ".join(f"min(t.{name}) AS {name}" for name in _OF)
+_WHAT = (
+    "min(t.ts_wall_ms) AS first_ms, max(t.ts_wall_ms) AS last_ms, min(t.rule) AS rule,"
+    " count(*) AS reads, count(*) FILTER (WHERE t.hit) AS hits"
+)
+
+
+def _reads(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+    """The reads of the subscription around the moment that each cache would have answered."""
+    if "cache_reads" not in ask.entity or not reader.has("cache_reads"):
+        return []
+    where = f"{ask.where('cache_reads')} AND {IN_WINDOW}"
+    of = ", ".join(f"t.{name}" for name in _OF)
+    sql = f"SELECT {of}, {_WHAT} FROM cache_reads AS t WHERE {where} GROUP BY {of} ORDER BY {of}"
+    result = []
+    for number, found in enumerate(reader.dicts(sql, used(sql, ask.params))):
+        bounds = {name: found[name] for name in _OF}
+        params = {**bounds, "lo": ask.lo_ms, "hi": ask.hi_ms}
+        within = " AND ".join(f"t.{name} = ${name}" for name in _OF)
+        row = summary_of(
+            "cache_reads", f"{_NAMES}, {_WHAT}", f"{within} AND {IN_WINDOW}", params, found
+        )
+        text = (
+            "Up to {reads.last_ms:clock} the cache ({reads.policy}) on {reads.broker}"
+            " would have answered {reads.hits:n} of {reads.reads:n read} of subscription"
+            " {reads.subscription} of {reads.topic}"
+        )
+        result.append(compose(found["first_ms"], found["rule"], text + ".", (number,), reads=row))
+    return result
+
+
+def _windows(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+    return window_sentences(reader, ask, "cache_stats", "t.evicted_wanted > 0", _window)
+
+
+def _window(row: Row) -> str:
+    if not row["hits"] + row["misses"] + row["inserted"]:
+        return ""
+    text = "the cache ({window.policy}) would have answered"
+    if row["hits"] + row["misses"]:
+        text += (
+            " {window.hits:n} of {window.hits + window.misses:n read} of {window.topic},"
+            " with {window.miss_bytes:n byte} from storage"
+        )
+    else:
+        text += " no read of {window.topic}: there were none"
+    if row["evicted_wanted"]:
+        text += "; {window.evicted_wanted:n entry} were evicted while reads were expected"
+    return text
+
+
+EXPLAINED = Explained(
+    place=40,
+    subjects=(
+        Subject(WINDOWS, ("topic",), _windows),
+        Subject(60, ("subscription",), _reads),
+    ),
+    levels={
+        "topic": {"cache_stats": of_topic()},
+        "subscription": {"cache_reads": of_subscription()},
+    },
+)

@@ -1,0 +1,188 @@
+"""What must hold of the tables of the job producer_ids."""
+
+from __future__ import annotations
+
+from app.quality.checks import (
+    Check,
+    between,
+    derived,
+    no_rows,
+    not_null,
+    rows_that,
+    suite,
+    values,
+    window_checks,
+)
+from app.warehouse.tables import TABLES
+
+VERDICTS = ("counted", "throttled", "rejected")
+ID_RULES = (
+    "unseen_within_bound",
+    "unseen_over_bound",
+    "rejected_over_bound",
+    "recounted_after_disposal",
+    "unseen_after_gap",
+)
+BOUND_SOURCES = ("user", "default_user", "none")
+_RULE_OF_VERDICT = """
+rule <> CASE WHEN rule = 'unseen_after_gap' AND verdict = 'counted' THEN rule
+  WHEN verdict = 'rejected' THEN 'rejected_over_bound'
+  WHEN coalesce(recount, false) THEN 'recounted_after_disposal'
+  WHEN verdict = 'throttled' THEN 'unseen_over_bound' ELSE 'unseen_within_bound' END
+"""
+_BOUND_OF_NOBODY = """
+bound_source = 'none' AND bound <>
+  CASE switches['unlimited_default'] WHEN 'int' THEN 2147483647::DOUBLE
+    ELSE 9223372036854775807::DOUBLE END
+"""
+_WITH_Q1 = "list_contains(string_split(switches['defects'], ','), 'Q1')"
+_SLOWED_WITHOUT_TIME = """
+CASE switches['enforcement'] WHEN 'strict' THEN (rejected > 0) <> (throttle_time_avg_ms IS NOT NULL)
+  ELSE rejected > 0 OR throttle_time_avg_ms IS NOT NULL AND new_ids = 0 END
+"""
+_DECISION_WITHOUT_OWNER = """
+SELECT d.* FROM {batch} AS d
+ANTI JOIN producer_id_owners AS o
+  ON o.cluster = d.cluster AND o.broker = d.broker AND o."user" = d."user"
+  AND o.producer_id = d.producer_id AND o.ts_wall_ms = d.ts_wall_ms AND o.rule = d.rule
+"""
+# A decision lies in one window of each length that there is.
+_WINDOW_UNLIKE_DECISIONS = """
+SELECT s.* FROM {batch} AS s
+LEFT JOIN (
+  SELECT d.cluster, d.broker, d."user" AS "user", w.window_ms,
+    d.ts_wall_ms - d.ts_wall_ms % w.window_ms AS window_start_ms,
+    count_if(d.verdict <> 'rejected') AS new_ids, count_if(d.verdict = 'rejected') AS rejected
+  FROM producer_id_decisions AS d CROSS JOIN (SELECT DISTINCT window_ms FROM {batch}) AS w
+  GROUP BY 1, 2, 3, 4, 5
+) AS t
+  ON t.cluster = s.cluster AND t.broker = s.broker AND t."user" = s."user"
+  AND t.window_ms = s.window_ms AND t.window_start_ms = s.window_start_ms
+WHERE s.new_ids <> coalesce(t.new_ids, 0) OR s.rejected <> coalesce(t.rejected, 0)
+"""
+
+
+def _user_table(name: str, *required: str) -> list[Check]:
+    """What holds of every table of the job producer_ids."""
+    return [
+        *derived(TABLES[name]),
+        *not_null("broker", "ts_wall_ms", "user", *required),
+    ]
+
+
+def _known_if(column: str, switch: str, value: str) -> Check:
+    """A column that has a value exactly if a parameter has one."""
+    return rows_that(
+        f"{column} is there exactly with {switch}={value}",
+        f"({column} IS NOT NULL) <> (switches['{switch}'] = '{value}')",
+    )
+
+
+def _decisions_suite() -> list[Check]:
+    return [
+        *_user_table(
+            "producer_id_decisions",
+            "producer_id",
+            "topic",
+            "verdict",
+            "bound",
+            "bound_source",
+            "rate",
+            "throttle_ms",
+            "live_filters",
+        ),
+        values("verdict", VERDICTS),
+        values("rule", ID_RULES),
+        values("bound_source", BOUND_SOURCES),
+        *(between(column, 0) for column in ("producer_id", "bound", "rate", "live_filters")),
+        between("throttle_ms", -(2**31), 2**31 - 1),
+        rows_that("a rule is that of its verdict", _RULE_OF_VERDICT),
+        rows_that(
+            "strict rejects and permissive throttles",
+            "verdict = CASE switches['enforcement']"
+            " WHEN 'strict' THEN 'throttled' ELSE 'rejected' END",
+        ),
+        rows_that(
+            "what is within its bound does not wait", "verdict = 'counted' AND throttle_ms <> 0"
+        ),
+        rows_that("only Q1 makes a throttle time negative", f"throttle_ms < 0 AND NOT {_WITH_Q1}"),
+        rows_that(
+            "an id has a filter unless it is rejected",
+            "(verdict = 'rejected') <> (filter_created_ms IS NULL)",
+        ),
+        rows_that(
+            "a filter that takes an id is there",
+            "filter_created_ms > ts_wall_ms OR filter_created_ms IS NOT NULL AND live_filters = 0",
+        ),
+        rows_that("without a policy there is no bound", _BOUND_OF_NOBODY),
+        _known_if("tokens", "quota_math", "token_bucket"),
+        _known_if("recount", "membership", "exact"),
+    ]
+
+
+def _user_stats_suite() -> list[Check]:
+    counts = ("new_ids", "seen_batches", "rejected", "live_filters", "state_bytes")
+    return [
+        *_user_table("producer_id_stats", "rate", *counts),
+        *window_checks("cluster", "broker", "user"),
+        *(between(column, 0) for column in (*counts, "rate", "utilisation")),
+        between("filter_fill", 0, 1),
+        between("estimated_fpp", 0, 1),
+        rows_that(
+            "strict rejects and permissive throttles",
+            "rejected > 0 AND switches['enforcement'] <> 'strict'",
+        ),
+        rows_that("what is throttled or rejected has a throttle time", _SLOWED_WITHOUT_TIME),
+        rows_that(
+            "only Q1 makes a throttle time negative", f"throttle_time_avg_ms < 0 AND NOT {_WITH_Q1}"
+        ),
+        rows_that("filters have bytes", "(live_filters > 0) <> (state_bytes > 0)"),
+        rows_that(
+            "without filters nothing is filled",
+            "live_filters = 0 AND (filter_fill <> 0 OR estimated_fpp <> 0)"
+            " OR estimated_fpp > filter_fill",
+        ),
+        _known_if("tokens", "quota_math", "token_bucket"),
+        _known_if("filter_fill", "membership", "bloom"),
+        _known_if("estimated_fpp", "membership", "bloom"),
+    ]
+
+
+SUITES: dict[str, list[Check]] = {
+    "producer_id_decisions": _decisions_suite(),
+    "producer_id_stats": _user_stats_suite(),
+    "producer_id_owners": [
+        *_user_table("producer_id_owners", "producer_id"),
+        values("rule", (*ID_RULES, "assigned")),
+        between("producer_id", 0),
+    ],
+    "producer_id_live": suite(
+        "producer_id_live",
+        *not_null(*TABLES["producer_id_live"].names),
+        between("live_ids", 0),
+        between("number", 1),
+        rows_that(
+            "an id has a state on each of its partitions, at least one",
+            "states < live_ids OR (live_ids = 0) <> (states = 0)",
+        ),
+        rows_that(
+            "the heap of a broker is that of all its states",
+            "heap_bytes < 0 OR broker_heap_bytes < heap_bytes",
+        ),
+    ),
+    "producer_id_quota_advice": suite(
+        "producer_id_quota_advice",
+        *not_null("advised_ms", "cluster", "user", "windows", "new_ids", "rate_advised"),
+        *(between(column, 0) for column in ("windows", "new_ids", "rate_in_force", "rate_advised")),
+    ),
+}
+ACROSS: dict[str, list[Check]] = {
+    "producer_id_decisions": [
+        no_rows(
+            "every decision has a row of its owner", _DECISION_WITHOUT_OWNER, "producer_id_owners"
+        ),
+    ],
+    "producer_id_stats": [
+        no_rows("a window counts its decisions", _WINDOW_UNLIKE_DECISIONS, "producer_id_decisions"),
+    ],
+}

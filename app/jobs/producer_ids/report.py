@@ -1,0 +1,165 @@
+"""Which principals bring new producer ids, and which too many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from app.report.charts import bars, limit_rule, lines
+from app.report.model import Chart, Column, Frame, Grid, JobSection, Row, Section, Tile
+from app.report.reader import Reader
+from app.report.text import NONE
+from app.terminal.counts import counted
+from app.warehouse.questions import QUESTIONS
+
+TOP = 12
+LINES = 6
+POINTS = 80
+SHOWN_IDS = 3
+TONES = ("var(--c1)", "var(--c5)", "var(--bad)")
+VERDICTS = ("counted", "throttled", "rejected")
+
+_SUMMARY = """
+SELECT count(DISTINCT (d.cluster, d.user)) AS users,
+  count(DISTINCT (d.cluster, d.user, d.producer_id)) AS ids,
+  count(DISTINCT (d.cluster, d.user)) FILTER (WHERE d.verdict <> 'counted') AS over,
+  count(*) FILTER (WHERE d.verdict <> 'counted') AS batches_over
+FROM producer_id_decisions AS d
+"""
+_IDS = """
+SELECT d.cluster, d.user AS user, count(DISTINCT d.producer_id) AS distinct_ids,
+  count(DISTINCT d.client_id) AS clients,
+  count(*) FILTER (WHERE d.verdict = 'counted') AS counted,
+  count(*) FILTER (WHERE d.verdict = 'throttled') AS throttled,
+  count(*) FILTER (WHERE d.verdict = 'rejected') AS rejected,
+  arg_max(d.bound, d.ts_wall_ms) FILTER (WHERE d.bound_source <> 'none') AS bound,
+  list(DISTINCT d.producer_id ORDER BY d.producer_id DESC)[1:$ids] AS highest_ids,
+  max(d.ts_wall_ms) AS newest
+FROM producer_id_decisions AS d GROUP BY d.cluster, d.user
+ORDER BY distinct_ids DESC, d.cluster, d.user LIMIT $most
+"""
+_UTILISATION = """
+WITH best AS (
+  SELECT s.cluster, s.user AS user, max(s.utilisation) AS top FROM producer_id_stats AS s
+  GROUP BY s.cluster, s.user HAVING max(s.utilisation) > 0
+  ORDER BY top DESC, s.cluster, s.user LIMIT $lines
+)
+SELECT s.user AS name, s.window_start_ms - s.window_start_ms % $step AS slot,
+  max(s.window_start_ms + s.window_ms) AS at, 100 * max(s.utilisation) AS value
+FROM producer_id_stats AS s JOIN best AS b ON b.cluster = s.cluster AND b.user = s.user
+WHERE s.utilisation IS NOT NULL
+GROUP BY s.cluster, s.user, slot, b.top ORDER BY b.top DESC, name, "at"
+"""
+
+
+def principals(reader: Reader) -> Section:
+    """New producer ids by user, against their quota."""
+    key, title = "principals", "Principals and their producer ids"
+    summary = reader.row(_SUMMARY)
+    held = _live(reader)
+    if not summary["users"]:
+        why = reader.nothing_in("producer_id_decisions")
+        return Section(key, title, [why], held, _tile(summary))
+    users = reader.rows(_IDS, most=TOP, ids=SHOWN_IDS)
+    over = summary["over"]
+    texts = [
+        f"{counted(summary['ids'], 'new producer id')} of "
+        f"{counted(summary['users'], 'user')}; "
+        + (
+            f"{counted(over, 'user')} went over the bound with "
+            f"{counted(summary['batches_over'], 'batch', 'batches')}."
+            if over
+            else "nobody was over a bound."
+        )
+    ]
+    verdicts = [
+        {"name": user["user"], "kind": verdict, "value": user[verdict]}
+        for user in users
+        for verdict in VERDICTS
+    ]
+    span = reader.span
+    length = 1 if span is None else span.end_ms - span.start_ms
+    usage = reader.rows(_UTILISATION, lines=LINES, step=max(length // POINTS, 1))
+    parts: list[Chart | Grid] = [
+        Chart(
+            "Batches with a new producer id, by user",
+            "Counted: within the bound. Throttled or rejected: over it.",
+            verdicts,
+            lambda rows, frame: bars(rows, frame, "batches", VERDICTS, TONES),
+        )
+    ]
+    if usage:
+        parts.append(
+            Chart(
+                "Use of the quota of new ids",
+                "The sampled rate as a share of the bound, on the "
+                "broker where it is highest; the line is the bound.",
+                usage,
+                _draw_usage,
+            )
+        )
+    parts.append(
+        Grid(
+            "Users",
+            [
+                Column("user", "user"),
+                Column("cluster", "cluster"),
+                Column("distinct_ids", "distinct new ids", "number"),
+                Column("clients", "clients", "number"),
+                Column("throttled", "throttled", "number"),
+                Column("rejected", "rejected", "number"),
+                Column("bound", "bound", "number"),
+                Column("highest_ids", "highest ids", "list"),
+                Column("newest", "last", "time"),
+            ],
+            users,
+            "new-producer-ids",
+            folded=True,
+        )
+    )
+    return Section(key, title, texts, [*parts, *held], _tile(summary))
+
+
+def _tile(summary: Row) -> Tile:
+    users = summary["users"]
+    return Tile(
+        "users over id quota",
+        f"{summary['over']:,}" if users else NONE,
+        f"of {users:,}" if users else "no producer ids seen",
+        bool(summary["over"]),
+    )
+
+
+def _live(reader: Reader) -> list[Chart | Grid]:
+    """What brokers held at the end of the report's time, if it was polled."""
+    rows = reader.rows(QUESTIONS["live-producer-ids"].sql, until=reader.asked.end_ms, rows=TOP)
+    return (
+        [
+            Grid(
+                "Live producer ids",
+                [
+                    Column("user", "user"),
+                    Column("topic", "topic"),
+                    Column("cluster", "cluster"),
+                    Column("broker", "broker"),
+                    Column("live_ids", "live ids", "number"),
+                    Column("states", "states", "number"),
+                    Column("heap_bytes", "heap", "bytes"),
+                ],
+                rows,
+                "live-producer-ids",
+                folded=True,
+            )
+        ]
+        if rows
+        else []
+    )
+
+
+def _draw_usage(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:
+    return lines(rows, frame, "% of the bound") + limit_rule(100)
+
+
+SECTIONS = (JobSection(70, principals),)
+REACHED = ("producer_id_stats",)

@@ -1,0 +1,99 @@
+"""Sentences about pauses that held up acknowledgements, so that a backlog grew."""
+
+from __future__ import annotations
+
+from app.explain.ask import Ask, Configured, newest_rows
+from app.explain.reader import Reader
+from app.explain.sentence import Row, Sentence, compose
+from app.jobs.rate_limits.explain.causes import cause
+from app.jobs.rate_limits.explain.pauses import pauses_of
+
+HOUR_MS = 3_600_000
+# A consumer's records name its connection where the feed has it.
+_OF_CONSUMERS = (
+    "t.cluster = $cluster AND t.topic = $topic AND t.subscription = $subscription"
+    " AND t.ts_wall_ms >= $since AND t.ts_wall_ms <= $until"
+    " AND t.consumer IS NOT NULL"
+)
+
+
+def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+    """Of each subscription at its last check."""
+    return [
+        sentence
+        for row in newest_rows(reader, ask, "backlog_subscriptions")
+        for sentence in _pauses(reader, row)
+    ]
+
+
+def _pauses(reader: Reader, sub: Row) -> list[Sentence]:
+    """Pauses for limits of other topics in which a consumer's acknowledgements were not read,
+    since the check before one that found more entries."""
+    earlier = reader.rows(
+        "backlog_subscriptions",
+        "t.cluster = $cluster AND t.topic = $topic"
+        " AND t.subscription = $subscription AND t.pass_ms < $pass_ms",
+        sub.values,
+        "ORDER BY t.pass_ms DESC LIMIT 1",
+    )
+    grown = earlier and (sub["backlog_entries"] or 0) > (earlier[0]["backlog_entries"] or 0)
+    if not grown:
+        return []
+    before, result = earlier[0], []
+    connections = _consumers_on(reader, sub, before["pass_ms"], sub["pass_ms"])
+    if not connections:
+        return []
+    asked = Ask(
+        "connection",
+        tuple(connections),
+        sub["pass_ms"],
+        before["pass_ms"],
+        sub["pass_ms"],
+        cluster=sub["cluster"],
+    )
+    for number, pause in enumerate(pauses_of(reader, asked)):
+        start, end, seen = pause.first, pause.last, connections[pause.first["cnx_id"]]
+        other = start["limiter"] == "topic" and start["culprit_topic"] != sub["topic"]
+        if not other or start["broker"] != seen["broker"]:
+            continue
+        text = (
+            "Its backlog has grown by {sub.backlog_entries - before.backlog_entries:n entry}"
+            " since the check at {before.pass_ms:clock}. In that time connection {start.cnx_id}"
+            " of its consumer {seen.consumer} was paused"
+        )
+        rows = {"sub": sub, "before": before, "start": start, "seen": seen}
+        if end is not None:
+            text += " for {end.ts_mono_ns - start.ts_mono_ns:ns}"
+            rows["end"] = end
+        text += f", since {cause(start, 'start')}: its acknowledgements were not read."
+        result.append(
+            compose(sub["ts_wall_ms"], start["rule"], text, (3, sub["row_no"], number), **rows)
+        )
+    return result
+
+
+def _consumers_on(reader: Reader, sub: Row, since_ms: int, until_ms: int) -> dict[str, Row]:
+    """By connection: the consumer of a subscription whose records are all of it, those of an hour
+    before `since_ms` included, and none of which closes it."""
+    if not reader.has("events"):
+        return {}
+    params = {
+        **{name: sub[name] for name in ("cluster", "topic", "subscription")},
+        "since": since_ms - HOUR_MS,
+        "until": until_ms,
+    }
+    known = reader.dicts(
+        f"""
+        SELECT t.consumer, min(t.cnx_id) AS cnx_id FROM events AS t WHERE {_OF_CONSUMERS}
+        GROUP BY t.consumer HAVING count(DISTINCT (t.broker, t.cnx_id)) = 1
+          AND min(t.cnx_id) IS NOT NULL AND bool_and(t.event_type <> 'consumer_closed')
+        ORDER BY t.consumer""",
+        params,
+    )
+    what = "any_value(t.broker) AS broker, any_value(t.consumer) AS consumer"
+    return {
+        row["cnx_id"]: reader.summary(
+            "events", what, f"{_OF_CONSUMERS} AND t.consumer = $consumer", {**params, **row}
+        )
+        for row in known
+    }

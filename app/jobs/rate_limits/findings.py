@@ -1,0 +1,254 @@
+"""What the summary of a report says of pauses by publish limits: causes and their effects."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from app.report.model import Column, Findings, Grid
+from app.report.phrases import Row, clock, duration, number_of, percent, short
+
+if TYPE_CHECKING:
+    from app.report.reader import Reader
+
+_PAUSED = """
+SELECT CAST(sum(culprit_ns) AS BIGINT) AS culprit_ns, count(*) AS topics,
+  CAST(sum(shared_ns) AS BIGINT) AS shared_ns, CAST(sum(collateral_ns) AS BIGINT) AS collateral_ns
+FROM topic_throttle_stats
+"""
+# Only rows that begin or end a pause: a row that changes nothing adds nothing to a cause.
+_CHANGES = """
+SELECT cluster, broker, cnx_id, ts_mono_ns, ts_wall_ms, row_no, reads_paused, limiter, limiter_name,
+  topic, culprit_topic, collateral_topics
+FROM (
+  SELECT *, lag(reads_paused) OVER (
+      PARTITION BY cluster, broker, cnx_id
+      ORDER BY ts_wall_ms NULLS FIRST, ts_mono_ns NULLS FIRST, row_no) AS were_paused
+  FROM throttle_events
+) WHERE reads_paused IS DISTINCT FROM were_paused
+"""
+SHARED = 1000
+"""Shared limits whose users are looked up."""
+SHOWN = 8
+SHORT_NAMES = {"resource_group": "group", "io_thread": "IO thread"}
+
+
+@dataclass
+class Cause:
+    """One limit that paused connections, and the effect."""
+
+    limiter: str
+    name: str
+    """Topic, group, broker, connection or IO thread."""
+    cluster: str = ""
+    broker: str = ""
+    """Where a shared limit holds; empty for a topic's own."""
+    pauses: int = 0
+    paused_ns: int = 0
+    open_pauses: int = 0
+    """Pauses that had not ended when the tables were read."""
+    topics: set[str] = field(default_factory=set)
+    """Topics on the connections that were paused; without the culprit of a topic's own limit."""
+    first_ms: int | None = None
+    most_used_by: str | None = None
+    """The topic that used most of a shared limit."""
+    share: float | None = None
+    used: str = "messages"
+    """What `share` is a share of: messages or bytes."""
+
+    @property
+    def key(self) -> tuple[str, str, str, str | None]:
+        """The columns by which `shared-limits` identifies a shared limit."""
+        return self.cluster, self.broker, self.limiter, self.name
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The sums over the tables of a warehouse."""
+
+    causes: tuple[Cause, ...]
+    """By paused time, longest first."""
+    culprit_ns: int
+    shared_ns: int
+    collateral_ns: int
+    """Paused time of all topics, by whose limit it was (ns)."""
+
+    @property
+    def paused_ns(self) -> int:
+        """Paused time of all topics (ns)."""
+        return self.culprit_ns + self.shared_ns + self.collateral_ns
+
+
+def summarise(
+    throttle_events: Iterable[Row],
+    topic_throttle_stats: Iterable[Row],
+    shared_limits: Iterable[Row] = (),
+) -> Summary:
+    """The summary of rows of two tables and of the question `shared-limits`; rows may come in any
+    order."""
+    paused = Counter[str]()
+    for row in topic_throttle_stats:
+        paused.update(
+            {name: row[name] or 0 for name in ("culprit_ns", "shared_ns", "collateral_ns")}
+        )
+    most = {
+        (row["cluster"], row["broker"], row["limiter"], row["limiter_name"]): row
+        for row in shared_limits
+    }
+    causes = sorted(_causes(throttle_events).values(), key=lambda c: (-c.paused_ns, c.name))
+    for cause in causes:
+        row = most.get(cause.key, {})
+        if row.get("most_used_by") and row["share"]:
+            cause.most_used_by, cause.share = row["most_used_by"], row["share"]
+            cause.used = row["used"]
+    return Summary(
+        tuple(causes), *(paused[name] for name in ("culprit_ns", "shared_ns", "collateral_ns"))
+    )
+
+
+def _causes(rows: Iterable[Row]) -> dict[tuple[str, ...], Cause]:
+    """Joins the first and the last row of each pause; a pause belongs to the limit that began it.
+
+    The view `throttle_intervals` has every limit of a pause; this takes the topics and the limit of
+    its first row. Rows that neither pause nor resume reads are optional.
+    """
+    by_connection: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        by_connection[row["cluster"], row["broker"], row["cnx_id"]].append(row)
+    causes: dict[tuple[str, ...], Cause] = {}
+    for changes in by_connection.values():
+        # Wall time first: the monotonic clock restarts with the broker.
+        changes.sort(key=lambda r: (r["ts_wall_ms"] or 0, r["ts_mono_ns"] or 0, r["row_no"]))
+        open_since: tuple[Cause, int] | None = None
+        for row in changes:
+            if row["reads_paused"] and open_since is None:
+                cause = _cause_of(row, causes)
+                open_since = cause, row["ts_mono_ns"]
+            elif not row["reads_paused"] and open_since is not None:
+                cause, since = open_since
+                cause.paused_ns += max(0, row["ts_mono_ns"] - since)
+                cause.open_pauses -= 1
+                open_since = None
+    return causes
+
+
+def _cause_of(row: Row, causes: dict[tuple[str, ...], Cause]) -> Cause:
+    limiter = row["limiter"]
+    topics = {row["topic"], *(row["collateral_topics"] or ())} - {None}
+    if limiter == "topic":
+        name, where = row["culprit_topic"], ("", "")
+        topics -= {name}
+    else:
+        # rows of earlier versions do not name the limit
+        name = row["limiter_name"] or (row["cnx_id"] if limiter == "connection" else row["broker"])
+        where = row["cluster"], row["broker"]
+    cause = causes.setdefault((limiter, name, *where), Cause(limiter, name, *where))
+    cause.pauses += 1
+    cause.open_pauses += 1
+    cause.topics |= topics
+    at = row["ts_wall_ms"]
+    if at is not None:
+        cause.first_ms = at if cause.first_ms is None else min(cause.first_ms, at)
+    return cause
+
+
+def sentences(summary: Summary) -> list[str]:
+    """The main findings as sentences, the longest pause first."""
+    if not summary.causes:
+        result = ["No connection was paused: every topic stayed within its limits."]
+    else:
+        result = [_sentence(cause) for cause in summary.causes[:SHOWN]]
+    parts = [
+        f"{round(100 * ns / summary.paused_ns)} % {words}"
+        for ns, words in (
+            (summary.culprit_ns, "for their own limits"),
+            (summary.shared_ns, "for limits that they share"),
+            (summary.collateral_ns, "for the limits of other topics"),
+        )
+        if ns
+    ]
+    if parts:
+        result.append(
+            f"Paused time, summed over topics, is {duration(summary.paused_ns)}: {_listed(parts)}."
+        )
+    return result
+
+
+def _listed(parts: list[str]) -> str:
+    """a, b and c."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _sentence(cause: Cause) -> str:
+    # the time of several pauses is a sum over connections, which may pause at the same time
+    summed = ", summed over pauses" if cause.pauses > 1 else ""
+    paused = f"{duration(cause.paused_ns)}{summed}"
+    times, topics = number_of(cause.pauses, "time"), len(cause.topics)
+    if cause.limiter == "topic":
+        begin = f"Topic {short(cause.name)} exceeded its limit {times}"
+        end = (
+            f"it and {number_of(topics, 'other topic')} were paused for {paused}"
+            if topics
+            else f"it was paused for {paused}, and no other topic was"
+        )
+        return f"{begin}; {end}."
+    begin = {
+        "resource_group": f"Resource group {cause.name} was over its limit on {cause.broker}",
+        "broker": f"Broker {cause.name} was over its own limit",
+        "connection": f"Connection {cause.name} had too many requests in flight",
+        "io_thread": f"IO thread {cause.name} of {cause.broker} had too many bytes in its buffers",
+        "unknown": f"Connection {cause.name} was paused by its broker for no known limit",
+    }[cause.limiter]
+    used = ""
+    if cause.most_used_by is not None:
+        used = (
+            f"; {short(cause.most_used_by)} used most ({percent(cause.share)} of the {cause.used})"
+        )
+    return (
+        f"{begin} {times}: connections with {number_of(topics, 'topic')} were paused for "
+        f"{paused}{used}."
+    )
+
+
+def _summary(reader: Reader) -> Summary | None:
+    """The summary of the tables of a warehouse; None if no topic has statistics."""
+    total = reader.row(_PAUSED)
+    if not total["topics"]:
+        return None
+    return summarise(reader.rows(_CHANGES), [total], reader.ask("shared-limits", SHARED))
+
+
+def _sentences(reader: Reader) -> list[str]:
+    summary = _summary(reader)
+    return [] if summary is None else sentences(summary)
+
+
+def _table(reader: Reader) -> Grid:
+    summary = _summary(reader)
+    return Grid(
+        "Causes of pauses",
+        [
+            Column("limit", "limit"),
+            Column("name", "of"),
+            Column("pauses", "pauses", "number"),
+            Column("paused", "paused", "number"),
+            Column("topics", "topics", "number"),
+            Column("first", "first", "number"),
+        ],
+        [
+            {
+                "limit": SHORT_NAMES.get(cause.limiter, cause.limiter),
+                "name": short(cause.name),
+                "pauses": str(cause.pauses),
+                "paused": duration(cause.paused_ns),
+                "topics": str(len(cause.topics)),
+                "first": clock(cause.first_ms),
+            }
+            for cause in (summary.causes if summary else ())
+        ],
+    )
+
+
+FINDINGS = (Findings(10, _sentences, _table),)

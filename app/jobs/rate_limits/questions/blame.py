@@ -1,0 +1,116 @@
+"""The question who paused whom."""
+
+from __future__ import annotations
+
+from app.jobs.rate_limits.pauses import NUMBERED
+from app.warehouse.owner_rules import OWNED
+from app.warehouse.question import USUAL, Param, Question
+from app.warehouse.relations import OWNERS
+
+_NAME = """
+CASE $by WHEN 'tenant' THEN weir_topic_tenant({topic})
+    WHEN 'namespace' THEN weir_topic_namespace({topic}) ELSE {topic} END
+""".strip()
+
+# As in noisy-neighbours, with the limit that was used up. A victim's use is compared with its own
+# limit, in the windows in which it was paused by the culprit: the highest of messages and bytes.
+_BLAME = f"""
+{NUMBERED}, marks AS (
+  SELECT cluster, broker, cnx_id, pause_no, publisher AS culprit, reason,
+    unnest(list_append(collateral_topics, topic)) AS victim
+  FROM numbered
+  WHERE pause_no > 0 AND reads_paused AND action IN ('mark', 'pause')
+    AND transition <> 'Dropped' AND limiter = 'topic'
+), pairs AS (
+  SELECT cluster, broker, cnx_id, pause_no, culprit, victim, min(reason) AS reason
+  FROM marks WHERE victim <> culprit GROUP BY ALL
+), lasting AS (
+  SELECT *, CAST(end_ns AS HUGEINT) - start_ns AS paused_ns FROM pauses
+  WHERE start_ms IS NULL OR (start_ms >= $since AND start_ms < $until)
+), own AS (
+  SELECT b.cluster, b.broker, b.cnx_id, b.pause_no, b.victim,
+    max(greatest(s.messages * 1e3 / s.window_ms / nullif(s.limit_msgs, 0),
+      s.bytes * 1e3 / s.window_ms / nullif(s.limit_bytes, 0))) AS use
+  FROM pairs AS b
+  JOIN lasting AS p USING (cluster, broker, cnx_id, pause_no)
+  JOIN topic_throttle_stats AS s ON s.cluster = b.cluster AND s.broker = b.broker
+    AND s.topic = b.victim AND p.start_ms >= s.window_start_ms
+    AND p.start_ms < s.window_start_ms + s.window_ms
+  GROUP BY ALL
+), names AS (
+  SELECT cluster, culprit AS topic, CAST(NULL AS VARCHAR) AS user_name FROM pairs
+  UNION SELECT cluster, victim, NULL FROM pairs
+), owned AS (
+  {OWNED}
+), blamed AS (
+  SELECT b.cluster, b.broker, b.cnx_id, b.pause_no, {_NAME.format(topic="b.culprit")} AS culprit,
+    {_NAME.format(topic="b.victim")} AS victim, b.victim AS victim_topic, b.reason, o.use,
+    p.paused_ns, p.start_ms, c.owner AS culprit_owner, v.owner AS victim_owner
+  FROM pairs AS b
+  JOIN lasting AS p USING (cluster, broker, cnx_id, pause_no)
+  LEFT JOIN own AS o USING (cluster, broker, cnx_id, pause_no, victim)
+  LEFT JOIN owned AS c ON c.cluster = b.cluster AND c.topic = b.culprit
+  LEFT JOIN owned AS v ON v.cluster = b.cluster AND v.topic = b.victim
+), once AS (
+  SELECT cluster, culprit, victim, broker, cnx_id, pause_no, max(paused_ns) AS paused_ns,
+    max(start_ms) AS start_ms
+  FROM blamed WHERE culprit IS DISTINCT FROM victim GROUP BY ALL
+), sums AS (
+  SELECT cluster, culprit, victim, count(*) AS pauses, sum(paused_ns) AS paused_ns,
+    min(start_ms) AS first_ms, max(start_ms) AS last_ms
+  FROM once GROUP BY cluster, culprit, victim
+), seen AS (
+  SELECT DISTINCT cluster, broker, cnx_id, pause_no,
+    {_NAME.format(topic="t.topic")} AS victim
+  FROM (
+    SELECT cluster, broker, cnx_id, pause_no, unnest(list_append(collateral_topics, topic)) AS topic
+    FROM numbered WHERE pause_no > 0 AND reads_paused AND action IN ('mark', 'pause')
+    AND transition <> 'Dropped'
+  ) AS t
+), suffered AS (
+  SELECT s.cluster, s.victim, sum(p.paused_ns) AS paused_ns
+  FROM seen AS s JOIN lasting AS p USING (cluster, broker, cnx_id, pause_no)
+  GROUP BY s.cluster, s.victim
+), facts AS (
+  SELECT cluster, culprit, victim, mode(reason ORDER BY reason) AS reason, max(use) AS victim_use,
+    any_value(culprit_owner.team) AS culprit_team, any_value(culprit_owner.contact)
+      AS culprit_contact, any_value(victim_owner.team) AS victim_team,
+    count(DISTINCT culprit_owner.team) AS culprit_teams, count(DISTINCT victim_owner.team)
+      AS victim_teams
+  FROM blamed GROUP BY cluster, culprit, victim
+)
+SELECT s.cluster, s.culprit, s.victim, s.pauses, round(s.paused_ns / 1e9, 3) AS paused_s,
+  round(s.paused_ns / nullif(t.paused_ns, 0), 4) AS share_of_victims_pauses, f.reason,
+  round(f.victim_use, 4) AS victim_use, f.victim_use < 0.5 AS victim_below_half,
+  CASE WHEN f.culprit_teams = 1 THEN f.culprit_team END AS culprit_team,
+  CASE WHEN f.culprit_teams = 1 THEN f.culprit_contact END AS culprit_contact,
+  CASE WHEN f.victim_teams = 1 THEN f.victim_team END AS victim_team,
+  epoch_ms(s.first_ms) AS first_pause, epoch_ms(s.last_ms) AS last_pause
+FROM sums AS s
+JOIN facts AS f USING (cluster, culprit, victim)
+LEFT JOIN suffered AS t ON t.cluster = s.cluster AND t.victim = s.victim
+ORDER BY s.paused_ns DESC NULLS LAST, s.pauses DESC, s.cluster, s.culprit, s.victim
+LIMIT $rows
+""".strip()
+
+QUESTIONS = (
+    Question(
+        "blame",
+        "Culprits and victims of publish limits: how long the culprit's own limit paused"
+        " the victim, which share of the victim's pauses that was, for what reason, whether the"
+        " victim used less than half of its own limit, and who owns both.",
+        ("throttle_events", "topic_throttle_stats", OWNERS),
+        _BLAME,
+        (
+            Param(
+                "by",
+                "level of the pairs; principals: blame-principals",
+                "topic",
+                allowed=("topic", "namespace", "tenant"),
+            ),
+            *USUAL,
+        ),
+        "a row needs a topic that shares a connection with one whose own limit paused it",
+        place=1,
+    ),
+)

@@ -1,0 +1,237 @@
+"""Questions of the job: topics that used up a limit, those that were paused, and shared limits."""
+
+from __future__ import annotations
+
+from app.jobs.rate_limits.pauses import NUMBERED
+from app.warehouse.question import USUAL, Param, Question
+
+_TOP_OFFENDERS = """
+SELECT cluster, topic, CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit,
+  round(sum(culprit_ns) / 1e9, 3) AS paused_s,
+  epoch_ms(min(window_start_ms)) AS first_window, epoch_ms(max(window_start_ms)) AS last_window
+FROM topic_throttle_stats
+WHERE window_start_ms >= $since AND window_start_ms < $until
+  AND (culprit_times > 0 OR culprit_ns > 0)
+GROUP BY cluster, topic
+ORDER BY sum(culprit_ns) DESC, broke_its_limit DESC, cluster, topic
+LIMIT $rows
+""".strip()
+
+_TOP_VICTIMS = """
+SELECT cluster, topic, CAST(sum(collateral_times) AS BIGINT) AS paused_by_others,
+  round(sum(collateral_ns) / 1e9, 3) AS paused_s,
+  CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit,
+  epoch_ms(min(window_start_ms)) AS first_window, epoch_ms(max(window_start_ms)) AS last_window
+FROM topic_throttle_stats
+WHERE window_start_ms >= $since AND window_start_ms < $until
+  AND (collateral_times > 0 OR collateral_ns > 0)
+GROUP BY cluster, topic
+ORDER BY sum(collateral_ns) DESC, paused_by_others DESC, cluster, topic
+LIMIT $rows
+""".strip()
+
+# A Kafka topic has neither: its rows come under null. In names of four parts the namespace has
+# three: tenant, cluster and namespace.
+_THROTTLE_TIME = """
+WITH named AS (
+  SELECT *, nullif(CASE WHEN $by = 'tenant' THEN regexp_extract(topic, '^[a-z-]+://([^/]+)/', 1)
+    ELSE regexp_extract(topic, '^[a-z-]+://(.+)/[^/]+$', 1) END, '') AS name
+  FROM topic_throttle_stats
+  WHERE window_start_ms >= $since AND window_start_ms < $until
+)
+SELECT cluster, name, count(DISTINCT topic) AS topics,
+  CAST(sum(limited_times) AS BIGINT) AS pauses,
+  round(sum(culprit_ns) / 1e9, 3) AS own_limit_s,
+  round(sum(coalesce(shared_ns, 0)) / 1e9, 3) AS shared_limits_s,
+  round(sum(collateral_ns) / 1e9, 3) AS limits_of_others_s
+FROM named
+GROUP BY cluster, name
+HAVING sum(limited_times) > 0
+  OR sum(culprit_ns) + sum(coalesce(shared_ns, 0)) + sum(collateral_ns) > 0
+ORDER BY sum(culprit_ns) + sum(coalesce(shared_ns, 0)) + sum(collateral_ns) DESC, cluster, name
+LIMIT $rows
+""".strip()
+
+# Only a topic's own limit has a culprit. A pause with several culprits counts in full for each.
+_NOISY_NEIGHBOURS = f"""
+{NUMBERED}, pairs AS (
+  SELECT DISTINCT cluster, broker, cnx_id, pause_no, publisher AS culprit, victim
+  FROM (
+    SELECT *, unnest(list_append(collateral_topics, topic)) AS victim FROM numbered
+    WHERE pause_no > 0 AND reads_paused AND action IN ('mark', 'pause')
+    AND transition <> 'Dropped' AND limiter = 'topic'
+  ) WHERE victim <> publisher
+)
+SELECT b.cluster, b.culprit, b.victim, count(*) AS pauses,
+  round(sum(CAST(p.end_ns AS HUGEINT) - p.start_ns) / 1e9, 3) AS paused_s,
+  epoch_ms(min(p.start_ms)) AS first_pause, epoch_ms(max(p.start_ms)) AS last_pause
+FROM pairs AS b
+JOIN pauses AS p
+  ON p.cluster = b.cluster AND p.broker = b.broker AND p.cnx_id = b.cnx_id
+  AND p.pause_no = b.pause_no
+WHERE p.start_ms IS NULL OR (p.start_ms >= $since AND p.start_ms < $until)
+GROUP BY b.cluster, b.culprit, b.victim
+ORDER BY paused_s DESC NULLS LAST, pauses DESC, b.cluster, b.culprit, b.victim
+LIMIT $rows
+""".strip()
+
+# A pause belongs to the limit that began it. Who shares a limit: the topics of the group (in rows
+# of earlier versions, which do not name it, those at whose publishes it acted), all topics of a
+# broker, else those on the connections. What they used is counted in messages or bytes, by the
+# balance that was used up, over the windows in which the limit acted.
+_SHARED_LIMITS = f"""
+{NUMBERED}, begun AS (
+  SELECT n.cluster, n.broker, n.limiter, coalesce(n.limiter_name,
+      CASE n.limiter WHEN 'broker' THEN n.broker WHEN 'connection' THEN n.cnx_id END) AS name,
+    n.publisher, list_append(n.collateral_topics, n.topic) AS topics, p.start_ms, p.start_ns,
+    p.end_ns, n.limiter = 'connection' OR coalesce(n.balance_msgs <= 0, false) AS by_messages
+  FROM numbered AS n
+  JOIN pauses AS p
+    ON p.cluster = n.cluster AND p.broker = n.broker AND p.cnx_id = n.cnx_id
+    AND p.pause_no = n.pause_no
+  WHERE n.reads_paused AND NOT n.were_paused AND n.limiter <> 'topic'
+    AND (p.start_ms IS NULL OR (p.start_ms >= $since AND p.start_ms < $until))
+), limits AS (
+  SELECT cluster, broker, limiter, name, count(*) AS pauses,
+    round(sum(CAST(end_ns AS HUGEINT) - start_ns) / 1e9, 3) AS paused_s,
+    len(list_distinct(list_filter(flatten(list(topics)), lambda t: t IS NOT NULL))) AS topics,
+    bool_or(by_messages) AS by_messages,
+    epoch_ms(min(start_ms)) AS first_pause, epoch_ms(max(start_ms)) AS last_pause
+  FROM begun GROUP BY cluster, broker, limiter, name
+), members AS (
+  SELECT DISTINCT cluster, broker, limiter, name,
+    unnest(CASE WHEN limiter = 'resource_group' THEN [publisher] ELSE topics END) AS topic
+  FROM begun WHERE limiter <> 'broker'
+), used AS (
+  SELECT l.cluster, l.broker, l.limiter, l.name, s.topic,
+    sum(CASE WHEN l.by_messages THEN s.messages ELSE s.bytes END) AS amount
+  FROM limits AS l JOIN topic_throttle_stats AS s ON s.cluster = l.cluster AND s.broker = l.broker
+  WHERE EXISTS (
+      FROM begun AS b WHERE b.cluster = l.cluster AND b.broker = l.broker
+        AND b.limiter = l.limiter AND b.name IS NOT DISTINCT FROM l.name
+        AND b.start_ms >= s.window_start_ms AND b.start_ms < s.window_start_ms + s.window_ms)
+    AND (l.limiter = 'broker' OR (l.limiter = 'resource_group' AND s.resource_group = l.name)
+      OR EXISTS (
+      FROM members AS m WHERE m.cluster = l.cluster AND m.broker = l.broker
+        AND m.limiter = l.limiter AND m.name IS NOT DISTINCT FROM l.name AND m.topic = s.topic))
+  GROUP BY l.cluster, l.broker, l.limiter, l.name, s.topic
+), most AS (
+  SELECT cluster, broker, limiter, name, arg_min(topic, (-amount, topic)) AS most_used_by,
+    round(max(amount) / nullif(sum(amount), 0), 4) AS share
+  FROM used GROUP BY cluster, broker, limiter, name
+)
+SELECT l.cluster, l.broker, l.limiter, l.name AS limiter_name, l.pauses, l.paused_s, l.topics,
+  m.most_used_by, m.share, CASE WHEN l.by_messages THEN 'messages' ELSE 'bytes' END AS used,
+  l.first_pause, l.last_pause
+FROM limits AS l
+LEFT JOIN most AS m
+  ON m.cluster = l.cluster AND m.broker = l.broker AND m.limiter = l.limiter
+  AND m.name IS NOT DISTINCT FROM l.name
+ORDER BY l.paused_s DESC NULLS LAST, l.pauses DESC, l.cluster, l.broker, l.limiter, l.name
+LIMIT $rows
+""".strip()
+
+# As `peak` of quota_usage: what a bucket lacked of full at its lowest balance was used in a second.
+_NEAR_LIMIT = """
+WITH used AS (
+  SELECT *, coalesce(greatest((limit_msgs - min_balance_msgs) / limit_msgs,
+    (limit_bytes - min_balance_bytes) / limit_bytes), utilisation) AS peak
+  FROM limiter_stats WHERE window_start_ms >= $since AND window_start_ms < $until
+)
+SELECT cluster, broker, limiter, limiter_name, round(max(peak), 4) AS highest_utilisation,
+  epoch_ms(arg_max(window_start_ms, peak)) AS in_window,
+  round(arg_max(peak, window_start_ms), 4) AS newest_utilisation,
+  CAST(sum(throttles) AS BIGINT) AS throttles
+FROM used WHERE peak IS NOT NULL
+GROUP BY cluster, broker, limiter, limiter_name
+ORDER BY max(peak) DESC, throttles DESC, cluster, broker, limiter, limiter_name
+LIMIT $rows
+""".strip()
+
+_THROTTLE_COMMANDS = """
+SELECT cluster, topic, coalesce(producer_name, concat(cnx_id, '/', producer_id)) AS producer,
+  count(request_id) FILTER (WHERE exception IS NULL) AS commands,
+  count(*) FILTER (WHERE rule = 'client_unsupported') AS unsupported,
+  round(coalesce(sum(pause_ms) FILTER (WHERE exception IS NULL), 0) / 1e3, 3) AS announced_s,
+  count(*) FILTER (WHERE exception IS NOT NULL) AS timed_out_sends,
+  coalesce(list_sort(list(DISTINCT reason) FILTER (WHERE reason IS NOT NULL)), []) AS reasons,
+  epoch_ms(max(ts_wall_ms)) AS newest
+FROM producer_throttle
+WHERE ts_wall_ms >= $since AND ts_wall_ms < $until
+GROUP BY cluster, topic, producer
+ORDER BY announced_s DESC, commands DESC, unsupported DESC, cluster, topic, producer
+LIMIT $rows
+""".strip()
+
+_BREACHED = """
+SELECT cluster, broker, kind, entity, count(*) AS breaches, round(max(peak), 4) AS highest_ratio,
+  arg_max("limit", window_start_ms) AS newest_limit, arg_max(used, window_start_ms) AS newest_used,
+  epoch_ms(min(window_start_ms)) AS first_window, epoch_ms(max(window_start_ms)) AS last_window
+FROM quota_usage
+WHERE breached AND window_start_ms >= $since AND window_start_ms < $until
+GROUP BY cluster, broker, kind, entity
+ORDER BY breaches DESC, highest_ratio DESC NULLS LAST, cluster, broker, kind, entity
+LIMIT $rows
+""".strip()
+
+_BY = Param("by", "grouping of the sums", "namespace", allowed=("namespace", "tenant"))
+
+QUESTIONS = (
+    Question(
+        "top-offenders",
+        "Topics that used up their own limit: how often, and how long that paused them.",
+        ("topic_throttle_stats",),
+        _TOP_OFFENDERS,
+    ),
+    Question(
+        "top-victims",
+        "Topics that were paused for the limits of other topics: how often and how long.",
+        ("topic_throttle_stats",),
+        _TOP_VICTIMS,
+    ),
+    Question(
+        "throttle-time",
+        "Paused time of all topics of a namespace or tenant, by whose limit.",
+        ("topic_throttle_stats",),
+        _THROTTLE_TIME,
+        (_BY, *USUAL),
+    ),
+    Question(
+        "noisy-neighbours",
+        "Culprits and victims: for each pair the pauses in which"
+        " the culprit's own limit paused the victim; a pause with several culprits counts for"
+        " each.",
+        ("throttle_events",),
+        _NOISY_NEIGHBOURS,
+    ),
+    Question(
+        "shared-limits",
+        "Limits that topics share (of a group, a broker, a connection or an IO"
+        " thread) by the pauses that they began, with the topic that used most of each.",
+        ("throttle_events", "topic_throttle_stats"),
+        _SHARED_LIMITS,
+    ),
+    Question(
+        "near-limit",
+        "Limiters by how near they came to their limit: the highest and the newest"
+        " use, of a publish rate within a second of the window.",
+        ("limiter_stats",),
+        _NEAR_LIMIT,
+    ),
+    Question(
+        "throttle-commands",
+        "Throttle commands by producer (protocol=pip385):"
+        " commands, marks without one because the client does not support it, announced time, sends"
+        " that timed out.",
+        ("producer_throttle",),
+        _THROTTLE_COMMANDS,
+        needs="a run of rate_limits with protocol: pip385 writes them",
+    ),
+    Question(
+        "breached-quotas",
+        "Every quota of every job that was breached: in how many windows, and"
+        " by how much at worst.",
+        ("quota_usage",),
+        _BREACHED,
+    ),
+)

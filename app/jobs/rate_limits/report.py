@@ -1,0 +1,308 @@
+"""Pauses by publish limits: culprits, victims, and the time line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from app.report.charts import OTHERS, OWN, SHARED, bars, heat, pauses, stacked_time
+from app.report.model import Chart, Column, Frame, Grid, JobSection, Row, Section, Tile
+from app.report.phrases import short
+from app.report.reader import Reader
+from app.report.text import NONE, percent_text, seconds_text
+from app.terminal.counts import counted
+
+KINDS = ((OWN, "own_s"), (SHARED, "shared_s"), (OTHERS, "other_s"))
+"""Classes of a pause, and the column of their seconds."""
+KIND_NAMES = [name for name, _ in KINDS]
+TOP, BARS = 12, 8
+CULPRITS, VICTIMS = 8, 12
+LANES, SLOTS = 10, 100
+"""Connections of the time line, and the parts of its width that pauses are drawn in."""
+BUCKETS = 120
+SHADES = {
+    1: "under 1 s",
+    5: "1 to 5 s",
+    15: "5 to 15 s",
+    60: "15 to 60 s",
+    float("inf"): "a minute or more",
+}
+"""Shades of the matrix, by what they stay below (s)."""
+
+_TOTALS = """
+SELECT coalesce(sum(culprit_ns), 0) / 1e9 AS own_s,
+  coalesce(sum(shared_ns), 0) / 1e9 AS shared_s,
+  coalesce(sum(collateral_ns), 0) / 1e9 AS other_s,
+  count(DISTINCT (cluster, topic)) FILTER (WHERE culprit_times > 0 OR culprit_ns > 0) AS culprits,
+  count(DISTINCT (cluster, topic)) FILTER (WHERE collateral_times > 0 OR collateral_ns > 0)
+    AS victims,
+  count(DISTINCT (cluster, topic)) AS topics
+FROM topic_throttle_stats
+"""
+_BLAME = """
+SELECT cluster, topic, sum(culprit_ns) / 1e9 AS own_s,
+  sum(coalesce(shared_ns, 0)) / 1e9 AS shared_s, sum(collateral_ns) / 1e9 AS other_s
+FROM topic_throttle_stats GROUP BY cluster, topic
+HAVING {order} > 0
+ORDER BY {order} DESC, cluster, topic LIMIT $most
+"""
+# Pauses are drawn in slots of the time line: more could not be seen, and would not fit a page.
+_LANES = """
+WITH pauses AS (
+  SELECT cluster, broker, cnx_id, start_ms, coalesce(end_ms, $until) AS end_ms,
+    coalesce(reasons[1], 'unknown') AS kind
+  FROM throttle_intervals WHERE start_ms IS NOT NULL
+), lanes AS (
+  SELECT cluster, broker, cnx_id, sum(end_ms - start_ms) AS paused_ms, count(*) AS pauses,
+    min(start_ms) AS first_ms
+  FROM pauses GROUP BY cluster, broker, cnx_id
+  ORDER BY paused_ms DESC, cluster, broker, cnx_id LIMIT $lanes
+)
+SELECT concat(p.broker, ' ', p.cnx_id) AS name, p.kind,
+  min(p.start_ms) AS at, max(greatest(p.end_ms, p.start_ms + 1)) AS until
+FROM pauses AS p JOIN lanes AS l USING (cluster, broker, cnx_id)
+GROUP BY p.cluster, p.broker, p.cnx_id, p.kind, l.first_ms, p.start_ms // $slot
+ORDER BY l.first_ms, name, "at"
+"""
+_OVER_TIME = """
+SELECT window_start_ms // $bucket AS slot, min(window_start_ms) AS at,
+  max(window_start_ms + window_ms) AS until,
+  sum(culprit_ns) / 1e9 AS own_s, sum(coalesce(shared_ns, 0)) / 1e9 AS shared_s,
+  sum(collateral_ns) / 1e9 AS other_s
+FROM topic_throttle_stats GROUP BY slot HAVING own_s + shared_s + other_s > 0 ORDER BY "at"
+"""
+
+
+def blame(reader: Reader) -> Section:
+    """Topics by whose limits paused them, limits that topics share, and who paused whom."""
+    key, title = "culprits", "Culprits and victims"
+    totals = reader.row(_TOTALS)
+    paused_s = sum(totals[column] for _, column in KINDS)
+    victims = totals["victims"]
+    tile = _tile(totals, paused_s)
+    verdict = (
+        f"{counted(victims, 'topic')} {'was' if victims == 1 else 'were'} paused for "
+        f"the limits of others ({seconds_text(totals['other_s'])}, summed over topics)"
+        if victims
+        else ""
+    )
+    if not paused_s:
+        why = (
+            f"None of {counted(totals['topics'], 'topic')} was paused."
+            if totals["topics"]
+            else reader.nothing_in("topic_throttle_stats")
+        )
+        return Section(key, title, [why], (), tile, verdict)
+    culprits = totals["culprits"]
+    parts_s = [
+        f"{percent_text(totals[column] / paused_s)} was for {words}"
+        for column, words in (
+            ("own_s", "a topic's own limit"),
+            ("shared_s", "limits that topics share"),
+            ("other_s", "the limits of other topics"),
+        )
+    ]
+    texts = [
+        f"{counted(culprits, 'topic')} exceeded {'its' if culprits == 1 else 'their'} own limit; "
+        f"{counted(victims, 'topic')} {'was' if victims == 1 else 'were'} paused for the limits of "
+        f"others. Of {seconds_text(paused_s)} of paused time, summed over topics and connections, "
+        f"{', '.join(parts_s)}.",
+    ]
+    pairs = reader.ask("blame", 5000)
+    shared = reader.ask("shared-limits", TOP)
+    parts: list[Chart | Grid] = []
+    for name, column in (("Top culprits", "culprit_ns"), ("Top victims", "collateral_ns")):
+        parts += _blame_chart(reader, name, f"sum({column})")
+    if shared:
+        parts.append(
+            Grid(
+                "Limits that topics share",
+                [
+                    Column("limiter", "limit"),
+                    Column("limiter_name", "of"),
+                    Column("broker", "broker"),
+                    Column("pauses", "pauses", "number"),
+                    Column("paused_s", "paused", "seconds"),
+                    Column("topics", "topics", "number"),
+                    Column("most_used_by", "most used by", "topic"),
+                    Column("share", "its share", "ratio"),
+                ],
+                shared,
+                "shared-limits",
+            )
+        )
+    if pairs:
+        parts += [
+            _matrix(pairs),
+            Grid(
+                "Culprits and victims, longest pause first",
+                [
+                    Column("culprit", "because of", "topic"),
+                    Column("victim", "paused", "topic"),
+                    Column("pauses", "pauses", "number"),
+                    Column("paused_s", "paused", "seconds"),
+                    Column("share_of_victims_pauses", "share of its pauses", "ratio"),
+                    Column("victim_use", "use of its own limit", "ratio"),
+                    Column("culprit_team", "owner of the one"),
+                    Column("victim_team", "of the other"),
+                    Column("first_pause", "first", "time"),
+                ],
+                pairs[:TOP],
+                "blame --param rows=1000",
+                folded=True,
+            ),
+        ]
+    return Section(key, title, texts, parts, tile, verdict)
+
+
+def _tile(totals: Row, paused_s: float) -> Tile:
+    return Tile(
+        "paused by others",
+        seconds_text(totals["other_s"]) if paused_s else NONE,
+        f"{percent_text(totals['other_s'] / paused_s)} of paused time, summed over topics"
+        if paused_s
+        else "no pauses",
+        bool(totals["victims"]),
+    )
+
+
+def _blame_chart(reader: Reader, title: str, order: str) -> list[Chart]:
+    """A bar for each topic by whose limits paused it; nothing without any."""
+    rows = [
+        {"name": short(row["topic"]), "kind": kind, "value": round(row[column], 3)}
+        for row in reader.rows(_BLAME.format(order=order), most=BARS)
+        for kind, column in KINDS
+    ]
+    return (
+        [
+            Chart(
+                title,
+                "Seconds that connections with the topic were paused, by whose limit, summed over "
+                "connections.",
+                rows,
+                lambda rows, frame: bars(rows, frame, "paused (s)", KIND_NAMES),
+            )
+        ]
+        if rows
+        else []
+    )
+
+
+def _matrix(pairs: Sequence[Row]) -> Chart:
+    """Culprits across, victims down, the longest first in both directions."""
+    culprits = _ranked(pairs, "culprit")[:CULPRITS]
+    kept = [pair for pair in pairs if pair["culprit"] in culprits]
+    # The first victims of every culprit, or those of the first one would fill the rows.
+    each = max(1, VICTIMS // len(culprits))
+    victims: list[str] = []
+    for culprit in culprits:
+        own = [pair["victim"] for pair in kept if pair["culprit"] == culprit]
+        victims += [v for v in own if v not in victims][:each]
+    victims += [v for v in _ranked(kept, "victim") if v not in victims][: VICTIMS - len(victims)]
+    rows = [
+        {
+            "column": short(pair["culprit"]),
+            "row": short(pair["victim"]),
+            "seconds": pair["paused_s"] or 0.0,
+            "text": _seconds(pair["paused_s"] or 0.0),
+            "shade": next(s for top, s in SHADES.items() if (pair["paused_s"] or 0.0) < top),
+            "place": (culprits.index(pair["culprit"]), victims.index(pair["victim"])),
+        }
+        for pair in kept
+        if pair["victim"] in victims
+    ]
+    rows.sort(key=lambda row: row.pop("place"))
+    return Chart(
+        "Matrix of culprits and victims",
+        f"Seconds that the topic in a row was paused because of the topic in a column; at most "
+        f"{CULPRITS} and {VICTIMS} of them.",
+        rows,
+        _draw_matrix,
+    )
+
+
+def _draw_matrix(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:
+    columns = list(dict.fromkeys(row["column"] for row in rows))
+    shown = columns[:3] if frame.narrow else columns
+    return heat([r for r in rows if r["column"] in shown], frame, list(SHADES.values()))
+
+
+def _ranked(pairs: Sequence[Row], field: str) -> list[str]:
+    total: dict[str, float] = {}
+    for pair in pairs:
+        total[pair[field]] = total.get(pair[field], 0.0) + (pair["paused_s"] or 0.0)
+    return sorted(total, key=lambda name: (-total[name], name))
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}"
+
+
+def timeline(reader: Reader) -> Section:
+    """The pauses of connections and topics over time."""
+    key, title = "timeline", "Throttle time line"
+    span = reader.span
+    if span is None or not reader.written("throttle_events"):
+        return Section(key, title, [reader.nothing_in("throttle_events")])
+    length = max(span.end_ms - span.start_ms, 1)
+    lanes = reader.rows(_LANES, until=span.end_ms, lanes=LANES, slot=max(length // SLOTS, 1))
+    over_time = [
+        {"at": row["at"], "until": row["until"], "kind": kind, "value": round(row[column], 3)}
+        for row in reader.rows(_OVER_TIME, bucket=max(length // BUCKETS, 1))
+        for kind, column in KINDS
+    ]
+    counts = reader.row(
+        "SELECT count(*) AS pauses, count(DISTINCT (cluster, broker, cnx_id)) AS connections,"
+        " count(*) FILTER (WHERE end_ns IS NULL) AS still,"
+        " max(CAST(end_ns AS HUGEINT) - start_ns) / 1e9 AS longest"
+        " FROM throttle_intervals"
+    )
+    if not counts["pauses"]:
+        return Section(key, title, ["No connection was paused in this time."])
+    texts = [
+        f"{counted(counts['connections'], 'connection')} "
+        f"{'was' if counts['connections'] == 1 else 'were'} paused "
+        f"{counted(counts['pauses'], 'time')}"
+        + (
+            f", the longest time for {seconds_text(counts['longest'])}"
+            if counts["longest"] is not None
+            else ""
+        )
+        + (
+            f"; {counts['still']:,} {'is' if counts['still'] == 1 else 'are'} still paused at "
+            "the end."
+            if counts["still"]
+            else "."
+        )
+    ]
+    return Section(
+        key,
+        title,
+        texts,
+        [
+            Chart(
+                "Paused connections",
+                f"The {LANES} connections that were paused longest; a bar is a pause, its colour the "
+                "reason that the broker gives first.",
+                lanes,
+                pauses,
+            ),
+            *(
+                [
+                    Chart(
+                        "Paused time by window",
+                        "Seconds that topics were paused in a window, summed over topics.",
+                        over_time,
+                        lambda rows, frame: stacked_time(rows, frame, "paused (s)", KIND_NAMES),
+                    )
+                ]
+                if over_time
+                else []
+            ),
+        ],
+    )
+
+
+SECTIONS = (JobSection(20, blame), JobSection(30, timeline))
+REACHED = ("topic_throttle_stats", "limiter_stats")

@@ -1,0 +1,19 @@
+"""What policies do to topics: pauses, paused time, and that of victims."""
+
+from __future__ import annotations
+
+from app.warehouse.view import Measure, Shadowed
+
+_STATS = "topic_throttle_stats"
+_PAUSED = (
+    "CAST(culprit_ns AS DOUBLE) + CAST(coalesce(shared_ns, 0) AS DOUBLE)"
+    " + CAST(collateral_ns AS DOUBLE)"
+)
+SHADOWED = Shadowed(
+    _STATS,
+    (
+        Measure("pauses", _STATS, "CAST(limited_times AS DOUBLE)", "limited_times > 0"),
+        Measure("paused_s", _STATS, f"({_PAUSED}) / 1e9", f"{_PAUSED} > 0"),
+        Measure("victim_s", _STATS, "CAST(collateral_ns AS DOUBLE) / 1e9", "collateral_ns > 0"),
+    ),
+)

@@ -1,0 +1,56 @@
+"""Words that the sentences share: topics, shares, lengths of time and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from app.terminal.counts import counted
+
+Row = Mapping[str, Any]
+NAMED = 3
+"""The most users, producers, consumers or topics that a sentence names."""
+PLURALS = {"batch": "batches"}
+
+
+def about(ms: int) -> str:
+    """A time in whole minutes; a short one as `duration` formats it."""
+    return duration(ms * 1_000_000) if ms < 120_000 else f"{round(ms / 60_000)} min"
+
+
+def short(topic: str) -> str:
+    """A topic without its scheme persistent://."""
+    return topic.removeprefix("persistent://")
+
+
+def percent(share: float | None) -> str:
+    """A share in whole percent."""
+    return f"{round(100 * (share or 0))} %"
+
+
+def duration(ns: int) -> str:
+    """A length of time: 38 s, 0.3 s, 2 min 5 s."""
+    seconds = ns / 1e9
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{int(seconds) // 60} min {int(seconds) % 60} s"
+
+
+def number_of(n: int, noun: str) -> str:
+    """A number with its noun: once, 3 topics."""
+    if (n, noun) == (1, "time"):
+        return "once"
+    return counted(n, noun, PLURALS.get(noun, ""))
+
+
+def was(n: int) -> str:
+    """The verb after a number."""
+    return "was" if n == 1 else "were"
+
+
+def clock(ms: int | None) -> str:
+    """14:03:07 of a time (ms since the epoch, UTC)."""
+    return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%H:%M:%S")

@@ -1,0 +1,16 @@
+"""What must hold of the table of the job."""
+
+from __future__ import annotations
+
+from app.quality.checks import Check, between, not_null, suite, window_checks
+
+SUITES: dict[str, list[Check]] = {
+    "topic_message_counts": suite(
+        "topic_message_counts",
+        *not_null("topic", "messages", "bytes"),
+        between("messages", 1),
+        between("bytes", 0),
+        *window_checks("cluster", "topic"),
+    ),
+}
+ACROSS: dict[str, list[Check]] = {}

@@ -1,0 +1,32 @@
+"""The section of a report: topics by their messages."""
+
+from __future__ import annotations
+
+from app.report.model import Column, Grid, JobSection, Section
+from app.report.reader import Reader
+from app.terminal.counts import counted
+
+_TOPICS = """
+SELECT cluster, topic, CAST(sum(messages) AS BIGINT) AS messages FROM topic_message_counts
+GROUP BY cluster, topic ORDER BY messages DESC, cluster, topic
+"""
+SHOWN = 12
+
+
+def message_counts(reader: Reader) -> Section:
+    """The topics with most messages."""
+    key, title = "message-counts", "Messages"
+    rows = reader.rows(_TOPICS)
+    if not rows:
+        return Section(key, title, [reader.nothing_in("topic_message_counts")])
+    columns = [
+        Column("topic", "topic", "topic"),
+        Column("cluster", "cluster"),
+        Column("messages", "messages", "number"),
+    ]
+    grid = Grid("Topics by their messages", columns, rows[:SHOWN], '"FROM topic_message_counts"')
+    return Section(key, title, [f"{counted(len(rows), 'topic')} had messages."], [grid])
+
+
+SECTIONS = (JobSection(95, message_counts),)
+REACHED = ("topic_message_counts",)
