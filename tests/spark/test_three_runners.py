@@ -203,6 +203,8 @@ def arriving(job: str) -> list[tuple[int, bytes]]:
         for record in trace.records:
             wall = record["ts_wall_ms"]
             broker = record["broker"]
+            if job == "entry_cache" and broker == "*":
+                continue  # entries_visited of a pass may depend on the batch that brings it
             last[broker] = wall if wall is not None else last.get(broker, min(walls))
             jitter_ms = rng.randint(0, JITTER_MS) if job != "entry_cache" else 0
             at_ms = max(last[broker] + jitter_ms, started.get(broker, 0))
@@ -245,11 +247,8 @@ def assert_one_answer(
 
 def assert_same(got: list[str], expected: list[str], name: str) -> None:
     """Equal; else what only one of them has."""
-    assert got == expected, (
-        name,
-        sorted(set(got) - set(expected))[:3],
-        sorted(set(expected) - set(got))[:3],
-    )
+    only = [sorted(set(a) - set(b))[:2] for a, b in ((got, expected), (expected, got))]
+    assert only == [[], []] and got == expected, "\n".join([name, *only[0], "expected:", *only[1]])
 
 
 def test_the_versions_hold_every_value_of_every_parameter() -> None:
