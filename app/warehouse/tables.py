@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from app.warehouse.views import VIEWS, View
+from app.warehouse.view import View
+from app.warehouse.views import VIEWS
 from state import events
 from state.engine.table import (
     CAN_WAIT_MS,
