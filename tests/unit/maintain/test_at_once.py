@@ -32,11 +32,15 @@ for batch in range(count):
 """
 MAINTAIN = """
 import sys
+import time
+from pathlib import Path
 from app.config.settings import load_settings
 from app.maintain import merging
 from app.maintain.upkeep import upkeep
 merging.SETTLED_MS = 0
 settings = load_settings(overrides={"warehouse": sys.argv[1]})
+while not all(Path(sys.argv[1], name).is_dir() for name in sys.argv[3].split(",")):
+    time.sleep(0.01)  # the writers take longer to start
 for _ in range(int(sys.argv[2])):
     done = upkeep(settings)
     assert not [kept.problem for kept in done.tables if kept.problem], done
@@ -67,8 +71,8 @@ def test_every_row_is_there_once(batches: int, rounds: int, make_settings: MakeS
     work = [
         started(WRITE, place, "govern", "0", str(batches), names),
         started(WRITE, place, "archive", str(batches), str(batches), names),
-        started(MAINTAIN, place, str(rounds)),
-        started(MAINTAIN, place, str(rounds)),
+        started(MAINTAIN, place, str(rounds), names),
+        started(MAINTAIN, place, str(rounds), names),
     ]
     seen = dict.fromkeys(NAMES, 0)
     followed = dict.fromkeys(NAMES, 0)
