@@ -131,7 +131,7 @@ def _shown(table: str) -> list[str]:
 def row_of(table: str, values: Mapping[str, Any]) -> Row:
     """A row with its key and the statement that returns it."""
     job = TABLES[table].job
-    names = OTHER_KEYS.get(table, EVENT_KEY)
+    names: tuple[str, ...] = OTHER_KEYS.get(table, EVENT_KEY)
     if job:
         names = (*DECLARED[job].row_key, *TABLES[table].more_key)
     key = {name: values[name] for name in names}

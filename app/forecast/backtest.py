@@ -60,11 +60,11 @@ def forecast(method: Method, used: Hours, limit: float) -> Forecast | str:
     later = now(np.arange(1, longest + 1))
     breach = next((int(n) + 1 for n in np.flatnonzero(later >= limit)[:1]), None)
     lead = longest if breach is None else min(n for n in errors if n >= breach)
-    found = Forecast(
+    result = Forecast(
         lead, _highest(later[lead - HOURS_PER_DAY : lead]) / limit, breach, errors[lead]
     )
-    numbers = (found.predicted, found.error.mean, found.error.worst)
-    return found if all(map(isfinite, numbers)) else OUT_OF_RANGE
+    numbers = (result.predicted, result.error.mean, result.error.worst)
+    return result if all(map(isfinite, numbers)) else OUT_OF_RANGE
 
 
 class _Fits:

@@ -59,7 +59,8 @@ def trend(used: Hours) -> Fit | None:
 
     def later(ahead: Places) -> Hours:
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.maximum(level + slope * ahead, 0.0)
+            place: Hours = np.maximum(level + slope * ahead, 0.0)
+            return place
 
     return later
 

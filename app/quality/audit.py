@@ -34,7 +34,7 @@ def audit(
 
     engine = DuckDbEngine(connection, table, schema)
     validator = Validator(execution_engine=engine, data_context=context)
-    found = {}
+    found: dict[int, Any] = {}
     for form, named in (("BASIC", False), ("COMPLETE", True)):
         # Rows of a query come only with COMPLETE, which asks the other expectations for more than
         # anybody reads.
@@ -47,7 +47,9 @@ def audit(
             runtime_configuration={"result_format": form},
         )
         # Great Expectations returns results in another order.
-        found |= {result.expectation_config.meta["number"]: result for result in results}
+        for result in results:
+            assert result.expectation_config is not None
+            found[result.expectation_config.meta["number"]] = result
     return [_row(check, found[number]) for number, check in enumerate(checks)]
 
 
@@ -64,7 +66,7 @@ def _context() -> EphemeralDataContext:
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)  # type: ignore[assignment]
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
     return context
 
 

@@ -48,7 +48,7 @@ def quality_command(
     tables = list(dict.fromkeys(only)) or list(TABLES)
     for name in tables:
         if name not in TABLES:
-            raise UserError(f"--table {name}: there is none ({did_you_mean(name, TABLES)})")
+            raise UserError(f"--table {name}: there is none ({did_you_mean(name, list(TABLES))})")
     Warehouse.of(settings).require()
     load_manifest(settings)
     found = _audit(settings, tables, again)

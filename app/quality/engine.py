@@ -150,10 +150,10 @@ class DuckDbEngine(ExecutionEngine[str]):
         """Refuse: the one batch is the table, and every condition is SQL of `_condition`."""
         raise TypeError(f"an audit has no other batches or row conditions: {batch_spec}")
 
-    _comparison_condition_to_filter_clause = get_batch_data_and_markers
-    _nullity_condition_to_filter_clause = get_batch_data_and_markers
-    _and_condition_to_filter_clause = get_batch_data_and_markers
-    _or_condition_to_filter_clause = get_batch_data_and_markers
+    _comparison_condition_to_filter_clause = get_batch_data_and_markers  # type: ignore[assignment]
+    _nullity_condition_to_filter_clause = get_batch_data_and_markers  # type: ignore[assignment]
+    _and_condition_to_filter_clause = get_batch_data_and_markers  # type: ignore[assignment]
+    _or_condition_to_filter_clause = get_batch_data_and_markers  # type: ignore[assignment]
 
 
 def _condition(metric: MetricConfiguration) -> str | None:

@@ -80,6 +80,10 @@ def _drawable(value: Any) -> Any:
     return [_drawable(each) for each in value] if isinstance(value, list) else value
 
 
+Layers = alt.LayerChart | alt.FacetChart
+"""What Altair's `layer` returns."""
+
+
 def values(rows: Sequence[Row]) -> alt.Data:
     """Rows as the data of a chart."""
     return alt.Data(values=list(rows))
@@ -156,7 +160,7 @@ def strokes(names: Sequence[str], frame: Frame) -> tuple[alt.Color, alt.StrokeDa
     )
 
 
-def lines(rows: Sequence[Row], frame: Frame, title: str) -> alt.LayerChart:
+def lines(rows: Sequence[Row], frame: Frame, title: str) -> Layers:
     """A line for each `name` over time `at`: `value`; rows with `forecast` are drawn lighter."""
     names = list(dict.fromkeys(row["name"] for row in rows))
     own = alt.Chart(values([r for r in rows if not r.get("forecast")]))
@@ -224,7 +228,7 @@ def bars(
     )
 
 
-def plain_bars(rows: Sequence[Row], frame: Frame, title: str) -> alt.LayerChart:
+def plain_bars(rows: Sequence[Row], frame: Frame, title: str) -> Layers:
     """A bar for each `name`, with its `text` at the end: `value` each."""
     order = [row["name"] for row in rows]
     base = alt.Chart(values(rows)).encode(
@@ -237,7 +241,7 @@ def plain_bars(rows: Sequence[Row], frame: Frame, title: str) -> alt.LayerChart:
     ).properties(width=frame.width, height=alt.Step(18))
 
 
-def heat(rows: Sequence[Row], frame: Frame, shades: Sequence[str]) -> alt.LayerChart:
+def heat(rows: Sequence[Row], frame: Frame, shades: Sequence[str]) -> Layers:
     """A field for each `column` and `row` with its `text`; `shade` is one of the five `shades`."""
     columns = list(dict.fromkeys(row["column"] for row in rows))
     base = alt.Chart(values(rows)).encode(
@@ -319,7 +323,7 @@ def stacked_time(rows: Sequence[Row], frame: Frame, title: str, kinds: Sequence[
     )
 
 
-def curves(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:
+def curves(rows: Sequence[Row], frame: Frame) -> Layers:
     """Hit ratio (%) against size: a line for each `name` through `bytes` and `value`."""
     names = list(dict.fromkeys(row["name"] for row in rows))
     inks, dashes = strokes(names, frame)

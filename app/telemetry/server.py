@@ -70,7 +70,7 @@ def start(host: str, port: int, app: WSGIApplication) -> tuple[WSGIServer, threa
     family, _, _, _, where = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    server_class = type("Server", (Server,), {"address_family": family})
+    server_class: type[Server] = type("Server", (Server,), {"address_family": family})
     at = str(where[0])
     if _is_loopback(at):
         app = _named_locally(app)

@@ -6,6 +6,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from state.jobs import DECLARED
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -81,3 +85,34 @@ patch("app.cli.@settings")
             "topics.@split",
         )
     ]
+
+
+MOST_FILES = 3
+"""In which a job is named outside its two folders: the registry, and the keys of its scenarios."""
+
+
+def jobs_named(path: Path) -> set[str]:
+    """The jobs that a file names in its code: as a text of its own, or where it imports."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+        elif isinstance(node, ast.Import):
+            found.update(part for alias in node.names for part in alias.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            found.update((node.module or "").split("."), (alias.name for alias in node.names))
+    return found & set(DECLARED)
+
+
+@pytest.mark.parametrize("job", DECLARED)
+def test_a_job_is_named_in_its_rooms_alone(job: str) -> None:
+    rooms = [ROOT / "state" / name for name in DECLARED]
+    rooms += [ROOT / "app" / "jobs" / job]
+    named = [
+        str(path.relative_to(ROOT))
+        for folder in ("app", "state", "udfs")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if job in jobs_named(path) and not any(path.is_relative_to(room) for room in rooms)
+    ]
+    assert len(named) <= MOST_FILES, named
+    assert any(job in jobs_named(path) for path in (ROOT / "state" / job).rglob("*.py"))

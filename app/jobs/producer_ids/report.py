@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import altair as alt
-
-from app.report.charts import bars, limit_rule, lines
+from app.report.charts import Layers, bars, limit_rule, lines
 from app.report.model import Chart, Column, Frame, Grid, JobSection, Row, Section, Tile
 from app.report.reader import Reader
 from app.report.text import NONE
@@ -157,7 +155,7 @@ def _live(reader: Reader) -> list[Chart | Grid]:
     )
 
 
-def _draw_usage(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:
+def _draw_usage(rows: Sequence[Row], frame: Frame) -> Layers:
     return lines(rows, frame, "% of the bound") + limit_rule(100)
 
 

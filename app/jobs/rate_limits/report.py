@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import altair as alt
-
-from app.report.charts import OTHERS, OWN, SHARED, bars, heat, pauses, stacked_time
+from app.report.charts import OTHERS, OWN, SHARED, Layers, bars, heat, pauses, stacked_time
 from app.report.model import Chart, Column, Frame, Grid, JobSection, Row, Section, Tile
 from app.report.phrases import short
 from app.report.reader import Reader
@@ -222,7 +220,7 @@ def _matrix(pairs: Sequence[Row]) -> Chart:
     )
 
 
-def _draw_matrix(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:
+def _draw_matrix(rows: Sequence[Row], frame: Frame) -> Layers:
     columns = list(dict.fromkeys(row["column"] for row in rows))
     shown = columns[:3] if frame.narrow else columns
     return heat([r for r in rows if r["column"] in shown], frame, list(SHADES.values()))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import altair as alt
-
 from app.jobs.backlog.findings.subscriptions import SOON_S
-from app.report.charts import limit_rule, lines
+from app.report.charts import Layers, limit_rule, lines
 from app.report.model import Chart, Column, Frame, Grid, Row, Section, Tile
 from app.report.phrases import short
 from app.report.reader import Reader
@@ -164,7 +162,7 @@ def _with_forecasts(series: list[Row], ahead: Sequence[Row], reader: Reader) -> 
     return series + forecasts
 
 
-def _draw_usage(rows: Sequence[Row], frame: Frame) -> alt.LayerChart:
+def _draw_usage(rows: Sequence[Row], frame: Frame) -> Layers:
     return lines(rows, frame, "% of the quota") + limit_rule(100)
 
 
