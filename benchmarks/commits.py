@@ -1,8 +1,8 @@
 """Versions and files that a run without an end adds to its tables, at a micro-batch a second.
 
 The demo's fleet at 5,000 events/s, all jobs; each file is a second of it and a micro-batch. Once
-every batch commits its rows, once those of tables whose readers can wait gather, and once each
-batch commits with Spark's Delta writer (`commit: spark`). A run before lets the JVM compile itself.
+every batch commits its rows, and once those of tables whose readers can wait gather. A run before
+lets the JVM compile itself.
 """
 
 from __future__ import annotations
@@ -30,17 +30,16 @@ if TYPE_CHECKING:
 
     from app.config.settings import Settings
 
-AT_ONCE, GATHERED, BY_SPARK = "each batch commits", "rows gather", "Spark commits each batch"
+AT_ONCE, GATHERED = "each batch commits", "rows gather"
 WAYS = {
     AT_ONCE: {"commit_interval_ms": 0},
     GATHERED: {},
-    BY_SPARK: {"commit_interval_ms": 0, "commit": "spark"},
 }
 RATE, LOOK_S, HOUR_S = 5_000, 0.25, 3600
 
 
 def run(bench: Bench) -> Result:
-    """All three, one after the other."""
+    """Both, one after the other."""
     seconds = 8 if bench.small else 40
     trace = demo(500 if bench.small else RATE)
     folder = bench.folder / "commits-trace"
@@ -71,7 +70,6 @@ def run(bench: Bench) -> Result:
             result.add(f"{name}: CPU of {kind} a batch", 1000 * cpu.seconds[kind] / batches, "ms")
     for what in ("commits an hour", "CPU of driver a batch"):
         result.ratio(f"{GATHERED}: {what}", f"{AT_ONCE}: {what}")
-    result.ratio(f"{BY_SPARK}: batch", f"{AT_ONCE}: batch")
     return result
 
 
@@ -92,7 +90,7 @@ def _write(
 def _run(bench: Bench, settings: Settings, files: int) -> StreamingQuery:
     """Run until every file is read."""
     assert bench.spark is not None
-    gatherers = Gatherers(bench.spark, settings, True, print)
+    gatherers = Gatherers(settings, True, print)
     query = govern.start(bench.spark, settings, JOBS, writer=gatherers.writer("govern"))
     read = 0
     try:

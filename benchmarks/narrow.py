@@ -56,7 +56,7 @@ def speed(bench: Bench, trace: Input, hashed: bool) -> Speed:
     event = F.from_json(F.col("value").cast("string"), schema).alias("e")
     rows = raw.select(event, "source_partition", "source_offset")
     rows = rows.select("e.*", "source_partition", "source_offset")
-    writer = Writer(settings, name, bench.spark)
+    writer = Writer(settings, name)
     committer = Committer(writer, operators(settings, [JOB]))
     committer.prepare()
     query = (

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -100,7 +100,6 @@ class _Common(Model):
     partitions: Positive | None = None
     trigger_ms: Milliseconds = 0
     archive_trigger_ms: Milliseconds = 10_000
-    commit: Literal["delta-rs", "spark"] = "delta-rs"
     commit_interval_ms: dict[str, Milliseconds] = {}
     archive_payload: bool = False
     storage_options: dict[str, str] = {}
@@ -207,16 +206,6 @@ class Settings(_WithJobs):
             if named.count(job) > 1:
                 raise ValueError(f"{job!r} is in more than one group; a job runs once")
         return groups
-
-    @model_validator(mode="after")
-    def _payloads_can_be_written(self) -> Settings:
-        for name, job in DECLARED.items():
-            if job.payloads and self.commit == "spark" and self.job_params(name)[job.payloads]:
-                raise ValueError(
-                    f"{name}.{job.payloads}: tasks write payloads themselves, which commit spark "
-                    "does not allow (commit allowed: delta-rs)"
-                )
-        return self
 
     @field_validator("throttle_feed")
     @classmethod

@@ -133,8 +133,7 @@ def _done(
 ) -> Kept:
     own: MaintenanceSettings = settings.maintenance
     changed = logs.outdated(opened, own)
-    # Spark's writer ends its query where another commit has changed the properties of the table.
-    if changed and not (settings.commit == "spark" and run_lock.at_work(settings)):
+    if changed:
         opened.delta.alter.set_table_properties(changed)
     rows = rules.apply(opened, dry_run=False)
     compaction.compact(opened, own, now_ms)

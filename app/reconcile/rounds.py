@@ -170,9 +170,8 @@ def _append(settings: Settings, memory: Memory) -> None:
 
     from app.warehouse.commit import Writer
 
-    without_spark: Any = None  # the command requires a warehouse that delta-rs reaches
     try:
-        writer = Writer(settings, TABLE, without_spark, f"weir-{TABLE}-{memory.id}")
+        writer = Writer(settings, TABLE, f"weir-{TABLE}-{memory.id}")
         writer.prepare([TABLE])
         if memory.rows:
             table = pa.Table.from_pylist(memory.rows, schema=TABLES[TABLE].schema)

@@ -2,7 +2,7 @@
 
 Tasks write Parquet files, and the driver adds those of a micro-batch to each table in one commit,
 so no record passes through the rows of the JVM or through the driver. A repeated task leaves files
-that no table names. With `commit: spark` Spark's Delta writer writes the same rows.
+that no table names.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from app.ingest.batches import regrouped
 from app.ingest.clocks import LATEST_MS, plan_of
 from app.ingest.contract import DIGESTS, Parsed, parse_batch
 from app.ingest.coverage import COUNTS, GAPS, Coverage
-from app.ingest.messages import encode
 from app.ingest.redaction import redact
 from app.ingest.sources import open_stream, planned_files
-from app.stream.step import ANSWERS, decode
 from app.warehouse import checkpoints
 from app.warehouse.commit import Writer
 from app.warehouse.object_store import object_store
@@ -293,46 +291,13 @@ def _stats(rows: pa.Table) -> str:
     )
 
 
-def row_blobs(
-    blind_ms: Mapping[str, int], with_payload: bool = False
-) -> Callable[[Batches], Batches]:
-    """A function for `mapInArrow`: raw records in, rows of ANSWERS out, for Spark to write."""
-
-    def pack(batches: Batches) -> Batches:
-        for name, rows in _validated(batches, blind_ms, with_payload):
-            if TABLES[name].partition_by:
-                rows = _by_day(rows)
-            columns = [_plain(rows.column(f.name)).cast(f.type) for f in TABLES[name].schema]
-            blob = encode(pa.table(columns, schema=TABLES[name].schema))
-            yield pa.record_batch(
-                [pa.array([name]), pa.array([blob], pa.binary())], ["table_name", "blob"]
-            )
-
-    return pack
-
-
-def unpack_rows(batches: Batches) -> Batches:
-    """A function for `mapInArrow`: blobs of one table in, its rows out."""
-    for batch in batches:
-        for blob in batch.column("blob"):
-            yield from decode([blob.as_buffer()]).combine_chunks().to_batches()
-
-
 class Archivist:
     """Commits the files of the tasks: called once per micro-batch, on the driver."""
 
-    def __init__(self, writer: Writer, by_spark: bool) -> None:
+    def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._by_spark = by_spark
 
     def __call__(self, written: DataFrame, batch: int) -> None:
-        if self._by_spark:
-            self._by_delta(written, batch)
-        else:
-            self._by_delta_rs(written, batch)
-        self._writer.settle(batch)
-
-    def _by_delta_rs(self, written: DataFrame, batch: int) -> None:
         from deltalake.transaction import AddAction
 
         now = time.time_ns() // 1_000_000
@@ -345,19 +310,7 @@ class Archivist:
             )
         for name, added in actions.items():
             self._writer.add_files(name, added, batch)
-
-    def _by_delta(self, blobs: DataFrame, batch: int) -> None:
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        blobs.persist()
-        try:
-            for name in WRITES:
-                schema = from_arrow_schema(TABLES[name].schema)
-                of_table = blobs.where(blobs.table_name == name)
-                rows = of_table.mapInArrow(unpack_rows, schema)  # type: ignore[arg-type]
-                self._writer.append_frame(name, rows, batch)
-        finally:
-            blobs.unpersist()
+        self._writer.settle(batch)
 
 
 def start(
@@ -367,26 +320,18 @@ def start(
     ending: bool = False,
 ) -> StreamingQuery:
     """Start the archive of the source. With `ending` it stops at the source's present end."""
-    writer = Writer(settings, checkpoints.ARCHIVE, spark)
+    writer = Writer(settings, checkpoints.ARCHIVE)
     writer.prepare(list(WRITES))
     blind_ms = settings.blind_after_gap_ms()
     raw = open_stream(spark, settings, checkpoints.ARCHIVE, ending)
-    by_spark = settings.commit == "spark"
-    if by_spark:
-        frame = raw.through(row_blobs(blind_ms, settings.archive_payload), ANSWERS)
-    else:
-        roots = {name: path_in(settings, name) for name in WRITES}
-        storage = {} if local_path(settings.warehouse) else settings.storage()
-        frame = raw.through(
-            file_writer(roots, storage, blind_ms, settings.archive_payload), WRITTEN
-        )
+    roots = {name: path_in(settings, name) for name in WRITES}
+    storage = {} if local_path(settings.warehouse) else settings.storage()
+    frame = raw.through(file_writer(roots, storage, blind_ms, settings.archive_payload), WRITTEN)
     return (
         frame.writeStream.queryName(checkpoints.ARCHIVE)
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings, checkpoints.ARCHIVE))
         .trigger(**(trigger or {"processingTime": f"{settings.archive_trigger_ms} milliseconds"}))
-        .foreachBatch(
-            planned_files.compared(settings, checkpoints.ARCHIVE, Archivist(writer, by_spark))
-        )
+        .foreachBatch(planned_files.compared(settings, checkpoints.ARCHIVE, Archivist(writer)))
         .start()
     )

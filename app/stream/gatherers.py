@@ -11,28 +11,24 @@ from app.warehouse.commit import Writer
 from app.warehouse.gathering import GatheringWriter
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from app.config.settings import Settings
 
 
 class Gatherers:
     """The writers of a run's queries."""
 
-    def __init__(
-        self, spark: SparkSession, settings: Settings, gathers: bool, warn: Callable[[str], None]
-    ) -> None:
+    def __init__(self, settings: Settings, gathers: bool, warn: Callable[[str], None]) -> None:
         """Without `gathers` every batch commits its rows, as in a run with `--available-now`."""
-        self._spark, self._settings, self._warn = spark, settings, warn
+        self._settings, self._warn = settings, warn
         self._gathers = gathers and gathering.possible(settings)
         self._writers: dict[str, GatheringWriter] = {}
 
     def writer(self, query: str) -> Writer:
         """The writer of a query; a restarted query gets the same one."""
         if not self._gathers:
-            return Writer(self._settings, query, self._spark)
+            return Writer(self._settings, query)
         if query not in self._writers:
-            self._writers[query] = GatheringWriter(self._settings, query, self._spark)
+            self._writers[query] = GatheringWriter(self._settings, query)
         return self._writers[query]
 
     def commit_due(self) -> None:

@@ -143,7 +143,7 @@ class Committer:
             rows.setdefault(table, []).extend(parts)
         if self._feed is not None and COMMANDS in rows:
             self._feed.publish(self._rows(COMMANDS, rows[COMMANDS]))
-        with ThreadPoolExecutor(1 if self._writer.by_spark else COMMITS) as pool:
+        with ThreadPoolExecutor(COMMITS) as pool:
             for done in [
                 pool.submit(self._append, table, parts, batch) for table, parts in rows.items()
             ]:
@@ -199,7 +199,7 @@ def start(
     source's present end. `watch` has the policies of the files as they are now.
     """
     name = name or query_name(group)
-    writer = writer or Writer(settings, name, spark)
+    writer = writer or Writer(settings, name)
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
     raw = open_stream(spark, settings, name, ending)
     catch_up = CatchUp(spark, settings, name, raw.shares) if raw.shares else None

@@ -141,7 +141,7 @@ def _with_spark(
             partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
             inventory.claim(settings, partitions)
             for query in made.touched:
-                gathering.commit_left(settings, query, spark)
+                gathering.commit_left(settings, query)
             assignment.apply(settings, made)
             formats.keep(settings, made.jobs)
             last_configuration.keep(settings)
@@ -189,7 +189,7 @@ class Service:
             settings, self._progress.say, self._progress.warn, silence=self._endless
         )
         self._times = Times(settings, self._progress)
-        self._gatherers = Gatherers(spark, settings, self._endless, self._progress.warn)
+        self._gatherers = Gatherers(settings, self._endless, self._progress.warn)
         self._states = StateKeeper(spark, settings, queries, self._progress.warn)
         self._groups = dict(queries)
         self._queries: dict[str, StreamingQuery] = {}

@@ -1,13 +1,12 @@
 """Idempotent appends: every commit carries an application id and a batch number, so a repeated
 batch writes nothing twice.
 
-delta-rs appends small results on the driver, in a few milliseconds each. With `commit: spark` the
-same rows go through Spark's Delta writer, for file systems that delta-rs cannot reach.
+delta-rs appends small results on the driver, in a few milliseconds each.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deltalake import CommitProperties, DeltaTable
-    from pyspark.sql import SparkSession
 
     from app.config.settings import Settings
 
@@ -36,12 +34,9 @@ class Writer:
         self,
         settings: Settings,
         query: str,
-        spark: SparkSession | None,
         application: str | None = None,
     ) -> None:
-        """`spark` is used only with `commit: spark`. `application` is for a writer that is no query
-        and numbers its batches itself.
-        """
+        """`application` is for a writer that is no query and numbers its batches itself."""
         self._settings = settings
         self._query = query
         self._local = local_path(settings.warehouse)
@@ -54,8 +49,6 @@ class Writer:
         else:
             self.application = application
         self._commits = dict(self._record.tables) if self._record else {}
-        self._spark = spark
-        self.by_spark = settings.commit == "spark"
         self._properties = log_properties(settings.maintenance.history_ms)
         self._open: dict[str, Any] = {}
         self._wider: set[str] = set()
@@ -64,17 +57,11 @@ class Writer:
     def prepare(self, names: list[str]) -> None:
         """Create missing tables, so that readers find them from the start."""
         for name in names:
-            if self.by_spark:
-                self._create_by_spark(TABLES[name])
-            else:
-                self._table(name)
+            self._table(name)
 
     def append(self, name: str, rows: pa.Table, batch: int) -> None:
         """Append the rows of a batch to a table, unless the table has the batch."""
         if not rows.num_rows:
-            return
-        if self.by_spark:
-            self._append_by_spark(name, rows, batch)
             return
         from deltalake import write_deltalake
 
@@ -185,35 +172,6 @@ class Writer:
                 self._wider.add(name)
             self._open[name] = table
         return self._open[name]
-
-    def _create_by_spark(self, table: Table) -> None:
-        from delta.tables import DeltaTable
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        path = path_in(self._settings, table.name)
-        builder = DeltaTable.createIfNotExists(self._spark).location(path)
-        builder = builder.addColumns(from_arrow_schema(table.schema)).comment(table.meaning)
-        if table.partition_by:
-            builder = builder.partitionedBy(*table.partition_by)
-        for key, value in self._properties.items():
-            builder = builder.property(key, value)
-        builder.execute()
-
-    def _append_by_spark(self, name: str, rows: pa.Table, batch: int) -> None:
-        frame = cast("SparkSession", self._spark).createDataFrame(rows)
-        self.append_frame(name, frame, batch)
-
-    def append_frame(self, name: str, frame: Any, batch: int) -> None:
-        """Append a Spark frame; Spark's writer skips a batch that the table has."""
-        definition = TABLES[name]
-        writer = frame.write.format("delta").mode("append")
-        # A table of an earlier version gets the columns that it lacks.
-        writer = writer.option("mergeSchema", "true")
-        writer = writer.option("txnAppId", self.application).option("txnVersion", batch)
-        if definition.partition_by:
-            writer = writer.partitionBy(*definition.partition_by)
-        writer.save(path_in(self._settings, name))
-        self._note(name, batch)
 
 
 def _add_columns(table: DeltaTable, definition: Table) -> None:

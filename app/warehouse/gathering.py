@@ -37,8 +37,6 @@ from app.warehouse.small_files import UNFINISHED, Damaged, local_path
 from app.warehouse.tables import TABLES
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from app.config.settings import Settings
 
 FOLDER = "gathered"
@@ -47,10 +45,8 @@ MOST_BYTES = 32 << 20
 
 
 def possible(settings: Settings) -> bool:
-    """Whether rows can gather. In an object store a file costs as much as a commit, and Spark's
-    writer commits each batch.
-    """
-    return local_path(settings.warehouse) is not None and settings.commit == "delta-rs"
+    """Whether rows can gather. In an object store a file costs as much as a commit."""
+    return local_path(settings.warehouse) is not None
 
 
 class Gathered:
@@ -126,9 +122,8 @@ class GatheringWriter(Writer):
     periodically, on any thread.
     """
 
-    def __init__(self, settings: Settings, query: str, spark: SparkSession) -> None:
-        """`spark` is not used."""
-        super().__init__(settings, query, spark)
+    def __init__(self, settings: Settings, query: str) -> None:
+        super().__init__(settings, query)
         self._gathered = Gathered(settings, query)
         self._since_s: dict[str, float] = {}
         self._bytes: dict[str, int] = {}
@@ -223,7 +218,7 @@ class GatheringWriter(Writer):
         return batches
 
 
-def commit_left(settings: Settings, query: str, spark: SparkSession) -> None:
+def commit_left(settings: Settings, query: str) -> None:
     """Commit the rows that a killed run has left, before the query continues."""
     if local_path(settings.warehouse) is None:
         return
@@ -233,5 +228,4 @@ def commit_left(settings: Settings, query: str, spark: SparkSession) -> None:
         gathered.remove(name, [batch for batch in batches if batch > ended])
     checkpoints.forget_gathered_after(settings, query, ended)
     if gathered.first() is not None:
-        by_deltars = settings.model_copy(update={"commit": "delta-rs"})
-        GatheringWriter(by_deltars, query, spark).commit_all()
+        GatheringWriter(settings, query).commit_all()

@@ -307,7 +307,7 @@ def test_owners_by_rule_and_by_acl(
         )
         admin.create_acls([acl])[acl].result(10)
     ruling = [{"topic": "^.*-ruled", "principal": "User:dave"}]
-    config = settings({"commit": "spark"}, owners=ruling, acls=True)
+    config = settings({}, owners=ruling, acls=True)
     said: list[str] = []
     with closing(kafka_producers.poller(config, said.append)) as poller:
         assert polled(poller) == [] and said == []

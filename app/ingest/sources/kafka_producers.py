@@ -129,13 +129,9 @@ class LiveTable:
 
     def _writer(self, application: str) -> Any:
         if application not in self._writers:
-            from pyspark.sql import SparkSession
-
             from app.warehouse.commit import Writer
 
-            by_spark = self._settings.commit == "spark"
-            spark: Any = SparkSession.builder.getOrCreate() if by_spark else None
-            writer = Writer(self._settings, NAME, spark, application)
+            writer = Writer(self._settings, NAME, application)
             writer.prepare([TABLE])
             self._writers[application] = writer
         return self._writers[application]

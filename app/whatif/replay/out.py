@@ -179,7 +179,7 @@ class Out:
     def prepare(self, group: Mapping[str, Operator]) -> None:
         """Create the tables of the jobs."""
         application = self._there["application"]
-        self._writer = Writer(self.settings, "replay", None, application)
+        self._writer = Writer(self.settings, "replay", application)
         self._writer.prepare([*(t for o in group.values() for t in o.tables), "quarantine"])
 
     def take(

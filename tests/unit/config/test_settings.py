@@ -111,7 +111,6 @@ def test_the_example_policies_are_valid() -> None:
             "c.yaml: commit_interval_ms: 'soon' is neither a duration such as 10s nor a mapping of"
             " tables to durations",
         ),
-        ("commit: fast", "c.yaml: commit: 'fast' is not supported (allowed: delta-rs, spark)"),
         (
             "warehouse: a[b",
             "c.yaml: warehouse: 'a[b' has [ in it, which is not safe for tables; take another"
@@ -399,7 +398,6 @@ def test_params_hash_follows_what_decides_and_nothing_else() -> None:
         {
             "warehouse": "elsewhere",
             "trigger_ms": 5,
-            "commit": "spark",
             "partitions": 3,
             "source": {"format": "files", "path": "x"},
         },

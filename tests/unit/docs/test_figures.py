@@ -51,14 +51,6 @@ def short_log() -> str:
     return f"{min(costs) * 1000:.0f} to {max(costs) * 1000:.0f} ms over 2,190 commits"
 
 
-def commits_of_spark() -> str:
-    found = figures("commits")
-    ours, sparks = (
-        found[f"{who}: batch"] / 1000 for who in ("each batch commits", "Spark commits each batch")
-    )
-    return f"takes {ours:.2f} s takes {sparks:.1f} s"
-
-
 def paused_by_others() -> str:
     found = figures("claim")
     return (
@@ -73,7 +65,6 @@ def paused_by_others() -> str:
         ("operations.md", shadow),
         ("maintenance.md", growing_log),
         ("maintenance.md", short_log),
-        ("object-stores.md", commits_of_spark),
         ("demo.md", paused_by_others),
         ("replay.md", replayed),
     ],

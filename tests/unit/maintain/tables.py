@@ -61,8 +61,7 @@ def plain(table: pa.Table) -> list[str]:
 
 def writer(settings: Settings, query: str = "govern") -> Writer:
     """A writer that needs no Spark."""
-    spark: Any = None
-    return Writer(settings, query, spark)
+    return Writer(settings, query)
 
 
 def fill(settings: Settings, name: str, batches: range) -> None:

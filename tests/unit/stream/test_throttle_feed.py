@@ -231,7 +231,6 @@ class Recorder:
 
     def __init__(self, rows: pa.Table, fails: bool = False) -> None:
         self.rows, self.fails, self.calls = rows, fails, list[tuple[str, int]]()
-        self.by_spark = False
 
     def toArrow(self) -> pa.Table:  # noqa: N802  as Spark calls it
         names = ["throttle_events", "producer_throttle"]

@@ -20,8 +20,7 @@ NAME = "limiter_stats"
 
 
 def writer(settings: Settings) -> Writer:
-    spark: Any = None
-    return Writer(settings, "govern", spark)
+    return Writer(settings, "govern")
 
 
 def rows(**columns: Any) -> pa.Table:

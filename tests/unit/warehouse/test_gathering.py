@@ -28,7 +28,6 @@ from app.warehouse.tables import TABLES
 MakeSettings = Callable[..., Settings]
 WAITS, ALSO_WAITS, AT_ONCE = "limiter_stats", "quarantine", "throttle_events"
 NAMES = (WAITS, ALSO_WAITS, AT_ONCE)
-NEVER: Any = None
 """The Spark session that nothing here uses."""
 
 
@@ -53,8 +52,8 @@ class Query:
     def start(self) -> None:
         """The start of a run; a batch that has not ended is repeated."""
         integrity.check(self.settings, {"govern": ("rate_limits",)})
-        gathering.commit_left(self.settings, "govern", NEVER)
-        self.writer = GatheringWriter(self.settings, "govern", NEVER)
+        gathering.commit_left(self.settings, "govern")
+        self.writer = GatheringWriter(self.settings, "govern")
         again = checkpoints.planned(self.settings, "govern")
         if again is not None:
             self._write(again)
@@ -191,7 +190,6 @@ def test_tables_of_one_interval_are_committed_together(
 
 def test_rows_gather_in_a_folder_and_by_deltars_only(make_settings: MakeSettings) -> None:
     assert gathering.possible(make_settings())
-    assert not gathering.possible(make_settings(commit="spark"))
     assert not gathering.possible(make_settings(warehouse="s3://bucket/weir"))
 
 
@@ -239,7 +237,7 @@ def test_each_row_is_committed_once_wherever_a_run_is_killed(
                 query.start()
         deadly.disarm()
     integrity.check(query.settings, {"govern": ("rate_limits",)})
-    gathering.commit_left(query.settings, "govern", NEVER)
+    gathering.commit_left(query.settings, "govern")
     assert query.found() == query.expected()
     assert Gathered(query.settings, "govern").first() is None
 
@@ -311,7 +309,7 @@ def test_a_lost_commit_whose_rows_are_still_gathered_is_written_again(
     monkeypatch.undo()
     lose_last_commit(query.table(WAITS))
     integrity.check(query.settings, {"govern": ("rate_limits",)})
-    gathering.commit_left(query.settings, "govern", NEVER)
+    gathering.commit_left(query.settings, "govern")
     assert query.found() == query.expected()
 
 

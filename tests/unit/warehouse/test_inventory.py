@@ -30,7 +30,6 @@ from tests.spark.upgrade import release
 NEWEST = sorted(release.FOLDER.glob("*.tar.xz"))[-1]
 GOVERN, STORED = "_weir/checkpoints/govern", "_weir/checkpoints/archive"
 GATHERS = "limiter_stats"
-NO_SPARK: Any = None
 DOCUMENTS = (
     manifest.NAME,
     formats.NAME,
@@ -75,10 +74,10 @@ def left_behind(folder: Path, rows: int) -> Settings:
     log = policy_log.load(settings, "govern")
     assert log is not None
     policy_log.keep(settings, "govern", log.log, log.shadows)
-    writer = GatheringWriter(settings, "govern", NO_SPARK)
+    writer = GatheringWriter(settings, "govern")
     writer.append(GATHERS, some(rows), 1)
     writer.settle(1)
-    Writer(settings, checkpoints.ARCHIVE, NO_SPARK).settle(0)
+    Writer(settings, checkpoints.ARCHIVE).settle(0)
     return settings
 
 
