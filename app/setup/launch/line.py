@@ -27,8 +27,6 @@ WITHOUT_SPARK = (
     "bakeoff",
     "size",
 )
-RENAMED = {"what-if": "policy suggest"}
-"""Commands of earlier releases, and what they are now."""
 OWN_DRY_RUN = ("maintain", "forget", "reshard")
 """Commands that have a --dry-run of their own, for which no Spark is needed."""
 
@@ -182,8 +180,6 @@ def joined(*values: str | None) -> str:
 
 
 def _begin(line: Line, command: str, ahead: Iterator[str]) -> None:
-    if command in RENAMED:
-        raise UserError(f"The command '{command}' is '{RENAMED[command]}' now")
     if command not in WITH_SPARK + WITHOUT_SPARK:
         raise UserError(f"No such command '{command}'\n--help lists the commands")
     line.command = command

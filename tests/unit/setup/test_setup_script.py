@@ -508,7 +508,6 @@ FILES = "source: {{format: files, path: {}}}\nwarehouse: w\n"
             "--seed 3: the events of real-pulsar are recorded",
         ),
         (["runn"], None, "No such command 'runn'"),
-        (["what-if", "dispatch"], None, "The command 'what-if' is 'policy suggest' now"),
         (
             [
                 "--deploy-mode",
