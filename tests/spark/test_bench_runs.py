@@ -24,6 +24,7 @@ LONG = {
     "backlog_job",
     "compile",
     "commits",
+    "flood",
     "flood_shapes",
     "plugin",
     "shadows",
