@@ -118,6 +118,13 @@ def test_a_large_topic_frees_its_share_of_the_bytes_of_the_largest_ones() -> Non
     assert [gone.count(topic) for topic in topics] == [3, 0, 3]
 
 
+def test_visits_are_those_of_the_window() -> None:
+    entries = [added(1, 0), added(61_000, 1), added(121_000, 2)]
+    rows = same([cursor(0), *entries], {**READS, "policy": "fifo"})
+    visited = [r["entries_visited"] for r in rows["cache_stats"] if r["topic"] is None]
+    assert visited[0] == visited[1] > 0
+
+
 def test_reads_and_releases_that_nothing_preceded() -> None:
     rows = same(
         [
