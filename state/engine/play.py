@@ -72,7 +72,9 @@ def play(
             at = stop
             ns = int(feed.mono[stop])
             if k["any"] and feed.kind[stop] != BROKER_STARTED:
-                ns = max(min(b.mono_at(due), ns), int(k["last_ns"]))
+                # Of a record without a wall time it is unknown how far before the policy it is.
+                due_ns = ns if k["last_wall_ms"] == NULL else b.mono_at(due)
+                ns = max(min(due_ns, ns), int(k["last_ns"]))
                 b.advance(ns, int(feed.mono[stop]), int(wall[stop]))
             elif k["any"]:
                 ns = max(b.mono_at(due), int(k["last_ns"]))

@@ -67,7 +67,9 @@ def _apply(b: Broker, policy: Record, following: Record | None) -> None:
             # its time belongs to another run
             following = {**following, "ts_mono_ns": ns}
         elif following is not None:
-            ns = min(ns, following["ts_mono_ns"])
+            # behind a record without a wall time it stands at the first that is not before it
+            known = b.last["ts_wall_ms"] is not None
+            ns = min(ns, following["ts_mono_ns"]) if known else following["ts_mono_ns"]
         ns = max(ns, b.last["ts_mono_ns"])
         b.advance(ns, following)
     b.apply(json.loads(policy["policy_json"]), ns, wall)

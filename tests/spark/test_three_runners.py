@@ -203,8 +203,6 @@ def arriving(job: str) -> list[tuple[int, bytes]]:
         for record in trace.records:
             wall = record["ts_wall_ms"]
             broker = record["broker"]
-            if job == "entry_cache" and broker == "*":
-                continue  # entries_visited of a pass may depend on the batch that brings it
             last[broker] = wall if wall is not None else last.get(broker, min(walls))
             jitter_ms = rng.randint(0, JITTER_MS) if job != "entry_cache" else 0
             at_ms = max(last[broker] + jitter_ms, started.get(broker, 0))
