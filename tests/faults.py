@@ -105,7 +105,8 @@ def outcome(tree: Path, fault: Fault) -> tuple[bool, str]:
         shutil.copy2(ROOT / fault.file, changed)
     if code == PASSED:
         return False, "NOT FOUND"
-    failed = [line.split()[1] for line in output.splitlines() if line.startswith("FAILED ")]
+    lines = [line for line in output.splitlines() if line.startswith("FAILED ")]
+    failed = [line.removeprefix("FAILED ").partition(" - ")[0] for line in lines]
     if code != FAILED or not failed:
         return False, f"the tests did not run\n{output[-3000:]}"
     return True, f"found by {failed[0]}"
