@@ -4,7 +4,7 @@ export WEIR_LOCK ?= $(CURDIR)/requirements-test.lock
 python = $(WEIR_HOME)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test slow format lint types imports docs examples bench figures disasters
+.PHONY: help setup demo quick test slow format lint types imports docs examples bench figures disasters faults
 
 help: ## list the targets
 	@awk -F ': ## ' '/^[a-z]+: ## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,3 +50,6 @@ figures: ## write the results of benchmarks into docs/benchmarks.md
 
 disasters: ## kill, cut and damage runs at random for ten minutes
 	$(python) -m tests.crash --minutes 10
+
+faults: ## seed 40 faults, one at a time: do the quick tests find each?
+	$(python) -m tests.faults

@@ -6,8 +6,11 @@ import pytest
 
 from app.jobs.chunks.explain import OUTCOMES
 from app.jobs.rate_limits.explain import pause_sentences
+from tests.support.throttle_rows import write
 from tests.unit.explain.asking import ALL, answer, texts
-from tests.unit.explain.rows import HASH, MAIL, ORDERS
+from tests.unit.explain.rows import HASH, MAIL, ORDERS, START_MS, of_job
+from tests.unit.state import chunk_trace
+from tests.unit.state.test_chunks_stalled import STALL, stored
 
 EMPTIED = (
     f"{ORDERS} published 250 messages (1 byte) and used up its publish limit, with 250 "
@@ -412,6 +415,20 @@ def test_a_large_message_in_both_kinds_of_client(decided, capsys):
         " chunk was 0 (of 2) [7:8, subscription s], 112 s after its first chunk; 1 position"
         " acknowledged; the consumer then holds 0 incomplete messages.",
     )
+
+
+def test_a_message_of_a_stalled_subscription_names_the_chunks_that_are_gone(tmp_warehouse, capsys):
+    records = chunk_trace.numbered([*STALL[:-2], stored(20, "1/2", 9, "v")])
+    played = chunk_trace.play([records], {"shared_orphan": "stall"}, until_ms=START_MS + 180_001)
+    write(
+        tmp_warehouse, "incomplete_messages", of_job("chunks", "c", played["incomplete_messages"])
+    )
+    for uuid, gone in (
+        ("u", ", whose chunks 0 and 1 are gone."),
+        ("v", "; of this message chunk 0 is gone."),
+    ):
+        *_, (_, _, text) = texts(capsys, tmp_warehouse, "message", uuid, *ALL)
+        assert text.endswith(f"the subscription is stalled at 1:7{gone}")
 
 
 def test_producer_ids_of_a_principal(decided, capsys):

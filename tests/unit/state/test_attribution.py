@@ -131,6 +131,15 @@ def test_topics_of_a_connection_share_its_limit(runner: str) -> None:
     assert classes(rows) == dict.fromkeys((A, B, C), ((0, 1, 0), (0, 100 * MS, 0)))
 
 
+def test_a_connection_resumes_once_half_of_an_odd_limit_is_in_flight(runner: str) -> None:
+    limit = document("broker", "*", maxPendingPublishRequestsPerConnection=3)
+    ended = [added(S + at * MS, A, 1) for at in (100, 200, 300)]
+    records = numbered(opened(), created(A, 1), *(publish(S, A) for _ in range(3)), *ended)
+    rows = judged(runner, records, [limit])
+    assert named(rows, "mark") == named(rows, "unmark") == [("c1", "connection", "c1", None, A)]
+    assert classes(rows) == {A: ((0, 1, 0), (0, 200 * MS, 0))}
+
+
 def test_topics_on_an_io_thread_share_its_limit_on_every_connection(runner: str) -> None:
     limit = document("broker", "*", maxMessagePublishBufferSizeInMB=1, numIOThreads=1024 * 1024)
     trace = numbered(

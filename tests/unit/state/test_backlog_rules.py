@@ -131,6 +131,24 @@ def test_forecasts() -> None:
     assert last["time_to_drain_s"] == last["backlog_bytes"] / 100.0 == 1.0
 
 
+def test_growth_is_the_median_of_the_slopes_between_all_checks() -> None:
+    """0, 100, 300 and 800 bytes have the slopes 100, 150, 200, 267, 350 and 500."""
+    records = [
+        ledger(0, 1, 0, 0),
+        cursor(0, "s", "1:-1"),
+        *[entry(200 + 1000 * i, 1, i, entry_bytes=size) for i, size in enumerate((100, 200, 500))],
+    ]
+    rows = checks(records, 3001, table="backlog_subscriptions")
+    assert [r["growth_rate"] for r in rows] == [None, None, 150.0, (200 + 800 / 3) / 2]
+
+
+def test_a_size_limit_of_0_is_exceeded_by_every_backlog() -> None:
+    limit = policy(0, "topic", TOPIC, backlog_quota=quota_of("destination_storage", 0))
+    for entries in (0, 5):
+        (row,) = checks([limit, ledger(0, 1, entries, 50 * entries), cursor(0, "s", "1:-1")], 1)
+        assert (row["limit_bytes"], row["exceeded_size"]) == (0, True)
+
+
 def test_settings_that_change() -> None:
     records = [
         ledger(0, 1, 1, 10),

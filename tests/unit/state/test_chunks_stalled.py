@@ -163,6 +163,12 @@ def test_the_chunk_may_be_the_first_entry_of_the_next_ledger(rows_of: Judge) -> 
     assert stalled(rows_of(between, LATER, shared_orphan="stall")) == []
 
 
+def test_the_chunk_at_the_mark_delete_no_longer_waits(rows_of: Judge) -> None:
+    records = [*STALL[:-2], stored(20, "1/2", 8, "v"), cursor(30, "1:7")]
+    rows = rows_of(records, LATER, shared_orphan="stall")
+    assert stalled(rows) == [("s", "v", "1:8", "1:8", [0])]
+
+
 def test_every_subscription_is_by_itself(rows_of: Judge) -> None:
     other = {"subscription": "other"}
     records = [

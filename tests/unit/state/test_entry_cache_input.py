@@ -107,6 +107,24 @@ def test_an_entry_larger_than_the_cache_is_evicted_by_its_own_pass() -> None:
     assert max(r["max_used_bytes"] for r in rows["cache_stats"] if r["topic"] is None) == 5060
 
 
+def test_a_large_topic_frees_its_share_of_the_bytes_of_the_largest_ones() -> None:
+    """Two topics have 700 of 1000 bytes: of 100 too many, c frees 57 and a 43, in entries of 20."""
+    topics = [f"persistent://t/ns/{name}" for name in "abc"]
+    records = [{**cursor(0), "topic": topic} for topic in topics]
+    records += [{**added(1, entry, 20), "topic": topic} for entry in range(15) for topic in topics]
+    records += [{**added(2, entry, 20), "topic": topics[2]} for entry in range(15, 20)]
+    rows = same(records, {**READS, "max_bytes": 1000, "policy": "proportional"})
+    gone = [r["topic"] for r in rows["cache_evictions"] if r["cause"] == "size"]
+    assert [gone.count(topic) for topic in topics] == [3, 0, 3]
+
+
+def test_visits_are_those_of_the_window() -> None:
+    entries = [added(1, 0), added(61_000, 1), added(121_000, 2)]
+    rows = same([cursor(0), *entries], {**READS, "policy": "fifo"})
+    visited = [r["entries_visited"] for r in rows["cache_stats"] if r["topic"] is None]
+    assert visited[0] == visited[1] > 0
+
+
 def test_reads_and_releases_that_nothing_preceded() -> None:
     rows = same(
         [

@@ -260,6 +260,17 @@ def test_densify_gives_the_filter_of_the_same_ids() -> None:
     assert (words == expected).all()
 
 
+def test_a_list_adds_the_bits_that_an_insert_would_set() -> None:
+    """In a filter so small that an id has the same bit twice."""
+    bits, hashes = 16, 6
+    words, listed = np.zeros(1, np.uint64), np.zeros(20, np.uint64)
+    for count in range(len(listed)):
+        low, high = murmur3(count)
+        added = bloom.listed_bits_added(listed, 0, count, bits, hashes, low, high)
+        assert added == bloom.insert(words, 0, bits, hashes, low, high)
+        listed[count] = count
+
+
 def test_fill_is_that_of_independent_positions() -> None:
     shape = shape_of(1000, 0.01)
     total = 0

@@ -125,6 +125,14 @@ def test_settings_that_come_late_drop_what_was_too_old() -> None:
     assert "producer_id_decisions" not in rows
 
 
+def test_ids_that_were_counted_are_known_after_a_change_of_the_settings() -> None:
+    document = {"scope": "broker", "name": "b1", "limits": {"producer.id.expiration.ms": 3_600_000}}
+    change = other("policy", T0 + 100, policy_json=json.dumps(document))
+    call = answers(job(**SECOND, membership="exact"))
+    rows = call([batch(1, T0), change, batch(1, T0 + 1700), batch(-1, T0 + 5000)])
+    assert [r["recount"] for r in rows["producer_id_decisions"]] == [False, True]
+
+
 def test_configured_settings_hold_from_ever() -> None:
     document = {"scope": "broker", "name": "*", "limits": {"producer.id.expiration.ms": 5000}}
     records = [batch(1, T0), batch(1, T0 + 1500), batch(1, T0 + 6500)]

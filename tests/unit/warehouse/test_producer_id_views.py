@@ -104,6 +104,14 @@ def test_counted_ids_are_split_into_new_and_recounted_ones(
     assert all(r["recounted_ids"] for r in rows)  # id 1 never rests, and is counted every 30 s
 
 
+def test_rejected_ids_are_none_that_the_quota_counted(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = by_duckdb(settings, "producer_id_distinct", capsys)
+    (bob,) = (r for r in rows if r["user"] == "bob" and r["window_start_ms"] == T0)
+    assert [bob[c] for c in ("counted_ids", "distinct_ids", "recounted_ids")] == [1, 1, 0]
+
+
 def test_metrics_have_the_names_of_the_proposal(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

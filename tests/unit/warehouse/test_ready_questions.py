@@ -1709,6 +1709,7 @@ CASES = {
                 baked("fifo", 10, 1, 1),
                 baked("fifo", 10, 40, 60, **NEWER),
                 baked("proportional", 10, 20, 80, **NEWER),
+                baked("proportional", 10, 10, 90, **NEWER, settings=[("watermark", "0.5")]),
                 baked("fifo", 20, 50, 50, **NEWER),
                 baked("fifo", 10, 41, 60, **ON_B),
             ]
@@ -1729,6 +1730,15 @@ CASES = {
                 "max_bytes": 10,
                 "hit_ratio": 0.2,
                 "storage_bytes": 80,
+                "saved_against_proportional": 0.0,
+            },
+            {
+                **BAKED,
+                "policy": "proportional",
+                "settings": {"watermark": "0.5"},
+                "max_bytes": 10,
+                "hit_ratio": 0.1,
+                "storage_bytes": 90,
                 "saved_against_proportional": 0.0,
             },
             {
