@@ -41,7 +41,7 @@ def batches_of(trace: Trace) -> Iterator[pa.RecordBatch]:
 
 def build(settings: Settings, trace: Trace, rows_per_commit: int = ROWS_PER_COMMIT) -> int:
     """Write the archive of a trace into the warehouse; how many records it read."""
-    writer = Writer(settings, "archive", None, application="weir-bench-archive")  # type: ignore[arg-type]
+    writer = Writer(settings, "archive", application="weir-bench-archive")
     writer.prepare(list(archive.WRITES))
     roots = {name: path_in(settings, name) for name in archive.WRITES}
     write = archive.file_writer(

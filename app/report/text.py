@@ -95,7 +95,8 @@ def runbook_target(runbook: str | None, links_from: Path) -> str | None:
     if runbook.startswith(("https://", "http://")):
         return runbook
     page = (ROOT / runbook).resolve()
-    if not page.is_relative_to(ROOT / "docs") or not page.is_file():
+    of_weir = any(page.is_relative_to(ROOT / folder) for folder in ("docs", "app/jobs"))
+    if not of_weir or page.suffix != ".md" or not page.is_file():
         return None
     return quote(Path(os.path.relpath(page, links_from.resolve())).as_posix())
 
