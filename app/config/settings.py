@@ -212,11 +212,14 @@ class Settings(_WithJobs):
     def _has_commands(
         cls, feed: ThrottleFeedSettings | None, info: ValidationInfo
     ) -> ThrottleFeedSettings | None:
-        for job in DECLARED if feed is not None else ():
-            protocol = getattr(info.data.get(job), "protocol", "pip385")
-            if protocol != "pip385":
+        for name, job in DECLARED.items() if feed is not None else ():
+            if job.commands is None or name not in info.data:  # absent: its section is refused
+                continue
+            parameter, needed = job.commands
+            value = getattr(info.data[name], parameter)
+            if value != needed:
                 raise ValueError(
-                    f"there are no commands with {job}.protocol {protocol} (allowed: pip385)"
+                    f"there are no commands with {name}.{parameter} {value} (allowed: {needed})"
                 )
         return feed
 

@@ -61,6 +61,8 @@ class Declaration:
     does not hold for them."""
     payloads: str | None = None
     """Parameter that lets payloads of chunks travel to the core; None = they never do."""
+    commands: tuple[str, str] | None = None
+    """A parameter, and the value with which the job has commands for the throttle feed."""
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:

@@ -58,6 +58,7 @@ DECLARATION = Declaration(
     ),
     columns=COLUMNS,
     outputs=OUTPUTS,
+    commands=("protocol", "pip385"),
     what_if={"observed_pauses": "ignore"},
     core_class="state.rate_limits.operator:RateLimits",
     parameters_class="state.rate_limits.parameters:RateLimitsParameters",
