@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, Phase, settings
 SLOW = bool(os.environ.get("WEIR_SLOW"))
 QUICK = bool(os.environ.get("WEIR_QUICK"))
 SHRINK = "WEIR_SHRINK" in os.environ
+LOOKED_FOR = 4
+"""A share of the traces in which what a test looks for happens."""
 SHARE, LEAST = (40, 3) if QUICK else (10, 6)
 
 

@@ -14,7 +14,7 @@ from state.backlog.operator import Backlog
 from state.backlog.resting import all_awake
 from tests.reference import backlog as reference
 from tests.reference.backlog import judge
-from tests.support.effort import drawn
+from tests.support.effort import LOOKED_FOR, drawn
 from tests.unit.state.backlog_trace import (
     EVICTION,
     PARAMS,
@@ -86,7 +86,7 @@ def test_rounds_that_are_played_at_once_are_those_played_one_by_one(
         many.append(turns(*about)[0])
         return turns(*about)
 
-    @drawn(400)
+    @drawn(400, LOOKED_FOR)
     @given(overtaking())
     def check(records: list[Row]) -> None:
         params = {

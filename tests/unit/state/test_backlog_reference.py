@@ -39,7 +39,7 @@ from tests.reference.backlog import (
     topic_for,
     topic_stats,
 )
-from tests.support.effort import drawn
+from tests.support.effort import LOOKED_FOR, drawn
 from tests.unit.state.backlog_trace import (
     T0,
     TOPIC,
@@ -565,7 +565,7 @@ class Watched(Topic):
 
 
 def test_ages_are_those_of_the_entries_to_a_second() -> None:
-    @drawn(240)
+    @drawn(240, LOOKED_FOR)
     @given(traces())
     def compare(trace: Trace) -> None:
         params = {**trace.params, **PRECISE, "check_rows": "all", "age_without_quota": "always"}

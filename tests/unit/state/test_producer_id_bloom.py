@@ -265,7 +265,7 @@ def test_a_list_adds_the_bits_that_an_insert_would_set() -> None:
     bits, hashes = 16, 6
     words, listed = np.zeros(1, np.uint64), np.zeros(20, np.uint64)
     for count in range(len(listed)):
-        low, high = murmur3(count)
+        low, high = _hash(count)
         added = bloom.listed_bits_added(listed, 0, count, bits, hashes, low, high)
         assert added == bloom.insert(words, 0, bits, hashes, low, high)
         listed[count] = count

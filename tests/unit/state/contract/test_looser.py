@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from state.backlog.declaration import NAME as BACKLOG
 from state.producer_ids.declaration import NAME as PRODUCER_IDS
 from state.rate_limits.declaration import NAME as RATE_LIMITS
-from tests.support.effort import drawn
+from tests.support.effort import LOOKED_FOR, drawn
 from tests.unit.state.contract.jobs import (
     JOBS,
     Rows,
@@ -39,8 +39,6 @@ RATES = frozenset(
         "maxPublishRatePerTopicInBytes",
     }
 )
-MANY = 4
-"""A share of the traces in which what is looked for happens."""
 BUCKETS = ("topic", "resource_group", "broker")
 """Limiters of rates."""
 PAUSES = ("reads_paused", "reads_resumed")
@@ -115,7 +113,7 @@ def paused(rows: Rows) -> Counter[tuple[Any, ...]]:
 def test_twice_the_rates_throttle_no_other_publish(traces: str) -> None:
     seen: Counter[str] = Counter()
 
-    @drawn(60, MANY)
+    @drawn(60, LOOKED_FOR)
     @given(JOBS[RATE_LIMITS].traces[traces], st.sampled_from((2, 3, 10)))
     def check(trace: Any, factor: int) -> None:
         strict, loose = both(RATE_LIMITS, trace, RATES, times(factor))
@@ -147,7 +145,7 @@ def bad(rows: Rows) -> list[Row]:
 def test_a_higher_bound_throttles_no_other_id_if_permissive(traces: str) -> None:
     seen: Counter[str] = Counter()
 
-    @drawn(100, MANY)
+    @drawn(100, LOOKED_FOR)
     @given(JOBS[PRODUCER_IDS].traces[traces], st.sampled_from((1.001, 2, 1000)), st.booleans())
     def check(trace: Any, factor: float, added: bool) -> None:
         looser = (lambda v: v + factor if v >= 0 else v) if added else times(factor)
@@ -168,7 +166,7 @@ def test_a_higher_bound_never_has_rejected_more_ids_if_each_counts_once(traces: 
     differ; at no time are they more."""
     seen: Counter[str] = Counter()
 
-    @drawn(100, MANY)
+    @drawn(100, LOOKED_FOR)
     @given(JOBS[PRODUCER_IDS].traces[traces], st.sampled_from((1.001, 2, 1000)))
     def check(trace: Any, factor: float) -> None:
         rows = both(
@@ -206,7 +204,7 @@ def test_higher_backlog_quotas_are_exceeded_in_no_other_check(traces: str, raise
     raised no more at all."""
     seen: Counter[str] = Counter()
 
-    @drawn(160, MANY)
+    @drawn(160, LOOKED_FOR)
     @given(JOBS[BACKLOG].traces[traces], st.sampled_from((1.5, 2, 10)))
     def check(trace: Any, factor: float) -> None:
         keys = SIZE | TIME if raised == "both" else TIME

@@ -20,7 +20,7 @@ from app.cli import app
 from app.config.alerts import AlertSettings
 from tests.support.throttle_rows import event, write
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 OF_PYTEST = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR")
 
 
