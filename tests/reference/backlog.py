@@ -699,7 +699,8 @@ def turns(
     def falls_short(turn: int) -> bool:
         there = ledger, last + turn * INT_MAX
         backlog, after = ledgers.backlog_bytes(there), ledgers.after(there)
-        return (backlog - Fraction(target)) * after < backlog * INT_MAX * Fraction(1_000_001, 10**6)
+        skipped = (backlog - Fraction(target)) * after
+        return backlog <= target or skipped < backlog * INT_MAX * Fraction(1_000_001, 10**6)
 
     return max(bisect_left(range(1, wide + 1), True, key=falls_short), 0), near
 

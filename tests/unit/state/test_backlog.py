@@ -55,10 +55,19 @@ MOST = reference.INT_MAX
 
 @st.composite
 def overtaking(draw: st.DrawFn) -> list[Row]:
-    """Cursors of a few ledgers of many entries that are about to be evicted by size."""
+    """Cursors of a few ledgers of many entries that are about to be evicted by size.
+
+    Half of the traces have a ledger that is long enough for many rounds and cursors beside each
+    other in it.
+    """
+    beside = draw(st.booleans())
+    entries = st.integers(0, 40 * MOST)
     ledgers = draw(
         st.lists(
-            st.tuples(st.integers(0, 40 * MOST), st.sampled_from((0, 0.3, 1, 2.5, 700))),
+            st.tuples(
+                st.integers(20 * MOST, 40 * MOST) if beside else entries,
+                st.sampled_from((0.3, 1, 2.5, 700) if beside else (0, 0.3, 1, 2.5, 700)),
+            ),
             min_size=1,
             max_size=3,
         )
@@ -67,9 +76,9 @@ def overtaking(draw: st.DrawFn) -> list[Row]:
         ledger(0, i, entries, int(entries * average) + 1000, T0 - 1000)
         for i, (entries, average) in enumerate(ledgers)
     ]
-    for i in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, 5)) * MOST + draw(st.integers(-1, 1))
-        number = draw(st.integers(0, len(ledgers) - 1))
+    for i in range(draw(st.integers(2 if beside else 1, 4))):
+        at = draw(st.integers(0, 1 if beside else 5)) * MOST + draw(st.integers(-1, 1))
+        number = 0 if beside else draw(st.integers(0, len(ledgers) - 1))
         records.append(cursor(0, f"s{i}", f"{number}:{max(at, -1)}", durable=i < 3))
     size = sum(r["ledger_bytes"] for r in records if r["event_type"] == "ledger_state")
     share = draw(st.sampled_from((0.0, 0.01, 0.3, 0.9)))
