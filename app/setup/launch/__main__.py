@@ -1,19 +1,14 @@
-"""`python -m app.setup.launch HOME built|unbuilt WORD ...`: what spark-submit.sh runs.
-
-`HOME compile WORD ...` compiles the cores for it, beside the rest of an installation.
-"""
+"""`python -m app.setup.launch WORD ...`: what spark-submit.sh runs, with any Python 3.11 at first."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from app.setup.launch.home import Home
-from app.setup.launch.start import compile_cores, main
+from app.setup.launch.start import main
 
 if __name__ == "__main__":
-    folder, state, *words = sys.argv[1:]
-    home = Home.of_environment(Path(folder))
-    if state == "compile":
-        sys.exit(compile_cores(words, home))
-    sys.exit(main(words, home, built=state == "built"))
+    home = Home.of_environment(Path(os.environ["WEIR_HOME"]))
+    sys.exit(main(sys.argv[1:], home, Path(os.environ["WEIR_LOCK"])))

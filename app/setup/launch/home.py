@@ -32,8 +32,9 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True)
 class Home:
-    """An environment: its Python, its Spark, and the folder for what is prepared."""
+    """An environment: its folder, its Python, its Spark, and the folder for what is prepared."""
 
+    folder: Path
     python: str
     pyspark: Path
     data: Path
@@ -42,7 +43,7 @@ class Home:
     def of_environment(cls, folder: Path) -> Home:
         """The environment that spark-submit.sh has built, or is going to build."""
         pyspark = folder / "lib/python3.11/site-packages/pyspark"
-        return cls(str(folder / "bin/python"), pyspark, folder / "share/weir")
+        return cls(folder, str(folder / "bin/python"), pyspark, folder / "share/weir")
 
     @classmethod
     def of_this_python(cls) -> Home:
@@ -60,18 +61,12 @@ class Home:
         nearest = next(path for path in (data, *data.parents) if path.exists())
         if not os.access(nearest, os.W_OK):
             data = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "weir")
-        return cls(sys.executable, Path(spec.origin).parent, data)
+        return cls(Path(sys.prefix), sys.executable, Path(spec.origin).parent, data)
 
     @property
     def cores(self) -> Path:
         """The folder of the compiled cores."""
         return Path(os.environ.get("NUMBA_CACHE_DIR") or self.data / "numba")
-
-    def module(self, name: str, *arguments: str) -> int:
-        """Run a module of Weir, which reports what is wrong; its exit code."""
-        environment = with_path(os.environ) | EVERYWHERE | {"NUMBA_CACHE_DIR": str(self.cores)}
-        words = [self.python, "-m", name, *arguments]
-        return subprocess.run(words, check=False, env=environment).returncode
 
     def jars(self) -> list[Path]:
         """The jars of Delta and Kafka; empty before they are fetched."""
@@ -129,18 +124,18 @@ class Home:
         self.cores.mkdir(parents=True, exist_ok=True)
         with (self.cores / "compiling").open("w") as turn:
             fcntl.flock(turn, fcntl.LOCK_EX)
-            if not mark.exists():
-                self._compile()
-                for old in self.cores.glob("complete-*"):
-                    old.unlink()
-                mark.touch()
-
-    def _compile(self) -> None:
-        say(f"compiling the cores into {self.cores} (one to two minutes, once)")
-        began_s = time.monotonic()
-        if self.module("app.setup.warm"):
-            raise UserError("the cores could not be compiled (see above)")
-        say(f"the cores are compiled ({time.monotonic() - began_s:.0f} s)")
+            if mark.exists():
+                return
+            say(f"compiling the cores into {self.cores} (one to two minutes, once)")
+            began_s = time.monotonic()
+            variables = with_path(os.environ) | EVERYWHERE | {"NUMBA_CACHE_DIR": str(self.cores)}
+            words = [self.python, "-m", "app.setup.warm"]
+            if subprocess.run(words, check=False, env=variables).returncode:
+                raise UserError("the cores could not be compiled (see above)")
+            for old in self.cores.glob("complete-*"):
+                old.unlink()
+            mark.touch()
+            say(f"the cores are compiled ({time.monotonic() - began_s:.0f} s)")
 
     def packed_environment(self) -> Path:
         """The archive of this environment for the workers of a cluster."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,11 +11,10 @@ from app.errors import UserError
 
 JAVA = range(17, 22)
 """Java versions that Spark 4.0 runs on."""
-JAVA_PACKAGES = {
-    "apt-get": "sudo apt-get install -y openjdk-17-jre-headless",
-    "dnf": "sudo dnf install -y java-17-openjdk-headless",
-    "brew": "brew install openjdk@17",
-}
+INSTALL_JAVA = (
+    "install it with: apt-get install openjdk-17-jre-headless, "
+    "dnf install java-17-openjdk-headless, or brew install openjdk@17"
+)
 
 
 def require_java(spark: str) -> None:
@@ -25,25 +23,17 @@ def require_java(spark: str) -> None:
     java = f"{home}/bin/java" if home else "java"
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-        found = re.search(r'version "(\d+)', shown.stderr + shown.stdout)
+        version = re.search(r'version "(\d+)', shown.stderr + shown.stdout)
     except OSError:
-        found = None
-    if found is None:
+        version = None
+    if version is None:
         where = f" in JAVA_HOME={home}" if home else ""
-        raise UserError(f"Java 17 is missing{where}\n{_java_hint()}")
-    version = int(found[1])
-    if version not in JAVA:
+        raise UserError(f"Java 17 is missing{where}\n{INSTALL_JAVA}")
+    if int(version[1]) not in JAVA:
         raise UserError(
-            f"Java {version} ({java}) does not fit Spark {spark}: it needs {JAVA[0]} to {JAVA[-1]}"
-            f"\n{_java_hint()}"
+            f"Java {version[1]} ({java}) does not fit Spark {spark}: "
+            f"it needs {JAVA[0]} to {JAVA[-1]}\n{INSTALL_JAVA}"
         )
-
-
-def _java_hint() -> str:
-    for manager, command in JAVA_PACKAGES.items():
-        if shutil.which(manager):
-            return f"install it with: {command}"
-    return "install openjdk-17-jre-headless with your system's package manager"
 
 
 def require_spark_home(home: str, spark: str, scala: str) -> None:

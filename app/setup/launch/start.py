@@ -10,21 +10,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from app.errors import UserError
+from app.setup.launch import environment
 from app.setup.launch import line as lines
-from app.setup.launch.home import EVERYWHERE, Home, with_path
+from app.setup.launch.home import EVERYWHERE, ROOT, Home, with_path
 from app.setup.launch.line import Line
 from app.setup.launch.machine import require_java, require_spark_home
-from app.setup.launch.submission import COMPILED_AHEAD, MAIN, Submission, log_format, tidy_words
+from app.setup.launch.submission import MAIN, Submission, log_format
 from app.stream.jars import coordinates
 from app.terminal import driver_stderr
 
-BUILD = 75
-"""Exit code: the environment must be built first."""
-BUILD_AND_COMPILE = 76
-"""Exit code: the same, and the cores will be needed."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 COMPILING = (["bakeoff"], ["policy", "suggest"])
@@ -44,35 +42,25 @@ USAGE = """\
 Commands: {commands}.
 --dry-run COMMAND ...   print the line that would run, and stop
 --prepare               prepare the environment, the jars and the compiled cores, and stop
-Every option of spark-submit (--master, --conf, --queue ...) is passed through.
+Every option of spark-submit (--master, --conf, --queue ...) before the command is passed through.
 """
 
 
-def main(arguments: Sequence[str], home: Home, built: bool = True) -> int:
-    """Run a command line; its exit code, or BUILD or BUILD_AND_COMPILE where it needs an
-    environment that is not `built`. A command under Spark replaces this process."""
-    return _reported(lambda: _start(lines.read(arguments), home, built))
+def main(arguments: Sequence[str], home: Home, lock: Path | None = None) -> int:
+    """Run a command line; its exit code. A command under Spark replaces this process.
 
-
-def compile_cores(arguments: Sequence[str], home: Home) -> int:
-    """Compile the cores ahead of a command line, unless it has a mistake, which its own start
-    reports; the exit code."""
-
-    def compiled() -> int:
-        line = lines.read(arguments)
-        code = 0 if line.prepare else _preflight(line, home, stderr=subprocess.DEVNULL)
-        if not code:
-            home.prepare_cores()
-        return code
-
-    return _reported(compiled)
-
-
-def _reported(work: Callable[[], int]) -> int:
-    """The exit code of some work; what the user can fix is reported."""
+    `lock` is that of a checkout, whose environment is built first.
+    """
     try:
-        return work()
-    except UserError as error:
+        line = lines.read(arguments)
+        if lock is None or line.dry_run or _in_environment(home, lock):
+            return _start(line, home)
+        if line.help and not environment.is_ready(home, lock):
+            print(USAGE.format(commands=" ".join(lines.COMMANDS)), end="")
+            return 0
+        environment.prepare(home, lock)
+        os.execv(home.python, [home.python, "-P", "-m", __package__, *arguments])
+    except (UserError, OSError) as error:
         first, *others = str(error).split("\n")
         print(f"weir: {first}", *(f"      {text}" for text in others), sep="\n", file=sys.stderr)
         return 2
@@ -81,16 +69,16 @@ def _reported(work: Callable[[], int]) -> int:
         return INTERRUPTED
 
 
-def _start(line: Line, home: Home, built: bool) -> int:
-    if not built and line.asks:
-        print(USAGE.format(commands=" ".join(lines.WITH_SPARK + lines.WITHOUT_SPARK)), end="")
-        return 0
-    if not built and not line.dry_run:
-        compiles = line.prepare or line.command in COMPILED_AHEAD or _runs_cores(line)
-        return BUILD_AND_COMPILE if compiles else BUILD
-    if not (line.needs_spark or line.prepare):
-        return _run_here(line, home)
-    return _run_on_spark(line, home)
+def _in_environment(home: Home, lock: Path) -> bool:
+    """Whether this process runs in the environment, and that is complete."""
+    inside = Path(sys.prefix).resolve() == home.folder.resolve()
+    return inside and environment.is_ready(home, lock)
+
+
+def _start(line: Line, home: Home) -> int:
+    if line.needs_spark or line.prepare:
+        return _run_on_spark(line, home)
+    return _run_here(line, home)
 
 
 def _runs_cores(line: Line) -> bool:
@@ -114,23 +102,18 @@ def _run_here(line: Line, home: Home) -> int:
 
 def _run_on_spark(line: Line, home: Home) -> int:
     os.environ.update(with_path(os.environ), WEIR_LOG_FORMAT=log_format(line))
-    delta = coordinates()[0]
-    spark, scala = delta.split(":")[1].split("_")[1:]
-    require_java(spark)
-    if os.environ.get("SPARK_HOME"):
-        require_spark_home(os.environ["SPARK_HOME"], spark, scala)
     submission = Submission(line, home, prepares=not line.dry_run)
+    if not (line.prepare and os.environ.get("WEIR_JARS")):  # then no Java runs
+        _require_machine()
     if line.dry_run:
-        if not line.prepare:
-            words = submission.words()
-            given = os.environ | submission.environment
-            variables = [f"{name}={given[name]}" for name in SHOWN if given.get(name)]
-            print(printed([*variables, *words]))
+        words = submission.words()
+        given = os.environ | submission.environment
+        variables = [f"{name}={given[name]}" for name in SHOWN if given.get(name)]
+        print(printed([*variables, *words]))
         return 0
-    if not (line.prepare or line.alone):
-        code = _preflight(line, home)
-        if code:
-            return code
+    code = 0 if line.prepare or line.alone else _preflight(line, home)
+    if code:
+        return code
     home.prepare_jars(submission.jar_options())
     if line.prepare:
         home.prepare_cores()
@@ -140,14 +123,21 @@ def _run_on_spark(line: Line, home: Home) -> int:
     return 0
 
 
-def _preflight(line: Line, home: Home, stderr: int | None = None) -> int:
+def _require_machine() -> None:
+    """UserError where the Java or the Spark of this machine do not fit the jars."""
+    spark, scala = coordinates()[0].split(":")[1].split("_")[1:]
+    require_java(spark)
+    if os.environ.get("SPARK_HOME"):
+        require_spark_home(os.environ["SPARK_HOME"], spark, scala)
+
+
+def _preflight(line: Line, home: Home) -> int:
     """Mistakes of the line and of the configuration: Python finds them in a second, Spark would
     take ten. The exit code of the command."""
     where = "elsewhere" if Submission(line, home, prepares=False).on_cluster else "here"
     return subprocess.run(
         [home.python, str(MAIN), *line.words],
         check=False,
-        stderr=stderr,
         env={**os.environ, **EVERYWHERE, "WEIR_PREFLIGHT": where},
     ).returncode
 
@@ -158,25 +148,27 @@ def printed(words: Sequence[str]) -> str:
     return " ".join(word if plain.fullmatch(word) else shlex.quote(word) for word in words)
 
 
-def _become(words: Sequence[str], environment: Mapping[str, str], line: Line, home: Home) -> None:
+def _become(words: Sequence[str], variables: Mapping[str, str], line: Line, home: Home) -> None:
     """Replace this process: a signal for it reaches Spark, which passes it on to the driver.
 
     Spark gives Python's output to its own; all that a run writes there is its log.
     """
-    environment = dict(environment)
+    variables = dict(variables)
     if not line.alone:
         is_run = line.command == "run"
         if is_run and sys.stderr.isatty():
-            environment["WEIR_TERMINAL"] = "1"
-        as_json = is_run and environment["WEIR_LOG_FORMAT"] == "json"
+            variables["WEIR_TERMINAL"] = "1"
+        as_json = is_run and variables["WEIR_LOG_FORMAT"] == "json"
         reading, writing, path = driver_stderr.pipe()
         if path is not None:
-            environment[driver_stderr.VARIABLE] = str(path)
-        subprocess.Popen(tidy_words(home, as_json, path), stdin=reading, stdout=sys.stderr.fileno())
+            variables[driver_stderr.VARIABLE] = str(path)
+        tidy = [home.python, "-I", str(ROOT / "app/terminal/stray_lines.py")]
+        tidy += ["json" if as_json else "text", *([] if path is None else [str(path)])]
+        subprocess.Popen(tidy, stdin=reading, stdout=sys.stderr.fileno())
         os.close(reading)
         for stream in (1, 2) if is_run else (2,):
             os.dup2(writing, stream)
         os.close(writing)
     # Python ignores it, and what is ignored stays so in the next program.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    os.execve(words[0], list(words), environment)
+    os.execve(words[0], list(words), variables)

@@ -1,7 +1,7 @@
-"""spark-submit.sh: the environment on first use, what is missing, and the line it runs.
+"""spark-submit.sh: the environment on first use, what is missing, and what a command becomes.
 
-Java, uv, Python and Spark are stand-ins here, so that every machine of a user can be tried; the
-real ones are used by every run of the test suite itself and by tests/spark/test_cluster.py.
+Java, uv and Spark are stand-ins here, so that every machine of a user can be tried; the real ones
+are used by every run of the test suite itself and by tests/spark/test_cluster.py.
 """
 
 from __future__ import annotations
@@ -14,63 +14,22 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
-import typer
-import yaml
 
-from app.cli import app
-from app.setup.launch.line import WITH_SPARK
-from app.setup.package import pack_config
+from app.setup.launch.home import Home
 
 ROOT = Path(__file__).resolve().parents[3]
-TOOLS = (
-    "bash",
-    "sh",
-    "env",
-    "sed",
-    "awk",
-    "grep",
-    "cut",
-    "cat",
-    "head",
-    "tail",
-    "dirname",
-    "basename",
-    "mkdir",
-    "rm",
-    "ls",
-    "cp",
-    "mktemp",
-    "sha256sum",
-    "flock",
-    "kill",
-    "sleep",
-    "printf",
-    "touch",
-    "chmod",
-)
+TOOLS = ("bash", "env", "dirname", "cat", "sleep", "cp")
 VALIDATE = ("validate", "--config", "configs/weir.yaml")
-PYTHON = f"""#!/bin/bash
-# A Python 3.11 without packages of its own to install.
-case "$*" in
-  "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; touch "$3/pyvenv.cfg" ;;
-  *" pip install "*) echo "pip $*" >> "$CALLS" ;;
-  "-m app.stream.jars "*)
-    mkdir -p "$3"; touch "$3/delta.jar" "$3/kafka.jar"; echo jars >> "$CALLS" ;;
-  "-m app.setup.warm") echo cores >> "$CALLS" ;;
-  "-m app.setup.package env "*|"-m app.setup.package cores "*) touch "$4" ;;
-  *) exec {shlex.quote(sys.executable)} "$@" ;;
-esac
-"""
-UV = """#!/bin/bash
-echo "uv $1" >> "$CALLS"
-case "$1" in
-  venv) home="${@: -1}"; mkdir -p "$home/bin"; cp "$(command -v python3.11)" "$home/bin/python"
-        touch "$home/pyvenv.cfg" ;;
-  pip) if [ -n "$UV_FAILS" ]; then kill -9 $PPID; fi ;;
-esac
+INSTALL = "uv pip install --python {home}/bin/python --no-deps --require-hashes -r {lock}"
+UV = f"""#!/bin/bash
+# Installs the packages of this environment.
+echo "uv $*" >> "$CALLS"
+if [ -n "$UV_FAILS" ]; then kill -9 $PPID; fi
+echo {shlex.quote(sysconfig.get_path("purelib"))} > "${{4%/bin/*}}/lib/python3.11/site-packages/all.pth"
 """
 SUBMIT = """#!/bin/bash
 trap 'echo "batch finished"; exit 0' TERM
@@ -96,10 +55,12 @@ driver = subprocess.Popen(
 assert driver.stdout.readline() == b"begun\\n"
 sys.exit(130)
 """
+FILES = "source: {{format: files, path: {}}}\nwarehouse: w\n"
 
 
 class Checkout:
-    """A copy of what a clone has, on a machine whose programs the test chooses."""
+    """A copy of what a clone has, on a machine whose programs the test chooses; jars and compiled
+    cores are prepared."""
 
     def __init__(self, folder: Path) -> None:
         self.root, self.bin, self.calls = folder / "weir", folder / "bin", folder / "calls"
@@ -107,34 +68,50 @@ class Checkout:
             shutil.copytree(ROOT / name, self.root / name)  # with what Python has compiled
         for name in ("spark-submit.sh", "requirements.lock"):
             shutil.copy2(ROOT / name, self.root / name)
+        self.home = self.root / ".venv"
         self.bin.mkdir()
         for name in TOOLS:
             found = shutil.which(name)
-            if found:
-                (self.bin / name).symlink_to(found)
-        self.program("python3.11", PYTHON)
-        self.program("apt-get", "#!/bin/bash\n")
-        self.java("17.0.15")
-
-    @property
-    def state(self) -> Path:
-        return self.root / ".venv" / "share" / "weir"
+            assert found
+            (self.bin / name).symlink_to(found)
+        self.python = Path(sys._base_executable)  # type: ignore[attr-defined]
+        (self.bin / "python3.11").symlink_to(self.python)
+        self.program("uv", UV)
+        self.program("java", "#!/bin/bash\necho 'openjdk version \"17.0.15\"' >&2\n")
+        self.jars, self.cores = folder / "jars", folder / "numba"
+        for path in (self.jars / "delta.jar", self.cores / Home.of_this_python().cores_mark.name):
+            path.parent.mkdir()
+            path.touch()
+        self.spark = self.root / "spark"
+        for path in ("bin/spark-submit", "jars/spark-core_2.13-4.0.5.jar"):
+            (self.spark / path).parent.mkdir(parents=True)
+            (self.spark / path).touch(0o755)
 
     def program(self, name: str, text: str) -> None:
         path = self.bin / name
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
 
-    def java(self, version: str) -> None:
-        self.program("java", f"#!/bin/bash\necho 'openjdk version \"{version}\"' >&2\n")
+    def submits(self, text: str) -> None:
+        """What Spark's spark-submit does."""
+        path = self.spark / "bin/spark-submit"
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
 
     def environment(self, **more: str) -> dict[str, str]:
-        return {"PATH": str(self.bin), "HOME": str(self.root), "CALLS": str(self.calls), **more}
+        return {
+            "PATH": str(self.bin),
+            "HOME": str(self.root),
+            "CALLS": str(self.calls),
+            "WEIR_JARS": str(self.jars),
+            "NUMBA_CACHE_DIR": str(self.cores),
+            "SPARK_HOME": str(self.spark),
+            **more,
+        }
 
     def start(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        line = [str(self.root / "spark-submit.sh"), *words]
         return subprocess.run(
-            line,
+            [str(self.root / "spark-submit.sh"), *words],
             env=self.environment(**more),
             cwd=self.root,
             text=True,
@@ -146,334 +123,148 @@ class Checkout:
     def called(self) -> list[str]:
         return self.calls.read_text(encoding="utf-8").splitlines() if self.calls.exists() else []
 
-    def spark_home(self, core: str) -> str:
-        home = self.root / "spark"
-        (home / "bin").mkdir(parents=True)
-        (home / "jars").mkdir()
-        (home / "jars" / core).touch()
-        (home / "bin" / "spark-submit").write_text("#!/bin/bash\n", encoding="utf-8")
-        (home / "bin" / "spark-submit").chmod(0o755)
-        return str(home)
-
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
-def words(line: str) -> list[str]:
-    """The words of a dry run after the variables."""
-    found = shlex.split(line)
-    return found[next(i for i, word in enumerate(found) if word.endswith("/spark-submit")) :]
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """One whose environment is ready, for tests that leave it so."""
+    checkout = Checkout(tmp_path_factory.mktemp("built"))
+    done = checkout.start("--prepare")
+    assert done.returncode == 0, done.stderr
+    checkout.calls.unlink()
+    return checkout
 
 
 def test_the_first_start_builds_the_environment_and_the_second_does_not(checkout: Checkout) -> None:
+    shown = checkout.start("--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "--dry-run" in shown.stdout and " bakeoff " in shown.stdout
+    refused = checkout.start("runn", "--config", "weir.yaml")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.splitlines()[0] == "weir: No such command 'runn'"
+    line = checkout.start("--dry-run", "demo", WEIR_JARS="")
+    assert f"PYSPARK_PYTHON={checkout.home}/bin/python" in line.stdout
+    assert checkout.called() == [] and not checkout.home.exists()
     first = checkout.start(*VALIDATE)
     assert first.returncode == 0, first.stderr
-    assert "building the Python environment" in first.stderr
-    installer, others, spark = checkout.called()
-    assert "--require-hashes" in installer and installer.endswith("conf/installer.lock")
-    assert "--require-hashes" in others and "--require-hashes" in spark
+    assert f"weir: building the Python environment in {checkout.home}" in first.stderr
+    lock = checkout.root / "requirements.lock"
+    assert checkout.called() == [INSTALL.format(home=checkout.home, lock=lock)]
     second = checkout.start(*VALIDATE)
     assert (second.stdout, second.stderr) == (first.stdout, "")
-    assert len(checkout.called()) == 3
+    assert len(checkout.called()) == 1
 
 
-def test_the_two_parts_of_a_lock_are_the_whole(checkout: Checkout) -> None:
-    checkout.start(*VALIDATE)
-    whole = (checkout.root / "requirements.lock").read_text(encoding="utf-8")
-    parts = [checkout.state / name for name in ("others.lock", "spark.lock")]
-    others, spark = (part.read_text(encoding="utf-8") for part in parts)
-    assert spark.startswith("pyspark==") and spark.count("==") == 1 and "--hash=" in spark
-    assert "pyspark==" not in others
-    assert sorted((others + spark).splitlines()) == sorted(whole.splitlines())
-
-
-def test_uv_is_used_where_it_is(checkout: Checkout) -> None:
-    checkout.program("uv", UV)
-    assert checkout.start(*VALIDATE).returncode == 0
-    assert checkout.called() == ["uv venv", "uv pip", "uv pip"]
-
-
-def test_an_interrupted_environment_is_built_again(checkout: Checkout) -> None:
-    checkout.program("uv", UV)
+def test_an_environment_that_was_interrupted_or_is_of_another_lock_is_built_again(
+    checkout: Checkout,
+) -> None:
     killed = checkout.start(*VALIDATE, UV_FAILS="1")
     assert killed.returncode == -signal.SIGKILL
-    (checkout.root / ".venv" / "half-written").touch()
+    (checkout.home / "half-written").touch()
     again = checkout.start(*VALIDATE)
     assert again.returncode == 0, again.stderr
     assert "unfinished or of another lock" in again.stderr
-    assert not (checkout.root / ".venv" / "half-written").exists()
-
-
-def test_a_changed_lock_builds_the_environment_again(checkout: Checkout) -> None:
-    checkout.start(*VALIDATE)
+    assert not (checkout.home / "half-written").exists()
     with (checkout.root / "requirements.lock").open("a", encoding="utf-8") as lock:
         lock.write("# changed\n")
-    assert "of another lock" in checkout.start(*VALIDATE).stderr
-    assert len(checkout.called()) == 6
+    changed = checkout.start(*VALIDATE)
+    assert changed.returncode == 0, changed.stderr
+    assert "unfinished or of another lock" in changed.stderr
+    assert len(checkout.called()) == 3
 
 
-def test_an_environment_of_another_lock_by_name_is_left_alone(checkout: Checkout) -> None:
-    checkout.start(*VALIDATE)
-    other = checkout.root / "other.lock"
+def test_of_two_starts_at_once_one_builds_the_environment(checkout: Checkout) -> None:
+    checkout.program("uv", UV.replace("echo", "sleep 1; echo", 1))
+    line = [str(checkout.root / "spark-submit.sh"), *VALIDATE]
+    both = [
+        subprocess.Popen(
+            line,
+            cwd=checkout.root,
+            env=checkout.environment(),
+            text=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        for _ in range(2)
+    ]
+    said = "".join(process.communicate(timeout=60)[1] for process in both)
+    assert [process.returncode for process in both] == [0, 0], said
+    assert said.count("weir: waiting for another start") == 1
+    assert len(checkout.called()) == 1
+
+
+def test_an_environment_of_another_lock_by_name_is_left_alone(built: Checkout) -> None:
+    other = built.root / "other.lock"
     other.write_text("pyspark==4.0.5\n", encoding="utf-8")
-    refused = checkout.start(*VALIDATE, WEIR_LOCK=str(other))
+    refused = built.start(*VALIDATE, WEIR_LOCK=str(other))
     assert refused.returncode == 2
     assert refused.stderr.splitlines() == [
-        f"weir: {checkout.root}/.venv was built from requirements.lock, not from other.lock",
+        f"weir: {built.home} was built from requirements.lock, not from other.lock",
         "      WEIR_LOCK names the lock, or WEIR_HOME another folder",
     ]
-    assert len(checkout.called()) == 3
-    assert checkout.start(*VALIDATE).returncode == 0
+    assert built.called() == []
 
 
-def test_the_python_of_an_environment_does_not_build_it_again(checkout: Checkout) -> None:
-    """It goes with the environment."""
-    checkout.start(*VALIDATE)
-    with (checkout.root / "requirements.lock").open("a", encoding="utf-8") as lock:
-        lock.write("# changed\n")
-    own = checkout.root / ".venv/bin"
-    (own / "python").unlink()
-    (own / "python").symlink_to(Path(sys.executable).resolve())
-    checkout.program("python3.11", "#!/bin/bash\nexit 1\n")
-    again = checkout.start(*VALIDATE, PATH=f"{own}:{checkout.bin}")
-    assert again.returncode == 2 and "Python 3.11 is missing" in again.stderr
-
-
-def test_a_folder_that_is_no_environment_is_left_alone(checkout: Checkout) -> None:
-    precious = checkout.root / "precious"
+def test_a_folder_that_is_no_environment_is_left_alone(built: Checkout) -> None:
+    precious = built.root / "precious"
     precious.mkdir()
     (precious / "file").touch()
-    refused = checkout.start(*VALIDATE, WEIR_HOME=str(precious))
+    refused = built.start(*VALIDATE, WEIR_HOME=str(precious))
     assert refused.returncode == 2
     assert "is not an environment of Weir and is not empty" in refused.stderr
     assert (precious / "file").exists()
 
 
-def test_a_missing_python_is_named_with_the_command_that_installs_it(checkout: Checkout) -> None:
-    checkout.program("python3.11", "#!/bin/bash\nexit 1\n")
-    refused = checkout.start(*VALIDATE)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.splitlines() == [
-        "weir: Python 3.11 is missing",
-        "      install it with: sudo apt-get install -y python3.11 python3.11-venv",
-    ]
-
-
-def test_a_missing_java_is_named_with_the_command_that_installs_it(checkout: Checkout) -> None:
-    checkout.program("java", "#!/bin/bash\nexit 127\n")
-    checkout.start(*VALIDATE)
-    refused = checkout.start("demo")
-    assert refused.returncode == 2
-    assert refused.stderr.splitlines() == [
-        "weir: Java 17 is missing",
-        "      install it with: sudo apt-get install -y openjdk-17-jre-headless",
-    ]
-
-
-@pytest.mark.parametrize("version", ["11.0.2", "25.0.1", "1.8.0_292"])
-def test_a_java_that_does_not_fit_is_refused_by_name(checkout: Checkout, version: str) -> None:
-    checkout.java(version)
-    refused = checkout.start("--dry-run", "demo")
-    assert refused.returncode == 2
-    major = version.split(".")[0]
-    expected = f"Java {major} (java) does not fit Spark 4.0: it needs 17 to 21"
-    assert expected in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("core", "named"),
-    [
-        ("spark-core_2.12-3.5.1.jar", "Spark 3.5.1 with Scala 2.12"),
-        ("spark-core_2.13-4.1.0.jar", "Spark 4.1.0 with Scala 2.13"),
-    ],
-)
-def test_a_spark_that_does_not_fit_the_jars_is_refused_by_name(
-    checkout: Checkout, core: str, named: str
-) -> None:
-    home = checkout.spark_home(core)
-    refused = checkout.start("--dry-run", "demo", SPARK_HOME=home)
-    assert refused.returncode == 2
-    assert refused.stderr.splitlines() == [
-        f"weir: {named} in SPARK_HOME={home} does not fit:"
-        " Weir's jars are for Spark 4.0.x, Scala 2.13",
-        "      unset SPARK_HOME to use Weir's own Spark",
-    ]
-
-
-def test_the_spark_of_a_cluster_is_respected(checkout: Checkout) -> None:
-    home = checkout.spark_home("spark-core_2.13-4.0.2.jar")
-    line = words(checkout.start("--dry-run", "demo", SPARK_HOME=home).stdout)
-    assert line[0] == f"{home}/bin/spark-submit"
-
-
-def test_a_dry_run_prints_the_line_that_a_run_would_execute(checkout: Checkout) -> None:
-    assert checkout.start("--prepare").returncode == 0
-    shown = checkout.start("--dry-run", "demo", "--out", "my demo")
-    assert (shown.returncode, shown.stderr) == (0, "")
-    jars = ",".join(str(checkout.state / "jars" / f"{name}.jar") for name in ("delta", "kafka"))
-    home = checkout.root / ".venv" / "lib" / "python3.11" / "site-packages" / "pyspark"
-    assert words(shown.stdout) == [
-        f"{home}/bin/spark-submit",
-        "--master",
-        "local[*]",
-        "--jars",
-        jars,
-        f"{checkout.root}/app/main.py",
-        "demo",
-        "--out",
-        "my demo",
-    ]
-    assert "TZ=UTC" in shown.stdout
-    assert "SPARK_LOCAL_IP=127.0.0.1" in shown.stdout
-
-
-def test_jars_and_compiled_cores_are_prepared_once(checkout: Checkout) -> None:
-    first = checkout.start("--prepare")
-    assert first.returncode == 0, first.stderr
-    assert sorted(checkout.called()[3:]) == ["cores", "jars"]
-    assert checkout.start("--prepare").stderr == ""
-    assert sorted(checkout.called()[3:]) == ["cores", "jars"]
-
-
-def test_a_dry_run_prepares_nothing(checkout: Checkout) -> None:
-    shown = checkout.start("--dry-run", "demo", "--packages", "a:b:1")
-    assert "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0,a:b:1 " in shown.stdout
-    assert "io.delta:delta-spark_4.0_2.13:4.4.0" in shown.stdout
-    assert checkout.called() == []
-
-
-def test_options_of_spark_submit_pass_through_from_both_sides_of_the_command(
-    checkout: Checkout,
-) -> None:
-    given = (
-        "--master",
-        "yarn",
-        "--queue",
-        "streams",
-        "--keytab",
-        "k.tab",
-        "--principal",
-        "weir@X",
-        "--verbose",
-        "run",
-        "--config",
-        "c.yaml",
-        "--driver-memory=3g",
-        "--conf",
-        "a.b=c d",
-        "--properties-file",
-        "p.conf",
-        "--jobs",
-        "rate_limits",
-        "--supervise",
-    )
-    line = words(checkout.start("--dry-run", *given).stdout)
-    main = line.index(f"{checkout.root}/app/main.py")
-    assert line[main + 1 :] == ["run", "--config", "c.yaml", "--jobs", "rate_limits"]
-    text = " ".join(line[:main])
-    for part in (
-        "--master yarn",
-        "--queue streams",
-        "--keytab k.tab",
-        "--principal weir@X",
-        "--verbose",
-        "--driver-memory 3g",
-        "--conf a.b=c d",
-        "--properties-file p.conf",
-        "--supervise",
-    ):
-        assert part in text
-
-
-def test_lists_of_the_user_are_joined_with_ours(checkout: Checkout) -> None:
-    checkout.start("--prepare")
-    given = ("--jars", "x.jar", "--py-files", "u.zip", "--archives", "a.tgz#a", "--files", "f")
-    line = words(checkout.start("--dry-run", "--master", "yarn", *given, "demo").stdout)
-    value = {word: line[i + 1] for i, word in enumerate(line) if word.startswith("--")}
-    assert value["--jars"].split(",")[0] == "x.jar"
-    assert value["--py-files"] == f"u.zip,{checkout.state}/weir.zip"
-    assert value["--archives"].startswith(f"a.tgz#a,{checkout.state}/env-")
-    assert value["--archives"].endswith(f".tar.gz#env,{checkout.state}/cores.tar.gz#numba-cache")
-    assert value["--files"] == "f"
-
-
-def test_a_python_that_is_on_the_workers_is_used_instead_of_a_packed_one(
-    checkout: Checkout,
-) -> None:
-    line = checkout.start(
-        "--dry-run", "--master", "spark://m:7077", "demo", WEIR_WORKER_PYTHON="/opt/env/bin/python"
-    ).stdout
-    assert "--conf spark.pyspark.python=/opt/env/bin/python" in line
-    assert f"--archives {checkout.state}/cores.tar.gz#numba-cache " in line
-
-
-def test_the_configuration_travels_in_cluster_deploy_mode(checkout: Checkout) -> None:
-    given = ("--master", "yarn", "--deploy-mode", "cluster", "run", "--config", "deep/c.yaml")
-    line = words(checkout.start("--dry-run", *given).stdout)
-    assert line[line.index("--files") + 1] == f"{checkout.state}/weir-config.yaml"
-    assert line[-3:] == ["run", "--config", "weir-config.yaml"]
-    assert "--conf spark.yarn.appMasterEnv.TZ=UTC" in " ".join(line)
-
-
-def test_the_travelling_configuration_holds_the_policies_and_no_secret(
+def test_pip_installs_where_there_is_no_uv(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WEIR_TEST_KEY", "the-secret")
-    policy = {"scope": "topic", "name": "a/b/c", "limits": {"publishRateInMsgs": 5}}
-    (tmp_path / "limits.yaml").write_text(yaml.safe_dump([policy]), encoding="utf-8")
-    (tmp_path / "c.yaml").write_text(
-        "policy_files: [limits.yaml]\nstorage_options: {key: '${env:WEIR_TEST_KEY}'}",
-        encoding="utf-8",
-    )
-    pack_config(tmp_path / "c.yaml", tmp_path / "sent.yaml")
-    sent = yaml.safe_load((tmp_path / "sent.yaml").read_text(encoding="utf-8"))
-    assert sent["policies"] == [policy]
-    assert sent["storage_options"] == {"key": "${env:WEIR_TEST_KEY}"}
+    from app.setup.launch import environment
+
+    calls: list[list[str]] = []
+
+    def run(words: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        calls.append(words)
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(environment.shutil, "which", lambda _: None)
+    monkeypatch.setattr(environment.venv, "create", lambda *_, **__: (tmp_path / "env").mkdir())
+    monkeypatch.setattr(environment.subprocess, "run", run)
+    environment.prepare(Home.of_environment(tmp_path / "env"), ROOT / "requirements.lock")
+    ((python, *pip),) = calls
+    assert python == f"{tmp_path}/env/bin/python"
+    assert pip[:3] == ["-m", "pip", "install"]
+    assert pip[-4:] == ["--no-deps", "--require-hashes", "-r", f"{ROOT}/requirements.lock"]
 
 
-def test_commands_without_spark_keep_all_their_options(checkout: Checkout) -> None:
-    checkout.program("java", "#!/bin/bash\nexit 127\n")
-    commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    for name in sorted(commands - set(WITH_SPARK)):
-        given = [name, "--principal", "User:a", "--name", "x"]
-        line = checkout.start("--dry-run", *given).stdout
-        assert shlex.split(line) == [
-            f"{checkout.root}/.venv/bin/python",
-            f"{checkout.root}/app/main.py",
-            *given,
-        ]
+def test_a_missing_python_is_named_with_what_installs_it(checkout: Checkout) -> None:
+    (checkout.bin / "python3.11").unlink()
+    refused = checkout.start(*VALIDATE)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("weir: Python 3.11 is missing\n")
+    assert "apt-get install python3.11 python3.11-venv" in refused.stderr
 
 
-def test_help_needs_no_environment(checkout: Checkout) -> None:
-    shown = checkout.start("--help")
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert "--dry-run" in shown.stdout
-    assert checkout.called() == []
-
-
-def test_a_command_that_does_not_exist_is_refused_before_anything_is_prepared(
-    checkout: Checkout,
+def test_a_java_that_is_missing_or_does_not_fit_is_refused_by_name(
+    built: Checkout, tmp_path: Path
 ) -> None:
-    for name in ("rewind", "state", "compact", "bench", "runn"):
-        refused = checkout.start(name, "--config", "weir.yaml")
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert refused.stderr.splitlines()[0] == f"weir: No such command '{name}'"
-    assert checkout.called() == []
-    assert not (checkout.root / ".venv").exists()
-
-
-def test_the_script_knows_every_command(checkout: Checkout) -> None:
-    commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    usage = checkout.start("--help").stdout
-    listed = usage.partition("Commands: ")[2].partition(".")[0].split()
-    assert set(listed) == commands and len(listed) == len(commands)
-    for name in commands:
-        assert checkout.start("--dry-run", name).returncode == 0, name
-
-
-FILES = "source: {{format: files, path: {}}}\nwarehouse: w\n"
+    refused = built.start("doctor", JAVA_HOME="/nowhere")
+    assert refused.returncode == 2
+    first, second = refused.stderr.splitlines()
+    assert first == "weir: Java 17 is missing in JAVA_HOME=/nowhere"
+    assert "apt-get install openjdk-17-jre-headless" in second
+    java = tmp_path / "bin/java"
+    java.parent.mkdir()
+    for version in ("11.0.2", "25.0.1", "1.8.0_292"):
+        java.write_text(f"#!/bin/bash\necho 'openjdk version \"{version}\"' >&2\n")
+        java.chmod(0o755)
+        refused = built.start("--dry-run", "demo", JAVA_HOME=str(tmp_path))
+        assert refused.returncode == 2
+        major = version.split(".")[0]
+        assert f"Java {major} ({java}) does not fit Spark 4.0: it needs 17 to 21" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -507,7 +298,6 @@ FILES = "source: {{format: files, path: {}}}\nwarehouse: w\n"
             None,
             "--seed 3: the events of real-pulsar are recorded",
         ),
-        (["runn"], None, "No such command 'runn'"),
         (
             [
                 "--deploy-mode",
@@ -525,29 +315,35 @@ FILES = "source: {{format: files, path: {}}}\nwarehouse: w\n"
         ),
     ],
 )
-def test_a_mistake_is_found_before_spark_and_its_jars(
-    checkout: Checkout, words: list[str], config: str | None, says: str
+def test_a_mistake_is_found_before_spark(
+    built: Checkout, words: list[str], config: str | None, says: str
 ) -> None:
-    home = Path(checkout.spark_home("spark-core_2.13-4.0.5.jar"))
-    (home / "bin" / "spark-submit").write_text('#!/bin/bash\necho spark >> "$CALLS"\n')
+    built.submits('#!/bin/bash\necho spark >> "$CALLS"\n')
     if config is not None:
-        (checkout.root / "c.yaml").write_text(config, encoding="utf-8")
-    refused = checkout.start(*words, SPARK_HOME=str(home))
+        (built.root / "c.yaml").write_text(config, encoding="utf-8")
+    refused = built.start(*words)
     assert refused.returncode == 2
     (line,) = [line for line in refused.stderr.splitlines() if says in line]
     assert line.startswith("weir: ")
-    assert [call for call in checkout.called() if not call.startswith("pip")] == []
-    assert not (checkout.root / "w").exists()
+    assert built.called() == []
+    assert not (built.root / "w").exists()
 
 
 def test_what_only_the_driver_of_a_cluster_can_know_is_left_to_it(checkout: Checkout) -> None:
-    home = Path(checkout.spark_home("spark-core_2.13-4.0.5.jar"))
-    (home / "bin" / "spark-submit").write_text('#!/bin/bash\necho spark >> "$CALLS"\n')
+    checkout.submits('#!/bin/bash\necho "spark $*" >> "$CALLS"\n')
     (checkout.root / "c.yaml").write_text(FILES.format("/on/the/cluster"), encoding="utf-8")
     line = ["--master", "yarn", "--deploy-mode", "cluster", "run", "--config", "c.yaml"]
-    started = checkout.start(*line, SPARK_HOME=str(home), WEIR_WORKER_PYTHON="python3.11")
+    started = checkout.start(*line, WEIR_WORKER_PYTHON="python3.11")
     assert started.returncode == 0, started.stderr
-    assert checkout.called()[-1] == "spark"
+    (spark,) = [call for call in checkout.called() if call.startswith("spark")]
+    sent = dict(zip(spark.split(), spark.split()[1:], strict=False))
+    for option, name in (
+        ("--py-files", "weir.zip"),
+        ("--archives", "cores.tar.gz"),
+        ("--files", "weir-config.yaml"),
+    ):
+        assert Path(sent[option].partition("#")[0]).name == name
+        assert Path(sent[option].partition("#")[0]).is_file()
 
 
 NOISY = """#!/bin/bash
@@ -562,26 +358,23 @@ printf 'a "last" line \\\\ without an end'
 UNAVOIDABLE = "OpenJDK 64-Bit Server VM warning: INFO: os::commit_memory failed"
 
 
-def noisy(checkout: Checkout, *words: str) -> subprocess.CompletedProcess[str]:
+def noisy(built: Checkout, *words: str) -> subprocess.CompletedProcess[str]:
     """A command under a Spark whose JVM and launcher print past the log."""
-    home = Path(checkout.spark_home("spark-core_2.13-4.0.5.jar"))
-    (home / "bin" / "spark-submit").write_text(NOISY, encoding="utf-8")
-    (checkout.root / "c.yaml").write_text(FILES.format("."), encoding="utf-8")
-    done = checkout.start(*words, SPARK_HOME=str(home))
+    built.submits(NOISY)
+    (built.root / "c.yaml").write_text(FILES.format("."), encoding="utf-8")
+    done = built.start(*words)
     assert done.returncode == 0, done.stderr
     return done
 
 
-def test_lines_that_nobody_can_act_on_are_left_out_and_others_are_not(checkout: Checkout) -> None:
-    done = noisy(checkout, "demo")
-    assert done.stderr.splitlines()[-2:] == [UNAVOIDABLE, ""]
-    assert "incubator" not in done.stderr and "log4j" not in done.stderr
-    assert "default log level" not in done.stderr
+def test_lines_that_nobody_can_act_on_are_left_out_and_others_are_not(built: Checkout) -> None:
+    done = noisy(built, "demo")
+    assert done.stderr.splitlines() == [UNAVOIDABLE, ""]
     assert done.stdout.splitlines()[-1] == 'a "last" line \\ without an end'
 
 
-def test_the_log_of_a_run_is_on_standard_error(checkout: Checkout) -> None:
-    done = noisy(checkout, "run", "--config", "c.yaml")
+def test_the_log_of_a_run_is_on_standard_error(built: Checkout) -> None:
+    done = noisy(built, "run", "--config", "c.yaml")
     assert done.stdout == ""
     assert "incubator" not in done.stderr
     assert '"message": "started", "terminal": "no"}' in done.stderr
@@ -595,13 +388,10 @@ def test_the_log_of_a_run_is_on_standard_error(checkout: Checkout) -> None:
         ("run", "--log-format=json", "--config", "c.yaml"),
     ],
 )
-def test_every_line_of_a_log_as_json_is_an_object(
-    checkout: Checkout, words: tuple[str, ...]
-) -> None:
-    done = noisy(checkout, *words)
+def test_every_line_of_a_log_as_json_is_an_object(built: Checkout, words: tuple[str, ...]) -> None:
+    done = noisy(built, *words)
     assert done.stdout == ""
-    log = done.stderr.splitlines()
-    found = [json.loads(line) for line in log if not line.startswith("weir: ")]  # the first start
+    found = [json.loads(line) for line in done.stderr.splitlines()]
     assert {(each["level"], each["message"]) for each in found} == {
         ("WARNING", UNAVOIDABLE),
         ("INFO", "started"),
@@ -611,15 +401,14 @@ def test_every_line_of_a_log_as_json_is_an_object(
     assert all(re.fullmatch(r"t|[\d-]{10}T[\d:.]{12}Z", each["time"]) for each in found)
 
 
-def test_a_run_on_a_terminal_knows_that_it_is_one(checkout: Checkout) -> None:
-    home = Path(checkout.spark_home("spark-core_2.13-4.0.5.jar"))
-    (home / "bin" / "spark-submit").write_text(NOISY, encoding="utf-8")
-    (checkout.root / "c.yaml").write_text(FILES.format("."), encoding="utf-8")
+def test_a_run_on_a_terminal_knows_that_it_is_one(built: Checkout) -> None:
+    built.submits(NOISY)
+    (built.root / "c.yaml").write_text(FILES.format("."), encoding="utf-8")
     ours, theirs = os.openpty()
     process = subprocess.Popen(
-        [str(checkout.root / "spark-submit.sh"), "run", "--config", "c.yaml"],
-        cwd=checkout.root,
-        env=checkout.environment(SPARK_HOME=str(home)),
+        [str(built.root / "spark-submit.sh"), "run", "--config", "c.yaml"],
+        cwd=built.root,
+        env=built.environment(),
         stderr=theirs,
     )
     os.close(theirs)
@@ -636,28 +425,22 @@ def test_a_run_on_a_terminal_knows_that_it_is_one(checkout: Checkout) -> None:
 
 
 def test_what_the_driver_writes_after_the_jvm_has_ended_is_shown(
-    checkout: Checkout, tmp_path: Path
+    built: Checkout, tmp_path: Path
 ) -> None:
-    home = Path(checkout.spark_home("spark-core_2.13-4.0.5.jar"))
-    (home / "bin" / "spark-submit").write_text(JVM, encoding="utf-8")
-    assert checkout.start("--prepare").returncode == 0
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    done = checkout.start("demo", SPARK_HOME=str(home), TMPDIR=str(temporary))
+    built.submits(JVM)
+    done = built.start("demo", TMPDIR=str(tmp_path))
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr.splitlines() == ["before", "weir: interrupted"]
-    assert not list(temporary.iterdir())
+    assert not list(tmp_path.iterdir())
 
 
-def test_a_signal_for_the_script_reaches_spark(checkout: Checkout) -> None:
-    home = Path(checkout.spark_home("spark-core_2.13-4.0.5.jar"))
-    (home / "bin" / "spark-submit").write_text(SUBMIT, encoding="utf-8")
-    assert checkout.start("--prepare").returncode == 0
+def test_a_signal_for_the_script_reaches_spark(built: Checkout) -> None:
+    built.submits(SUBMIT)
     process = subprocess.Popen(
-        [str(checkout.root / "spark-submit.sh"), "demo"],
-        cwd=checkout.root,
+        [str(built.root / "spark-submit.sh"), "demo"],
+        cwd=built.root,
         text=True,
-        env=checkout.environment(SPARK_HOME=str(home)),
+        env=built.environment(),
         stdout=subprocess.PIPE,
     )
     assert process.stdout is not None

@@ -1,0 +1,95 @@
+"""The environment of a checkout: a Python with the packages of a lock, built on first use."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TextIO
+
+from app.errors import UserError
+from app.setup.launch.home import Home, say
+
+
+def is_ready(home: Home, lock: Path) -> bool:
+    """Whether the environment is complete, and of this lock."""
+    mark = home.data / "lock"
+    built = mark.exists() and os.access(home.python, os.X_OK) and _of_venv(home).exists()
+    return built and mark.read_text(encoding="utf-8").strip() == _digest(lock)
+
+
+def prepare(home: Home, lock: Path) -> None:
+    """Build the environment unless it is ready; of several starts at once the first one does."""
+    home.folder.parent.mkdir(parents=True, exist_ok=True)
+    with home.folder.with_name(f"{home.folder.name}.lock").open("a+", encoding="utf-8") as turn:
+        try:
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another start that prepares {home.folder}")
+            fcntl.flock(turn, fcntl.LOCK_EX)
+        if not is_ready(home, lock):
+            if home.folder.is_dir() and any(home.folder.iterdir()):
+                _begin_again(home, lock, turn)
+            turn.truncate(0)
+            print(lock.name, file=turn, flush=True)
+            _build(home, lock, turn)
+
+
+def _begin_again(home: Home, lock: Path, turn: TextIO) -> None:
+    """UserError for a folder that Weir has not built, or from the lock of another name."""
+    turn.seek(0)
+    built_from = turn.read().strip()
+    if not (built_from or _of_venv(home).exists()):
+        raise UserError(
+            f"{home.folder} is not an environment of Weir and is not empty\n"
+            "WEIR_HOME names another folder"
+        )
+    if built_from not in ("", lock.name):
+        raise UserError(
+            f"{home.folder} was built from {built_from}, not from {lock.name}\n"
+            "WEIR_LOCK names the lock, or WEIR_HOME another folder"
+        )
+    say(f"the environment in {home.folder} is unfinished or of another lock: building it again")
+
+
+def _build(home: Home, lock: Path, turn: TextIO) -> None:
+    began_s = time.monotonic()
+    uv = shutil.which("uv")
+    if uv is None and find_spec("ensurepip") is None:
+        raise UserError(
+            f"the venv module of {sys.executable} is incomplete\n"
+            "install it with: sudo apt-get install -y python3.11-venv"
+        )
+    say(f"building the Python environment in {home.folder} (about 1.3 GB, one to three minutes)")
+    venv.create(home.folder, clear=True, symlinks=True, with_pip=uv is None)
+    install = [home.python, "-m", "pip", "install", "--no-compile", "--disable-pip-version-check"]
+    if uv:
+        install = [uv, "pip", "install", "--python", home.python]
+    # Another start waits until the installer has ended, too.
+    done = subprocess.run(
+        [*install, "--no-deps", "--require-hashes", "-r", str(lock)],
+        check=False,
+        stdout=sys.stderr,
+        pass_fds=(turn.fileno(),),
+    )
+    if done.returncode:
+        raise UserError(f"the packages of {lock.name} could not be installed (see above)")
+    home.data.mkdir(parents=True)
+    # Last: an environment without it is unfinished.
+    (home.data / "lock").write_text(f"{_digest(lock)}\n", encoding="utf-8")
+    say(f"the Python environment is ready ({time.monotonic() - began_s:.0f} s)")
+
+
+def _of_venv(home: Home) -> Path:
+    return home.folder / "pyvenv.cfg"
+
+
+def _digest(lock: Path) -> str:
+    return hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
