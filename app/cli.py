@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option, Typer
 
 from app import __version__
 from app.errors import CheckFound, UserError
@@ -37,7 +38,7 @@ class Commands(typer.core.TyperGroup):
             )
 
 
-app = typer.Typer(
+app = Typer(
     cls=Commands,
     name="weir",
     no_args_is_help=True,
@@ -49,7 +50,7 @@ app = typer.Typer(
     "options of spark-submit; --dry-run before a command prints the line that would run.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-alerts_app = typer.Typer(
+alerts_app = Typer(
     cls=Commands, no_args_is_help=True, help="Evaluate the alert rules on the tables."
 )
 app.add_typer(alerts_app, name="alerts")
@@ -57,13 +58,11 @@ explain_app = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Explain the decisions around one moment, in words."
 )
 app.add_typer(explain_app, name="explain")
-policy_app = typer.Typer(
+policy_app = Typer(
     cls=Commands, no_args_is_help=True, help="Check, show, compare and suggest policies."
 )
 app.add_typer(policy_app, name="policy")
-suggest_app = typer.Typer(
-    cls=Commands, no_args_is_help=True, help="Suggest limits from the archive."
-)
+suggest_app = Typer(cls=Commands, no_args_is_help=True, help="Suggest limits from the archive.")
 policy_app.add_typer(suggest_app, name="suggest")
 
 FIXABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
@@ -71,109 +70,79 @@ FIXABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 
 HERE = "here"
 
-Config = Annotated[Path | None, typer.Option("--config", help="Configuration file (YAML).")]
+Config = Annotated[Path | None, Option("--config", help="Configuration file (YAML).")]
 Warehouse = Annotated[
-    str | None, typer.Option("--warehouse", help="Warehouse, in place of the configured one.")
+    str | None, Option("--warehouse", help="Warehouse, in place of the configured one.")
 ]
 Rules = Annotated[
-    list[str] | None, typer.Option("--rule", help="Only the rule of this name; may be repeated.")
+    list[str] | None, Option("--rule", help="Only the rule of this name; may be repeated.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
+Json = Annotated[bool, Option("--json", help="Answer as JSON.")]
 At = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--at",
         help="The moment: ISO 8601, -10m or ms since the epoch. Default: the newest decision.",
     ),
 ]
 Window = Annotated[
     str | None,
-    typer.Option("--window", help="Time to either side of the moment, such as 500ms, 10s or 5m."),
+    Option("--window", help="Time to either side of the moment, such as 500ms, 10s or 5m."),
 ]
 Limit = Annotated[
-    int,
-    typer.Option("--limit", min=1, help="Maximum number of sentences; the nearest ones are kept."),
+    int, Option("--limit", min=1, help="Maximum number of sentences; the nearest ones are kept.")
 ]
-Cluster = Annotated[str | None, typer.Option("--cluster", help="Only this cluster.")]
-Broker = Annotated[str | None, typer.Option("--broker", help="Only this broker.")]
-Jobs = Annotated[str | None, typer.Option("--jobs", help="Only these jobs, separated by commas.")]
+Cluster = Annotated[str | None, Option("--cluster", help="Only this cluster.")]
+Broker = Annotated[str | None, Option("--broker", help="Only this broker.")]
+Jobs = Annotated[str | None, Option("--jobs", help="Only these jobs, separated by commas.")]
 Clusters = Annotated[
-    list[str] | None,
-    typer.Option("--clusters", help="Only these clusters (*, ?); may be repeated."),
+    list[str] | None, Option("--clusters", help="Only these clusters (*, ?); may be repeated.")
 ]
-Tenants = Annotated[
-    list[str] | None, typer.Option("--tenants", help="Only topics of these tenants.")
-]
-Topics = Annotated[list[str] | None, typer.Option("--topics", help="Only these topics.")]
-Slice = Annotated[int, typer.Option("--slice", min=1, help="Records that are judged at a time.")]
+Tenants = Annotated[list[str] | None, Option("--tenants", help="Only topics of these tenants.")]
+Topics = Annotated[list[str] | None, Option("--topics", help="Only these topics.")]
+Slice = Annotated[int, Option("--slice", min=1, help="Records that are judged at a time.")]
 From = Annotated[
-    str | None,
-    typer.Option("--from", help="From this event time: ISO 8601, -10m or ms since the epoch."),
+    str | None, Option("--from", help="From this event time: ISO 8601, -10m or ms since the epoch.")
 ]
-To = Annotated[str | None, typer.Option("--to", help="Before this event time.")]
+To = Annotated[str | None, Option("--to", help="Before this event time.")]
 WarmUp = Annotated[
     str | None,
-    typer.Option(
-        help="Time before the range whose records are judged and whose rows are left out."
-    ),
+    Option(help="Time before the range whose records are judged and whose rows are left out."),
 ]
 Saved = Annotated[
     bool,
-    typer.Option(
-        "--saved", help="Begin with the newest states that a run has saved before the range."
-    ),
+    Option("--saved", help="Begin with the newest states that a run has saved before the range."),
 ]
-Every = Annotated[bool, typer.Option("--all", help="Every row, not the first twenty.")]
+Every = Annotated[bool, Option("--all", help="Every row, not the first twenty.")]
 AsOf = Annotated[
     str | None,
-    typer.Option(help="Read the tables as of this time: ISO 8601, -10m or ms since the epoch."),
+    Option(help="Read the tables as of this time: ISO 8601, -10m or ms since the epoch."),
 ]
 
 Headroom = Annotated[
     float,
-    typer.Option(
-        min=0, max=1000, help="Share of the smallest limit that is added to it, such as 0.2."
-    ),
+    Option(min=0, max=1000, help="Share of the smallest limit that is added to it, such as 0.2."),
 ]
 PolicyFile = Annotated[
-    Path | None, typer.Option("--out", help="File to write the limits to, as policies.")
+    Path | None, Option("--out", help="File to write the limits to, as policies.")
 ]
 
 LEAST_MEMORY = 64_000_000
 """Bytes below which a statement cannot begin."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
-ANSWERING = frozenset(
-    {
-        "tables",
-        "query",
-        "explain",
-        "report",
-        "bakeoff",
-        "validate",
-        "quality",
-        "replay",
-        "demo",
-        "doctor",
-        "generate",
-        "maintain",
-        "forget",
-        "forecast",
-        "size",
-        "policy",
-    }
-)
-"""Commands that answer and end; Ctrl-C ends them immediately."""
 
 
 def _answers(arguments: list[str]) -> bool:
-    """Whether a command line is one of them, or one round of a service."""
+    """Whether a command line answers and ends, so that Ctrl-C ends it immediately; a service ends
+    what it has begun."""
     words = [word for word in arguments if not word.startswith("-")][:2]
-    return words[:1] != [] and (
-        words[0] in ANSWERING
-        or words in (["alerts", "check"], ["alerts", "rules"])
-        or (words[0] == "metrics" and "--once" in arguments)
-        or (words[0] == "reconcile" and "--watch" not in arguments)
+    command = words[0] if words else "run"
+    return not (
+        command in ("run", "reshard")
+        or words == ["alerts", "watch"]
+        or (command == "metrics" and "--once" not in arguments)
+        or (command == "reconcile" and "--watch" in arguments)
     )
 
 
@@ -216,9 +185,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _every_command(
-    debug: Annotated[bool, typer.Option("--debug", help="Show stack traces.")] = False,
+    debug: Annotated[bool, Option("--debug", help="Show stack traces.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Options before the command."""
@@ -226,18 +195,18 @@ def _every_command(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("weir-demo"),
+    out: Annotated[Path, Option(help="Folder to write to.")] = Path("weir-demo"),
     scenario: Annotated[
         str,
-        typer.Option(
+        Option(
             help="demo, which is generated, or real-pulsar, which is recorded from a real broker."
         ),
     ] = "demo",
     seed: Annotated[
-        int | None, typer.Option(help="Seed of the generated events.", show_default="7")
+        int | None, Option(help="Seed of the generated events.", show_default="7")
     ] = None,
     events: Annotated[
-        int | None, typer.Option(min=1, help="Number of generated events.", show_default="300000")
+        int | None, Option(min=1, help="Number of generated events.", show_default="300000")
     ] = None,
 ) -> None:
     """Process ten minutes of a generated fleet, or a recorded run, and print the findings."""
@@ -258,11 +227,11 @@ def demo(
 def run(
     config: Config = None,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Process the available data, then stop.")
+        bool, Option("--available-now", help="Process the available data, then stop.")
     ] = False,
     drain: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--drain",
             help="With --available-now: decide the newest records, too, as nothing follows.",
         ),
@@ -271,7 +240,7 @@ def run(
     warehouse: Warehouse = None,
     log_format: Annotated[
         Literal["text", "json"],
-        typer.Option(
+        Option(
             envvar="WEIR_LOG_FORMAT",
             show_envvar=False,
             help="Format of the log on standard error: text, or one JSON object a line.",
@@ -305,17 +274,13 @@ def reshard(
     warehouse: Warehouse = None,
     shards: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=4096, help="Number of shards per job, in place of the configured one."
-        ),
+        Option(min=1, max=4096, help="Number of shards per job, in place of the configured one."),
     ] = None,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of shuffle partitions, in place of the configured one."),
+        Option(min=1, help="Number of shuffle partitions, in place of the configured one."),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print what would be done.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only print what would be done.")] = False,
 ) -> None:
     """Move the state of a stopped run to another number of shards and shuffle partitions."""
     from app.stream.reshard import refuse
@@ -335,14 +300,14 @@ def reshard(
 
 @app.command()
 def generate(
-    events: Annotated[int, typer.Option(min=1, help="Number of events.")] = 1_000_000,
-    seed: Annotated[int, typer.Option(help="Seed.")] = 7,
-    scenario: Annotated[str, typer.Option(help="Scenario: the fleet and its incidents.")] = "demo",
-    out: Annotated[Path | None, typer.Option(help="Folder for JSON lines.")] = None,
-    kafka: Annotated[str | None, typer.Option(help="SERVERS/TOPIC to produce to.")] = None,
+    events: Annotated[int, Option(min=1, help="Number of events.")] = 1_000_000,
+    seed: Annotated[int, Option(help="Seed.")] = 7,
+    scenario: Annotated[str, Option(help="Scenario: the fleet and its incidents.")] = "demo",
+    out: Annotated[Path | None, Option(help="Folder for JSON lines.")] = None,
+    kafka: Annotated[str | None, Option(help="SERVERS/TOPIC to produce to.")] = None,
     config: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="With --kafka: file to write the trace's configuration to. Default: TOPIC.yaml"
         ),
     ] = None,
@@ -367,9 +332,7 @@ def validate(
     warehouse: Warehouse = None,
     connect: Annotated[
         bool,
-        typer.Option(
-            "--connect", help="Check paths, brokers, topics, sinks and permissions as well."
-        ),
+        Option("--connect", help="Check paths, brokers, topics, sinks and permissions as well."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -392,16 +355,12 @@ def doctor(config: Config = None, warehouse: Warehouse = None, as_json: Json = F
 
 @app.command()
 def size(
-    events_per_s: Annotated[float, typer.Option(min=0, help="Events per second, on average.")],
-    topics: Annotated[int, typer.Option(min=1, help="Topics, each partition being one.")],
-    principals: Annotated[
-        int, typer.Option(min=0, help="Users whose producer ids are counted.")
-    ] = 0,
-    batch: Annotated[
-        str, typer.Option(help="Time between two micro-batches, such as 1s or 10s.")
-    ] = "1s",
+    events_per_s: Annotated[float, Option(min=0, help="Events per second, on average.")],
+    topics: Annotated[int, Option(min=1, help="Topics, each partition being one.")],
+    principals: Annotated[int, Option(min=0, help="Users whose producer ids are counted.")] = 0,
+    batch: Annotated[str, Option(help="Time between two micro-batches, such as 1s or 10s.")] = "1s",
     shadows: Annotated[
-        int, typer.Option(min=0, max=1000, help="Shadows: sets of policies beside the live ones.")
+        int, Option(min=0, max=1000, help="Shadows: sets of policies beside the live ones.")
     ] = 0,
     as_json: Json = False,
 ) -> None:
@@ -415,15 +374,15 @@ def size(
 
 @app.command()
 def tables(
-    name: Annotated[str | None, typer.Argument(help="One table or view, with its columns.")] = None,
+    name: Annotated[str | None, Argument(help="One table or view, with its columns.")] = None,
     config: Config = None,
     warehouse: Warehouse = None,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL of a view.")] = False,
+    sql: Annotated[bool, Option("--sql", help="Print the SQL of a view.")] = False,
     ddl: Annotated[
-        bool, typer.Option("--ddl", help="Print statements that register tables in an engine.")
+        bool, Option("--ddl", help="Print statements that register tables in an engine.")
     ] = False,
     engine: Annotated[
-        str, typer.Option(help="Engine of --ddl: spark (any of its catalogues) or duckdb.")
+        str, Option(help="Engine of --ddl: spark (any of its catalogues) or duckdb.")
     ] = "spark",
     as_json: Json = False,
 ) -> None:
@@ -437,33 +396,28 @@ def tables(
 @app.command()
 def query(
     sql: Annotated[
-        str | None, typer.Argument(help="SQL over the tables and views, or a ready question.")
+        str | None, Argument(help="SQL over the tables and views, or a ready question.")
     ] = None,
     config: Config = None,
     warehouse: Warehouse = None,
     as_of: AsOf = None,
     param: Annotated[
-        list[str] | None, typer.Option(help="Parameter of a ready question: name=value.")
+        list[str] | None, Option(help="Parameter of a ready question: name=value.")
     ] = None,
-    every: Annotated[bool, typer.Option("--list", help="List the ready questions.")] = False,
+    every: Annotated[bool, Option("--list", help="List the ready questions.")] = False,
     as_json: Json = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Answer as CSV.")] = False,
+    csv: Annotated[bool, Option("--csv", help="Answer as CSV.")] = False,
     spreadsheet: Annotated[
         bool,
-        typer.Option(
-            "--spreadsheet", help="Answer as CSV without formulas: = + - @ get an apostrophe."
-        ),
+        Option("--spreadsheet", help="Answer as CSV without formulas: = + - @ get an apostrophe."),
     ] = False,
-    timeout: Annotated[
-        str | None, typer.Option(help="Time limit, such as 30s. Default: none.")
-    ] = None,
+    timeout: Annotated[str | None, Option(help="Time limit, such as 30s. Default: none.")] = None,
     memory: Annotated[
-        str | None,
-        typer.Option(help="Memory limit, such as 2GB. Default: half of the machine's."),
+        str | None, Option(help="Memory limit, such as 2GB. Default: half of the machine's.")
     ] = None,
     rows: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             help="Row limit. Default: 20 for a question, 200 for SQL, all with --json or --csv.",
         ),
@@ -483,26 +437,15 @@ def query(
         return
     if sql is None:
         raise UserError("query: give SQL, or the name of a ready question; query --list lists them")
-    as_of_ms = None if as_of is None else moment(as_of, "--as-of")
     timeout_ms = None if timeout is None else _duration(timeout, "--timeout")
     memory_bytes = None if memory is None else _memory(memory)
-    _found(
-        run_query(
-            _settings(config, warehouse),
-            sql,
-            output,
-            as_of_ms,
-            param or [],
-            timeout_ms,
-            memory_bytes,
-            rows,
-        )
-    )
+    as_of_ms, settings = _moment(as_of, "--as-of"), _settings(config, warehouse)
+    _found(run_query(settings, sql, output, as_of_ms, param or [], timeout_ms, memory_bytes, rows))
 
 
 @app.command()
 def report(
-    out: Annotated[Path | None, typer.Option(help="File to write.")] = None,
+    out: Annotated[Path | None, Option(help="File to write.")] = None,
     config: Config = None,
     warehouse: Warehouse = None,
     start: From = None,
@@ -513,22 +456,18 @@ def report(
     """Write a report as one HTML page, without scripts or network access."""
     from app.report import report as run_report
 
-    from_ms = None if start is None else moment(start, "--from")
-    to_ms = None if end is None else moment(end, "--to")
-    as_of_ms = None if as_of is None else moment(as_of, "--as-of")
+    times = _moment(start, "--from"), _moment(end, "--to"), _moment(as_of, "--as-of")
     settings = _settings(config, warehouse)
-    _found(run_report(settings, out, from_ms, to_ms, as_of_ms, as_json, config is not None))
+    _found(run_report(settings, out, *times, as_json, config is not None))
 
 
 @app.command()
 def quality(
     config: Config = None,
     warehouse: Warehouse = None,
-    table: Annotated[
-        list[str] | None, typer.Option(help="Only this table; may be repeated.")
-    ] = None,
+    table: Annotated[list[str] | None, Option(help="Only this table; may be repeated.")] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Audit also what has not changed since its last audit.")
+        bool, Option("--again", help="Audit also what has not changed since its last audit.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -543,7 +482,7 @@ def reconcile(
     config: Config = None,
     warehouse: Warehouse = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Compare at every interval, until stopped.")
+        bool, Option("--watch", help="Compare at every interval, until stopped.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -559,17 +498,14 @@ def forecast(
     warehouse: Warehouse = None,
     at: Annotated[
         str | None,
-        typer.Option(
-            "--at", help="Only what was known then: ISO 8601, -10m or ms since the epoch."
-        ),
+        Option("--at", help="Only what was known then: ISO 8601, -10m or ms since the epoch."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Predict when limits are reached, with the error of past forecasts; stores the results."""
     from app.forecast import forecast as run_forecast
 
-    at_ms = None if at is None else moment(at, "--at")
-    _found(run_forecast(_settings(config, warehouse), at_ms, as_json))
+    _found(run_forecast(_settings(config, warehouse), _moment(at), as_json))
 
 
 @app.command()
@@ -577,7 +513,7 @@ def maintain(
     config: Config = None,
     warehouse: Warehouse = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")
+        bool, Option("--dry-run", help="Print what would be done, and change nothing.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -592,22 +528,22 @@ def forget(
     config: Config = None,
     warehouse: Warehouse = None,
     principal: Annotated[
-        list[str] | None, typer.Option(help="Principal, such as User:etl or etl; may be repeated.")
+        list[str] | None, Option(help="Principal, such as User:etl or etl; may be repeated.")
     ] = None,
-    client_id: Annotated[list[str] | None, typer.Option(help="Client id.")] = None,
-    producer: Annotated[list[str] | None, typer.Option(help="Name of a producer.")] = None,
-    consumer: Annotated[list[str] | None, typer.Option(help="Name of a consumer.")] = None,
-    subscription: Annotated[list[str] | None, typer.Option(help="Subscription.")] = None,
-    connection: Annotated[list[str] | None, typer.Option(help="Client connection.")] = None,
-    topic: Annotated[list[str] | None, typer.Option(help="Topic, with all partitions.")] = None,
+    client_id: Annotated[list[str] | None, Option(help="Client id.")] = None,
+    producer: Annotated[list[str] | None, Option(help="Name of a producer.")] = None,
+    consumer: Annotated[list[str] | None, Option(help="Name of a consumer.")] = None,
+    subscription: Annotated[list[str] | None, Option(help="Subscription.")] = None,
+    connection: Annotated[list[str] | None, Option(help="Client connection.")] = None,
+    topic: Annotated[list[str] | None, Option(help="Topic, with all partitions.")] = None,
     now: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--now", help="Remove the history that has the names as well; no run may be at work."
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count rows and files, and change nothing.")
+        bool, Option("--dry-run", help="Count rows and files, and change nothing.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -633,22 +569,19 @@ def bakeoff(
     warehouse: Warehouse = None,
     trace: Annotated[
         Path | None,
-        typer.Option(
-            help="File or folder of JSON lines (as generate writes), in place of the archive."
-        ),
+        Option(help="File or folder of JSON lines (as generate writes), in place of the archive."),
     ] = None,
     policies: Annotated[
-        str | None, typer.Option(help="Eviction policies, separated by commas. Default: all.")
+        str | None, Option(help="Eviction policies, separated by commas. Default: all.")
     ] = None,
     sizes: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Sizes of each broker's cache, such as 64MB,128MB. Default: around the working set."
         ),
     ] = None,
     vary: Annotated[
-        list[str] | None,
-        typer.Option(help="Compare several values of a setting: NAME=VALUE,VALUE."),
+        list[str] | None, Option(help="Compare several values of a setting: NAME=VALUE,VALUE.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -661,27 +594,24 @@ def bakeoff(
 
 @app.command()
 def replay(
-    out: Annotated[str, typer.Option(help="Folder of the warehouse to write.")],
+    out: Annotated[str, Option(help="Folder of the warehouse to write.")],
     config: Config = None,
     warehouse: Warehouse = None,
     policy: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             help="Policies in place of the configured ones: a file, or a folder; may be repeated."
         ),
     ] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A parameter in place of the configured one: job.key=value; may be repeated."
-        ),
+        Option(help="A parameter in place of the configured one: job.key=value; may be repeated."),
     ] = None,
     start: From = None,
     end: To = None,
     warm_up: WarmUp = None,
     after: Annotated[
-        Path | None,
-        typer.Option(help="Begin where the replay in this folder ended, with its states."),
+        Path | None, Option(help="Begin where the replay in this folder ended, with its states.")
     ] = None,
     saved: Saved = False,
     clusters: Clusters = None,
@@ -691,12 +621,10 @@ def replay(
     slice_records: Slice = 1_000_000,
     verify: Annotated[
         bool,
-        typer.Option(
-            "--verify", help="Compare with the live tables; exit code 1 if a table differs."
-        ),
+        Option("--verify", help="Compare with the live tables; exit code 1 if a table differs."),
     ] = False,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Decide the newest records, too, as run --drain does.")
+        bool, Option("--drain", help="Decide the newest records, too, as run --drain does.")
     ] = False,
 ) -> None:
     """Run the jobs over the archive again, under other policies or parameters."""
@@ -733,52 +661,42 @@ def metrics(
     config: Config = None,
     warehouse: Warehouse = None,
     listen: Annotated[
-        str | None, typer.Option(help="HOST:PORT to serve on.", show_default="127.0.0.1:9464")
+        str | None, Option(help="HOST:PORT to serve on.", show_default="127.0.0.1:9464")
     ] = None,
     refresh: Annotated[
         str | None,
-        typer.Option(help="Time between reads of the warehouse, such as 30s.", show_default="15s"),
+        Option(help="Time between reads of the warehouse, such as 30s.", show_default="15s"),
     ] = None,
     idle: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Time for which an entity is shown after its last breach, such as 2h.",
             show_default="1h",
         ),
     ] = None,
     top: Annotated[
-        int | None, typer.Option(help="Maximum number of entities of a kind.", show_default="100")
+        int | None, Option(help="Maximum number of entities of a kind.", show_default="100")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Print the metrics and stop.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --once: as JSON.")] = False,
+    once: Annotated[bool, Option("--once", help="Print the metrics and stop.")] = False,
+    as_json: Annotated[bool, Option("--json", help="With --once: as JSON.")] = False,
 ) -> None:
     """Serve the metrics of a warehouse for Prometheus, until stopped."""
-    from app.config.settings import load_settings
     from app.telemetry import metrics as run_metrics
 
     if as_json and not once:
         raise UserError("metrics: --json goes with --once")
-    given = {
-        "listen": listen,
-        "refresh_s": refresh,
-        "idle_s": idle,
-        "top": top,
-    }
     for option, text in (("--refresh", refresh), ("--idle", idle)):
         if text is not None:
             _duration(text, option)
-    overrides: dict[str, Any] = {
-        "metrics": {key: value for key, value in given.items() if value is not None}
-    }
-    if warehouse:
-        overrides["warehouse"] = warehouse
-    _found(run_metrics(load_settings(config, overrides), once, as_json))
+    given = {"listen": listen, "refresh_s": refresh, "idle_s": idle, "top": top}
+    section = {key: value for key, value in given.items() if value is not None}
+    _found(run_metrics(_settings(config, warehouse, metrics=section), once, as_json))
 
 
 @policy_app.command("check")
 def policy_check(
     files: Annotated[
-        list[Path], typer.Argument(help="Files and folders of policies, or a configuration.")
+        list[Path], Argument(help="Files and folders of policies, or a configuration.")
     ],
     as_json: Json = False,
 ) -> None:
@@ -790,10 +708,10 @@ def policy_check(
 
 @policy_app.command("show")
 def policy_show(
-    name: Annotated[str, typer.Argument(help="Topic, or principal such as User:etl or etl.")],
+    name: Annotated[str, Argument(help="Topic, or principal such as User:etl or etl.")],
     at: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="The moment: ISO 8601, -10m or ms since the epoch. Default: the newest record."
         ),
     ] = None,
@@ -805,18 +723,17 @@ def policy_show(
     """Show the limits of a topic or principal and where each comes from, level by level."""
     from app.policy import show
 
-    at_ms = None if at is None else moment(at)
-    _found(show(_settings(config, warehouse), config, name, at_ms, cluster, as_json))
+    _found(show(_settings(config, warehouse), config, name, _moment(at), cluster, as_json))
 
 
 @policy_app.command("diff")
 def policy_diff(
     ctx: typer.Context,
-    before: Annotated[Path, typer.Argument(help="File or folder of policies, or configuration.")],
-    after: Annotated[Path, typer.Argument(help="The same, to compare with.")],
+    before: Annotated[Path, Argument(help="File or folder of policies, or configuration.")],
+    after: Annotated[Path, Argument(help="The same, to compare with.")],
     on: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="RANGE",
             help="Replay the archive under both over FROM/TO (times as in replay; "
             "either may be missing), or all, and compare the effects.",
@@ -832,11 +749,11 @@ def policy_diff(
     jobs: Jobs = None,
     slice_records: Slice = 1_000_000,
     keep: Annotated[
-        Path | None, typer.Option(help="Folder to keep the two replayed warehouses in.")
+        Path | None, Option(help="Folder to keep the two replayed warehouses in.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Page to write (HTML).")] = None,
+    out: Annotated[Path | None, Option(help="Page to write (HTML).")] = None,
     rows: Annotated[
-        int, typer.Option(min=1, help="Maximum number of tenants, topics and users each.")
+        int, Option(min=1, help="Maximum number of tenants, topics and users each.")
     ] = 20,
     as_json: Json = False,
 ) -> None:
@@ -887,39 +804,37 @@ def _only_with_on(ctx: typer.Context) -> None:
 
 @suggest_app.command("publish")
 def suggest_publish(
-    per: Annotated[str, typer.Option(help="Limit each: topic, namespace or group.")] = "topic",
-    rate: Annotated[
-        str, typer.Option(help="What is limited: both, or only messages or bytes.")
-    ] = "both",
+    per: Annotated[str, Option(help="Limit each: topic, namespace or group.")] = "topic",
+    rate: Annotated[str, Option(help="What is limited: both, or only messages or bytes.")] = "both",
     share: Annotated[
         float | None,
-        typer.Option(
+        Option(
             min=0, max=1, help="Share of the traffic that each limit may throttle. Default: 0.01."
         ),
     ] = None,
     percentile: Annotated[
         float | None,
-        typer.Option(
+        Option(
             min=0, max=100, help="The same as the percentage that is not throttled, such as 99."
         ),
     ] = None,
     headroom: Headroom = 0.0,
     min_publishes: Annotated[
-        int, typer.Option(min=1, help="Publishes that a name needs to get a limit.")
+        int, Option(min=1, help="Publishes that a name needs to get a limit.")
     ] = 100,
     min_history: Annotated[
-        str, typer.Option(help="Time that it needs from its first publish to its last.")
+        str, Option(help="Time that it needs from its first publish to its last.")
     ] = "5m",
     start: From = None,
     end: To = None,
     out: PolicyFile = None,
-    page: Annotated[Path | None, typer.Option(help="File for an HTML page of the curves.")] = None,
+    page: Annotated[Path | None, Option(help="File for an HTML page of the curves.")] = None,
     curve: Annotated[
-        bool, typer.Option("--curve", help="Print the effect of smaller and larger limits, too.")
+        bool, Option("--curve", help="Print the effect of smaller and larger limits, too.")
     ] = False,
     verify: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--verify",
             help="Replay the archive under the limits, each alone and both together, and "
             "under smaller ones.",
@@ -962,7 +877,7 @@ def suggest_publish(
 def suggest_producer_ids(
     share: Annotated[
         float,
-        typer.Option(
+        Option(
             min=0, max=1, help="Share of a user's windows that may have a throttled or rejected id."
         ),
     ] = 0.01,
@@ -1122,7 +1037,7 @@ def alerts_check(
     warehouse: Warehouse = None,
     at: Annotated[
         str | None,
-        typer.Option(help="Evaluate at this event time: ISO 8601, -10m or ms since the epoch."),
+        Option(help="Evaluate at this event time: ISO 8601, -10m or ms since the epoch."),
     ] = None,
     rule: Rules = None,
     as_json: Json = False,
@@ -1130,8 +1045,7 @@ def alerts_check(
     """Evaluate the rules once, record and notify changes; exit code 1 while a rule fires."""
     from app.alerts import check
 
-    at_ms = None if at is None else moment(at)
-    _found(check(_settings(config, warehouse), as_json, at_ms, rule or []))
+    _found(check(_settings(config, warehouse), as_json, _moment(at), rule or []))
 
 
 @alerts_app.command("watch")
@@ -1139,12 +1053,9 @@ def alerts_watch(
     config: Config = None,
     warehouse: Warehouse = None,
     interval: Annotated[
-        str | None,
-        typer.Option("--interval", help="Time between the starts of two rounds, such as 30s."),
+        str | None, Option("--interval", help="Time between the starts of two rounds, such as 30s.")
     ] = None,
-    interval_ms: Annotated[
-        int | None, typer.Option(min=1, help="The same in ms.", hidden=True)
-    ] = None,
+    interval_ms: Annotated[int | None, Option(min=1, help="The same in ms.", hidden=True)] = None,
     rule: Rules = None,
     as_json: Json = False,
 ) -> None:
@@ -1161,6 +1072,10 @@ def moment(text: str, option: str = "--at") -> int:
     from app.terminal.moments import moment_ms
 
     return moment_ms(text, f"{option} {text}")
+
+
+def _moment(text: str | None, option: str = "--at") -> int | None:
+    return None if text is None else moment(text, option)
 
 
 def _span(start: str | None, end: str | None) -> Any:
