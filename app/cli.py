@@ -171,12 +171,6 @@ def _preflight() -> str | None:
     return os.environ.get("WEIR_PREFLIGHT") or None
 
 
-def _found(code: int | None) -> None:
-    """A command's own exit code, where it is not 0."""
-    if code:
-        raise typer.Exit(code)
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         print(f"weir {__version__}")
@@ -208,7 +202,7 @@ def demo(
     events: Annotated[
         int | None, Option(min=1, help="Number of generated events.", show_default="300000")
     ] = None,
-) -> None:
+) -> int:
     """Process ten minutes of a generated fleet, or a recorded run, and print the findings."""
     from app.setup.demo_scenario import asked
 
@@ -217,10 +211,10 @@ def demo(
         from app.setup.demo_folder import refuse
 
         refuse(out, wanted)
-        return
+        return 0
     from app.setup.demo import demo as run_demo
 
-    _found(run_demo(out, wanted))
+    return run_demo(out, wanted)
 
 
 @app.command()
@@ -246,7 +240,7 @@ def run(
             help="Format of the log on standard error: text, or one JSON object a line.",
         ),
     ] = "text",
-) -> None:
+) -> int:
     """Run the service: archive the records and run the jobs, until stopped."""
     settings = _settings(config, warehouse, reads=True)
     names = [job.strip() for job in jobs.split(",")] if jobs else None
@@ -258,14 +252,14 @@ def run(
 
         # The driver of a cluster sees other folders and networks than the machine of this line.
         (refuse if _preflight() == HERE else plan)(settings, names)
-        return
+        return 0
     from app.stream.policy_watch import Origin
     from app.stream.run import run as run_service
 
     origin = None
     if config is not None:
         origin = Origin(config, lambda: _settings(config, warehouse, reads=True))
-    _found(run_service(settings, available_now, names, log_format, origin, drain))
+    return run_service(settings, available_now, names, log_format, origin, drain)
 
 
 @app.command()
@@ -281,7 +275,7 @@ def reshard(
         Option(min=1, help="Number of shuffle partitions, in place of the configured one."),
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only print what would be done.")] = False,
-) -> None:
+) -> int:
     """Move the state of a stopped run to another number of shards and shuffle partitions."""
     from app.stream.reshard import refuse
 
@@ -292,10 +286,10 @@ def reshard(
     if _preflight():
         if _preflight() == HERE:
             refuse(settings)
-        return
+        return 0
     from app.stream.reshard import reshard as run_reshard
 
-    _found(run_reshard(settings, dry_run))
+    return run_reshard(settings, dry_run)
 
 
 @app.command()
@@ -311,7 +305,7 @@ def generate(
             help="With --kafka: file to write the trace's configuration to. Default: TOPIC.yaml"
         ),
     ] = None,
-) -> None:
+) -> int:
     """Generate a realistic trace, as JSON lines or into a Kafka topic."""
     from app.generate.cli import generate as run_generate
 
@@ -319,10 +313,8 @@ def generate(
         raise UserError("generate: give one of --out DIR, --kafka SERVERS/TOPIC")
     if config is not None and kafka is None:
         raise UserError("generate: --config goes with --kafka SERVERS/TOPIC")
-    _found(
-        run_generate(
-            scenario=scenario, events=events, seed=seed, out=out, kafka=kafka, config=config
-        )
+    return run_generate(
+        scenario=scenario, events=events, seed=seed, out=out, kafka=kafka, config=config
     )
 
 
@@ -335,22 +327,22 @@ def validate(
         Option("--connect", help="Check paths, brokers, topics, sinks and permissions as well."),
     ] = False,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Print the resolved configuration and its hash, or every mistake with its key."""
     from app.setup.validate import validate as run_validate
 
-    _found(run_validate(config, as_json, connect, warehouse))
+    return run_validate(config, as_json, connect, warehouse)
 
 
 @app.command()
-def doctor(config: Config = None, warehouse: Warehouse = None, as_json: Json = False) -> None:
+def doctor(config: Config = None, warehouse: Warehouse = None, as_json: Json = False) -> int:
     """Check versions, jars, Java, writable paths, and partitions against the manifest."""
     settings = _settings(config, warehouse)
     if _preflight():
-        return
+        return 0
     from app.setup.doctor import doctor as run_doctor
 
-    _found(run_doctor(settings, as_json))
+    return run_doctor(settings, as_json)
 
 
 @app.command()
@@ -363,13 +355,13 @@ def size(
         int, Option(min=0, max=1000, help="Shadows: sets of policies beside the live ones.")
     ] = 0,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Compute the cores, memory, disk and commits that a load needs, from measurements."""
     from app.setup.size import Load
     from app.setup.size import size as run_size
 
     batch_s = _duration(batch, "--batch") / 1000
-    _found(run_size(Load(events_per_s, topics, principals, batch_s, shadows), as_json))
+    return run_size(Load(events_per_s, topics, principals, batch_s, shadows), as_json)
 
 
 @app.command()
@@ -385,12 +377,12 @@ def tables(
         str, Option(help="Engine of --ddl: spark (any of its catalogues) or duckdb.")
     ] = "spark",
     as_json: Json = False,
-) -> None:
+) -> int:
     """List the tables and views, and describe their columns."""
     from app.warehouse.query import tables as run_tables
 
     settings = _settings(config, warehouse)
-    _found(run_tables(settings, name=name, sql=sql, as_json=as_json, ddl=ddl, engine=engine))
+    return run_tables(settings, name=name, sql=sql, as_json=as_json, ddl=ddl, engine=engine)
 
 
 @app.command()
@@ -422,7 +414,7 @@ def query(
             help="Row limit. Default: 20 for a question, 200 for SQL, all with --json or --csv.",
         ),
     ] = None,
-) -> None:
+) -> int:
     """Run SQL over the warehouse (DuckDB over the Delta tables), or a ready question."""
     from app.warehouse.query import Output, list_questions
     from app.warehouse.query import query as run_query
@@ -433,14 +425,13 @@ def query(
         raise UserError(f"query: --{chosen[0]} and --{chosen[1]} exclude each other")
     output: Output = chosen[0] if chosen else "table"
     if every:
-        _found(list_questions(output))
-        return
+        return list_questions(output)
     if sql is None:
         raise UserError("query: give SQL, or the name of a ready question; query --list lists them")
     timeout_ms = None if timeout is None else _duration(timeout, "--timeout")
     memory_bytes = None if memory is None else _memory(memory)
     as_of_ms, settings = _moment(as_of, "--as-of"), _settings(config, warehouse)
-    _found(run_query(settings, sql, output, as_of_ms, param or [], timeout_ms, memory_bytes, rows))
+    return run_query(settings, sql, output, as_of_ms, param or [], timeout_ms, memory_bytes, rows)
 
 
 @app.command()
@@ -452,13 +443,13 @@ def report(
     end: To = None,
     as_of: AsOf = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Write a report as one HTML page, without scripts or network access."""
     from app.report import report as run_report
 
     times = _moment(start, "--from"), _moment(end, "--to"), _moment(as_of, "--as-of")
     settings = _settings(config, warehouse)
-    _found(run_report(settings, out, *times, as_json, config is not None))
+    return run_report(settings, out, *times, as_json, config is not None)
 
 
 @app.command()
@@ -470,11 +461,11 @@ def quality(
         bool, Option("--again", help="Audit also what has not changed since its last audit.")
     ] = False,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Audit the committed tables with Great Expectations; exit code 1 if a check fails."""
     from app.quality import quality as run_quality
 
-    _found(run_quality(_settings(config, warehouse), as_json, table or [], again))
+    return run_quality(_settings(config, warehouse), as_json, table or [], again)
 
 
 @app.command()
@@ -485,11 +476,11 @@ def reconcile(
         bool, Option("--watch", help="Compare at every interval, until stopped.")
     ] = False,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Compare the brokers' own numbers with the tables; exit code 1 if a number differs."""
     from app.reconcile import reconcile as run_reconcile
 
-    _found(run_reconcile(_settings(config, warehouse), as_json, watch))
+    return run_reconcile(_settings(config, warehouse), as_json, watch)
 
 
 @app.command()
@@ -501,11 +492,11 @@ def forecast(
         Option("--at", help="Only what was known then: ISO 8601, -10m or ms since the epoch."),
     ] = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Predict when limits are reached, with the error of past forecasts; stores the results."""
     from app.forecast import forecast as run_forecast
 
-    _found(run_forecast(_settings(config, warehouse), _moment(at), as_json))
+    return run_forecast(_settings(config, warehouse), _moment(at), as_json)
 
 
 @app.command()
@@ -516,11 +507,11 @@ def maintain(
         bool, Option("--dry-run", help="Print what would be done, and change nothing.")
     ] = False,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Merge small files, remove old rows, files and logs; safe beside a run and readers."""
     from app.maintain import maintain as run_maintain
 
-    _found(run_maintain(_settings(config, warehouse), dry_run, as_json))
+    return run_maintain(_settings(config, warehouse), dry_run, as_json)
 
 
 @app.command()
@@ -546,7 +537,7 @@ def forget(
         bool, Option("--dry-run", help="Count rows and files, and change nothing.")
     ] = False,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Replace names of persons by pseudonyms, in every table; safe beside a run and readers."""
     from app.maintain import forget as run_forget
 
@@ -560,7 +551,7 @@ def forget(
         "topic": topic,
     }
     given = {kind: texts for kind, texts in names.items() if texts}
-    _found(run_forget(_settings(config, warehouse), given, dry_run, now, as_json))
+    return run_forget(_settings(config, warehouse), given, dry_run, now, as_json)
 
 
 @app.command("bakeoff")
@@ -584,12 +575,12 @@ def bakeoff(
         list[str] | None, Option(help="Compare several values of a setting: NAME=VALUE,VALUE.")
     ] = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Compare the hit ratios of the cache eviction policies at several sizes, on a trace."""
     keep = trace is None or config is not None or warehouse is not None
     answer = _answer_of("bakeoff")
     settings = _settings(config, warehouse)
-    _found(answer(settings, trace, policies, sizes, vary or [], keep, as_json))
+    return answer(settings, trace, policies, sizes, vary or [], keep, as_json)
 
 
 @app.command()
@@ -626,7 +617,7 @@ def replay(
     drain: Annotated[
         bool, Option("--drain", help="Decide the newest records, too, as run --drain does.")
     ] = False,
-) -> None:
+) -> int:
     """Run the jobs over the archive again, under other policies or parameters."""
     from app.whatif.replay.asked import Asked, jobs_of, replaced_by, settings_of
     from app.whatif.replay.choice import Choice
@@ -653,7 +644,7 @@ def replay(
         bool(policy or param),
         drain=drain,
     )
-    _found(run_replay(settings, asked))
+    return run_replay(settings, asked)
 
 
 @app.command()
@@ -679,7 +670,7 @@ def metrics(
     ] = None,
     once: Annotated[bool, Option("--once", help="Print the metrics and stop.")] = False,
     as_json: Annotated[bool, Option("--json", help="With --once: as JSON.")] = False,
-) -> None:
+) -> int:
     """Serve the metrics of a warehouse for Prometheus, until stopped."""
     from app.telemetry import metrics as run_metrics
 
@@ -690,7 +681,7 @@ def metrics(
             _duration(text, option)
     given = {"listen": listen, "refresh_s": refresh, "idle_s": idle, "top": top}
     section = {key: value for key, value in given.items() if value is not None}
-    _found(run_metrics(_settings(config, warehouse, metrics=section), once, as_json))
+    return run_metrics(_settings(config, warehouse, metrics=section), once, as_json)
 
 
 @policy_app.command("check")
@@ -699,11 +690,11 @@ def policy_check(
         list[Path], Argument(help="Files and folders of policies, or a configuration.")
     ],
     as_json: Json = False,
-) -> None:
+) -> int:
     """Check policy documents: mistakes, conflicts, and limits without effect; exit code 1 or 2."""
     from app.policy import check
 
-    _found(check(files, as_json))
+    return check(files, as_json)
 
 
 @policy_app.command("show")
@@ -719,11 +710,11 @@ def policy_show(
     config: Config = None,
     warehouse: Warehouse = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Show the limits of a topic or principal and where each comes from, level by level."""
     from app.policy import show
 
-    _found(show(_settings(config, warehouse), config, name, _moment(at), cluster, as_json))
+    return show(_settings(config, warehouse), config, name, _moment(at), cluster, as_json)
 
 
 @policy_app.command("diff")
@@ -756,14 +747,13 @@ def policy_diff(
         int, Option(min=1, help="Maximum number of tenants, topics and users each.")
     ] = 20,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Compare two sets of policies limit by limit; with --on also in their effects."""
     from app.policy import changes, diff, valid
 
     if on is None:
         _only_with_on(ctx)
-        _found(diff(before, after, as_json))
-        return
+        return diff(before, after, as_json)
     from app.whatif.effect.command import Side, Wanted, effect, range_of
     from app.whatif.replay.asked import jobs_of
     from app.whatif.replay.choice import Choice
@@ -787,7 +777,7 @@ def policy_diff(
         rows,
         as_json,
     )
-    _found(effect(first, second, changes(*documents), wanted))
+    return effect(first, second, changes(*documents), wanted)
 
 
 def _only_with_on(ctx: typer.Context) -> None:
@@ -844,7 +834,7 @@ def suggest_publish(
     config: Config = None,
     warehouse: Warehouse = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Suggest the smallest publish limits that throttle no more than a share of the traffic."""
     from app.terminal.moments import read_duration_ms
 
@@ -853,23 +843,21 @@ def suggest_publish(
     if percentile is not None:
         share = (100 - percentile) / 100
     history_ms = read_duration_ms(min_history, f"--min-history {min_history}")
-    _found(
-        _answer_of("policy suggest publish")(
-            _settings(config, warehouse),
-            per,
-            rate,
-            0.01 if share is None else share,
-            headroom,
-            min_publishes,
-            history_ms,
-            _span(start, end),
-            out,
-            page,
-            verify,
-            curve,
-            every,
-            as_json,
-        )
+    return _answer_of("policy suggest publish")(
+        _settings(config, warehouse),
+        per,
+        rate,
+        0.01 if share is None else share,
+        headroom,
+        min_publishes,
+        history_ms,
+        _span(start, end),
+        out,
+        page,
+        verify,
+        curve,
+        every,
+        as_json,
     )
 
 
@@ -887,10 +875,10 @@ def suggest_producer_ids(
     config: Config = None,
     warehouse: Warehouse = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Suggest the producer_ids_rate that each user needs."""
     answer = _answer_of("policy suggest producer-ids")
-    _found(answer(_settings(config, warehouse), share, every, as_json, headroom, out))
+    return answer(_settings(config, warehouse), share, every, as_json, headroom, out)
 
 
 def _ask(kind: str, name: str, **more: Any) -> Any:
@@ -907,12 +895,12 @@ def _explain(
     config: Path | None,
     warehouse: str | None,
     as_json: bool,
-) -> None:
+) -> int:
     from app.explain import explain
 
     at_ms = None if at is None else moment(at)
     as_of_ms = None if as_of is None else moment(as_of, "--as-of")
-    _found(explain(_settings(config, warehouse), ask, at_ms, window, as_of_ms, as_json))
+    return explain(_settings(config, warehouse), ask, at_ms, window, as_of_ms, as_json)
 
 
 @explain_app.command("topic")
@@ -927,10 +915,10 @@ def explain_topic(
     config: Config = None,
     warehouse: Warehouse = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Explain the pauses of a topic and those it caused, its backlog, large messages and cache."""
     ask = _ask("topic", topic, limit=limit, cluster=cluster, broker=broker)
-    _explain(ask, at, window, as_of, config, warehouse, as_json)
+    return _explain(ask, at, window, as_of, config, warehouse, as_json)
 
 
 @explain_app.command("connection")
@@ -945,10 +933,10 @@ def explain_connection(
     config: Config = None,
     warehouse: Warehouse = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Explain why a connection was paused, for how long, and which topics were affected."""
     ask = _ask("connection", connection, limit=limit, cluster=cluster, broker=broker)
-    _explain(ask, at, window, as_of, config, warehouse, as_json)
+    return _explain(ask, at, window, as_of, config, warehouse, as_json)
 
 
 @explain_app.command("principal")
@@ -963,10 +951,10 @@ def explain_principal(
     config: Config = None,
     warehouse: Warehouse = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Explain which new producer ids of a principal were counted, throttled or rejected."""
     ask = _ask("principal", principal, limit=limit, cluster=cluster, broker=broker)
-    _explain(ask, at, window, as_of, config, warehouse, as_json)
+    return _explain(ask, at, window, as_of, config, warehouse, as_json)
 
 
 @explain_app.command("message")
@@ -981,10 +969,10 @@ def explain_message(
     config: Config = None,
     warehouse: Warehouse = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Explain the outcome of a large message in each subscription."""
     ask = _ask("message", uuid, limit=limit, cluster=cluster, broker=broker)
-    _explain(ask, at, window, as_of, config, warehouse, as_json)
+    return _explain(ask, at, window, as_of, config, warehouse, as_json)
 
 
 @explain_app.command("subscription")
@@ -1000,7 +988,7 @@ def explain_subscription(
     config: Config = None,
     warehouse: Warehouse = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Explain a subscription's backlog, evictions, quota forecasts and large messages."""
     ask = _ask(
         "subscription",
@@ -1010,7 +998,7 @@ def explain_subscription(
         cluster=cluster,
         broker=broker,
     )
-    _explain(ask, at, window, as_of, config, warehouse, as_json)
+    return _explain(ask, at, window, as_of, config, warehouse, as_json)
 
 
 @explain_app.command("group")
@@ -1025,10 +1013,10 @@ def explain_group(
     config: Config = None,
     warehouse: Warehouse = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Explain the lag of a Kafka group, what it has lost, and its states."""
     ask = _ask("group", group, limit=limit, cluster=cluster, broker=broker)
-    _explain(ask, at, window, as_of, config, warehouse, as_json)
+    return _explain(ask, at, window, as_of, config, warehouse, as_json)
 
 
 @alerts_app.command("check")
@@ -1041,11 +1029,11 @@ def alerts_check(
     ] = None,
     rule: Rules = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Evaluate the rules once, record and notify changes; exit code 1 while a rule fires."""
     from app.alerts import check
 
-    _found(check(_settings(config, warehouse), as_json, _moment(at), rule or []))
+    return check(_settings(config, warehouse), as_json, _moment(at), rule or [])
 
 
 @alerts_app.command("watch")
@@ -1058,13 +1046,13 @@ def alerts_watch(
     interval_ms: Annotated[int | None, Option(min=1, help="The same in ms.", hidden=True)] = None,
     rule: Rules = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Evaluate the rules repeatedly, until SIGTERM or Ctrl-C."""
     from app.alerts import watch
 
     if interval is not None:
         interval_ms = _duration(interval, "--interval")
-    _found(watch(_settings(config, warehouse), interval_ms, as_json, rule or []))
+    return watch(_settings(config, warehouse), interval_ms, as_json, rule or [])
 
 
 def moment(text: str, option: str = "--at") -> int:
@@ -1109,11 +1097,11 @@ def _memory(text: str) -> int:
 
 
 @alerts_app.command("rules")
-def alerts_rules(config: Config = None, warehouse: Warehouse = None, as_json: Json = False) -> None:
+def alerts_rules(config: Config = None, warehouse: Warehouse = None, as_json: Json = False) -> int:
     """List the rules: what each evaluates and when it fires."""
     from app.alerts import rules
 
-    _found(rules(_settings(config, warehouse), as_json))
+    return rules(_settings(config, warehouse), as_json)
 
 
 def main(arguments: list[str] | None = None) -> int:
