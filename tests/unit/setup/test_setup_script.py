@@ -74,8 +74,7 @@ class Checkout:
             found = shutil.which(name)
             assert found
             (self.bin / name).symlink_to(found)
-        self.python = Path(sys._base_executable)  # type: ignore[attr-defined]
-        (self.bin / "python3.11").symlink_to(self.python)
+        (self.bin / "python3.11").symlink_to(Path(sys.executable).resolve())
         self.program("uv", UV)
         self.program("java", "#!/bin/bash\necho 'openjdk version \"17.0.15\"' >&2\n")
         self.jars, self.cores = folder / "jars", folder / "numba"
@@ -219,9 +218,7 @@ def test_a_folder_that_is_no_environment_is_left_alone(built: Checkout) -> None:
     assert (precious / "file").exists()
 
 
-def test_pip_installs_where_there_is_no_uv(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pip_installs_where_there_is_no_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from app.setup.launch import environment
 
     calls: list[list[str]] = []
