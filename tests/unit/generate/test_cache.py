@@ -242,8 +242,7 @@ def test_replays_come_after_a_release_and_are_read_later() -> None:
         assert own[0] <= r["ts_wall_ms"] <= own[-1]
     later = [own[1] - own[0] for own in reads.values() if len(own) == 2]
     assert max(later) > 1500 and sorted(later)[len(later) // 2] > 200
-    slow = next(i for i in planned("cache-key-shared").incidents if i.name == "slow-consumer")
-    assert slow.expected == {"subscriptions": ["workers"], "queued": len(replays)}
+    assert {r["subscription"] for r in replays} == {"workers"}
 
 
 def test_rolling_restart_is_the_published_one_at_another_rate() -> None:
@@ -263,8 +262,8 @@ def test_rolling_restart_is_the_published_one_at_another_rate() -> None:
     more = planned("cache-rolling-restart", MANY).cache
     assert more is not None and more.max_bytes is not None
     assert more.max_bytes > 1.5 * trace.cache.max_bytes
-    restarts = [i for i in trace.incidents if i.name == "broker-restart"]
-    assert [i.from_ms - restarts[0].from_ms for i in restarts] == [0, 7500, 15_000]
+    restarts = trace.scenario.incidents
+    assert [i.at_s - restarts[0].at_s for i in restarts] == [0, 7.5, 15]
     assert len({r["broker"] for r in added}) == len({i.broker for i in restarts}) == 2
 
 

@@ -13,6 +13,7 @@ from app.errors import UserError
 from app.generate.scenario import SHIPPED, load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from state.events import KIND_INDEX
+from tests.unit.generate.model import crowded_connection
 
 Records = list[dict[str, Any]]
 LATENESS_MS = 500
@@ -169,7 +170,7 @@ def test_each_publish_is_stored_by_an_entry_of_the_same_connection_and_size(
     publishes, entries = keyed("publish"), keyed("entry_added")
     assert set(entries) <= set(publishes)
     assert len(publishes) - len(entries) <= 20  # those of a broker that went down
-    slow = next(i for i in small.incidents if i.name == "connection-limit").connection
+    slow = crowded_connection(small)
     for key, entry in entries.items():
         publish = publishes[key]
         for column in ("cnx_id", "topic", "entry_bytes", "num_messages"):
