@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import yaml
 
 from app.config.policies import problems
-from app.errors import UserError
 from app.generate.backlog_topic import EVICTS, MOVED_NS, Played
 from app.generate.plan import MS, SECOND
-from app.generate.scenario import SHIPPED, load_scenario
+from app.generate.scenario import load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from app.ingest.contract import parse
 from state.jobs import JOBS
@@ -253,16 +251,10 @@ def test_policies_are_valid_and_of_every_kind() -> None:
     }
 
 
-def test_trace_has_as_many_records_as_asked_for_and_the_same_each_time() -> None:
+def test_trace_has_its_share_of_records() -> None:
     trace = planned("backlog", 7)
     assert trace.backlog is not None
-    own = slices("backlog", 7)
-    assert sum(part.ends.size for part in own) == pytest.approx(EVENTS, rel=0.02)
     assert trace.backlog.records == pytest.approx(trace.backlog.spec.share * EVENTS, rel=0.02)
-    again = plan_trace(load_scenario("backlog"), EVENTS, 7)
-    assert [p.data.tobytes() for p in again.slices()] == [p.data.tobytes() for p in own]
-    other = [p.data.tobytes() for p in planned("backlog", 2).slices()]
-    assert other != [p.data.tobytes() for p in own]
 
 
 def test_polls_tell_what_is_there_just_before_each_check() -> None:
@@ -285,29 +277,3 @@ def test_polls_tell_what_is_there_just_before_each_check() -> None:
     assert trace.backlog is not None
     assert set(listed) == set(trace.backlog.names)
     assert max(map(len, listed.values())) < 22
-
-
-@pytest.mark.parametrize(
-    ("topic", "said"),
-    [
-        ({"subscriptions": {"a": {"returns_s": 5, "speed": 1}}}, "needs stops_s before it"),
-        ({"subscriptions": {"a": {"stops_s": 5}}}, "needed with stops_s"),
-        ({"subscriptions": {"a": {"speed": 5, "cumulative": True}}}, "only without speed"),
-        (
-            {"quota": {"policy": "consumer_backlog_eviction", "size_s": 1, "size_bytes": 1}},
-            "one of them",
-        ),
-        ({"quota": {"policy": "shout", "time_s": 1}}, "policy"),
-        ({"namespace": "ops/mirrors"}, "the same namespace of their own"),
-    ],
-)
-def test_mistake_in_the_scenario_is_refused(
-    topic: dict[str, Any], said: str, tmp_path: Any
-) -> None:
-    document = yaml.safe_load((SHIPPED / "backlog.yaml").read_text())
-    document["backlog"]["topics"]["healthy"] |= topic
-    path = tmp_path / "bad.yaml"
-    path.write_text(yaml.safe_dump(document))
-    with pytest.raises(UserError) as refused:
-        load_scenario(str(path))
-    assert any(said in problem for problem in refused.value.problems), refused.value.problems

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from app.errors import UserError
 from app.generate.kafka_trace import running_total
 from app.generate.scenario import SHIPPED, Scenario, load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
@@ -174,16 +173,6 @@ def test_kafka_and_large_messages_are_a_modest_share(events: int) -> None:
     assert kafka == pytest.approx(trace.kafka.records, rel=0.01)
 
 
-def test_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
-    def everything(trace: Trace) -> bytes:
-        return b"".join(p.data.tobytes() for p in trace.slices())
-
-    first = b"".join(p.data.tobytes() for p in slices(7))
-    assert everything(planned(7)) == first
-    assert everything(plan_trace(load_scenario("demo"), EVENTS, 7)) == first
-    assert everything(planned(1)) != first
-
-
 def test_records_of_kafka_come_from_its_logs_with_a_wall_clock_only() -> None:
     feeds = {"producer_id_assigned": "kafka_request_log", "produce_batch": "kafka_dump_log"}
     own = kafka_records(7)
@@ -288,42 +277,3 @@ def test_users_may_have_any_bound_and_a_trace_no_storm() -> None:
     records = [r for r in parsed_lines(trace.slices()) if r["cluster"] == "demo-kafka"]
     assert len(records) == pytest.approx(0.07 * EVENTS, rel=0.02)
     assert len({r["producer_id"] for r in records}) == 1
-
-
-@pytest.mark.parametrize(
-    ("part", "keys", "said"),
-    [
-        (
-            "kafka",
-            {"storm": {"user": "nobody", "at_s": 9, "for_s": 9}},
-            "nobody is not one of the users",
-        ),
-        ("kafka", {"storm": {"user": "etl-nightly", "at_s": 500, "for_s": 60}}, "in the quiet end"),
-        (
-            "kafka",
-            {"users": {"idle": {"producers": 0}}, "storm": None},
-            "users: none has producers",
-        ),
-        (
-            "kafka",
-            {"users": {"idle": {"producers": 0, "restarts": 1}}},
-            "restarts: needs producers",
-        ),
-        ("kafka", {"share": 0.99}, "leave nothing for the fleet"),
-        ("large", {"brokers": []}, "allows no incidents, unless"),
-        ("large", {"connections": 0}, "allows no incidents, unless"),
-        ("large", {"brokers": [1, 2]}, "allows no incidents, unless"),
-        ("large", {"brokers": [9]}, "are not all brokers of the fleet"),
-        ("large", {"subscriptions": [1, 4]}, "is not a range between 1 and 3"),
-    ],
-)
-def test_mistake_in_the_scenario_is_refused(
-    part: str, keys: dict[str, Any], said: str, tmp_path: Any
-) -> None:
-    document = yaml.safe_load((SHIPPED / "demo.yaml").read_text())
-    document[part] |= keys
-    path = tmp_path / "bad.yaml"
-    path.write_text(yaml.safe_dump(document))
-    with pytest.raises(UserError) as refused:
-        load_scenario(str(path))
-    assert any(said in problem for problem in refused.value.problems), refused.value.problems

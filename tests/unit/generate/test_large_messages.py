@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from app.errors import UserError
 from app.generate.cli import generate
 from app.generate.large_scripts import EVICTED, NAMES
 from app.generate.scenario import SHIPPED, Scenario, load_scenario
@@ -174,24 +173,11 @@ def test_records_belong_to_the_broker_of_their_topic() -> None:
     assert len(set.union(*brokers.values())) == 2
 
 
-def test_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
-    def everything(trace: Trace) -> tuple[bytes, list[Record]]:
-        return (b"".join(p.data.tobytes() for p in trace.slices()), list(expected(trace)))
-
-    first = everything(planned(7))
-    assert everything(plan_trace(load_scenario("large-messages"), EVENTS, 7)) == first
-    assert everything(planned(7)) == first
-    other = everything(planned(1))
-    assert other[0] != first[0] and other[1] != first[1]
-
-
 @pytest.mark.parametrize("events", [EVENTS, 200_000])
-def test_trace_has_about_as_many_records_as_asked_for(events: int) -> None:
-    trace = plan_trace(load_scenario("large-messages"), events, 3)
-    assert trace.large is not None
-    written = sum(part.ends.size for part in trace.slices())
-    assert written == pytest.approx(events, rel=0.02)
-    assert trace.large.records == pytest.approx(0.85 * events, rel=0.03)
+def test_trace_has_its_share_of_records(events: int) -> None:
+    large = plan_trace(load_scenario("large-messages"), events, 3).large
+    assert large is not None
+    assert large.records == pytest.approx(0.85 * events, rel=0.03)
 
 
 def test_kinds_and_types_are_all_there_and_plain_messages_between_chunks() -> None:
@@ -327,34 +313,3 @@ def test_command_prints_what_is_planted(tmp_path: Path, capsys: pytest.CaptureFi
 def test_files_hold_the_slices(tmp_path: Path) -> None:
     written = write_files(planned(7), tmp_path / "events")
     assert [f.read_bytes() for f in written.files] == [p.data.tobytes() for p in slices(7)]
-
-
-@pytest.mark.parametrize(
-    ("large", "said"),
-    [
-        ({"producers": [1, 7]}, "large.producers"),
-        ({"chunks": [1, 4]}, "large.chunks"),
-        ({"chunk_bytes": [9, 4]}, "large.chunk_bytes"),
-        ({"fates": {"resent": 0.7, "repeated": 0.4}}, "large.fates"),
-        ({"fates": {"stolen": 0.1}}, "large.fates.stolen"),
-    ],
-)
-def test_mistake_in_the_scenario_is_refused_with_its_key(
-    large: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    document = yaml.safe_load((SHIPPED / "large-messages.yaml").read_text())
-    document["large"] |= large
-    path = tmp_path / "bad.yaml"
-    path.write_text(yaml.safe_dump(document))
-    with pytest.raises(UserError) as refused:
-        load_scenario(str(path))
-    assert any(said in problem for problem in refused.value.problems), refused.value.problems
-
-
-def test_incidents_are_refused_beside_large_messages(tmp_path: Path) -> None:
-    document = yaml.safe_load((SHIPPED / "large-messages.yaml").read_text())
-    document["incidents"] = [{"name": "burst", "at_s": 9}]
-    path = tmp_path / "bad.yaml"
-    path.write_text(yaml.safe_dump(document))
-    with pytest.raises(UserError, match="allows no incidents"):
-        load_scenario(str(path))
