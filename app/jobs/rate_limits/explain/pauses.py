@@ -8,7 +8,7 @@ from typing import Any
 
 from app.explain.ask import IN_WINDOW, Ask, of_topic
 from app.explain.reader import Reader, columns, in_order, row_of, summary_of, used
-from app.explain.sentence import Row
+from app.explain.sentence import Quoted, Row
 from app.warehouse.question import LEAST, MOST
 
 THROTTLED = (
@@ -162,6 +162,13 @@ def _read(found: Mapping[str, Any]) -> Pause:
     what = ", ".join(f"{sql} AS {name}" for name, sql in _FURTHER.items())
     values = {name: found[name] for name in _FURTHER}
     return Pause(first, last, following, summary_of(table, what, where, bounds, values))
+
+
+def lasted(start: Quoted, end: Quoted) -> str:
+    """The length of a pause; by the wall clock if the broker restarted, and with it the other one."""
+    if end["ts_mono_ns"] < start["ts_mono_ns"]:
+        return f"{end.derived('paused_ms', end['ts_wall_ms'] - start['ts_wall_ms']):ms}"
+    return f"{end.derived('paused_ns', end['ts_mono_ns'] - start['ts_mono_ns']):ns}"
 
 
 def windows_of(reader: Reader, pauses: list[Pause]) -> Windows:
