@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import re
 from collections.abc import Callable
@@ -12,57 +10,12 @@ from typing import Any
 
 import pytest
 
-from app.cli import main
 from app.terminal.rows import plain
 from app.warehouse.relations import Warehouse, connect
-from tests.unit.explain.asking import ALL
-from tests.unit.explain.rows import TRACES
+from tests.unit.explain.conftest import QUESTIONS
 
 Json = dict[str, Any]
 SECONDS = {"ns": 1e-9, "s": 1, "min": 60, "h": 3600, "d": 86400}
-QUESTIONS = [
-    *(("topic", "t/ns/orders", "--cluster", cluster) for cluster in TRACES),
-    *(("topic", "t/ns/mail", "--cluster", cluster) for cluster in ("worked", "group", "buffer")),
-    *(("connection", "c1", "--cluster", cluster) for cluster in ("worked", "flight", "observed")),
-    ("topic", "t/a/x"),
-    ("topic", "t/ns/scans"),
-    ("topic", "t/ns/a", "--cluster", "cached"),
-    ("topic", "t/ns/large", "--cluster", "chunks"),
-    ("topic", "t/ns/large", "--cluster", "defects"),
-    ("subscription", "t/a/x", "billing"),
-    ("subscription", "t/a/x", "billing", "--cluster", "east", "--at", "2026-01-05T14:02:30Z"),
-    ("subscription", "t/a/x", "billing", "--cluster", "east", "--at", "2026-01-05T14:04:00Z"),
-    ("subscription", "t/a/x", "audit"),
-    ("subscription", "t/a/x", "tail"),
-    ("subscription", "t/ns/scans", "s"),
-    ("subscription", "t/ns/a", "s"),
-    ("principal", "User:alice"),
-    *(("message", uuid) for uuid in ("a-1", "b-1", "b-2", "c-1", "d-1")),
-]
-
-
-@pytest.fixture(scope="module")
-def answers(decided: str) -> dict[tuple[str, ...], list[dict[str, Any]]]:
-    """The sentences that answer each question."""
-    found = {}
-    for question in QUESTIONS:
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            words = [
-                question[0],
-                *ALL,
-                *question[1:],
-                "--limit",
-                "1000",
-                "--json",
-                "--warehouse",
-                decided,
-            ]
-            assert main(["explain", *words]) == 0
-        found[question] = json.loads(out.getvalue())["sentences"]
-    return found
-
-
 WORKED_OUT: dict[str, Callable[[Json, Json], Any]] = {
     "paused_ns": lambda end, rows: (
         (end.get("seen_until_ns") or end["ts_mono_ns"]) - rows["start"]["ts_mono_ns"]
@@ -78,6 +31,8 @@ WORKED_OUT: dict[str, Callable[[Json, Json], Any]] = {
     "acks_positions": lambda event, _: len(event["acks"]),
     "tracked_positions": lambda event, _: len(event["tracked"]),
     "orphaned_positions": lambda event, _: len(event["orphaned"]),
+    "last_offset": lambda lost, _: lost["to_offset"] - 1,
+    "ahead": lambda lag, _: -lag["lag"],
     "shrink_rate": lambda sub, _: -sub["growth_rate"],
     "drained_ms": lambda sub, _: sub["pass_ms"] + sub["time_to_drain_s"] * 1000,
     "quota_ms": lambda sub, _: sub["pass_ms"] + sub["time_to_quota_s"] * 1000,
@@ -155,6 +110,7 @@ def test_every_digit_is_of_a_named_number_or_of_a_name(question, answers):
             for row in sentence["rows"].values()
             for chunk in row["values"].get("missing_chunks") or ()
         }
+        names |= {str(row["values"].get("partition", "")) for row in sentence["rows"].values()}
         text = sentence["text"]
         for known in sorted({*names, *(n["shown"] for n in sentence["numbers"])}, key=len)[::-1]:
             if known:
