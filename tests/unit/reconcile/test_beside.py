@@ -9,6 +9,7 @@ from app.background.rounds import one_round
 from app.config.settings import Settings
 from app.reconcile.beside import beside
 from app.reconcile.rounds import Memory
+from app.reconcile.scrape import Scrape
 from app.warehouse.run_lock import only_reconciliation
 from tests.support.servers.admin import AdminServer, status
 from tests.support.waiting import wait_for
@@ -29,9 +30,9 @@ def test_brokers_are_read_at_every_interval(make_settings: Make) -> None:
         server.answers["/metrics/"] = status(200, METRICS)
         settings = make_settings(reconcile={"brokers": [server.url], "interval_ms": 1000})
         with beside(settings, endless=True, say=reported.append):
-            wait_for(lambda: Memory.load(settings).number >= 2)
+            wait_for(lambda: Memory.load(settings, Scrape).number >= 2)
     assert reported == []
-    (readings,) = Memory.load(settings).scrapes.values()
+    (readings,) = Memory.load(settings, Scrape).scrapes.values()
     assert len(readings) >= 2
     assert all(one.topics == {"persistent://a/b/c": {"messages_in": 7}} for one in readings)
 
