@@ -1,9 +1,9 @@
 """Alert rules on the tables, and the sinks that are notified.
 
-The commands `alerts check`, `alerts watch` and `alerts rules`, and the process that runs beside
-`run`. Start with `rounds`: a round evaluates each rule (`evaluation`), compares it with
+The commands `alerts check`, `alerts watch` and `alerts rules`, and what they evaluate beside a
+run. Start with `rounds`: a round evaluates each rule (`evaluation`), compares it with
 the recorded alerts (`episodes`, `journal`) and delivers the changes (`sinks`). Imports
-`app.warehouse`, `app.config` and `app.background`.
+`app.warehouse` and `app.config`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The command `forecast`, and rounds beside a run.
 
 Start with `rounds`: a round reads the hourly use of every limit (`uses`), applies each method
 (`methods`) to the newest hour and to past ones (`backtest`), and appends the results to the table
-`forecasts`. Imports `app.warehouse`, `app.config` and `app.background`.
+`forecasts`. Imports `app.warehouse` and `app.config`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Maintenance of a warehouse: compaction, retention, and removal of unneeded files.
 
-The commands `maintain` and `forget`, and the process beside `run`. Start with `upkeep`, which
+The commands `maintain` and `forget`. Start with `upkeep`, which
 maintains one table after the other; `compaction`, `retention`, `vacuum` and `logs` each do one
-step. `forgetting` replaces names by pseudonyms. Imports `app.warehouse`, `app.config`,
-`app.background` and the payloads of `app.ingest`.
+step. `forgetting` replaces names by pseudonyms. Imports `app.warehouse`, `app.config`
+and the payloads of `app.ingest`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Start with `audit`; `suites` has the checks of every table: what each job declares, what `records`
 lists of the others, and what follows from the table definitions. Imports `app.jobs`,
-`app.warehouse`, `app.config`, `app.background` and the contract of `app.ingest`.
+`app.warehouse`, `app.config` and the contract of `app.ingest`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Start with `rounds`: a round reads what is compared and appends the differences 
 reading before (`spans`), and the same spans in the tables (`counted`;
 what a job has is in its room). `cluster` is one of Kafka:
 its answers (`reading`), the tables (`group_tables`), and what a number can be between two readings
-(`group_rows`). Imports `app.warehouse`, `app.config`, `app.background` and the clients of
+(`group_rows`). Imports `app.warehouse`, `app.config` and the clients of
 `app.ingest`.
 """
 

@@ -58,11 +58,9 @@ def reconcile_command(settings: Settings, as_json: bool = False, watch: bool = F
     return 0
 
 
-def until_next(interval_ms: int, stop: threading.Event, lead_s: float = 0) -> None:
-    """Wait for the next multiple of the interval since the epoch, where statistics windows end,
-    less `lead_s`."""
-    now_ms = time.time() * 1000 + lead_s * 1000
-    stop.wait((interval_ms - now_ms % interval_ms) / 1000)
+def until_next(interval_ms: int, stop: threading.Event) -> None:
+    """Wait for the next multiple of the interval since the epoch, where statistics windows end."""
+    stop.wait((interval_ms - time.time() * 1000 % interval_ms) / 1000)
 
 
 def _print(done: Round, as_json: bool) -> None:

@@ -28,13 +28,14 @@ def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> Plan:
     run_lock.refuse(settings.warehouse, made.touched)
     integrity.check(settings, made.own)
 
-    from app.alerts import beside as alerts
-    from app.ingest import sources  # the imports of these take a second
+    from app.alerts import rule_files  # the imports of these take a second
+    from app.ingest import sources
     from app.maintain import retention
     from app.stream import saved_states, throttle_feed
 
     saved_states.refuse(settings)
-    alerts.check(settings)
+    if settings.alerts.interval_ms and settings.alerts.rule_files is not None:
+        rule_files.rules_of(settings.alerts)
     retention.check(settings)
     if settings.metrics is not None:
         from app.telemetry.listen import require_free

@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from app.alerts import beside as alerts
 from app.errors import UserError
-from app.forecast.beside import beside as forecasts
 from app.ingest import sources
 from app.ingest.messages import Kind
 from app.maintain import staging
-from app.maintain.beside import beside as maintenance
-from app.quality.beside import beside as audits
-from app.reconcile.beside import beside as comparisons
 from app.stream import archive, assignment, govern, integrity
 from app.stream.assignment import Plan
 from app.stream.clock_watch import ClockWatch
@@ -36,6 +31,7 @@ from app.stream.progress import Progress
 from app.stream.saved_states import StateKeeper
 from app.stream.session import build_session, stop_session
 from app.stream.shutdown import Stopping, ended, finish, listening, waits
+from app.stream.side_processes import working_beside
 from app.stream.source_watch import SourceWatch
 from app.telemetry.health import Health
 from app.terminal import log
@@ -227,13 +223,9 @@ class Service:
         """Start every query and watch until all have ended or a stop is requested."""
         try:
             with (
-                alerts.beside(self._settings, self._progress.warn),
-                sources.beside(self._settings, self._endless, self._progress.warn),
+                sources.polling(self._settings, self._endless, self._progress.warn),
                 self._metrics(),
-                audits(self._settings, self._endless, self._progress.warn),
-                maintenance(self._settings, self._endless, self._progress.warn),
-                comparisons(self._settings, self._endless, self._progress.warn),
-                forecasts(self._settings, self._endless, self._progress.warn),
+                working_beside(self._settings, self._endless, self._progress.warn),
             ):
                 self._watch()
         finally:

@@ -2,7 +2,7 @@
 
 A source is a module with two functions. `check(settings)` raises a UserError, before Spark starts,
 for a source that cannot be read; `read(reader, settings)` returns the records of a stream or a
-batch reader. A polled source also has `beside(settings, endless, say)`: a context that polls. A
+batch reader. A polled source also has `polling(settings, endless, say)`: a context that polls. A
 source whose `check` compares with earlier runs also has `claim(settings)`, which records what a run
 begins to read; one that leaves something out has `notes(settings)`, which says so. A source that
 plans its own batches has `batch(spark, settings)`, `stream(spark, settings, query, ending)` and
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEMA",
     "Raw",
-    "beside",
     "check",
     "claim",
     "notes",
     "open_batch",
     "open_stream",
+    "polling",
     "read_batch",
     "read_stream",
 ]
@@ -66,14 +66,14 @@ def claim(settings: Settings) -> None:
         module.claim(settings)
 
 
-def beside(
+def polling(
     settings: Settings, endless: bool, say: Callable[[str], None] | None = None
 ) -> AbstractContextManager[None]:
     """Poll during a run, for a source that polls."""
     module = _module(settings)
-    if not hasattr(module, "beside"):
+    if not hasattr(module, "polling"):
         return nullcontext()
-    context: AbstractContextManager[None] = module.beside(settings, endless, say)
+    context: AbstractContextManager[None] = module.polling(settings, endless, say)
     return context
 
 

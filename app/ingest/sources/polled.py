@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.background.threads import working
 from app.errors import UserError
+from app.threads import working
 from app.warehouse.small_files import local_path
 
 if TYPE_CHECKING:

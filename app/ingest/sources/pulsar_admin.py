@@ -60,7 +60,7 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     return files.read_path(reader, str(records), settings.feed)
 
 
-def beside(
+def polling(
     settings: Settings, endless: bool, say: Callable[[str], None] | None = None
 ) -> AbstractContextManager[None]:
     """Poll while the body runs; once before it if the run has an end.

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.alerts.beside import beside
 from app.alerts.rounds import Evaluator, one_round
 from app.alerts.rule_files import rules_of
 from app.cli import main
@@ -21,6 +20,7 @@ from app.config.settings import load_settings
 from app.errors import UserError
 from app.setup.package import pack_config
 from app.stream.run import run
+from app.stream.side_processes import evaluating
 from tests.support.throttle_rows import TOPIC
 from tests.support.waiting import wait_for
 from tests.unit.alerts.receiver import receiving
@@ -135,12 +135,12 @@ def test_the_rules_are_evaluated_beside_a_run_and_once_more_at_its_end(
         )
         minutes(tmp_warehouse, 0, **BUSY)
         logged: list[str] = []
-        with beside(settings, logged.append):
+        with evaluating(settings, logged.append):
             wait_for(lambda: receiver.posts)
         last = settings.model_copy(
             update={"alerts": settings.alerts.model_copy(update={"interval_ms": 3_600_000})}
         )
-        with beside(last, logged.append):
+        with evaluating(last, logged.append):
             minutes(tmp_warehouse, 1)
         assert states(receiver) == [("firing", TOPIC), ("resolved", TOPIC)]
     assert logged == []
@@ -158,10 +158,10 @@ def test_the_process_beside_a_run_starts_again_when_it_dies_and_ends_with_the_ru
         started.append(process.pid)
         return process
 
-    monkeypatch.setattr("app.alerts.beside.subprocess.Popen", remembered)
+    monkeypatch.setattr("app.stream.side_processes.subprocess.Popen", remembered)
     minutes(tmp_warehouse, 0)
     logged: list[str] = []
-    with beside(settings, logged.append):
+    with evaluating(settings, logged.append):
         wait_for(lambda: started)
         os.kill(started[0], signal.SIGKILL)
         wait_for(lambda: len(started) == 2)
@@ -171,16 +171,16 @@ def test_the_process_beside_a_run_starts_again_when_it_dies_and_ends_with_the_ru
 
 def test_a_run_whose_rules_cannot_be_read_goes_on_without(make_settings, tmp_path):
     logged: list[str] = []
-    with beside(make_settings(alerts={"rule_files": [str(tmp_path)]}), logged.append):
+    with evaluating(make_settings(alerts={"rule_files": [str(tmp_path)]}), logged.append):
         wait_for(lambda: logged)
     assert logged == [f"alerts: {tmp_path}: no alert rules (*.yaml) there; no alerts are evaluated"]
 
 
 def test_nothing_is_started_where_it_is_off_or_out_of_reach(make_settings):
     logged: list[str] = []
-    with beside(make_settings(alerts=None), logged.append):
+    with evaluating(make_settings(alerts=None), logged.append):
         pass
     assert logged == []
-    with beside(make_settings(warehouse="hdfs://h/w", alerts={}), logged.append):
+    with evaluating(make_settings(warehouse="hdfs://h/w", alerts={}), logged.append):
         pass
     assert logged == ["alerts: not evaluated, since only Spark reaches this warehouse"]

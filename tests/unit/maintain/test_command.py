@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from app.background.rounds import one_round
 from app.cli import main
 from app.config.settings import Settings
 from app.maintain import merging
-from app.maintain.beside import MODULE, beside
+from app.stream.side_processes import one_round, repeating
 from app.warehouse.run_lock import only_maintenance, only_run
 from tests.unit.maintain.tables import fill, found, opened, plain
 
@@ -94,7 +93,7 @@ def test_a_second_one_is_refused(settings: Settings, capsys: pytest.CaptureFixtu
     with only_maintenance(settings):
         assert ran(settings) == 2
         assert ran(settings, "--dry-run") == 0
-        assert one_round(MODULE, settings.model_dump_json(), Event()) == ""
+        assert one_round("maintenance", settings, Event()) == ""
     assert capsys.readouterr().err.splitlines() == [
         f"weir: maintain: another process maintains {settings.warehouse}",
         "it does the same work: wait for its end",
@@ -165,7 +164,7 @@ def test_a_run_maintains_its_warehouse(make_settings: MakeSettings) -> None:
     opened(settings, NAME).delta.alter.set_table_properties({"delta.checkpointInterval": "100"})
     before = plain(found(settings, NAME))
     reported: list[str] = []
-    with beside(settings, endless=True, say=reported.append):
+    with repeating("maintenance", settings, reported.append):
         deadline = time.monotonic() + 120
         while opened(settings, NAME).delta.version() == 3 and time.monotonic() < deadline:
             Event().wait(0.1)
@@ -174,20 +173,8 @@ def test_a_run_maintains_its_warehouse(make_settings: MakeSettings) -> None:
     assert reported == []
 
 
-def test_nothing_is_maintained_beside_a_run_with_an_end_or_without_an_interval(
-    make_settings: MakeSettings,
-) -> None:
-    reported: list[str] = []
-    for endless, interval in ((False, 1), (True, None)):
-        settings = make_settings(maintenance={"interval_ms": interval})
-        with beside(settings, endless, reported.append):
-            pass
-    assert make_settings(maintenance=None).maintenance.interval_ms is None
-    assert reported == []
-
-
 def test_problems_beside_a_run_are_reported(settings: Settings) -> None:
     damaged = Path(settings.warehouse, "quarantine", "_delta_log", f"{1:020}.json")
     damaged.write_text("")
-    report = one_round(MODULE, settings.model_dump_json(), Event())
+    report = one_round("maintenance", settings, Event())
     assert report.startswith("quarantine: warehouse: the table ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Event
 
 from app.config.settings import load_settings
-from app.quality.beside import audit_once, beside
+from app.stream.side_processes import one_round, repeating
 from app.warehouse.relations import Warehouse
 from tests.support.throttle_rows import event, write
 
@@ -22,7 +22,7 @@ def test_an_audit_beside_a_run_keeps_its_results_and_names_what_failed(tmp_wareh
         reported.append(text)
         failed.set()
 
-    with beside(settings(tmp_warehouse), endless=True, say=say):
+    with repeating("quality", settings(tmp_warehouse), say):
         assert failed.wait(240)
     (row,) = [
         r
@@ -45,20 +45,12 @@ def test_what_cannot_be_audited_is_said(tmp_warehouse):
     write(tmp_warehouse, "throttle_events", [event(100, "mark")])
     unset = {"AWS_SECRET_ACCESS_KEY": "${env:WEIR_TEST_NOT_SET}"}
     given = settings(tmp_warehouse).model_copy(update={"storage_options": unset})
-    assert "WEIR_TEST_NOT_SET" in audit_once(given, Event())
+    assert "WEIR_TEST_NOT_SET" in one_round("quality", given, Event())
 
 
 def test_a_run_that_ends_does_not_wait_for_an_audit(tmp_warehouse):
     write(tmp_warehouse, "throttle_events", [event(100, "unmark")])
     stop = Event()
     stop.set()
-    assert audit_once(settings(tmp_warehouse), stop) == ""
+    assert one_round("quality", settings(tmp_warehouse), stop) == ""
     assert Warehouse(tmp_warehouse).open("quality_results") is None
-
-
-def test_nothing_runs_beside_a_run_with_an_end_or_without_an_interval(tmp_warehouse):
-    reported = []
-    for endless, interval in ((False, 1), (True, None)):
-        with beside(settings(tmp_warehouse, interval), endless, reported.append):
-            pass
-    assert reported == []

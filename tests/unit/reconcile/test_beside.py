@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event
 
-from app.background.rounds import one_round
 from app.config.settings import Settings
-from app.reconcile.beside import beside
 from app.reconcile.rounds import Memory
 from app.reconcile.scrape import Scrape
+from app.stream.side_processes import one_round, repeating
 from app.warehouse.run_lock import only_reconciliation
 from tests.support.servers.admin import AdminServer, status
 from tests.support.waiting import wait_for
@@ -29,7 +28,7 @@ def test_brokers_are_read_at_every_interval(make_settings: Make) -> None:
     with AdminServer() as server:
         server.answers["/metrics/"] = status(200, METRICS)
         settings = make_settings(reconcile={"brokers": [server.url], "interval_ms": 1000})
-        with beside(settings, endless=True, say=reported.append):
+        with repeating("reconcile", settings, reported.append):
             wait_for(lambda: Memory.load(settings, Scrape).number >= 2)
     assert reported == []
     (readings,) = Memory.load(settings, Scrape).scrapes.values()
@@ -48,25 +47,11 @@ def test_what_prevents_a_reading_is_reported_once(make_settings: Make) -> None:
     with AdminServer() as server:
         server.answers["/metrics/"] = status(401, {"reason": "no"})
         settings = make_settings(reconcile={"brokers": [server.url], "interval_ms": 200})
-        with beside(settings, endless=True, say=say):
+        with repeating("reconcile", settings, say):
             assert seen.wait(120)
             asked = len(server.asked)
             wait_for(lambda: len(server.asked) > asked + 1)
     assert reported == ["reconcile: reconcile.token: Pulsar refuses metrics/ (401: no)"]
-
-
-def test_nothing_is_read_where_nothing_is_to_be(make_settings: Make) -> None:
-    reported: list[str] = []
-    with AdminServer() as server:
-        section = {"brokers": [server.url], "interval_ms": 1}
-        for endless, reconcile in (
-            (True, None),
-            (False, section),
-            (True, {**section, "interval_ms": None}),
-        ):
-            with beside(make_settings(reconcile=reconcile), endless, reported.append):
-                pass
-        assert (server.asked, reported) == ([], [])
 
 
 def test_while_another_process_compares_a_round_does_nothing(make_settings: Make) -> None:
@@ -74,5 +59,5 @@ def test_while_another_process_compares_a_round_does_nothing(make_settings: Make
         server.answers["/metrics/"] = status(200, METRICS)
         settings = make_settings(reconcile={"brokers": [server.url], "interval_ms": 100})
         with only_reconciliation(settings):
-            assert one_round("app.reconcile", settings.model_dump_json(), Event()) == ""
+            assert one_round("reconcile", settings, Event()) == ""
         assert server.asked == []

@@ -31,9 +31,9 @@ def assert_polled(adapter: ModuleType, given: Any, folder: Path) -> None:
     """One poll for what is available, several beside an endless run, none after it."""
     adapter.check(given)
     assert folder_read(adapter, given) == folder
-    with adapter.beside(given, endless=False):
+    with adapter.polling(given, endless=False):
         assert len(list(folder.iterdir())) == 1
-    with adapter.beside(given, endless=True, say=lambda _: None):
+    with adapter.polling(given, endless=True, say=lambda _: None):
         wait_for(lambda: len(list(folder.iterdir())) > 2)
     count = len(list(folder.iterdir()))
     time.sleep(0.2)
@@ -42,5 +42,5 @@ def assert_polled(adapter: ModuleType, given: Any, folder: Path) -> None:
 
 def assert_polls_nothing(adapter: ModuleType, tmp_path: Path, key: str) -> None:
     """Where another source is configured."""
-    with adapter.beside(settings(tmp_path, "files", **{key: None}), endless=True):
+    with adapter.polling(settings(tmp_path, "files", **{key: None}), endless=True):
         assert not (tmp_path / "w").exists()

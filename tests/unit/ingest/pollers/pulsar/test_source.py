@@ -42,7 +42,7 @@ def test_recorded_polls_are_converted_and_read(tmp_path: Path) -> None:
     admin = PulsarAdminSettings(cluster="c", spool=str(tmp_path / "spool"))
     given = settings(admin, tmp_path, path=str(tmp_path / "in"))
     pulsar_admin.check(given)
-    with pulsar_admin.beside(given, endless=True):
+    with pulsar_admin.polling(given, endless=True):
         folders = [source_adapter.folder_read(pulsar_admin, given) for _ in range(2)]
     assert folders == [tmp_path / "spool_recorded" / "polls"] * 2
     assert len(list(folders[0].iterdir())) == 1
