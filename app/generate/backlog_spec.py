@@ -65,9 +65,7 @@ class BacklogSpec(Section):
     namespace: str = Field("ops/pipelines", pattern=r"^[^/]+/[^/]+$")
     label: str = Field("pipeline", min_length=1)
     brokers: list[int] = []
-    check_s: int = Field(60, ge=2)
     poll_before_s: float = Field(1.5, gt=0)
-    precise: bool = True
     topics: dict[str, BacklogTopicSpec] = Field(min_length=1)
 
     @model_validator(mode="after")

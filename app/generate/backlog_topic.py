@@ -33,16 +33,6 @@ def ledger_of(spec: BacklogTopicSpec, at: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class Eviction:
-    """What one check took from one subscription."""
-
-    at_ns: int
-    quota_type: str
-    subscription: str
-    skipped: int
-
-
-@dataclass
 class Marks:
     """How far a subscription has come: entries acknowledged in order, by time."""
 
@@ -65,18 +55,11 @@ class Played:
     """By subscription: when each entry is acknowledged, `NEVER` if it is not."""
     marks: list[Marks]
     limit_bytes: int | None
-    exceeded: dict[str, list[int]] = field(default_factory=lambda: {"size": [], "time": []})
-    """By type of quota: the checks that found it exceeded and acted on it (ns)."""
-    evictions: list[Eviction] = field(default_factory=list)
     closed_ns: list[int] = field(default_factory=list)
     """When its producer was disconnected."""
     refused_ns: list[int] = field(default_factory=list)
     created_ns: list[int] = field(default_factory=list)
     """When its producer came back."""
-
-    def waiting(self, sub: int, at: int) -> tuple[int, int]:
-        """Entries of a subscription that wait at a time: the first one, and one after the last."""
-        return self.marks[sub].until(at), int(np.searchsorted(self.at_ns, at, side="right"))
 
 
 class _Keeping:
@@ -144,11 +127,10 @@ class _Keeping:
 
     def skip(self, entries: int, at: int) -> None:
         """An eviction moves the cursor on."""
-        if entries:
-            self.count += entries
-            self._at.append(np.array([at + MOVED_NS]))
-            self._counts.append(np.array([self.count]))
-            self._last = max(self._last, at + MOVED_NS)
+        self.count += entries
+        self._at.append(np.array([at + MOVED_NS]))
+        self._counts.append(np.array([self.count]))
+        self._last = max(self._last, at + MOVED_NS)
 
     def marks(self) -> Marks:
         """How far it had come, by time."""
@@ -256,7 +238,6 @@ class _Player:
         size, time = self._over(now)
         if not size and not time:
             return
-        self.played.exceeded["size" if size else "time"].append(now)
         if self._quota.policy == EVICTS:
             (self._evict_size if size else self._evict_time)(now)
         elif self._open:
@@ -275,31 +256,23 @@ class _Player:
 
     def _evict_size(self, now: int) -> None:
         assert self.limit_bytes is not None
-        target, before, moved = REDUCTION * self.limit_bytes, None, False
+        target, before = REDUCTION * self.limit_bytes, None
         while self._backlog() > target:
             sub = self._slowest()
             factor = (self._backlog() - target) / self._backlog()
             skipped = int(factor * (self._all_at.size - sub.count))
             if sub is before or skipped == 0:
                 break
-            before, moved = sub, True
+            before = sub
             sub.skip(skipped, now)
-            self.played.evictions.append(Eviction(now, "size", sub.name, skipped))
-        if not moved:
-            self.played.evictions.append(Eviction(now, "size", self._slowest().name, 0))
 
     def _evict_time(self, now: int) -> None:
         assert self._quota.time_s is not None
         oldest = now - int(REDUCTION * self._quota.time_s) * SECOND
         place = int(np.searchsorted(self._all_at, oldest))
-        name, moved = self._slowest().name, False
         for sub in self._subs:
             if sub.count < place:
-                self.played.evictions.append(Eviction(now, "time", sub.name, place - sub.count))
                 sub.skip(place - sub.count, now)
-                moved = True
-        if not moved:
-            self.played.evictions.append(Eviction(now, "time", name, 0))
 
 
 def play_topic(

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from app.generate.backlog_spec import BacklogSpec, BacklogTopicSpec
 from app.generate.backlog_topic import (
-    EVICTS,
     FIRST_ENTRY_NS,
-    Eviction,
     Played,
     ledger_of,
     play_topic,
 )
 from app.generate.fleet import Fleet
 from app.generate.limits import Policy
-from app.generate.plan import MS, SECOND, Incident
+from app.generate.plan import MS, SECOND
 from app.generate.rows import NULL, make_rows, no_rows
 from app.generate.streams import ADMIN, INTERCEPTOR, stream_of
 
 CREATED_NS = 900 * MS
 POLL_APART_NS = 3 * MS
+CHECK_S = 60
+"""Interval of the check of quotas, the default of brokers."""
 LEAST_ENTRIES = 40
 """Entries of each topic that a trace has room for, however short it is."""
 FEW_ENTRIES_NS = 2 * SECOND
-STOPPED, GROWS, CATCHES_UP, EXCEEDED = (
-    "subscription-stopped",
-    "backlog-grows",
-    "subscription-catches-up",
-    "quota-exceeded",
-)
-REFUSED, EVICTED, PHANTOM = "producer-refused", "backlog-evicted", "phantom-eviction"
 
 
 @dataclass(frozen=True)
@@ -63,7 +55,6 @@ class Subs:
     """One entry per subscription."""
 
     topic: np.ndarray
-    names: list[str]
     text: np.ndarray
     cumulative: np.ndarray
 
@@ -94,9 +85,7 @@ class Backlog:
     @property
     def policies(self) -> list[Policy]:
         """Quotas of topics and namespaces, and how brokers check them."""
-        broker: dict[str, object] = {"preciseTimeBasedBacklogQuotaCheck": self.spec.precise}
-        if self.spec.check_s != 60:
-            broker["backlogQuotaCheckIntervalInSeconds"] = self.spec.check_s
+        broker = {"preciseTimeBasedBacklogQuotaCheck": True}
         found: list[Policy] = [{"scope": "broker", "name": "*", "limits": broker}]
         for name, topic, played in zip(
             self.spec.topics, self.spec.topics.values(), self.played, strict=True
@@ -123,11 +112,6 @@ class Backlog:
             )
         return found
 
-    @property
-    def incidents(self) -> list[Incident]:
-        """The truth about subscriptions that fall behind and what the checks did."""
-        return [i for t in range(len(self.names)) for i in _Truth(self, t).incidents()]
-
     def once(self) -> np.ndarray:
         """What is not written slice by slice."""
         return self.polled
@@ -140,7 +124,7 @@ class Backlog:
 def plan_backlog(fleet: Fleet, spec: BacklogSpec, events: float, seed: int) -> Backlog:
     """The backlog part of a trace of so many events in all."""
     subs = sum(len(topic.subscriptions) for topic in spec.topics.values())
-    passes = fleet.scenario.duration_s // spec.check_s + 1
+    passes = fleet.scenario.duration_s // CHECK_S + 1
     fixed = passes * (subs + 4 * len(spec.topics)) + 4 * len(spec.topics)
     least = fixed + LEAST_ENTRIES * (len(spec.topics) + subs)
     wanted = max(events * spec.share, least)
@@ -168,7 +152,6 @@ def _planned(fleet: Fleet, spec: BacklogSpec, entries: float, least: int, seed: 
     counts = [len(topic.subscriptions) for topic in spec.topics.values()]
     subs = Subs(
         np.repeat(np.arange(len(names)), counts),
-        sub_names,
         fleet.texts.add_all(sub_names),
         np.array([s.cumulative for s in kept]),
     )
@@ -191,24 +174,12 @@ def _planned(fleet: Fleet, spec: BacklogSpec, entries: float, least: int, seed: 
         least,
     )
     polled = [_Polls(backlog, t, ledgers[t]).rows() for t in range(len(names))]
-    return Backlog(
-        fleet,
-        spec,
-        names,
-        backlog.text,
-        broker,
-        played,
-        subs,
-        backlog.added,
-        backlog.acked,
-        np.concatenate([*polled, _producers(backlog)]),
-        least,
-    )
+    return replace(backlog, polled=np.concatenate([*polled, _producers(backlog)]))
 
 
-def passes_ns(fleet: Fleet, check_s: int) -> list[int]:
+def passes_ns(fleet: Fleet) -> list[int]:
     """The checks within a trace (ns since its start): multiples of the interval on the clock."""
-    start, every = fleet.scenario.start_ms, check_s * 1000
+    start, every = fleet.scenario.start_ms, CHECK_S * 1000
     first = -(-start // every) * every
     end = start + fleet.scenario.duration_s * 1000
     return [(at - start) * MS for at in range(first, end, every) if at > start]
@@ -234,7 +205,7 @@ def _topic(
         rate = SECOND / FEW_ENTRIES_NS
     low, high = np.log(topic.entry_bytes)
     sizes = np.round(np.exp(rng.uniform(low, high, n))).astype(np.int64)
-    passes = passes_ns(fleet, spec.check_s)
+    passes = passes_ns(fleet)
     return play_topic(topic, at, sizes, rate, passes, (active, fleet.scenario.duration_s), rng)
 
 
@@ -358,7 +329,7 @@ class _Polls:
         spec = self._plan.spec
         early = int(spec.poll_before_s * SECOND) - self._topic * POLL_APART_NS
         found = [no_rows()]
-        for at in passes_ns(self._plan.fleet, spec.check_s):
+        for at in passes_ns(self._plan.fleet):
             if at > early:
                 found += self._poll(at - early)
         return np.concatenate(found)
@@ -464,128 +435,3 @@ def _producers(plan: Backlog) -> np.ndarray:
 def _connections(plan: Backlog) -> np.ndarray:
     """By topic: the connection of its producer."""
     return np.array([plan.fleet.backlog_connection_on(int(b)) for b in plan.broker])
-
-
-class _Truth:
-    """What is to be found about one topic."""
-
-    def __init__(self, plan: Backlog, topic: int) -> None:
-        self._plan, self._topic = plan, topic
-        self._played = plan.played[topic]
-        self._spec = list(plan.spec.topics.values())[topic]
-        self._start = plan.fleet.scenario.start_ms
-        self._end = plan.fleet.scenario.duration_s * SECOND
-
-    def incidents(self) -> list[Incident]:
-        """Of its subscriptions, then of its quota."""
-        found = []
-        for number, (name, sub) in enumerate(self._spec.subscriptions.items()):
-            if sub.stops_s is not None:
-                found.append(self._stopped(number, name))
-            if sub.returns_s is not None:
-                found.append(self._caught_up(number, name, int(sub.returns_s * SECOND)))
-            elif sub.speed is not None and sub.speed < 1:
-                found.append(self._incident(GROWS, 0, self._end, subscription=name))
-        return found + self._of_quota()
-
-    def _incident(self, name: str, begin: int, end: int, **expected: object) -> Incident:
-        plan = self._plan
-        return Incident(
-            name,
-            plan.fleet.brokers[int(plan.broker[self._topic])],
-            self._wall(begin),
-            self._wall(end),
-            (plan.names[self._topic],),
-            expected=expected,
-        )
-
-    def _wall(self, at: int) -> int:
-        return self._start + at // MS
-
-    def _stopped(self, number: int, name: str) -> Incident:
-        sub, played = self._spec.subscriptions[name], self._played
-        stop = int((sub.stops_s or 0) * SECOND)
-        end = self._end if sub.returns_s is None else int(sub.returns_s * SECOND)
-        first, _ = played.waiting(number, stop)
-        oldest = int(played.at_ns[first]) if first < played.at_ns.size else None
-        limit = None if self._spec.quota is None else self._spec.quota.time_s
-        reached = None
-        if oldest is not None and limit is not None and sub.durable:
-            reached = self._wall(oldest + limit * SECOND)
-        return self._incident(
-            STOPPED,
-            stop,
-            end,
-            subscription=name,
-            durable=sub.durable,
-            oldest_ms=None if oldest is None else self._wall(oldest),
-            limit_s=limit,
-            reaches_quota_ms=reached,
-        )
-
-    def _caught_up(self, number: int, name: str, back: int) -> Incident:
-        """Until nothing older than a few seconds waits."""
-        at = back
-        while at < self._end:
-            first, last = self._played.waiting(number, at)
-            if first == last or self._played.at_ns[first] > at - 2 * SECOND:
-                break
-            at += SECOND
-        return self._incident(CATCHES_UP, back, at, subscription=name)
-
-    def _of_quota(self) -> list[Incident]:
-        found, played, quota = [], self._played, self._spec.quota
-        if quota is None:
-            return []
-        for kind, passes in played.exceeded.items():
-            if passes:
-                found.append(
-                    self._incident(
-                        EXCEEDED,
-                        passes[0],
-                        passes[-1],
-                        quota_type=kind,
-                        policy=quota.policy,
-                        passes_ms=[self._wall(at) for at in passes],
-                    )
-                )
-        if played.refused_ns:
-            back = played.created_ns[0] if played.created_ns else None
-            found.append(
-                self._incident(
-                    REFUSED,
-                    played.refused_ns[0],
-                    played.refused_ns[-1],
-                    policy=quota.policy,
-                    refused_ms=[self._wall(at) for at in played.refused_ns],
-                    accepted_ms=None if back is None else self._wall(back),
-                )
-            )
-        if quota.policy == EVICTS:
-            found += self._evicted()
-        return found
-
-    def _evicted(self) -> list[Incident]:
-        found = []
-        for name, own in (
-            (EVICTED, [e for e in self._played.evictions if e.skipped]),
-            (PHANTOM, [e for e in self._played.evictions if not e.skipped]),
-        ):
-            for kind, of_kind in _by_type(own):
-                found.append(
-                    self._incident(
-                        name,
-                        of_kind[0].at_ns,
-                        of_kind[-1].at_ns,
-                        quota_type=kind,
-                        subscriptions=sorted({e.subscription for e in of_kind}),
-                        passes_ms=sorted({self._wall(e.at_ns) for e in of_kind}),
-                        entries=dict(Counter({self._wall(e.at_ns): e.skipped for e in of_kind})),
-                    )
-                )
-        return found
-
-
-def _by_type(evictions: list[Eviction]) -> list[tuple[str, list[Eviction]]]:
-    kinds = sorted({e.quota_type for e in evictions})
-    return [(kind, [e for e in evictions if e.quota_type == kind]) for kind in kinds]

@@ -41,7 +41,6 @@ class Readers:
     """One entry per topic and subscription. Absences of reader r are those from `first_absence[r]`
     to `first_absence[r + 1]`, in order of time."""
 
-    names: list[str]
     text: np.ndarray
     topic: np.ndarray
     lag_ns: np.ndarray
@@ -119,10 +118,9 @@ def _readers(
     n, each = len(topics.names), len(groups)
     topic = np.repeat(np.arange(n), each)
     own = groups * n
-    absences = [_absences(fleet, topics, spec, r, own, names, down) for r in range(len(own))]
+    absences = [_absences(fleet, topics, r, own, down) for r in range(len(own))]
     stalls = [_stalls(fleet, topics, topic[r], own[r], down) for r in range(len(own))]
     return Readers(
-        names * n,
         np.tile(fleet.texts.add_all(names), n),
         topic,
         np.array([int(rng.uniform(*g.lag_ms) * MS) for g in own]),
@@ -156,32 +154,27 @@ def _firsts(found: list[list[tuple[int, ...]]]) -> np.ndarray:
 def _absences(
     fleet: Fleet,
     topics: CacheTopics,
-    spec: CacheSpec,
     reader: int,
     own: list[ReadersSpec],
-    names: list[str],
     down: list[tuple[int, int, int]],
 ) -> list[tuple[int, ...]]:
     """When a reader does not read: restarts of its client and of its broker, joined if they meet.
 
-    A group's readers are dealt out to its clients by topic or by subscription: with as many
-    clients as topics each has all subscriptions of one, or one subscription of all.
+    A group's readers are dealt out to its clients by topic: with as many clients as topics each has
+    all subscriptions of one.
     """
     group, each = own[reader], topics.readers
     topic, place = divmod(reader, each)
     first = own.index(group)
     number = topic * group.subscriptions + place - first
-    if group.restarts is not None and group.restarts.by == "subscription":
-        number = (place - first) * len(topics.names) + topic
     found = [(d, u + BACK_NS, TELLS_START) for b, d, u in down if b == topics.broker[topic]]
     restarts = group.restarts
     dealt = len(topics.names) * group.subscriptions
     if restarts is not None:
-        shows = 0 if restarts.keeps_cursor else TELLS_STOP | TELLS_START
         for turn in range(restarts.rounds):
             place = turn * restarts.clients + number * restarts.clients // dealt
             begin = int((restarts.at_s + place * restarts.every_s) * SECOND)
-            found.append((begin, begin + int(restarts.away_s * SECOND), shows))
+            found.append((begin, begin + int(restarts.away_s * SECOND), TELLS_STOP | TELLS_START))
     joined: list[tuple[int, ...]] = []
     for begin, end, shows in sorted(found):
         if joined and begin <= joined[-1][1]:

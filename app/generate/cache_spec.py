@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field, field_validator, model_validator
 
 from app.generate.section import Section, is_range
 
 
 class RestartsSpec(Section):
-    """Clients that restart one after the other; each has an equal part of the subscriptions."""
+    """Clients that restart one after the other; each has the subscriptions of an equal part of the topics.
+
+    No other consumer is connected: the cursor is inactive meanwhile.
+    """
 
     at_s: float = Field(ge=1)
     every_s: float = Field(gt=0)
     away_s: float = Field(gt=0)
     clients: int = Field(1, ge=1)
     rounds: int = Field(1, ge=1)
-    by: Literal["topic", "subscription"] = "topic"
-    keeps_cursor: bool = True
 
 
 class SlowSpec(Section):

@@ -39,9 +39,9 @@ from app.generate.cache_reads import (
     WHO,
     steps_of,
 )
-from app.generate.cache_spec import CacheSpec, ReadersSpec
+from app.generate.cache_spec import CacheSpec
 from app.generate.fleet import NEVER, Fleet
-from app.generate.plan import MS, SECOND, Incident
+from app.generate.plan import MS, SECOND
 from app.generate.rows import PLACE, make_rows
 from app.generate.streams import CONTRACT, stream_of
 
@@ -57,7 +57,6 @@ KINDS = (
     "ledger_deleted",
     "entry_invalidated",
 )
-RESTARTS, REPLAYS = "consumer-restarts", "slow-consumer"
 OF_TOPIC = (ADDED, DELETED, INVALIDATED)
 LEAST_PER_READER = 12
 """Records of each reader that a trace has room for, however short it is."""
@@ -92,55 +91,6 @@ class Cache:
         if scale is None:
             return None
         return int(scale.cache_mb * MIB * self.entries_per_s / scale.entries_per_s)
-
-    @property
-    def incidents(self) -> list[Incident]:
-        """The truth about clients that restart and consumers that are slow."""
-        found = []
-        for name, group in self.spec.readers.items():
-            subscriptions = (
-                [name]
-                if group.subscriptions == 1
-                else [f"{name}-{i}" for i in range(group.subscriptions)]
-            )
-            found += _of_group(self, subscriptions, group)
-        return found
-
-
-def _of_group(cache: Cache, subscriptions: list[str], group: ReadersSpec) -> list[Incident]:
-    start, topics = cache.fleet.scenario.start_ms, cache.readers.topics
-    brokers = sorted({cache.fleet.brokers[b] for b in topics.broker})
-    broker = brokers[0] if len(brokers) == 1 else "*"
-    found, r, s = [], group.restarts, group.slow
-    if r is not None:
-        times = r.clients * r.rounds
-        until = r.at_s + (times - 1) * r.every_s + r.away_s
-        found.append(
-            Incident(
-                RESTARTS,
-                broker,
-                start + int(r.at_s * 1000),
-                start + int(until * 1000),
-                tuple(topics.names),
-                expected={
-                    "subscriptions": subscriptions,
-                    "times": times,
-                    "away_ms": int(r.away_s * 1000),
-                },
-            )
-        )
-    if s is not None:
-        found.append(
-            Incident(
-                REPLAYS,
-                broker,
-                start + int(s.at_s * 1000),
-                start + cache.fleet.scenario.active_s * 1000,
-                tuple(topics.names),
-                expected={"subscriptions": subscriptions, "queued": cache.planted["replay_queued"]},
-            )
-        )
-    return found
 
 
 def plan_cache(

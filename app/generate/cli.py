@@ -14,7 +14,7 @@ from app.errors import UserError
 from app.generate.configuration import Beside
 from app.generate.scenario import load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
-from app.generate.write import Written, write_expected, write_files, write_kafka, write_policies
+from app.generate.write import Written, write_files, write_kafka, write_policies
 from app.terminal.program import PROGRAM
 
 CACHE_BYTES = 8 << 20
@@ -47,7 +47,6 @@ def generate(
         if out is not None:
             written = write_files(trace, out / "events", step)
             write_policies(trace, out / "policies.yaml")
-            write_expected(trace, out / "expected.jsonl")
         else:
             servers, _, topic = (kafka or "").rpartition("/")
             written = write_kafka(trace, servers, topic, step)
@@ -76,8 +75,9 @@ def _report(trace: Trace, written: Written, where: str, seconds: float) -> None:
         f"({seconds:.1f} s, {written.events / seconds:,.0f} events/s)",
         markup=False,
     )
-    if trace.incidents:
-        console.print("incidents: " + ", ".join(i.name for i in trace.incidents), markup=False)
+    incidents = trace.scenario.incidents
+    if incidents:
+        console.print("incidents: " + ", ".join(i.name for i in incidents), markup=False)
     if trace.cache is not None:
         kinds = ", ".join(f"{name} {n:,}" for name, n in trace.cache.planted.items() if n)
         console.print(f"entries and their reads: {kinds}", markup=False)

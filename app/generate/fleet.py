@@ -95,7 +95,6 @@ class Fleet:
 
     scenario: Scenario
     brokers: list[str]
-    broker_text: np.ndarray
     origins: np.ndarray
     """[broker, before or after its restart]: monotonic clock at the start of the trace (ns)."""
     restarts_ns: np.ndarray
@@ -163,7 +162,6 @@ def build_fleet(scenario: Scenario, seed: int) -> Fleet:
     fleet = Fleet(
         scenario,
         brokers,
-        texts.add_all(brokers),
         np.stack([up, fresh], axis=1),
         np.full(spec.brokers, NEVER),
         topics,

@@ -1,4 +1,4 @@
-"""The named incidents: one function per kind, each adds to the plan and to the expected findings.
+"""The named incidents: one function per kind, each adds to the plan.
 
 A client whose connection is paused cannot publish, so an incident is a series of bursts with the
 pause between them: after a burst of f seconds' worth of a limit the balance is 1 - f seconds below
@@ -15,7 +15,7 @@ import numpy as np
 from app.errors import UserError
 from app.generate.fleet import Fleet
 from app.generate.limits import Limits, Policy
-from app.generate.plan import MS, SECOND, Incident, Plan
+from app.generate.plan import MS, SECOND, Plan
 from app.generate.rows import make_rows
 from app.generate.scenario import IncidentSpec
 from app.generate.streams import CONTRACT, FLEET_WIDE, stream_of
@@ -43,31 +43,6 @@ def plan_incidents(fleet: Fleet, limits: Limits) -> Plan:
     for spec in fleet.scenario.incidents:
         INCIDENTS[spec.name](fleet, limits, spec, plan)
     return plan
-
-
-def _record(
-    fleet: Fleet,
-    spec: IncidentSpec,
-    plan: Plan,
-    until_ns: int,
-    *,
-    topics: tuple[int, ...] = (),
-    connection: int | None = None,
-    broker: int | None = None,
-    **expected: object,
-) -> None:
-    start = fleet.scenario.start_ms
-    plan.incidents.append(
-        Incident(
-            spec.name,
-            fleet.brokers[spec.broker if broker is None else broker],
-            start + int(spec.at_s * 1000),
-            start + until_ns // MS,
-            tuple(fleet.topics.names[t] for t in topics),
-            None if connection is None else fleet.connections.names[connection][0],
-            dict(expected),
-        )
-    )
 
 
 def _burst(
@@ -101,25 +76,12 @@ def _burst(
 def noisy_neighbour(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
     """One topic breaks its limit again and again on a connection that it shares."""
     topic = fleet.topic_on(spec.broker, spec.topic)
-    connection = int(fleet.producers.connection[topic])
     start, until = int(spec.at_s * SECOND), 0
     for i in range(spec.times):
         at = start + int(i * spec.every_s * SECOND)
         until = _burst(fleet, limits, plan, at, topic, 1 + spec.pause_s)
     # Its bucket must be full again at each burst, or the next pause is longer than planned.
     plan.mutes.append((topic, start - 2 * SECOND, until + SECOND))
-    others = {int(t) for t in fleet.producers.topic[fleet.producers.connection == connection]}
-    _record(
-        fleet,
-        spec,
-        plan,
-        until,
-        topics=(topic,),
-        connection=connection,
-        culprit_times=spec.times,
-        others=len(others - {topic}),
-        paused_ms=int(spec.times * spec.pause_s * 1000),
-    )
 
 
 def burst(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
@@ -128,16 +90,6 @@ def burst(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
     at = int(spec.at_s * SECOND)
     until = _burst(fleet, limits, plan, at, topic, float(spec.factor), frames=1)
     plan.mutes.append((topic, at - 2 * SECOND, until + SECOND))
-    _record(
-        fleet,
-        spec,
-        plan,
-        until,
-        topics=(topic,),
-        culprit_times=1,
-        connection=int(fleet.producers.connection[topic]),
-        paused_ms=(spec.factor - 1) * 1000,
-    )
 
 
 def shared_topic(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
@@ -161,17 +113,6 @@ def shared_topic(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -
         until += int(2 * OWN_SHARE * SECOND)
         plan.holds += [(own, at + late + 1, until), (other, at + 1, until)]
     plan.mutes.append((topic, start - 2 * SECOND, until + SECOND))
-    _record(
-        fleet,
-        spec,
-        plan,
-        until,
-        topics=(topic,),
-        culprit_times=spec.times,
-        connection=other,
-        paused_ms=int(spec.times * spec.pause_s * 1000),
-        victim=fleet.connections.names[own][0],
-    )
 
 
 def policy_change(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
@@ -194,23 +135,10 @@ def policy_change(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) 
         after = {**before, "limits": {}}
     broker = spec.broker if spec.scope == "topic" else FLEET_WIDE
     plan.rows += [_policy(fleet, start, broker, before), _policy(fleet, until, broker, after)]
-    broken, last = 0, until
     for at in range(start - 4 * every + every // 2, until + 4 * every, every):
-        inside = start <= at < until
-        allowed = lower if inside else 1.0
-        last = max(last, _burst(fleet, limits, plan, at, topic, factor, allowed))
-        broken += inside
+        allowed = lower if start <= at < until else 1.0
+        _burst(fleet, limits, plan, at, topic, factor, allowed)
     plan.mutes.append((topic, start - 5 * every, until + 5 * every))
-    _record(
-        fleet,
-        spec,
-        plan,
-        until,
-        topics=(topic,),
-        culprit_times=broken,
-        scope=spec.scope,
-        connection=int(fleet.producers.connection[topic]),
-    )
 
 
 def _policy(fleet: Fleet, at: int, broker: int, document: Policy) -> np.ndarray:
@@ -239,23 +167,13 @@ def connection_limit(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Pla
         plan.publish(at, int(own[i % own.size]), (1, size), stored + i * 4 * MS - at)
     until = stored + (spec.factor + FRAMES) * 4 * MS
     plan.holds.append((connection, start - SECOND // 2, until))
-    _record(
-        fleet,
-        spec,
-        plan,
-        until,
-        connection=connection,
-        pending=spec.factor,
-        pauses=1,
-        topics=tuple(sorted({int(t) for t in fleet.producers.topic[own]})),
-    )
 
 
 def _together(
     fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan, members: np.ndarray, limit: int
-) -> int:
-    """Topics that stay below their own limits but break a common one; the end of the pause."""
-    factor, until = 1.6, 0
+) -> None:
+    """Topics that stay below their own limits but break a common one."""
+    factor = 1.6
     own = np.where(
         limits.messages > 0, limits.messages, limits.bytes // fleet.topics.message_bytes
     )[members]
@@ -270,7 +188,6 @@ def _together(
         all_sent = at + members.size * MS // 2
         plan.mutes += [(int(t), at - SECOND, all_sent) for t in members]  # the bucket is full
         plan.holds += [(int(c), all_sent, until) for c in connections]
-    return until
 
 
 def resource_group(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
@@ -279,16 +196,7 @@ def resource_group(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan)
     spaces = fleet.scenario.limits.resource_groups[group]
     inside = np.array([s in spaces for s in fleet.topics.namespaces])
     members = np.flatnonzero(inside & (fleet.topics.broker == spec.broker))
-    until = _together(fleet, limits, spec, plan, members, limits.groups[group])
-    _record(
-        fleet,
-        spec,
-        plan,
-        until,
-        topics=tuple(int(t) for t in members),
-        group=group,
-        breaches=spec.times,
-    )
+    _together(fleet, limits, spec, plan, members, limits.groups[group])
 
 
 def broker_limit(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
@@ -296,8 +204,7 @@ def broker_limit(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -
     grouped = {s for spaces in fleet.scenario.limits.resource_groups.values() for s in spaces}
     free = np.array([s not in grouped for s in fleet.topics.namespaces])
     members = np.flatnonzero(free & (fleet.topics.broker == spec.broker))
-    until = _together(fleet, limits, spec, plan, members, limits.brokers[spec.broker])
-    _record(fleet, spec, plan, until, breaches=spec.times)
+    _together(fleet, limits, spec, plan, members, limits.brokers[spec.broker])
 
 
 def broker_restart(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
@@ -308,7 +215,6 @@ def broker_restart(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan)
     for connection in np.flatnonzero(fleet.connections.broker == spec.broker):
         fleet.connections.reopens_ns[connection] = up
         plan.holds.append((int(connection), down - SECOND // 5, up + SECOND))
-    _record(fleet, spec, plan, up)
 
 
 def reconnect(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
@@ -317,7 +223,6 @@ def reconnect(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> N
     closes, opens = int(spec.at_s * SECOND), int((spec.at_s + spec.for_s) * SECOND)
     fleet.connections.reopens_ns[connection] = opens
     plan.holds.append((connection, closes - SECOND // 5, opens + SECOND))
-    _record(fleet, spec, plan, opens, connection=connection, closes_ns=closes)
 
 
 def throttle_command(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Plan) -> None:
@@ -351,17 +256,6 @@ def throttle_command(fleet: Fleet, limits: Limits, spec: IncidentSpec, plan: Pla
             plan.holds.append((connection, at + 1, until))
             plan.rows += [_timed_out(fleet, int(p), at + SENDS_NS, i) for p in own]
     plan.mutes.append((topic, start - 2 * SECOND, until + SECOND))
-    _record(
-        fleet,
-        spec,
-        plan,
-        until,
-        topics=(topic,),
-        connection=connection,
-        culprit_times=spec.times,
-        acknowledges=spec.acknowledges,
-        timed_out=0 if spec.acknowledges else spec.times * own.size,
-    )
 
 
 def _timed_out(fleet: Fleet, producer: int, at: int, number: int) -> np.ndarray:

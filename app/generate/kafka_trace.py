@@ -16,19 +16,17 @@ from app.generate.fleet import Fleet
 from app.generate.kafka_fleet import (
     Instances,
     Users,
-    accepted_at_once,
     build_instances,
     build_users,
     least_starts,
 )
 from app.generate.limits import Policy
-from app.generate.plan import MS, SECOND, Incident
+from app.generate.plan import MS, SECOND
 from app.generate.rows import make_rows
 from app.generate.scenario import KafkaSpec
 from app.generate.streams import DUMP_LOG, REQUEST_LOG, kafka_stream_of
 
 DEFAULT_USER = "<default>"
-STORM = "producer-id-storm"
 BATCH_HEADER_BYTES = 61
 MESSAGE_BYTES = (120, 900)
 MEAN_BATCH = 20
@@ -74,34 +72,6 @@ class Kafka:
         return [
             {"scope": "user", "name": name, "limits": {"producer_ids_rate": _plain(bound)}}
             for name, bound in bounds.items()
-        ]
-
-    @property
-    def incidents(self) -> list[Incident]:
-        """The truth about the storm, if there is one."""
-        storm = self.spec.storm
-        if storm is None:
-            return []
-        number = self.users.names.index(storm.user)
-        own = self.instances.user == number
-        start, first = self.fleet.scenario.start_ms, self.users.first_topic[number]
-        bound = self.spec.bound(storm.user)
-        return [
-            Incident(
-                STORM,
-                "*",
-                start + int(storm.at_s * 1000),
-                start + int((storm.at_s + storm.for_s) * 1000),
-                tuple(self.users.topic_names[first : first + self.users.topics[number]]),
-                expected={
-                    "cluster": self.spec.cluster,
-                    "user": storm.user,
-                    "bound": bound,
-                    "new_ids": int(own.sum()),
-                    "accepted": self.spec.brokers * accepted_at_once(bound),
-                    "others_new_ids": int((~own).sum()),
-                },
-            )
         ]
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,40 +146,6 @@ class Large:
         delivered = _delivered_rows(self, self.delivered.between(begin, end))
         acked = _acked_rows(self, self.acked.between(begin, end))
         return [*sent, delivered, acked, *_plain_rows(self, begin, end)]
-
-    def expected(self) -> Iterator[dict[str, Any]]:
-        """What is to be found of each message in each subscription, in order of start.
-
-        Checksum and length are those of the whole payload, also where it is not assembled.
-        """
-        m, pairs, pool = self.messages, self.pairs, memoryview(self.fleet.texts.payloads.data)
-        names, known = self.large.topics.names, self.large.producers.names
-        begins, sizes = m.begins.tolist(), m.bytes.tolist()
-        crcs = [zlib.crc32(pool[b : b + n]) for b, n in zip(begins, sizes, strict=True)]
-        rows = zip(
-            pairs.message.tolist(),
-            pairs.sub.tolist(),
-            pairs.kind.tolist(),
-            pairs.evicted.tolist(),
-            pairs.times.tolist(),
-            strict=True,
-        )
-        for i, sub, kind, evicted, times in rows:
-            producer, sequence = known[m.producer[i]], int(m.sequence[i])
-            yield {
-                "topic": names[m.topic[i]],
-                "subscription": self.large.subs.names[sub],
-                "uuid": f"{producer}-{sequence}",
-                "producer_name": producer,
-                "sequence_id": sequence,
-                "num_chunks": int(m.chunks[i]),
-                "planted": EVICTED if evicted else NAMES[kind],
-                "assembled": times > 0,
-                "times": times,
-                "checksum": crcs[i],
-                "bytes": sizes[i],
-                "declared_bytes": int(m.declared[i]),
-            }
 
 
 def plan_large(fleet: Fleet, spec: LargeSpec, records: float, seed: int) -> Large:

@@ -4,26 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 SECOND = 1_000_000_000
 MS = 1_000_000
-
-
-@dataclass(frozen=True)
-class Incident:
-    """The truth about one incident, for tests and for the summary of a demo."""
-
-    name: str
-    broker: str
-    from_ms: int
-    until_ms: int
-    topics: tuple[str, ...] = ()
-    """Topics over their limit, as outputs name them."""
-    connection: str | None = None
-    expected: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -53,7 +38,6 @@ class Publishes:
 class Plan:
     """All incidents of a trace together; times are ns since its start."""
 
-    incidents: list[Incident] = field(default_factory=list)
     publishes: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     """Time, producer, messages, bytes, time until stored."""
     holds: list[tuple[int, int, int]] = field(default_factory=list)

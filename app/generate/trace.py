@@ -24,7 +24,7 @@ from app.generate.large_trace import Large, plan_large
 from app.generate.lifecycle import lifecycle
 from app.generate.limits import Limits, Policy, build_limits
 from app.generate.malformed import TEMPLATES, Malformed, spoil_clocks
-from app.generate.plan import SECOND, Incident, Plan, Publishes, held_back
+from app.generate.plan import SECOND, Plan, Publishes, held_back
 from app.generate.polls import poll, polls_at, records_per_poll
 from app.generate.rows import NULL, PLACE, no_rows
 from app.generate.scenario import KafkaSpec, Scenario
@@ -86,12 +86,6 @@ class Trace:
     """Reads of entries, if the scenario has any."""
     backlog: Backlog | None = None
     """Topics with a backlog, if the scenario has any."""
-
-    @property
-    def incidents(self) -> list[Incident]:
-        """The truth about what happens in it."""
-        parts = (self.kafka, self.cache, self.backlog)
-        return self.plan.incidents + [i for p in parts if p is not None for i in p.incidents]
 
     @property
     def policies(self) -> list[Policy]:

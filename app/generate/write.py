@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -70,14 +69,6 @@ def write_policies(trace: Trace, path: Path) -> None:
     path.write_text(
         f"{MARK}: limits of the scenario's fleet, cluster {trace.scenario.cluster}{kafka}.\n{text}"
     )
-
-
-def write_expected(trace: Trace, path: Path) -> None:
-    """What is to be found of a trace's large messages: a line per message and subscription."""
-    if trace.large is None:
-        return
-    with path.open("w") as out:
-        out.writelines(json.dumps(row) + "\n" for row in trace.large.expected())
 
 
 def write_kafka(

@@ -1,4 +1,4 @@
-"""A plain token bucket over a trace's records: which limiters run dry, and when (s)."""
+"""Records of a trace, who its incidents are about, and a plain token bucket over them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from app.generate.scenario import IncidentSpec
 from app.generate.trace import Slice, Trace
 
 
@@ -31,6 +32,29 @@ def normal_name(topic: str, partition: int | None) -> str:
     name = topic if "://" in topic else f"persistent://{topic}"
     ending = "" if partition is None else f"-partition-{partition}"
     return name if name.endswith(ending) else name + ending
+
+
+def incidents(trace: Trace, *names: str) -> list[IncidentSpec]:
+    """Incidents of the fleet by name."""
+    return [spec for spec in trace.scenario.incidents if spec.name in names]
+
+
+def topic_of(trace: Trace, spec: IncidentSpec) -> str:
+    """The topic of an incident, as outputs name it."""
+    return trace.fleet.topics.names[trace.fleet.topic_on(spec.broker, spec.topic)]
+
+
+def connections_of(trace: Trace, spec: IncidentSpec) -> list[str]:
+    """The connections that publish to the topic of an incident."""
+    fleet = trace.fleet
+    own = fleet.producers.topic == fleet.topic_on(spec.broker, spec.topic)
+    return [fleet.connections.names[c][0] for c in fleet.producers.connection[own]]
+
+
+def crowded_connection(trace: Trace) -> str:
+    """The connection that reaches its limit of requests in flight."""
+    (spec,) = incidents(trace, "connection-limit")
+    return trace.fleet.connections.names[trace.fleet.connection_on(spec.broker, spec.connection)][0]
 
 
 class Bucket:

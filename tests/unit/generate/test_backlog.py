@@ -7,14 +7,14 @@ from collections import Counter, defaultdict
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
-import yaml
 
 from app.config.policies import problems
-from app.errors import UserError
-from app.generate.plan import Incident
-from app.generate.scenario import SHIPPED, load_scenario
+from app.generate.backlog_topic import EVICTS, MOVED_NS, Played
+from app.generate.plan import MS, SECOND
+from app.generate.scenario import load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from app.ingest.contract import parse
 from state.jobs import JOBS
@@ -25,6 +25,27 @@ Record = dict[str, Any]
 EVENTS = 26_000
 CASES = (("backlog", 7), ("backlog", 2), ("demo", 7), ("demo", 1))
 MINUTE_MS = 60_000
+EXCEEDED: dict[str, dict[tuple[str, str, str], range]] = {
+    "backlog": {
+        ("stops", "time", "producer_request_hold"): range(12, 20),
+        ("refused", "size", "producer_exception"): range(9, 11),
+        ("expires", "time", EVICTS): range(14, 20),
+        ("phantom", "size", EVICTS): range(1, 13),
+    },
+    "demo": {("invoices", "time", EVICTS): range(7, 10)},
+}
+"""By topic, type of quota and policy: the minutes at which a check finds it exceeded. When `grows`
+is, depends on the seed."""
+EVICTED = {
+    "backlog": [("grows", "size", "index", 1), ("expires", "time", "mirror", 1)],
+    "demo": [("invoices", "time", "archive", 1)],
+}
+"""Topic, type of quota, subscription and its number."""
+STOPPED = {
+    "backlog": [("stops", 1, "reports", 290, 400), ("expires", 1, "mirror", 510, 300)],
+    "demo": [("invoices", 1, "archive", 205, 200), ("ledger-lines", 0, "report", 150, 900)],
+}
+"""Topic, number and name of a subscription, when it stops and its time quota (s)."""
 
 
 @cache
@@ -64,9 +85,24 @@ def judged(scenario: str, seed: int) -> dict[str, list[Record]]:
     )
 
 
-def named(trace: Trace, name: str) -> list[Incident]:
-    """Incidents of one name."""
-    return [i for i in trace.incidents if i.name == name]
+def evicted(trace: Trace, topic: str, number: int) -> dict[int, int]:
+    """Entries that checks took from a subscription of a topic, by time (ms)."""
+    marks = played(trace, topic).marks[number]
+    moved = (marks.at_ns - MOVED_NS) % (MINUTE_MS * MS) == 0
+    skipped = np.diff(marks.count, prepend=0)[moved]
+    at_ms = trace.scenario.start_ms + marks.at_ns[moved] // MS
+    return dict(zip((at_ms - MOVED_NS // MS).tolist(), skipped.tolist(), strict=True))
+
+
+def played(trace: Trace, topic: str) -> Played:
+    """What happens to one of the topics."""
+    assert trace.backlog is not None
+    return trace.backlog.played[list(trace.backlog.spec.topics).index(topic)]
+
+
+def last_part(topic: str) -> str:
+    """The name of a topic without its namespace."""
+    return topic.rsplit("/", 1)[1]
 
 
 @pytest.mark.parametrize(("scenario", "seed"), CASES)
@@ -75,14 +111,15 @@ def test_quotas_are_exceeded_where_planted_and_nowhere_else(scenario: str, seed:
     for r in judged(scenario, seed)["backlog_checks"]:
         if r["exceeded_size"] or r["exceeded_time"]:
             kind = "size" if r["exceeded_size"] else "time"
-            found[r["topic"], kind, r["retention_policy"]].append(r["pass_ms"])
+            found[last_part(r["topic"]), kind, r["retention_policy"]].append(r["pass_ms"])
     planted = {
-        (i.topics[0], i.expected["quota_type"], i.expected["policy"]): i.expected["passes_ms"]
-        for i in named(trace, "quota-exceeded")
+        key: [trace.scenario.start_ms + minute * MINUTE_MS for minute in minutes]
+        for key, minutes in EXCEEDED[scenario].items()
     }
-    assert set(found) == set(planted) != set()
-    for key, passes in planted.items():
-        assert found[key] == passes
+    if scenario == "backlog":
+        planted["grows", "size", EVICTS] = list(evicted(trace, "grows", 1))
+        assert len(planted["grows", "size", EVICTS]) > 4
+    assert found == planted
 
 
 @pytest.mark.parametrize(("scenario", "seed"), CASES)
@@ -90,22 +127,20 @@ def test_evictions_are_those_planted(scenario: str, seed: int) -> None:
     trace = planned(scenario, seed)
     found: dict[tuple[Any, ...], dict[int, int]] = defaultdict(dict)
     for r in judged(scenario, seed)["backlog_evictions"]:
-        key = r["topic"], r["quota_type"], r["subscription"], r["phantom"]
+        key = last_part(r["topic"]), r["quota_type"], r["subscription"], r["phantom"]
         found[key][r["ts_wall_ms"]] = r["entries_skipped"]
     planted = {
-        (
-            i.topics[0],
-            i.expected["quota_type"],
-            *i.expected["subscriptions"],
-            i.name == "phantom-eviction",
-        ): i.expected["entries"]
-        for i in trace.incidents
-        if i.name in ("backlog-evicted", "phantom-eviction")
+        (topic, kind, subscription, False): evicted(trace, topic, number)
+        for topic, kind, subscription, number in EVICTED[scenario]
     }
+    if scenario == "backlog":
+        phantom = found.pop(("phantom", "size", "main", True))
+        assert len(phantom) >= 11 and set(phantom.values()) == {0}
+        assert not evicted(trace, "phantom", 0)
     assert set(found) == set(planted) != set()
     for key, entries in planted.items():
         both = set(entries) & set(found[key])
-        assert len(both) >= len(entries) - 1
+        assert len(both) >= len(entries) - 1 > 1
         for at in both:
             assert found[key][at] == pytest.approx(entries[at], rel=0.15, abs=6)
 
@@ -115,25 +150,22 @@ def test_producers_are_refused_while_over_an_exception_or_hold_quota(seed: int) 
     found = defaultdict(list)
     for r in judged("backlog", seed)["producer_refusals"]:
         found[r["topic"], r["error"], r["quota_type"]].append(r["ts_wall_ms"])
-    refused = {
-        i.topics[0].rsplit("/", 1)[1]: i
-        for i in named(planned("backlog", seed), "producer-refused")
-    }
-    assert {key[0].rsplit("/", 1)[1]: key[1:] for key in found} == {
+    trace = planned("backlog", seed)
+    start_ms, refused = trace.scenario.start_ms, played(trace, "refused")
+    assert {last_part(key[0]): key[1:] for key in found} == {
         "refused": ("ProducerBlockedQuotaExceededException", "size"),
         "stops": ("ProducerBlockedQuotaExceededError", "time"),
     }
     for key, times in found.items():
-        assert times == refused[key[0].rsplit("/", 1)[1]].expected["refused_ms"]
-    back = refused["refused"].expected["accepted_ms"]
-    assert back is not None
-    assert refused["stops"].expected["accepted_ms"] is None
+        own = played(trace, last_part(key[0]))
+        assert times == [start_ms + at // MS for at in own.refused_ns]
+    assert not played(trace, "stops").created_ns
+    back, gone = start_ms + refused.created_ns[0] // MS, start_ms + refused.refused_ns[0] // MS
     entries = [
         r["ts_wall_ms"]
         for r in records("backlog", seed)
         if r["event_type"] == "entry_added" and r["topic"].endswith("/refused")
     ]
-    gone = refused["refused"].expected["refused_ms"][0]
     assert not [at for at in entries if gone <= at < back]
     assert [at for at in entries if at > back]
 
@@ -146,56 +178,52 @@ def test_time_quota_is_predicted_before_it_is_reached(scenario: str, seed: int) 
             told[r["topic"], r["subscription"]].append(
                 (r["pass_ms"], r["pass_ms"] + 1000 * r["time_to_quota_s"])
             )
-    stopped = [
-        i
-        for i in named(trace, "subscription-stopped")
-        if i.expected["reaches_quota_ms"] is not None
-        and i.topics[0].endswith(("/stops", "/expires", "/invoices", "/ledger-lines"))
-    ]
-    assert len(stopped) == 2
-    for incident in stopped:
-        reaches = incident.expected["reaches_quota_ms"]
+    start_ms = trace.scenario.start_ms
+    for topic, number, subscription, stops_s, limit_s in STOPPED[scenario]:
+        own = played(trace, topic)
+        oldest_ns = int(own.at_ns[own.marks[number].until(stops_s * SECOND)])
+        reaches = start_ms + (oldest_ns + limit_s * SECOND) // MS
         early = [
             (at, to)
-            for at, to in told[incident.topics[0], incident.expected["subscription"]]
-            if incident.from_ms + 1.5 * MINUTE_MS < at < reaches
+            for (name, who), predicted in told.items()
+            for at, to in predicted
+            if (last_part(name), who) == (topic, subscription)
+            and start_ms + 1000 * stops_s + 1.5 * MINUTE_MS < at < reaches
         ]
         assert len(early) >= 2
         assert all(abs(to - reaches) < 1500 for _, to in early)
 
 
 def test_growth_to_the_size_quota_is_predicted() -> None:
-    trace = planned("backlog", 7)
-    (grows,) = named(trace, "backlog-grows")
-    first = next(i for i in named(trace, "quota-exceeded") if i.topics == grows.topics)
+    first = min(evicted(planned("backlog", 7), "grows", 1))
     told = [
         r
         for r in judged("backlog", 7)["backlog_subscriptions"]
-        if (r["topic"], r["subscription"]) == (grows.topics[0], grows.expected["subscription"])
-        and r["pass_ms"] < first.from_ms
+        if (last_part(r["topic"]), r["subscription"]) == ("grows", "index") and r["pass_ms"] < first
     ]
     sizes = [r["backlog_bytes"] for r in told]
     assert sizes == sorted(sizes)
     for r in told[4:]:
         reaches = r["pass_ms"] + 1000 * r["time_to_quota_s"]
-        assert abs(reaches - first.from_ms) < 2.5 * MINUTE_MS
+        assert abs(reaches - first) < 2.5 * MINUTE_MS
 
 
 @pytest.mark.parametrize("seed", [7, 2])
 def test_who_catches_up_stays_within_its_limits_and_drains(seed: int) -> None:
     trace = planned("backlog", seed)
-    own = next(
-        i for i in named(trace, "subscription-catches-up") if i.topics[0].endswith("/catches-up")
-    )
+    assert trace.scenario.backlog is not None
+    loader = trace.scenario.backlog.topics["catches-up"].subscriptions["loader"]
+    assert loader.returns_s is not None
+    back = trace.scenario.start_ms + 1000 * loader.returns_s
     rows = [
         r
         for r in judged("backlog", seed)["backlog_subscriptions"]
-        if (r["topic"], r["subscription"]) == (own.topics[0], "loader")
+        if (last_part(r["topic"]), r["subscription"]) == ("catches-up", "loader")
     ]
     by_pass = {r["pass_ms"]: r["backlog_entries"] for r in rows}
     peak = max(by_pass, key=lambda at: by_pass[at])
-    assert own.from_ms - MINUTE_MS < peak < own.from_ms + MINUTE_MS
-    assert max((n for at, n in by_pass.items() if at > own.until_ms + MINUTE_MS), default=0) < 12
+    assert back - MINUTE_MS < peak < back + MINUTE_MS
+    assert max((n for at, n in by_pass.items() if at > back + 3 * MINUTE_MS), default=0) < 12
     assert by_pass[peak] > 50
 
 
@@ -223,16 +251,10 @@ def test_policies_are_valid_and_of_every_kind() -> None:
     }
 
 
-def test_trace_has_as_many_records_as_asked_for_and_the_same_each_time() -> None:
+def test_trace_has_its_share_of_records() -> None:
     trace = planned("backlog", 7)
     assert trace.backlog is not None
-    own = slices("backlog", 7)
-    assert sum(part.ends.size for part in own) == pytest.approx(EVENTS, rel=0.02)
     assert trace.backlog.records == pytest.approx(trace.backlog.spec.share * EVENTS, rel=0.02)
-    again = plan_trace(load_scenario("backlog"), EVENTS, 7)
-    assert [p.data.tobytes() for p in again.slices()] == [p.data.tobytes() for p in own]
-    other = [p.data.tobytes() for p in planned("backlog", 2).slices()]
-    assert other != [p.data.tobytes() for p in own]
 
 
 def test_polls_tell_what_is_there_just_before_each_check() -> None:
@@ -255,29 +277,3 @@ def test_polls_tell_what_is_there_just_before_each_check() -> None:
     assert trace.backlog is not None
     assert set(listed) == set(trace.backlog.names)
     assert max(map(len, listed.values())) < 22
-
-
-@pytest.mark.parametrize(
-    ("topic", "said"),
-    [
-        ({"subscriptions": {"a": {"returns_s": 5, "speed": 1}}}, "needs stops_s before it"),
-        ({"subscriptions": {"a": {"stops_s": 5}}}, "needed with stops_s"),
-        ({"subscriptions": {"a": {"speed": 5, "cumulative": True}}}, "only without speed"),
-        (
-            {"quota": {"policy": "consumer_backlog_eviction", "size_s": 1, "size_bytes": 1}},
-            "one of them",
-        ),
-        ({"quota": {"policy": "shout", "time_s": 1}}, "policy"),
-        ({"namespace": "ops/mirrors"}, "the same namespace of their own"),
-    ],
-)
-def test_mistake_in_the_scenario_is_refused(
-    topic: dict[str, Any], said: str, tmp_path: Any
-) -> None:
-    document = yaml.safe_load((SHIPPED / "backlog.yaml").read_text())
-    document["backlog"]["topics"]["healthy"] |= topic
-    path = tmp_path / "bad.yaml"
-    path.write_text(yaml.safe_dump(document))
-    with pytest.raises(UserError) as refused:
-        load_scenario(str(path))
-    assert any(said in problem for problem in refused.value.problems), refused.value.problems

@@ -8,10 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import yaml
 
 from app.errors import UserError
-from app.generate.scenario import SHIPPED, load_scenario
+from app.generate.scenario import load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from app.ingest.contract import parse
 from state.jobs import JOBS
@@ -106,16 +105,6 @@ def test_trace_has_as_many_records_of_each_kind_as_it_says(scenario: str) -> Non
     assert found == +trace.cache.planted
     assert sum(found.values()) == trace.cache.records
     assert trace.cache.records == pytest.approx(trace.cache.spec.share * EVENTS, rel=0.02)
-
-
-def test_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
-    def everything(trace: Trace) -> bytes:
-        return b"".join(part.data.tobytes() for part in trace.slices())
-
-    first = b"".join(part.data.tobytes() for part in slices("cache-catch-up"))
-    assert everything(planned("cache-catch-up")) == first
-    assert everything(plan_trace(load_scenario("cache-catch-up"), EVENTS, 7)) == first
-    assert everything(planned("cache-catch-up", EVENTS, 8)) != first
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -242,8 +231,7 @@ def test_replays_come_after_a_release_and_are_read_later() -> None:
         assert own[0] <= r["ts_wall_ms"] <= own[-1]
     later = [own[1] - own[0] for own in reads.values() if len(own) == 2]
     assert max(later) > 1500 and sorted(later)[len(later) // 2] > 200
-    slow = next(i for i in planned("cache-key-shared").incidents if i.name == "slow-consumer")
-    assert slow.expected == {"subscriptions": ["workers"], "queued": len(replays)}
+    assert {r["subscription"] for r in replays} == {"workers"}
 
 
 def test_rolling_restart_is_the_published_one_at_another_rate() -> None:
@@ -263,8 +251,8 @@ def test_rolling_restart_is_the_published_one_at_another_rate() -> None:
     more = planned("cache-rolling-restart", MANY).cache
     assert more is not None and more.max_bytes is not None
     assert more.max_bytes > 1.5 * trace.cache.max_bytes
-    restarts = [i for i in trace.incidents if i.name == "broker-restart"]
-    assert [i.from_ms - restarts[0].from_ms for i in restarts] == [0, 7500, 15_000]
+    restarts = trace.scenario.incidents
+    assert [i.at_s - restarts[0].at_s for i in restarts] == [0, 7.5, 15]
     assert len({r["broker"] for r in added}) == len({i.broker for i in restarts}) == 2
 
 
@@ -324,28 +312,6 @@ def test_old_positions_are_inserted_late() -> None:
     )["cache_reads"]
     missed = Counter(r["reader_kind"] for r in rows if not r["hit"])
     assert missed["catch_up"] > 100 and missed["replay"] > 50
-
-
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ({"readers": {"a": {"restarts": {"at_s": 5, "every_s": 1, "away_s": 0}}}}, "away_s"),
-        ({"readers": {"a": {"joins_s": 9, "leaves_s": 8}}}, "is not after joins_s"),
-        ({"readers": {"a": {"delay_ms": [5, 1]}}}, "is not a range"),
-        ({"readers": {}}, "readers"),
-        ({"entry_bytes": [0, 5]}, "is not a range of positive numbers"),
-        ({"brokers": [3]}, "are not all brokers of the fleet"),
-        ({"share": 1.5}, "share"),
-    ],
-)
-def test_mistake_in_the_scenario_is_refused(keys: dict[str, Any], said: str, tmp_path: Any) -> None:
-    document = yaml.safe_load((SHIPPED / "cache-fan-out.yaml").read_text())
-    document["cache"] |= keys
-    path = tmp_path / "bad.yaml"
-    path.write_text(yaml.safe_dump(document))
-    with pytest.raises(UserError) as refused:
-        load_scenario(str(path))
-    assert any(said in problem for problem in refused.value.problems), refused.value.problems
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -11,10 +11,18 @@ import pytest
 import yaml
 
 from app.errors import UserError
-from app.generate.plan import Incident
 from app.generate.scenario import SHIPPED, load_scenario
 from app.generate.trace import Trace, plan_trace
-from tests.unit.generate.model import applied_records, dry_times, most_in_flight, parsed_lines
+from tests.unit.generate.model import (
+    applied_records,
+    connections_of,
+    crowded_connection,
+    dry_times,
+    incidents,
+    most_in_flight,
+    parsed_lines,
+    topic_of,
+)
 
 Records = list[dict[str, Any]]
 
@@ -24,19 +32,18 @@ def _episodes(times: list[float], apart_s: float = 1.0) -> int:
     return 1 + sum(b - a > apart_s for a, b in pairwise(times))
 
 
-def _named(trace: Trace, name: str) -> list[Incident]:
-    return [i for i in trace.incidents if i.name == name]
-
-
 def _expected(trace: Trace) -> dict[tuple[str, str], int]:
+    """By limiter: how often it runs dry."""
     expected: dict[tuple[str, str], int] = {}
-    for incident in trace.incidents:
-        if "culprit_times" in incident.expected:
-            expected["topic", incident.topics[0]] = incident.expected["culprit_times"]
-        elif incident.name == "resource-group":
-            expected["resource_group", incident.expected["group"]] = incident.expected["breaches"]
-        elif incident.name == "broker-limit":
-            expected["broker", incident.broker] = incident.expected["breaches"]
+    for spec in trace.scenario.incidents:
+        if spec.name in ("noisy-neighbour", "burst", "shared-topic"):
+            expected["topic", topic_of(trace, spec)] = spec.times
+        elif spec.name == "policy-change":
+            expected["topic", topic_of(trace, spec)] = int(spec.for_s / spec.every_s)
+        elif spec.name == "resource-group":
+            expected["resource_group", spec.group or ""] = spec.times
+        elif spec.name == "broker-limit":
+            expected["broker", trace.fleet.brokers[spec.broker]] = spec.times
     return expected
 
 
@@ -56,9 +63,8 @@ def test_only_the_incidents_break_limits_as_often_as_planned(
     applied = applied_records(parsed_lines(trace.slices()))
     dry = dry_times(trace, applied)
     assert {key: _episodes(times) for key, times in dry.items()} == _expected(trace)
-    limit = _named(trace, "connection-limit")[0]
     crowded = {c: n for c, n in most_in_flight(applied).items() if n >= 1000}
-    assert list(crowded) == [limit.connection]
+    assert list(crowded) == [crowded_connection(trace)]
     quiet = trace.scenario.active_s
     assert max(times[-1] for times in dry.values()) < quiet - 2
 
@@ -66,35 +72,37 @@ def test_only_the_incidents_break_limits_as_often_as_planned(
 def test_noisy_neighbour_shares_its_connection_with_the_planned_others(
     small: Trace, applied: Records
 ) -> None:
-    noisy = _named(small, "noisy-neighbour")[0]
+    (connection,) = connections_of(small, *incidents(small, "noisy-neighbour"))
     on_it = {
         r["producer_name"]
         for r in applied
-        if r["event_type"] == "producer_created" and r["cnx_id"] == noisy.connection
+        if r["event_type"] == "producer_created" and r["cnx_id"] == connection
     }
-    assert len(on_it) == small.scenario.fleet.shared_topics == noisy.expected["others"] + 1
+    assert len(on_it) == small.scenario.fleet.shared_topics
 
 
 @pytest.mark.parametrize("seed", [1, 7])
 def test_two_principals_share_a_topic_of_which_one_uses_up_the_limit(seed: int) -> None:
     trace = plan_trace(load_scenario("demo"), 60_000, seed)
-    shared = _named(trace, "shared-topic")[0]
+    (shared,) = incidents(trace, "shared-topic")
+    begin_s, topic = trace.scenario.start_ms / 1000 + shared.at_s, topic_of(trace, shared)
+    end_s = begin_s + (shared.times - 1) * shared.every_s + shared.pause_s
     applied = applied_records(parsed_lines(trace.slices()))
     who = {r["cnx_id"]: r["principal"] for r in applied if r["event_type"] == "connection_opened"}
     used: Counter[str] = Counter()
     times: Counter[str] = Counter()
     for r in applied:
-        inside = shared.from_ms <= r["ts_wall_ms"] < shared.until_ms
+        inside = begin_s <= r["ts_wall_ms"] / 1000 < end_s
         if (
             r["event_type"] == "publish"
             and inside
-            and shared.topics[0].endswith(r["topic"].removeprefix("persistent://"))
+            and topic.endswith(r["topic"].removeprefix("persistent://"))
         ):
             used[who[r["cnx_id"]]] += r["num_messages"]
             times[who[r["cnx_id"]]] += 1
-    own, other = who[shared.expected["victim"]], who[shared.connection or ""]
+    own, other = (who[connection] for connection in connections_of(trace, shared))
     assert own != other
-    assert times[own] == shared.expected["culprit_times"] == 4
+    assert times[own] == shared.times == 4
     assert used[other] > 50 * used[own] > 0
 
 
@@ -118,8 +126,7 @@ def test_nobody_publishes_on_a_paused_connection(small: Trace, applied: Records)
             and r["cnx_id"] in texts[connection]
             and start + since // 10**6 + 20 < r["ts_wall_ms"] < start + until // 10**6
         ]
-        allowed = {i.connection for i in _named(small, "connection-limit")}
-        assert [r for r in inside if r["cnx_id"] not in allowed] == []
+        assert [r for r in inside if r["cnx_id"] != crowded_connection(small)] == []
 
 
 def test_policies_change_by_topic_and_for_the_fleet_and_change_back(applied: Records) -> None:

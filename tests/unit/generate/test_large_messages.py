@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from app.errors import UserError
 from app.generate.cli import generate
 from app.generate.large_scripts import EVICTED, NAMES
 from app.generate.scenario import SHIPPED, Scenario, load_scenario
@@ -22,6 +21,7 @@ from app.generate.trace import Slice, Trace, plan_trace
 from app.generate.write import write_files
 from app.ingest.contract import parse
 from state.jobs import JOBS
+from tests.support.large_messages import expected
 from tests.unit.generate.model import applied_records, parsed_lines
 from tests.unit.state.chunk_trace import numbered, play
 
@@ -79,12 +79,11 @@ def found_by_core(trace: Trace, records: list[Record]) -> dict[str, list[Record]
 
 def assert_core_agrees(trace: Trace, records: list[Record]) -> None:
     """Every message and subscription, and no other, as often and as it was sent."""
-    assert trace.large is not None
     rows = found_by_core(trace, records)
     found: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for row in rows["chunk_messages"]:
         found[row["topic"], row["subscription"], row["uuid"]].append(row)
-    for wanted in trace.large.expected():
+    for wanted in expected(trace):
         key = wanted["topic"], wanted["subscription"], wanted["uuid"]
         got = found.pop(key, [])
         assert len(got) == wanted["times"] and wanted["assembled"] == bool(got), wanted
@@ -146,7 +145,7 @@ def test_every_fate_has_the_outcomes_that_it_is_named_after() -> None:
         trace = planned(seed)
         assert trace.large is not None
         planted = {
-            (e["topic"], e["subscription"], e["uuid"]): e["planted"] for e in trace.large.expected()
+            (e["topic"], e["subscription"], e["uuid"]): e["planted"] for e in expected(trace)
         }
         for row in found_by_core(trace, arrived(seed))["chunk_events"]:
             found[planted[row["topic"], row["subscription"], row["uuid"]]].add(row["outcome"])
@@ -174,25 +173,11 @@ def test_records_belong_to_the_broker_of_their_topic() -> None:
     assert len(set.union(*brokers.values())) == 2
 
 
-def test_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
-    def everything(trace: Trace) -> tuple[bytes, list[Record]]:
-        assert trace.large is not None
-        return (b"".join(p.data.tobytes() for p in trace.slices()), list(trace.large.expected()))
-
-    first = everything(planned(7))
-    assert everything(plan_trace(load_scenario("large-messages"), EVENTS, 7)) == first
-    assert everything(planned(7)) == first
-    other = everything(planned(1))
-    assert other[0] != first[0] and other[1] != first[1]
-
-
 @pytest.mark.parametrize("events", [EVENTS, 200_000])
-def test_trace_has_about_as_many_records_as_asked_for(events: int) -> None:
-    trace = plan_trace(load_scenario("large-messages"), events, 3)
-    assert trace.large is not None
-    written = sum(part.ends.size for part in trace.slices())
-    assert written == pytest.approx(events, rel=0.02)
-    assert trace.large.records == pytest.approx(0.85 * events, rel=0.03)
+def test_trace_has_its_share_of_records(events: int) -> None:
+    large = plan_trace(load_scenario("large-messages"), events, 3).large
+    assert large is not None
+    assert large.records == pytest.approx(0.85 * events, rel=0.03)
 
 
 def test_kinds_and_types_are_all_there_and_plain_messages_between_chunks() -> None:
@@ -257,7 +242,6 @@ def test_entries_have_positions_of_their_own_and_deliveries_have_theirs() -> Non
 
 def test_each_chunk_of_an_assembled_message_is_acknowledged_and_no_other() -> None:
     trace = planned(7)
-    assert trace.large is not None
     uuids = {
         (r["topic"], r["ledger_id"], r["entry_id"]): r["uuid"] for r in chunks_of(7, "entry_added")
     }
@@ -266,7 +250,7 @@ def test_each_chunk_of_an_assembled_message_is_acknowledged_and_no_other() -> No
         uuid = uuids.get((r.get("topic"), r.get("ledger_id"), r.get("entry_id")))
         if r["event_type"] == "ack" and uuid is not None:
             acks[r["topic"], r["subscription"], uuid] += 1
-    for wanted in trace.large.expected():
+    for wanted in expected(trace):
         once = wanted["num_chunks"] if wanted["assembled"] else 0
         sets = 2 if wanted["planted"] == "resent" else 1
         assert acks[wanted["topic"], wanted["subscription"], wanted["uuid"]] == once * sets, wanted
@@ -318,59 +302,14 @@ def test_payload_sizes_follow_the_scenario() -> None:
     assert 1_000_000 <= big <= 1_048_576
 
 
-def test_command_writes_what_is_expected_beside_the_events(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_prints_what_is_planted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert generate("large-messages", EVENTS, 7, out=tmp_path) == 0
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "events",
-        "expected.jsonl",
-        "policies.yaml",
-    ]
-    lines = [json.loads(line) for line in (tmp_path / "expected.jsonl").open()]
-    trace = planned(7)
-    assert trace.large is not None
-    assert lines == list(trace.large.expected())
-    assert len({(e["topic"], e["subscription"], e["uuid"]) for e in lines}) == len(lines)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["events", "policies.yaml"]
+    keys = [(e["topic"], e["subscription"], e["uuid"]) for e in expected(planned(7))]
+    assert len(set(keys)) == len(keys)
     assert "never_finished" in capsys.readouterr().out
-
-
-def test_scenario_without_large_messages_has_nothing_to_expect(tmp_path: Path) -> None:
-    assert generate("small", EVENTS, 7, out=tmp_path) == 0
-    assert not (tmp_path / "expected.jsonl").exists()
 
 
 def test_files_hold_the_slices(tmp_path: Path) -> None:
     written = write_files(planned(7), tmp_path / "events")
     assert [f.read_bytes() for f in written.files] == [p.data.tobytes() for p in slices(7)]
-
-
-@pytest.mark.parametrize(
-    ("large", "said"),
-    [
-        ({"producers": [1, 7]}, "large.producers"),
-        ({"chunks": [1, 4]}, "large.chunks"),
-        ({"chunk_bytes": [9, 4]}, "large.chunk_bytes"),
-        ({"fates": {"resent": 0.7, "repeated": 0.4}}, "large.fates"),
-        ({"fates": {"stolen": 0.1}}, "large.fates.stolen"),
-    ],
-)
-def test_mistake_in_the_scenario_is_refused_with_its_key(
-    large: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    document = yaml.safe_load((SHIPPED / "large-messages.yaml").read_text())
-    document["large"] |= large
-    path = tmp_path / "bad.yaml"
-    path.write_text(yaml.safe_dump(document))
-    with pytest.raises(UserError) as refused:
-        load_scenario(str(path))
-    assert any(said in problem for problem in refused.value.problems), refused.value.problems
-
-
-def test_incidents_are_refused_beside_large_messages(tmp_path: Path) -> None:
-    document = yaml.safe_load((SHIPPED / "large-messages.yaml").read_text())
-    document["incidents"] = [{"name": "burst", "at_s": 9}]
-    path = tmp_path / "bad.yaml"
-    path.write_text(yaml.safe_dump(document))
-    with pytest.raises(UserError, match="allows no incidents"):
-        load_scenario(str(path))

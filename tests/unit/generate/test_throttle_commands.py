@@ -11,11 +11,17 @@ import pytest
 from app.cli import main
 from app.errors import UserError
 from app.generate.configuration import document
-from app.generate.plan import Incident
-from app.generate.scenario import Scenario, load_scenario
+from app.generate.scenario import IncidentSpec, Scenario, load_scenario
 from app.generate.trace import Trace, plan_trace
 from tests.support.throttle_rows import write
-from tests.unit.generate.model import applied_records, dry_times, normal_name, parsed_lines
+from tests.unit.generate.model import (
+    applied_records,
+    connections_of,
+    dry_times,
+    normal_name,
+    parsed_lines,
+    topic_of,
+)
 from tests.unit.state import trace as core
 from tests.unit.state.shipping import read_by
 
@@ -49,8 +55,9 @@ def rows(trace: Trace, records: Records) -> dict[str, Records]:
     return core.play([read_by("rate_limits", named)], params, policies, drain_ms)
 
 
-def silent(trace: Trace) -> Incident:
-    (found,) = (i for i in trace.incidents if not i.expected["acknowledges"])
+def silent(trace: Trace) -> IncidentSpec:
+    """The incident whose client does not acknowledge."""
+    (found,) = (i for i in trace.scenario.incidents if not i.acknowledges)
     return found
 
 
@@ -62,9 +69,8 @@ def test_clients_write_receipts_and_timeouts(trace: Trace, records: Records) -> 
     )
     dry = dry_times(trace, records)
     assert {name: len(times) for (_, name), times in dry.items()} == {
-        i.topics[0]: i.expected["culprit_times"] for i in trace.incidents
+        topic_of(trace, i): i.times for i in trace.scenario.incidents
     }
-    assert silent(trace).expected["timed_out"] == EXPECTED["timed_out"]
 
 
 def test_every_receipt_answers_a_command_in_time(trace: Trace, rows: dict[str, Records]) -> None:
@@ -75,20 +81,20 @@ def test_every_receipt_answers_a_command_in_time(trace: Trace, rows: dict[str, R
     )
     assert ends == {
         (
-            i.connection,
-            "receipt_in_time" if i.expected["acknowledges"] else "receipt_timeout",
-        ): i.expected["culprit_times"]
-        for i in trace.incidents
+            *connections_of(trace, i),
+            "receipt_in_time" if i.acknowledges else "receipt_timeout",
+        ): i.times
+        for i in trace.scenario.incidents
     }
     paused = {r["cnx_id"] for r in rows["throttle_events"] if r["reads_paused"]}
-    assert paused == {silent(trace).connection}
+    assert paused == set(connections_of(trace, silent(trace)))
 
 
 def test_the_culprits_send_is_throttled_and_those_of_others_time_out(
     trace: Trace, rows: dict[str, Records]
 ) -> None:
     lost = Counter(
-        (r["topic"] == silent(trace).topics[0], r["exception"])
+        (r["topic"] == topic_of(trace, silent(trace)), r["exception"])
         for r in rows["producer_throttle"]
         if r["exception"]
     )
@@ -110,15 +116,12 @@ def test_question_and_alert_show_them(
     found = json.loads(capsys.readouterr().out)
     told = {r["topic"]: (r["commands"], r["timed_out_sends"]) for r in found if r["commands"]}
     assert told == {
-        i.topics[0]: (
-            i.expected["culprit_times"],
-            0 if i.expected["acknowledges"] else EXPECTED["throttled"],
-        )
-        for i in trace.incidents
+        topic_of(trace, i): (i.times, 0 if i.acknowledges else EXPECTED["throttled"])
+        for i in trace.scenario.incidents
     }
     main(["alerts", "check", "--json", "--warehouse", tmp_warehouse])
     answer = json.loads(capsys.readouterr().out)
-    alert, topic = "producer-send-timeouts", silent(trace).topics[0]
+    alert, topic = "producer-send-timeouts", topic_of(trace, silent(trace))
     assert [r["labels"]["topic"] for r in answer["firing"] if r["alert"] == alert] == [topic]
 
 

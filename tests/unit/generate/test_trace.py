@@ -13,6 +13,7 @@ from app.errors import UserError
 from app.generate.scenario import SHIPPED, load_scenario
 from app.generate.trace import Slice, Trace, plan_trace
 from state.events import KIND_INDEX
+from tests.unit.generate.model import crowded_connection
 
 Records = list[dict[str, Any]]
 LATENESS_MS = 500
@@ -33,20 +34,24 @@ DEMO_KINDS = {
 }
 
 
-def _bytes(trace: Trace) -> bytes:
-    return b"".join(part.data.tobytes() for part in trace.slices())
+@pytest.mark.parametrize(
+    "scenario", ["small", "demo", "backlog", "cache-catch-up", "large-messages"]
+)
+def test_same_seed_gives_the_same_bytes_and_another_seed_others(scenario: str) -> None:
+    def planned(seed: int) -> Trace:
+        return plan_trace(load_scenario(scenario), 26_000, seed)
+
+    def read(trace: Trace) -> bytes:
+        return b"".join(part.data.tobytes() for part in trace.slices())
+
+    trace = planned(7)
+    assert read(trace) == read(trace) == read(planned(7)) != read(planned(8))
 
 
-def test_same_seed_gives_the_same_bytes_and_another_seed_others(
-    small: Trace, slices: list[Slice]
-) -> None:
-    first = b"".join(part.data.tobytes() for part in slices)
-    assert _bytes(plan_trace(small.scenario, small.events, small.seed)) == first
-    assert _bytes(small) == first
-    assert _bytes(plan_trace(small.scenario, small.events, small.seed + 1)) != first
-
-
-@pytest.mark.parametrize(("scenario", "events"), [("small", 20_000), ("demo", 60_000)])
+@pytest.mark.parametrize(
+    ("scenario", "events"),
+    [("small", 20_000), ("demo", 60_000), ("backlog", 26_000), ("large-messages", 200_000)],
+)
 def test_trace_has_about_as_many_records_as_asked_for(scenario: str, events: int) -> None:
     trace = plan_trace(load_scenario(scenario), events, 3)
     written = sum(part.ends.size for part in trace.slices())
@@ -169,7 +174,7 @@ def test_each_publish_is_stored_by_an_entry_of_the_same_connection_and_size(
     publishes, entries = keyed("publish"), keyed("entry_added")
     assert set(entries) <= set(publishes)
     assert len(publishes) - len(entries) <= 20  # those of a broker that went down
-    slow = next(i for i in small.incidents if i.name == "connection-limit").connection
+    slow = crowded_connection(small)
     for key, entry in entries.items():
         publish = publishes[key]
         for column in ("cnx_id", "topic", "entry_bytes", "num_messages"):
@@ -252,3 +257,66 @@ def test_what_is_no_time_in_a_scenario_is_named(
     with pytest.raises(UserError) as refused:
         load_scenario(str(path))
     assert str(refused.value).startswith(f"{path}: {says}")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "part", "keys", "said"),
+    [
+        ("large-messages", "large", {"producers": [1, 7]}, "large.producers"),
+        ("large-messages", "large", {"chunks": [1, 4]}, "large.chunks"),
+        ("large-messages", "large", {"chunk_bytes": [9, 4]}, "large.chunk_bytes"),
+        ("large-messages", "large", {"fates": {"resent": 0.7, "repeated": 0.4}}, "large.fates"),
+        ("large-messages", "large", {"fates": {"stolen": 0.1}}, "large.fates.stolen"),
+        ("demo", "large", {"brokers": []}, "allows no incidents, unless"),
+        ("demo", "large", {"connections": 0}, "allows no incidents, unless"),
+        ("demo", "large", {"brokers": [1, 2]}, "allows no incidents, unless"),
+        ("demo", "large", {"brokers": [9]}, "are not all brokers of the fleet"),
+        ("demo", "large", {"subscriptions": [1, 4]}, "is not a range between 1 and 3"),
+        ("demo", "kafka.storm", {"user": "nobody"}, "nobody is not one of the users"),
+        ("demo", "kafka.storm", {"at_s": 500, "for_s": 60}, "in the quiet end"),
+        (
+            "demo",
+            "kafka",
+            {"users": {"idle": {"producers": 0}}, "storm": None},
+            "users: none has producers",
+        ),
+        ("demo", "kafka.users", {"idle": {"producers": 0, "restarts": 1}}, "needs producers"),
+        ("demo", "kafka", {"share": 0.99}, "leave nothing for the fleet"),
+        (
+            "cache-fan-out",
+            "cache.readers.late",
+            {"restarts": {"at_s": 5, "every_s": 1, "away_s": 0}},
+            "away_s",
+        ),
+        ("cache-fan-out", "cache.readers.late", {"leaves_s": 8}, "is not after joins_s"),
+        ("cache-fan-out", "cache.readers.late", {"delay_ms": [5, 1]}, "is not a range"),
+        ("cache-fan-out", "cache", {"readers": {}}, "readers"),
+        ("cache-fan-out", "cache", {"entry_bytes": [0, 5]}, "is not a range of positive numbers"),
+        ("cache-fan-out", "cache", {"brokers": [3]}, "are not all brokers of the fleet"),
+        ("cache-fan-out", "cache", {"share": 1.5}, "share"),
+        ("backlog", "backlog.topics.reader.subscriptions.main", {"returns_s": 5}, "needs stops_s"),
+        ("backlog", "backlog.topics.reader.subscriptions.main", {"stops_s": 5}, "with stops_s"),
+        (
+            "backlog",
+            "backlog.topics.reader.subscriptions.main",
+            {"speed": 5, "cumulative": True},
+            "only without speed",
+        ),
+        ("backlog", "backlog.topics.reader.quota", {"size_bytes": 1}, "one of them"),
+        ("backlog", "backlog.topics.reader.quota", {"policy": "shout"}, "policy"),
+        ("backlog", "backlog.topics.reader", {"namespace": "ops/mirrors"}, "the same namespace"),
+    ],
+)
+def test_mistake_in_a_part_is_refused(
+    scenario: str, part: str, keys: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    document = yaml.safe_load((SHIPPED / f"{scenario}.yaml").read_text())
+    section = document
+    for key in part.split("."):
+        section = section[key]
+    section |= keys
+    path = tmp_path / "bad.yaml"
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(UserError) as refused:
+        load_scenario(str(path))
+    assert any(said in problem for problem in refused.value.problems), refused.value.problems
