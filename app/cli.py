@@ -54,10 +54,6 @@ alerts_app = Typer(
     cls=Commands, no_args_is_help=True, help="Evaluate the alert rules on the tables."
 )
 app.add_typer(alerts_app, name="alerts")
-explain_app = typer.Typer(
-    cls=Commands, no_args_is_help=True, help="Explain the decisions around one moment, in words."
-)
-app.add_typer(explain_app, name="explain")
 policy_app = Typer(
     cls=Commands, no_args_is_help=True, help="Check, show, compare and suggest policies."
 )
@@ -881,142 +877,36 @@ def suggest_producer_ids(
     return answer(_settings(config, warehouse), share, every, as_json, headroom, out)
 
 
-def _ask(kind: str, name: str, **more: Any) -> Any:
+@app.command("explain", no_args_is_help=True)
+def explain_entity(
+    kind: Annotated[
+        str,
+        Argument(help="topic, connection, principal, message, subscription or group."),
+    ],
+    name: Annotated[
+        str,
+        Argument(help="Name as in the tables; of a message the uuid that its chunks share."),
+    ],
+    subscription: Annotated[
+        str | None, Argument(help="Of kind subscription: its name, after its topic.")
+    ] = None,
+    at: At = None,
+    window: Window = None,
+    limit: Limit = 50,
+    cluster: Cluster = None,
+    broker: Broker = None,
+    as_of: AsOf = None,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> int:
+    """Explain the decisions around one moment, in words."""
+    from app.explain import explain
     from app.explain.ask import Ask
 
-    return Ask.about(kind, name, **more)
-
-
-def _explain(
-    ask: Any,
-    at: str | None,
-    window: str | None,
-    as_of: str | None,
-    config: Path | None,
-    warehouse: str | None,
-    as_json: bool,
-) -> int:
-    from app.explain import explain
-
-    at_ms = None if at is None else moment(at)
-    as_of_ms = None if as_of is None else moment(as_of, "--as-of")
+    ask = Ask.about(kind, name, subscription, limit=limit, cluster=cluster, broker=broker)
+    at_ms, as_of_ms = _moment(at), _moment(as_of, "--as-of")
     return explain(_settings(config, warehouse), ask, at_ms, window, as_of_ms, as_json)
-
-
-@explain_app.command("topic")
-def explain_topic(
-    topic: Annotated[str, typer.Argument(help="Name, with -partition-N for one partition.")],
-    at: At = None,
-    window: Window = None,
-    limit: Limit = 50,
-    cluster: Cluster = None,
-    broker: Broker = None,
-    as_of: AsOf = None,
-    config: Config = None,
-    warehouse: Warehouse = None,
-    as_json: Json = False,
-) -> int:
-    """Explain the pauses of a topic and those it caused, its backlog, large messages and cache."""
-    ask = _ask("topic", topic, limit=limit, cluster=cluster, broker=broker)
-    return _explain(ask, at, window, as_of, config, warehouse, as_json)
-
-
-@explain_app.command("connection")
-def explain_connection(
-    connection: Annotated[str, typer.Argument(help="Connection, as named in the tables.")],
-    at: At = None,
-    window: Window = None,
-    limit: Limit = 50,
-    cluster: Cluster = None,
-    broker: Broker = None,
-    as_of: AsOf = None,
-    config: Config = None,
-    warehouse: Warehouse = None,
-    as_json: Json = False,
-) -> int:
-    """Explain why a connection was paused, for how long, and which topics were affected."""
-    ask = _ask("connection", connection, limit=limit, cluster=cluster, broker=broker)
-    return _explain(ask, at, window, as_of, config, warehouse, as_json)
-
-
-@explain_app.command("principal")
-def explain_principal(
-    principal: Annotated[str, typer.Argument(help="Principal, such as User:etl or etl.")],
-    at: At = None,
-    window: Window = None,
-    limit: Limit = 50,
-    cluster: Cluster = None,
-    broker: Broker = None,
-    as_of: AsOf = None,
-    config: Config = None,
-    warehouse: Warehouse = None,
-    as_json: Json = False,
-) -> int:
-    """Explain which new producer ids of a principal were counted, throttled or rejected."""
-    ask = _ask("principal", principal, limit=limit, cluster=cluster, broker=broker)
-    return _explain(ask, at, window, as_of, config, warehouse, as_json)
-
-
-@explain_app.command("message")
-def explain_message(
-    uuid: Annotated[str, typer.Argument(help="The uuid that its chunks share.")],
-    at: At = None,
-    window: Window = None,
-    limit: Limit = 50,
-    cluster: Cluster = None,
-    broker: Broker = None,
-    as_of: AsOf = None,
-    config: Config = None,
-    warehouse: Warehouse = None,
-    as_json: Json = False,
-) -> int:
-    """Explain the outcome of a large message in each subscription."""
-    ask = _ask("message", uuid, limit=limit, cluster=cluster, broker=broker)
-    return _explain(ask, at, window, as_of, config, warehouse, as_json)
-
-
-@explain_app.command("subscription")
-def explain_subscription(
-    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
-    subscription: Annotated[str, typer.Argument(help="Name of the subscription.")],
-    at: At = None,
-    window: Window = None,
-    limit: Limit = 50,
-    cluster: Cluster = None,
-    broker: Broker = None,
-    as_of: AsOf = None,
-    config: Config = None,
-    warehouse: Warehouse = None,
-    as_json: Json = False,
-) -> int:
-    """Explain a subscription's backlog, evictions, quota forecasts and large messages."""
-    ask = _ask(
-        "subscription",
-        topic,
-        subscription=subscription,
-        limit=limit,
-        cluster=cluster,
-        broker=broker,
-    )
-    return _explain(ask, at, window, as_of, config, warehouse, as_json)
-
-
-@explain_app.command("group")
-def explain_group(
-    group: Annotated[str, typer.Argument(help="Name of the Kafka consumer group.")],
-    at: At = None,
-    window: Window = None,
-    limit: Limit = 50,
-    cluster: Cluster = None,
-    broker: Broker = None,
-    as_of: AsOf = None,
-    config: Config = None,
-    warehouse: Warehouse = None,
-    as_json: Json = False,
-) -> int:
-    """Explain the lag of a Kafka group, what it has lost, and its states."""
-    ask = _ask("group", group, limit=limit, cluster=cluster, broker=broker)
-    return _explain(ask, at, window, as_of, config, warehouse, as_json)
 
 
 @alerts_app.command("check")

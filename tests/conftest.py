@@ -51,6 +51,26 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--regenerate` writes golden files in place of comparing with them; a reviewer reads the diff."""
+    parser.addoption("--regenerate", action="store_true", help="write the golden files anew")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a text with a file of tests/data/golden."""
+
+    def compare(name: str, text: str) -> None:
+        path = ROOT / "tests" / "data" / "golden" / name
+        if request.config.getoption("--regenerate"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        expected = path.read_text(encoding="utf-8")
+        assert text == expected, "pytest --regenerate writes it anew; review the difference"
+
+    return compare
+
+
 LONG = ("tests/spark/test_cluster.py", "brokers", "tests/crash/", "tests/servers/", "tests/spark/")
 """What takes longest is begun first, so that the processes of a run end together."""
 

@@ -15,7 +15,6 @@ from app.explain.sentence import Row, Sentence
 from app.jobs import parts
 from state.engine.documents import full_topic_name
 
-KINDS = ("topic", "connection", "principal", "message", "subscription", "group")
 PARTITION = "-partition-[0-9]+$"
 
 Tables = dict[str, str]
@@ -62,16 +61,21 @@ class Ask:
     broker: str | None = None
 
     @classmethod
-    def about(cls, kind: str, name: str, **more: Any) -> Ask:
+    def about(cls, kind: str, name: str, subscription: str | None = None, **more: Any) -> Ask:
         """A question about an entity by the name on the command line."""
+        if kind not in kinds():
+            raise UserError(f"explain {kind}: unknown kind\nallowed: {', '.join(kinds())}")
         if not name.strip():
             raise UserError(f"explain {kind}: the name is empty")
+        if (kind == "subscription") != (subscription is not None):
+            needs = "its topic and its name" if kind == "subscription" else "one name"
+            raise UserError(f"explain {kind}: {needs} expected")
         names = [name]
         if kind in ("topic", "subscription"):
             names.append(full_topic_name(name))
         if kind == "principal":
             names = [name.partition(":")[2] or name]
-        return cls(kind, tuple(dict.fromkeys(names)), **more)
+        return cls(kind, tuple(dict.fromkeys(names)), subscription=subscription, **more)
 
     @property
     def name(self) -> str:
@@ -306,6 +310,12 @@ class Explained:
     """Of tables that name entities in a column of their own: it, and the rows that name a kind."""
     bounds: Mapping[tuple[str, str], Bound] = field(default_factory=dict)
     """Of tables that are slow to search, by kind and table."""
+
+
+def kinds() -> list[str]:
+    """The kinds of entities that the jobs tell of."""
+    tables = [of for job in explained() for of in (job.decisions, job.levels)]
+    return list(dict.fromkeys(kind for of in tables for kind in of))
 
 
 def explained() -> list[Explained]:

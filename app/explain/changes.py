@@ -7,7 +7,7 @@ from typing import Any
 
 from app.explain.ask import IN_WINDOW, Ask
 from app.explain.reader import Reader
-from app.explain.sentence import Sentence, compose
+from app.explain.sentence import Draft, Sentence
 from state.engine.documents import full_topic_name
 from state.policies import parse_document
 
@@ -26,8 +26,9 @@ def sentences(reader: Reader, ask: Ask) -> list[Sentence]:
     for row in reader.rows("events", where, ask.params, "ORDER BY t.ts_wall_ms, t.seq"):
         document, _ = parse_document(row["policy_json"])
         if document is not None and _concerns(ask, document):
-            text = "A policy comes into force on {policy.cluster}: {policy.policy_json}."
-            result.append(compose(row["ts_wall_ms"], RULE, text, (len(result),), policy=row))
+            draft = Draft({"policy": row})
+            text = f"A policy comes into force on {row['cluster']}: {row['policy_json']}"
+            result.append(draft.sentence(text, (len(result),), rule=RULE))
     return result
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import textwrap
+from dataclasses import asdict
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -180,10 +181,7 @@ def _json(sentence: Sentence) -> dict[str, Any]:
         "at": instant_of(sentence.at_ms),
         "text": sentence.text,
         "rule": sentence.rule,
-        "numbers": [
-            {"shown": n.shown, "is": n.expression, "unit": n.unit.partition(" ")[0]}
-            for n in sentence.numbers
-        ],
+        "numbers": [asdict(number) for number in sentence.numbers],
         "rows": {name: _row(row) for name, row in sentence.rows.items()},
     }
 

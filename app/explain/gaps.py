@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from app.explain.ask import Ask
 from app.explain.reader import Reader, literal
-from app.explain.sentence import Row, Sentence, compose
+from app.explain.sentence import Draft, Row, Sentence
 from app.jobs import parts
 
 RULE = "gap"
@@ -44,19 +44,14 @@ def sentences(reader: Reader, ask: Ask, decisions: Iterable[Sentence]) -> list[S
 
 
 def _gap(row: Row) -> Sentence:
-    began = row["gap_from_wall_ms"]
-    text = "Records of {gap.broker} are missing"
-    if row["dropped"] is not None:
-        text = (
-            "{gap.dropped:n record} of {gap.broker} are missing"
-            if row["dropped"] != 1
-            else "{gap.dropped:n record} of {gap.broker} is missing"
-        )
-    text += (
-        " up to {gap.ts_wall_ms:clock}"
-        if began is None
-        else " from {gap.gap_from_wall_ms:clock} to {gap.ts_wall_ms:clock}"
+    draft = Draft()
+    gap, began = draft.quote("gap", row), row["gap_from_wall_ms"]
+    records = "Records" if row["dropped"] is None else f"{gap.dropped:n record}"
+    span = "up" if began is None else f"from {gap.gap_from_wall_ms:clock}"
+    text = (
+        f"{records} of {gap.broker} {'is' if row['dropped'] == 1 else 'are'} missing {span}"
+        f" to {gap.ts_wall_ms:clock}: until {gap.blind_until_ms:clock} {gap.job} does not know"
+        " what they changed"
     )
-    text += ": until {gap.blind_until_ms:clock} {gap.job} does not know what they changed"
     at_ms = row["ts_wall_ms"] if began is None else min(began, row["ts_wall_ms"])
-    return compose(at_ms, RULE, text + ".", (row["job"],), gap=row)
+    return draft.sentence(text, (row["job"],), at_ms, RULE)

@@ -1,15 +1,12 @@
-"""Sentences whose every number is computed from rows, by an expression that is kept with it.
+"""Sentences as f-strings over rows, whose numbers are noted as they are written.
 
-A template is a format string. Its fields are expressions over rows by name and a unit, such as
-`{end.ts_mono_ns - start.ts_mono_ns:ns}`: the sentence contains the value of the expression, so that
-a reader can compute it again from the rows.
+`f"{end.balance_msgs:n message} after {end.derived('paused_ns', ns):ns}"` writes a column of the quoted
+row `end` and a number that is worked out from it, each by its unit, and notes both with their names:
+a program reads them beside the text.
 """
 
 from __future__ import annotations
 
-import ast
-import operator
-import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,11 +32,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Number:
-    """A number as printed in a sentence, and the expression over the rows that gives it."""
+    """A number of a sentence: of which row and column, or what is worked out from which row."""
 
-    shown: str
-    expression: str
+    name: str
+    value: float
     unit: str
+    shown: str
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,9 @@ class Sentence:
     text: str
     rule: str
     rows: Mapping[str, Row]
-    """The evidence by the name that the expressions use; the first row is the decision."""
+    """The evidence by name; the first row is the decision."""
     numbers: Sequence[Number]
-    order: tuple[Any, ...] = field(default=())
+    order: tuple[Any, ...]
     """Order among the sentences of one millisecond."""
 
     @property
@@ -61,62 +59,76 @@ class Sentence:
         return next(iter(self.rows.values()))
 
 
-def compose(
-    at_ms: int, rule: str, template: str, order: tuple[Any, ...] = (), /, **rows: Row
-) -> Sentence:
-    """A sentence from a template over `rows`."""
-    formatter = _Formatter(rows)
-    text = formatter.format(template)
-    return Sentence(at_ms, text, rule, rows, tuple(formatter.numbers), order)
+@dataclass(frozen=True)
+class Value:
+    """A value that a format writes: without a unit as text, else as a number, which is noted."""
 
+    name: str
+    value: Any
+    numbers: list[Number]
 
-def evaluate(expression: str, rows: Mapping[str, Mapping[str, Any] | Row]) -> Any:
-    """The value of an expression over rows: columns, numbers, + - * / and min, max."""
-    return _value(ast.parse(expression, mode="eval").body, rows)
-
-
-_BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
-_CALLS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "len": len}
-
-
-def _value(node: ast.expr, rows: Mapping[str, Any]) -> Any:
-    match node:
-        case ast.Constant(value=int() | float() as number):
-            return number
-        case ast.Attribute(value=ast.Name(id=name), attr=column):
-            return rows[name][column]
-        case ast.BinOp(left=left, op=op, right=right):
-            return _BINARY[type(op)](_value(left, rows), _value(right, rows))
-        case ast.Call(func=ast.Name(id=name), args=arguments):
-            return _CALLS[name](*(_value(argument, rows) for argument in arguments))
-    raise ValueError(f"not an expression over rows: {ast.unparse(node)}")
-
-
-class _Formatter(string.Formatter):
-    """Fills in a template and collects its numbers; a field without a unit is text."""
-
-    def __init__(self, rows: Mapping[str, Row]) -> None:
-        self._rows = rows
-        self.numbers: list[Number] = []
-
-    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
-        return field_name, field_name
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        found = evaluate(value, self._rows)
-        if not format_spec or found is None:
-            return "unknown" if found is None else str(found)
-        unit, _, noun = format_spec.partition(" ")
-        shown = UNITS[unit](found)
+    def __format__(self, unit: str) -> str:
+        if self.value is None or not unit:
+            return "unknown" if self.value is None else str(self.value)
+        unit, _, noun = unit.partition(" ")
+        shown = UNITS[unit](self.value)
         if noun:
             shown += f" {noun if shown == '1' else plural(noun)}"
-        self.numbers.append(Number(shown, value, format_spec))
+        self.numbers.append(Number(self.name, self.value, unit, shown))
         return shown
+
+
+class Quoted:
+    """A row in the text of a sentence: `row[column]` decides, `row.column` is written."""
+
+    def __init__(self, name: str, row: Row, numbers: list[Number]) -> None:
+        self._name, self._row, self._numbers = name, row, numbers
+
+    def __getitem__(self, column: str) -> Any:
+        return self._row[column]
+
+    def __getattr__(self, column: str) -> Value:
+        return self.derived(column, self._row[column])
+
+    def amounts(self, messages: str, size: str) -> str:
+        """2 messages and 5,000 bytes: those of two columns that are known, or nothing."""
+        columns = ((messages, "message"), (size, "byte"))
+        return " and ".join(
+            format(getattr(self, column), f"n {noun}")
+            for column, noun in columns
+            if self[column] is not None
+        )
+
+    def derived(self, name: str, value: float) -> Value:
+        """A number that is worked out from this row and others of the sentence."""
+        return Value(f"{self._name}.{name}", value, self._numbers)
+
+
+@dataclass
+class Draft:
+    """A sentence that is being written: its rows by name, and the numbers of its text."""
+
+    rows: dict[str, Row] = field(default_factory=dict)
+    numbers: list[Number] = field(default_factory=list)
+
+    def quote(self, name: str, row: Row) -> Quoted:
+        """A row for the text; the first is the decision."""
+        self.rows[name] = row
+        return Quoted(name, row, self.numbers)
+
+    def sentence(
+        self, text: str, order: tuple[Any, ...], at_ms: int | None = None, rule: str | None = None
+    ) -> Sentence:
+        """The sentence; time and rule are those of the decision, if they are not given."""
+        decision = next(iter(self.rows.values()))
+        at_ms = decision["ts_wall_ms"] if at_ms is None else at_ms
+        return Sentence(at_ms, f"{text}.", rule or decision["rule"], self.rows, self.numbers, order)
+
+
+def tell(describe: Callable[[Quoted], str], name: str, row: Row, place: int) -> Sentence:
+    """A sentence about one row; `place` is that among the sentences of one time and subject."""
+    draft = Draft()
+    return draft.sentence(describe(draft.quote(name, row)), (place, row["row_no"]))
 
 
 def plural(noun: str) -> str:

@@ -6,33 +6,31 @@ from collections.abc import Callable
 
 from app.explain.ask import Ask
 from app.explain.reader import Reader
-from app.explain.sentence import Row, Sentence, compose
+from app.explain.sentence import Draft, Quoted, Sentence
 
 PLACE = 30
 """That of all windows among the sentences of one time."""
 _TOUCHES = "t.ts_wall_ms > $lo AND t.window_start_ms < $hi"
 _HOLDS = "t.ts_wall_ms > $at AND t.window_start_ms <= $at"
 _NEAREST = "ORDER BY abs(CAST(t.window_start_ms AS HUGEINT) - $at), t.row_no LIMIT $rows"
-_SPAN = "In the {window.window_ms:ms} from {window.window_start_ms:clock} "
 
 
 def window_sentences(
-    reader: Reader, ask: Ask, table: str, notable: str, describe: Callable[[Row], str]
+    reader: Reader, ask: Ask, table: str, notable: str, describe: Callable[[Quoted], str]
 ) -> list[Sentence]:
     """The windows of a table that contain the moment, and of the others that overlap the requested
-    time the notable ones; `describe` gives a template over `window`, or nothing."""
+    time the notable ones; `describe` gives what is told of one, or nothing."""
     if table not in ask.entity:
         return []
     when = f"{_TOUCHES} AND (({_HOLDS}) OR {notable})"
     rows = reader.rows(table, f"{ask.where(table)} AND {when}", ask.params, _NEAREST)
-    return [
-        compose(
-            row["window_start_ms"],
-            row["rule"],
-            _SPAN + text + ".",
-            (table, row["row_no"]),
-            window=row,
-        )
-        for row in rows
-        if (text := describe(row))
-    ]
+    result = []
+    for row in rows:
+        draft = Draft()
+        window = draft.quote("window", row)
+        span = f"In the {window.window_ms:ms} from {window.window_start_ms:clock}"
+        text = describe(window)
+        if text:
+            order = (table, row["row_no"])
+            result.append(draft.sentence(f"{span} {text}", order, row["window_start_ms"]))
+    return result

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from app.warehouse import manifest, run_lock
 from app.warehouse.checkpoints import COPYING, FOLDER, RESHARDING
-from app.warehouse.small_files import UNFINISHED, local_path
+from app.warehouse.durable import UNFINISHED
+from app.warehouse.small_files import local_path
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.config.reconcile import ReconcileSettings
 from app.ingest.pollers.polling import Unanswered
 from app.ingest.rules import POLLED_FEEDS
 from app.jobs import parts
 from app.reconcile.counted import weir
-from app.reconcile.scrape import Scrape, from_json, scrape
+from app.reconcile.scrape import Scrape, scrape
 from app.reconcile.side import Side
 from app.reconcile.spans import Row, Span, outside, rows_of, shown
 from app.warehouse.relations import Warehouse
@@ -26,6 +26,8 @@ THREADS = 8
 
 class Brokers:
     """The brokers of the section `reconcile`."""
+
+    reading = Scrape
 
     def __init__(self, settings: Settings, chosen: ReconcileSettings) -> None:
         self._settings = settings
@@ -49,10 +51,6 @@ class Brokers:
         if found.topics or not found.whole:
             return []
         return [f"{name}: shows no topics; they need exposeTopicLevelMetricsInPrometheus=true"]
-
-    def from_json(self, value: dict[str, Any]) -> Scrape:
-        """See Side."""
-        return from_json(value)
 
     def compared(self, kept: list[Scrape], now_ms: int) -> tuple[list[Row] | None, list[Scrape]]:
         """The rows between the first two readings."""

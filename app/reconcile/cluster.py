@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.config.reconcile import ReconcileSettings
 from app.ingest.pollers.kafka.apart import ClientProcess
@@ -21,7 +21,7 @@ from app.ingest.sources.kafka_groups import groups
 from app.reconcile.group_rows import rows_of
 from app.reconcile.group_tables import Tables
 from app.reconcile.measures import LOST
-from app.reconcile.reading import Reading, from_json, reading_of
+from app.reconcile.reading import Reading, reading_of
 from app.reconcile.spans import Row, differs
 from app.warehouse.relations import Warehouse
 
@@ -34,6 +34,8 @@ ANSWERS = 3
 
 class Cluster:
     """The cluster whose groups the source polls."""
+
+    reading = Reading
 
     def __init__(self, settings: Settings, chosen: ReconcileSettings) -> None:
         # Retention is not compared.
@@ -60,10 +62,6 @@ class Cluster:
         more = len(found.problems) - SHOWN
         rest = [f"{name}: and {more} more"] if more > 0 else []
         return [*(f"{name}: {text}" for text in found.problems[:SHOWN]), *rest]
-
-    def from_json(self, value: dict[str, Any]) -> Reading:
-        """See Side."""
-        return from_json(value)
 
     def compared(self, kept: list[Reading], now_ms: int) -> tuple[list[Row] | None, list[Reading]]:
         """The rows between the first two readings; a span without a check is joined with the next."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from app.ingest.pollers.kafka.offsets import Answers, Place
 
@@ -75,8 +75,3 @@ def reading_of(answers: Answers, from_ms: int, to_ms: int) -> Reading:
         [[group, place.text] for group, place in sorted(answers.unanswered)],
         list(answers.problems),
     )
-
-
-def from_json(value: dict[str, Any]) -> Reading:
-    """The opposite of `dataclasses.asdict`; a TypeError for what is none."""
-    return Reading(**value)

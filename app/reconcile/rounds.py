@@ -11,9 +11,8 @@ import threading
 import time
 import uuid
 from collections.abc import Collection, Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from app.config.reconcile import WHERE, ReconcileSettings
 from app.errors import UserError
@@ -27,13 +26,16 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 TABLE = "reconciliation"
-_DOCUMENT: Document[dict[str, Any]] = Document(dict[str, Any])
 Reading = Any
 """What was read of one broker or cluster at a time; a dataclass of plain values."""
+R = TypeVar("R")
 
 
 class Side(Protocol):
     """What is compared: brokers of Pulsar, or a cluster of Kafka."""
+
+    reading: Any
+    """The class of its readings."""
 
     @property
     def names(self) -> Collection[str]:
@@ -48,10 +50,6 @@ class Side(Protocol):
         """What a reading lacks."""
         ...
 
-    def from_json(self, value: dict[str, Any]) -> Reading:
-        """The opposite of `dataclasses.asdict`; a TypeError for what is none."""
-        ...
-
     def compared(self, kept: list[Reading], now_ms: int) -> tuple[list[Row] | None, list[Reading]]:
         """The rows of the first span of two or more readings, and the readings that are still
         needed; None while Weir has not processed it and there is time."""
@@ -59,36 +57,29 @@ class Side(Protocol):
 
 
 @dataclass
-class Memory:
+class Memory(Generic[R]):
     """Readings that wait, by name, oldest first; number and rows of the newest round."""
 
     id: str
-    number: int = 0
-    rows: list[Row] = field(default_factory=list)
+    number: int
+    rows: list[Row]
     """Those that the table may lack."""
-    scrapes: dict[str, list[Reading]] = field(default_factory=dict)
+    scrapes: dict[str, list[R]]
 
     @classmethod
-    def load(cls, settings: Settings) -> Memory:
-        """As the round before left it; a new one where there is none, or it cannot be read."""
-        kept = _DOCUMENT.usable(settings, RECONCILE) or {}
-        with suppress(ValueError, KeyError, TypeError, AttributeError):
-            id_, number, rows = str(kept["id"]), int(kept["number"]), list(kept["rows"])
-            side = side_of(settings)
-            return cls(
-                id_,
-                number,
-                rows,
-                {
-                    broker: [side.from_json(one) for one in found]
-                    for broker, found in kept["scrapes"].items()
-                },
-            )
-        return cls(uuid.uuid4().hex)
+    def load(cls, settings: Settings, reading: Any) -> Memory[Reading]:
+        """As the round before left it, with readings of this class; a new one where there is none,
+        or it cannot be read.
+        """
+        document: Document[Memory[Reading]] = Document(Memory[reading])
+        return document.usable(settings, RECONCILE) or Memory(uuid.uuid4().hex, 0, [], {})
 
     def keep(self, settings: Settings) -> None:
         """Write it down."""
-        _DOCUMENT.keep(settings, RECONCILE, asdict(self))
+        _DOCUMENT.keep(settings, RECONCILE, self)
+
+
+_DOCUMENT: Document[Memory[Reading]] = Document(Memory[Reading])
 
 
 @dataclass
@@ -129,7 +120,8 @@ def side_of(settings: Settings) -> Side:
 
 def one_round(settings: Settings, stopping: threading.Event | None = None) -> Round:
     """Read, and compare what can be; the caller holds the lock."""
-    side, memory, done = side_of(settings), Memory.load(settings), Round()
+    side, done = side_of(settings), Round()
+    memory = Memory.load(settings, side.reading)
     _append(settings, memory)
     for name in [name for name in memory.scrapes if name not in side.names]:
         del memory.scrapes[name]
@@ -163,7 +155,7 @@ def _compare(side: Side, kept: list[Reading], done: Round) -> list[Reading]:
     return kept
 
 
-def _append(settings: Settings, memory: Memory) -> None:
+def _append(settings: Settings, memory: Memory[Reading]) -> None:
     """Append the rows under the number of their round, unless the table has it."""
     import pyarrow as pa
     from deltalake.exceptions import DeltaError

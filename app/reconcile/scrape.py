@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -106,11 +105,6 @@ def parsed(lines: Iterable[str], broker: str, from_ms: int, to_ms: int) -> Scrap
     if not cluster:
         raise Unanswered("metrics/: the answer has none of the metrics of a Pulsar broker")
     return Scrape(broker, cluster, from_ms, to_ms, started_s, topics, whole, checks)
-
-
-def from_json(value: dict[str, Any]) -> Scrape:
-    """The opposite of `dataclasses.asdict`; a TypeError for what is none."""
-    return Scrape(**value)
 
 
 def _now_ms() -> int:

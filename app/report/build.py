@@ -59,7 +59,7 @@ def build(
         "as_of_ms": as_of_ms,
         "from_ms": covered.start_ms if covered else None,
         "to_ms": covered.end_ms if covered else None,
-        "config_hash": kept["config_hash"] if kept else None,
+        "config_hash": kept.config_hash if kept else None,
     }
     title = "Weir report" if covered is None else f"Weir report, {time_text(covered.start_ms)}"
     return Page(

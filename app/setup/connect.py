@@ -15,7 +15,7 @@ from app.ingest import sources
 from app.ingest.pollers.polling import Unanswered
 from app.ingest.sources import pulsar_admin, pulsar_client
 from app.ingest.sources.kafka import chosen
-from app.ingest.sources.kafka_probe import TIMEOUT_S, Unreachable, client_options
+from app.ingest.sources.kafka_probe import TIMEOUT_S, Unreachable, client_options, consumer
 from app.setup.check import Check, checked
 from app.stream import throttle_feed
 from app.warehouse import manifest, writable
@@ -119,40 +119,27 @@ def _kafka(options: dict[str, str]) -> str:
 
 
 def _topic(client: dict[str, Any], topic: str) -> str:
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
+    from confluent_kafka import KafkaException, TopicPartition
 
-    consumer = Consumer(
-        {
-            **client,
-            "group.id": "weir-validate",
-            "enable.auto.commit": False,
-            "log_level": 0,
-            "enable.partition.eof": True,
-        }
-    )
-    try:
-        found = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    with consumer(client, "weir-validate") as opened:
+        found = opened.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
         if found.error is not None:
             raise KafkaException(found.error)
         ends = {
-            p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_S)
+            p: opened.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_S)
             for p in found.partitions
         }
-        full = [p for p, (low, high) in ends.items() if high > low]
-        if full:
-            partition = full[0]
-            begin, _ = ends[partition]
-            consumer.assign([TopicPartition(topic, partition, begin)])
-            message = consumer.poll(TIMEOUT_S)
+        partition = next((p for p, (low, high) in ends.items() if high > low), None)
+        if partition is not None:
+            opened.assign([TopicPartition(topic, partition, ends[partition][0])])
+            message = opened.poll(TIMEOUT_S)
             if message is None:
                 raise Unreachable(f"no record came within {TIMEOUT_S:.0f} s")
             # -191: its end has been reached, which takes the same permission.
             error = message.error()
             if error is not None and error.code() != -191:
                 raise KafkaException(error)
-        records = sum(high - low for low, high in ends.values())
-    finally:
-        consumer.close()
+    records = sum(high - low for low, high in ends.values())
     return f"topic {topic} with {len(ends)} partitions and {records:,} records"
 
 

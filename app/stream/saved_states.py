@@ -6,7 +6,6 @@ Only a warehouse in a local folder has saved states.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from app.ingest.sources.open_file import absolute
 from app.warehouse import checkpoints, manifest, saved_states
 from app.warehouse.checkpoints import ARCHIVE
 from app.warehouse.saved_states import Position, States
-from app.warehouse.small_files import local_path, path_in, read_text
+from app.warehouse.small_files import local_path, path_in
 from app.warehouse.spark_files import SourceLog
 from state.engine.shadows import live_state
 from state.jobs import DECLARED
@@ -109,8 +108,7 @@ def keep(
     """Save the states of a query after one of its batches, and remove the oldest ones."""
     from pyspark.sql import functions as F
 
-    about = json.loads(_text(settings, f"{query}/commits/{batch}").splitlines()[1])
-    clock_ms = int(about["nextBatchWatermarkMs"])
+    clock_ms = checkpoints.next_watermark_ms(settings, query, batch)
     latest_ms = clock_ms + settings.idle_advance_ms if clock_ms > 0 else 0
     found = States(latest_ms=latest_ms)
     rows = (
@@ -177,10 +175,3 @@ def position(settings: Settings, query: str, batch: int) -> Position:
             for file in SourceLog(settings, query).files(last)
         )
     )
-
-
-def _text(settings: Settings, name: str) -> str:
-    text = read_text(settings, f"{checkpoints.FOLDER}/{name}")
-    if text is None:
-        raise UserError(f"{checkpoints.FOLDER}/{name}: is gone")
-    return text

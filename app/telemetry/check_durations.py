@@ -5,14 +5,13 @@ Neither records nor replays know them, so they are the only metrics that are pas
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.errors import UserError
 from app.telemetry.part import Sample
-from app.warehouse.small_files import RECONCILE, read_text
+from app.warehouse.documents import Document
+from app.warehouse.small_files import RECONCILE
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -20,14 +19,34 @@ if TYPE_CHECKING:
 NAME = "pulsar_storage_backlog_quota_check_duration_seconds"
 
 
+@dataclass(frozen=True)
+class Checks:
+    """The histogram of a broker, at one reading."""
+
+    cluster: str
+    broker: str
+    checks: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What the file has for the metrics."""
+
+    scrapes: dict[str, list[Checks]]
+
+
+_DOCUMENT: Document[Readings] = Document(Readings)
+
+
 def samples(settings: Settings) -> Iterator[Sample]:
     """The histogram of each broker at its newest reading."""
-    with suppress(UserError, ValueError, KeyError, TypeError, AttributeError):
-        for kept in json.loads(read_text(settings, RECONCILE) or "{}")["scrapes"].values():
-            newest = kept[-1]
-            broker = (str(newest["cluster"]), str(newest["broker"]))
-            for end, value in newest["checks"].items():
-                if end in ("count", "sum"):
-                    yield f"{NAME}_{end}", broker, float(value)
-                else:
-                    yield f"{NAME}_bucket", (*broker, str(end)), float(value)
+    found = _DOCUMENT.usable(settings, RECONCILE)
+    for newest in (
+        readings[-1] for readings in (found.scrapes.values() if found else ()) if readings
+    ):
+        broker = newest.cluster, newest.broker
+        for end, value in newest.checks.items():
+            if end in ("count", "sum"):
+                yield f"{NAME}_{end}", broker, value
+            else:
+                yield f"{NAME}_bucket", (*broker, end), value

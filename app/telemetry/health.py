@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
 from app.telemetry.part import Sample
 from app.warehouse.documents import Document
-from app.warehouse.small_files import names, write_text
+from app.warehouse.small_files import names
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -42,6 +41,8 @@ class Kept:
 
 
 _DOCUMENT: Document[Kept] = Document(Kept)
+_FIGURES: Document[dict[str, Any]] = Document(dict[str, Any])
+"""The same file, with all figures."""
 
 
 class Health:
@@ -61,7 +62,7 @@ class Health:
         self._next_s = now_s + WRITE_S
         try:
             for one in figures:
-                write_text(self._settings, f"{FOLDER}/{one.name}.json", json.dumps(asdict(one)))
+                _FIGURES.keep(self._settings, f"{FOLDER}/{one.name}.json", asdict(one))
         except (UserError, OSError) as error:
             if not self._failed:
                 self._say(f"progress: cannot be written for the metrics ({error})")

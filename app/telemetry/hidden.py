@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.telemetry.catalogue import METRICS
 from app.telemetry.part import Labels, Sample
@@ -23,9 +23,8 @@ def shows_topics(settings: Settings) -> bool:
     """Whether series may name topics: not if this configuration or that of the last run on the
     warehouse says so.
     """
-    kept: Any = last_configuration.load(settings)
-    kept = kept.get("config") if isinstance(kept, dict) else None
-    sections = [kept.get(job) for job in JOBS] if isinstance(kept, dict) else []
+    kept = last_configuration.load(settings)
+    sections = [kept.config.get(job) for job in JOBS] if kept else []
     return all(getattr(getattr(settings, job), KEY, True) for job in JOBS) and not any(
         isinstance(section, dict) and section.get(KEY) is False for section in sections
     )

@@ -189,9 +189,8 @@ def partitions(settings: Settings, query: str) -> int | None:
     """The number of partitions of the newest plan; None if it names none."""
     newest = last_planned(settings, query)
     try:
-        text = read_text(settings, f"{FOLDER}/{query}/offsets/{newest}")
-        return int(json.loads((text or "").splitlines()[1])["conf"][PARTITIONS])
-    except (Damaged, IndexError, KeyError, TypeError, ValueError):
+        return int(_about(settings, query, f"offsets/{newest}")["conf"][PARTITIONS])
+    except (Damaged, KeyError, TypeError, ValueError):
         return None
 
 

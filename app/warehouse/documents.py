@@ -1,8 +1,8 @@
-"""Files of JSON that Weir keeps beside the tables: one way to read, write and refuse them.
+"""Files of JSON that Weir keeps: one way to read, write and refuse them.
 
-A file is of one type, a dataclass or a mapping, and is read as that type or not at all. `load`
-refuses a damaged file with its remedy; `usable` is for files whose loss costs nothing that the next
-run does not write again.
+A file is of one type, a dataclass or a mapping, and is read as that type or not at all. Of the files
+of a warehouse, `load` refuses a damaged one with its remedy; `usable` is for files whose loss costs
+nothing that the next run does not write again. `text` and `of_text` are for files elsewhere.
 """
 
 from __future__ import annotations
@@ -43,10 +43,15 @@ class Document(Generic[T]):
         other contents.
         """
         text = read_text(settings, name, self.remedy)
-        return None if text is None else self.parsed(settings, name, text)
+        try:
+            return None if text is None else self.of_text(text)
+        except ValueError as error:
+            raise Damaged(
+                path_in(settings, name), f"is damaged ({str(error)[:LONGEST_REASON]})", self.remedy
+            ) from None
 
-    def parsed(self, settings: Settings, name: str, text: str) -> T:
-        """The contents of a file with this text; Damaged for other contents."""
+    def of_text(self, text: str) -> T:
+        """The contents of a file with this text; a ValueError in a few words for other contents."""
         from pydantic import ValidationError
 
         try:
@@ -55,7 +60,7 @@ class Document(Generic[T]):
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"]))
             reason = f"{place}: {first['msg']}" if place else first["msg"]
-            raise self._damaged(settings, name, reason if text.strip() else "empty") from None
+            raise ValueError(reason if text.strip() else "empty") from None
 
     def usable(self, settings: Settings, name: str) -> T | None:
         """As `load`; None also for a damaged file."""
@@ -66,10 +71,8 @@ class Document(Generic[T]):
 
     def keep(self, settings: Settings, name: str, contents: T) -> None:
         """Write the file, whole or not at all."""
-        text = self._adapter.dump_json(contents, indent=self.indent).decode()
-        write_text(settings, name, text + "\n")
+        write_text(settings, name, self.text(contents))
 
-    def _damaged(self, settings: Settings, name: str, reason: object) -> Damaged:
-        return Damaged(
-            path_in(settings, name), f"is damaged ({str(reason)[:LONGEST_REASON]})", self.remedy
-        )
+    def text(self, contents: T) -> str:
+        """The text of a file with these contents."""
+        return self._adapter.dump_json(contents, indent=self.indent).decode() + "\n"

@@ -32,8 +32,9 @@ import pyarrow as pa
 from app.warehouse import checkpoints
 from app.warehouse.checkpoints import GatheredFile
 from app.warehouse.commit import Writer
+from app.warehouse.durable import replacing
 from app.warehouse.shape import shaped
-from app.warehouse.small_files import UNFINISHED, Damaged, local_path
+from app.warehouse.small_files import Damaged, local_path
 from app.warehouse.tables import TABLES
 
 if TYPE_CHECKING:
@@ -70,15 +71,12 @@ class Gathered:
 
     def put(self, table: str, rows: pa.Table, batch: int) -> GatheredFile:
         """Write the rows of a batch; a repeated batch replaces its rows."""
-        file = self._file(table, batch)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_name(f".{file.name}{UNFINISHED}")
         out = pa.BufferOutputStream()
         with pa.ipc.new_file(out, rows.schema) as writer:
             writer.write_table(rows)
         found = out.getvalue()
-        unfinished.write_bytes(found)
-        unfinished.replace(file)
+        with replacing(self._file(table, batch)) as unfinished:
+            unfinished.write_bytes(found)
         return GatheredFile(batch, len(found), zlib.crc32(found))
 
     def read(self, table: str, batches: Sequence[int]) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.warehouse.documents import Document
@@ -11,29 +12,38 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 NAME = "_weir/configuration.json"
-_DOCUMENT: Document[dict[str, Any]] = Document(dict[str, Any], indent=1)
 
 
-def described(settings: Settings) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Described:
     """A configuration without secrets, and its hashes."""
-    return {
-        "config_hash": settings.config_hash(),
-        "params_hash": {job: settings.params_hash(job) for job in settings.jobs},
-        "config": settings.display(),
-    }
+
+    started_ms: int | None
+    """When the run began; None for a configuration that no run has."""
+    config_hash: str
+    params_hash: dict[str, str]
+    """By job."""
+    config: dict[str, Any]
+
+
+_DOCUMENT: Document[Described] = Document(Described, indent=1)
+
+
+def described(settings: Settings, started_ms: int | None = None) -> Described:
+    """A configuration without secrets, and its hashes."""
+    return Described(
+        started_ms,
+        settings.config_hash(),
+        {job: settings.params_hash(job) for job in settings.jobs},
+        settings.display(),
+    )
 
 
 def keep(settings: Settings) -> None:
     """Record the configuration of a run."""
-    kept = {"started_ms": time.time_ns() // 1_000_000, **described(settings)}
-    _DOCUMENT.keep(settings, NAME, kept)
+    _DOCUMENT.keep(settings, NAME, described(settings, time.time_ns() // 1_000_000))
 
 
-def load(settings: Settings) -> dict[str, Any] | None:
+def load(settings: Settings) -> Described | None:
     """The configuration of the last run; None if there is none that can be read."""
-    found = _DOCUMENT.usable(settings, NAME)
-    if found is None:
-        return None
-    needed = {"config_hash": str, "params_hash": dict, "config": dict, "started_ms": int}
-    whole = all(isinstance(found.get(name), kind) for name, kind in needed.items())
-    return found if whole else None
+    return _DOCUMENT.usable(settings, NAME)

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.errors import UserError
+from app.warehouse.durable import replacing
 
 FOLDER = "_weir/states"
 Key = tuple[str, int]
@@ -61,21 +62,16 @@ class Position:
 
 def write(path: Path, states: States, about: Mapping[str, Any] | None = None) -> None:
     """Write a file of states with the description `about`, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"latest_ms": states.latest_ms, **(about or {})})
     schema = _SCHEMA.with_metadata({_ABOUT: text.encode()})
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    with pa.OSFile(str(unfinished), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        for (job, shard), state in sorted(states.states.items()):
-            row = ([job], [shard], [state], [states.wakes.get((job, shard))])
-            writer.write_batch(
-                pa.record_batch(
-                    [pa.array(c, f.type) for c, f in zip(row, schema, strict=True)], schema=schema
-                )
-            )
-    with unfinished.open("rb") as written:
-        os.fsync(written.fileno())
-    unfinished.replace(path)
+    with replacing(path) as unfinished:
+        with pa.OSFile(str(unfinished), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+            for (job, shard), state in sorted(states.states.items()):
+                row = ([job], [shard], [state], [states.wakes.get((job, shard))])
+                columns = [pa.array(c, f.type) for c, f in zip(row, schema, strict=True)]
+                writer.write_batch(pa.record_batch(columns, schema=schema))
+        with unfinished.open("rb") as written:
+            os.fsync(written.fileno())
 
 
 def read(path: Path) -> tuple[States, dict[str, Any]]:

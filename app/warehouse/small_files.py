@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
+from app.warehouse.durable import replacing
 from app.warehouse.object_store import object_store
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
 _SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
-UNFINISHED = ".unfinished"
 RECONCILE = "_weir/reconcile.json"
 """What the comparison with the brokers has read of them."""
 PAGES = "_weir/quality"
@@ -83,10 +83,8 @@ def write_text(settings: Settings, name: str, text: str) -> None:
         return
     file = local / name
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_name(f".{file.name}{UNFINISHED}")
-        unfinished.write_text(text, "utf-8")
-        unfinished.replace(file)
+        with replacing(file) as unfinished:
+            unfinished.write_text(text, "utf-8")
     except OSError as error:
         raise UserError(
             f"warehouse: cannot write {file}: {error.strerror}\n"

@@ -1,7 +1,8 @@
 """Every configuration that README and docs show runs as it stands, against the real source.
 
 Only what a reader must replace is replaced: addresses, paths, secrets. All jobs run, as they do
-by default; the first configuration of each source runs twice: a first start and a second.
+by default; the first configuration of each source runs twice: a first start and a second, the
+others run with `--slow`.
 """
 
 from __future__ import annotations
@@ -46,9 +47,14 @@ def documented() -> Iterator[Any]:
             found = yaml.safe_load(text)
             if isinstance(found, dict) and "format" in (found.get("source") or {}):
                 source = found["source"]["format"]
-                starts = 1 if source in begun else 2
+                is_first = source not in begun
                 begun.add(source)
-                yield pytest.param(found, starts, id=f"{page.name} {number}: {source}")
+                yield pytest.param(
+                    found,
+                    2 if is_first else 1,
+                    id=f"{page.name} {number}: {source}",
+                    marks=() if is_first else pytest.mark.slow,
+                )
 
 
 def first_lines() -> list[tuple[int, bytes]]:

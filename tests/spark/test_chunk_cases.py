@@ -121,6 +121,6 @@ def test_alert_report_and_explanation_say_the_same(
         "13 are stalled behind 5:102, whose chunks 0 and 1 are gone (subscription work)" in sentence
     )
     topic = "persistent://public/default/shared-chunks"
-    ask = Ask.about("subscription", topic, subscription="work", cluster="as-seen")
+    ask = Ask.about("subscription", topic, "work", cluster="as-seen")
     assert explain(settings, ask) == 0
     assert BEHIND_TWO in " ".join(capsys.readouterr().out.split())

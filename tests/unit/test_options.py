@@ -47,7 +47,6 @@ def test_a_configuration_and_a_warehouse_are_taken_together(name, options):
         ["alerts"],
         ["policy"],
         ["policy", "suggest"],
-        ["explain"],
         *(name.split() for name, _ in commands()),
     ],
     ids=" ".join,

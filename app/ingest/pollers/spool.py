@@ -13,51 +13,44 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, Generic, Literal, TextIO, TypeVar
 
 from app.config.pulsar_admin import WHERE
 from app.errors import UserError
 from app.ingest.pollers.pulsar.documents import Known, Mapped, Record
+from app.warehouse import durable
+from app.warehouse.documents import Document
 
-VERSION = 1
 MEMORY = "memory.json"
 LOCK = "lock"
 _NAME = re.compile(r"poll-[0-9]{15}-[0-9]{15}\.jsonl")
 
 
-class Remembered(Protocol):
-    """What is kept of a topic between two polls."""
-
-    def as_json(self) -> dict[str, Any]:
-        """The same as plain JSON."""
-        ...
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Any:
-        """The opposite of `as_json`; a KeyError, TypeError or ValueError for invalid data."""
-        ...
+T = TypeVar("T")
 
 
 @dataclass
-class Memory:
+class Memory(Generic[T]):
     """What the polls so far left: it survives a restart."""
 
     cluster: str
-    seq: int = 0
+    seq: int
     """Number of the next record."""
-    last_poll_ms: int = -1
+    last_poll_ms: int
     """Time of the newest poll."""
-    file: str | None = None
+    file: str | None
     """The file that was written last."""
-    topics: dict[str, Any] = field(default_factory=dict)
-    """Remembered data by topic."""
-    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    topics: dict[str, T]
+    """What is kept of a topic between two polls."""
+    policies: dict[str, dict[str, Any]]
     extra: dict[str, Any] = field(default_factory=dict)
     """Further data of a feed."""
+    version: Literal[1] = 1
 
-    def take(self, topic: str, mapped: Mapped) -> None:
+    def take(self: Memory[Known], topic: str, mapped: Mapped) -> None:
         """Keep what a poll of a topic leaves for the next one."""
         if mapped.known is None:
             self.topics.pop(topic, None)
@@ -65,52 +58,21 @@ class Memory:
             self.topics[topic] = mapped.known
         self.policies.update(mapped.policies)
 
-    def text(self) -> str:
-        """The memory as JSON."""
-        return json.dumps(
-            {
-                "version": VERSION,
-                "cluster": self.cluster,
-                "seq": self.seq,
-                "last_poll_ms": self.last_poll_ms,
-                "file": self.file,
-                "policies": self.policies,
-                **({"extra": self.extra} if self.extra else {}),
-                "topics": {name: known.as_json() for name, known in self.topics.items()},
-            },
-            separators=(",", ":"),
-        )
-
-    @classmethod
-    def of_text(cls, text: str, known: type[Remembered] = Known) -> Memory:
-        """The opposite of `text`; a KeyError, TypeError, ValueError or the like for another."""
-        value = json.loads(text)
-        if value["version"] != VERSION:
-            raise ValueError(f"version {value['version']!r} instead of {VERSION}")
-        return cls(
-            str(value["cluster"]),
-            int(value["seq"]),
-            int(value["last_poll_ms"]),
-            value["file"],
-            {name: known.from_json(kept) for name, kept in value["topics"].items()},
-            {key: dict(limits) for key, limits in value["policies"].items()},
-            dict(value.get("extra", {})),
-        )
-
 
 class Spool:
     """One folder of polls, held by one process at a time."""
 
     def __init__(
-        self, folder: Path, cluster: str, where: str = WHERE, known: type[Remembered] = Known
+        self, folder: Path, cluster: str, where: str = WHERE, of_topic: Any = Known
     ) -> None:
-        """`where` is the place of the settings in the configuration; `known` a topic's memory."""
+        """`where` is the place of the settings in the configuration; `of_topic` is the type of what
+        is kept of a topic.
+        """
         self.folder = folder
-        self._cluster = cluster
         self._where = where
-        self._known = known
+        self._document: Document[Memory[Any]] = Document(Memory[of_topic])
         self._lock: TextIO | None = None
-        self.memory = Memory(cluster)
+        self.memory = Memory[Any](cluster, 0, -1, None, {}, {})
 
     @property
     def records(self) -> Path:
@@ -152,7 +114,7 @@ class Spool:
         """
         memory = self.memory
         name = f"poll-{max(at_ms, 0):015d}-{memory.seq:015d}.jsonl"
-        unfinished = self._unfinished(name)
+        unfinished = durable.unfinished(self.folder / name)
         try:
             first = memory.seq
             with unfinished.open("w", encoding="ascii") as out:
@@ -181,43 +143,42 @@ class Spool:
             (self.records / name).unlink(missing_ok=True)
         return len(old)
 
-    def _recover(self) -> Memory:
+    def _recover(self) -> Memory[Any]:
         """The memory of the folder, after an unfinished file was completed or dropped."""
         memory = self._read_memory()
-        if memory.file is not None and self._unfinished(memory.file).exists():
-            self._unfinished(memory.file).replace(self.records / memory.file)
-        for leftover in self.folder.glob(".*.unfinished"):
+        if memory.file is not None:
+            with suppress(FileNotFoundError):
+                written = durable.unfinished(self.folder / memory.file)
+                written.replace(self.records / memory.file)
+        for leftover in self.folder.glob(f".*{durable.UNFINISHED}"):
             leftover.unlink()
         return memory
 
-    def _read_memory(self) -> Memory:
-        file = self.folder / MEMORY
+    def _read_memory(self) -> Memory[Any]:
+        file, cluster = self.folder / MEMORY, self.memory.cluster
         if not file.exists():
-            return Memory(self._cluster)
+            return Memory(cluster, 0, -1, None, {}, {})
         try:
-            memory = Memory.of_text(file.read_text(encoding="utf-8"), self._known)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            memory = self._document.of_text(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
             raise UserError(
-                f"{file}: is not the memory of a poll ({error!r})\n"
+                f"{file}: is not the memory of a poll ({error})\n"
                 "put it back from a copy, or delete it: deletions since then are never recorded"
             ) from None
-        if memory.cluster != self._cluster:
+        if memory.cluster != cluster:
             raise UserError(
-                f"{self._where}.cluster: {file} is of cluster {memory.cluster}, "
-                f"not {self._cluster}\n"
+                f"{self._where}.cluster: {file} is of cluster {memory.cluster}, not {cluster}\n"
                 f"give each cluster a folder of its own ({self._where}.spool)"
             )
         return memory
 
     def _write_memory(self) -> None:
-        unfinished = self._unfinished(MEMORY)
-        with unfinished.open("w", encoding="utf-8") as out:
-            out.write(self.memory.text())
+        with (
+            durable.replacing(self.folder / MEMORY) as unfinished,
+            unfinished.open("w", encoding="utf-8") as out,
+        ):
+            out.write(self._document.text(self.memory))
             _flush(out)
-        unfinished.replace(self.folder / MEMORY)
-
-    def _unfinished(self, name: str) -> Path:
-        return self.folder / f".{name}.unfinished"
 
     def _unusable(self, error: OSError) -> UserError:
         return UserError(

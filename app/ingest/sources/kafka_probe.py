@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 TIMEOUT_S = 5.0
@@ -14,6 +14,10 @@ SAMPLED_PARTITIONS, SAMPLED_RECORDS = 16, 50
 """Partitions of a topic, and records of a partition, that are sampled for the size of records."""
 SEARCH_S, SEARCHED_RECORDS = 60.0, 10_000
 """Time for a search among records, and how many are taken at once."""
+WAIT_S = 0.5
+"""The longest time for which records are awaited at once."""
+PROBE = "weir-probe"
+"""The group that a reader names and never joins."""
 ENOUGH = 20
 """Sample size from which a single dominating record is left out."""
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -76,34 +80,25 @@ def record_bytes(options: dict[str, str], names: list[str]) -> float | None:
     client = client_options(options)
     if client is None or not names:
         return None
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
+    from confluent_kafka import KafkaException, TopicPartition
 
-    consumer = Consumer(_reading(client))
-    deadline = time.monotonic() + TIMEOUT_S
-    sizes: list[int] = []
+    newest = {}
     try:
-        places = []
-        known = consumer.list_topics(timeout=TIMEOUT_S).topics
-        for name in (name for name in names if name in known):
-            for partition in list(known[name].partitions)[:SAMPLED_PARTITIONS]:
-                place = TopicPartition(name, partition)
-                low, high = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
-                if high > low:
-                    place.offset = max(low, high - SAMPLED_RECORDS)
-                    places.append(place)
-        waiting = {(place.topic, place.partition) for place in places}
-        consumer.assign(places)
-        while waiting and time.monotonic() < deadline:
-            for message in consumer.consume(SAMPLED_RECORDS, timeout=0.5):
-                if message.error() is not None:
-                    waiting.discard((message.topic(), message.partition()))
-                else:
-                    sizes.append(len(message.value() or b"") + len(message.key() or b""))
+        with consumer(client, PROBE) as opened:
+            known = opened.list_topics(timeout=TIMEOUT_S).topics
+            for name in (name for name in names if name in known):
+                for partition in list(known[name].partitions)[:SAMPLED_PARTITIONS]:
+                    place = TopicPartition(name, partition)
+                    low, high = opened.get_watermark_offsets(place, timeout=TIMEOUT_S)
+                    newest[name, partition] = max(low, high - SAMPLED_RECORDS), high
+            return mean_bytes(
+                [
+                    len(message.value() or b"") + len(message.key() or b"")
+                    for message in _records(opened, newest, TIMEOUT_S, SAMPLED_RECORDS)
+                ]
+            )
     except KafkaException:
         return None
-    finally:
-        consumer.close()
-    return mean_bytes(sizes)
 
 
 def later_than(
@@ -115,45 +110,67 @@ def later_than(
     client = client_options(options)
     if client is None:
         return None
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
+    from confluent_kafka import KafkaException
 
     places = {
         (topic, int(number)): (begin.get(topic, {}).get(number, 0), last)
         for topic, parts in end.items()
         for number, last in parts.items()
     }
-    left = {place for place, (first, last) in places.items() if first < last}
-    consumer = Consumer(_reading(client))
-    deadline = time.monotonic() + SEARCH_S
     try:
-        consumer.assign([TopicPartition(*place, places[place][0]) for place in sorted(left)])
-        while left and time.monotonic() < deadline:
-            for message in consumer.consume(SEARCHED_RECORDS, timeout=1.0):
-                place = str(message.topic()), int(message.partition() or 0)
-                if message.error() is not None or message.offset() >= places[place][1] - 1:
-                    left.discard(place)
-                if message.error() is None and message.timestamp()[1] > most_ms:
+        with consumer(client, PROBE) as opened:
+            for message in _records(opened, places, SEARCH_S, SEARCHED_RECORDS):
+                if message.timestamp()[1] > most_ms:
                     return (
-                        f"{place[0]}, partition {place[1]}, offset {message.offset()}:"
-                        f" {message.timestamp()[1]} ms"
+                        f"{message.topic()}, partition {message.partition()}, offset"
+                        f" {message.offset()}: {message.timestamp()[1]} ms"
                     )
     except KafkaException:
-        return None
-    finally:
-        consumer.close()
+        pass
     return None
 
 
-def _reading(client: dict[str, Any]) -> dict[str, Any]:
-    """Of a consumer that reads partitions to their ends and commits nothing."""
-    return {
-        **client,
-        "group.id": "weir-probe",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "log_level": 0,
-        "error_cb": lambda _: None,
-    }
+@contextmanager
+def consumer(client: Mapping[str, Any], group: str) -> Iterator[Any]:
+    """A consumer that reads partitions to their ends and commits nothing; `client` are the options
+    of the connection.
+    """
+    from confluent_kafka import Consumer
+
+    opened = Consumer(
+        {
+            **client,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+            "error_cb": lambda _: None,
+        }
+    )
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _records(
+    opened: Any, places: Mapping[tuple[str, int], tuple[int, int]], seconds: float, at_once: int
+) -> Iterator[Any]:
+    """The records of partitions between two offsets of each, as many as come in this time; so many
+    are awaited at once.
+    """
+    from confluent_kafka import TopicPartition
+
+    left = {place for place, (begin, end) in places.items() if begin < end}
+    deadline = time.monotonic() + seconds
+    opened.assign([TopicPartition(*place, places[place][0]) for place in sorted(left)])
+    while left and time.monotonic() < deadline:
+        for message in opened.consume(at_once, timeout=WAIT_S):
+            place = str(message.topic()), int(message.partition() or 0)
+            if message.error() is not None or message.offset() >= places[place][1] - 1:
+                left.discard(place)
+            if message.error() is None:
+                yield message
 
 
 def mean_bytes(sizes: Sequence[int]) -> float | None:

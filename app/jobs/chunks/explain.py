@@ -13,7 +13,7 @@ from app.explain.ask import (
     of_topic,
 )
 from app.explain.reader import Reader
-from app.explain.sentence import Row, Sentence, compose
+from app.explain.sentence import Draft, Quoted, Sentence, tell
 from app.explain.windows import PLACE as WINDOWS
 from app.explain.windows import window_sentences
 from app.terminal.counts import gone_chunks
@@ -67,11 +67,12 @@ _DEFECTS = {
 def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
     """Decisions about chunks, complete messages and incomplete ones around the moment."""
     result: list[Sentence] = []
-    for table, describe in (
-        ("chunk_messages", _whole),
-        ("chunk_events", _event),
-        ("incomplete_messages", _waiting),
-        ("chunk_state", _state),
+    # Decisions at the end of a window come after its rows.
+    for table, name, describe, place in (
+        ("chunk_messages", "whole", _whole, 0),
+        ("chunk_events", "event", _event, 3),
+        ("incomplete_messages", "wait", _waiting, 1),
+        ("chunk_state", "state", _state, 2),
     ):
         if table in ask.entity:
             # A complete message has a row in both tables; that of chunk_messages has all columns.
@@ -81,7 +82,7 @@ def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence
             rows = reader.rows(
                 table, f"{ask.where(table)} AND {_when(table)}{more}", ask.params, NEAREST
             )
-            result += [describe(row) for row in rows]
+            result += [tell(describe, name, row, place) for row in rows]
     return result + _stalled(reader, ask)
 
 
@@ -100,43 +101,44 @@ def _stalled(reader: Reader, ask: Ask) -> list[Sentence]:
         NEAREST,
     ):
         if ask.kind == "message":
-            found.append(_behind(row))
+            found.append(tell(_behind, "wait", row, 1))
             continue
         same = " AND ".join(f"t.{name} = ${name}" for name in _WINDOW)
-        behind = reader.summary(
-            table,
-            "count(*) AS messages",
-            f"{same} AND t.state = 'stalled'",
-            {name: row[name] for name in _WINDOW},
+        draft = Draft()
+        wait = draft.quote("wait", row)
+        behind = draft.quote(
+            "behind",
+            reader.summary(
+                table,
+                "count(*) AS messages",
+                f"{same} AND t.state = 'stalled'",
+                {name: row[name] for name in _WINDOW},
+            ),
         )
         text = (
-            "At the end of the window {behind.messages:n large message} stalled behind"
-            " {wait.stalled_at}, whose " + gone_chunks(row["missing_chunks"]) + ": it is of"
-            " {wait.uuid} of producer {wait.producer_name}, and subscription {wait.subscription}"
-            " has been sent nothing since it was stored, {wait.age_ms:ms} before."
+            f"At the end of the window {behind.messages:n large message} stalled behind"
+            f" {wait.stalled_at}, whose {gone_chunks(row['missing_chunks'])}: it is of"
+            f" {wait.uuid} of producer {wait.producer_name}, and subscription {wait.subscription}"
+            f" has been sent nothing since it was stored, {wait.age_ms:ms} before"
         )
-        found.append(
-            compose(
-                row["ts_wall_ms"], row["rule"], text, (1, row["row_no"]), wait=row, behind=behind
-            )
-        )
+        found.append(draft.sentence(text, (1, row["row_no"])))
     return found
 
 
 _WINDOW = ("cluster", "topic", "subscription", "window_start_ms")
 
 
-def _behind(row: Row) -> Sentence:
+def _behind(row: Quoted) -> str:
     text = (
-        "At the end of the window {wait.uuid} of producer {wait.producer_name} has been stored"
-        " for {wait.age_ms:ms}, from {wait.first_position} to {wait.last_position}, and"
-        " subscription {wait.subscription} has not been sent it: the subscription is stalled at"
-        " {wait.stalled_at}"
+        f"At the end of the window {row.uuid} of producer {row.producer_name} has been stored"
+        f" for {row.age_ms:ms}, from {row.first_position} to {row.last_position}, and"
+        f" subscription {row.subscription} has not been sent it: the subscription is stalled at"
+        f" {row.stalled_at}"
     )
     if row["missing_chunks"]:
         text += ", whose " if row["first_position"] == row["stalled_at"] else "; of this message "
         text += gone_chunks(row["missing_chunks"])
-    return compose(row["ts_wall_ms"], row["rule"], text + ".", (1, row["row_no"]), wait=row)
+    return text
 
 
 def _when(table: str) -> str:
@@ -145,87 +147,78 @@ def _when(table: str) -> str:
     return IN_WINDOW
 
 
-def _whole(row: Row) -> Sentence:
+def _whole(row: Quoted) -> str:
     text = (
-        "{whole.uuid} of producer {whole.producer_name} is complete for subscription"
-        " {whole.subscription}: {whole.num_chunks:n chunk} from {whole.first_position} to"
-        " {whole.last_position}, the first delivered to consumer {whole.consumer} at"
-        " {whole.first_chunk_ms:clock}, the last {whole.assembly_ms:ms} later"
+        f"{row.uuid} of producer {row.producer_name} is complete for subscription"
+        f" {row.subscription}: {row.num_chunks:n chunk} from {row.first_position} to"
+        f" {row.last_position}, the first delivered to consumer {row.consumer} at"
+        f" {row.first_chunk_ms:clock}, the last {row.assembly_ms:ms} later"
     )
     if row["assembled_bytes"] is not None:
-        text += "; {whole.assembled_bytes:n byte} of {whole.declared_bytes:n} declared"
-    return compose(
-        row["ts_wall_ms"],
-        row["rule"],
-        text + " ({whole.integrity}).",
-        (0, row["row_no"]),
-        whole=row,
-    )
+        text += f"; {row.assembled_bytes:n byte} of {row.declared_bytes:n} declared"
+    return f"{text} ({row.integrity})"
 
 
-def _event(row: Row) -> Sentence:
-    text = OUTCOMES[row["outcome"]] + " [{event.position}, subscription {event.subscription}]"
+def _event(row: Quoted) -> str:
+    text = OUTCOMES[row["outcome"]].format(event=row)
+    text += f" [{row.position}, subscription {row.subscription}]"
     if row["age_ms"] is not None and row["outcome"] != "COMPLETE":
-        text += ", {event.age_ms:ms} after its first chunk"
+        text += f", {row.age_ms:ms} after its first chunk"
     for column, what in (
         ("acks", "acknowledged"),
         ("tracked", "tracked for redelivery"),
         ("orphaned", "neither acknowledged nor tracked"),
     ):
         if row[column]:
-            text += f"; {{len(event.{column}):n position}} {what}"
-    text += "; the consumer then holds {event.contexts:n incomplete message}"
+            positions = row.derived(f"{column}_positions", len(row[column]))
+            text += f"; {positions:n position} {what}"
+    text += f"; the consumer then holds {row.contexts:n incomplete message}"
     if row["leaked"]:
-        text += " and counts {event.counter:n}"
+        text += f" and counts {row.counter:n}"
     defect = row["rule"].partition("+")[2]
     if defect in _DEFECTS:
         text += f". A defect of released clients affects this outcome: {_DEFECTS[defect]}"
-    # Decisions at the end of a window come after its rows.
-    return compose(row["ts_wall_ms"], row["rule"], text + ".", (3, row["row_no"]), event=row)
+    return text
 
 
-def _waiting(row: Row) -> Sentence:
+def _waiting(row: Quoted) -> str:
     text = (
-        "At the end of the window {wait.uuid} of producer {wait.producer_name} waits for"
-        " chunk {wait.next_chunk_id:n} of {wait.num_chunks:n} in consumer {wait.consumer} of"
-        " subscription {wait.subscription}: its first chunk ({wait.first_position}) arrived at"
-        " {wait.first_chunk_ms:clock}, {wait.age_ms:ms} before, its newest"
-        " ({wait.last_position}) at {wait.last_chunk_ms:clock}"
+        f"At the end of the window {row.uuid} of producer {row.producer_name} waits for"
+        f" chunk {row.next_chunk_id:n} of {row.num_chunks:n} in consumer {row.consumer} of"
+        f" subscription {row.subscription}: its first chunk ({row.first_position}) arrived at"
+        f" {row.first_chunk_ms:clock}, {row.age_ms:ms} before, its newest"
+        f" ({row.last_position}) at {row.last_chunk_ms:clock}"
     )
     if row["buffered_bytes"] is not None:
-        text += "; {wait.buffered_bytes:n byte} of {wait.declared_bytes:n} have arrived"
-    text += (
-        "; it expires after {wait.expires_ms:clock}"
-        if row["expires_ms"] is not None
-        else "; it never expires"
-    )
-    return compose(row["ts_wall_ms"], row["rule"], text + ".", (1, row["row_no"]), wait=row)
+        text += f"; {row.buffered_bytes:n byte} of {row.declared_bytes:n} have arrived"
+    if row["expires_ms"] is None:
+        return f"{text}; it never expires"
+    return f"{text}; it expires after {row.expires_ms:clock}"
 
 
-def _state(row: Row) -> Sentence:
+def _state(row: Quoted) -> str:
     text = (
-        "At the end of the window consumer {state.consumer} of subscription"
-        " {state.subscription} holds {state.contexts:n incomplete message} with"
-        " {state.buffered_bytes:n byte}"
+        f"At the end of the window consumer {row.consumer} of subscription {row.subscription}"
+        f" holds {row.contexts:n incomplete message} with {row.buffered_bytes:n byte}"
     )
     if row["oldest_age_ms"] is not None:
-        text += ", the oldest for {state.oldest_age_ms:ms}"
+        text += f", the oldest for {row.oldest_age_ms:ms}"
     if row["leaked"]:
-        text += "; its counter is {state.counter:n}, {state.leaked:n} of them leaked"
+        text += f"; its counter is {row.counter:n}, {row.leaked:n} of them leaked"
     if row["permits_lost"]:
-        text += "; {state.permits_lost:n permit} lost so far"
-    return compose(row["ts_wall_ms"], row["rule"], text + ".", (2, row["row_no"]), state=row)
+        text += f"; {row.permits_lost:n permit} lost so far"
+    return text
 
 
 def _windows(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
     return window_sentences(reader, ask, "chunk_topic_stats", "false", _window)
 
 
-def _window(row: Row) -> str:
+def _window(row: Quoted) -> str:
     return (
-        "{window.chunks:n chunk} of {window.chunk_bytes:n byte} in all were published to"
-        " {window.topic} by {window.producers:n producer}; at most"
-        " {window.max_contexts:n large message} waited for chunks in one consumer"
+        f"{row.chunks:n chunk} of {row.chunk_bytes:n byte} in all were published to"
+        f" {row.topic} by {row.producers:n producer}; at most"
+        f" {row.max_contexts:n large message} waited for chunks in one consumer"
     )
 
 

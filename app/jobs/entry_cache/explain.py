@@ -13,7 +13,7 @@ from app.explain.ask import (
     of_topic,
 )
 from app.explain.reader import Reader, summary_of, used
-from app.explain.sentence import Row, Sentence, compose
+from app.explain.sentence import Draft, Quoted, Sentence
 from app.explain.windows import PLACE as WINDOWS
 from app.explain.windows import window_sentences
 
@@ -37,15 +37,19 @@ def _reads(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
         bounds = {name: found[name] for name in _OF}
         params = {**bounds, "lo": ask.lo_ms, "hi": ask.hi_ms}
         within = " AND ".join(f"t.{name} = ${name}" for name in _OF)
-        row = summary_of(
-            "cache_reads", f"{_NAMES}, {_WHAT}", f"{within} AND {IN_WINDOW}", params, found
+        draft = Draft()
+        reads = draft.quote(
+            "reads",
+            summary_of(
+                "cache_reads", f"{_NAMES}, {_WHAT}", f"{within} AND {IN_WINDOW}", params, found
+            ),
         )
         text = (
-            "Up to {reads.last_ms:clock} the cache ({reads.policy}) on {reads.broker}"
-            " would have answered {reads.hits:n} of {reads.reads:n read} of subscription"
-            " {reads.subscription} of {reads.topic}"
+            f"Up to {reads.last_ms:clock} the cache ({reads.policy}) on {reads.broker}"
+            f" would have answered {reads.hits:n} of {reads.reads:n read} of subscription"
+            f" {reads.subscription} of {reads.topic}"
         )
-        result.append(compose(found["first_ms"], found["rule"], text + ".", (number,), reads=row))
+        result.append(draft.sentence(text, (number,), found["first_ms"]))
     return result
 
 
@@ -53,19 +57,19 @@ def _windows(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]
     return window_sentences(reader, ask, "cache_stats", "t.evicted_wanted > 0", _window)
 
 
-def _window(row: Row) -> str:
+def _window(row: Quoted) -> str:
     if not row["hits"] + row["misses"] + row["inserted"]:
         return ""
-    text = "the cache ({window.policy}) would have answered"
+    text = f"the cache ({row.policy}) would have answered"
     if row["hits"] + row["misses"]:
         text += (
-            " {window.hits:n} of {window.hits + window.misses:n read} of {window.topic},"
-            " with {window.miss_bytes:n byte} from storage"
+            f" {row.hits:n} of {row.derived('reads', row['hits'] + row['misses']):n read} of"
+            f" {row.topic}, with {row.miss_bytes:n byte} from storage"
         )
     else:
-        text += " no read of {window.topic}: there were none"
+        text += f" no read of {row.topic}: there were none"
     if row["evicted_wanted"]:
-        text += "; {window.evicted_wanted:n entry} were evicted while reads were expected"
+        text += f"; {row.evicted_wanted:n entry} were evicted while reads were expected"
     return text
 
 

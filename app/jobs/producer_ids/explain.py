@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.explain.ask import IN_WINDOW, Ask, Configured, Explained, Subject
 from app.explain.reader import Reader, columns, in_order, row_of, summary_of, used
-from app.explain.sentence import Row, Sentence, compose
+from app.explain.sentence import Draft, Quoted, Row, Sentence
 
 # Consecutive decisions of one broker with the same outcome are one sentence.
 _RUNS = f"""
@@ -86,62 +86,60 @@ def _sums(found: dict[str, object], first: Row, last: Row, what: str) -> Row:
     )
 
 
-def _run(first: Row, last: Row, run: Row) -> Sentence:
-    rows = {"first": first, "run": run}
-    ids, verdict = "{run.ids:n producer id}", _VERDICTS[first["rule"]]
+def _run(first_row: Row, last_row: Row, sums: Row) -> Sentence:
+    draft = Draft()
+    first, run = draft.quote("first", first_row), draft.quote("run", sums)
+    verdict = _VERDICTS[first["rule"]]
+    if 1 in (run["ids"], run["batches"]):
+        verdict = verdict.replace("are ", "is ", 1)
     if run["batches"] == 1:
+        last = first
+        verdict = verdict.replace("contained them", "contained it")
         text = (
-            "Producer id {first.producer_id:n} of user {first.user} (client {first.client_id},"
-            f" first seen on {{first.topic}}) {verdict.replace('are ', 'is ', 1)}"
-        )
-        text = text.replace("contained them", "contained it")
-    else:
-        rows["last"] = last
-        if run["ids"] == 1:
-            verdict = verdict.replace("are ", "is ", 1)
-        text = (
-            f"{ids} of user {{first.user}} ({{run.batches:n batch}} of"
-            f" {{run.clients:n client}}) on {{first.broker}} {verdict}, the last at"
-            " {last.ts_wall_ms:clock}"
-        )
-    if first["bound_source"] in _SOURCES:
-        text += (
-            f". The bound is {{first.bound:n new id}} per {_unit(first)},"
-            f" {_SOURCES[first['bound_source']]}"
+            f"Producer id {first.producer_id:n} of user {first.user} (client {first.client_id},"
+            f" first seen on {first.topic}) {verdict}"
         )
     else:
+        last = draft.quote("last", last_row)
+        text = (
+            f"{run.ids:n producer id} of user {first.user} ({run.batches:n batch} of"
+            f" {run.clients:n client}) on {first.broker} {verdict}, the last at"
+            f" {last.ts_wall_ms:clock}"
+        )
+    source = _SOURCES.get(first["bound_source"])
+    if source is None:
         text += ". No policy sets a bound"
-    newest = "last" if "last" in rows else "first"
-    if rows[newest]["tokens"] is not None and first["bound_source"] in _SOURCES:
-        text += f"; {{{newest}.tokens:n token}} are left"
     else:
-        text += f"; {{{newest}.rate:n id}} per s"
+        text += f". The bound is {first.bound:n new id} per {_unit(first)}, {source}"
+    if last["tokens"] is not None and source is not None:
+        text += f"; {last.tokens:n token} are left"
+    else:
+        text += f"; {last.rate:n id} per s"
     if run["longest_ms"]:
-        text += (
-            "; the throttle time of the client is up to {run.longest_ms:ms}"
-            if run["batches"] != 1
-            else "; the throttle time of the client is {run.longest_ms:ms}"
-        )
-    return compose(first["ts_wall_ms"], first["rule"], text + ".", (0, first["row_no"]), **rows)
+        at_most = "" if run["batches"] == 1 else "up to "
+        text += f"; the throttle time of the client is {at_most}{run.longest_ms:ms}"
+    return draft.sentence(text, (0, first["row_no"]))
 
 
-def _unit(first: Row) -> str:
+def _unit(first: Quoted) -> str:
     return "s" if (first["switches"] or {}).get("rate_unit") == "second" else "quota window"
 
 
 def _window(row: Row) -> Sentence:
+    draft = Draft()
+    window = draft.quote("window", row)
     text = (
-        "In the {window.window_ms:ms} from {window.window_start_ms:clock} user {window.user}"
-        " brought {window.new_ids:n new id} to {window.broker}, {window.rejected:n batch} were"
-        " rejected and {window.seen_batches:n batch} had known ids"
+        f"In the {window.window_ms:ms} from {window.window_start_ms:clock} user {window.user}"
+        f" brought {window.new_ids:n new id} to {window.broker}, {window.rejected:n batch} were"
+        f" rejected and {window.seen_batches:n batch} had known ids"
     )
     if row["utilisation"] is not None:
-        text += "; {window.utilisation:pct} of the bound"
+        text += f"; {window.utilisation:pct} of the bound"
     if row["tokens"] is not None:
-        text += "; {window.tokens:n token} left at its end"
+        text += f"; {window.tokens:n token} left at its end"
     if row["live_filters"]:
-        text += "; {window.live_filters:n filter} of {window.state_bytes:n byte} in all"
-    return compose(row["window_start_ms"], row["rule"], text + ".", (1, row["row_no"]), window=row)
+        text += f"; {window.live_filters:n filter} of {window.state_bytes:n byte} in all"
+    return draft.sentence(text, (1, row["row_no"]), row["window_start_ms"])
 
 
 _USER = "list_contains($names, t.user)"

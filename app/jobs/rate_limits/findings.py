@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from app.jobs.rate_limits.pauses import NUMBERED
 from app.report.model import Column, Findings, Grid
 from app.report.phrases import Row, clock, duration, number_of, percent, short
 
@@ -18,16 +19,14 @@ SELECT CAST(sum(culprit_ns) AS BIGINT) AS culprit_ns, count(*) AS topics,
   CAST(sum(shared_ns) AS BIGINT) AS shared_ns, CAST(sum(collateral_ns) AS BIGINT) AS collateral_ns
 FROM topic_throttle_stats
 """
-# Only rows that begin or end a pause: a row that changes nothing adds nothing to a cause.
-_CHANGES = """
-SELECT cluster, broker, cnx_id, ts_mono_ns, ts_wall_ms, row_no, reads_paused, limiter, limiter_name,
-  topic, culprit_topic, collateral_topics
-FROM (
-  SELECT *, lag(reads_paused) OVER (
-      PARTITION BY cluster, broker, cnx_id
-      ORDER BY ts_wall_ms NULLS FIRST, ts_mono_ns NULLS FIRST, row_no) AS were_paused
-  FROM throttle_events
-) WHERE reads_paused IS DISTINCT FROM were_paused
+# A pause belongs to the limit that began it.
+BEGUN = f"""
+{NUMBERED}
+SELECT n.cluster, n.broker, n.cnx_id, n.limiter, n.limiter_name, n.topic, n.publisher,
+  n.collateral_topics, p.start_ms, p.start_ns, p.end_ns
+FROM numbered AS n JOIN pauses AS p USING (cluster, broker, cnx_id, pause_no)
+WHERE n.reads_paused AND NOT n.were_paused
+ORDER BY n.cluster, n.broker, n.cnx_id, n.pause_no
 """
 SHARED = 1000
 """Shared limits whose users are looked up."""
@@ -82,12 +81,11 @@ class Summary:
 
 
 def summarise(
-    throttle_events: Iterable[Row],
+    pauses: Iterable[Row],
     topic_throttle_stats: Iterable[Row],
     shared_limits: Iterable[Row] = (),
 ) -> Summary:
-    """The summary of rows of two tables and of the question `shared-limits`; rows may come in any
-    order."""
+    """The summary of the rows of `BEGUN`, of a table and of the question `shared-limits`."""
     paused = Counter[str]()
     for row in topic_throttle_stats:
         paused.update(
@@ -97,7 +95,7 @@ def summarise(
         (row["cluster"], row["broker"], row["limiter"], row["limiter_name"]): row
         for row in shared_limits
     }
-    causes = sorted(_causes(throttle_events).values(), key=lambda c: (-c.paused_ns, c.name))
+    causes = sorted(_causes(pauses).values(), key=lambda c: (-c.paused_ns, c.name))
     for cause in causes:
         row = most.get(cause.key, {})
         if row.get("most_used_by") and row["share"]:
@@ -108,50 +106,29 @@ def summarise(
     )
 
 
-def _causes(rows: Iterable[Row]) -> dict[tuple[str, ...], Cause]:
-    """Joins the first and the last row of each pause; a pause belongs to the limit that began it.
-
-    The view `throttle_intervals` has every limit of a pause; this takes the topics and the limit of
-    its first row. Rows that neither pause nor resume reads are optional.
-    """
-    by_connection: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        by_connection[row["cluster"], row["broker"], row["cnx_id"]].append(row)
+def _causes(pauses: Iterable[Row]) -> dict[tuple[str, ...], Cause]:
     causes: dict[tuple[str, ...], Cause] = {}
-    for changes in by_connection.values():
-        # Wall time first: the monotonic clock restarts with the broker.
-        changes.sort(key=lambda r: (r["ts_wall_ms"] or 0, r["ts_mono_ns"] or 0, r["row_no"]))
-        open_since: tuple[Cause, int] | None = None
-        for row in changes:
-            if row["reads_paused"] and open_since is None:
-                cause = _cause_of(row, causes)
-                open_since = cause, row["ts_mono_ns"]
-            elif not row["reads_paused"] and open_since is not None:
-                cause, since = open_since
-                cause.paused_ns += max(0, row["ts_mono_ns"] - since)
-                cause.open_pauses -= 1
-                open_since = None
+    for row in pauses:
+        limiter = row["limiter"]
+        topics = {row["topic"], *(row["collateral_topics"] or ())} - {None}
+        if limiter == "topic":
+            name, where = row["publisher"], ("", "")
+            topics -= {name}
+        else:
+            # rows of earlier versions do not name the limit
+            name = row["cnx_id"] if limiter == "connection" else row["broker"]
+            name, where = row["limiter_name"] or name, (row["cluster"], row["broker"])
+        cause = causes.setdefault((limiter, name, *where), Cause(limiter, name, *where))
+        cause.pauses += 1
+        cause.topics |= topics
+        if row["end_ns"] is None:
+            cause.open_pauses += 1
+        else:
+            cause.paused_ns += max(0, row["end_ns"] - row["start_ns"])
+        if row["start_ms"] is not None:
+            times = (row["start_ms"], cause.first_ms)
+            cause.first_ms = min(ms for ms in times if ms is not None)
     return causes
-
-
-def _cause_of(row: Row, causes: dict[tuple[str, ...], Cause]) -> Cause:
-    limiter = row["limiter"]
-    topics = {row["topic"], *(row["collateral_topics"] or ())} - {None}
-    if limiter == "topic":
-        name, where = row["culprit_topic"], ("", "")
-        topics -= {name}
-    else:
-        # rows of earlier versions do not name the limit
-        name = row["limiter_name"] or (row["cnx_id"] if limiter == "connection" else row["broker"])
-        where = row["cluster"], row["broker"]
-    cause = causes.setdefault((limiter, name, *where), Cause(limiter, name, *where))
-    cause.pauses += 1
-    cause.open_pauses += 1
-    cause.topics |= topics
-    at = row["ts_wall_ms"]
-    if at is not None:
-        cause.first_ms = at if cause.first_ms is None else min(cause.first_ms, at)
-    return cause
 
 
 def sentences(summary: Summary) -> list[str]:
@@ -217,7 +194,7 @@ def _summary(reader: Reader) -> Summary | None:
     total = reader.row(_PAUSED)
     if not total["topics"]:
         return None
-    return summarise(reader.rows(_CHANGES), [total], reader.ask("shared-limits", SHARED))
+    return summarise(reader.rows(BEGUN), [total], reader.ask("shared-limits", SHARED))
 
 
 def _sentences(reader: Reader) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import yaml
 
-from app.report.model import Column, Fold, Grid, Part, Row, Section
+from app.report.model import Column, Fold, Grid, Part, Section
 from app.report.reader import Reader
 from app.report.text import time_text
+from app.warehouse.last_configuration import Described
 from app.warehouse.manifest import Manifest
 from app.warehouse.tables import TABLES
 
@@ -25,8 +26,8 @@ FROM ({_HASHES}) GROUP BY job, params_hash ORDER BY job, newest DESC
 """
 
 
-def configuration(reader: Reader, kept: Row | None, manifest: Manifest | None) -> Section:
-    """`kept` is the configuration with its hashes, as `app.warehouse.last_configuration` has it."""
+def configuration(reader: Reader, kept: Described | None, manifest: Manifest | None) -> Section:
+    """The section on the configuration with which the rows were written."""
     decided = reader.rows(DECIDED)
     texts: list[str] = []
     parts: list[Part] = []
@@ -34,18 +35,14 @@ def configuration(reader: Reader, kept: Row | None, manifest: Manifest | None) -
         texts.append("The configuration of these tables is not kept here; --config names it.")
     else:
         texts.append(
-            f"Configuration {kept['config_hash']}"
-            + (
-                f", in force since {time_text(kept['started_ms'])}."
-                if kept.get("started_ms")
-                else "."
-            )
+            f"Configuration {kept.config_hash}"
+            + (f", in force since {time_text(kept.started_ms)}." if kept.started_ms else ".")
         )
         strange = sorted(
             {
                 row["job"]
                 for row in decided
-                if row["params_hash"] != kept["params_hash"].get(row["job"])
+                if row["params_hash"] != kept.params_hash.get(row["job"])
             }
         )
         if strange:
@@ -75,7 +72,7 @@ def configuration(reader: Reader, kept: Row | None, manifest: Manifest | None) -
     else:
         texts.append("No job has written a row yet.")
     if kept is not None:
-        text = yaml.safe_dump(kept["config"], sort_keys=False, allow_unicode=True)
+        text = yaml.safe_dump(kept.config, sort_keys=False, allow_unicode=True)
         parts.append(Fold("The whole configuration", text))
     parts.append(_tables(reader))
     texts.append(_warehouse(reader, manifest))

@@ -11,7 +11,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from app.warehouse import last_configuration, saved_states, writable
 from app.warehouse.commit import Writer
 from app.warehouse.documents import Document
 from app.warehouse.saved_states import Position, States
-from app.warehouse.small_files import Damaged, local_path
+from app.warehouse.small_files import local_path
 from app.whatif.replay.archive import FIRST_MS
 from app.whatif.replay.slices import Slice
 
@@ -34,13 +34,41 @@ if TYPE_CHECKING:
 NAME = "_weir/replay.json"
 FOLDER = "_weir/replay"
 FORMAT = 2
-DOCUMENT: Document[dict[str, Any]] = Document(dict[str, Any], "name another folder", indent=1)
+REMEDY = "name another folder"
 SAVED_EVERY_S = 10.0
 """States are kept so often; what was committed since is judged again after an interruption."""
 TOGETHER = 8
 """Slices of a commit: one per table takes as long whatever the rows."""
 MOST_ROWS = 500_000
 """A commit has fewer slices where these have more rows."""
+
+
+@dataclass
+class Header:
+    """What the file of a replay has in every version."""
+
+    format: int
+    identity: dict[str, Any]
+    """What is replayed."""
+
+
+@dataclass
+class Progress(Header):
+    """How far a replay has come."""
+
+    archive_version: int
+    application: str
+    slices: list[Slice]
+    applied: dict[str, Position]
+    """By job, the records that the states of the begin have."""
+    done: int = 0
+    """How many slices are done and their states kept."""
+    states: str | None = None
+    """The file of the states after them; None while the jobs are empty."""
+
+
+_HEADER: Document[Header] = Document(Header, REMEDY)
+_PROGRESS: Document[Progress] = Document(Progress, REMEDY, indent=1)
 
 
 class Out:
@@ -65,7 +93,7 @@ class Out:
         )
         self._refuse_live(settings)
         self._identity = json.loads(json.dumps(identity))
-        self._document = self._load()
+        self._progress = self._load()
         refused = writable.obstacle(self.settings)
         if refused is not None:
             raise UserError(f"{self._place}: {refused}")
@@ -81,8 +109,8 @@ class Out:
                 f"{self._place}: is the warehouse that is replayed\nname another folder"
             )
 
-    def _load(self) -> dict[str, Any] | None:
-        found = DOCUMENT.load(self.settings, NAME)
+    def _load(self) -> Progress | None:
+        found = _HEADER.load(self.settings, NAME)
         if found is None:
             if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
                 raise UserError(
@@ -90,15 +118,12 @@ class Out:
                     "name a folder that does not exist"
                 )
             return None
-        try:
-            theirs, version = found["identity"], found["format"]
-        except KeyError:
-            raise Damaged(str(self.root / NAME), "is damaged", DOCUMENT.remedy) from None
-        if version != FORMAT:
+        if found.format != FORMAT:
             raise UserError(
                 f"{self._place}: was written by another version of Weir "
-                f"(format {version!r})\nname another folder"
+                f"(format {found.format})\n{REMEDY}"
             )
+        theirs = found.identity
         other = [
             key
             for key in {**theirs, **self._identity}
@@ -110,12 +135,12 @@ class Out:
                 f"{self._place}: belongs to another replay, whose {key} is {theirs.get(key)!r}, "
                 f"not {self._identity.get(key)!r}\nname another folder"
             )
-        return found
+        return _PROGRESS.load(self.settings, NAME)
 
     @property
     def begun(self) -> bool:
         """Whether slices have been planned."""
-        return self._document is not None
+        return self._progress is not None
 
     @property
     def ended(self) -> bool:
@@ -125,22 +150,22 @@ class Out:
     @property
     def archive_version(self) -> int | None:
         """The version of the archive that is replayed; None before the begin."""
-        return None if self._document is None else int(self._document["archive_version"])
+        return None if self._progress is None else self._progress.archive_version
 
     @property
     def slices(self) -> list[Slice]:
         """All slices of the replay."""
-        return [Slice(**one) for one in self._there["slices"]]
+        return self._there.slices
 
     @property
     def done(self) -> int:
         """How many slices are done and their states kept."""
-        return int(self._there["done"])
+        return self._there.done
 
     @property
-    def _there(self) -> dict[str, Any]:
-        assert self._document is not None
-        return self._document
+    def _there(self) -> Progress:
+        assert self._progress is not None
+        return self._progress
 
     def begin(
         self,
@@ -150,16 +175,14 @@ class Out:
         applied: Mapping[str, Position] | None = None,
     ) -> None:
         """Write down what will be done, and the states to begin with."""
-        self._document = {
-            "format": FORMAT,
-            "identity": self._identity,
-            "archive_version": archive_version,
-            "application": f"weir-replay-{uuid.uuid4()}",
-            "done": 0,
-            "states": None,
-            "slices": [asdict(one) for one in found],
-            "applied": {job: asdict(place) for job, place in (applied or {}).items()},
-        }
+        self._progress = Progress(
+            FORMAT,
+            self._identity,
+            archive_version,
+            f"weir-replay-{uuid.uuid4()}",
+            found,
+            dict(applied or {}),
+        )
         if start is None:
             self._write()
         else:
@@ -169,17 +192,16 @@ class Out:
     @property
     def applied(self) -> dict[str, Position]:
         """By job, the records that the states of the begin have."""
-        return {job: Position(**place) for job, place in self._there["applied"].items()}
+        return self._there.applied
 
     def states(self) -> States | None:
         """The states after the slices that are done; None while the jobs are empty."""
-        name = self._there["states"]
+        name = self._there.states
         return None if name is None else saved_states.read(self.root / FOLDER / name)[0]
 
     def prepare(self, group: Mapping[str, Operator]) -> None:
         """Create the tables of the jobs."""
-        application = self._there["application"]
-        self._writer = Writer(self.settings, "replay", application)
+        self._writer = Writer(self.settings, "replay", self._there.application)
         self._writer.prepare([*(t for o in group.values() for t in o.tables), "quarantine"])
 
     def take(
@@ -197,7 +219,7 @@ class Out:
                 self._held.setdefault(name, []).append(mine)
                 self._held_rows += mine.num_rows
         added = self._held_rows - before
-        last = one.number + 1 == len(self._there["slices"])
+        last = one.number + 1 == len(self.slices)
         if last or (one.number + 1) % TOGETHER == 0 or self._held_rows >= MOST_ROWS:
             self._commit(one.number)
             if last or time.monotonic() - self._saved_s >= SAVED_EVERY_S:
@@ -213,16 +235,16 @@ class Out:
         self._held, self._held_rows = {}, 0
 
     def _save(self, done: int, states: States) -> None:
-        name, before = f"states-{done}.arrow", self._there["states"]
+        name, before = f"states-{done}.arrow", self._there.states
         saved_states.write(self.root / FOLDER / name, states)
-        self._there.update(done=done, states=name)
+        self._there.done, self._there.states = done, name
         self._write()
         if before is not None and before != name:
             (self.root / FOLDER / before).unlink(missing_ok=True)
         self._saved_s = time.monotonic()
 
     def _write(self) -> None:
-        DOCUMENT.keep(self.settings, NAME, self._there)
+        _PROGRESS.keep(self.settings, NAME, self._there)
 
     @property
     def spill(self) -> Path:
@@ -241,14 +263,12 @@ def of_folder(settings: Settings, folder: Path, option: str) -> tuple[dict[str, 
     """What the replay in a folder was, and the states that it ended with; UserError where it has
     not ended."""
     there = settings.model_copy(update={"warehouse": str(folder), "storage_options": {}})
-    document = DOCUMENT.load(there, NAME)
-    if document is None:
+    progress = _PROGRESS.load(there, NAME)
+    if progress is None:
         raise UserError(
             f"{option} {folder}: is not the folder of a replay (allowed: one that "
             "replay --out has written)"
         )
-    if not {"identity", "states", "slices", "done"} <= document.keys():
-        raise Damaged(str(folder / NAME), "is damaged", DOCUMENT.remedy)
-    if document["states"] is None or document["done"] != len(document["slices"]):
+    if progress.states is None or progress.done != len(progress.slices):
         raise UserError(f"{option} {folder}: that replay has not ended\nlet it go on first")
-    return document["identity"], saved_states.read(folder / FOLDER / document["states"])[0]
+    return progress.identity, saved_states.read(folder / FOLDER / progress.states)[0]

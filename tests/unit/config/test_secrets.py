@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 import yaml
@@ -125,7 +126,7 @@ def test_a_secret_is_in_no_output_of_validate_and_not_in_the_warehouse(document,
         out, err = capsys.readouterr()
         assert out and HUSH not in out + err
     settings = load_settings(file)
-    assert HUSH not in json.dumps(last_configuration.described(settings))
+    assert HUSH not in json.dumps(asdict(last_configuration.described(settings)))
     if "warehouse" not in document:
         assert HUSH not in repr(settings)
 

@@ -267,6 +267,70 @@ GAPS = [
         "blind_until_ms": START_MS + 125_000,
     },
 ]
+
+
+def of_group(group: str, row_no: int, **columns: Any) -> dict[str, Any]:
+    about = {"topic": "persistent://k/g/payments", "partition": 3, "committed": 1200}
+    times = {"ts_wall_ms": START_MS, "pass_ms": START_MS}
+    place = {"job": "backlog", "cluster": "kafka", "broker": "k1", "params_hash": HASH}
+    return {**place, **about, **times, "group": group, "rule": "poll", "row_no": row_no, **columns}
+
+
+STATES = ("committed", "ahead", "no_offset", "gone", "unknown_group", "rebalancing")
+GROUPS: Rows = {
+    "group_lag": [
+        of_group(
+            "billing",
+            1,
+            state="committed",
+            lag=300,
+            log_end=1500,
+            age_state="known",
+            age_s=90,
+            lag_growth=2.5,
+            commit_rate=10.0,
+            time_to_loss_s=4000.0,
+        ),
+        of_group(
+            "billing",
+            2,
+            partition=4,
+            state="committed",
+            lag=0,
+            log_end=1200,
+            age_state="nothing_unread",
+        ),
+        of_group("archive", 3, state="committed", lag=-4, log_end=1196),
+        of_group(
+            "archive",
+            4,
+            partition=4,
+            state="committed",
+            lag=1,
+            log_end=1201,
+            age_state="first_seen",
+            age_s=5,
+            time_to_loss_s=0.0,
+        ),
+    ],
+    "group_states": [
+        of_group(
+            "billing",
+            number,
+            state=state,
+            log_end=1500,
+            unread=number,
+            topic=None if number == 4 else "persistent://k/g/payments",
+            partition=None if number > 2 else 3,
+        )
+        for number, state in enumerate(STATES)
+    ],
+    "lost_messages": [
+        of_group("billing", 1, offsets=12, from_offset=9, to_offset=21, first_sight=False),
+        of_group("archive", 2, offsets=1, from_offset=0, to_offset=1, first_sight=True),
+    ],
+}
+"""A group that lags and has lost, and one that is ahead."""
 CACHE = cache_trace.numbered(
     [
         caches.cursor(0),
@@ -341,6 +405,7 @@ def fill(warehouse: str) -> None:
         for table, mine in chunked.items():
             if table != "quarantine":
                 rows[table] = rows[table] + of_job("chunks", cluster, mine)
+    rows |= GROUPS
     for table, mine in rows.items():
         if mine:
             write(warehouse, table, mine)

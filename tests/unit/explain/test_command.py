@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from app.cli import main
+from app.explain.ask import kinds
 from app.warehouse.manifest import LAYOUT_VERSION
 from tests.support.throttle_rows import START_MS, TOPIC, event, write
 from tests.unit.explain.asking import ALL, answer, explain, texts
@@ -21,6 +23,24 @@ EVERY = (
     ("subscription", TOPIC, "s"),
 )
 DAY = "2026-01-05T14:00:00Z"
+
+
+def test_the_help_names_every_kind(capsys):
+    assert main(["explain", "--help"]) == 0
+    assert set(re.findall(r"\w+", capsys.readouterr().out)) >= {*kinds()}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("producer", "p"), "explain producer: unknown kind\nallowed: topic, connection"),
+        (("subscription", TOPIC), "explain subscription: its topic and its name expected"),
+        (("topic", TOPIC, "s"), "explain topic: one name expected"),
+    ],
+)
+def test_what_cannot_be_asked(words, said, tmp_path, capsys):
+    code, out, err = explain(capsys, str(tmp_path), *words)
+    assert (code, out) == (2, "") and said in err
 
 
 @pytest.mark.parametrize("words", EVERY, ids=lambda words: words[0])

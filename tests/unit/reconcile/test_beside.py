@@ -7,6 +7,7 @@ from threading import Event
 
 from app.config.settings import Settings
 from app.reconcile.rounds import Memory
+from app.reconcile.scrape import Scrape
 from app.stream.side_processes import one_round, repeating
 from app.warehouse.run_lock import only_reconciliation
 from tests.support.servers.admin import AdminServer, status
@@ -28,9 +29,9 @@ def test_brokers_are_read_at_every_interval(make_settings: Make) -> None:
         server.answers["/metrics/"] = status(200, METRICS)
         settings = make_settings(reconcile={"brokers": [server.url], "interval_ms": 1000})
         with repeating("reconcile", settings, reported.append):
-            wait_for(lambda: Memory.load(settings).number >= 2)
+            wait_for(lambda: Memory.load(settings, Scrape).number >= 2)
     assert reported == []
-    (readings,) = Memory.load(settings).scrapes.values()
+    (readings,) = Memory.load(settings, Scrape).scrapes.values()
     assert len(readings) >= 2
     assert all(one.topics == {"persistent://a/b/c": {"messages_in": 7}} for one in readings)
 

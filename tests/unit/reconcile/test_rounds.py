@@ -15,6 +15,7 @@ from app.config.settings import Settings
 from app.errors import UserError
 from app.reconcile import brokers
 from app.reconcile.rounds import Memory, one_round
+from app.reconcile.scrape import Scrape
 from app.reconcile.spans import differs
 from app.warehouse.run_lock import Busy, only_reconciliation
 from app.warehouse.small_files import RECONCILE, read_text
@@ -106,7 +107,7 @@ def test_a_crash_neither_loses_nor_repeats_rows(
     count(server, 130)
     keep = Memory.keep
 
-    def crash(memory: Memory, of: Settings) -> None:
+    def crash(memory: Memory[Any], of: Settings) -> None:
         if not memory.rows:  # they have just been appended
             raise KeyboardInterrupt
         keep(memory, of)
@@ -143,11 +144,11 @@ def test_a_broker_without_an_answer_is_reported_and_its_span_grows(
 ) -> None:
     count(server, 100)
     one_round(settings)
-    before = Memory.load(settings).scrapes
+    before = Memory.load(settings, Scrape).scrapes
     server.answers["/metrics/"] = answer
     found = one_round(settings)
     assert len(found.problems) == 1 and said in found.problems[0]
-    assert Memory.load(settings).scrapes == before
+    assert Memory.load(settings, Scrape).scrapes == before
 
 
 def test_a_refused_token_is_an_error(server: AdminServer, settings: Settings) -> None:

@@ -6,6 +6,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 import yaml
 from rich.console import Console
@@ -26,7 +27,7 @@ from app.jobs.entry_cache.findings import cache_sentence
 from app.jobs.producer_ids.findings import DECISION_COLUMNS, producer_id_sentences
 from app.jobs.rate_limits.demo import COLUMNS as STATS_COLUMNS
 from app.jobs.rate_limits.demo import other_protocol
-from app.jobs.rate_limits.findings import Cause, sentences, summarise
+from app.jobs.rate_limits.findings import BEGUN, Cause, Summary, sentences, summarise
 from app.report.phrases import duration
 from app.report.printed import QUERIES, render, render_next_steps
 from app.report.reader import Reader, Span
@@ -36,7 +37,7 @@ from app.setup.demo_scenario import Asked
 from app.warehouse.relations import Warehouse
 from app.warehouse.run_lock import only_run
 from app.warehouse.tables import TABLES
-from tests.support.throttle_rows import window, write
+from tests.support.throttle_rows import frame, window, write
 
 Row = dict[str, Any]
 NOISY, OTHERS = "persistent://shop/orders/a", [f"persistent://shop/orders/b{i}" for i in range(11)]
@@ -108,13 +109,20 @@ def _behind(uuid: str, position: str, gone: list[int], **changed: Any) -> Row:
     )
 
 
+def _summary(rows: list[Row], *others: list[Row]) -> Summary:
+    """The summary of rows of throttle_events, statistics and shared limits."""
+    with duckdb.connect() as connection:
+        connection.register("throttle_events", frame("throttle_events", rows))
+        return summarise(connection.sql(BEGUN).to_arrow_table().to_pylist(), *(others or [[]]))
+
+
 def _sentences(rows: list[Row], stats: list[Row] | None = None) -> list[str]:
-    return sentences(summarise(rows, stats or []))
+    return sentences(_summary(rows, stats or []))
 
 
 def test_noisy_neighbour_is_named_with_those_who_suffered() -> None:
     rows = [row for i in range(14) for row in _pause(60 + 5 * i, 2.714)]
-    summary = summarise(rows, [])
+    summary = _summary(rows, [])
     assert summary.causes == (
         Cause(
             "topic",
@@ -137,19 +145,19 @@ def test_noisy_neighbour_is_named_with_those_who_suffered() -> None:
 def test_order_of_rows_does_not_matter_and_marks_within_a_pause_count_once() -> None:
     second = _row(60.5, "mark")
     rows = [*_pause(60, 2), second, *_pause(70, 3)]
-    assert summarise(rows, []) == summarise(rows[::-1], [])
-    assert summarise(rows, []).causes[0].pauses == 2
-    assert summarise(rows, []).causes[0].paused_ns == 5 * SECOND
+    assert _summary(rows, []) == _summary(rows[::-1])
+    assert _summary(rows, []).causes[0].pauses == 2
+    assert _summary(rows, []).causes[0].paused_ns == 5 * SECOND
 
 
 def test_pause_that_has_not_ended_counts_without_a_time() -> None:
-    (cause,) = summarise([_row(60, "mark")], []).causes
+    (cause,) = _summary([_row(60, "mark")], []).causes
     assert (cause.pauses, cause.open_pauses, cause.paused_ns) == (1, 1, 0)
 
 
 def test_connections_are_distinguished() -> None:
     other = {"cnx_id": "10.0.0.2:1", "collateral_topics": []}
-    (cause,) = summarise([*_pause(60, 4), *_pause(61, 1, **other)], []).causes
+    (cause,) = _summary([*_pause(60, 4), *_pause(61, 1, **other)], []).causes
     assert (cause.pauses, cause.paused_ns, cause.topics) == (2, 5 * SECOND, set(OTHERS))
 
 
@@ -205,12 +213,12 @@ def test_a_shared_limit_is_named_with_the_topic_that_used_most_of_it() -> None:
         "share": 0.412,
         "used": "bytes",
     }
-    assert sentences(summarise(rows, [], [most])) == [
+    assert sentences(_summary(rows, [], [most])) == [
         "Broker broker-0 was over its own limit 2 times: connections with 12 topics were paused "
         "for 3.0 s, summed over pauses; shop/orders/b3 used most (41 % of the bytes)."
     ]
     elsewhere = {**most, "broker": "broker-1"}
-    assert "used most" not in sentences(summarise(rows, [], [elsewhere]))[0]
+    assert "used most" not in sentences(_summary(rows, [], [elsewhere]))[0]
 
 
 def test_paused_time_is_split_by_whose_limit_it_was() -> None:

@@ -11,6 +11,7 @@ import pytest
 from app.config.settings import Settings
 from app.maintain import retention
 from app.reconcile import rounds
+from app.reconcile.scrape import Scrape
 from app.telemetry import check_durations, health
 from app.warehouse import last_configuration
 from app.warehouse.documents import Document
@@ -31,7 +32,7 @@ READERS: dict[str, Callable[[Settings], Any]] = {
     f"{health.FOLDER}/govern.json": lambda settings: list(health.samples(settings)),
     retention.DONE: lambda settings: retention.Rules(settings, 0) and None,
     RECONCILE: lambda settings: (
-        rounds.Memory.load(settings).scrapes or list(check_durations.samples(settings))
+        rounds.Memory.load(settings, Scrape).scrapes or list(check_durations.samples(settings))
     ),
 }
 
@@ -51,11 +52,11 @@ def test_what_was_written_is_read(make_settings: MakeSettings) -> None:
     settings = make_settings()
     last_configuration.keep(settings)
     kept = last_configuration.load(settings)
-    assert kept is not None and kept["config"] == last_configuration.described(settings)["config"]
+    assert kept is not None and kept == last_configuration.described(settings, kept.started_ms)
     settings = make_settings(reconcile={"brokers": {"b:1": "http://127.0.0.1:1"}})
-    memory = rounds.Memory("id", 3, [{"a": 1.5}], {"b:1": []})
+    memory = rounds.Memory[Scrape]("id", 3, [{"a": 1.5}], {"b:1": []})
     memory.keep(settings)
-    assert rounds.Memory.load(settings) == memory
+    assert rounds.Memory.load(settings, Scrape) == memory
 
 
 @pytest.mark.parametrize(

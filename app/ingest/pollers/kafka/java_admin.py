@@ -1,18 +1,18 @@
 """The admin client in the JVM of Spark's driver, for requests that librdkafka lacks.
 
 The Kafka connector includes kafka-clients, whose Admin describes producers (KIP-664). An answer
-crosses to Python as one text, in the format of its classes' `toString`: a call of the gateway takes
-a fifth of a millisecond, and a broker can hold a hundred thousand states. The parsed items are
-counted, so another format is an error and never a smaller number.
+crosses to Python as one text, JSON of the fields of its classes by Spark's Jackson: a call of the
+gateway takes a fifth of a millisecond, and a broker can hold a hundred thousand states. A field that
+is missing is an error and never a smaller number.
 """
 
 from __future__ import annotations
 
-import re
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from app.config.base import MASK, SECRET
 from app.errors import UserError
@@ -24,20 +24,9 @@ from app.ingest.pollers.polling import Unanswered
 SLICE_S = 0.05
 """The time between two looks at an answer that is awaited."""
 CLOSE_MS = 2000
-_NAME = r"[A-Za-z0-9._-]+"
-_TOPIC = re.compile(
-    rf"\(name=({_NAME}), internal=|"
-    r"\(partition=(\d+), leader=(?:none|null|\S+ \(id: (-?\d+) rack: .*?\)), replicas="
-)
-_STATE = re.compile(
-    rf"({_NAME})-(\d+)=PartitionProducerState\(|"
-    r"ProducerState\(producerId=(-?\d+), producerEpoch=(-?\d+), lastSequence=(-?\d+), "
-    r"lastTimestamp=(-?\d+), "
-)
-_GRANT = re.compile(
-    r"resourceType=TOPIC, name=(.*?), patternType=(\w+)\), entry=\(principal=(.*?), host=[^,]*, "
-    r"operation=(\w+), permissionType=(\w+)\)\)"
-)
+OPTIONALS = ("java.util.Optional", "java.util.OptionalInt", "java.util.OptionalLong")
+"""Classes of fields that are left out: Jackson writes them only with a module that Spark lacks."""
+T = TypeVar("T")
 
 
 class JavaAdmin:
@@ -56,15 +45,14 @@ class JavaAdmin:
         self._stopping = stopping or threading.Event()
         self._view = jvm or driver_jvm
         self._admin: Any = None
+        self._mapper: Any = None
 
     def names(self, deadline: float) -> frozenset[str]:
         """All topics of the cluster, internal ones included."""
         admin = self._connected()
         options = self._of("ListTopicsOptions").listInternal(True)
-        found = self._wait(
-            admin.listTopics(self._limited(options, deadline)).names(), deadline, "list of topics"
-        )
-        return frozenset(re.findall(_NAME, found.toString()))
+        result = admin.listTopics(self._limited(options, deadline))
+        return self._answer(result.names(), deadline, "list of topics", frozenset)
 
     def leaders(
         self, topics: Iterable[str], deadline: float, problems: list[str]
@@ -76,15 +64,16 @@ class JavaAdmin:
         options = self._limited(self._of("DescribeTopicsOptions"), deadline)
         result = self._connected().describeTopics(self._list(wanted), options)
         try:
-            texts = [self._wait(result.allTopicNames(), deadline, "topics").toString()]
+            return self._answer(result.allTopicNames(), deadline, "topics", leaders_by_topic)
         except Unanswered:
-            texts, values = [], result.topicNameValues()
+            leaders: dict[str, dict[int, str | None]] = {}
+            futures = result.topicNameValues()
             for name in wanted:
                 try:
-                    texts.append(self._wait(values.get(name), deadline, name).toString())
+                    leaders[name] = self._answer(futures.get(name), deadline, name, leaders_of)
                 except Unanswered as error:
                     problems.append(f"topic {error}")
-        return parse_leaders(texts)
+            return leaders
 
     def states(
         self, places: Sequence[Place], deadline: float, problems: list[str]
@@ -97,17 +86,24 @@ class JavaAdmin:
         options = self._limited(self._of("DescribeProducersOptions"), deadline)
         result = self._connected().describeProducers(self._list(asked), options)
         try:
-            return parse_states(self._wait(result.all(), deadline, "producers").toString(), places)
+            return self._answer(
+                result.all(),
+                deadline,
+                "producers",
+                lambda by_name: {
+                    place: states_of(by_name[f"{place.topic}-{place.partition}"])
+                    for place in places
+                },
+            )
         except Unanswered:
-            found: dict[Place, list[State]] = {}
+            states: dict[Place, list[State]] = {}
             for place, partition in zip(places, asked, strict=True):
                 try:
-                    answer = self._wait(result.partitionResult(partition), deadline, place.text)
-                    text = f"{place.topic}-{place.partition}={answer.toString()}"
-                    found |= parse_states(text, [place])
+                    future = result.partitionResult(partition)
+                    states[place] = self._answer(future, deadline, place.text, states_of)
                 except Unanswered as error:
                     problems.append(f"partition {error}")
-            return found
+            return states
 
     def grants(self, deadline: float) -> list[Grant]:
         """Who may write to which topics, by the cluster's ACLs."""
@@ -123,8 +119,7 @@ class JavaAdmin:
             common.acl.AclBindingFilter(resource, entry),
             self._limited(self._of("DescribeAclsOptions"), deadline),
         )
-        found = self._wait(result.values(), deadline, "ACLs")
-        return parse_grants(found.toString(), found.size())
+        return self._answer(result.values(), deadline, "ACLs", grants_of)
 
     def close(self) -> None:
         """End the client and its threads."""
@@ -164,13 +159,15 @@ class JavaAdmin:
         return options.timeoutMs(min(left_ms, self._timeout_ms))
 
     def _list(self, items: Iterable[Any]) -> Any:
-        found = self._view().java.util.ArrayList()
+        listed = self._view().java.util.ArrayList()
         for item in items:
-            found.add(item)
-        return found
+            listed.add(item)
+        return listed
 
-    def _wait(self, future: Any, deadline: float, what: str) -> Any:
-        """The value of a future; Unanswered for a failure, and where it does not come in time."""
+    def _answer(self, future: Any, deadline: float, what: str, read: Callable[[Any], T]) -> T:
+        """What `read` makes of the value of a future, as JSON; Unanswered for a failure, and where
+        it does not come in time.
+        """
         from py4j.protocol import Py4JJavaError
 
         pause = SLICE_S / 10
@@ -182,9 +179,27 @@ class JavaAdmin:
                 raise Unanswered("stopping")
             pause = min(2 * pause, SLICE_S)
         try:
-            return future.get()
+            return read(json.loads(self._json_mapper().writeValueAsString(future.get())))
         except Py4JJavaError as error:
             raise Unanswered(f"{what}: {self._reason(error)}") from None
+        except (KeyError, TypeError, ValueError) as error:
+            raise Unanswered(f"{what}: kafka-clients answers in another form: {error!r}") from None
+
+    def _json_mapper(self) -> Any:
+        """Jackson's mapper, which writes the fields of an object."""
+        if self._mapper is None:
+            view = self._view()
+            visible = view.com.fasterxml.jackson.annotation
+            mapper = view.com.fasterxml.jackson.databind.ObjectMapper()
+            for accessor, visibility in (("ALL", "NONE"), ("FIELD", "ANY")):
+                mapper.setVisibility(
+                    visible.PropertyAccessor.valueOf(accessor),
+                    visible.JsonAutoDetect.Visibility.valueOf(visibility),
+                )
+            for name in OPTIONALS:
+                mapper.configOverride(view.java.lang.Class.forName(name)).setIsIgnoredType(True)
+            self._mapper = mapper
+        return self._mapper
 
     def _reason(self, error: Any) -> str:
         """The cause of a Java exception on one line, without a secret of the options."""
@@ -212,43 +227,39 @@ def driver_jvm() -> Any:
     return view
 
 
-def parse_leaders(texts: Iterable[str]) -> dict[str, dict[int, str | None]]:
-    """The leaders in the descriptions of topics."""
-    found: dict[str, dict[int, str | None]] = {}
-    for text in texts:
-        partitions: dict[int, str | None] = {}
-        for name, partition, leader in _TOPIC.findall(text):
-            if name:
-                partitions = found.setdefault(name, {})
-            else:
-                partitions[int(partition)] = leader or None
-        _require(text.count("(partition="), sum(1 for each in _TOPIC.findall(text) if each[1]))
-    return found
+def leaders_by_topic(topics: Mapping[str, Any]) -> dict[str, dict[int, str | None]]:
+    """The leaders in descriptions of topics."""
+    return {name: leaders_of(topic) for name, topic in topics.items()}
 
 
-def parse_states(text: str, places: Sequence[Place]) -> dict[Place, list[State]]:
-    """The states in descriptions of the producers of some partitions."""
-    found: dict[Place, list[State]] = {}
-    states: list[State] = []
-    count = 0
-    for topic, partition, *values in _STATE.findall(text):
-        if topic:
-            states = found.setdefault(Place(topic, int(partition)), [])
-        else:
-            states.append(State(*map(int, values)))
-            count += 1
-    _require(text.count("producerId="), count)
-    _require(len(places), len(found))
-    return found
+def leaders_of(topic: Mapping[str, Any]) -> dict[int, str | None]:
+    """The id of the leading broker by partition, in the description of a topic."""
+    return {
+        each["partition"]: None if each["leader"] is None else each["leader"]["idString"]
+        for each in topic["partitions"]
+    }
 
 
-def parse_grants(text: str, size: int) -> list[Grant]:
+def states_of(partition: Mapping[str, Any]) -> list[State]:
+    """The states in the description of a partition's producers."""
+    return [
+        State(
+            each["producerId"], each["producerEpoch"], each["lastSequence"], each["lastTimestamp"]
+        )
+        for each in partition["activeProducers"]
+    ]
+
+
+def grants_of(bindings: Iterable[Mapping[str, Any]]) -> list[Grant]:
     """The permissions to write in the ACLs of topics; deny rules are not asked for."""
-    found = [Grant(*each) for each in _GRANT.findall(text)]
-    _require(size, len(found))
-    return [each for each in found if each.operation in ("WRITE", "ALL")]
-
-
-def _require(there: int, parsed: int) -> None:
-    if there != parsed:
-        raise Unanswered(f"kafka-clients prints {there} parts of an answer, {parsed} were parsed")
+    granted = [
+        Grant(
+            each["pattern"]["name"],
+            each["pattern"]["patternType"],
+            each["entry"]["data"]["principal"],
+            each["entry"]["data"]["operation"],
+            each["entry"]["data"]["permissionType"],
+        )
+        for each in bindings
+    ]
+    return [each for each in granted if each.operation in ("WRITE", "ALL")]

@@ -151,28 +151,6 @@ class Known:
     without: tuple[str, ...] = ()
     """Those of `groups` that have no offset here, but elsewhere in the topic."""
 
-    def as_json(self) -> dict[str, Any]:
-        """The same as plain JSON."""
-        return {
-            "topic_id": self.topic_id,
-            "groups": list(self.groups),
-            "mean": self.mean,
-            "reads": self.reads,
-            "without": list(self.without),
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Known:
-        """The opposite of `as_json`; a KeyError, TypeError or ValueError for what is none."""
-        mean = value["mean"]
-        return cls(
-            value["topic_id"],
-            tuple(str(name) for name in value["groups"]),
-            None if mean is None else float(mean),
-            int(value["reads"]),
-            tuple(str(name) for name in value.get("without", ())),
-        )
-
 
 @dataclass(frozen=True)
 class Rules:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
+
+from pydantic import PlainSerializer, PlainValidator
 
 from app.ingest.pollers.kafka.offsets import Place
 
@@ -118,7 +120,14 @@ class Known:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Known:
-        """The opposite of `as_json`; a KeyError, TypeError or ValueError for what is none."""
+        """The opposite of `as_json`; a ValueError for what is none."""
+        try:
+            return cls._from_json(value)
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise ValueError(repr(error)) from None
+
+    @classmethod
+    def _from_json(cls, value: dict[str, Any]) -> Known:
         owners = [Owner(str(principal), client) for principal, client in value["owners"]]
         parts = (
             None
@@ -135,6 +144,10 @@ class Known:
         )
         live = {(str(b), str(u)): (int(ids), int(states)) for b, u, ids, states in value["live"]}
         return cls(parts, live)
+
+
+InMemory = Annotated[Known, PlainValidator(Known.from_json), PlainSerializer(Known.as_json)]
+"""The type in the memory of the spool."""
 
 
 @dataclass(frozen=True)

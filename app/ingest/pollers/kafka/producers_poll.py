@@ -17,7 +17,7 @@ from app.ingest.pollers.kafka.producer_owners import Grant, OwnersOf, RequestLog
 from app.ingest.pollers.kafka.producer_states import (
     FEED,
     Answers,
-    Known,
+    InMemory,
     Mapped,
     Row,
     Rules,
@@ -68,7 +68,9 @@ class Poller(Polling):
         admin: Callable[[threading.Event], JavaAdmin] | None = None,
     ) -> None:
         """`options` are those of the client; `tick_ms` as in Rules."""
-        super().__init__(settings, Spool(Path(spool_folder), settings.cluster, WHERE, Known), say)
+        super().__init__(
+            settings, Spool(Path(spool_folder), settings.cluster, WHERE, InMemory), say
+        )
         self._settings = settings
         self._live = live
         make = admin or (lambda stop: JavaAdmin(options, settings.timeout_ms, stop))

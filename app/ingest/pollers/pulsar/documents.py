@@ -69,25 +69,6 @@ class Known:
     """Whether each cursor is durable."""
     producers: tuple[Producer, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        """The same as plain JSON."""
-        return {
-            "broker": self.broker,
-            "ledgers": list(self.ledgers),
-            "cursors": dict(self.cursors),
-            "producers": [list(producer) for producer in self.producers],
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Known:
-        """The opposite of `as_json`; a KeyError, TypeError or ValueError for what is none."""
-        return cls(
-            str(value["broker"]),
-            tuple(int(n) for n in value["ledgers"]),
-            {str(name): bool(durable) for name, durable in value["cursors"].items()},
-            tuple(Producer(str(a), int(n), name) for a, n, name in value["producers"]),
-        )
-
 
 @dataclass
 class Mapped:

@@ -104,6 +104,7 @@ def convert(folder_in: Path, folder_out: Path, settings: PulsarAdminSettings) ->
             lost: list[tuple[str, str]] = []
             files = [_plain(file, Path(unpacked), i, lost) for i, file in enumerate(found)]
             places = _places(files, [str(file.relative_to(folder_in)) for file in found], lost)
+            lost = [(_plain_text(place), why) for place, why in lost]
             lost = [(place, why) for place, why in lost if place not in known]
             last = spool.memory.last_poll_ms
             new = [place for place in places if place[0] > last]
@@ -167,8 +168,13 @@ def _bad_document(names: Names, problem: str, **columns: Any) -> Record:
         "cluster": names.cluster,
         "broker": names.broker or UNKNOWN_BROKER,
         **columns,
-        "problem": problem.encode("utf-8", "backslashreplace").decode(),
+        "problem": _plain_text(problem),
     }
+
+
+def _plain_text(text: str) -> str:
+    """A text that can be written: the name of a file may have any bytes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _records(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.explain.ask import IN_WINDOW, NEAREST, Ask, Configured
 from app.explain.reader import Reader
-from app.explain.sentence import Row, Sentence, compose
+from app.explain.sentence import Quoted, Sentence, tell
 
 # A row stands until the next one, so the newest may lie before the window.
 _LATEST = (
@@ -41,58 +41,61 @@ _AGES = {
 def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
     """Losses and changes around the moment, and the newest lag of each partition."""
     found = []
-    for table, describe in (("lost_messages", _lost), ("group_states", _state)):
+    for table, name, describe, place in (
+        ("lost_messages", "lost", _lost, 2),
+        ("group_states", "state", _state, 3),
+    ):
         where = f"{ask.where(table)} AND {IN_WINDOW}"
-        found += [describe(row) for row in reader.rows(table, where, ask.params, NEAREST)]
+        rows = reader.rows(table, where, ask.params, NEAREST)
+        found += [tell(describe, name, row, place) for row in rows]
     until = f"{ask.where('group_lag')} AND t.ts_wall_ms <= $at"
     found += [
-        _lag(row)
+        tell(_lag, "lag", row, 1)
         for row in reader.rows("group_lag", until, ask.params, _LATEST)
         if row["lag"] is not None
     ]
     return found
 
 
-def _whose(name: str, row: Row) -> str:
+def _whose(row: Quoted) -> str:
     if row["topic"] is None:
-        return f"Group {{{name}.group}}"
+        return f"Group {row.group}"
     if row["partition"] is None:
-        return f"Group {{{name}.group}} of topic {{{name}.topic}}"
-    return f"Group {{{name}.group}} of topic {{{name}.topic}}, partition {{{name}.partition}},"
+        return f"Group {row.group} of topic {row.topic}"
+    return f"Group {row.group} of topic {row.topic}, partition {row.partition},"
 
 
-def _lost(row: Row) -> Sentence:
+def _lost(row: Quoted) -> str:
     when = "before a poll first saw the group" if row["first_sight"] else "before it read them"
-    text = (
-        f"{_whose('lost', row)} has lost {{lost.offsets:n offset}}, from {{lost.from_offset:n}} to"
-        f" {{lost.to_offset - 1:n}}: they were deleted {when}."
+    last = row.derived("last_offset", row["to_offset"] - 1)
+    return (
+        f"{_whose(row)} has lost {row.offsets:n offset}, from {row.from_offset:n} to {last:n}:"
+        f" they were deleted {when}"
     )
-    return compose(row["ts_wall_ms"], row["rule"], text, (2, row["row_no"]), lost=row)
 
 
-def _state(row: Row) -> Sentence:
-    told = _STATES[row["state"]]
+def _state(row: Quoted) -> str:
     if row["state"] == "no_offset" and row["unread"] is None:
-        told = "has no offset in any topic"
-    text = f"{_whose('state', row)} {told}."
-    return compose(row["ts_wall_ms"], row["rule"], text, (3, row["row_no"]), state=row)
+        return f"{_whose(row)} has no offset in any topic"
+    return f"{_whose(row)} {_STATES[row['state']].format(state=row)}"
 
 
-def _lag(row: Row) -> Sentence:
-    text = _whose("lag", row)
-    reads = "it reads offset {lag.committed:n} next and the log ends at {lag.log_end:n}"
+def _lag(row: Quoted) -> str:
+    reads = f"it reads offset {row.committed:n} next and the log ends at {row.log_end:n}"
     if row["lag"] < 0:
-        text += f" is ahead of the log by {{0 - lag.lag:n offset}}: {reads}."
+        ahead = row.derived("ahead", -row["lag"])
+        text = f"{_whose(row)} is ahead of the log by {ahead:n offset}: {reads}"
     else:
-        text += f" has a lag of {{lag.lag:n offset}}: {reads}"
-        text += (_AGES.get(row["age_state"], "") if row["lag"] > 0 else "") + "."
-        if row["lag_growth"] is not None and row["lag"] > 0 and row["lag_records"] != 0:
-            text += (
-                " It commits {lag.commit_rate:n offset} per s and its lag grows by"
-                " {lag.lag_growth:n} per s."
-            )
+        text = f"{_whose(row)} has a lag of {row.lag:n offset}: {reads}"
+        if row["lag"] > 0:
+            text += _AGES.get(row["age_state"], "").format(lag=row)
+            if row["lag_growth"] is not None and row["lag_records"] != 0:
+                text += (
+                    f". It commits {row.commit_rate:n offset} per s and its lag grows by"
+                    f" {row.lag_growth:n} per s"
+                )
     if row["time_to_loss_s"] == 0:
-        text += " Retention may delete its unread records now."
+        text += ". Retention may delete its unread records now"
     elif row["time_to_loss_s"] is not None:
-        text += " Retention may delete its unread records in {lag.time_to_loss_s:s}."
-    return compose(row["ts_wall_ms"], row["rule"], text, (1, row["row_no"]), lag=row)
+        text += f". Retention may delete its unread records in {row.time_to_loss_s:s}"
+    return text

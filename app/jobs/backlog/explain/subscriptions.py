@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from app.explain.ask import IN_WINDOW, NEAREST, Ask, Configured, newest_rows
 from app.explain.reader import Reader
-from app.explain.sentence import Row, Sentence, compose
+from app.explain.sentence import Quoted, Row, Sentence, Value, tell
 
 _ACTIONS = {
     "none": "no action",
@@ -36,16 +38,18 @@ _EVICTIONS = {
 
 def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
     """Checks, evictions, refusals and forecasts around the moment, of a topic or subscription."""
-    result = [_check(row, ask) for row in _checks(reader, ask)]
-    for table, describe in (
-        ("backlog_evictions", _eviction),
-        ("producer_refusals", _refusal),
+    check = partial(_check, ask=ask)
+    result = [tell(check, "check", row, 0) for row in _checks(reader, ask)]
+    for table, name, describe, place in (
+        ("backlog_evictions", "evicted", _eviction, 1),
+        ("producer_refusals", "refused", _refusal, 2),
     ):
         if table in ask.entity:
             where = f"{ask.where(table)} AND {IN_WINDOW}"
-            result += [describe(row) for row in reader.rows(table, where, ask.params, NEAREST)]
-    result += [_forecast(row) for row in newest_rows(reader, ask, "backlog_subscriptions")]
-    return result
+            rows = reader.rows(table, where, ask.params, NEAREST)
+            result += [tell(describe, name, row, place) for row in rows]
+    newest = newest_rows(reader, ask, "backlog_subscriptions")
+    return result + [tell(_forecast, "sub", row, 3) for row in newest]
 
 
 def _checks(reader: Reader, ask: Ask) -> list[Row]:
@@ -74,139 +78,134 @@ def _checks(reader: Reader, ask: Ask) -> list[Row]:
     return found
 
 
-def _check(check: Row, ask: Ask) -> Sentence:
-    text = "The backlog of {check.topic} is {check.backlog_bytes:n byte}"
+def _check(check: Quoted, ask: Ask) -> str:
+    text = f"The backlog of {check.topic} is {check.backlog_bytes:n byte}"
     if check["limit_source_size"] == "system":
         text += "; it is a system topic, for which no quota holds"
     elif check["limit_bytes"] is not None:
-        usage = "{check.size_usage:pct} of its" if check["size_usage"] is not None else "with a"
+        usage = "with a" if check["size_usage"] is None else f"{check.size_usage:pct} of its"
         text += (
-            f", {usage} size quota of {{check.limit_bytes:n byte}}"
-            " (set at level {check.limit_source_size})"
+            f", {usage} size quota of {check.limit_bytes:n byte}"
+            f" (set at level {check.limit_source_size})"
         )
     else:
         text += ", without a size quota"
     if check["oldest_timestamp_ms"] is not None:
         text += (
-            "; its oldest message, of {check.oldest_timestamp_ms:day}"
-            " ({check.timestamp_source}), has waited {check.age_s:s} for subscription"
-            " {check.oldest_subscription}"
+            f"; its oldest message, of {check.oldest_timestamp_ms:day}"
+            f" ({check.timestamp_source}), has waited {check.age_s:s} for subscription"
+            f" {check.oldest_subscription}"
         )
     else:
         text += f"; no age ({_NO_AGE.get(check['age_state'], check['age_state'])})"
     if check["limit_source_time"] == "system":
         pass
     elif check["limit_s"] is not None:
-        usage = "{check.time_usage:pct} of its" if check["time_usage"] is not None else "with a"
+        usage = "with a" if check["time_usage"] is None else f"{check.time_usage:pct} of its"
         text += (
-            f", {usage} time quota of {{check.limit_s:s}}"
-            " (set at level {check.limit_source_time})"
+            f", {usage} time quota of {check.limit_s:s} (set at level {check.limit_source_time})"
         )
     else:
         text += ", without a time quota"
     if ask.kind == "subscription" and check["oldest_subscription"] is not None:
-        is_it = check["oldest_subscription"] == ask.subscription
-        text += (
-            "; this subscription determines the age"
-            if is_it
-            else "; another subscription determines the age"
-        )
-    over = check["exceeded_size"] or check["exceeded_time"]
-    if over or check["action"] != "none":
+        which = "this" if check["oldest_subscription"] == ask.subscription else "another"
+        text += f"; {which} subscription determines the age"
+    if check["exceeded_size"] or check["exceeded_time"] or check["action"] != "none":
         which = (
-            "both quotas are"
+            "Both quotas are"
             if check["exceeded_size"] and check["exceeded_time"]
-            else "the size quota is"
+            else "The size quota is"
             if check["exceeded_size"]
-            else "the time quota is"
+            else "The time quota is"
         )
-        text += f". {which[0].upper()}{which[1:]} exceeded: {_ACTIONS[check['action']]}"
+        text += f". {which} exceeded: {_ACTIONS[check['action']].format(check=check)}"
         if check["rule"] == "size_masks_time":
             text += "; while the size quota is exceeded, the time quota has no effect"
-    return compose(
-        check["ts_wall_ms"], check["rule"], text + ".", (0, check["row_no"]), check=check
-    )
+    return text
 
 
-def _eviction(row: Row) -> Sentence:
+def _eviction(row: Quoted) -> str:
     if row["phantom"]:
-        text = "An eviction by {evicted.quota_type} on {evicted.topic} would skip nothing"
+        text = f"An eviction by {row.quota_type} on {row.topic} would skip nothing"
     else:
         text = (
-            "An eviction by {evicted.quota_type} would move subscription"
-            " {evicted.subscription} of {evicted.topic} from {evicted.from_position} to"
-            " {evicted.to_position}: {evicted.entries_skipped:n entry} skipped"
+            f"An eviction by {row.quota_type} would move subscription {row.subscription} of"
+            f" {row.topic} from {row.from_position} to {row.to_position}:"
+            f" {row.entries_skipped:n entry} skipped"
         )
     if row["target_bytes"] is not None:
-        text += ", aiming at {evicted.target_bytes:n byte}"
+        text += f", aiming at {row.target_bytes:n byte}"
     if row["factor"] is not None:
-        text += " by a share of {evicted.factor:pct} in the first round"
+        text += f" by a share of {row.factor:pct} in the first round"
     if row["expire_older_than_s"] is not None:
-        text += ", of messages older than {evicted.expire_older_than_s:s}"
-    text += (
-        "; the backlog goes from {evicted.backlog_before:n byte} to {evicted.backlog_after:n byte}"
-    )
+        text += f", of messages older than {row.expire_older_than_s:s}"
+    text += f"; the backlog goes from {row.backlog_before:n byte} to {row.backlog_after:n byte}"
     if row["rule"] in _EVICTIONS:
         text += f" and {_EVICTIONS[row['rule']]}"
-    return compose(row["ts_wall_ms"], row["rule"], text + ".", (1, row["row_no"]), evicted=row)
+    return text
 
 
-def _refusal(row: Row) -> Sentence:
-    text = (
-        "Producer {refused.producer_id:n} of {refused.topic} is refused with {refused.error}:"
-        " the {refused.quota_type} quota is exceeded."
+def _refusal(row: Quoted) -> str:
+    return (
+        f"Producer {row.producer_id:n} of {row.topic} is refused with {row.error}:"
+        f" the {row.quota_type} quota is exceeded"
     )
-    return compose(row["ts_wall_ms"], row["rule"], text, (2, row["row_no"]), refused=row)
 
 
-def _forecast(row: Row) -> Sentence:
+def _forecast(row: Quoted) -> str:
     """The backlog of a subscription and its forecast."""
     kind = _KINDS.get(row["kind"], "Subscription") if row["durable"] else "Reader"
     text = (
-        kind + " {sub.subscription} of {sub.topic} is at {sub.mark_delete} with"
-        " {sub.backlog_entries:n entry} ({sub.backlog_bytes:n byte}) in its backlog"
+        f"{kind} {row.subscription} of {row.topic} is at {row.mark_delete} with"
+        f" {row.backlog_entries:n entry} ({row.backlog_bytes:n byte}) in its backlog"
     )
     if row["age_s"] is not None:
-        text += ", the first of which has waited {sub.age_s:s}"
+        text += f", the first of which has waited {row.age_s:s}"
     if row["unacked_ranges"]:
         text += (
-            "; {sub.unacked_ranges:n range} beyond {sub.mark_delete} are acknowledged one by"
-            " one, and the first entry that is not is {sub.first_hole}"
+            f"; {row.unacked_ranges:n range} beyond {row.mark_delete} are acknowledged one by"
+            f" one, and the first entry that is not is {row.first_hole}"
         )
     if row["set_back"]:
         text += (
-            "; it was set back from {sub.set_back_from} to {sub.set_back_to}, so its rates"
+            f"; it was set back from {row.set_back_from} to {row.set_back_to}, so its rates"
             " begin anew"
         )
     if row["growth_rate"] is not None:
         if row["growth_rate"] > 0:
-            text += "; it grows by {sub.growth_rate:n byte} per s"
+            text += f"; it grows by {row.growth_rate:n byte} per s"
         elif row["growth_rate"] < 0:
-            text += "; it shrinks by {0 - sub.growth_rate:n byte} per s"
+            text += (
+                f"; it shrinks by {row.derived('shrink_rate', -row['growth_rate']):n byte} per s"
+            )
         else:
             text += "; it does not grow"
     if row["drain_rate"] is not None:
-        text += " and {sub.drain_rate:n entry} per s are acknowledged"
+        text += f" and {row.drain_rate:n entry} per s are acknowledged"
     if row["time_to_drain_s"] is not None and row["backlog_entries"]:
         text += (
-            "; at this rate the backlog is drained in {sub.time_to_drain_s:s}, at"
-            " {sub.pass_ms + sub.time_to_drain_s * 1000:day}"
+            f"; at this rate the backlog is drained in {row.time_to_drain_s:s}, at"
+            f" {_after(row, 'drained_ms', 'time_to_drain_s'):day}"
         )
     if row["time_to_quota_s"] == 0:
         text += "; its quota is reached"
     elif row["time_to_quota_s"] is not None:
         text += (
-            "; at this rate a quota is reached in {sub.time_to_quota_s:s}, at"
-            " {sub.pass_ms + sub.time_to_quota_s * 1000:day}"
+            f"; at this rate a quota is reached in {row.time_to_quota_s:s}, at"
+            f" {_after(row, 'quota_ms', 'time_to_quota_s'):day}"
         )
     elif row["growth_rate"] is not None:
         text += "; no quota will be reached"
     if row["time_to_expiry_s"] == 0:
         text += "; its oldest messages have reached the TTL and expire unread"
     elif row["time_to_expiry_s"] is not None:
-        text += (
-            "; its messages expire unread from {sub.pass_ms + sub.time_to_expiry_s * 1000:day} on"
-        )
+        expiry = _after(row, "expiry_ms", "time_to_expiry_s")
+        text += f"; its messages expire unread from {expiry:day} on"
     if row["expired_unread"]:
-        text += "; {sub.expired_unread:n message} expired unread since the check before"
-    return compose(row["ts_wall_ms"], row["rule"], text + ".", (3, row["row_no"]), sub=row)
+        text += f"; {row.expired_unread:n message} expired unread since the check before"
+    return text
+
+
+def _after(row: Quoted, name: str, column: str) -> Value:
+    """The time that lies a forecast's seconds after its check."""
+    return row.derived(name, row["pass_ms"] + row[column] * 1000)

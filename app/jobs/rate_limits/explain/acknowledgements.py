@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from app.explain.ask import Ask, Configured, newest_rows
 from app.explain.reader import Reader
-from app.explain.sentence import Row, Sentence, compose
+from app.explain.sentence import Draft, Row, Sentence
 from app.jobs.rate_limits.explain.causes import cause
-from app.jobs.rate_limits.explain.pauses import pauses_of
+from app.jobs.rate_limits.explain.pauses import lasted, pauses_of
 
 HOUR_MS = 3_600_000
 # A consumer's records name its connection where the feed has it.
@@ -52,23 +52,24 @@ def _pauses(reader: Reader, sub: Row) -> list[Sentence]:
         cluster=sub["cluster"],
     )
     for number, pause in enumerate(pauses_of(reader, asked)):
-        start, end, seen = pause.first, pause.last, connections[pause.first["cnx_id"]]
-        other = start["limiter"] == "topic" and start["culprit_topic"] != sub["topic"]
-        if not other or start["broker"] != seen["broker"]:
+        first, consumer = pause.first, connections[pause.first["cnx_id"]]
+        other = first["limiter"] == "topic" and first["culprit_topic"] != sub["topic"]
+        if not other or first["broker"] != consumer["broker"]:
             continue
+        draft = Draft()
+        checked, earlier_check = draft.quote("sub", sub), draft.quote("before", before)
+        start, seen = draft.quote("start", first), draft.quote("seen", consumer)
+        growth = checked.derived("growth", sub["backlog_entries"] - before["backlog_entries"])
         text = (
-            "Its backlog has grown by {sub.backlog_entries - before.backlog_entries:n entry}"
-            " since the check at {before.pass_ms:clock}. In that time connection {start.cnx_id}"
-            " of its consumer {seen.consumer} was paused"
+            f"Its backlog has grown by {growth:n entry} since the check at"
+            f" {earlier_check.pass_ms:clock}. In that time connection {start.cnx_id}"
+            f" of its consumer {seen.consumer} was paused"
         )
-        rows = {"sub": sub, "before": before, "start": start, "seen": seen}
-        if end is not None:
-            text += " for {end.ts_mono_ns - start.ts_mono_ns:ns}"
-            rows["end"] = end
-        text += f", since {cause(start, 'start')}: its acknowledgements were not read."
-        result.append(
-            compose(sub["ts_wall_ms"], start["rule"], text, (3, sub["row_no"], number), **rows)
-        )
+        if pause.last is not None:
+            text += f" for {lasted(start, draft.quote('end', pause.last))}"
+        text += f", since {cause(start)}: its acknowledgements were not read"
+        order = (3, sub["row_no"], number)
+        result.append(draft.sentence(text, order, rule=first["rule"]))
     return result
 
 

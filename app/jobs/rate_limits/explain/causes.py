@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.explain.reader import Reader
-from app.explain.sentence import Row
+from app.explain.sentence import Quoted, Row
 
 _CAUSES = {
     "topic": "{publisher} used up its publish limit",
@@ -28,26 +28,21 @@ WHERE t.cluster = $cluster AND t.broker = $broker AND t.limiter = $limiter
 """
 
 
-def publisher(mark: Row) -> str | None:
-    """The topic of the publish at which the limiter acted."""
-    topic: str | None = mark["trigger_topic"] or mark["culprit_topic"]
-    return topic
-
-
-def cause(mark: Row, name: str) -> str:
-    """Why a limiter marked a connection: a template over the row `name`."""
-    column = "trigger_topic" if mark["trigger_topic"] is not None else "culprit_topic"
+def cause(mark: Quoted, *, begins: bool = False) -> str:
+    """Why a limiter marked a connection; `begins` a sentence."""
+    topic = mark.culprit_topic if mark["trigger_topic"] is None else mark.trigger_topic
     group, thread = (
-        "resource group {mark.limiter_name}",
-        "IO thread {mark.limiter_name} of {mark.broker}",
+        f"resource group {mark.limiter_name}",
+        f"IO thread {mark.limiter_name} of {mark.broker}",
     )
     if mark["limiter_name"] is None:  # a row of an earlier version
         group, thread = (
-            "the resource group of {publisher}",
-            "the IO thread of connection {mark.cnx_id}",
+            f"the resource group of {topic}",
+            f"the IO thread of connection {mark.cnx_id}",
         )
-    text = _CAUSES[mark["limiter"]].replace("{group}", group).replace("{thread}", thread)
-    return text.replace("{publisher}", f"{{mark.{column}}}").replace("{mark.", f"{{{name}.")
+    text = _CAUSES[mark["limiter"]].format(publisher=topic, group=group, thread=thread, mark=mark)
+    # The name of a topic stays as it is.
+    return text[0].upper() + text[1:] if begins and mark["limiter"] != "topic" else text
 
 
 def most_used(reader: Reader, mark: Row) -> tuple[str, Row, Row] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.explain.ask import IN_WINDOW, NEAREST, Ask, Configured
 from app.explain.reader import Reader
-from app.explain.sentence import Row, Sentence, compose
+from app.explain.sentence import Quoted, Sentence, tell
 from app.jobs.rate_limits.explain.causes import cause
 from app.jobs.rate_limits.explain.pauses import THROTTLED
 
@@ -19,7 +19,7 @@ def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence
     """Marks that did not pause a connection, receipts, commands and sends that timed out."""
     about = THROTTLED if ask.kind == "topic" else "list_contains($names, t.cnx_id)"
     result = [
-        _mark(row)
+        tell(_mark, "mark", row, 0)
         for row in reader.rows(
             "throttle_events",
             f"{about} AND {ask.place} AND {IN_WINDOW} AND NOT t.reads_paused"
@@ -30,7 +30,7 @@ def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence
     ]
     if "producer_throttle" in ask.entity:
         result += [
-            _command(row)
+            tell(_command, "command", row, 0)
             for row in reader.rows(
                 "producer_throttle",
                 f"{ask.where('producer_throttle')} AND {IN_WINDOW}",
@@ -41,48 +41,43 @@ def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence
     return result
 
 
-def _mark(mark: Row) -> Sentence:
+def _mark(mark: Quoted) -> str:
     """A mark, or the end of the wait for its receipt, that does not pause the connection."""
     if mark["action"] == "receipt":
-        text = (
-            "The receipt of command {mark.request_id:n} for {mark.topic} arrived in time:"
-            " connection {mark.cnx_id} is not paused"
+        return (
+            f"The receipt of command {mark.request_id:n} for {mark.topic} arrived in time:"
+            f" connection {mark.cnx_id} is not paused"
         )
-    else:
-        text = cause(mark, "mark")
-        text = text if text.startswith("{") else text[0].upper() + text[1:]
-        for column, noun in (("balance_msgs", "message"), ("balance_bytes", "byte")):
-            if mark[column] is not None:
-                text += f", balance {{mark.{column}:n {noun}}}"
-        waits = "connection {mark.cnx_id} is not paused while the broker waits for the receipt"
-        text += "; " + _STATES.get(mark["receipt_state"] or "", waits)
-        if mark["request_id"] is not None:
-            text += " (command {mark.request_id:n})"
-    return compose(mark["ts_wall_ms"], mark["rule"], text + ".", (mark["row_no"],), mark=mark)
+    text = cause(mark, begins=True)
+    for column, noun in (("balance_msgs", "message"), ("balance_bytes", "byte")):
+        if mark[column] is not None:
+            text += f", balance {format(getattr(mark, column), f'n {noun}')}"
+    waits = "connection {mark.cnx_id} is not paused while the broker waits for the receipt"
+    text += f"; {_STATES.get(mark['receipt_state'] or '', waits).format(mark=mark)}"
+    return text if mark["request_id"] is None else f"{text} (command {mark.request_id:n})"
 
 
-def _command(row: Row) -> Sentence:
-    producer = "producer {command.producer_id:n}" + (
-        " ({command.producer_name})" if row["producer_name"] else ""
-    )
+def _command(row: Quoted) -> str:
+    producer = f"producer {row.producer_id:n}"
+    if row["producer_name"]:
+        producer += f" ({row.producer_name})"
     if row["exception"] is not None:
-        text = f"A send of {producer} on {{command.topic}} timed out"
+        text = f"A send of {producer} on {row.topic} timed out"
         if row["sequence_id"] is not None:
-            text += " (sequence id {command.sequence_id:n})"
-        text += "; its client sees {command.exception}"
-    elif row["rule"] == "client_unsupported":
-        text = (
-            f"P{producer[1:]} on {{command.topic}} receives no command: its client does not"
-            " support it (reason {command.reason})"
+            text += f" (sequence id {row.sequence_id:n})"
+        return f"{text}; its client sees {row.exception}"
+    if row["rule"] == "client_unsupported":
+        return (
+            f"P{producer[1:]} on {row.topic} receives no command: its client does not"
+            f" support it (reason {row.reason})"
         )
-    else:
-        text = f"P{producer[1:]} on {{command.topic}} receives a command to pause"
-        text += (
-            " for {command.pause_ms:ms}, until {command.end_ms:clock}"
-            if row["pause_ms"]
-            else " for an unknown time"
-        )
-        text += " (command {command.request_id:n}, reason {command.reason})"
-        if row["throttled_ms_total"]:
-            text += "; {command.throttled_ms_total:ms} announced so far on this connection"
-    return compose(row["ts_wall_ms"], row["rule"], text + ".", (row["row_no"],), command=row)
+    pause = "an unknown time"
+    if row["pause_ms"]:
+        pause = f"{row.pause_ms:ms}, until {row.end_ms:clock}"
+    text = (
+        f"P{producer[1:]} on {row.topic} receives a command to pause for {pause}"
+        f" (command {row.request_id:n}, reason {row.reason})"
+    )
+    if row["throttled_ms_total"]:
+        text += f"; {row.throttled_ms_total:ms} announced so far on this connection"
+    return text

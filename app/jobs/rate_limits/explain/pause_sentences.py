@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from app.explain.ask import Ask, Configured
 from app.explain.reader import Reader
-from app.explain.sentence import Row, Sentence, compose
+from app.explain.sentence import Draft, Row, Sentence
 from app.jobs.rate_limits.explain.limits import Policies
 from app.jobs.rate_limits.explain.pause_start import start
-from app.jobs.rate_limits.explain.pauses import Pause, Windows, pauses_of, windows_of
+from app.jobs.rate_limits.explain.pauses import Pause, Windows, lasted, pauses_of, windows_of
+from app.jobs.rate_limits.explain.windows import rates, share
 from state.rate_limits.declaration import NAME
 
 LONGEST_STATISTICS_MS = 86_400_000
@@ -79,13 +80,15 @@ def _sums(reader: Reader, ask: Ask, one: Pause) -> Sentence:
         f"{where} AND t.start_ms >= $lo AND t.start_ms < $hi",
         {**own, "lo": ask.lo_ms, "hi": ask.hi_ms},
     )
+    draft = Draft()
+    first, sums = draft.quote("first", one.first), draft.quote("sums", found)
     text = (
-        "Connection {first.cnx_id} had {sums.pauses:n pause} in this time,"
-        " {sums.paused_ns:ns} in all and {sums.longest_ns:ns} the longest, most often for"
-        " {sums.whose}; one of them is explained here"
+        f"Connection {first.cnx_id} had {sums.pauses:n pause} in this time,"
+        f" {sums.paused_ns:ns} in all and {sums.longest_ns:ns} the longest, most often for"
+        f" {sums.whose}; one of them is explained here"
     )
     first_ms = ask.lo_ms if found["first_ms"] is None else found["first_ms"]
-    return compose(first_ms, one.first["rule"], text + ".", (-1, 0), first=one.first, sums=found)
+    return draft.sentence(text, (-1, 0), first_ms, first["rule"])
 
 
 def _victims(ask: Ask, windows: Windows, pause: Pause, order: tuple[int, int]) -> list[Sentence]:
@@ -95,137 +98,91 @@ def _victims(ask: Ask, windows: Windows, pause: Pause, order: tuple[int, int]) -
     others = {first["topic"], *(first["collateral_topics"] or ())} - {culprit, None}
     if not others:
         return []
-    rows: dict[str, Row] = {"pause": first}
-    ranked = []
+    draft = Draft()
+    paused, ranked = draft.quote("pause", first), []
     for topic in others:
         window = next(iter(windows.at(first, topic=topic)), None)
         ranked.append((topic not in ask.names, -(_share(window) or 0), topic, window))
     ranked.sort(key=lambda found: found[:3])
     parts = []
     for number, (_, _, topic, window) in enumerate(ranked[:NAMED]):
-        name = f"victim_{'abc'[number]}"
         if window is None:
-            parts.append(topic.replace("{", "{{").replace("}", "}}"))
+            parts.append(topic)
             continue
-        rows[name] = window
-        share = _share(window)
-        usage = "it has no limit"
-        if share is not None:
-            usage = f"it used {{{_expression(name, window)}:pct}} of its limit"
-        within = share is not None and share <= 1
-        parts.append(f"{{{name}.topic}} " + (f"although {usage}" if within else f"({usage})"))
+        victim = draft.quote(f"victim_{'abc'[number]}", window)
+        used = _share(window)
+        if used is None:
+            parts.append(f"{topic} (it has no limit)")
+            continue
+        usage = f"it used {victim.derived('share', used):pct} of its limit"
+        parts.append(f"{topic} although {usage}" if used <= 1 else f"{topic} ({usage})")
     more = len(others) - len(parts)
     if more:
-        named = len(first["collateral_topics"]) - more
-        parts.append(f"{{len(pause.collateral_topics) - {named}:n other topic}}")
+        parts.append(f"{paused.derived('more_topics', more):n other topic}")
     text = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    return [
-        compose(
-            first["ts_wall_ms"],
-            first["rule"],
-            f"Paused with connection {{pause.cnx_id}}: {text}.",
-            order,
-            **rows,
-        )
-    ]
-
-
-def _rates(window: Row) -> list[tuple[str, str]]:
-    """The counters of a topic that have a limit, with that limit."""
-    both = (("messages", "limit_msgs"), ("bytes", "limit_bytes"))
-    return [(name, limit) for name, limit in both if window[limit]]
+    return [draft.sentence(f"Paused with connection {paused.cnx_id}: {text}", order)]
 
 
 def _share(window: Row | None) -> float | None:
     """The larger share of its limits that a topic used in a window; None without limits."""
-    if window is None or not _rates(window):
+    if window is None:
         return None
-    return max(
-        float(window[name] * 1000 / window["window_ms"] / window[limit])
-        for name, limit in _rates(window)
-    )
-
-
-def _expression(name: str, window: Row) -> str:
-    """The expression of `_share` over the row `name`."""
-    shares = [
-        f"{name}.{used} * 1000 / {name}.window_ms / {name}.{limit}"
-        for used, limit in _rates(window)
-    ]
-    return shares[0] if len(shares) == 1 else f"max({', '.join(shares)})"
+    return max((share(window, *counter[:2]) for counter in rates(window)), default=None)
 
 
 def _further(pause: Pause, order: tuple[int, int]) -> list[Sentence]:
     """Further marks of a connection that is paused already."""
     if pause.next is None:
         return []
+    draft = Draft()
+    mark, further = draft.quote("next", pause.next), draft.quote("further", pause.further)
     text = (
-        "While connection {next.cnx_id} was paused, {further.marks:n more mark} followed, the"
-        " first by {next.topic}: frames already received are still charged"
+        f"While connection {mark.cnx_id} was paused, {further.marks:n more mark} followed, the"
+        f" first by {mark.topic}: frames already received are still charged"
     )
-    if pause.further["most_waiting"]:
-        text += "; at most {further.most_waiting:n producer} waited"
-    lowest = [
-        f"{{further.{name}:n {noun}}}"
-        for name, noun in (("least_msgs", "message"), ("least_bytes", "byte"))
-        if pause.further[name] is not None
-    ]
+    if further["most_waiting"]:
+        text += f"; at most {further.most_waiting:n producer} waited"
+    lowest = further.amounts("least_msgs", "least_bytes")
     if lowest:
-        text += f"; lowest balance {' and '.join(lowest)}"
-    return [
-        compose(
-            pause.next["ts_wall_ms"],
-            pause.next["rule"],
-            text + ".",
-            order,
-            next=pause.next,
-            further=pause.further,
-        )
-    ]
+        text += f"; lowest balance {lowest}"
+    return [draft.sentence(text, order)]
 
 
 def _end(reader: Reader, pause: Pause, order: tuple[int, int]) -> Sentence:
     """How the pause ended, or that it has not."""
     first, last = pause.first, pause.last
+    draft = Draft()
     if last is None:
-        newest = reader.summary(
+        newest_row = reader.summary(
             "throttle_events",
             "max(t.ts_wall_ms) AS newest_ms",
             "t.cluster = $cluster AND t.broker = $broker",
             {"cluster": first["cluster"], "broker": first["broker"]},
         )
+        start, newest = draft.quote("start", first), draft.quote("newest", newest_row)
         text = (
-            "No row ends the pause of connection {start.cnx_id}: it lasts at the newest row of"
-            " {start.broker}, of {newest.newest_ms:clock}"
+            f"No row ends the pause of connection {start.cnx_id}: it lasts at the newest row of"
+            f" {start.broker}, of {newest.newest_ms:clock}"
         )
         if first["pause_model_ns"] is not None:
+            due_ms = first["ts_wall_ms"] + first["pause_model_ns"] / 1000000
             text += (
                 "; by its first balance it would end at"
-                " {start.ts_wall_ms + start.pause_model_ns / 1000000:clock} at the earliest"
+                f" {start.derived('due_ms', due_ms):clock} at the earliest"
             )
-        return compose(
-            newest["newest_ms"], first["rule"], text + ".", order, start=first, newest=newest
-        )
+        return draft.sentence(text, order, newest["newest_ms"])
+    end, start = draft.quote("end", last), draft.quote("start", first)
     if last["rule"] == "gap":
-        text = (
-            "Connection {end.cnx_id} was seen paused for"
-            " {end.seen_until_ns - start.ts_mono_ns:ns}: "
-            + ENDINGS["gap"].format(broker="{end.broker}")
+        seen = end.derived("paused_ns", last["seen_until_ns"] - first["ts_mono_ns"])
+        why = ENDINGS["gap"].format(broker=end.broker)
+        return draft.sentence(
+            f"Connection {end.cnx_id} was seen paused for {seen:ns}: {why}", order
         )
-        return compose(last["ts_wall_ms"], last["rule"], text + ".", order, end=last, start=first)
-    balances = [
-        f"{{end.{name}:n {noun}}}"
-        for name, noun in (("balance_msgs", "message"), ("balance_bytes", "byte"))
-        if last[name] is not None
-    ]
-    balance = f" (balance {' and '.join(balances)})" if balances else ""
-    why = ENDINGS.get(last["rule"], "the last mark was removed").format(balance=balance)
-    lasted = "{end.ts_mono_ns - start.ts_mono_ns:ns}"
-    if last["ts_mono_ns"] < first["ts_mono_ns"]:  # the broker, and with it its clock, restarted
-        lasted = "{end.ts_wall_ms - start.ts_wall_ms:ms}"
-    closed = last["rule"] == "connection_closed"
-    text = "Connection {end.cnx_id} " + ("was paused for" if closed else "is read again after")
-    text += f" {lasted}: {why}"
+    balance = end.amounts("balance_msgs", "balance_bytes")
+    why = ENDINGS.get(last["rule"], "the last mark was removed")
+    why = why.format(balance=f" (balance {balance})" if balance else "")
+    paused = "was paused for" if last["rule"] == "connection_closed" else "is read again after"
+    text = f"Connection {end.cnx_id} {paused} {lasted(start, end)}: {why}"
     if last["pause_observed_ns"] is not None:
-        text += "; the broker itself paused it for {end.pause_observed_ns:ns}"
-    return compose(last["ts_wall_ms"], last["rule"], text + ".", order, end=last, start=first)
+        text += f"; the broker itself paused it for {end.pause_observed_ns:ns}"
+    return draft.sentence(text, order)

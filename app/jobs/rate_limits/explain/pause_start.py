@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.explain.reader import Reader, in_order
-from app.explain.sentence import Row, Sentence, compose
+from app.explain.sentence import Draft, Quoted, Row, Sentence
 from app.jobs.rate_limits.explain.causes import cause, most_used
 from app.jobs.rate_limits.explain.limits import CONFIGURATION, Limit, Policies
 from app.jobs.rate_limits.explain.pauses import Pause, Windows
@@ -14,102 +14,74 @@ def start(
 ) -> Sentence:
     """The cause of the pause: the limiter, its balance, its limit, and the source of the limit."""
     first = pause.first
-    rows = {"cause": first}
-    limiter = first["limiter"]
-    text = cause(first, "cause")
+    draft = Draft()
+    mark, limiter = draft.quote("cause", first), first["limiter"]
     window = _limiter_window(windows, first, policies)
     tokens = limiter in ("topic", "resource_group", "broker")
+    charge = _charge(reader, first) if tokens else None
+    if charge is None:
+        text = cause(mark, begins=True)
+    else:
+        size = draft.quote("charge", charge)
+        text = f"{mark.topic} published {size.messages:n message} ({size.bytes:n byte})"
+        text += " and used up its publish limit" if limiter == "topic" else f": {cause(mark)}"
+        taken = draft.quote("taken", _taken(reader, charge))
+        empty = first["balance_msgs"] is not None and first["balance_msgs"] <= 0
+        before = f"{taken.messages:n message}" if empty else f"{taken.bytes:n byte}"
+        text += f", with {before} in the second before"
+    joined = "; its limit is"
     if tokens:
-        kind = "msgs" if _is_empty(first["balance_msgs"]) else "bytes"
-        noun = "message" if kind == "msgs" else "byte"
-        charge = _charge(reader, first)
-        if charge is not None:
-            rows["charge"] = charge
-            size = "{charge.messages:n message} ({charge.bytes:n byte})"
-            text = (
-                f"{{cause.topic}} published {size} and {text.partition(' ')[2]}"
-                if limiter == "topic"
-                else f"{{cause.topic}} published {size}: {text}"
-            )
-            taken = _taken(reader, charge)
-            rows["taken"] = taken
-            which = "messages" if kind == "msgs" else "bytes"
-            text += f", with {{taken.{which}:n {noun}}} in the second before"
-        balances = [
-            f"{{cause.{name}:n {what}}}"
-            for name, what in (("balance_msgs", "message"), ("balance_bytes", "byte"))
-            if first[name] is not None
-        ]
-        text += f"; balance {' and '.join(balances)}" if balances else ""
-        joined = " of a limit of" if balances else "; its limit is"
+        balance = mark.amounts("balance_msgs", "balance_bytes")
+        if balance:
+            text, joined = f"{text}; balance {balance}", " of a limit of"
     limit = _limit(policies, window, first) if limiter == "topic" else None
     if limit is not None and _given(limit.document):
-        rows["policy"] = limit.document
-        text += (
-            f"{joined} "
-            + " and ".join(f"{{policy.{key}:n {noun}}}" for key, noun in _given(limit.document))
-            + " per s, set by the policy {policy.scope} {policy.name} "
-        )
-        text += (
-            "of the configuration"
-            if limit.document.table == CONFIGURATION
-            else "of {policy.ts_wall_ms:day}"
-        )
+        policy = draft.quote("policy", limit.document)
+        rates = [format(getattr(policy, key), unit) for key, unit in _given(limit.document)]
+        text += f"{joined} {' and '.join(rates)} per s, set by the policy {policy.scope}"
+        text += f" {policy.name} of "
+        configured = limit.document.table == CONFIGURATION
+        text += "the configuration" if configured else f"{policy.ts_wall_ms:day}"
     elif (
         window is not None
         and tokens
         and (limiter != "topic" or _is_steady(policies, window, first))
     ):
-        rows["window"] = window
-        text += (
-            f"{joined} "
-            + " and ".join(
-                f"{{window.{name}:n {noun}}}"
-                for name, noun in (("limit_msgs", "message"), ("limit_bytes", "byte"))
-                if window[name] is not None
-            )
-            + " per s"
-        )
+        used = draft.quote("window", window)
+        text += f"{joined} {used.amounts('limit_msgs', 'limit_bytes')} per s"
         if limiter == "resource_group":
-            text += " of group {window.limiter_name}"
+            text += f" of group {used.limiter_name}"
     elif window is not None and not tokens:
-        rows["window"] = window
-        text += " (limit {window.limit_level:n}, at most {window.max_level:n} in that window)"
-    if limiter != "topic":
-        most = most_used(reader, first)
-        if most is not None:
-            used, rows["most"], rows["total"] = most
-            text += (
-                "; {most.topic} used most of it, with"
-                f" {{most.{used} / total.{used}:pct}} of the {used} in that window"
-            )
-    text += f". {_paused(first)}"
+        used = draft.quote("window", window)
+        text += f" (limit {used.limit_level:n}, at most {used.max_level:n} in that window)"
+    most = None if limiter == "topic" else most_used(reader, first)
+    if most is not None:
+        unit, topic, total = most
+        user = draft.quote("most", topic)
+        draft.quote("total", total)
+        share = user.derived("share", topic[unit] / total[unit])
+        text += f"; {user.topic} used most of it, with {share:pct} of the {unit} in that window"
+    text += f". {_paused(mark)}"
     if tokens and first["pause_model_ns"] is not None:
-        text += "; its balance requires {cause.pause_model_ns:ns}"
+        text += f"; its balance requires {mark.pause_model_ns:ns}"
     if first["waiting"]:
-        text += ", with {cause.waiting:n producer} waiting for the limiter"
-    if not text.startswith("{"):
-        text = text[0].upper() + text[1:]
-    return compose(first["ts_wall_ms"], first["rule"], text + ".", order, **rows)
+        text += f", with {mark.waiting:n producer} waiting for the limiter"
+    return draft.sentence(text, order)
 
 
-def _paused(first: Row) -> str:
+def _paused(mark: Quoted) -> str:
     """The pause of the connection, and the throttle command that the client received."""
-    if first["action"] == "receipt":
+    if mark["action"] == "receipt":
         return (
-            "No receipt arrived for command {cause.request_id:n}:"
-            " connection {cause.cnx_id} on {cause.broker} is paused"
+            f"No receipt arrived for command {mark.request_id:n}:"
+            f" connection {mark.cnx_id} on {mark.broker} is paused"
         )
     note = ""
-    if first["receipt_state"] == "not_supported":
+    if mark["receipt_state"] == "not_supported":
         note = ", since its client does not support the throttle command"
-    elif first["receipt_state"] == "not_waited":
-        note = ", and its client receives a throttle command (command {cause.request_id:n})"
-    return f"Connection {{cause.cnx_id}} on {{cause.broker}} is paused{note}"
-
-
-def _is_empty(balance: int | None) -> bool:
-    return balance is not None and balance <= 0
+    elif mark["receipt_state"] == "not_waited":
+        note = f", and its client receives a throttle command (command {mark.request_id:n})"
+    return f"Connection {mark.cnx_id} on {mark.broker} is paused{note}"
 
 
 def _limiter_window(windows: Windows, first: Row, policies: Policies) -> Row | None:
@@ -185,10 +157,10 @@ def _is_steady(policies: Policies, window: Row, first: Row) -> bool:
 
 def _given(document: Row) -> list[tuple[str, str]]:
     """The rates above 0 that a document sets, with their units."""
-    nouns = {
-        "publishRateInMsgs": "message",
-        "publishRateInBytes": "byte",
-        "maxPublishRatePerTopicInMessages": "message",
-        "maxPublishRatePerTopicInBytes": "byte",
+    units = {
+        "publishRateInMsgs": "n message",
+        "publishRateInBytes": "n byte",
+        "maxPublishRatePerTopicInMessages": "n message",
+        "maxPublishRatePerTopicInBytes": "n byte",
     }
-    return [(key, noun) for key, noun in nouns.items() if (document.values.get(key) or 0) > 0]
+    return [(key, unit) for key, unit in units.items() if (document.values.get(key) or 0) > 0]

@@ -8,7 +8,8 @@ from typing import Any
 
 from app.explain.ask import IN_WINDOW, Ask, of_topic
 from app.explain.reader import Reader, columns, in_order, row_of, summary_of, used
-from app.explain.sentence import Row
+from app.explain.sentence import Quoted, Row
+from app.jobs.rate_limits.pauses import PAUSE_NO, WERE_PAUSED
 from app.warehouse.question import LEAST, MOST
 
 THROTTLED = (
@@ -49,24 +50,18 @@ _FURTHER = {
 # last row, which are evidence, and the first and the sums of the further marks in between.
 _PAUSES = f"""
 WITH flagged AS (
-  SELECT {columns("throttle_events")},
-    coalesce(lag(t.reads_paused) OVER of_connection, false) AS were_paused
+  SELECT {columns("throttle_events")}, {WERE_PAUSED}
   FROM throttle_events AS t
   JOIN (
     SELECT unnest($clusters) AS cluster, unnest($brokers) AS broker, unnest($connections) AS cnx_id,
       unnest($since) AS since_ms, unnest($until) AS until_ms
-  ) AS c ON c.cluster = t.cluster AND c.broker = t.broker AND c.cnx_id = t.cnx_id
-    AND t.ts_wall_ms >= c.since_ms AND t.ts_wall_ms <= c.until_ms
-  WHERE t.ts_wall_ms >= $least AND t.ts_wall_ms <= $most
-  WINDOW of_connection AS (PARTITION BY t.cluster, t.broker, t.cnx_id ORDER BY {ORDER})
+  ) AS c USING (cluster, broker, cnx_id)
+  WHERE t.ts_wall_ms >= c.since_ms AND t.ts_wall_ms <= c.until_ms
+    AND t.ts_wall_ms >= $least AND t.ts_wall_ms <= $most
 ), numbered AS (
-  SELECT *, t.reads_paused AND NOT t.were_paused AS starts,
-    t.were_paused AND NOT t.reads_paused AS ends, t.were_paused AND t.action = 'mark' AS further,
-    sum(CASE WHEN t.reads_paused AND NOT t.were_paused THEN 1 ELSE 0 END) OVER (
-      PARTITION BY t.cluster, t.broker, t.cnx_id ORDER BY {ORDER}
-      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-    ) AS pause_no
-  FROM flagged AS t
+  SELECT *, reads_paused AND NOT were_paused AS starts, were_paused AND NOT reads_paused AS ends,
+    were_paused AND action = 'mark' AS further, {PAUSE_NO}
+  FROM flagged
 ), pauses AS (
 SELECT t.cluster, t.broker, t.cnx_id, t.pause_no,
   arg_min(t, ({ORDER})) FILTER (WHERE t.starts) AS first,
@@ -162,6 +157,13 @@ def _read(found: Mapping[str, Any]) -> Pause:
     what = ", ".join(f"{sql} AS {name}" for name, sql in _FURTHER.items())
     values = {name: found[name] for name in _FURTHER}
     return Pause(first, last, following, summary_of(table, what, where, bounds, values))
+
+
+def lasted(start: Quoted, end: Quoted) -> str:
+    """The length of a pause; by the wall clock if the broker restarted, and with it the other one."""
+    if end["ts_mono_ns"] < start["ts_mono_ns"]:
+        return f"{end.derived('paused_ms', end['ts_wall_ms'] - start['ts_wall_ms']):ms}"
+    return f"{end.derived('paused_ns', end['ts_mono_ns'] - start['ts_mono_ns']):ns}"
 
 
 def windows_of(reader: Reader, pauses: list[Pause]) -> Windows:

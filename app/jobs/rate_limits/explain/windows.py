@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from app.explain.ask import Ask, Configured
 from app.explain.reader import Reader
-from app.explain.sentence import Row, Sentence
+from app.explain.sentence import Quoted, Row, Sentence, Value
 from app.explain.windows import window_sentences
 
 _SUBJECTS = {
-    "topic": "the limiter of {window.limiter_name}",
-    "connection": "connection {window.limiter_name}",
+    "topic": "the limiter of",
+    "connection": "connection",
 }
 
 
@@ -21,29 +21,36 @@ def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence
     ]
 
 
-def _pauses(row: Row) -> str:
-    text = "{window.topic} published {window.messages:n message} of {window.bytes:n byte} in all"
+def rates(window: Row | Quoted) -> list[tuple[str, str, str]]:
+    """The counters of a topic that have a limit, with that limit and their noun."""
+    counters = (("messages", "limit_msgs", "message"), ("bytes", "limit_bytes", "byte"))
+    return [counter for counter in counters if window[counter[1]]]
+
+
+def share(window: Row | Quoted, used: str, limit: str) -> float:
+    """The share of a limit per second that a topic used in a window."""
+    return float(window[used] * 1000 / window["window_ms"] / window[limit])
+
+
+def _pauses(row: Quoted) -> str:
+    text = f"{row.topic} published {row.messages:n message} of {row.bytes:n byte} in all"
     limits = [
-        f"{{window.{used} * 1000 / window.window_ms / window.{limit}:pct}} of"
-        f" {{window.{limit}:n {noun}}} per s"
-        for used, limit, noun in (
-            ("messages", "limit_msgs", "message"),
-            ("bytes", "limit_bytes", "byte"),
-        )
-        if row[limit]
+        f"{row.derived(f'{used}_share', share(row, used, limit)):pct} of"
+        f" {format(getattr(row, limit), f'n {noun}')} per s"
+        for used, limit, noun in rates(row)
     ]
     text += f", {' and '.join(limits)}" if limits else ", without a limit of its own"
     if row["limited_times"]:
         text += (
-            "; its connections were paused {window.limited_times:n time},"
-            " {window.culprit_times:n} for its own limit"
+            f"; its connections were paused {row.limited_times:n time},"
+            f" {row.culprit_times:n} for its own limit"
         )
         if row["shared_times"] is not None:
-            text += ", {window.shared_times:n} for limits that it shares"
-        text += " and {window.collateral_times:n} for the limits of other topics"
+            text += f", {row.shared_times:n} for limits that it shares"
+        text += f" and {row.collateral_times:n} for the limits of other topics"
     paused = [
-        f"{{window.{name}:ns}} {words}"
-        for name, words in (
+        f"{getattr(row, name):ns} {whose}"
+        for name, whose in (
             ("culprit_ns", "for its own limit"),
             ("shared_ns", "for shared limits"),
             ("collateral_ns", "for the limits of other topics"),
@@ -55,37 +62,29 @@ def _pauses(row: Row) -> str:
     return text
 
 
-def _limiter(row: Row) -> str:
-    text = _SUBJECTS[row["limiter"]]
+def _limiter(row: Quoted) -> str:
+    text = f"{_SUBJECTS[row['limiter']]} {row.limiter_name}"
     if row["limit_level"] is not None:
-        text += (
-            " had at most {window.max_level:n request in flight} of {window.limit_level:n} allowed"
-        )
+        text += f" had at most {row.max_level:n request in flight} of {row.limit_level:n} allowed"
     elif row["utilisation"] is not None:
-        text += f" used at most {{{_peak(row)}:pct}} of its limit within a second"
-        lowest = [
-            f"{{window.{name}:n {noun}}}"
-            for name, noun in (("min_balance_msgs", "message"), ("min_balance_bytes", "byte"))
-            if row[name] is not None
-        ]
+        text += f" used at most {_peak(row):pct} of its limit within a second"
+        lowest = row.amounts("min_balance_msgs", "min_balance_bytes")
         if lowest:
-            text += f", with a lowest balance of {' and '.join(lowest)}"
+            text += f", with a lowest balance of {lowest}"
     else:
         return ""
-    return text + (" and acted {window.throttles:n time}" if row["throttles"] else "")
+    return text + (f" and acted {row.throttles:n time}" if row["throttles"] else "")
 
 
-def _peak(row: Row) -> str:
+def _peak(row: Quoted) -> Value:
     """The use of a limit by its own window: a full bucket is one second of the rate, so what lacks
     at the lowest balance has come within a second."""
     shares = [
-        f"(window.{limit} - window.{least}) / window.{limit}"
+        (row[limit] - row[least]) / row[limit]
         for limit, least in (
             ("limit_msgs", "min_balance_msgs"),
             ("limit_bytes", "min_balance_bytes"),
         )
         if row[limit] and row[least] is not None
     ]
-    if not shares:
-        return "window.utilisation"
-    return shares[0] if len(shares) == 1 else f"max({', '.join(shares)})"
+    return row.derived("peak", max(shares)) if shares else row.utilisation

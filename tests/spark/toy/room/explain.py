@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.explain.ask import Ask, Configured, Explained, Subject, of_topic
 from app.explain.reader import Reader
-from app.explain.sentence import Row, Sentence
+from app.explain.sentence import Quoted, Sentence
 from app.explain.windows import PLACE, window_sentences
 
 
@@ -13,8 +13,8 @@ def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence
     return window_sentences(reader, ask, "topic_message_counts", "false", _window)
 
 
-def _window(row: Row) -> str:
-    return "{window.messages:n message} of {window.bytes:n byte} arrived in {window.topic}"
+def _window(row: Quoted) -> str:
+    return f"{row.messages:n message} of {row.bytes:n byte} arrived in {row.topic}"
 
 
 EXPLAINED = Explained(

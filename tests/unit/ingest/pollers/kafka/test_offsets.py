@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.ingest.pollers.kafka.offsets import Known, Log, Oldest, Place, Position, Topic, limits_of
+from app.warehouse.documents import Document
 from tests.unit.ingest.pollers.kafka.answers import (
     AT,
     P0,
@@ -21,6 +22,7 @@ from tests.unit.ingest.pollers.kafka.answers import (
     of_kind,
 )
 
+KEPT: Document[Known] = Document(Known)
 FULL = [
     "ledger_state",
     "cursor_state",
@@ -100,7 +102,7 @@ def test_the_mean_goes_on_over_polls() -> None:
         (700,),
         (350,),
     ]
-    assert Known.from_json(json.loads(json.dumps(known[P0].as_json()))) == known[P0]
+    assert KEPT.of_text(KEPT.text(known[P0])) == known[P0]
 
 
 @pytest.mark.parametrize(
@@ -280,7 +282,7 @@ def test_a_partition_without_an_offset_is_stated() -> None:
         ("orders", 1, "slow", "no_offset")
     ]
     assert done.known[P1] == Known("id1", ("fast", "slow"), None, 0, ("slow",))
-    assert Known.from_json(json.loads(json.dumps(done.known[P1].as_json()))) == done.known[P1]
+    assert KEPT.of_text(KEPT.text(done.known[P1])) == done.known[P1]
     # It goes on while the group is elsewhere in the topic, and ends with it.
     again = mapped(answers(), done.known)
     assert kinds(again) == kinds(done) and again.known[P1] == done.known[P1]

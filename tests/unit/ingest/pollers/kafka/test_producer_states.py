@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from app.ingest.pollers.kafka.offsets import Place
 from app.ingest.pollers.kafka.producer_states import (
     Answers,
+    InMemory,
     Known,
     Mapped,
     Owner,
@@ -17,8 +17,10 @@ from app.ingest.pollers.kafka.producer_states import (
     State,
     map_answers,
 )
+from app.warehouse.documents import Document
 from tests.unit.ingest.pollers.pulsar.documents import valid
 
+KEPT: Document[Known] = Document(InMemory)
 AT = 1_800_000_000_000
 P0, P1 = Place("orders", 0), Place("orders", 1)
 RULES = Rules("east", 100, lambda name: not name.startswith("_"), tick_ms=60_000)
@@ -69,10 +71,7 @@ class Polls:
         )
         mapped = map_answers(answers, self.known, self.at, self.last, RULES, self.owners, whole)
         self.at, self.last = now, mapped.last
-        self.known = {
-            name: Known.from_json(json.loads(json.dumps(known.as_json())))
-            for name, known in mapped.known.items()
-        }
+        self.known = {name: KEPT.of_text(KEPT.text(known)) for name, known in mapped.known.items()}
         assert self.known == mapped.known
         valid([{**record, "seq": n} for n, record in enumerate(mapped.records)])
         return mapped

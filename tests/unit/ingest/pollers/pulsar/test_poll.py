@@ -14,8 +14,10 @@ import pytest
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.errors import UserError
 from app.ingest.pollers import spool
+from app.ingest.pollers.pulsar.documents import Known
 from app.ingest.pollers.pulsar.poll import Poller
 from app.ingest.pollers.spool import Memory, Spool
+from app.warehouse.documents import Document
 from tests.support.servers.admin import AdminServer, break_off, hang, in_turn, status
 from tests.support.waiting import wait_for
 from tests.unit.ingest.pollers.pulsar.conftest import MakeAdmin
@@ -436,8 +438,9 @@ def test_a_folder_belongs_to_one_cluster(
 
 
 def test_the_memory_is_json() -> None:
-    memory = Memory("c", 4, 5, "f", {}, {"broker *": {"numIOThreads": 2}})
-    assert Memory.of_text(memory.text()) == memory
+    document: Document[Memory[Known]] = Document(Memory[Known])
+    memory = Memory("c", 4, 5, "f", {"t": Known("b", (1,))}, {"broker *": {"numIOThreads": 2}})
+    assert document.of_text(document.text(memory)) == memory
 
 
 @pytest.fixture

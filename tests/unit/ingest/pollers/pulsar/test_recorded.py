@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,12 @@ def test_what_is_no_poll_is_reported(tmp_path: Path) -> None:
     assert [record.get("topic") for record in kept] == [*[None] * 5, *[poll()["topic"]] * 2]
     assert convert(tmp_path / "in", tmp_path / "out", SETTINGS).problems == []
     assert [record["event_type"] for record in records(tmp_path / "out")].count("ledger_state") == 4
+
+
+def test_a_file_with_any_name_is_reported_once(tmp_path: Path) -> None:
+    write(tmp_path / "in" / os.fsdecode(b"a\xff.jsonl"), [poll(AT), {"polled_ms": -1}])
+    problems = [convert(tmp_path / "in", tmp_path / "out", SETTINGS).problems for _ in range(2)]
+    assert problems[0][0].startswith(r"a\udcff.jsonl, byte ") and problems[1] == []
 
 
 def test_policies_that_were_recorded(tmp_path: Path) -> None:
