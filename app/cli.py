@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -994,6 +995,11 @@ def alerts_rules(config: Config = None, warehouse: Warehouse = None, as_json: Js
     return rules(_settings(config, warehouse), as_json)
 
 
+@cache
+def _command() -> Callable[..., Any]:
+    return typer.main.get_command(app)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; exit code 0 done, 1 findings, 2 user error, 3 internal error,
     130 Ctrl-C, 143 SIGTERM."""
@@ -1004,7 +1010,7 @@ def main(arguments: list[str] | None = None) -> int:
     log.end()
     try:
         with stoppable() if _answers(arguments) else nullcontext():
-            code = int(app(arguments, prog_name=PROGRAM, standalone_mode=False) or 0)
+            code = int(_command()(arguments, prog_name=PROGRAM, standalone_mode=False) or 0)
         # Typer answers a Ctrl-C with the code alone.
         return _say("weir: interrupted", code, debug) if code == INTERRUPTED else code
     except typer.Exit as stop:
