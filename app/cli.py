@@ -201,15 +201,15 @@ def demo(
     ] = None,
 ) -> int:
     """Process ten minutes of a generated fleet, or a recorded run, and print the findings."""
-    from app.setup.demo_scenario import asked
+    from app.demo.demo_scenario import asked
 
     wanted = asked(scenario, events, seed)
     if _preflight():
-        from app.setup.demo_folder import refuse
+        from app.demo.demo_folder import refuse
 
         refuse(out, wanted)
         return 0
-    from app.setup.demo import demo as run_demo
+    from app.demo.demo_command import demo as run_demo
 
     return run_demo(out, wanted)
 
@@ -244,14 +244,14 @@ def run(
     if drain and not available_now:
         raise UserError("--drain: a run without an end has no last record\nadd --available-now")
     if _preflight():
-        from app.stream.assignment import plan
-        from app.stream.preflight import refuse
+        from app.engine.assignment import plan
+        from app.run.preflight import refuse
 
         # The driver of a cluster sees other folders and networks than the machine of this line.
         (refuse if _preflight() == HERE else plan)(settings, names)
         return 0
-    from app.stream.policy_watch import Origin
-    from app.stream.run import run as run_service
+    from app.engine.policy_watch import Origin
+    from app.run.service import run as run_service
 
     origin = None
     if config is not None:
@@ -274,7 +274,7 @@ def reshard(
     dry_run: Annotated[bool, Option("--dry-run", help="Only print what would be done.")] = False,
 ) -> int:
     """Move the state of a stopped run to another number of shards and shuffle partitions."""
-    from app.stream.reshard import refuse
+    from app.run.reshard import refuse
 
     overrides: dict[str, Any] = {
         key: n for key, n in (("shards", shards), ("partitions", partitions)) if n
@@ -284,7 +284,7 @@ def reshard(
         if _preflight() == HERE:
             refuse(settings)
         return 0
-    from app.stream.reshard import reshard as run_reshard
+    from app.run.reshard import reshard as run_reshard
 
     return run_reshard(settings, dry_run)
 
@@ -304,7 +304,7 @@ def generate(
     ] = None,
 ) -> int:
     """Generate a realistic trace, as JSON lines or into a Kafka topic."""
-    from app.generate.cli import generate as run_generate
+    from app.demo.generator.generate_command import generate as run_generate
 
     if (out is None) == (kafka is None):
         raise UserError("generate: give one of --out DIR, --kafka SERVERS/TOPIC")
@@ -376,7 +376,7 @@ def tables(
     as_json: Json = False,
 ) -> int:
     """List the tables and views, and describe their columns."""
-    from app.warehouse.query import tables as run_tables
+    from app.read.query import tables as run_tables
 
     settings = _settings(config, warehouse)
     return run_tables(settings, name=name, sql=sql, as_json=as_json, ddl=ddl, engine=engine)
@@ -413,8 +413,8 @@ def query(
     ] = None,
 ) -> int:
     """Run SQL over the warehouse (DuckDB over the Delta tables), or a ready question."""
-    from app.warehouse.query import Output, list_questions
-    from app.warehouse.query import query as run_query
+    from app.read.query import Output, list_questions
+    from app.read.query import query as run_query
 
     forms: dict[Output, bool] = {"json": as_json, "csv": csv, "spreadsheet": spreadsheet}
     chosen = [form for form, wanted in forms.items() if wanted]
@@ -442,7 +442,7 @@ def report(
     as_json: Json = False,
 ) -> int:
     """Write a report as one HTML page, without scripts or network access."""
-    from app.report import report as run_report
+    from app.show.report import report as run_report
 
     times = _moment(start, "--from"), _moment(end, "--to"), _moment(as_of, "--as-of")
     settings = _settings(config, warehouse)
@@ -460,7 +460,7 @@ def quality(
     as_json: Json = False,
 ) -> int:
     """Audit the committed tables with Great Expectations; exit code 1 if a check fails."""
-    from app.quality import quality as run_quality
+    from app.show.audit import quality as run_quality
 
     return run_quality(_settings(config, warehouse), as_json, table or [], again)
 
@@ -475,7 +475,7 @@ def reconcile(
     as_json: Json = False,
 ) -> int:
     """Compare the brokers' own numbers with the tables; exit code 1 if a number differs."""
-    from app.reconcile import reconcile as run_reconcile
+    from app.show.reconcile import reconcile as run_reconcile
 
     return run_reconcile(_settings(config, warehouse), as_json, watch)
 
@@ -491,7 +491,7 @@ def forecast(
     as_json: Json = False,
 ) -> int:
     """Predict when limits are reached, with the error of past forecasts; stores the results."""
-    from app.forecast import forecast as run_forecast
+    from app.show.forecast import forecast as run_forecast
 
     return run_forecast(_settings(config, warehouse), _moment(at), as_json)
 
@@ -506,7 +506,7 @@ def maintain(
     as_json: Json = False,
 ) -> int:
     """Merge small files, remove old rows, files and logs; safe beside a run and readers."""
-    from app.maintain import maintain as run_maintain
+    from app.run.maintenance import maintain as run_maintain
 
     return run_maintain(_settings(config, warehouse), dry_run, as_json)
 
@@ -536,7 +536,7 @@ def forget(
     as_json: Json = False,
 ) -> int:
     """Replace names of persons by pseudonyms, in every table; safe beside a run and readers."""
-    from app.maintain import forget as run_forget
+    from app.run.maintenance import forget as run_forget
 
     names = {
         "principal": principal,
@@ -616,9 +616,9 @@ def replay(
     ] = False,
 ) -> int:
     """Run the jobs over the archive again, under other policies or parameters."""
-    from app.whatif.replay.asked import Asked, jobs_of, replaced_by, settings_of
     from app.whatif.replay.choice import Choice
-    from app.whatif.replay.command import replay as run_replay
+    from app.whatif.replay.replay_command import replay as run_replay
+    from app.whatif.replay.replay_request import ReplayRequest, jobs_of, replaced_by, settings_of
 
     settings = settings_of(config, warehouse, policy or [], param or [])
     choice = Choice(
@@ -628,7 +628,7 @@ def replay(
         replaced_by(settings) if policy else frozenset(),
     )
     warm_up_ms = 0 if warm_up is None else _duration(warm_up, "--warm-up")
-    asked = Asked(
+    asked = ReplayRequest(
         out,
         jobs_of(settings, jobs),
         _span(start, end),
@@ -669,7 +669,7 @@ def metrics(
     as_json: Annotated[bool, Option("--json", help="With --once: as JSON.")] = False,
 ) -> int:
     """Serve the metrics of a warehouse for Prometheus, until stopped."""
-    from app.telemetry import metrics as run_metrics
+    from app.show.metrics import metrics as run_metrics
 
     if as_json and not once:
         raise UserError("metrics: --json goes with --once")
@@ -689,7 +689,7 @@ def policy_check(
     as_json: Json = False,
 ) -> int:
     """Check policy documents: mistakes, conflicts, and limits without effect; exit code 1 or 2."""
-    from app.policy import check
+    from app.show.policy import check
 
     return check(files, as_json)
 
@@ -709,7 +709,7 @@ def policy_show(
     as_json: Json = False,
 ) -> int:
     """Show the limits of a topic or principal and where each comes from, level by level."""
-    from app.policy import show
+    from app.show.policy import show
 
     return show(_settings(config, warehouse), config, name, _moment(at), cluster, as_json)
 
@@ -746,20 +746,20 @@ def policy_diff(
     as_json: Json = False,
 ) -> int:
     """Compare two sets of policies limit by limit; with --on also in their effects."""
-    from app.policy import changes, diff, valid
+    from app.show.policy import changes, diff, valid
 
     if on is None:
         _only_with_on(ctx)
         return diff(before, after, as_json)
-    from app.whatif.effect.command import Side, Wanted, effect, range_of
-    from app.whatif.replay.asked import jobs_of
+    from app.whatif.effect.effect_command import PolicySide, Wanted, effect, range_of
     from app.whatif.replay.choice import Choice
+    from app.whatif.replay.replay_request import jobs_of
 
     documents = [valid(path) for path in (before, after)]
 
-    def side(name: str, path: Path, found: list[Any]) -> Side:
+    def side(name: str, path: Path, found: list[Any]) -> PolicySide:
         own = [one.document for one in found]
-        return Side(name, path, _settings(config, warehouse, policy_files=[], policies=own))
+        return PolicySide(name, path, _settings(config, warehouse, policy_files=[], policies=own))
 
     first, second = side("before", before, documents[0]), side("after", after, documents[1])
     wanted = Wanted(
@@ -902,8 +902,8 @@ def explain_entity(
     as_json: Json = False,
 ) -> int:
     """Explain the decisions around one moment, in words."""
-    from app.explain import explain
-    from app.explain.ask import Ask
+    from app.show.explain import explain
+    from app.show.explain.ask import Ask
 
     ask = Ask.about(kind, name, subscription, limit=limit, cluster=cluster, broker=broker)
     at_ms, as_of_ms = _moment(at), _moment(as_of, "--as-of")
@@ -922,7 +922,7 @@ def alerts_check(
     as_json: Json = False,
 ) -> int:
     """Evaluate the rules once, record and notify changes; exit code 1 while a rule fires."""
-    from app.alerts import check
+    from app.show.alerts import check
 
     return check(_settings(config, warehouse), as_json, _moment(at), rule or [])
 
@@ -939,7 +939,7 @@ def alerts_watch(
     as_json: Json = False,
 ) -> int:
     """Evaluate the rules repeatedly, until SIGTERM or Ctrl-C."""
-    from app.alerts import watch
+    from app.show.alerts import watch
 
     if interval is not None:
         interval_ms = _duration(interval, "--interval")
@@ -959,9 +959,9 @@ def _moment(text: str | None, option: str = "--at") -> int | None:
 
 def _span(start: str | None, end: str | None) -> Any:
     """The event times of --from and --to of a command that reads the archive."""
-    from app.whatif.replay.archive import FIRST_MS, LAST_MS, Span
+    from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS, EventSpan
 
-    return Span(
+    return EventSpan(
         FIRST_MS if start is None else moment(start, "--from"),
         LAST_MS if end is None else moment(end, "--to"),
     )
@@ -990,7 +990,7 @@ def _memory(text: str) -> int:
 @alerts_app.command("rules")
 def alerts_rules(config: Config = None, warehouse: Warehouse = None, as_json: Json = False) -> int:
     """List the rules: what each evaluates and when it fires."""
-    from app.alerts import rules
+    from app.show.alerts import rules
 
     return rules(_settings(config, warehouse), as_json)
 

@@ -118,7 +118,7 @@ def _root(error: BaseException) -> BaseException:
     return _root(found[0]) if found and isinstance(error, HTTPError) else error
 
 
-class _Timed(io.RawIOBase):
+class _TimedSocket(io.RawIOBase):
     """A socket's bytes within one time-out for all reads; `makefile` applies it to each read."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -149,7 +149,7 @@ class _Timed(io.RawIOBase):
 
 
 def _answer(sock: socket.socket, **options: Any) -> http.client.HTTPResponse:
-    return http.client.HTTPResponse(_Timed(sock), **options)  # type: ignore[arg-type]
+    return http.client.HTTPResponse(_TimedSocket(sock), **options)  # type: ignore[arg-type]
 
 
 def _timed(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from app.generate.scenario import load_scenario
-from app.generate.trace import Trace, plan_trace
-from app.generate.write import write_files
-from app.stream import archive, govern
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import Trace, plan_trace
+from app.demo.generator.write import write_files
+from app.engine import archive_query, govern
 from benchmarks import floors
 from benchmarks.result import Result, middle
 from benchmarks.stream import END, Bench, Speed, finished
@@ -157,7 +157,8 @@ def _with_archive(bench: Bench, source: dict[str, Any], policies: list[dict[str,
 
     settings = bench.settings("all-jobs-archive", source, policies=policies)
     return together(
-        govern.start(bench.spark, settings, JOBS, END), archive.start(bench.spark, settings, END)
+        govern.start(bench.spark, settings, JOBS, END),
+        archive_query.start(bench.spark, settings, END),
     )
 
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 from deltalake.transaction import AddAction
 
 from app.config.settings import Settings
-from app.generate.trace import Trace
-from app.stream import archive
-from app.warehouse.commit import Writer
-from app.warehouse.small_files import local_path, path_in
-from app.warehouse.tables import TABLES
+from app.demo.generator.trace import Trace
+from app.engine import archive_query
+from app.tables.commit import Writer
+from app.tables.definitions import TABLES
+from app.tables.small_files import local_path, path_in
 
 ROWS_PER_COMMIT = 1_000_000
 
@@ -42,9 +42,9 @@ def batches_of(trace: Trace) -> Iterator[pa.RecordBatch]:
 def build(settings: Settings, trace: Trace, rows_per_commit: int = ROWS_PER_COMMIT) -> int:
     """Write the archive of a trace into the warehouse; how many records it read."""
     writer = Writer(settings, "archive", application="weir-bench-archive")
-    writer.prepare(list(archive.WRITES))
-    roots = {name: path_in(settings, name) for name in archive.WRITES}
-    write = archive.file_writer(
+    writer.prepare(list(archive_query.WRITES))
+    roots = {name: path_in(settings, name) for name in archive_query.WRITES}
+    write = archive_query.file_writer(
         roots,
         {} if local_path(settings.warehouse) else settings.storage(),
         settings.blind_after_gap_ms(),

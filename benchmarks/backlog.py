@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.ingest.routing import Route
+from app.engine.routing import Route
 from benchmarks import floors
 from benchmarks.columnar import blobs_of, judged
 from benchmarks.core import PARAMS, SHARDS

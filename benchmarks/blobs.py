@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.ingest.clocks import Limits
-from app.ingest.routing import CLOCK, Route, packer
+from app.engine.routing import CLOCK, Route, packer
+from app.sources.clocks import ClockLimits
 from state.engine.blobs import of_columns
 from state.events import KIND_INDEX, SCHEMA
 
@@ -42,7 +42,7 @@ def parsed(
 ) -> tuple[dict[int, list[bytes]], int]:
     """The records of a job by shard, parsed and validated as a task does it; the stream time (ms)
     after the last of them."""
-    pack = packer({job: route}, shards, Limits())
+    pack = packer({job: route}, shards, ClockLimits())
     table = pa.table(
         {
             "value": pa.array(lines, pa.binary()),

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from app.ingest.worker import settle
-from app.stream import govern
+from app.engine import govern
+from app.sources.worker import settle
 from benchmarks import floors
 from benchmarks.result import Result
 from benchmarks.stream import END, Bench

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from app.ingest.batches import regrouped
-from app.ingest.contract import from_table
-from app.ingest.routing import PACKED, Route, needed, pack_parsed
-from app.stream.operators import operators
-from app.stream.step import ANSWERS, STATE, stepper
+from app.contract.event_contract import from_table
+from app.engine.operators import operators
+from app.engine.routing import PACKED, Route, needed, pack_parsed
+from app.engine.step import ANSWERS, STATE, stepper
+from app.sources.batches import regrouped
 from benchmarks import floors, per_topic
 from benchmarks.result import Result
 from benchmarks.stream import Bench

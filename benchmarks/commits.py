@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from deltalake import DeltaTable
 
-from app.stream import govern
-from app.stream.gatherers import Gatherers
-from app.stream.shutdown import Stopping, finish
+from app.engine import govern
+from app.engine.gatherers import Gatherers
+from app.run.shutdown import Stopping, finish
 from benchmarks.all_jobs import Cpu
 from benchmarks.produce import demo, planned
 from benchmarks.result import Result

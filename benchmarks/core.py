@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from app.ingest.routing import Route
+from app.engine.routing import Route
 from benchmarks.columnar import blobs_of
 from benchmarks.result import Result, middle
 from benchmarks.stages import Stages

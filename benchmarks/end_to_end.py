@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
-from app.generate.write import write_files
-from app.stream import archive, govern
-from app.stream.progress import records
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
+from app.demo.generator.write import write_files
+from app.engine import archive_query, govern
+from app.run.progress import records
 from benchmarks import floors
 from benchmarks.inputs import Input
 from benchmarks.result import Result
@@ -102,7 +102,8 @@ def with_archive(bench: Bench, trace: Input) -> float:
     """
     settings = bench.settings("both", source_of(trace, "delta"))
     return together(
-        govern.start(bench.spark, settings, JOBS, END), archive.start(bench.spark, settings, END)
+        govern.start(bench.spark, settings, JOBS, END),
+        archive_query.start(bench.spark, settings, END),
     )
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
-from app.ingest.routing import Route
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
+from app.engine.routing import Route
 from benchmarks.blobs import parsed, shipped
 from benchmarks.result import Result, middle
 from benchmarks.stages import Stages

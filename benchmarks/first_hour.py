@@ -15,9 +15,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
-from app.generate.write import write_files
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
+from app.demo.generator.write import write_files
 from benchmarks.result import Result, middle
 from benchmarks.stream import Bench
 from tests.support.servers.process import free_ports
@@ -27,7 +27,7 @@ FLOOR, START = "floor: Python with pydantic and yaml", "floor: a Spark session"
 REFUSED_S, FIRST_LINE_S = 1.0, 10.0
 SESSION = """
 from app.config.settings import load_settings
-from app.stream.session import build_session
+from app.run.session import build_session
 build_session(load_settings(None, {"partitions": 2}), "floor").stop()
 """
 

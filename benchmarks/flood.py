@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 import yaml
 from deltalake import DeltaTable
 
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
 from benchmarks.floors import parsed
 from benchmarks.result import Result
 from benchmarks.stream import Bench, open_session

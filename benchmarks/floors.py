@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from app.ingest.worker import settle
+from app.sources.worker import settle
 from benchmarks.inputs import Input
 from benchmarks.stream import Bench, Speed
 from benchmarks.trace import COLUMNS

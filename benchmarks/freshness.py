@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.stream import archive, govern
+from app.engine import archive_query, govern
 from benchmarks.produce import demo
 from benchmarks.result import Result
 from benchmarks.stream import Bench, open_session
@@ -78,7 +78,7 @@ def _measure(
     settings = bench.settings(f"freshness-{len(jobs)}", source, policies=policies)
     queries = [govern.start(spark, settings, jobs)]
     if name == ALL:
-        queries.append(archive.start(spark, settings))
+        queries.append(archive_query.start(spark, settings))
     produced = subprocess.Popen(
         [
             sys.executable,

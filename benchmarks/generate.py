@@ -8,9 +8,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
-from app.generate.write import write_files
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
+from app.demo.generator.write import write_files
 
 
 def main() -> None:

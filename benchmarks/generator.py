@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 import time
 
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
-from app.generate.write import write_files
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
+from app.demo.generator.write import write_files
 from benchmarks.result import Result, middle
 from benchmarks.stream import Bench
 

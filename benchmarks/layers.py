@@ -15,11 +15,11 @@ from unittest import mock
 
 import pyarrow as pa
 
-from app.ingest.routing import PACKED, packer
-from app.ingest.sources import open_stream
-from app.ingest.worker import settle
-from app.stream import govern
-from app.stream.operators import Operator, limits_of, operators
+from app.engine import govern
+from app.engine.operators import Operator, limits_of, operators
+from app.engine.routing import PACKED, packer
+from app.sources import open_stream
+from app.sources.worker import settle
 from benchmarks import floors
 from benchmarks.all_jobs import BATCHES, CONTRACT, SMALL_BATCHES, Demo
 from benchmarks.result import Result, middle

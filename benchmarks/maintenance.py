@@ -18,14 +18,14 @@ from unittest import mock
 from deltalake import DeltaTable
 
 from app.config.settings import Settings, load_settings
-from app.maintain import exchange, logs, merging
-from app.maintain.upkeep import upkeep
-from app.warehouse.commit import Writer
-from app.warehouse.data_files import data_files
+from app.run.maintenance import exchange, logs, merging
+from app.run.maintenance.upkeep import upkeep
+from app.tables.commit import Writer
+from app.tables.data_files import data_files
 from benchmarks.result import Result, middle
 from benchmarks.stream import Bench
 from tests.support.throttle_rows import TOPIC, event, frame, window
-from tests.unit.maintain.tables import opened, writer
+from tests.unit.run.maintenance.tables import opened, writer
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = "topic_throttle_stats"

@@ -21,11 +21,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from app.stream.govern import Committer
-from app.stream.operators import operators
-from app.stream.step import ANSWERS, STATE, stepper
-from app.warehouse.commit import Writer
-from app.warehouse.small_files import path_in
+from app.engine.govern import Committer
+from app.engine.operators import operators
+from app.engine.step import ANSWERS, STATE, stepper
+from app.tables.commit import Writer
+from app.tables.small_files import path_in
 from benchmarks import floors
 from benchmarks.inputs import Input
 from benchmarks.stream import END, Bench, Speed, finished

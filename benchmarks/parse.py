@@ -23,10 +23,10 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from app.ingest.contract import Parsed, from_table, parse
-from app.ingest.parsing.block import to_table
-from app.ingest.parsing.parser import parse_block
-from app.ingest.validation import validate
+from app.contract.event_contract import Parsed, from_table, parse
+from app.contract.parsing.block import to_table
+from app.contract.parsing.parser import parse_block
+from app.contract.validation import validate
 from state.events import COLUMNS
 from state.jobs import JOBS
 

@@ -10,7 +10,7 @@ import numpy as np
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from app.ingest.worker import settle
+from app.sources.worker import settle
 from benchmarks import floors
 from benchmarks.inputs import Input
 from benchmarks.stream import Bench, Speed

@@ -16,8 +16,8 @@ import time
 import numpy as np
 from confluent_kafka import Producer
 
-from app.generate.scenario import load_scenario
-from app.generate.trace import Trace, plan_trace
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import Trace, plan_trace
 
 STEP_S = 0.005
 MOMENT = re.compile(rb'(?<=_ms":)\d{13}(?!\d)')

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
-from app.warehouse.tables import TABLES
+from app.tables.definitions import TABLES
 from benchmarks.result import Result, middle
 from benchmarks.stream import Bench
 from benchmarks.trace import START_MS, Traffic

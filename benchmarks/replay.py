@@ -19,11 +19,11 @@ import psutil
 import yaml
 
 from app.config.settings import Settings, load_settings
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
-from app.ingest.routing import needed
-from app.stream.operators import operators
-from app.whatif.replay.archive import Archive
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
+from app.engine.operators import operators
+from app.engine.routing import needed
+from app.whatif.replay.archive_reader import Archive
 from benchmarks import archives
 from benchmarks.result import Result, middle
 from benchmarks.stream import Bench, open_session

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.stream import govern
+from app.engine import govern
 from benchmarks.all_jobs import Demo
 from benchmarks.result import Result, middle
 from benchmarks.stream import END, Bench, finished

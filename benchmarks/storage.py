@@ -9,9 +9,9 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from app.setup.demo import demo
-from app.setup.demo_scenario import Asked
-from app.warehouse.tables import TABLES
+from app.demo.demo_command import demo
+from app.demo.demo_scenario import ChosenScenario
+from app.tables.definitions import TABLES
 from benchmarks.result import Result
 from benchmarks.stream import Bench
 
@@ -24,7 +24,7 @@ def run(bench: Bench) -> Result:
     result = Result("storage", events, bench.small)
     out = bench.folder / "demo"
     with redirect_stdout(StringIO()):
-        demo(out, Asked(events=events))
+        demo(out, ChosenScenario(events=events))
     sizes = dict(_tables(out / "warehouse"))
     archived = sizes["events"].to_pyarrow_dataset().count_rows()
     names = [name for name in sizes if name not in ARCHIVE]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.config.settings import Settings, load_settings
-from app.stream.progress import records
-from app.stream.session import build_session
+from app.run.progress import records
+from app.run.session import build_session
 from benchmarks.inputs import Input
 from benchmarks.result import middle
 from benchmarks.trace import POLICY, Traffic

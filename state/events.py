@@ -1,6 +1,6 @@
 """The columns and kinds of the event contract, as all of Weir names them.
 
-One wide record, one kind of event per record. `app.ingest.contract` parses and validates records in
+One wide record, one kind of event per record. `app.contract.event_contract` parses and validates records in
 this layout, the cores read them, the archive stores them.
 """
 

@@ -128,7 +128,7 @@ def pytest_runtest_makereport(
 def spark() -> Iterator[SparkSession]:
     """The session that every test shares: local[2], two shuffle partitions."""
     from app.config.settings import load_settings
-    from app.stream.session import build_session
+    from app.run.session import build_session
 
     session = build_session(load_settings(overrides={"partitions": 2}), "weir-tests")
     yield session

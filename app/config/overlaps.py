@@ -12,7 +12,7 @@ from app.config.levels import source_of
 from state.engine.globs import SCOPES, rank, tokens
 
 if TYPE_CHECKING:
-    from app.config.policy_files import Written
+    from app.config.policy_files import WrittenDocument
 
 OTHER = "\0"
 """A character that occurs in no pattern."""
@@ -21,12 +21,12 @@ OTHER = "\0"
 class Conflict(NamedTuple):
     """Two equally specific documents that match a common name, and the limits that differ."""
 
-    one: Written
-    other: Written
+    one: WrittenDocument
+    other: WrittenDocument
     keys: list[str]
 
 
-def conflicts(found: Sequence[Written]) -> Iterator[Conflict]:
+def conflicts(found: Sequence[WrittenDocument]) -> Iterator[Conflict]:
     """Pairs of documents with patterns that are equally strong."""
     many = [(source_of(one.document), one) for one in found]
     many = [(source, one) for source, one in many if source[0] in SCOPES]

@@ -20,7 +20,7 @@ from app.config.reading import lines_of, read_yaml
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenDocument:
     """A document and its place."""
 
     file: str
@@ -46,7 +46,7 @@ class Written:
 class Mistake(NamedTuple):
     """What is wrong with a document."""
 
-    one: Written
+    one: WrittenDocument
     key: str
     text: str
 
@@ -61,17 +61,17 @@ class Mistake(NamedTuple):
 
 
 @dataclass
-class Policies:
+class PolicyDocuments:
     """The documents of a configuration."""
 
-    every: list[Written] = field(default_factory=list)
+    every: list[WrittenDocument] = field(default_factory=list)
     """All that are valid, in their order."""
     mistakes: list[Mistake] = field(default_factory=list)
-    replaced: list[tuple[Written, Written]] = field(default_factory=list)
+    replaced: list[tuple[WrittenDocument, WrittenDocument]] = field(default_factory=list)
     """Documents that a later one of the same scope and name replaces, and that one."""
 
     @property
-    def in_force(self) -> list[Written]:
+    def in_force(self) -> list[WrittenDocument]:
         """The documents that none replaces."""
         last = {source_of(one.document): one for one in self.every}
         return list(last.values())
@@ -82,7 +82,7 @@ class Policies:
         return [one.document for one in self.in_force]
 
 
-def written(document: dict[str, Any], where: str, folder: Path) -> Policies:
+def written(document: dict[str, Any], where: str, folder: Path) -> PolicyDocuments:
     """The policies of a configuration and of its policy files; paths are relative to `folder`."""
     files = document.get("policy_files")
     found = [*_listed(document.get("policies"), "policies", where, folder)]
@@ -92,7 +92,9 @@ def written(document: dict[str, Any], where: str, folder: Path) -> Policies:
     return checked(found, _kafka_topics(document))
 
 
-def shadows_written(document: dict[str, Any], where: str, folder: Path) -> dict[str, Policies]:
+def shadows_written(
+    document: dict[str, Any], where: str, folder: Path
+) -> dict[str, PolicyDocuments]:
     """The policies of each shadow of a configuration."""
     shadows = document.get("shadows")
     return {
@@ -103,7 +105,7 @@ def shadows_written(document: dict[str, Any], where: str, folder: Path) -> dict[
     }
 
 
-def _listed(listed: Any, key: str, where: str, folder: Path) -> Iterator[Written]:
+def _listed(listed: Any, key: str, where: str, folder: Path) -> Iterator[WrittenDocument]:
     """The documents of a list of documents and paths, or of a path, in the configuration."""
     every = [listed] if isinstance(listed, str) else listed if isinstance(listed, list) else []
     lines = lines_of(Path(where), key) if every and Path(where).is_file() else []
@@ -111,7 +113,7 @@ def _listed(listed: Any, key: str, where: str, folder: Path) -> Iterator[Written
         if isinstance(each, str):
             yield from of_files(each, folder)
         else:
-            yield Written(where, f"{key}[{i}]", each, lines[i] if lines else {})
+            yield WrittenDocument(where, f"{key}[{i}]", each, lines[i] if lines else {})
 
 
 def _kafka_topics(document: dict[str, Any]) -> bool:
@@ -122,12 +124,12 @@ def _kafka_topics(document: dict[str, Any]) -> bool:
     return format == "delta" or str(format).startswith("kafka_")
 
 
-def of_files(name: str, folder: Path) -> Iterator[Written]:
+def of_files(name: str, folder: Path) -> Iterator[WrittenDocument]:
     """The documents of the files that a path names."""
     for path in paths(name, folder):
         lines = lines_of(path)
         for i, each in enumerate(read_yaml(path, list)):
-            yield Written(str(path), f"[{i}]", each, lines[i] if lines else {})
+            yield WrittenDocument(str(path), f"[{i}]", each, lines[i] if lines else {})
 
 
 def paths(name: str, folder: Path) -> list[Path]:
@@ -142,15 +144,15 @@ def paths(name: str, folder: Path) -> list[Path]:
     return sorted(folder / one for one in found)
 
 
-def checked(found: Sequence[Written], kafka_topics: bool = True) -> Policies:
+def checked(found: Sequence[WrittenDocument], kafka_topics: bool = True) -> PolicyDocuments:
     """Documents with the mistakes in them."""
-    result = Policies()
+    result = PolicyDocuments()
     for one in found:
         wrong = list(problems(one.document, kafka_topics))
         result.mistakes += [Mistake(one, at, text) for at, text in wrong]
         if not wrong:
             result.every.append(one)
-    last: dict[Any, Written] = {}
+    last: dict[Any, WrittenDocument] = {}
     for one in result.every:
         source = source_of(one.document)
         if source in last:

@@ -8,11 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PAGES = {
-    "events.md": "app.docs.events",
-    "tables.md": "app.docs.tables",
-    "functions.md": "app.docs.functions",
-    "queries.md": "app.docs.queries",
-    "metrics.md": "app.docs.metrics",
+    "events.md": "app.docs.events_page",
+    "tables.md": "app.docs.tables_page",
+    "functions.md": "app.docs.functions_page",
+    "queries.md": "app.docs.queries_page",
+    "metrics.md": "app.docs.metrics_page",
 }
 """Module of each page; it has a function `render() -> str`."""
 

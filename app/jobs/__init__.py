@@ -2,7 +2,7 @@
 
 A room is a package named as its job, with modules of fixed names, each optional; whatever loops
 over the jobs asks `parts` for them, so adding a job adds a folder. Start with a room's `views` and
-`questions`. Imports `app.warehouse`, `app.config` and the machinery that a module is for.
+`questions`. Imports `app.read`, `app.config` and the machinery that a module is for.
 """
 
 from __future__ import annotations

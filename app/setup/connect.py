@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from app import sources
 from app.config.base import ENV
+from app.engine import throttle_publisher
 from app.errors import UserError
-from app.ingest import sources
-from app.ingest.pollers.polling import Unanswered
-from app.ingest.sources import pulsar_admin, pulsar_client
-from app.ingest.sources.kafka import chosen
-from app.ingest.sources.kafka_probe import TIMEOUT_S, Unreachable, client_options, consumer
 from app.setup.check import Check, checked
-from app.stream import throttle_feed
-from app.warehouse import manifest, writable
+from app.sources.kafka.kafka_probe import TIMEOUT_S, Unreachable, client_options, consumer
+from app.sources.kafka.kafka_records import chosen
+from app.sources.polling import Unanswered
+from app.sources.pulsar import admin_source, topic_client
+from app.tables import manifest, writable
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -43,7 +43,7 @@ def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
 
 
 def _throttle_feed(settings: Settings, topic: str) -> str:
-    throttle_feed.check(settings)
+    throttle_publisher.check(settings)
     return f"topic {topic} is there"
 
 
@@ -56,7 +56,7 @@ def _warehouse(settings: Settings) -> str:
 def _source(settings: Settings) -> str:
     feed = settings.feed
     if feed.format == "pulsar_admin":
-        note = pulsar_admin.answer(settings)
+        note = admin_source.answer(settings)
         if feed.path is None:
             return "; ".join(filter(None, ["pulsar_admin answers", note]))
     else:
@@ -92,7 +92,7 @@ def _files(path: str) -> str:
 
 def _pulsar(options: dict[str, str]) -> str:
     """The topics, which a reader can be opened on."""
-    found = pulsar_client.check(options, pulsar_client.TIMEOUT_MS)
+    found = topic_client.check(options, topic_client.TIMEOUT_MS)
     topics = (f"topic {topic} with {count} partitions" for topic, count in found.items())
     return ", ".join(topics) + f" at {options['serviceUrl']}"
 
@@ -145,8 +145,8 @@ def _topic(client: dict[str, Any], topic: str) -> str:
 
 def _broker(settings: Settings, broker: str) -> str:
     """The metrics of a broker."""
-    from app.reconcile.rounds import own
-    from app.reconcile.scrape import scrape
+    from app.show.reconcile.comparing import own
+    from app.show.reconcile.scrape import scrape
 
     try:
         found = scrape(own(settings), broker)

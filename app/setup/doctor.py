@@ -11,14 +11,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.run import integrity
+from app.run.jars import coordinates
+from app.run.session import build_session, stop_session
 from app.setup.check import Check, checked
 from app.setup.validate import unset_variables
-from app.stream import integrity
-from app.stream.jars import coordinates
-from app.stream.session import build_session, stop_session
+from app.tables import formats, manifest, writable
+from app.tables.small_files import local_path
 from app.terminal.printable import say
-from app.warehouse import formats, manifest, writable
-from app.warehouse.small_files import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -186,9 +186,9 @@ def _tables(settings: Settings, spark: SparkSession) -> Check:
 
 def _producers(settings: Settings, spark: SparkSession) -> Check:
     """Producer states and their owners, asked for from the JVM as the polls do."""
-    from app.ingest.sources import kafka_producers
+    from app.sources.kafka import producers_source
 
-    return checked("producers", lambda: kafka_producers.look(settings))
+    return checked("producers", lambda: producers_source.look(settings))
 
 
 def _environment(settings: Settings, spark: SparkSession) -> Check:

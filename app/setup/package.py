@@ -9,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from app.alerts.rule_files import rules_of
 from app.config.settings import load_settings
+from app.show.alerts.rule_files import rules_of
 from udfs.compiled_cache import is_current
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from app.alerts.rule_files import rules_of
 from app.config.base import ENV
 from app.config.policies import without_effect
 from app.config.settings import Settings, load_settings
 from app.errors import UserError
+from app.show.alerts.rule_files import rules_of
 from app.terminal.printable import say
 from state.jobs import DECLARED
 

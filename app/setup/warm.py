@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow as pa
 
 from app.config.settings import Settings
-from app.ingest.clocks import UNBOUND
-from app.ingest.routing import packer
+from app.engine.operators import operators
+from app.engine.routing import packer
 from app.jobs import parts
-from app.stream.operators import operators
+from app.sources.clocks import UNBOUND
 from state.jobs import DECLARED, JOBS
 from udfs.compiled_cache import remove_stale
 

@@ -3,5 +3,5 @@
 Start with `replay.command`. `replay` runs the jobs over the archive into a warehouse of its own,
 and `effect` compares two replays. What one job alone can compute from the archive, the commands
 `bakeoff` and `policy suggest`, is in its room (`app/jobs/<job>/whatif`). Imports `app.stream` for
-the operators and `app.report` for pages.
+the operators and `app.show.report` for pages.
 """

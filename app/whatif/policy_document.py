@@ -11,7 +11,7 @@ import yaml
 
 from app.config.policies import WITH_PATTERNS, problems
 from app.errors import UserError
-from app.report.page import write as write_whole
+from app.show.report.page import write as write_whole
 from app.terminal.outputs import require_folder
 from app.terminal.program import PROGRAM
 from state.engine.globs import escaped

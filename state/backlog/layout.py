@@ -246,7 +246,7 @@ TURN = _layout(
     "expiry_s",
 )
 """A change for every key of a broker: it starts or was out of sight (`start`: see
-`state.engine.standing`), or has other settings. `rank`: place
+`state.engine.wall_policies`), or has other settings. `rank`: place
 among all shared records; `fresh`: it came with this call."""
 
 QUOTA = _layout(

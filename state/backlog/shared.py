@@ -1,7 +1,7 @@
 """Shared records of topics: limits of brokers, namespaces and topics, and broker starts.
 
 Every policy holds for its whole cluster, whichever broker it came from. See
-`state.engine.standing`.
+`state.engine.wall_policies`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 
 from state.backlog import layout as L
 from state.backlog.sequence import SEQUENCE
-from state.engine import globs, standing, wall
+from state.engine import globs, wall, wall_policies
 from state.engine.documents import parsed
 from state.engine.names import NONE, Names
 from state.engine.records import Array, Records
-from state.engine.standing import Document, Settings
+from state.engine.wall_policies import Document, Settings
 from state.policies import QUOTA_TYPES
 
 BROKER, NAMESPACE, TOPIC = range(1, 4)
@@ -136,7 +136,7 @@ def _parsed(text: str) -> Document | None:
     return None
 
 
-class Policies(standing.Standing):
+class Policies(wall_policies.Standing):
     """Policies and broker starts as this job reads them."""
 
     sequence = SEQUENCE
@@ -224,7 +224,7 @@ def timeline(
             column,
         )
         own[:, i] = column
-    many = standing.Many(POLICIES, meaning, names, groups, documents["rank"])
+    many = wall_policies.Many(POLICIES, meaning, names, groups, documents["rank"])
     if many:
         many.extend(own[:, :2], "topic", keys["base"])
         many.extend(own[:, 2:], "namespace", keys["namespace"])

@@ -173,7 +173,7 @@ gap came that is behind it (NULL: none did).
 """
 
 TURN = _layout(("rank", _i8), ("at_ms", _i8), ("start", _u1), ("fresh", _u1))
-"""A gap of a broker; see `state.engine.standing`."""
+"""A gap of a broker; see `state.engine.wall_policies`."""
 
 SUB = _layout(
     ("key", _i8),

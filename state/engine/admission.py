@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from state.engine import clocks, order, stars
+from state.engine import clocks, cluster_policies, order
 from state.engine.clocks import NS_PER_MS, Moment
 from state.engine.kernel import NULL, Array, Record
 from state.engine.key import Key, Pair
+from state.engine.mono_shard import Shard
 from state.engine.order import BROKER_STARTED, FIRST
 from state.engine.play import play
 from state.engine.records import STILL, Records, after, length, take
 from state.engine.refused import DUPLICATE, OUT_OF_RANGE, TOO_LATE, Refused
 from state.engine.sequence import POLICY
-from state.engine.worlds import Shard
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -66,7 +66,7 @@ class Admission:
             left.append(waiting)
         for pair, found in s.keys.items():
             if pair not in seen and (
-                pair not in resting or isinstance(found, Key) or stars.pending(s, found)
+                pair not in resting or isinstance(found, Key) or cluster_policies.pending(s, found)
             ):
                 self._judge_key(s.open(pair), _NOTHING)
         s.waiting = take(self._r, np.concatenate(left))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state.engine import moving, stars
+from state.engine import cluster_policies, moving
 from state.engine.admission import Admission
 from state.engine.documents import (
     Configured,
@@ -26,10 +26,10 @@ from state.engine.documents import (
 from state.engine.job import Step
 from state.engine.kernel import NULL
 from state.engine.key import Key
+from state.engine.mono_shard import KEYS, Form, Shard, star_rows, versions_as_stars
 from state.engine.names import Names
 from state.engine.records import concat, length, read_blobs, take
 from state.engine.refused import Refused
-from state.engine.worlds import KEYS, Form, Shard, star_rows, versions_as_stars
 
 PAIR = ("cluster", "broker")
 """The columns of a key."""
@@ -71,7 +71,7 @@ class MonoJob:
         every = [self.form.store.read(piece, names)[0] for piece in pieces]
         for values in every:
             self._follow(values, names)
-        found = stars.united(every)
+        found = cluster_policies.united(every)
         parts = moving.join(every, KEYS, self.form.owned)
         moving.require_distinct(self.name, parts[KEYS], PAIR, names)
         configs = [tuple(names.texts(values["config"])) for values in every]
@@ -120,7 +120,7 @@ def step(
     kind = records["event_type"]
     read = np.ones(len(kind), bool) if s.kinds is None else s.kinds[kind]
     _change_configured(s)
-    mine = read & ~stars.taken(s, records, read, refused)
+    mine = read & ~cluster_policies.taken(s, records, read, refused)
     Admission(
         s, records, mine, stream_ms, lateness_ns, idle_advance_ms, max_future_ms, refused
     ).admit()
@@ -132,7 +132,7 @@ def step(
     quarantine = refused.table(s.names)
     if quarantine is not None:
         tables["quarantine"] = [quarantine]
-    stars.forget(s, stream_ms)
+    cluster_policies.forget(s, stream_ms)
     wake = _wake_ms(s)
     return Step(
         s.write(),
@@ -170,5 +170,5 @@ def _wake_ms(s: Shard[Any]) -> int | None:
         k = b.key
         if k["any"] and k["last_wall_ms"] != NULL:
             times += s.due_ms(b)
-            times += [x.policy.wall_ms for x in stars.pending(s, b)]
+            times += [x.policy.wall_ms for x in cluster_policies.pending(s, b)]
     return max(min(times), 0) if times else None

@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from state.engine import stars
+from state.engine import cluster_policies
 from state.engine.clocks import Moment
 from state.engine.documents import Policy, Star, policy_of
 from state.engine.kernel import NULL, Array
 from state.engine.key import Key
+from state.engine.mono_shard import EVERY_CLUSTER, Shard
 from state.engine.order import BROKER_STARTED
 from state.engine.records import Records, take
 from state.engine.sequence import POLICY
-from state.engine.worlds import EVERY_CLUSTER, Shard
 
 
 class _Timed(NamedTuple):
@@ -43,14 +43,17 @@ def play(
     k, judged = b.key, len(picked)
     was_ns, was_wall = int(k["clock_ns"]), int(k["clock_wall_ms"])
     if judged and not k["any"]:
-        b.before_first(int(wall[0]), stars.pending(s, b))
+        b.before_first(int(wall[0]), cluster_policies.pending(s, b))
     records = take(r, picked)
     policies = {
         int(i): policy_of(s.names, int(records["policy_json"][i]), int(wall[i]))
         for i in np.flatnonzero(records["event_type"] == POLICY)
     }
     feed = b.feed(records)
-    timed = [_Timed(star.policy.wall_ms, star.policy, star=star) for star in stars.pending(s, b)]
+    timed = [
+        _Timed(star.policy.wall_ms, star.policy, star=star)
+        for star in cluster_policies.pending(s, b)
+    ]
     for n, i in enumerate(floating):
         due = int(r["ts_wall_ms"][i])
         timed.append(_Timed(due, policy_of(s.names, int(r["policy_json"][i]), due), place=n))

@@ -1,7 +1,7 @@
 """Turns: changes that hold for every key of a broker, as the kernels of jobs on wall time read
 them.
 
-`state.engine.standing` creates them.
+`state.engine.wall_policies` creates them.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from state.engine import documents, moving, standing, wall
+from state.engine import documents, moving, wall
+from state.engine import wall_policies as standing
 from state.engine.job import Step
 from state.engine.moving import Owned
 from state.engine.names import Names
@@ -22,7 +23,7 @@ from state.engine.records import NULL, Array, Records, after, concat, length, re
 from state.engine.refused import Refused
 from state.engine.sequence import POLICY
 from state.engine.sequence import Sequence as Order
-from state.engine.standing import LOST, STARTED, Standing
+from state.engine.wall_policies import LOST, STARTED, Standing
 
 
 @dataclass

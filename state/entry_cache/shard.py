@@ -10,8 +10,8 @@ import pyarrow as pa
 from state.engine.clocks import NS_PER_MS
 from state.engine.documents import Policy, Source
 from state.engine.key import Closed, Pair, Row
+from state.engine.mono_shard import Form, Shard
 from state.engine.records import among
-from state.engine.worlds import Form, Shard
 from state.entry_cache import flow, rows, store
 from state.entry_cache.broker import Broker
 from state.entry_cache.declaration import COLUMNS, NAME, STATE_VERSION

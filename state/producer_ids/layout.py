@@ -158,7 +158,7 @@ TURN = _layout(
     ("expiration_ms", _i8),
 )
 """A change for every key of a broker: it starts anew or was out of sight (`start`: see
-`state.engine.standing`), or has other settings. `rank`:
+`state.engine.wall_policies`), or has other settings. `rank`:
 place among all shared records; `fresh`: it came with this call."""
 
 DECISION = _layout(

@@ -1,6 +1,6 @@
 """Shared records of users: their bounds, settings of brokers, and broker starts.
 
-Every policy holds for all keys of the broker that it came from. See `state.engine.standing`.
+Every policy holds for all keys of the broker that it came from. See `state.engine.wall_policies`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from state.engine import globs, standing, wall
+from state.engine import globs, wall, wall_policies
 from state.engine.documents import parsed
 from state.engine.names import NONE, Names
 from state.engine.records import Array, Records
-from state.engine.standing import Document, Settings
 from state.engine.turns import places as places_of
+from state.engine.wall_policies import Document, Settings
 from state.events import EVERY_BROKER
 from state.producer_ids import layout as L
 from state.producer_ids.sequence import SEQUENCE
@@ -88,7 +88,7 @@ def _parsed(text: str) -> Document | None:
     return BROKER, name, (float("nan"), *values)
 
 
-class Policies(standing.Standing):
+class Policies(wall_policies.Standing):
     """Policies and broker starts as this job reads them."""
 
     sequence = SEQUENCE
@@ -146,7 +146,7 @@ def timeline(
         own = np.full((len(keys), 3), -1, np.int64)
     rank, groups = users[order], groups.astype(np.int64)
     bound = np.ascontiguousarray(meaning["bound"][rank])
-    many = standing.Many(POLICIES, meaning, names, groups, rank)
+    many = wall_policies.Many(POLICIES, meaning, names, groups, rank)
     if many:
         many.extend(own, "user", keys["user"])
         groups, added = many.together()

@@ -9,7 +9,7 @@ import pyarrow as pa
 from state.engine.clocks import NS_PER_MS
 from state.engine.documents import Policy, Source
 from state.engine.key import Closed, Pair, Row
-from state.engine.worlds import Form, Shard
+from state.engine.mono_shard import Form, Shard
 from state.rate_limits import rows, store
 from state.rate_limits.broker import Broker
 from state.rate_limits.declaration import COLUMNS, NAME, STATE_VERSION

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from app.config.settings import load_settings
-from app.generate.write import write_files, write_policies
-from app.stream.run import run
+from app.demo.generator.write import write_files, write_policies
+from app.run.service import run
 from tests.crash.tables import Tables
 from tests.support.servers.fixtures import kafka
 from tests.support.traces import demo_trace

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from app.errors import UserError
-from app.ingest.sources.open_file import absolute
-from app.warehouse import checkpoints
-from app.warehouse.spark_files import SourceLog, entry_of
+from app.sources.files.open_file import absolute
+from app.tables import checkpoints
+from app.tables.spark_files import SourceLog, entry_of
 from tests.crash.disaster import Disaster
 from tests.crash.service import Failed
 from tests.crash.site import Site

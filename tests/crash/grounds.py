@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from app.config.settings import load_settings
-from app.stream.session import build_session
+from app.run.session import build_session
 from tests.crash.disaster import Disaster
 from tests.crash.service import Failed
 from tests.crash.site import Records, Site

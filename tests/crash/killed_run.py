@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from app.config.settings import Settings, load_settings
-from app.stream.archive import Archivist
-from app.stream.govern import Committer
-from app.stream.run import run
-from app.warehouse import checkpoints, durable, manifest, policy_log
-from app.warehouse.commit import Writer
-from app.warehouse.gathering import Gathered, GatheringWriter
+from app.engine.archive_query import Archivist
+from app.engine.govern import Committer
+from app.run.service import run
+from app.tables import checkpoints, durable, manifest, policy_log
+from app.tables.commit import Writer
+from app.tables.gathering import Gathered, GatheringWriter
 
 INSIDE_S = 0.004
 """An append takes some ten milliseconds: the end comes while it is at work."""

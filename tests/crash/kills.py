@@ -7,8 +7,8 @@ from functools import partial
 
 import psutil
 
-from app.warehouse import manifest
-from app.warehouse.checkpoints import RESHARDING
+from app.tables import manifest
+from app.tables.checkpoints import RESHARDING
 from tests.crash.disaster import Disaster
 from tests.crash.killed_run import GATHERED, STEPS
 from tests.crash.service import EXECUTOR, LOCAL, WORKER, Failed, Service, batches, killed_at

@@ -15,7 +15,7 @@ from uuid import uuid4
 import yaml
 
 from app.config.settings import Settings, load_settings
-from app.stream.run import run
+from app.run.service import run
 from tests.conftest import ROOT
 from tests.crash.service import LOCAL, OF_PYTEST, WITHIN_S, Failed, Service, last_message
 from tests.crash.tables import HOSTILE, Tables

@@ -17,15 +17,15 @@ import yaml
 from deltalake import DeltaTable
 
 from app.config.settings import Settings, load_settings
-from app.generate.write import write_files
-from app.stream.assignment import plan
-from app.stream.operators import Operator, live_operators, operators
-from app.stream.policy_watch import Origin
-from app.stream.progress import Progress
-from app.stream.run import Service, run
-from app.stream.shutdown import Stopping
-from app.warehouse import policy_log
-from app.warehouse.tables import TABLES
+from app.demo.generator.write import write_files
+from app.engine.assignment import plan
+from app.engine.operators import Operator, live_operators, operators
+from app.engine.policy_watch import Origin
+from app.run.progress import Progress
+from app.run.service import Service, run
+from app.run.shutdown import Stopping
+from app.tables import policy_log
+from app.tables.definitions import TABLES
 from app.whatif.replay import replayed
 from state.engine.table import WHOSE
 from tests.crash.test_sigkill import killed

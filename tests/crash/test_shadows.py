@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from app.stream.operators import operators
-from app.stream.reshard import reshard
-from app.stream.run import run
-from app.warehouse import policy_log, saved_states
-from app.warehouse.tables import TABLES
+from app.engine.operators import operators
+from app.run.reshard import reshard
+from app.run.service import run
+from app.tables import policy_log, state_files
+from app.tables.definitions import TABLES
 from state.engine.shadows import live_state
 from tests.crash.test_policy_change import (
     QUERY,
@@ -82,8 +82,8 @@ def test_shadows_come_change_and_go_killed_and_moved(tmp_path: Path) -> None:
     assert run(place.settings.model_copy(update={"partitions": 3}), available_now=True) == 0
 
     assert_as_at_once(place)
-    for file in (tmp_path / "warehouse" / saved_states.FOLDER).iterdir():
-        states = saved_states.read(file)[0].states.values()
+    for file in (tmp_path / "warehouse" / state_files.FOLDER).iterdir():
+        states = state_files.read(file)[0].states.values()
         assert states and all(live_state(state) == state for state in states)
     assert shadow_rows(place.settings, "gone") == gone
     tight = alone(place, "tight")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.config.settings import load_settings
-from app.stream.run import run
+from app.run.service import run
 from tests.crash.tables import Tables
 
 KILLS = [

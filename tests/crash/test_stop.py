@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from app.config.settings import load_settings
-from app.stream.run import run
-from app.telemetry import health
+from app.run.service import run
+from app.show.metrics import health
 from tests.conftest import ROOT
 from tests.crash.service import OF_PYTEST
 from tests.crash.tables import Tables

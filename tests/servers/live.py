@@ -11,10 +11,10 @@ import pytest
 from deltalake import DeltaTable
 
 from app.config.settings import Settings
-from app.stream.assignment import plan
-from app.stream.run import Service, run
-from app.stream.shutdown import Stopping
-from app.warehouse import inventory
+from app.engine.assignment import plan
+from app.run.service import Service, run
+from app.run.shutdown import Stopping
+from app.tables import inventory
 from tests.support.traces import all_rows, by_broker, punctual_trace
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app import alerts
+from app.show import alerts
 from tests.support.servers.alertmanager import Alertmanager
 from tests.support.servers.process import ServerFailed
 from tests.support.throttle_rows import OTHER, TOPIC
-from tests.unit.alerts.receiver import Receiver, receiving
-from tests.unit.alerts.test_sinks import BUSY, RULE, minutes
+from tests.unit.show.alerts.receiver import Receiver, receiving
+from tests.unit.show.alerts.test_sinks import BUSY, RULE, minutes
 
 PATIENCE_S = 60
 LABELS = {"alertname": "busy", "severity": "critical", "cluster": "east", "fleet": "test"}

@@ -18,14 +18,14 @@ import yaml
 from deltalake import DeltaTable
 
 from app.config.settings import Settings, load_settings
-from app.reconcile.rounds import one_round
-from app.reconcile.spans import differs
-from app.warehouse.small_files import RECONCILE, read_text, write_text
+from app.show.reconcile.comparing import one_round
+from app.show.reconcile.spans import differs
+from app.tables.small_files import RECONCILE, read_text, write_text
 from tests.servers.kafka_life import Life
 from tests.servers.test_kafka_groups import until
 from tests.support.servers.kafka import Kafka
 from tests.support.servers.process import Server, serving
-from tests.unit.warehouse.test_backlog_views import stored
+from tests.unit.read.test_backlog_views import stored
 
 pytestmark = pytest.mark.kafka
 OFTEN = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.reconcile.spans import differs
+from app.show.reconcile.spans import differs
 from tests.servers.pulsar_day import (
     CALM,
     CHANGED,

@@ -13,8 +13,8 @@ from uuid import uuid4
 import pytest
 
 from app.config.settings import Settings, load_settings
-from app.stream.run import run
-from app.warehouse import checkpoints
+from app.run.service import run
+from app.tables import checkpoints
 from tests.servers.test_kafka import running
 from tests.support.servers.kafka import Kafka
 from tests.support.traces import by_broker, every_row, punctual_trace

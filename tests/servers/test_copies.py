@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from app.config.settings import Settings
-from app.stream.run import run
+from app.run.service import run
 from tests.spark.upgrade import release
 from tests.support.servers.process import free_ports
 from tests.support.traces import every_row

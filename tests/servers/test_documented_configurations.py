@@ -17,16 +17,16 @@ import pytest
 import yaml
 
 from app.config.settings import load_settings
-from app.ingest.sources import kafka_producers
-from app.stream.run import run
+from app.run.service import run
+from app.sources.kafka import producers_source
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.kafka import Kafka
 from tests.support.servers.process import ServerFailed
 from tests.support.servers.pulsar import Pulsar
 from tests.support.traces import identities, punctual_trace, rows_of
 from tests.unit.docs.test_readme import PAGES, blocks
-from tests.unit.ingest.sources.test_kafka_logs import put
-from tests.unit.ingest.sources.test_kafka_logs_lines import batch, completed
+from tests.unit.sources.kafka.test_broker_log_lines import batch, completed
+from tests.unit.sources.kafka.test_broker_logs import put
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,7 +170,7 @@ def here(kafka: Kafka, request: pytest.FixtureRequest, tmp_path: Path) -> Callab
         name = f"billing-{tmp_path.name}"
         kafka.create_topic(name)
         before = load_settings(None, {"warehouse": str(tmp_path / "warehouse"), "source": source})
-        with closing(kafka_producers.poller(before)) as poller:  # what is there then is not new
+        with closing(producers_source.poller(before)) as poller:  # what is there then is not new
             poller.poll_once(0)
         kafka.produce_to(name, [(0, b"message")])
 

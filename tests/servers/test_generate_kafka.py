@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from app.cli import main
 from app.config.settings import load_settings
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
 from tests.support.servers.kafka import Kafka
 from tests.unit.docs.test_readme import ROOT, commands
 

@@ -7,9 +7,9 @@ from collections import defaultdict
 import pytest
 from confluent_kafka import Consumer
 
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
-from app.generate.write import write_kafka
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
+from app.demo.generator.write import write_kafka
 from tests.support.servers.fixtures import kafka as kafka
 from tests.support.servers.kafka import Kafka
 

@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from app import sources
 from app.config.settings import Settings
 from app.errors import LastingError, UserError
-from app.ingest import sources
-from app.stream.run import run
-from app.stream.source_watch import SourceWatch
-from app.warehouse import manifest
+from app.run.service import run
+from app.run.source_watch import SourceWatch
+from app.tables import manifest
 from tests.servers.live import (
     APART_MS,
     PARTITIONS,

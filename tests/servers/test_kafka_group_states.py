@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from app.ingest.pollers.kafka.poll import Poller
+from app.sources.kafka.groups_poll import GroupPoller
 from tests.reference.backlog import judge
 from tests.servers.test_kafka_groups import (
     AGED_MS,
@@ -60,7 +60,7 @@ def newest(found: list[Json], table: str = "group_lag") -> dict[tuple[str, int],
 def test_markers_and_aborted_records_are_not_unread(cluster: Cluster, tmp_path: Path) -> None:
     transactional(cluster, f"t-{cluster.name}", commits=True)
     cluster.commit("all", 3)
-    poller = Poller(cluster.settings(), tmp_path)
+    poller = GroupPoller(cluster.settings(), tmp_path)
     found = records(poller.poll_once(now_ms()))
     assert of_kind(found, "cursor_state", "mark_delete", "unread", "publish_time_ms") == [
         ("0:2", 0, None)
@@ -101,7 +101,7 @@ def test_groups_without_an_offset(cluster: Cluster, kafka: Kafka, tmp_path: Path
     subprocess.run(run, check=True, capture_output=True, timeout=120)
     said: list[str] = []
     names = [f"^.*-{cluster.name}", "^$", f"typo-{cluster.name}"]
-    poller = Poller(cluster.settings(groups=names), tmp_path / "spool", said.append)
+    poller = GroupPoller(cluster.settings(groups=names), tmp_path / "spool", said.append)
     try:
         found = records(poller.poll_once(now_ms()))
         assert poller.last.problems == []

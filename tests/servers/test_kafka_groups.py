@@ -15,14 +15,14 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from app.config.kafka_groups import KafkaGroupsSettings
 from app.errors import UserError
-from app.ingest.pollers.kafka.poll import Poller
-from app.stream.run import run
+from app.run.service import run
+from app.sources.kafka.groups_poll import GroupPoller
 from tests.reference.backlog import judge
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.logging_kafka import LoggingKafka
 from tests.support.servers.process import ServerFailed
-from tests.unit.ingest.pollers.pulsar.documents import valid
-from tests.unit.warehouse.test_backlog_views import stored
+from tests.unit.read.test_backlog_views import stored
+from tests.unit.sources.pulsar.documents import valid
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,11 +162,11 @@ def test_a_cluster_that_asks_for_tls_and_a_login(
         "sasl.password": PASSWORD,
         "ssl.ca.location": str(cluster.kafka.certificate),
     }
-    poller = Poller(cluster.settings(options=options), tmp_path)
+    poller = GroupPoller(cluster.settings(options=options), tmp_path)
     assert cursors(records(poller.poll_once(now_ms())))["slow", 0][0] == "0:4"
     wrong = {**options, "sasl.password": f"not-{PASSWORD}"}
     with pytest.raises(UserError) as refused:
-        Poller(cluster.settings(options=wrong), tmp_path / "wrong").check()
+        GroupPoller(cluster.settings(options=wrong), tmp_path / "wrong").check()
     assert "uthentication" in str(refused.value)
     assert PASSWORD not in str(refused.value) + "".join(capfd.readouterr())
 
@@ -177,7 +177,7 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     cluster.produce(1, 10, base)
     cluster.commit("slow", 5, 4)
     cluster.commit("fast", 38, 10)
-    poller = Poller(cluster.settings(), tmp_path)
+    poller = GroupPoller(cluster.settings(), tmp_path)
     poller.check()
     first = records(poller.poll_once(now_ms()))
     assert poller.last.problems == []
@@ -261,7 +261,7 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     )
     for future in cluster.admin.incremental_alter_configs([resource]).values():
         future.result(10)
-    poller = Poller(cluster.settings(), tmp_path)
+    poller = GroupPoller(cluster.settings(), tmp_path)
     third = records(poller.poll_once(now_ms()))
     lost = judge([*so_far, *third], PRECISE)["lost_messages"]
     assert [
@@ -333,7 +333,7 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
 def test_a_topic_made_anew_between_two_polls(cluster: Cluster, tmp_path: Path) -> None:
     cluster.produce(0, 5, now_ms() - AGED_MS)
     cluster.commit("g", 3)
-    poller = Poller(cluster.settings(retention_as_quota=False), tmp_path)
+    poller = GroupPoller(cluster.settings(retention_as_quota=False), tmp_path)
     first = records(poller.poll_once(now_ms()))
     assert of_kind(first, "policy") == []
     cluster.admin.delete_topics([cluster.topic])[cluster.topic].result(10)
@@ -379,7 +379,7 @@ def test_messages_of_other_kinds(cluster: Cluster, tmp_path: Path) -> None:
         ],
     )
     cluster.commit("g", 0)
-    poller = Poller(cluster.settings(topics=[], groups=[], publish_reads=1000), tmp_path)
+    poller = GroupPoller(cluster.settings(topics=[], groups=[], publish_reads=1000), tmp_path)
     found = records(poller.poll_once(now_ms()))
     topics = {r["topic"] for r in found if "topic" in r}
     assert cluster.topic in topics and not any(name.startswith("__") for name in topics)
@@ -394,7 +394,7 @@ def test_a_broker_that_is_away_deletes_nothing(
 ) -> None:
     cluster.produce(0, 5, now_ms() - AGED_MS)
     cluster.commit("g", 3, 0)
-    poller = Poller(cluster.settings(timeout_ms=3000), tmp_path)
+    poller = GroupPoller(cluster.settings(timeout_ms=3000), tmp_path)
     before = records(poller.poll_once(now_ms()))
     kafka.stop()
     try:
@@ -429,14 +429,14 @@ def test_a_user_with_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv("KG_PASSWORD", options["sasl.password"])
         options["sasl.password"] = "${env:KG_PASSWORD}"
         settings = cluster.settings(options=options, timeout_ms=5000)
-        poller = Poller(settings, tmp_path / "spool")
+        poller = GroupPoller(settings, tmp_path / "spool")
         poller.check()
         found = records(poller.poll_once(now_ms()))
         assert (poller.last.problems, len(cursors(found))) == ([], 1)
         assert all(at for _, at in cursors(found).values())
         monkeypatch.setenv("KG_PASSWORD", "wrong-one")
         with pytest.raises(UserError, match="uthentication failed") as error:
-            Poller(settings, tmp_path / "other").check()
+            GroupPoller(settings, tmp_path / "other").check()
         assert "wrong-one" not in str(error.value)
     finally:
         broker.stop()

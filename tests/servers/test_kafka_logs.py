@@ -20,10 +20,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
 
 from app.config.source import KafkaLogsSettings
-from app.ingest.contract import parse_batch
-from app.ingest.sources import kafka_logs
-from app.stream.run import run
-from app.warehouse.small_files import path_in
+from app.contract.event_contract import parse_batch
+from app.run.service import run
+from app.sources.kafka import broker_logs
+from app.tables.small_files import path_in
 from app.whatif.replay import replayed
 from tests.support.servers.logging_kafka import LoggingKafka
 from tests.support.servers.process import ServerFailed
@@ -149,7 +149,7 @@ def records(folder: Path, *files: Path) -> Told:
     given = iter([pa.record_batch({"path": pa.array([file.as_uri() for file in files])})])
     logs = KafkaLogsSettings(cluster="east", broker="b1")
     valid, refused = [], []
-    for batch in kafka_logs.unpack(given, str(folder), logs):
+    for batch in broker_logs.unpack(given, str(folder), logs):
         rows = batch.to_pylist()
         parsed = parse_batch(batch, ["producer_ids"])
         valid += [row for row, ok in zip(rows, parsed.valid, strict=True) if ok]

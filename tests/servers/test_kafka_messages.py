@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from deltalake import DeltaTable
 
-from app.stream.run import run
+from app.run.service import run
 from tests.support.servers.kafka import Kafka
 
 if TYPE_CHECKING:

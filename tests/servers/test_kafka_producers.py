@@ -31,21 +31,21 @@ from deltalake import DeltaTable
 
 from app.config.kafka_producers import KafkaProducersSettings
 from app.errors import UserError
-from app.ingest.sources import kafka_producers
-from app.ingest.sources.kafka_dump_log import Batch, Dump
-from app.stream.run import run
-from app.warehouse.small_files import path_in
+from app.run.service import run
+from app.sources.kafka import producers_source
+from app.sources.kafka.dump_log import Dump, DumpedBatch
+from app.tables.small_files import path_in
 from tests.support.servers import producer_ids
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.logging_kafka import LoggingKafka
 from tests.support.servers.process import ServerFailed
-from tests.unit.ingest.pollers.pulsar.documents import valid
+from tests.unit.sources.pulsar.documents import valid
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from app.config.settings import Settings
-    from app.ingest.pollers.kafka.producers_poll import Poller
+    from app.sources.kafka.producers_poll import ProducerPoller
 
 pytestmark = pytest.mark.kafka
 USERS = ("alice", "bob", "carol")
@@ -146,7 +146,7 @@ def pay(broker: LoggingKafka, user: str, topic: str) -> None:
     producer.commit_transaction(30)
 
 
-def dumped(broker: LoggingKafka, topic: str) -> dict[tuple[str, int, int, int], list[Batch]]:
+def dumped(broker: LoggingKafka, topic: str) -> dict[tuple[str, int, int, int], list[DumpedBatch]]:
     """By topic, partition, producer id and epoch the batches that kafka-dump-log shows."""
     dump, found = Dump(), {}
     for line in broker.dump(broker.segments(topic)).encode().splitlines():
@@ -191,7 +191,7 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def polled(poller: Poller) -> list[Row]:
+def polled(poller: ProducerPoller) -> list[Row]:
     """The records of one poll."""
     path = poller.poll_once(now_ms())
     found = [] if path is None else [json.loads(line) for line in path.read_text().splitlines()]
@@ -199,7 +199,7 @@ def polled(poller: Poller) -> list[Row]:
     return found
 
 
-def asked_again(poller: Poller, config: Settings) -> dict[tuple[str, str], tuple[int, int]]:
+def asked_again(poller: ProducerPoller, config: Settings) -> dict[tuple[str, str], tuple[int, int]]:
     """What is live after one more poll."""
     polled(poller)
     return live(config)
@@ -309,7 +309,7 @@ def test_owners_by_rule_and_by_acl(
     ruling = [{"topic": "^.*-ruled", "principal": "User:dave"}]
     config = settings({}, owners=ruling, acls=True)
     said: list[str] = []
-    with closing(kafka_producers.poller(config, said.append)) as poller:
+    with closing(producers_source.poller(config, said.append)) as poller:
         assert polled(poller) == [] and said == []
         for name in (topic, ruled, granted):
             send(broker, "carol", "app", name, messages=1)
@@ -329,7 +329,7 @@ def test_owners_by_rule_and_by_acl(
         (ruled, "dave"): (1, 1),
         (granted, "carol"): (1, 1),
     }
-    assert kafka_producers.look(config) == (
+    assert producers_source.look(config) == (
         "6 partitions, 3 live producer ids, 1 of them without an owner"
     )
 
@@ -347,7 +347,7 @@ def test_ids_that_expire_leave_and_may_come_again(
                 future.result(10)
 
     config = settings()
-    with closing(kafka_producers.poller(config)) as poller:
+    with closing(producers_source.poller(config)) as poller:
         assert polled(poller) == []
         producer_ids.produce(broker.servers, topic, 0, [10**9])
         assert [r["producer_id"] for r in polled(poller)] == [10**9]
@@ -367,7 +367,7 @@ def test_a_broker_that_is_away_loses_and_repeats_nothing(
     broker: LoggingKafka, topic: str, settings: Make, spark: SparkSession
 ) -> None:
     config = settings(timeout_ms=2000, interval_ms=2000)
-    poller = kafka_producers.poller(config, lambda _: None)
+    poller = producers_source.poller(config, lambda _: None)
     assert polled(poller) == []
     send(broker, "alice", "a", topic)
     assert len(polled(poller)) == 2
@@ -377,7 +377,7 @@ def test_a_broker_that_is_away_loses_and_repeats_nothing(
         assert poller.poll_once(now_ms()) is None
         assert poller.last.skipped == 2 and poller.last.problems
         poller.close()
-        poller = kafka_producers.poller(config, lambda _: None)  # Weir starts again meanwhile
+        poller = producers_source.poller(config, lambda _: None)  # Weir starts again meanwhile
         assert poller.poll_once(now_ms()) is None
     finally:
         broker.start()
@@ -421,18 +421,18 @@ def test_a_cluster_that_asks_for_tls_and_a_login(
         )
 
     given = config(PASSWORD)
-    kafka_producers.check(given)
-    with closing(kafka_producers.poller(given)) as poller:
+    producers_source.check(given)
+    with closing(producers_source.poller(given)) as poller:
         polled(poller)
         assert (poller.last.polled, poller.last.problems) == (2, [])
     assert live(given) == {(name, "unknown"): (1, 1)}
     wrong = config(f"not-{PASSWORD}")
     with pytest.raises(UserError, match="uthentication") as refused:
-        kafka_producers.check(wrong)
-    with closing(kafka_producers.poller(wrong)) as poller:
+        producers_source.check(wrong)
+    with closing(producers_source.poller(wrong)) as poller:
         assert poller.poll_once(now_ms()) is None
     with pytest.raises(UserError, match="uthentication"):
-        kafka_producers.look(wrong)
+        producers_source.look(wrong)
     said = str(refused.value) + poller.last.text()
     assert "uthentication" in poller.last.text() and PASSWORD not in said
 

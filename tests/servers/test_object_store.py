@@ -13,15 +13,15 @@ import yaml
 
 from app.cli import main
 from app.config.settings import Settings
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
 from app.errors import UserError
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
-from app.warehouse import checkpoints, inventory
-from app.warehouse.small_files import names, read_text, write_text
+from app.tables import checkpoints, inventory
+from app.tables.small_files import names, read_text, write_text
 from benchmarks import archives
 from tests.support.servers.process import serving
 from tests.support.servers.s3 import BUCKET, S3, SECRET
-from tests.unit.maintain.tables import found, plain, rows, writer
+from tests.unit.run.maintenance.tables import found, plain, rows, writer
 
 MakeSettings = Callable[..., Settings]
 

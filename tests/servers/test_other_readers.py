@@ -13,9 +13,9 @@ from pyspark.errors import StreamingQueryException
 
 from app.cli import main
 from app.config.settings import Settings
-from app.maintain.compaction import compact
-from app.warehouse.small_files import path_in
-from tests.unit.maintain.tables import LATER_MS, found, opened, rows, writer
+from app.run.maintenance.compaction import compact
+from app.tables.small_files import path_in
+from tests.unit.run.maintenance.tables import LATER_MS, found, opened, rows, writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

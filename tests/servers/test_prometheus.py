@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from app.config.settings import load_settings
-from app.telemetry.serve import exporting
+from app.show.metrics.serve import exporting
 from tests.servers.test_prometheus_rules import DASHBOARDS, expressions, rules
 from tests.support.servers.process import free_ports
 from tests.support.servers.prometheus import Prometheus
-from tests.unit.telemetry.rows import every, fill, halves, progress
+from tests.unit.show.metrics.rows import every, fill, halves, progress
 
 pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="prometheus is missing (Debian: prometheus)"

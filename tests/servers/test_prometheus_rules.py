@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.alerts.rule_files import rules_of
 from app.config.alerts import AlertSettings
 from app.jobs.chunks.metrics import LOST
-from app.telemetry.catalogue import METRICS
+from app.show.alerts.rule_files import rules_of
+from app.show.metrics.catalogue import METRICS
 from tests.support.servers.prometheus import RULES
 
 ROOT = Path(__file__).resolve().parents[2]

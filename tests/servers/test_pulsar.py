@@ -11,16 +11,16 @@ from uuid import uuid4
 import pytest
 import yaml
 
+from app import sources
 from app.errors import UserError
-from app.ingest import sources
-from app.ingest.sources import pulsar_range, pulsar_ranges
-from app.ingest.sources.pulsar import stream_plan
-from app.ingest.sources.pulsar_positions import START, Position
-from app.ingest.sources.pulsar_range import Range
-from app.ingest.sources.pulsar_ranges import Planner
-from app.ingest.sources.pulsar_shares import EARLIEST, positions_of
-from app.ingest.sources.raw import Document
-from app.stream.run import run
+from app.run.service import run
+from app.sources.pulsar import planned_ranges, position_range
+from app.sources.pulsar.message_positions import START, Position
+from app.sources.pulsar.planned_ranges import Planner
+from app.sources.pulsar.position_range import Range
+from app.sources.pulsar.pulsar_records import stream_plan
+from app.sources.pulsar.shares import EARLIEST, positions_of
+from app.sources.raw import Document
 from tests.crash.service import Service
 from tests.servers.live import (
     APART_MS,
@@ -197,7 +197,7 @@ def test_a_message_id_is_the_identity_whatever_the_topic_and_the_batch(
 def test_a_record_in_chunks_is_read_wherever_a_batch_ends(
     pulsar: Pulsar, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulsar_range, "SILENCE_S", 1.0)
+    monkeypatch.setattr(position_range, "SILENCE_S", 1.0)
     pulsar.run_with(maxMessageSize="100000")
     name = f"{namespace}/{uuid4().hex}"
     pulsar.create_topic(name)
@@ -215,7 +215,7 @@ def test_a_record_in_chunks_is_read_wherever_a_batch_ends(
                 (str(START), f"{ledger}:{cut}"),
                 (f"{ledger}:{cut}", f"{ledger}:{last}:-1"),
             )
-            for batch in pulsar_range.read(options, Range(topic, "0", begin, end, 10))
+            for batch in position_range.read(options, Range(topic, "0", begin, end, 10))
             for value in batch.column("value")
         ]
         assert sorted(found) == sorted(lines), cut
@@ -253,7 +253,7 @@ def test_only_what_has_been_processed_is_let_go(
 def test_new_partitions_are_read_from_their_beginning(
     pulsar: Pulsar, topic: str, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulsar_ranges, "PARTITIONS_S", 0.0)
+    monkeypatch.setattr(planned_ranges, "PARTITIONS_S", 0.0)
     planner = planner_of(pulsar_settings(make_settings, pulsar, topic))
     try:
         pulsar.produce_to(topic, [(0, b"a")])
@@ -300,7 +300,7 @@ def test_records_that_are_gone_are_noticed(
     planner = Planner(loose)
     try:
         (left,) = planner.ranges(ended, planner.next(ended))
-        assert sum(b.num_rows for b in pulsar_range.read(plan.options, left)) > 0
+        assert sum(b.num_rows for b in position_range.read(plan.options, left)) > 0
     finally:
         planner.close()
 

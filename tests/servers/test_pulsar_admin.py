@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from app.config.pulsar_admin import PulsarAdminSettings
-from app.ingest.pollers.pulsar.poll import Poller
+from app.sources.pulsar.admin_poll import AdminPoller
 from tests.support.servers.pulsar import Pulsar
-from tests.unit.ingest.pollers.pulsar.documents import valid
+from tests.unit.sources.pulsar.documents import valid
 
 NAMESPACE = "public/weir"
 NAME = f"{NAMESPACE}/t"
@@ -102,7 +102,7 @@ def backlog_bytes(found: list[Json]) -> int:
 
 
 def test_a_life_of_a_topic(pulsar: Pulsar, topic: str, tmp_path: Path) -> None:
-    poller = Poller(settings(pulsar), tmp_path)
+    poller = AdminPoller(settings(pulsar), tmp_path)
     poller.check()
     before = now_ms()
     first = records(poller.poll_once(before))
@@ -176,7 +176,7 @@ def test_a_life_of_a_topic(pulsar: Pulsar, topic: str, tmp_path: Path) -> None:
 
     until(trimmed)
     until(lambda: pulsar.ask("GET", f"persistent/{NAME}/publishRate") is not None)
-    poller = Poller(settings(pulsar), tmp_path)
+    poller = AdminPoller(settings(pulsar), tmp_path)
     third = records(poller.poll_once(now_ms()))
     assert of_kind(third, "ledger_deleted", "ledger_id") == [(ids[0],), (ids[1],)]
     assert of_kind(third, "cursor_deleted", "subscription") == [("fast",)]
@@ -216,7 +216,7 @@ def test_a_broker_that_is_away_deletes_nothing(pulsar: Pulsar, topic: str, tmp_p
     pulsar.ask("PUT", f"persistent/{name}", {})
     pulsar.ask("PUT", f"persistent/{name}/subscription/s")
     pulsar.publish(name, ["a", "b", "c"])
-    poller = Poller(settings(pulsar), tmp_path)
+    poller = AdminPoller(settings(pulsar), tmp_path)
     poller.poll_once(now_ms())
     pulsar.stop()
     assert poller.poll_once(now_ms()) is None

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.config.pulsar_admin import PulsarAdminSettings
-from app.ingest.pollers.pulsar.poll import Poller
-from app.stream.run import run
+from app.run.service import run
+from app.sources.pulsar.admin_poll import AdminPoller
 from tests.support.servers.pulsar import Pulsar, Sample
-from tests.unit.ingest.pollers.pulsar.documents import valid
+from tests.unit.read.test_backlog_views import READS, asked, stored
+from tests.unit.sources.pulsar.documents import valid
 from tests.unit.state.backlog_trace import EVICTION, numbered, play
-from tests.unit.warehouse.test_backlog_views import READS, asked, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,10 +154,10 @@ class Scene:
 
     def watch(self, spool: Path) -> Iterator[Seen]:
         """Poll once before each of the broker's checks, and go on with the steps after it."""
-        warm = Poller(self.settings(), spool.with_name(f"{spool.name}-warm"))
+        warm = AdminPoller(self.settings(), spool.with_name(f"{spool.name}-warm"))
         self._poll(warm, 0)
         warm.close()
-        poller = Poller(self.settings(), spool)
+        poller = AdminPoller(self.settings(), spool)
         check = self._last_check()
         phase_ms = int(1000 * check) % (1000 * CHECK_S)
         _sleep_until(check + 3 * AFTER_S)
@@ -177,7 +177,7 @@ class Scene:
             check += CHECK_S
         poller.close()
 
-    def _poll(self, poller: Poller, phase_ms: int) -> Seen:
+    def _poll(self, poller: AdminPoller, phase_ms: int) -> Seen:
         path = poller.poll_once(_now_ms())
         assert path is not None and poller.last.problems == []
         records = [json.loads(line) for line in path.read_text().splitlines()]

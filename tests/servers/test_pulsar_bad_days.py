@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app.stream.run import run
+from app.run.service import run
 from state.jobs import JOBS
 from tests.servers.live import rows_in, running
 from tests.support.recording.large import SIZE, SLOW
@@ -21,7 +21,7 @@ from tests.support.recording.scene import Scene, batch, drain, name_of, text_of
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import Pulsar
 from tests.support.servers.pulsar_plugin import until
-from tests.unit.warehouse.test_backlog_views import asked, stored
+from tests.unit.read.test_backlog_views import asked, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

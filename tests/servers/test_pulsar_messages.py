@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable
 
 from app.errors import UserError
-from app.ingest.sources.pulsar_entries import Entry, entries
-from app.ingest.sources.pulsar_range import Range
-from app.stream.run import run
+from app.run.service import run
+from app.sources.pulsar.entries import Entry, entries
+from app.sources.pulsar.position_range import Range
 from tests.servers.live import MakeSettings
 from tests.support.servers.pulsar import Pulsar
 

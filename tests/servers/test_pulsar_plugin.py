@@ -14,12 +14,12 @@ import pulsar as client
 import pytest
 from deltalake import DeltaTable
 
-from app.stream.run import run
+from app.run.service import run
 from state.policies import LIMIT_TYPES
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import Pulsar
 from tests.support.servers.pulsar_plugin import connected, until
-from tests.unit.explain.asking import texts
+from tests.unit.show.explain.asking import texts
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from app.reconcile.rounds import Round, one_round
-from app.reconcile.spans import differs
-from app.stream.run import run
+from app.run.service import run
+from app.show.reconcile.comparing import ComparisonRound, one_round
+from app.show.reconcile.spans import differs
 from tests.servers.test_pulsar_plugin import BATCHING, batch, limit_broker
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import Pulsar
@@ -52,7 +52,7 @@ class Fleet:
 
     def __init__(self, pulsar: Pulsar, folder: Path, settings: Settings) -> None:
         self.pulsar, self.folder, self.settings = pulsar, folder, settings
-        self.rounds: list[Round] = []
+        self.rounds: list[ComparisonRound] = []
 
     def prepare(self) -> None:
         """Namespaces, a resource group and limits."""

@@ -16,15 +16,15 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from deltalake import DeltaTable
 
 from app.config.settings import Settings
+from app.engine import throttle_publisher
+from app.engine.throttle_publisher import ThrottleFeed, messages
 from app.errors import UserError
-from app.stream import throttle_feed
-from app.stream.failures import QueryFailed
-from app.stream.run import run
-from app.stream.throttle_feed import ThrottleFeed, messages
-from app.warehouse.commit import Writer
+from app.run.failures import QueryFailed
+from app.run.service import run
+from app.tables.commit import Writer
 from tests.support.servers.kafka import Kafka
 from tests.support.throttle_rows import START_MS, frame
-from tests.unit.stream.test_throttle_feed import command
+from tests.unit.engine.test_throttle_publisher import command
 from udfs.wire import ThrottleCommand, decode_command
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def test_a_batch_that_fails_after_its_commands_sends_the_same_bytes_again(
     append = Writer.append
 
     def fails(self: Writer, name: str, rows: pa.Table, batch: int) -> None:
-        if name == throttle_feed.COMMANDS:
+        if name == throttle_publisher.COMMANDS:
             raise RuntimeError("the tables are away")
         append(self, name, rows, batch)
 
@@ -243,7 +243,9 @@ def test_a_topic_that_is_gone_during_a_run_is_said_in_two_lines_and_nothing_is_c
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(throttle_feed, "check", lambda settings: None)  # it was there at the start
+    monkeypatch.setattr(
+        throttle_publisher, "check", lambda settings: None
+    )  # it was there at the start
     settings = throttled(make_settings, kafka, f"gone-{uuid4().hex}", tmp_path)
     with pytest.raises(UserError) as refused:
         run(settings, available_now=True)

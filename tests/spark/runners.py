@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from app.ingest.clocks import stamped
-from app.ingest.payloads import joined
-from app.ingest.routing import packer
-from app.stream import archive, govern
-from app.stream.operators import limits_of, operators
-from app.warehouse.shape import shaped
-from app.warehouse.tables import TABLES
+from app.engine import archive_query, govern
+from app.engine.operators import limits_of, operators
+from app.engine.payloads import joined
+from app.engine.routing import packer
+from app.sources.clocks import stamped
+from app.tables.definitions import TABLES
+from app.tables.shape import shaped
 from state.engine.payloads import PARTS
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def source(folder: Path) -> dict[str, Any]:
 def stream(spark: SparkSession, config: Settings) -> None:
     """Archive and govern, to the end of the source."""
     for query in (
-        archive.start(spark, config, {"availableNow": True}),
+        archive_query.start(spark, config, {"availableNow": True}),
         govern.start(spark, config, config.jobs, {"availableNow": True}),
     ):
         query.awaitTermination()

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.config.settings import Settings
-from app.generate.write import write_files
-from app.stream.run import run
-from app.warehouse.relations import Warehouse
+from app.demo.generator.write import write_files
+from app.read.relations import Warehouse
+from app.run.service import run
 from tests.support.traces import all_rows, demo_trace
-from tests.unit.alerts.receiver import receiving
+from tests.unit.show.alerts.receiver import receiving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

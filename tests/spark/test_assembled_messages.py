@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from app.maintain import staging
-from app.stream.run import run
+from app.run.maintenance import staging
+from app.run.service import run
 from tests.spark.runners import source, table, text, write_batches
 from tests.unit.state.test_chunks import CHUNK, START_MS
 

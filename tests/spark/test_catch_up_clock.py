@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from app.config.settings import Settings
-from app.ingest.bounded import BOUND, UNKNOWN, bounded
-from app.ingest.routing import PACKED, packer
-from app.ingest.sources.raw import SCHEMA, Shares
-from app.stream.catch_up import CatchUp
-from app.stream.operators import limits_of, operators
-from app.warehouse import checkpoints
-from app.warehouse.small_files import write_text
+from app.engine.bounded import BOUND, UNKNOWN, bounded
+from app.engine.catch_up import CatchUp
+from app.engine.operators import limits_of, operators
+from app.engine.routing import PACKED, packer
+from app.sources.raw import SCHEMA, Shares
+from app.tables import checkpoints
+from app.tables.small_files import write_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app import alerts
-from app.explain.ask import Ask
-from app.explain.command import explain
-from app.report.build import build
-from app.report.model import Grid
-from app.report.reader import Span
-from app.stream.run import run
-from app.warehouse.query import query
+from app.read.query import query
+from app.run.service import run
+from app.show import alerts
+from app.show.explain.ask import Ask
+from app.show.explain.explain_command import explain
+from app.show.report.build import build
+from app.show.report.model import Grid
+from app.show.report.report_reader import ReportSpan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,7 +107,7 @@ def test_alert_report_and_explanation_say_the_same(
         NAMES, "chunk-message-stuck"
     )
     assert BEHIND_TWO.removeprefix("13 large messages") in firing["as-seen"]["summary"]
-    page = build(settings, Span())
+    page = build(settings, ReportSpan())
     large = next(s for s in page.sections if s.key == "large-messages")
     assert {
         row["stalled"]

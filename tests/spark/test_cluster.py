@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from app.setup.demo import demo
-from app.setup.demo_scenario import Asked
+from app.demo.demo_command import demo
+from app.demo.demo_scenario import ChosenScenario
 from tests.conftest import OF_JAVA
 from tests.support.servers.process import Server, ServerFailed, free_ports
 
@@ -163,7 +163,7 @@ def test_a_cluster_finds_what_the_local_run_finds(
 ) -> None:
     """The demo on the cluster, and on two cores in the session of the suite."""
     weir(*on(cluster), "demo", "--out", str(tmp_path / "cluster"), "--events", str(EVENTS))
-    assert demo(tmp_path / "local", Asked(events=EVENTS)) == 0
+    assert demo(tmp_path / "local", ChosenScenario(events=EVENTS)) == 0
     local, remote = (tables(tmp_path / name / "warehouse") for name in ("local", "cluster"))
     assert len(local["events"]) > 19_000
     assert local["throttle_events"]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from app.config.settings import Settings
-from app.stream.assignment import plan
-from app.stream.run import Service, run
-from app.stream.shutdown import Stopping
-from app.telemetry import health
+from app.engine.assignment import plan
+from app.run.service import Service, run
+from app.run.shutdown import Stopping
+from app.show.metrics import health
 from tests.support.traces import identities, punctual_trace
 from tests.support.waiting import wait_for
 

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.config.settings import Settings
-from app.ingest.coverage import COUNTS, GAPS
-from app.stream.archive import WRITES, file_writer
-from app.warehouse.query import query
-from app.warehouse.tables import TABLES
-from app.warehouse.views import VIEWS
+from app.engine.archive_query import WRITES, file_writer
+from app.engine.coverage import COUNTS, GAPS
+from app.read.query import query
+from app.tables.definitions import TABLES
+from app.tables.views import VIEWS
 from tests.support.throttle_rows import write
 
 MINUTE = 60_000

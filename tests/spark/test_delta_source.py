@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import WriterProperties, write_deltalake
 
+from app import sources
 from app.config.settings import Settings
-from app.ingest import sources
-from app.ingest.sources.parquet_rows import numbered
+from app.sources.files.parquet_rows import numbered
 from state.events import SCHEMA
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import pytest
 import typer
 from deltalake import DeltaTable
 
-from app.alerts.rule_files import rules_of
 from app.cli import app
 from app.config.alerts import AlertSettings
+from app.show.alerts.rule_files import rules_of
 from tests.support.throttle_rows import event, write
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,14 +12,14 @@ import pytest
 from deltalake import DeltaTable
 
 from app.config.settings import Settings
-from app.generate.write import write_files
-from app.maintain import merging
-from app.maintain.compaction import compact
-from app.maintain.upkeep import Kept, upkeep
-from app.stream.run import run
-from app.warehouse.small_files import path_in
+from app.demo.generator.write import write_files
+from app.run.maintenance import merging
+from app.run.maintenance.compaction import compact
+from app.run.maintenance.upkeep import MaintainedTable, upkeep
+from app.run.service import run
+from app.tables.small_files import path_in
 from tests.support.traces import all_rows, demo_trace
-from tests.unit.maintain.tables import LATER_MS, fill, found, opened, plain, rows
+from tests.unit.run.maintenance.tables import LATER_MS, fill, found, opened, plain, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,9 +28,9 @@ EVENTS = 17_000
 
 
 @contextmanager
-def maintained(settings: Settings) -> Iterator[list[Kept]]:
+def maintained(settings: Settings) -> Iterator[list[MaintainedTable]]:
     """Rounds of maintenance, one after the other, until the end of the body."""
-    done: list[Kept] = []
+    done: list[MaintainedTable] = []
     stop = threading.Event()
 
     def work() -> None:

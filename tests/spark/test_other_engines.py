@@ -10,7 +10,7 @@ import pytest
 
 from app.config.settings import Settings
 from tests.conftest import ROOT
-from tests.unit.maintain.tables import rows, writer
+from tests.unit.run.maintenance.tables import rows, writer
 
 PAGE = (ROOT / "docs" / "other-engines.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(# \w+\n.*?)```", PAGE, re.DOTALL)

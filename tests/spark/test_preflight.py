@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from app.config.settings import Settings
+from app.engine.assignment import plan
 from app.errors import UserError
-from app.stream.assignment import plan
-from app.stream.preflight import refuse
-from app.stream.run import run
-from app.warehouse import manifest
-from app.warehouse.run_lock import only_run
-from tests.unit.stream.test_assignment import come_to
+from app.run.preflight import refuse
+from app.run.service import run
+from app.tables import manifest
+from app.tables.run_lock import only_run
+from tests.unit.engine.test_assignment import come_to
 
 MakeSettings = Callable[..., Settings]
 
@@ -31,7 +31,7 @@ def files(tmp_path: Path) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever starts a session fails."""
-    monkeypatch.setattr("app.stream.run.build_session", None)
+    monkeypatch.setattr("app.run.service.build_session", None)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])

@@ -12,7 +12,7 @@ import pytest
 
 from app.cli import main
 from app.config.settings import load_settings
-from app.stream.run import run
+from app.run.service import run
 from tests.unit.state.recorded_polls import CASES
 
 if TYPE_CHECKING:

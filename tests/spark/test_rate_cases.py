@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.config.settings import load_settings
-from app.stream.run import run
-from tests.unit.warehouse.test_backlog_views import stored
+from app.run.service import run
+from tests.unit.read.test_backlog_views import stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

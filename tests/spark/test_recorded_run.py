@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from app.config.settings import load_settings
-from app.setup.demo import write_recorded
-from app.setup.recording import Compared, Recording, render
-from app.stream.run import run
-from tests.unit.warehouse.test_backlog_views import asked, stored
+from app.demo.demo_command import write_recorded
+from app.demo.recording import Compared, Recording, render
+from app.run.service import run
+from tests.unit.read.test_backlog_views import asked, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.config.settings import Settings
+from app.demo.generator.write import write_files
 from app.errors import UserError
-from app.generate.write import write_files
-from app.stream.run import run
-from app.warehouse import checkpoints
+from app.run.service import run
+from app.tables import checkpoints
 from state.jobs import JOBS
 from tests.support.traces import demo_trace, every_row
 

@@ -14,12 +14,12 @@ from deltalake import DeltaTable
 
 from app.cli import main
 from app.config.settings import load_settings
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
-from app.generate.write import write_files
-from app.setup.demo import write_config
-from app.stream.run import run
-from app.stream.saved_states import StateKeeper
+from app.demo.demo_command import write_config
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
+from app.demo.generator.write import write_files
+from app.run.service import run
+from app.run.state_keeper import StateKeeper
 from state.jobs import DECLARED, JOBS
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import pytest
 
 from app.config.settings import Settings
+from app.engine.assignment import plan
+from app.engine.messages import MessageKind
 from app.errors import UserError
-from app.ingest.messages import Kind
-from app.stream.assignment import plan
-from app.stream.progress import Progress
-from app.stream.run import Service, Times
-from app.stream.shutdown import Stopping
-from app.warehouse.run_lock import only_run
+from app.run.progress import Progress
+from app.run.service import Service, Times
+from app.run.shutdown import Stopping
+from app.tables.run_lock import only_run
 from state.jobs import JOBS
 
 MakeSettings = Callable[..., Settings]
@@ -63,7 +63,7 @@ def test_a_query_of_a_warehouse_runs_once_at_a_time(make_settings: MakeSettings)
 def test_the_lock_ends_with_its_process(make_settings: MakeSettings) -> None:
     settings = make_settings()
     code = (
-        "import os, sys; from app.warehouse.run_lock import only_run;"
+        "import os, sys; from app.tables.run_lock import only_run;"
         "from app.config.settings import load_settings;"
         "lock = only_run(load_settings(overrides={'warehouse': sys.argv[1]}), ['archive']);"
         "lock.__enter__(); os.kill(os.getpid(), 9)"
@@ -78,7 +78,7 @@ def test_late_records_are_said_once_for_each_larger_value(
 ) -> None:
     times = Times(make_settings(), Progress())
     for needed_ms in (9_000, 37_166, 20_000, 86_400_000 * 31, 37_166, 50_000, 86_400_000 * 32):
-        times(Kind.LATE, needed_ms)
+        times(MessageKind.LATE, needed_ms)
     first = (
         "TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; the records "
         "are in quarantine"
@@ -102,7 +102,7 @@ def test_a_feed_that_is_ahead_is_said_once_a_minute(
     times = Times(make_settings(), Progress())
     for now_s in (1000.0, 1059.9, 1060.0):
         monkeypatch.setattr("time.monotonic", lambda s=now_s: s)
-        times(Kind.AHEAD, 120_400)
+        times(MessageKind.AHEAD, 120_400)
     assert [line.split(maxsplit=2)[2] for line in capsys.readouterr().err.splitlines()] == [
         "records are dated up to 120 s after this machine's time and wait until then: one of the"
         " two clocks is wrong",

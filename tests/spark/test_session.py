@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.stream.jars import coordinates
-from app.stream.session import REQUIRED
+from app.run.jars import coordinates
+from app.run.session import REQUIRED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

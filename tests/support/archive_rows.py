@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.warehouse.tables import TABLES
+from app.tables.definitions import TABLES
 
 START_MS, START_NS = 1_767_621_600_000, 100_000_000_000
 LATER_MS = START_MS + 86_400_000

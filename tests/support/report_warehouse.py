@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from app.warehouse.tables import TABLES
+from app.tables.definitions import TABLES
 from tests.support.throttle_rows import START_MS, event, write
-from tests.unit.warehouse.test_quota_usage import user
-from tests.unit.warehouse.test_ready_questions import (
+from tests.unit.read.test_ready_questions import (
     MINUTE,
     NS,
     UNPREDICTED,
@@ -26,6 +25,7 @@ from tests.unit.warehouse.test_ready_questions import (
     stats,
     waiting,
 )
+from tests.unit.tables.test_quota_usage import user
 
 SCRIPT = "persistent://acme/orders/<script>alert(1)</script>"
 IMAGE = "persistent://acme/\"'><img src=x onerror=alert(2)>"

@@ -8,7 +8,7 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 
-from app.warehouse.tables import TABLES
+from app.tables.definitions import TABLES
 
 TOPIC = "persistent://acme/orders/created"
 OTHER = "persistent://acme/orders/paid"

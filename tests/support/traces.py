@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from app.generate.scenario import DisorderSpec, load_scenario
-from app.generate.trace import Trace, plan_trace
-from app.ingest.coverage import COUNTS
-from app.warehouse.tables import TABLES
+from app.demo.generator.scenario import DisorderSpec, load_scenario
+from app.demo.generator.trace import Trace, plan_trace
+from app.engine.coverage import COUNTS
+from app.tables.definitions import TABLES
 
 NOT_COMPARED = {"ingest_ms", "source_partition", "source_offset"}
 """When and from where a record was read differs between runs; nothing else may."""

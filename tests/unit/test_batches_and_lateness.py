@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from app.config.settings import Settings, load_settings
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
-from app.ingest.routing import packer
-from app.stream.operators import limits_of, operators
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
+from app.engine.operators import limits_of, operators
+from app.engine.routing import packer
 from state.engine.refused import TOO_LATE
 from state.jobs import JOBS
 

@@ -14,16 +14,16 @@ import pytest
 from deltalake import write_deltalake
 
 from app.cli import main
-from app.warehouse.questions import QUESTIONS
-from app.warehouse.relations import Warehouse
-from app.warehouse.tables import TABLES, VIEWS
+from app.read.questions import QUESTIONS
+from app.read.relations import Warehouse
+from app.tables.definitions import TABLES, VIEWS
 from app.whatif.effect.compare import compared
-from app.whatif.effect.page import html_of
-from app.whatif.effect.words import About, plain, print_all
-from app.whatif.replay.archive import WHOLE
+from app.whatif.effect.effect_page import html_of
+from app.whatif.effect.effect_text import About, plain, print_all
+from app.whatif.replay.archive_reader import WHOLE
 from tests.support import report_warehouse as reported
 from tests.support.throttle_rows import START_MS, TOPIC, frame, write
-from tests.unit.explain import rows as explained
+from tests.unit.show.explain import rows as explained
 
 LEAST, MOST = -(2**63), 2**63 - 1
 NUMBERS = (MOST, LEAST, 0)

@@ -14,15 +14,15 @@ from rich.console import Console
 
 from app.cli import main
 from app.config.settings import Settings
-from app.report.printed import render
-from app.report.reader import Reader, Span
-from app.warehouse.relations import Warehouse
+from app.read.relations import Warehouse
+from app.show.report.printed import render
+from app.show.report.report_reader import ReportReader, ReportSpan
 from tests.support.throttle_rows import write
-from tests.unit.explain.asking import ALL, texts
-from tests.unit.explain.rows import of_job
+from tests.unit.show.explain.asking import ALL, texts
+from tests.unit.show.explain.rows import of_job
+from tests.unit.show.metrics.test_exporter import value, whole
 from tests.unit.state.trace import play, publish, record
 from tests.unit.state.traces import document
-from tests.unit.telemetry.test_exporter import value, whole
 
 S, MS = 1_000_000_000, 1_000_000
 NOISY, QUIET = "persistent://shop/web/noisy", "persistent://shop/web/quiet"
@@ -206,7 +206,7 @@ def test_the_demo_text_and_the_report_have_the_same_sentences(
         " shop/app/large used most (86 % of the messages).",
     ]
     text = StringIO()
-    render(Reader(Warehouse(warehouse), Span()), Console(file=text, width=1000))
+    render(ReportReader(Warehouse(warehouse), ReportSpan()), Console(file=text, width=1000))
     assert [line.strip() for line in text.getvalue().splitlines()][:4] == expected
     report = asked(capsys, warehouse, "report")
     assert report["sections"]["what-happened"]["sentences"][:4] == expected

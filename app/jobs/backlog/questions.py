@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.question import ROWS, USUAL, Param, Question
+from app.read.question import ROWS, USUAL, Param, Question
 
 _NEAR_QUOTA = """
 WITH ranked AS (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.view import Quota, Quotas
+from app.tables.view import JobQuotas, Quota
 
 # A check is a moment, so its window has no length. An age of -1 is none.
 _USAGE = """
@@ -16,7 +16,7 @@ FROM backlog_checks AS c CROSS JOIN (VALUES ('size'), ('time')) AS n(name)
 WHERE CASE n.name WHEN 'size' THEN c.limit_bytes ELSE c.limit_s END IS NOT NULL
 """.strip()
 
-QUOTAS = Quotas(
+QUOTAS = JobQuotas(
     (Quota("backlog_size", of_topic=True), Quota("backlog_age", of_topic=True)),
     _USAGE,
     "backlog_checks",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app.ingest.rules import POLLED_FEEDS
-from app.reconcile.measures import Measure
-from app.reconcile.scrape import SUBSCRIPTIONS
-from app.reconcile.side import CHECKS_MS, Numbers, Side
-from app.reconcile.spans import Counted, Key
+from app.contract.rules import POLLED_FEEDS
+from app.show.reconcile.measures import Measure
+from app.show.reconcile.scrape import SUBSCRIPTIONS
+from app.show.reconcile.side import CHECKS_MS, Numbers, WeirSide
+from app.show.reconcile.spans import Counted, Key
 from state.backlog.declaration import NAME
 
 MEASURES = (
@@ -42,7 +42,7 @@ GROUP BY pass_ms, topic
 """
 
 
-def numbers(side: Side) -> Numbers:
+def numbers(side: WeirSide) -> Numbers:
     """Backlogs are known at the checks."""
     found, (before, after) = _backlogs(side)
     blind = None
@@ -51,7 +51,7 @@ def numbers(side: Side) -> Numbers:
     return Numbers(found, _all_checked(side, after), blind)
 
 
-def _backlogs(side: Side) -> tuple[dict[Key, Counted], tuple[int | None, int | None]]:
+def _backlogs(side: WeirSide) -> tuple[dict[Key, Counted], tuple[int | None, int | None]]:
     """The numbers, and the times of the checks before and after the end of the span."""
     end = side.span.after
     around = {"least_ms": end.from_ms - CHECKS_MS, "most_ms": end.to_ms + CHECKS_MS}
@@ -79,7 +79,7 @@ def _backlogs(side: Side) -> tuple[dict[Key, Counted], tuple[int | None, int | N
     return found, (before, after)
 
 
-def _all_checked(side: Side, pass_ms: int | None) -> bool:
+def _all_checked(side: WeirSide, pass_ms: int | None) -> bool:
     """Whether there is a check so much later that those of all topics up to a time must be
     there: those of idle ones come by `idle_advance_ms` later."""
     return pass_ms is not None and side.has(
@@ -87,7 +87,7 @@ def _all_checked(side: Side, pass_ms: int | None) -> bool:
     )
 
 
-def _published(side: Side, from_ms: int, to_ms: int) -> dict[str, tuple[int, int]]:
+def _published(side: WeirSide, from_ms: int, to_ms: int) -> dict[str, tuple[int, int]]:
     """Messages and bytes of the windows from one check to another: what may have come into a
     backlog, and gone. A feed without publishes has none, so the broker's own counts of the span
     stand for them."""
@@ -107,5 +107,5 @@ def _published(side: Side, from_ms: int, to_ms: int) -> dict[str, tuple[int, int
     }
 
 
-def _subscriptions(side: Side, topic: str) -> int:
+def _subscriptions(side: WeirSide, topic: str) -> int:
     return round(side.span.after.topics.get(topic, {}).get(SUBSCRIPTIONS, 1))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from app.warehouse.view import Measure, Shadowed
+from app.tables.view import Shadowed, ShadowMeasure
 
 _ONE = "CAST(1 AS DOUBLE)"
 SHADOWED = Shadowed(
     "backlog_checks",
     (
-        Measure("checks_over_quota", "backlog_checks", _ONE, "exceeded_size OR exceeded_time"),
-        Measure(
+        ShadowMeasure(
+            "checks_over_quota", "backlog_checks", _ONE, "exceeded_size OR exceeded_time"
+        ),
+        ShadowMeasure(
             "evicted_entries",
             "backlog_evictions",
             "CAST(entries_skipped AS DOUBLE)",
             "entries_skipped > 0",
         ),
-        Measure("refused_producers", "producer_refusals", _ONE, "true"),
+        ShadowMeasure("refused_producers", "producer_refusals", _ONE, "true"),
     ),
 )

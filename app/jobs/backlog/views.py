@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.warehouse.spelling import NAMESPACE
-from app.warehouse.view import View
+from app.read.spelling import NAMESPACE
+from app.tables.view import View
 
 # The last check of every topic. Ages are taken at the newest check of the table with
 # age_reading = live. The remainder is taken off before the division, since engines round a cast

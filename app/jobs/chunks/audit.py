@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.quality.checks import (
-    Check,
+from app.show.audit.checks import (
+    AuditCheck,
     between,
     derived,
     no_rows,
@@ -13,7 +13,7 @@ from app.quality.checks import (
     values,
     window_checks,
 )
-from app.warehouse.tables import TABLES
+from app.tables.definitions import TABLES
 
 CHUNK_OUTCOMES = (
     "COMPLETE",
@@ -100,7 +100,9 @@ def _unlike_positions(positions: str) -> str:
     return f"len(list_filter({positions}, lambda p: NOT regexp_matches(p, '{_POSITION}'))) > 0"
 
 
-def _chunk_table(name: str, required: tuple[str, ...], counted: tuple[str, ...]) -> list[Check]:
+def _chunk_table(
+    name: str, required: tuple[str, ...], counted: tuple[str, ...]
+) -> list[AuditCheck]:
     """What holds of every table of the job chunks; `counted` are never negative."""
     return [
         *derived(TABLES[name]),
@@ -109,7 +111,7 @@ def _chunk_table(name: str, required: tuple[str, ...], counted: tuple[str, ...])
     ]
 
 
-def _no_leak_amiss() -> list[Check]:
+def _no_leak_amiss() -> list[AuditCheck]:
     return [
         rows_that("leaked is counter less contexts", "leaked <> counter - contexts"),
         rows_that(
@@ -119,7 +121,7 @@ def _no_leak_amiss() -> list[Check]:
     ]
 
 
-def _suites() -> dict[str, list[Check]]:
+def _suites() -> dict[str, list[AuditCheck]]:
     return {
         "chunk_messages": [
             *_chunk_table(
@@ -303,7 +305,7 @@ def _suites() -> dict[str, list[Check]]:
     }
 
 
-SUITES: dict[str, list[Check]] = {
+SUITES: dict[str, list[AuditCheck]] = {
     **_suites(),
     "chunk_payloads": suite(
         "chunk_payloads",
@@ -315,7 +317,7 @@ SUITES: dict[str, list[Check]] = {
         between("rows", 1),
     ),
 }
-ACROSS: dict[str, list[Check]] = {
+ACROSS: dict[str, list[AuditCheck]] = {
     "chunk_messages": [
         no_rows("every message has its decision", _WHOLE_WITHOUT_DECISION, "chunk_events"),
     ],

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from app.explain.ask import (
+from app.show.explain.ask import (
     IN_WINDOW,
     NEAREST,
     Ask,
-    Configured,
+    ConfiguredPolicies,
     Explained,
     Subject,
     of_subscription,
     of_topic,
 )
-from app.explain.reader import Reader
-from app.explain.sentence import Draft, Quoted, Sentence, tell
-from app.explain.windows import PLACE as WINDOWS
-from app.explain.windows import window_sentences
+from app.show.explain.nearby_rows import SnapshotReader
+from app.show.explain.sentence import Draft, Quoted, Sentence, tell
+from app.show.explain.windows import PLACE as WINDOWS
+from app.show.explain.windows import window_sentences
 from app.terminal.counts import gone_chunks
 
 _CHUNK = "Chunk {event.chunk_id:n} (of {event.num_chunks:n}) of {event.uuid}"
@@ -64,7 +64,7 @@ _DEFECTS = {
 """The effect of a defect of released clients, by its name."""
 
 
-def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
     """Decisions about chunks, complete messages and incomplete ones around the moment."""
     result: list[Sentence] = []
     # Decisions at the end of a window come after its rows.
@@ -86,7 +86,7 @@ def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence
     return result + _stalled(reader, ask)
 
 
-def _stalled(reader: Reader, ask: Ask) -> list[Sentence]:
+def _stalled(reader: SnapshotReader, ask: Ask) -> list[Sentence]:
     """Where subscriptions stand: one sentence each and window, about the message at which they do;
     of a single message its own."""
     table = "incomplete_messages"
@@ -210,7 +210,7 @@ def _state(row: Quoted) -> str:
     return text
 
 
-def _windows(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+def _windows(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
     return window_sentences(reader, ask, "chunk_topic_stats", "false", _window)
 
 

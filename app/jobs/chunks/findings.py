@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from app.report.model import Findings
-from app.report.phrases import NAMED, Row, was
+from app.show.report.model import JobFindings
+from app.show.report.phrases import NAMED, Row, was
 from app.terminal.counts import counted, gone_chunks
 
 if TYPE_CHECKING:
-    from app.report.reader import Reader
+    from app.show.report.report_reader import ReportReader
 
 Message = tuple[str, str, str, str]
 """Cluster, topic, subscription, uuid: a large message as one subscription has it."""
@@ -143,7 +143,7 @@ def _named(noun: str, names: list[str | None]) -> str:
     return f" ({noun}{'' if len(found) == 1 else 's'} {', '.join(found[:NAMED])}{more})"
 
 
-def _sentences(reader: Reader) -> list[str]:
+def _sentences(reader: ReportReader) -> list[str]:
     sentence = large_message_sentence(
         reader.columns("chunk_messages", MESSAGE_COLUMNS),
         reader.columns("chunk_events", CHUNK_EVENT_COLUMNS),
@@ -152,4 +152,4 @@ def _sentences(reader: Reader) -> list[str]:
     return [] if sentence is None else [sentence]
 
 
-FINDINGS = (Findings(30, _sentences),)
+FINDINGS = (JobFindings(30, _sentences),)

@@ -7,16 +7,16 @@ from typing import Any
 
 import duckdb
 
-from app.telemetry.definition import Definition, Section
-from app.telemetry.entities import Bounds
-from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows
+from app.show.metrics.definition import Definition, MetricsSection
+from app.show.metrics.entities import Bounds
+from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, rows
 
 MS_PER_S = 1000.0
 LOST = ("GIVEN_UP_OVERFLOW", "GIVEN_UP_COUNT", "EVICTED", "EXPIRED", "SHARED_ORPHAN")
 """Outcomes by which a message in chunks is lost or does not arrive."""
 
 
-class Chunks(Part):
+class ChunkMetrics(MetricsPart):
     """Chunked messages."""
 
     reads = (
@@ -161,4 +161,4 @@ _DEFINITIONS = (
         "chunk_state",
     ),
 )
-METRICS = (Section("Chunked messages", _DEFINITIONS, (Chunks,), place=4),)
+METRICS = (MetricsSection("Chunked messages", _DEFINITIONS, (ChunkMetrics,), place=4),)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from app.jobs.chunks.findings import EXPIRED, GIVEN_UP, LOST, SHARED_ORPHAN
-from app.report.charts import bars
-from app.report.model import Chart, Column, Grid, JobSection, Section, Tile
-from app.report.phrases import short
-from app.report.reader import Reader
-from app.report.text import NONE
+from app.show.report.charts import bars
+from app.show.report.model import Chart, Grid, GridColumn, JobSection, ReportSection, Tile
+from app.show.report.phrases import short
+from app.show.report.report_reader import ReportReader
+from app.show.report.text import NONE
 from app.terminal.counts import counted
 
 TOP = 12
@@ -40,13 +40,13 @@ SELECT topic, kind, count(*) AS value FROM (
 """
 
 
-def large_messages(reader: Reader) -> Section:
+def large_messages(reader: ReportReader) -> ReportSection:
     """Complete, incomplete and lost large messages."""
     key, title = "large-messages", "Large messages"
     fates = reader.rows(_FATES)
     if not fates:
         why = reader.nothing_in("chunk_messages", "incomplete_messages")
-        return Section(key, title, [why], tile=_tile(0, 0))
+        return ReportSection(key, title, [why], tile=_tile(0, 0))
     by_topic: dict[str, int] = {}
     for row in fates:
         by_topic[row["topic"]] = by_topic.get(row["topic"], 0) + (
@@ -67,7 +67,7 @@ def large_messages(reader: Reader) -> Section:
         f"Of {counted(total, 'delivery', 'deliveries')} of a large message to a subscription, "
         f"{gone:,} {'was' if gone == 1 else 'were'} lost."
     ]
-    whose = [Column("topic", "topic", "topic"), Column("subscription", "subscription")]
+    whose = [GridColumn("topic", "topic", "topic"), GridColumn("subscription", "subscription")]
     parts: list[Chart | Grid] = [
         Chart(
             "Outcomes",
@@ -82,9 +82,9 @@ def large_messages(reader: Reader) -> Section:
                 "Stalled: shared subscriptions that have stopped at a chunk",
                 [
                     *whose,
-                    Column("stalled", "what waits"),
-                    Column("uuid", "message at which it stands"),
-                    Column("since", "stored", "time"),
+                    GridColumn("stalled", "what waits"),
+                    GridColumn("uuid", "message at which it stands"),
+                    GridColumn("since", "stored", "time"),
                 ],
                 stalled,
                 "stalled-subscriptions",
@@ -96,14 +96,14 @@ def large_messages(reader: Reader) -> Section:
                 "Incomplete: waiting at the last window's end",
                 [
                     *whose,
-                    Column("state", "state"),
-                    Column("uuid", "message"),
-                    Column("producer_name", "producer"),
-                    Column("next_chunk_id", "waits for chunk", "number"),
-                    Column("num_chunks", "of", "number"),
-                    Column("age_s", "since", "seconds"),
-                    Column("buffered_bytes", "holds", "bytes"),
-                    Column("expires", "expires", "time"),
+                    GridColumn("state", "state"),
+                    GridColumn("uuid", "message"),
+                    GridColumn("producer_name", "producer"),
+                    GridColumn("next_chunk_id", "waits for chunk", "number"),
+                    GridColumn("num_chunks", "of", "number"),
+                    GridColumn("age_s", "since", "seconds"),
+                    GridColumn("buffered_bytes", "holds", "bytes"),
+                    GridColumn("expires", "expires", "time"),
                 ],
                 waiting,
                 "incomplete-messages",
@@ -118,11 +118,11 @@ def large_messages(reader: Reader) -> Section:
                 "Given up, by outcome",
                 [
                     *whose,
-                    Column("outcome", "outcome"),
-                    Column("lost", "lost", "number"),
-                    Column("arrived_after_all", "arrived after all", "number"),
-                    Column("newest_lost", "newest"),
-                    Column("newest", "at", "time"),
+                    GridColumn("outcome", "outcome"),
+                    GridColumn("lost", "lost", "number"),
+                    GridColumn("arrived_after_all", "arrived after all", "number"),
+                    GridColumn("newest_lost", "newest"),
+                    GridColumn("newest", "at", "time"),
                 ],
                 lost,
                 "lost-messages",
@@ -133,7 +133,7 @@ def large_messages(reader: Reader) -> Section:
     verdict = (
         f"{counted(gone, 'large message')} {'was' if gone == 1 else 'were'} lost" if gone else ""
     )
-    return Section(key, title, texts, parts, _tile(gone, whole), verdict)
+    return ReportSection(key, title, texts, parts, _tile(gone, whole), verdict)
 
 
 def _tile(lost: int, whole: int) -> Tile:

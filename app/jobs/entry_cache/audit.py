@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.quality.checks import Check, between, no_rows, not_null, rows_that, suite, values
+from app.show.audit.checks import AuditCheck, between, no_rows, not_null, rows_that, suite, values
 
 POLICIES = ("expected_reads", "expected_reads_stash", "fifo", "proportional", "lru", "belady")
 CAUSES = ("time", "size", "invalidated")
@@ -118,7 +118,7 @@ SELECT * FROM (
 WHERE most_used <= CAST(floor(CAST(max_bytes AS DOUBLE) * {TRIGGER}) AS BIGINT)
 """
 
-SUITES: dict[str, list[Check]] = {
+SUITES: dict[str, list[AuditCheck]] = {
     "cache_stats": suite(
         "cache_stats",
         *not_null("broker", "policy", *_COUNTS, *_LEVELS),
@@ -206,7 +206,7 @@ SUITES: dict[str, list[Check]] = {
         ),
     ),
 }
-ACROSS: dict[str, list[Check]] = {
+ACROSS: dict[str, list[AuditCheck]] = {
     "cache_stats": [
         no_rows("hits and misses are the reads of the window", _WINDOW_UNLIKE_READS, "cache_reads"),
         no_rows("a window counts its evictions", _WINDOW_UNLIKE_EVICTIONS, "cache_evictions"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app.config.settings import Settings
-from app.jobs.entry_cache.whatif.command import Asked, compare, keep_rows, rows
-from app.warehouse.relations import Warehouse, connect
+from app.jobs.entry_cache.whatif.command import BakeoffRequest, compare, keep_rows, rows
+from app.read.relations import Warehouse, connect
 
 _READS = "SELECT count(*) FROM cache_stats WHERE hits > 0 OR misses > 0"
 
@@ -15,7 +15,7 @@ def compared(settings: Settings) -> str | None:
         ((reads,),) = connection.execute(_READS).fetchall()
     if not reads:
         return None
-    result = compare(settings, Asked())
+    result = compare(settings, BakeoffRequest())
     keep_rows(settings, rows(settings, result))
     policies, sizes = ({getattr(p, name) for p in result.points} for name in ("curve", "max_bytes"))
     return (

@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-from app.explain.ask import (
+from app.show.explain.ask import (
     IN_WINDOW,
     Ask,
-    Configured,
+    ConfiguredPolicies,
     Explained,
     Subject,
     of_subscription,
     of_topic,
 )
-from app.explain.reader import Reader, summary_of, used
-from app.explain.sentence import Draft, Quoted, Sentence
-from app.explain.windows import PLACE as WINDOWS
-from app.explain.windows import window_sentences
+from app.show.explain.nearby_rows import SnapshotReader, summary_of, used
+from app.show.explain.sentence import Draft, Quoted, Sentence
+from app.show.explain.windows import PLACE as WINDOWS
+from app.show.explain.windows import window_sentences
 
 _OF = ("cluster", "broker", "policy", "topic", "subscription")
 _NAMES = ", ".join(f"min(t.{name}) AS {name}" for name in _OF)
@@ -25,7 +25,7 @@ _WHAT = (
 )
 
 
-def _reads(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+def _reads(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
     """The reads of the subscription around the moment that each cache would have answered."""
     if "cache_reads" not in ask.entity or not reader.has("cache_reads"):
         return []
@@ -53,7 +53,7 @@ def _reads(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
     return result
 
 
-def _windows(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+def _windows(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
     return window_sentences(reader, ask, "cache_stats", "t.evicted_wanted > 0", _window)
 
 

@@ -6,12 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from app.report.model import Findings
-from app.report.phrases import Row, number_of
+from app.show.report.model import JobFindings
+from app.show.report.phrases import Row, number_of
 from app.terminal.sizes import size_text
 
 if TYPE_CHECKING:
-    from app.report.reader import Reader
+    from app.show.report.report_reader import ReportReader
 
 TOTALS = """
 SELECT policy, max_bytes, CAST(NULL AS VARCHAR) AS topic, CAST(sum(hits) AS BIGINT) AS hits,
@@ -64,9 +64,9 @@ def _percent(counts: Mapping[str, int]) -> str:
     return f"{100 * _hit_ratio(counts):.1f} %"
 
 
-def _sentences(reader: Reader) -> list[str]:
+def _sentences(reader: ReportReader) -> list[str]:
     cached = cache_sentence(reader.rows(TOTALS))
     return [] if cached is None else [cached]
 
 
-FINDINGS = (Findings(50, _sentences),)
+FINDINGS = (JobFindings(50, _sentences),)

@@ -7,14 +7,14 @@ from typing import Any
 
 import duckdb
 
-from app.telemetry.definition import BROKER, Definition, Section
-from app.telemetry.entities import Bounds
-from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows
+from app.show.metrics.definition import BROKER, Definition, MetricsSection
+from app.show.metrics.entities import Bounds
+from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, rows
 
 MS_PER_S = 1000.0
 
 
-class Caches(Part):
+class Caches(MetricsPart):
     """Entry caches, each whole."""
 
     reads = ("cache_stats",)
@@ -150,4 +150,4 @@ _DEFINITIONS = (
         "cache_stats",
     ),
 )
-METRICS = (Section("Entry cache", _DEFINITIONS, (Caches,)),)
+METRICS = (MetricsSection("Entry cache", _DEFINITIONS, (Caches,)),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.question import SINCE, UNTIL, Param, Question
+from app.read.question import SINCE, UNTIL, Param, Question
 
 # A null topic is the whole broker. Caches of one policy and size differ in parameters:
 # `settings` are those that are not the same for all of them.

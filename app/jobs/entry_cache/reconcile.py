@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.reconcile.measures import Measure
-from app.reconcile.side import Numbers, Side
-from app.reconcile.spans import Counted, Key, Row, Span, differs
-from app.warehouse.spelling import TOPIC
+from app.read.spelling import TOPIC
+from app.show.reconcile.measures import Measure
+from app.show.reconcile.side import Numbers, WeirSide
+from app.show.reconcile.spans import Counted, Key, ReadingSpan, Row, differs
 from state.entry_cache.declaration import NAME
 
 MEASURES = (
@@ -112,7 +112,7 @@ _EMPTY = _Window(*(0,) * len(_Window._fields))
 """A window without a row: nothing happens, and the cache is empty."""
 
 
-def numbers(side: Side) -> Numbers:
+def numbers(side: WeirSide) -> Numbers:
     """The cache has windows only, so those at the two ends are shared by time."""
     span = side.span
     rows = side.ask(
@@ -143,14 +143,14 @@ def numbers(side: Side) -> Numbers:
     return Numbers(found, windows[-1].end_ms > span.end_ms or side.is_past())
 
 
-def further(side: Side, rows: Sequence[Row]) -> dict[str, int]:
+def further(side: WeirSide, rows: Sequence[Row]) -> dict[str, int]:
     """By measure what else it may be off by, where rows differ."""
     if not any(differs(row) for row in rows if row["measure"] == "cache_misses"):
         return {}
     return {"cache_misses": early_reads(side)}
 
 
-def early_reads(side: Side) -> int:
+def early_reads(side: WeirSide) -> int:
     """Entries that the feed has as delivered before it has them as published: at most so many
     misses of Weir are hits of the broker. It reads all deliveries of the span."""
     ((found,),) = side.ask(
@@ -159,7 +159,7 @@ def early_reads(side: Side) -> int:
     return int(found)
 
 
-def _share(windows: list[_Window], counter: str, span: Span) -> Counted:
+def _share(windows: list[_Window], counter: str, span: ReadingSpan) -> Counted:
     """The part of the windows' counter that lies in the span. A window that the span cuts counts by
     the share of its time, and may be off by the larger of its two parts."""
     total, off = 0.0, 0.0
@@ -173,7 +173,7 @@ def _share(windows: list[_Window], counter: str, span: Span) -> Counted:
     return Counted(round(total), -int(-off // 1))
 
 
-def _is_cut(start_ms: int, length_ms: int, span: Span) -> bool:
+def _is_cut(start_ms: int, length_ms: int, span: ReadingSpan) -> bool:
     return any(
         start_ms < scrape.to_ms and scrape.from_ms < start_ms + length_ms
         for scrape in (span.before, span.after)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app.jobs.entry_cache.findings import TOTALS, cache_sentence
-from app.report.charts import curves, lines
-from app.report.model import Chart, Column, Grid, JobSection, Row, Section, Tile
-from app.report.text import NONE, percent_text, time_text
+from app.show.report.charts import curves, lines
+from app.show.report.model import Chart, Grid, GridColumn, JobSection, ReportSection, Row, Tile
+from app.show.report.text import NONE, percent_text, time_text
 
 if TYPE_CHECKING:
-    from app.report.reader import Reader
+    from app.show.report.report_reader import ReportReader
 
 LINES = 6
 POINTS = 80
@@ -42,7 +42,7 @@ ORDER BY policy, CAST(settings AS VARCHAR), max_bytes
 """
 
 
-def cache(reader: Reader) -> Section:
+def cache(reader: ReportReader) -> ReportSection:
     """Hit ratio over time, and hit ratio against size for every policy."""
     key, title = "cache", "Cache"
     totals = reader.rows(TOTALS)
@@ -66,15 +66,15 @@ def cache(reader: Reader) -> Section:
             Grid(
                 "By policy and size",
                 [
-                    Column("policy", "policy"),
-                    Column("settings", "settings"),
-                    Column("max_bytes", "size", "bytes"),
-                    Column("hits", "hits", "number"),
-                    Column("misses", "misses", "number"),
-                    Column("hit_ratio", "hit ratio", "ratio"),
-                    Column("hit_ratio_bytes", "of bytes", "ratio"),
-                    Column("evicted_wanted", "evicted, still expected", "number"),
-                    Column("max_used_bytes", "most used", "bytes"),
+                    GridColumn("policy", "policy"),
+                    GridColumn("settings", "settings"),
+                    GridColumn("max_bytes", "size", "bytes"),
+                    GridColumn("hits", "hits", "number"),
+                    GridColumn("misses", "misses", "number"),
+                    GridColumn("hit_ratio", "hit ratio", "ratio"),
+                    GridColumn("hit_ratio_bytes", "of bytes", "ratio"),
+                    GridColumn("evicted_wanted", "evicted, still expected", "number"),
+                    GridColumn("max_used_bytes", "most used", "bytes"),
                 ],
                 [_exact(row) for row in reader.ask("cache-hit-ratio", TOP)],
                 "cache-hit-ratio",
@@ -97,7 +97,7 @@ def cache(reader: Reader) -> Section:
         )
     else:
         texts.append(f"{reader.nothing_in('cache_bakeoff')} The command bakeoff draws curves.")
-    return Section(key, title, texts, parts, _tile(totals))
+    return ReportSection(key, title, texts, parts, _tile(totals))
 
 
 def _tile(totals: Sequence[Row]) -> Tile:

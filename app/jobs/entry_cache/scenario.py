@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.generate.trace import Trace
+from app.demo.generator.trace import Trace
 
 
 def section(trace: Trace, cache_bytes: int | None) -> dict[str, Any]:

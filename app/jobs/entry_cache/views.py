@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.view import View
+from app.tables.view import View
 
 # Counters sum all windows, gauges are of the newest one, rates are per second of it. Rows per topic
 # are parts of those of their broker.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.quality.checks import (
-    Check,
+from app.show.audit.checks import (
+    AuditCheck,
     between,
     derived,
     no_rows,
@@ -13,7 +13,7 @@ from app.quality.checks import (
     values,
     window_checks,
 )
-from app.warehouse.tables import TABLES
+from app.tables.definitions import TABLES
 
 VERDICTS = ("counted", "throttled", "rejected")
 ID_RULES = (
@@ -62,7 +62,7 @@ WHERE s.new_ids <> coalesce(t.new_ids, 0) OR s.rejected <> coalesce(t.rejected, 
 """
 
 
-def _user_table(name: str, *required: str) -> list[Check]:
+def _user_table(name: str, *required: str) -> list[AuditCheck]:
     """What holds of every table of the job producer_ids."""
     return [
         *derived(TABLES[name]),
@@ -70,7 +70,7 @@ def _user_table(name: str, *required: str) -> list[Check]:
     ]
 
 
-def _known_if(column: str, switch: str, value: str) -> Check:
+def _known_if(column: str, switch: str, value: str) -> AuditCheck:
     """A column that has a value exactly if a parameter has one."""
     return rows_that(
         f"{column} is there exactly with {switch}={value}",
@@ -78,7 +78,7 @@ def _known_if(column: str, switch: str, value: str) -> Check:
     )
 
 
-def _decisions_suite() -> list[Check]:
+def _decisions_suite() -> list[AuditCheck]:
     return [
         *_user_table(
             "producer_id_decisions",
@@ -120,7 +120,7 @@ def _decisions_suite() -> list[Check]:
     ]
 
 
-def _user_stats_suite() -> list[Check]:
+def _user_stats_suite() -> list[AuditCheck]:
     counts = ("new_ids", "seen_batches", "rejected", "live_filters", "state_bytes")
     return [
         *_user_table("producer_id_stats", "rate", *counts),
@@ -148,7 +148,7 @@ def _user_stats_suite() -> list[Check]:
     ]
 
 
-SUITES: dict[str, list[Check]] = {
+SUITES: dict[str, list[AuditCheck]] = {
     "producer_id_decisions": _decisions_suite(),
     "producer_id_stats": _user_stats_suite(),
     "producer_id_owners": [
@@ -176,7 +176,7 @@ SUITES: dict[str, list[Check]] = {
         *(between(column, 0) for column in ("windows", "new_ids", "rate_in_force", "rate_advised")),
     ),
 }
-ACROSS: dict[str, list[Check]] = {
+ACROSS: dict[str, list[AuditCheck]] = {
     "producer_id_decisions": [
         no_rows(
             "every decision has a row of its owner", _DECISION_WITHOUT_OWNER, "producer_id_owners"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.explain.ask import IN_WINDOW, Ask, Configured, Explained, Subject
-from app.explain.reader import Reader, columns, in_order, row_of, summary_of, used
-from app.explain.sentence import Draft, Quoted, Row, Sentence
+from app.show.explain.ask import IN_WINDOW, Ask, ConfiguredPolicies, Explained, Subject
+from app.show.explain.nearby_rows import SnapshotReader, columns, in_order, row_of, summary_of, used
+from app.show.explain.sentence import Draft, Quoted, Row, Sentence
 
 # Consecutive decisions of one broker with the same outcome are one sentence.
 _RUNS = f"""
@@ -48,7 +48,7 @@ _SOURCES = {
 }
 
 
-def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
     """Decisions about ids of the principal around the moment, and the windows of its quota."""
     table = "producer_id_decisions"
     if table not in ask.entity or not reader.has(table):

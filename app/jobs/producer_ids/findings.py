@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from app.report.model import Findings
-from app.report.phrases import NAMED, Row, about, clock, number_of, was
+from app.show.report.model import JobFindings
+from app.show.report.phrases import NAMED, Row, about, clock, number_of, was
 
 if TYPE_CHECKING:
-    from app.report.reader import Reader
+    from app.show.report.report_reader import ReportReader
 
 DECISION_COLUMNS = (
     "cluster",
@@ -97,8 +97,8 @@ def _over_bound(user: _User, total: int) -> str:
     )
 
 
-def _sentences(reader: Reader) -> list[str]:
+def _sentences(reader: ReportReader) -> list[str]:
     return producer_id_sentences(reader.columns("producer_id_decisions", DECISION_COLUMNS))
 
 
-FINDINGS = (Findings(20, _sentences),)
+FINDINGS = (JobFindings(20, _sentences),)

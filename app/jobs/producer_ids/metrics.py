@@ -7,9 +7,9 @@ from typing import Any
 
 import duckdb
 
-from app.telemetry.definition import BROKER, Definition, Section
-from app.telemetry.entities import OTHER, Bounds, Entities, Key
-from app.telemetry.part import Part, Sample, Sums, labels, rows, scalar
+from app.show.metrics.definition import BROKER, Definition, MetricsSection
+from app.show.metrics.entities import OTHER, Bounds, Entities, Key
+from app.show.metrics.part import MetricsPart, Sample, Sums, labels, rows, scalar
 
 _BREACHED = """
 SELECT s.window_start_ms + s.window_ms AS at_ms, s.cluster, s.broker, s.user, s.rejected
@@ -45,7 +45,7 @@ NAMES = (
 )
 
 
-class ProducerIds(Part):
+class ProducerIdMetrics(MetricsPart):
     """Users and their producer ids."""
 
     reads = ("producer_id_stats", "producer_id_live")
@@ -143,4 +143,4 @@ _DEFINITIONS = (
         "producer_id_live",
     ),
 )
-METRICS = (Section("Producer ids", _DEFINITIONS, (ProducerIds,), place=3),)
+METRICS = (MetricsSection("Producer ids", _DEFINITIONS, (ProducerIdMetrics,), place=3),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.question import ROWS, UNTIL, Question
+from app.read.question import ROWS, UNTIL, Question
 
 # `user` is written with its table: alone, the word is a function.
 _NEW_IDS = """

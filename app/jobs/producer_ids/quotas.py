@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.view import Quota, Quotas
+from app.tables.view import JobQuotas, Quota
 
 # The statistics give rate and rate / bound, so the bound per second is their quotient; at a rate of
 # 0 it is not known. A bound of 0 has no utilisation. Whether there is a bound at all is in the
@@ -23,4 +23,6 @@ JOIN (
   AND b.place = 1 AND b.bound_source <> 'none'
 """.strip()
 
-QUOTAS = Quotas((Quota("producer_ids"),), _USAGE, "producer_id_stats", ("producer_id_decisions",))
+QUOTAS = JobQuotas(
+    (Quota("producer_ids"),), _USAGE, "producer_id_stats", ("producer_id_decisions",)
+)

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.report.charts import Layers, bars, limit_rule, lines
-from app.report.model import Chart, Column, Frame, Grid, JobSection, Row, Section, Tile
-from app.report.reader import Reader
-from app.report.text import NONE
+from app.read.questions import QUESTIONS
+from app.show.report.charts import Layers, bars, limit_rule, lines
+from app.show.report.model import (
+    Chart,
+    Frame,
+    Grid,
+    GridColumn,
+    JobSection,
+    ReportSection,
+    Row,
+    Tile,
+)
+from app.show.report.report_reader import ReportReader
+from app.show.report.text import NONE
 from app.terminal.counts import counted
-from app.warehouse.questions import QUESTIONS
 
 TOP = 12
 LINES = 6
@@ -51,14 +60,14 @@ GROUP BY s.cluster, s.user, slot, b.top ORDER BY b.top DESC, name, "at"
 """
 
 
-def principals(reader: Reader) -> Section:
+def principals(reader: ReportReader) -> ReportSection:
     """New producer ids by user, against their quota."""
     key, title = "principals", "Principals and their producer ids"
     summary = reader.row(_SUMMARY)
     held = _live(reader)
     if not summary["users"]:
         why = reader.nothing_in("producer_id_decisions")
-        return Section(key, title, [why], held, _tile(summary))
+        return ReportSection(key, title, [why], held, _tile(summary))
     users = reader.rows(_IDS, most=TOP, ids=SHOWN_IDS)
     over = summary["over"]
     texts = [
@@ -101,22 +110,22 @@ def principals(reader: Reader) -> Section:
         Grid(
             "Users",
             [
-                Column("user", "user"),
-                Column("cluster", "cluster"),
-                Column("distinct_ids", "distinct new ids", "number"),
-                Column("clients", "clients", "number"),
-                Column("throttled", "throttled", "number"),
-                Column("rejected", "rejected", "number"),
-                Column("bound", "bound", "number"),
-                Column("highest_ids", "highest ids", "list"),
-                Column("newest", "last", "time"),
+                GridColumn("user", "user"),
+                GridColumn("cluster", "cluster"),
+                GridColumn("distinct_ids", "distinct new ids", "number"),
+                GridColumn("clients", "clients", "number"),
+                GridColumn("throttled", "throttled", "number"),
+                GridColumn("rejected", "rejected", "number"),
+                GridColumn("bound", "bound", "number"),
+                GridColumn("highest_ids", "highest ids", "list"),
+                GridColumn("newest", "last", "time"),
             ],
             users,
             "new-producer-ids",
             folded=True,
         )
     )
-    return Section(key, title, texts, [*parts, *held], _tile(summary))
+    return ReportSection(key, title, texts, [*parts, *held], _tile(summary))
 
 
 def _tile(summary: Row) -> Tile:
@@ -129,7 +138,7 @@ def _tile(summary: Row) -> Tile:
     )
 
 
-def _live(reader: Reader) -> list[Chart | Grid]:
+def _live(reader: ReportReader) -> list[Chart | Grid]:
     """What brokers held at the end of the report's time, if it was polled."""
     rows = reader.rows(QUESTIONS["live-producer-ids"].sql, until=reader.asked.end_ms, rows=TOP)
     return (
@@ -137,13 +146,13 @@ def _live(reader: Reader) -> list[Chart | Grid]:
             Grid(
                 "Live producer ids",
                 [
-                    Column("user", "user"),
-                    Column("topic", "topic"),
-                    Column("cluster", "cluster"),
-                    Column("broker", "broker"),
-                    Column("live_ids", "live ids", "number"),
-                    Column("states", "states", "number"),
-                    Column("heap_bytes", "heap", "bytes"),
+                    GridColumn("user", "user"),
+                    GridColumn("topic", "topic"),
+                    GridColumn("cluster", "cluster"),
+                    GridColumn("broker", "broker"),
+                    GridColumn("live_ids", "live ids", "number"),
+                    GridColumn("states", "states", "number"),
+                    GridColumn("heap_bytes", "heap", "bytes"),
                 ],
                 rows,
                 "live-producer-ids",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from app.warehouse.view import Measure, Shadowed
+from app.tables.view import Shadowed, ShadowMeasure
 
 _DECISIONS = "producer_id_decisions"
 _ONE = "CAST(1 AS DOUBLE)"
 SHADOWED = Shadowed(
     _DECISIONS,
     (
-        Measure("throttled_ids", _DECISIONS, _ONE, "verdict = 'throttled'"),
-        Measure("rejected_ids", _DECISIONS, _ONE, "verdict = 'rejected'"),
+        ShadowMeasure("throttled_ids", _DECISIONS, _ONE, "verdict = 'throttled'"),
+        ShadowMeasure("rejected_ids", _DECISIONS, _ONE, "verdict = 'rejected'"),
     ),
     entity="user",
 )

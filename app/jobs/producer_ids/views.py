@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.view import View
+from app.tables.view import View
 
 # `user` is written with its table: alone, the word is a function in some engines.
 _PRODUCER_ID_OWNER = """

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from app.quality.checks import Check, between, no_rows, not_null, rows_that, suite, unique, values
+from app.show.audit.checks import (
+    AuditCheck,
+    between,
+    no_rows,
+    not_null,
+    rows_that,
+    suite,
+    unique,
+    values,
+)
 
 TYPES = (
     "ConnectionMaxPendingPublishRequestsExceeded",
@@ -106,7 +115,7 @@ ANTI JOIN throttle_events AS e
 WHERE c.exception IS NULL AND c.rule NOT IN ('informed_only', 'client_unsupported')
 """
 
-SUITES: dict[str, list[Check]] = {
+SUITES: dict[str, list[AuditCheck]] = {
     "throttle_events": suite(
         "throttle_events",
         *not_null(
@@ -229,7 +238,7 @@ SUITES: dict[str, list[Check]] = {
         rows_that("an announced pause ends when it is over", "end_ms <> start_ms + pause_ms"),
     ),
 }
-ACROSS: dict[str, list[Check]] = {
+ACROSS: dict[str, list[AuditCheck]] = {
     "topic_throttle_stats": [
         no_rows(
             "culprit, shared and collateral times are the pauses of the window",

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.config.settings import Settings
-from app.report.phrases import duration, number_of
-from app.warehouse.relations import Warehouse, connect
+from app.read.relations import Warehouse, connect
+from app.show.report.phrases import duration, number_of
 from app.whatif.replay import replayed
 from state.rate_limits.declaration import NAME
 from state.rate_limits.parameters import RateLimitsParameters

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app.jobs.rate_limits.pauses import NUMBERED
-from app.report.model import Column, Findings, Grid
-from app.report.phrases import Row, clock, duration, number_of, percent, short
+from app.show.report.model import Grid, GridColumn, JobFindings
+from app.show.report.phrases import Row, clock, duration, number_of, percent, short
 
 if TYPE_CHECKING:
-    from app.report.reader import Reader
+    from app.show.report.report_reader import ReportReader
 
 _PAUSED = """
 SELECT CAST(sum(culprit_ns) AS BIGINT) AS culprit_ns, count(*) AS topics,
@@ -189,7 +189,7 @@ def _sentence(cause: Cause) -> str:
     )
 
 
-def _summary(reader: Reader) -> Summary | None:
+def _summary(reader: ReportReader) -> Summary | None:
     """The summary of the tables of a warehouse; None if no topic has statistics."""
     total = reader.row(_PAUSED)
     if not total["topics"]:
@@ -197,22 +197,22 @@ def _summary(reader: Reader) -> Summary | None:
     return summarise(reader.rows(BEGUN), [total], reader.ask("shared-limits", SHARED))
 
 
-def _sentences(reader: Reader) -> list[str]:
+def _sentences(reader: ReportReader) -> list[str]:
     summary = _summary(reader)
     return [] if summary is None else sentences(summary)
 
 
-def _table(reader: Reader) -> Grid:
+def _table(reader: ReportReader) -> Grid:
     summary = _summary(reader)
     return Grid(
         "Causes of pauses",
         [
-            Column("limit", "limit"),
-            Column("name", "of"),
-            Column("pauses", "pauses", "number"),
-            Column("paused", "paused", "number"),
-            Column("topics", "topics", "number"),
-            Column("first", "first", "number"),
+            GridColumn("limit", "limit"),
+            GridColumn("name", "of"),
+            GridColumn("pauses", "pauses", "number"),
+            GridColumn("paused", "paused", "number"),
+            GridColumn("topics", "topics", "number"),
+            GridColumn("first", "first", "number"),
         ],
         [
             {
@@ -228,4 +228,4 @@ def _table(reader: Reader) -> Grid:
     )
 
 
-FINDINGS = (Findings(10, _sentences, _table),)
+FINDINGS = (JobFindings(10, _sentences, _table),)

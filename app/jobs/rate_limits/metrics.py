@@ -7,10 +7,10 @@ from typing import Any
 
 import duckdb
 
-from app.telemetry.definition import BROKER, Definition, Section
-from app.telemetry.entities import OTHER, Bounds, Entities
-from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows, scalar
-from app.warehouse.spelling import NAMESPACE
+from app.read.spelling import NAMESPACE
+from app.show.metrics.definition import BROKER, Definition, MetricsSection
+from app.show.metrics.entities import OTHER, Bounds, Entities
+from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, rows, scalar
 
 LIMITERS = ("topic", "resource_group", "broker", "connection", "io_thread")
 ROLES = ("culprit", "shared", "collateral")
@@ -70,7 +70,7 @@ FROM connections WHERE part = 1 GROUP BY cluster, broker
 _PAUSED = "SELECT cluster, broker, cnx_id FROM connections WHERE newest AND reads_paused"
 
 
-class Throttles(Part):
+class Throttles(MetricsPart):
     """Publish throttling."""
 
     reads = ("topic_throttle_stats", "producer_throttle", "throttle_events")
@@ -247,4 +247,4 @@ _DEFINITIONS = (
         "weir_published_bytes_total", "counter", BROKER, "Bytes published.", "topic_throttle_stats"
     ),
 )
-METRICS = (Section("Publish rate limits", _DEFINITIONS, (Throttles,), place=1),)
+METRICS = (MetricsSection("Publish rate limits", _DEFINITIONS, (Throttles,), place=1),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.view import Quota, Quotas
+from app.tables.view import JobQuotas, Quota
 
 # Buckets are limited by messages and bytes per second, connections by requests in flight, IO
 # threads by bytes buffered. A bucket is breached where a charge left nothing
@@ -31,7 +31,7 @@ SELECT CASE s.limiter WHEN 'connection' THEN 'connection_requests'
 FROM limiter_stats AS s WHERE s.limit_level IS NOT NULL
 """.strip()
 
-QUOTAS = Quotas(
+QUOTAS = JobQuotas(
     (
         Quota("topic_msgs", of_topic=True),
         Quota("topic_bytes", of_topic=True),

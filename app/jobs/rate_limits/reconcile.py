@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.reconcile.measures import Measure
-from app.reconcile.side import MINUTE_MS, Numbers, Side
-from app.reconcile.spans import Counted, Key
-from app.warehouse.spelling import TOPIC
+from app.read.spelling import TOPIC
+from app.show.reconcile.measures import Measure
+from app.show.reconcile.side import MINUTE_MS, Numbers, WeirSide
+from app.show.reconcile.spans import Counted, Key
 from state.rate_limits.declaration import NAME
 
 MEASURES = (
@@ -63,12 +63,12 @@ FROM (
 _TABLES = ("topic_throttle_stats", "limiter_stats", "throttle_events")
 
 
-def numbers(side: Side) -> Numbers:
+def numbers(side: WeirSide) -> Numbers:
     """Publishes and pauses of a span."""
     return Numbers(_publishes(side) | _pauses(side), _reached(side))
 
 
-def _publishes(side: Side) -> dict[Key, Counted]:
+def _publishes(side: WeirSide) -> dict[Key, Counted]:
     span = side.span
     sums: dict[str, list[int]] = {}
     for topic, messages, size in side.published(side.window_of(span.start_ms), side.last_window_ms):
@@ -99,7 +99,7 @@ def _publishes(side: Side) -> dict[Key, Counted]:
     }
 
 
-def _pauses(side: Side) -> dict[Key, Counted]:
+def _pauses(side: WeirSide) -> dict[Key, Counted]:
     """The broker's number begins anew at each update of its statistics: it is anything up to
     the pauses of a whole period."""
     chosen, end = side.settings.reconcile, side.span.after
@@ -114,7 +114,7 @@ def _pauses(side: Side) -> dict[Key, Counted]:
     return {("publish_limited_times", topic): Counted(0, 0, n) for topic, n in found}
 
 
-def _reached(side: Side) -> bool:
+def _reached(side: WeirSide) -> bool:
     """Whether the archive has a record behind the span, and the tables of the job have rows up
     to its last whole window; or a record comes so much later that the job must be past it."""
     if side.is_past():

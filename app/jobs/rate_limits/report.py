@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.report.charts import OTHERS, OWN, SHARED, Layers, bars, heat, pauses, stacked_time
-from app.report.model import Chart, Column, Frame, Grid, JobSection, Row, Section, Tile
-from app.report.phrases import short
-from app.report.reader import Reader
-from app.report.text import NONE, percent_text, seconds_text
+from app.show.report.charts import OTHERS, OWN, SHARED, Layers, bars, heat, pauses, stacked_time
+from app.show.report.model import (
+    Chart,
+    Frame,
+    Grid,
+    GridColumn,
+    JobSection,
+    ReportSection,
+    Row,
+    Tile,
+)
+from app.show.report.phrases import short
+from app.show.report.report_reader import ReportReader
+from app.show.report.text import NONE, percent_text, seconds_text
 from app.terminal.counts import counted
 
 KINDS = ((OWN, "own_s"), (SHARED, "shared_s"), (OTHERS, "other_s"))
@@ -72,7 +81,7 @@ FROM topic_throttle_stats GROUP BY slot HAVING own_s + shared_s + other_s > 0 OR
 """
 
 
-def blame(reader: Reader) -> Section:
+def blame(reader: ReportReader) -> ReportSection:
     """Topics by whose limits paused them, limits that topics share, and who paused whom."""
     key, title = "culprits", "Culprits and victims"
     totals = reader.row(_TOTALS)
@@ -91,7 +100,7 @@ def blame(reader: Reader) -> Section:
             if totals["topics"]
             else reader.nothing_in("topic_throttle_stats")
         )
-        return Section(key, title, [why], (), tile, verdict)
+        return ReportSection(key, title, [why], (), tile, verdict)
     culprits = totals["culprits"]
     parts_s = [
         f"{percent_text(totals[column] / paused_s)} was for {words}"
@@ -117,14 +126,14 @@ def blame(reader: Reader) -> Section:
             Grid(
                 "Limits that topics share",
                 [
-                    Column("limiter", "limit"),
-                    Column("limiter_name", "of"),
-                    Column("broker", "broker"),
-                    Column("pauses", "pauses", "number"),
-                    Column("paused_s", "paused", "seconds"),
-                    Column("topics", "topics", "number"),
-                    Column("most_used_by", "most used by", "topic"),
-                    Column("share", "its share", "ratio"),
+                    GridColumn("limiter", "limit"),
+                    GridColumn("limiter_name", "of"),
+                    GridColumn("broker", "broker"),
+                    GridColumn("pauses", "pauses", "number"),
+                    GridColumn("paused_s", "paused", "seconds"),
+                    GridColumn("topics", "topics", "number"),
+                    GridColumn("most_used_by", "most used by", "topic"),
+                    GridColumn("share", "its share", "ratio"),
                 ],
                 shared,
                 "shared-limits",
@@ -136,22 +145,22 @@ def blame(reader: Reader) -> Section:
             Grid(
                 "Culprits and victims, longest pause first",
                 [
-                    Column("culprit", "because of", "topic"),
-                    Column("victim", "paused", "topic"),
-                    Column("pauses", "pauses", "number"),
-                    Column("paused_s", "paused", "seconds"),
-                    Column("share_of_victims_pauses", "share of its pauses", "ratio"),
-                    Column("victim_use", "use of its own limit", "ratio"),
-                    Column("culprit_team", "owner of the one"),
-                    Column("victim_team", "of the other"),
-                    Column("first_pause", "first", "time"),
+                    GridColumn("culprit", "because of", "topic"),
+                    GridColumn("victim", "paused", "topic"),
+                    GridColumn("pauses", "pauses", "number"),
+                    GridColumn("paused_s", "paused", "seconds"),
+                    GridColumn("share_of_victims_pauses", "share of its pauses", "ratio"),
+                    GridColumn("victim_use", "use of its own limit", "ratio"),
+                    GridColumn("culprit_team", "owner of the one"),
+                    GridColumn("victim_team", "of the other"),
+                    GridColumn("first_pause", "first", "time"),
                 ],
                 pairs[:TOP],
                 "blame --param rows=1000",
                 folded=True,
             ),
         ]
-    return Section(key, title, texts, parts, tile, verdict)
+    return ReportSection(key, title, texts, parts, tile, verdict)
 
 
 def _tile(totals: Row, paused_s: float) -> Tile:
@@ -165,7 +174,7 @@ def _tile(totals: Row, paused_s: float) -> Tile:
     )
 
 
-def _blame_chart(reader: Reader, title: str, order: str) -> list[Chart]:
+def _blame_chart(reader: ReportReader, title: str, order: str) -> list[Chart]:
     """A bar for each topic by whose limits paused it; nothing without any."""
     rows = [
         {"name": short(row["topic"]), "kind": kind, "value": round(row[column], 3)}
@@ -237,12 +246,12 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}"
 
 
-def timeline(reader: Reader) -> Section:
+def timeline(reader: ReportReader) -> ReportSection:
     """The pauses of connections and topics over time."""
     key, title = "timeline", "Throttle time line"
     span = reader.span
     if span is None or not reader.written("throttle_events"):
-        return Section(key, title, [reader.nothing_in("throttle_events")])
+        return ReportSection(key, title, [reader.nothing_in("throttle_events")])
     length = max(span.end_ms - span.start_ms, 1)
     lanes = reader.rows(_LANES, until=span.end_ms, lanes=LANES, slot=max(length // SLOTS, 1))
     over_time = [
@@ -257,7 +266,7 @@ def timeline(reader: Reader) -> Section:
         " FROM throttle_intervals"
     )
     if not counts["pauses"]:
-        return Section(key, title, ["No connection was paused in this time."])
+        return ReportSection(key, title, ["No connection was paused in this time."])
     texts = [
         f"{counted(counts['connections'], 'connection')} "
         f"{'was' if counts['connections'] == 1 else 'were'} paused "
@@ -274,7 +283,7 @@ def timeline(reader: Reader) -> Section:
             else "."
         )
     ]
-    return Section(
+    return ReportSection(
         key,
         title,
         texts,

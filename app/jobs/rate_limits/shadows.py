@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.view import Measure, Shadowed
+from app.tables.view import Shadowed, ShadowMeasure
 
 _STATS = "topic_throttle_stats"
 _PAUSED = (
@@ -12,8 +12,10 @@ _PAUSED = (
 SHADOWED = Shadowed(
     _STATS,
     (
-        Measure("pauses", _STATS, "CAST(limited_times AS DOUBLE)", "limited_times > 0"),
-        Measure("paused_s", _STATS, f"({_PAUSED}) / 1e9", f"{_PAUSED} > 0"),
-        Measure("victim_s", _STATS, "CAST(collateral_ns AS DOUBLE) / 1e9", "collateral_ns > 0"),
+        ShadowMeasure("pauses", _STATS, "CAST(limited_times AS DOUBLE)", "limited_times > 0"),
+        ShadowMeasure("paused_s", _STATS, f"({_PAUSED}) / 1e9", f"{_PAUSED} > 0"),
+        ShadowMeasure(
+            "victim_s", _STATS, "CAST(collateral_ns AS DOUBLE) / 1e9", "collateral_ns > 0"
+        ),
     ),
 )

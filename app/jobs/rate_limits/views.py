@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.jobs.rate_limits.pauses import PAUSE_NO, WERE_PAUSED
-from app.warehouse.view import View
+from app.tables.view import View
 
 # Rows outside a pause are left out. Engines disagree about aggregating nothing into an array: the
 # intersections leave out the placeholder of no value. Only a topic's own limit has a culprit; rows

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from app.errors import UserError
+from app.run.jars import coordinates
 from app.setup.launch import environment
 from app.setup.launch import line as lines
 from app.setup.launch.home import EVERYWHERE, ROOT, Home, with_path
 from app.setup.launch.line import Line
 from app.setup.launch.machine import require_java, require_spark_home
 from app.setup.launch.submission import MAIN, Submission, log_format
-from app.stream.jars import coordinates
 from app.terminal import driver_stderr
 
 INTERRUPTED = 130

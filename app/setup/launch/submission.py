@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from app.run.jars import IN_SPARK, coordinates
 from app.setup.launch.home import EVERYWHERE, ROOT, Home, say
 from app.setup.launch.line import LISTS, Line
-from app.stream.jars import IN_SPARK, coordinates
 
 MAIN = ROOT / "app/main.py"
 WORKER_CORES = "./numba-cache"

@@ -11,14 +11,14 @@ from typing import Any
 
 import duckdb
 
-from app.warehouse.memory import default_bytes
-from app.warehouse.relations import Warehouse, connect
+from app.read.memory import default_bytes
+from app.read.relations import Warehouse, connect
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Measure:
+class RowSum:
     """A sum over rows; every measure is smaller the less a policy limits."""
 
     name: str
@@ -33,21 +33,21 @@ class Measure:
 
 NS, MS = 1_000_000_000, 1000
 MEASURES = (
-    Measure("throttles", "marks of connections by publish limits"),
-    Measure("pauses", "pauses of connections, one for each topic on them"),
-    Measure("paused_s", "time that topics were paused", NS),
-    Measure("paused_own_s", "of this, for the topic's own limit", NS),
-    Measure("paused_shared_s", "of this, for limits that topics share", NS),
-    Measure("paused_others_s", "of this, for limits of other topics", NS),
-    Measure("victims", "topics that were paused for limits of other topics"),
-    Measure("throttled_ids", "new producer ids that were throttled"),
-    Measure("rejected_ids", "new producer ids that were rejected"),
-    Measure("id_throttle_s", "throttle time of these ids", MS),
-    Measure("exceeded_checks", "checks that found a backlog over a quota"),
-    Measure("evictions", "evictions from backlogs"),
-    Measure("evicted_entries", "entries that these skipped: lost to their subscription"),
-    Measure("disconnected_producers", "producers disconnected for a backlog quota"),
-    Measure("refused_producers", "producers refused for a backlog quota"),
+    RowSum("throttles", "marks of connections by publish limits"),
+    RowSum("pauses", "pauses of connections, one for each topic on them"),
+    RowSum("paused_s", "time that topics were paused", NS),
+    RowSum("paused_own_s", "of this, for the topic's own limit", NS),
+    RowSum("paused_shared_s", "of this, for limits that topics share", NS),
+    RowSum("paused_others_s", "of this, for limits of other topics", NS),
+    RowSum("victims", "topics that were paused for limits of other topics"),
+    RowSum("throttled_ids", "new producer ids that were throttled"),
+    RowSum("rejected_ids", "new producer ids that were rejected"),
+    RowSum("id_throttle_s", "throttle time of these ids", MS),
+    RowSum("exceeded_checks", "checks that found a backlog over a quota"),
+    RowSum("evictions", "evictions from backlogs"),
+    RowSum("evicted_entries", "entries that these skipped: lost to their subscription"),
+    RowSum("disconnected_producers", "producers disconnected for a backlog quota"),
+    RowSum("refused_producers", "producers refused for a backlog quota"),
 )
 BY_NAME = {measure.name: measure for measure in MEASURES}
 NAMES = tuple(BY_NAME)
@@ -122,7 +122,7 @@ class Effects:
     """Hits and misses by cluster and eviction policy."""
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
+    def measures(self) -> tuple[RowSum, ...]:
         """The measures that are not 0 on both sides."""
         return tuple(m for m in MEASURES if any(pair(self.total, m.name)))
 
@@ -141,7 +141,7 @@ def pair(row: Row, name: str) -> tuple[int, int]:
     return row[f"{name}_before"], row[f"{name}_after"]
 
 
-def shown(row: Row, measure: Measure) -> tuple[int | float, int | float, int | float]:
+def shown(row: Row, measure: RowSum) -> tuple[int | float, int | float, int | float]:
     """A measure of a row for display: before, after, and the change."""
     before, after = pair(row, measure.name)
     return measure.shown(before), measure.shown(after), measure.shown(after - before)

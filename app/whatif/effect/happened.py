@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from app.read.last_policies import last_policies
+from app.read.relations import Warehouse, connect
 from app.terminal.counts import counted
-from app.warehouse.last_policies import last_policies
-from app.warehouse.relations import Warehouse, connect
-from app.whatif.replay.archive import FIRST_MS, LAST_MS, Span
+from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS, EventSpan
 from app.whatif.replay.choice import Choice, policy_key
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ WHERE window_start_ms >= $from_ms AND window_start_ms < $to_ms
 
 
 def differences(
-    settings: Settings, choice: Choice, span: Span, model: Warehouse, pauses: bool
+    settings: Settings, choice: Choice, span: EventSpan, model: Warehouse, pauses: bool
 ) -> list[str]:
     """Sentences on what the replay under the first policies has otherwise than the live run.
 
@@ -40,7 +40,7 @@ def differences(
     return found
 
 
-def _overridden(settings: Settings, choice: Choice, span: Span) -> Iterator[str]:
+def _overridden(settings: Settings, choice: Choice, span: EventSpan) -> Iterator[str]:
     """The documents of the stream that the policy files replace by others."""
     files = {policy_key(d): d["limits"] for d in settings.policy_dicts()}
     end_ms = None if span.end_ms == LAST_MS else span.end_ms
@@ -65,7 +65,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-def _unreported(live: Warehouse, model: Warehouse, span: Span) -> Iterable[str]:
+def _unreported(live: Warehouse, model: Warehouse, span: EventSpan) -> Iterable[str]:
     """The pauses that the feed has reported, and those of the model without the reports."""
     if live.open("limiter_stats") is None or live.open("throttle_events") is None:
         return ()

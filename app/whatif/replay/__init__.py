@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from app.config.settings import Settings
-    from app.stream.operators import Operator
+    from app.engine.operators import Operator
 
 
 def replayed(
@@ -26,10 +26,10 @@ def replayed(
     judged in slices of so many `records`, by the operators of `group` or as configured."""
     import pyarrow as pa
 
-    from app.stream.operators import operators
+    from app.engine.operators import operators
     from app.terminal.interrupt import temporary_folder
-    from app.whatif.replay.archive import Archive
-    from app.whatif.replay.engine import Engine
+    from app.whatif.replay.archive_reader import Archive
+    from app.whatif.replay.slice_engine import Engine
     from app.whatif.replay.slices import RECORDS, slices
 
     group = group or operators(settings, jobs)

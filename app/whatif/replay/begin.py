@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
+from app.tables import manifest, state_files
+from app.tables.manifest import SavedStates
+from app.tables.small_files import local_path
+from app.tables.state_files import SourcePosition, States
 from app.terminal.counts import counted
 from app.terminal.moments import instant_of
-from app.warehouse import manifest, saved_states
-from app.warehouse.manifest import SavedStates
-from app.warehouse.saved_states import Position, States
-from app.warehouse.small_files import local_path
-from app.whatif.replay.archive import FIRST_MS, LAST_MS, Span
+from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS, EventSpan
 from app.whatif.replay.out import of_folder
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.whatif.replay.asked import Asked
+    from app.whatif.replay.replay_request import ReplayRequest
 
 BEHIND_MS = 3_600_000
 """How far behind the stream's clock a record may be that a run still takes, as policies are."""
@@ -30,7 +30,7 @@ BEHIND_MS = 3_600_000
 class Begin:
     """The begin of a replay."""
 
-    span: Span
+    span: EventSpan
     """Event times that it is about."""
     read_ms: int
     """Event time from which records are read (ms since the epoch)."""
@@ -40,7 +40,7 @@ class Begin:
     """Event time from which its rows can be compared with live ones."""
     states: States | None = None
     """Without them the jobs begin empty."""
-    applied: dict[str, Position] = field(default_factory=dict)
+    applied: dict[str, SourcePosition] = field(default_factory=dict)
     """By job, the records that the states have."""
     text: str = ""
     """Which states they are."""
@@ -72,7 +72,7 @@ class Begin:
         return lines
 
 
-def begin_of(settings: Settings, jobs: Sequence[str], asked: Asked) -> Begin:
+def begin_of(settings: Settings, jobs: Sequence[str], asked: ReplayRequest) -> Begin:
     """The begin of a replay; UserError for states that are not there or do not fit."""
     if asked.after is not None:
         return _after(settings, jobs, asked, asked.after)
@@ -83,7 +83,7 @@ def begin_of(settings: Settings, jobs: Sequence[str], asked: Asked) -> Begin:
     return Begin(asked.span, read_ms, begin_ms, begin_ms)
 
 
-def _after(settings: Settings, jobs: Sequence[str], asked: Asked, folder: Path) -> Begin:
+def _after(settings: Settings, jobs: Sequence[str], asked: ReplayRequest, folder: Path) -> Begin:
     """With the states in which another replay has ended."""
     theirs, states = of_folder(settings, folder, "--after")
     ours = {
@@ -103,11 +103,11 @@ def _after(settings: Settings, jobs: Sequence[str], asked: Asked, folder: Path) 
         )
     if end_ms >= asked.span.end_ms:
         raise UserError(f"--after {folder}: --to is not after its end {instant_of(end_ms)}")
-    span = Span(end_ms, asked.span.end_ms)
+    span = EventSpan(end_ms, asked.span.end_ms)
     return Begin(span, end_ms, FIRST_MS, end_ms, states, text=f"begins with the states of {folder}")
 
 
-def _saved(settings: Settings, jobs: Sequence[str], asked: Asked) -> Begin:
+def _saved(settings: Settings, jobs: Sequence[str], asked: ReplayRequest) -> Begin:
     """With the newest states that a run has saved before `--from`."""
     begin_ms = asked.span.begin_ms
     before_ms = LAST_MS if begin_ms == FIRST_MS else begin_ms
@@ -143,12 +143,12 @@ def _saved(settings: Settings, jobs: Sequence[str], asked: Asked) -> Begin:
     )
 
 
-def _take(settings: Settings, file: str, jobs: Sequence[str], into: States) -> Position:
+def _take(settings: Settings, file: str, jobs: Sequence[str], into: States) -> SourcePosition:
     """Take the states of some jobs out of a file; the place in the source they stand for."""
     root = local_path(settings.warehouse)
     if root is None:
         raise UserError("--saved: states are kept in a warehouse on this machine only")
-    found, about = saved_states.read(root / file)
+    found, about = state_files.read(root / file)
     if about["shards"] != settings.shard_count:
         shards = counted(about["shards"], "shard")
         raise UserError(
@@ -164,4 +164,4 @@ def _take(settings: Settings, file: str, jobs: Sequence[str], into: States) -> P
     for key, state in found.states.items():
         if key[0] in jobs:
             into.keep(key, state, found.wakes.get(key))
-    return Position(about["offsets"], about["files"])
+    return SourcePosition(about["offsets"], about["files"])

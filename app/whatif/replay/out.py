@@ -19,17 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.errors import UserError
-from app.warehouse import last_configuration, saved_states, writable
-from app.warehouse.commit import Writer
-from app.warehouse.documents import Document
-from app.warehouse.saved_states import Position, States
-from app.warehouse.small_files import local_path
-from app.whatif.replay.archive import FIRST_MS
-from app.whatif.replay.slices import Slice
+from app.tables import last_configuration, state_files, writable
+from app.tables.commit import Writer
+from app.tables.json_documents import Document
+from app.tables.small_files import local_path
+from app.tables.state_files import SourcePosition, States
+from app.whatif.replay.archive_reader import FIRST_MS
+from app.whatif.replay.slices import TimeSlice
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.stream.operators import Operator
+    from app.engine.operators import Operator
 
 NAME = "_weir/replay.json"
 FOLDER = "_weir/replay"
@@ -58,8 +58,8 @@ class Progress(Header):
 
     archive_version: int
     application: str
-    slices: list[Slice]
-    applied: dict[str, Position]
+    slices: list[TimeSlice]
+    applied: dict[str, SourcePosition]
     """By job, the records that the states of the begin have."""
     done: int = 0
     """How many slices are done and their states kept."""
@@ -71,7 +71,7 @@ _HEADER: Document[Header] = Document(Header, REMEDY)
 _PROGRESS: Document[Progress] = Document(Progress, REMEDY, indent=1)
 
 
-class Out:
+class ReplayFolder:
     """The folder of one replay."""
 
     def __init__(
@@ -153,7 +153,7 @@ class Out:
         return None if self._progress is None else self._progress.archive_version
 
     @property
-    def slices(self) -> list[Slice]:
+    def slices(self) -> list[TimeSlice]:
         """All slices of the replay."""
         return self._there.slices
 
@@ -170,9 +170,9 @@ class Out:
     def begin(
         self,
         archive_version: int,
-        found: list[Slice],
+        found: list[TimeSlice],
         start: States | None = None,
-        applied: Mapping[str, Position] | None = None,
+        applied: Mapping[str, SourcePosition] | None = None,
     ) -> None:
         """Write down what will be done, and the states to begin with."""
         self._progress = Progress(
@@ -190,14 +190,14 @@ class Out:
         last_configuration.keep(self.settings)
 
     @property
-    def applied(self) -> dict[str, Position]:
+    def applied(self) -> dict[str, SourcePosition]:
         """By job, the records that the states of the begin have."""
         return self._there.applied
 
     def states(self) -> States | None:
         """The states after the slices that are done; None while the jobs are empty."""
         name = self._there.states
-        return None if name is None else saved_states.read(self.root / FOLDER / name)[0]
+        return None if name is None else state_files.read(self.root / FOLDER / name)[0]
 
     def prepare(self, group: Mapping[str, Operator]) -> None:
         """Create the tables of the jobs."""
@@ -205,7 +205,11 @@ class Out:
         self._writer.prepare([*(t for o in group.values() for t in o.tables), "quarantine"])
 
     def take(
-        self, one: Slice, tables: Mapping[str, pa.Table], states: States, from_ms: int = FIRST_MS
+        self,
+        one: TimeSlice,
+        tables: Mapping[str, pa.Table],
+        states: States,
+        from_ms: int = FIRST_MS,
     ) -> int:
         """Append the rows of a slice, those before `from_ms` left out, with those of the slices
         before that wait; how many it has.
@@ -236,7 +240,7 @@ class Out:
 
     def _save(self, done: int, states: States) -> None:
         name, before = f"states-{done}.arrow", self._there.states
-        saved_states.write(self.root / FOLDER / name, states)
+        state_files.write(self.root / FOLDER / name, states)
         self._there.done, self._there.states = done, name
         self._write()
         if before is not None and before != name:
@@ -271,4 +275,4 @@ def of_folder(settings: Settings, folder: Path, option: str) -> tuple[dict[str, 
         )
     if progress.states is None or progress.done != len(progress.slices):
         raise UserError(f"{option} {folder}: that replay has not ended\nlet it go on first")
-    return progress.identity, saved_states.read(folder / FOLDER / progress.states)[0]
+    return progress.identity, state_files.read(folder / FOLDER / progress.states)[0]

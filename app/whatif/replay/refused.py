@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.warehouse.relations import Warehouse
-from app.warehouse.saved_states import Position
+from app.read.relations import Warehouse
+from app.tables.state_files import SourcePosition
 from state.engine.refused import DUPLICATE, OUT_OF_RANGE, TOO_LATE
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class LeftOut:
         jobs: Sequence[str],
         begin_ms: int,
         end_ms: int,
-        applied: Mapping[str, Position],
+        applied: Mapping[str, SourcePosition],
     ) -> None:
         """`applied`: by job, what its states have already."""
         self._applied = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.whatif.replay.archive import FIRST_MS, Counted, Span
+from app.whatif.replay.archive_reader import FIRST_MS, EventSpan, RecordCounts
 
 Array = np.ndarray
 RECORDS = 1_000_000
@@ -16,7 +16,7 @@ BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
-class Slice:
+class TimeSlice:
     """A stretch of event time that is judged and committed at once."""
 
     number: int
@@ -31,25 +31,25 @@ class Slice:
 
 
 def slices(
-    counted: Counted,
-    span: Span,
+    counted: RecordCounts,
+    span: EventSpan,
     write_from_ms: int = FIRST_MS,
     records: int = RECORDS,
     latest_ms: int = FIRST_MS,
-) -> list[Slice]:
+) -> list[TimeSlice]:
     """Slices over the whole span, cut between bins and at `write_from_ms`, where the warm-up ends.
 
     `latest_ms` is the stream's latest time before the span.
     """
     starts = _starts(counted, write_from_ms, records)
-    found: list[Slice] = []
+    found: list[TimeSlice] = []
     for first, end in zip(starts, [*starts[1:], len(counted.begin_ms)], strict=True):
         begin_ms = int(counted.begin_ms[first]) if found else span.begin_ms
         end_ms = span.end_ms if end == len(counted.begin_ms) else int(counted.begin_ms[end])
         if first < end:
             latest_ms = max(latest_ms, int(counted.latest_ms[first:end].max()))
         found.append(
-            Slice(
+            TimeSlice(
                 len(found),
                 max(begin_ms, span.begin_ms),
                 end_ms,
@@ -61,12 +61,12 @@ def slices(
     return found
 
 
-def edges(found: list[Slice]) -> Array:
+def edges(found: list[TimeSlice]) -> Array:
     """Where slices begin, and the end of the last (ms since the epoch)."""
     return np.array([*(one.begin_ms for one in found), found[-1].end_ms], np.int64)
 
 
-def _starts(counted: Counted, write_from_ms: int, records: int) -> list[int]:
+def _starts(counted: RecordCounts, write_from_ms: int, records: int) -> list[int]:
     """The first bin of each slice."""
     starts, count = [0], 0
     for place, (begin_ms, more) in enumerate(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from app.whatif.replay.archive import Blobs, Key
+from app.whatif.replay.archive_reader import Blobs, Key
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from app.warehouse.relations import Warehouse, connect
+from app.read.relations import Warehouse, connect
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

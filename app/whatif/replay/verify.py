@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from app.read.relations import Warehouse, connect
 from app.terminal.counts import counted
 from app.terminal.rows import plain
-from app.warehouse.relations import Warehouse, connect
-from app.whatif.replay.archive import FIRST_MS, LAST_MS
+from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS
 
 if TYPE_CHECKING:
     import duckdb
 
-    from app.stream.operators import Operator
+    from app.engine.operators import Operator
 
 Array = np.ndarray
 ROW_TIME = "ts_wall_ms"

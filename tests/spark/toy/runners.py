@@ -16,13 +16,13 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from app.config.settings import Settings, load_settings
-from app.ingest.clocks import UNBOUND
-from app.ingest.routing import packer
-from app.stream import archive, govern
-from app.stream.operators import operators
-from app.stream.session import build_session
-from app.warehouse.shape import shaped
-from app.warehouse.tables import TABLES
+from app.engine import archive_query, govern
+from app.engine.operators import operators
+from app.engine.routing import packer
+from app.run.session import build_session
+from app.sources.clocks import UNBOUND
+from app.tables.definitions import TABLES
+from app.tables.shape import shaped
 from app.whatif.replay import replayed
 
 JOB = "message_counts"
@@ -118,7 +118,7 @@ def main(folder: Path) -> dict[str, Any]:
     spark = build_session(settings, "weir-toy")
     try:
         for query in (
-            archive.start(spark, settings, {"availableNow": True}),
+            archive_query.start(spark, settings, {"availableNow": True}),
             govern.start(spark, settings, [JOB], {"availableNow": True}),
         ):
             query.awaitTermination()

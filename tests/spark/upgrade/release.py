@@ -64,7 +64,7 @@ def unpacked(archive: Path, folder: Path) -> Path:
 
 def made(folder: Path) -> None:
     """Write trace and configuration, and run this release on the first part."""
-    from app.stream.run import run
+    from app.run.service import run
     from tests.support.traces import demo_trace
 
     trace = demo_trace(EVENTS)
@@ -102,7 +102,7 @@ def pack(folder: Path, target: Path) -> None:
 
 def main() -> None:
     """Make the fixture of this release."""
-    from app.stream.session import build_session, stop_session
+    from app.run.session import build_session, stop_session
 
     target = FOLDER / f"{__version__}.tar.xz"
     with tempfile.TemporaryDirectory(prefix="weir-release-") as name:

@@ -15,9 +15,9 @@ from deltalake.schema import PrimitiveType
 from app import __version__
 from app.config.settings import Settings, load_settings
 from app.errors import UserError
-from app.stream import preflight
-from app.warehouse import formats, manifest
-from app.warehouse.tables import TABLES
+from app.run import preflight
+from app.tables import formats, manifest
+from app.tables.definitions import TABLES
 from state.jobs import DECLARED, JOBS
 
 MakeSettings = Callable[..., Settings]

@@ -12,10 +12,10 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 
 from app.cli import main
-from app.stream.run import run
-from app.warehouse import formats
-from app.warehouse.small_files import write_text
-from app.warehouse.tables import TABLES
+from app.run.service import run
+from app.tables import formats
+from app.tables.definitions import TABLES
+from app.tables.small_files import write_text
 from state.jobs import DECLARED
 from tests.spark.upgrade import release
 from tests.support.traces import every_row

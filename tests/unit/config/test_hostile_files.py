@@ -11,13 +11,13 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.alerts.rule_files import rules_of
 from app.config.alerts import AlertSettings
 from app.config.documents import DEEPEST, MOST_BYTES, MOST_COPIES
 from app.config.reading import lines_of, read_yaml
 from app.config.settings import load_settings
 from app.errors import UserError
-from app.policy.command import documents_of
+from app.show.alerts.rule_files import rules_of
+from app.show.policy.policy_command import documents_of
 
 BOMB = "\n".join(
     ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]

@@ -11,7 +11,7 @@ import yaml
 from app.cli import main
 from app.config.base import masked, without_users
 from app.config.settings import load_settings
-from app.warehouse import last_configuration
+from app.tables import last_configuration
 
 HUSH = "hush"
 URL = f"http://me:{HUSH}@host:8080"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.docs import tables as docs_tables
-from app.warehouse.tables import COMMON_OUTPUT, TABLES, VIEWS
+from app.docs import tables_page as docs_tables
+from app.tables.definitions import COMMON_OUTPUT, TABLES, VIEWS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "tables.md"
 

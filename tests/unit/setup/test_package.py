@@ -12,30 +12,30 @@ from pathlib import Path
 
 import pytest
 
-from app.alerts.rule_files import rules_of
 from app.config.alerts import AlertSettings
-from app.generate.scenario import shipped
+from app.demo.generator.scenario import shipped
+from app.demo.recording import names
 from app.setup.package import pack_code
-from app.setup.recording import names
+from app.show.alerts.rule_files import rules_of
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
 import app.config.reading
-from app.alerts.rule_files import rules_of
+from app.show.alerts.rule_files import rules_of
 from app.config.alerts import AlertSettings
-from app.generate.scenario import load_scenario, shipped
-from app.report.model import Page
+from app.demo.generator.scenario import load_scenario, shipped
+from app.show.report.model import Page
 from jinja2 import Environment, PackageLoader
 from importlib.resources import files
-from app.setup.recording import Recording, names
+from app.demo.recording import Recording, names
 assert ".zip" in app.config.reading.__file__
 print(*[rule.name for rule in rules_of(AlertSettings())])
 print(*shipped())
 print(*names())
 print(next(Recording("real-pulsar").records())["event_type"])
 print(load_scenario("demo").model_dump_json()[:1])
-print("<html" in PackageLoader("app.report", "").get_source(Environment(), "page.html.j2")[0])
-print(bool(files("app.report").joinpath("style.css").read_text("utf-8")))
+print("<html" in PackageLoader("app.show.report", "").get_source(Environment(), "page.html.j2")[0])
+print(bool(files("app.show.report").joinpath("style.css").read_text("utf-8")))
 """
 PACK = """
 import sys

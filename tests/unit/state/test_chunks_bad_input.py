@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.ingest.contract import parse
+from app.contract.event_contract import parse
 from state.chunks import shard
-from tests.unit.ingest.contract.records import record
+from tests.unit.contract.records import record
 from tests.unit.state.chunk_trace import numbered, play
 from tests.unit.state.test_chunks import CHUNK, START_MS
 

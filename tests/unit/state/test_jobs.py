@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.config.settings import Settings
-from app.ingest.contract import DIGESTS
-from app.ingest.routing import PLACES
+from app.contract.event_contract import DIGESTS
+from app.engine.routing import PLACES
 from state.engine.declaration import Declaration
 from state.engine.table import COMMON_OUTPUT
 from state.events import KINDS, SCHEMA
@@ -47,7 +47,7 @@ def test_every_kind_has_a_reader_and_the_readers_their_order() -> None:
 
 
 def test_a_bit_of_a_byte_is_left_for_each_job() -> None:
-    """The rules of the contract keep a bit for each job (`app.ingest.rules.Masks.readers`)."""
+    """The rules of the contract keep a bit for each job (`app.contract.rules.Masks.readers`)."""
     assert len(JOBS) <= 8
 
 
@@ -71,8 +71,8 @@ def test_what_a_worker_runs_loads_neither_pydantic_nor_the_configuration() -> No
     parameters come as a dictionary."""
     cores = ", ".join(job.core_class.partition(":")[0] for job in DECLARED.values())
     script = (
-        f"import sys, {cores}, state.jobs, app.stream.step, app.ingest.sources.files\n"
-        "apart = ('pydantic', 'deltalake', 'app.config', 'app.generate')\n"
+        f"import sys, {cores}, state.jobs, app.engine.step, app.sources.files.line_files\n"
+        "apart = ('pydantic', 'deltalake', 'app.config', 'app.demo.generator')\n"
         "print([m for m in sys.modules if m.startswith(apart)])"
     )
     ran = subprocess.run(

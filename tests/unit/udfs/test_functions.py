@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from app.docs.pages import pages
 from app.errors import UserError
-from app.warehouse.query import query
+from app.read.query import query
 from tests.support.throttle_rows import OTHER, event, write
 from udfs import register_duckdb
 from udfs.decoding import chunk_of, sender_of

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from app.config.settings import load_settings
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
 from benchmarks import archives
 
 EVENTS = 20_000

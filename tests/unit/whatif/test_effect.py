@@ -16,14 +16,14 @@ from deltalake import write_deltalake
 
 from app.cli import main
 from app.config.settings import load_settings
+from app.read.relations import Warehouse
+from app.tables import policy_log
+from app.tables.definitions import TABLES
 from app.terminal.interrupt import temporary_folder
-from app.warehouse import policy_log
-from app.warehouse.relations import Warehouse
-from app.warehouse.tables import TABLES
 from app.whatif.effect.compare import MEASURES, compared
-from app.whatif.effect.page import html_of
-from app.whatif.effect.words import About, plain
-from app.whatif.replay.archive import WHOLE
+from app.whatif.effect.effect_page import html_of
+from app.whatif.effect.effect_text import About, plain
+from app.whatif.replay.archive_reader import WHOLE
 from tests.support.archive_rows import SCHEMA, START_MS, event
 from tests.support.throttle_rows import frame
 

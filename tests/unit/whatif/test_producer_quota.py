@@ -17,8 +17,8 @@ from deltalake import DeltaTable, write_deltalake
 from app.cli import main
 from app.config.settings import Settings, load_settings
 from app.jobs.producer_ids.whatif.suggest import ADVICE, advise
-from app.warehouse.small_files import path_in
-from app.warehouse.tables import TABLES
+from app.tables.definitions import TABLES
+from app.tables.small_files import path_in
 from tests.unit.state.producer_id_trace import play
 
 START_MS = 1_767_621_600_000

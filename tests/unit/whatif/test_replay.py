@@ -15,8 +15,8 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 
 from app.cli import main
-from app.warehouse.commit import Writer
-from app.warehouse.tables import TABLES
+from app.tables.commit import Writer
+from app.tables.definitions import TABLES
 from app.whatif.replay import out as out_module
 from state.jobs import DECLARED, JOBS
 from tests.support.archive_rows import event

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.quality.checks import Check, between, derived, not_null, rows_that, unique, values
-from app.warehouse.tables import TABLES
+from app.show.audit.checks import AuditCheck, between, derived, not_null, rows_that, unique, values
+from app.tables.definitions import TABLES
 from state.backlog.layout import GROUP_AGES, GROUP_STATES
 
 _STATED = (
@@ -19,7 +19,7 @@ _STATED = (
 _USAGE = "{0}_usage IS DISTINCT FROM CASE WHEN {2} > 0 THEN CAST({1} AS DOUBLE) / {2} END"
 
 
-def _lag_suite() -> list[Check]:
+def _lag_suite() -> list[AuditCheck]:
     return [
         *derived(TABLES["group_lag"]),
         *not_null("broker", "ts_wall_ms", "group", "topic", "pass_ms", "state"),
@@ -70,7 +70,7 @@ def _lag_suite() -> list[Check]:
     ]
 
 
-def _states_suite() -> list[Check]:
+def _states_suite() -> list[AuditCheck]:
     return [
         *derived(TABLES["group_states"]),
         *not_null("broker", "ts_wall_ms", "group", "pass_ms", "state"),
@@ -80,7 +80,7 @@ def _states_suite() -> list[Check]:
     ]
 
 
-def _lost_suite() -> list[Check]:
+def _lost_suite() -> list[AuditCheck]:
     return [
         *derived(TABLES["lost_messages"]),
         *not_null(
@@ -101,7 +101,7 @@ def _lost_suite() -> list[Check]:
     ]
 
 
-SUITES: dict[str, list[Check]] = {
+SUITES: dict[str, list[AuditCheck]] = {
     "group_lag": _lag_suite(),
     "group_states": _states_suite(),
     "lost_messages": _lost_suite(),

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from app.quality.checks import Check, between, derived, no_rows, not_null, rows_that, unique, values
-from app.warehouse.tables import TABLES
+from app.show.audit.checks import (
+    AuditCheck,
+    between,
+    derived,
+    no_rows,
+    not_null,
+    rows_that,
+    unique,
+    values,
+)
+from app.tables.definitions import TABLES
 
 CHECK_RULES = (
     "within_limits",
@@ -113,7 +122,7 @@ WHERE r.durable AND r.backlog_entries > 0
 """
 
 
-def _backlog_table(name: str, *required: str) -> list[Check]:
+def _backlog_table(name: str, *required: str) -> list[AuditCheck]:
     """What holds of every table of the job backlog."""
     return [
         *derived(TABLES[name]),
@@ -121,7 +130,7 @@ def _backlog_table(name: str, *required: str) -> list[Check]:
     ]
 
 
-def _pass_checks() -> list[Check]:
+def _pass_checks() -> list[AuditCheck]:
     return [
         rows_that(
             "a check is written at its pass, at a whole second",
@@ -130,7 +139,7 @@ def _pass_checks() -> list[Check]:
     ]
 
 
-def _backlog_checks_suite() -> list[Check]:
+def _backlog_checks_suite() -> list[AuditCheck]:
     flags = ("exceeded_size", "exceeded_time")
     sources = ("limit_source_size", "limit_source_time")
     return [
@@ -189,7 +198,7 @@ def _backlog_checks_suite() -> list[Check]:
     ]
 
 
-def _backlog_evictions_suite() -> list[Check]:
+def _backlog_evictions_suite() -> list[AuditCheck]:
     counts = ("entries_skipped", "backlog_before", "backlog_after")
     return [
         *_backlog_table("backlog_evictions", "quota_type", *counts, "phantom", "count_delta"),
@@ -222,7 +231,7 @@ def _backlog_evictions_suite() -> list[Check]:
     ]
 
 
-def _backlog_subscriptions_suite() -> list[Check]:
+def _backlog_subscriptions_suite() -> list[AuditCheck]:
     counts = ("backlog_entries", "backlog_bytes")
     return [
         *_backlog_table(
@@ -268,7 +277,7 @@ def _backlog_subscriptions_suite() -> list[Check]:
     ]
 
 
-def _producer_refusals_suite() -> list[Check]:
+def _producer_refusals_suite() -> list[AuditCheck]:
     return [
         *_backlog_table("producer_refusals", "producer_id", "error", "quota_type"),
         values("quota_type", QUOTA_TYPES),
@@ -278,13 +287,13 @@ def _producer_refusals_suite() -> list[Check]:
     ]
 
 
-SUITES: dict[str, list[Check]] = {
+SUITES: dict[str, list[AuditCheck]] = {
     "backlog_checks": _backlog_checks_suite(),
     "backlog_evictions": _backlog_evictions_suite(),
     "backlog_subscriptions": _backlog_subscriptions_suite(),
     "producer_refusals": _producer_refusals_suite(),
 }
-ACROSS: dict[str, list[Check]] = {
+ACROSS: dict[str, list[AuditCheck]] = {
     "backlog_checks": [
         no_rows(
             "a check that evicts has its evictions", _CHECK_WITHOUT_EVICTION, "backlog_evictions"

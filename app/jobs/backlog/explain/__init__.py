@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.explain.ask import Explained, Subject, of_subscription, of_topic
 from app.jobs.backlog.explain import groups, subscriptions
+from app.show.explain.ask import Explained, Subject, of_subscription, of_topic
 
 _GROUP_TABLES = ("group_lag", "group_states", "lost_messages")
 

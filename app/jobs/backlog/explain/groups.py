@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.explain.ask import IN_WINDOW, NEAREST, Ask, Configured
-from app.explain.reader import Reader
-from app.explain.sentence import Quoted, Sentence, tell
+from app.show.explain.ask import IN_WINDOW, NEAREST, Ask, ConfiguredPolicies
+from app.show.explain.nearby_rows import SnapshotReader
+from app.show.explain.sentence import Quoted, Sentence, tell
 
 # A row stands until the next one, so the newest may lie before the window.
 _LATEST = (
@@ -38,7 +38,7 @@ _AGES = {
 }
 
 
-def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
     """Losses and changes around the moment, and the newest lag of each partition."""
     found = []
     for table, name, describe, place in (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from app.explain.ask import IN_WINDOW, NEAREST, Ask, Configured, newest_rows
-from app.explain.reader import Reader
-from app.explain.sentence import Quoted, Row, Sentence, Value, tell
+from app.show.explain.ask import IN_WINDOW, NEAREST, Ask, ConfiguredPolicies, newest_rows
+from app.show.explain.nearby_rows import SnapshotReader
+from app.show.explain.sentence import Quoted, Row, Sentence, Value, tell
 
 _ACTIONS = {
     "none": "no action",
@@ -36,7 +36,7 @@ _EVICTIONS = {
 """Why an eviction ended where it did, by rule."""
 
 
-def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
     """Checks, evictions, refusals and forecasts around the moment, of a topic or subscription."""
     check = partial(_check, ask=ask)
     result = [tell(check, "check", row, 0) for row in _checks(reader, ask)]
@@ -52,7 +52,7 @@ def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence
     return result + [tell(_forecast, "sub", row, 3) for row in newest]
 
 
-def _checks(reader: Reader, ask: Ask) -> list[Row]:
+def _checks(reader: SnapshotReader, ask: Ask) -> list[Row]:
     """The newest checks of the topic and those that found something; for a subscription the check
     that its forecast belongs to."""
     if ask.kind == "topic":

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from app.jobs.backlog.findings import groups, subscriptions
-from app.report.model import Findings
+from app.show.report.model import JobFindings
 
-FINDINGS = (Findings(40, subscriptions.sentences), Findings(40, groups.sentences))
+FINDINGS = (JobFindings(40, subscriptions.sentences), JobFindings(40, groups.sentences))

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from app.jobs.backlog.findings.subscriptions import SOON_S
-from app.report.phrases import NAMED, Row, about, number_of, was
+from app.show.report.phrases import NAMED, Row, about, number_of, was
 
 if TYPE_CHECKING:
-    from app.report.reader import Reader
+    from app.show.report.report_reader import ReportReader
 
 _LOSSES = """
 SELECT cluster, "group", topic, CAST(sum(offsets) AS BIGINT) AS offsets,
@@ -32,7 +32,7 @@ ORDER BY cluster, topic
 """
 
 
-def sentences(reader: Reader) -> list[str]:
+def sentences(reader: ReportReader) -> list[str]:
     """The sentences on the groups of a warehouse."""
     return group_sentences(
         reader.rows(_LOSSES),

@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from app.report.phrases import NAMED, Row, about, clock, number_of, short, was
+from app.show.report.phrases import NAMED, Row, about, clock, number_of, short, was
 from app.terminal.sizes import size_text
 
 if TYPE_CHECKING:
-    from app.report.reader import Reader
+    from app.show.report.report_reader import ReportReader
 
 # Only the rows that the sentences need: a fleet has a check of every topic each minute.
 _CHECKS = """
@@ -35,7 +35,7 @@ SOON_S = 3600
 """A quota that will be reached within this time is reported."""
 
 
-def sentences(reader: Reader) -> list[str]:
+def sentences(reader: ReportReader) -> list[str]:
     """The sentences on the backlogs of a warehouse."""
     return backlog_sentences(
         reader.rows(_CHECKS),

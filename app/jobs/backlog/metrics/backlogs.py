@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import duckdb
 
 from app.jobs.backlog.views import METRICS
-from app.telemetry.definition import BROKER, Definition, Section
-from app.telemetry.entities import OTHER, Bounds, Entities, Key
-from app.telemetry.part import Labels, Part, Sample, Sums, labels, rows, scalar
-from app.warehouse.spelling import NAMESPACE
+from app.read.spelling import NAMESPACE
+from app.show.metrics.definition import BROKER, Definition, MetricsSection
+from app.show.metrics.entities import OTHER, Bounds, Entities, Key
+from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, rows, scalar
 
 SIZE = "pulsar_storage_backlog_size"
 QUOTAS = ("size", "time")
@@ -79,7 +79,7 @@ CROSS JOIN (VALUES ('size'), ('time')) AS types(name)
 _BY_NAMESPACE = f"SELECT cluster, {NAMESPACE}, sum(backlog_bytes) FROM backlog_checks GROUP BY ALL"
 
 
-class Backlogs(Part):
+class Backlogs(MetricsPart):
     """Backlogs and their quotas."""
 
     reads = ("backlog_checks", "backlog_evictions", "backlog_subscriptions", "producer_refusals")
@@ -321,4 +321,4 @@ _DEFINITIONS = (
         "producer_refusals",
     ),
 )
-BACKLOGS = Section("Backlogs", _DEFINITIONS, (Backlogs,), place=2)
+BACKLOGS = MetricsSection("Backlogs", _DEFINITIONS, (Backlogs,), place=2)

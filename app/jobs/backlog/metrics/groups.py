@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import duckdb
 
-from app.telemetry.definition import Definition, Section
-from app.telemetry.entities import OTHER, Bounds
-from app.telemetry.part import Part, Sample, Sums, labels, rows
+from app.show.metrics.definition import Definition, MetricsSection
+from app.show.metrics.entities import OTHER, Bounds
+from app.show.metrics.part import MetricsPart, Sample, Sums, labels, rows
 
 LAG = "weir_group_lag"
 AGE = "weir_group_lag_seconds"
@@ -45,7 +45,7 @@ SELECT cluster, "group", topic, CAST(sum(offsets) AS BIGINT) FROM lost_messages 
 """
 
 
-class Groups(Part):
+class Groups(MetricsPart):
     """Lag of groups at the newest check of each partition."""
 
     reads = ("group_lag", "lost_messages", "group_states")
@@ -164,4 +164,4 @@ _DEFINITIONS = (
         "group_states",
     ),
 )
-GROUPS = Section("Kafka groups", _DEFINITIONS, (Groups,), place=2)
+GROUPS = MetricsSection("Kafka groups", _DEFINITIONS, (Groups,), place=2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.jobs.backlog.report.groups import groups
 from app.jobs.backlog.report.subscriptions import backlogs
-from app.report.model import JobSection
+from app.show.report.model import JobSection
 
 SECTIONS = (JobSection(50, backlogs), JobSection(60, groups))
 REACHED = ("backlog_checks", "group_lag")

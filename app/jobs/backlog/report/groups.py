@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.report.model import Column, Grid, Row, Section, Tile
-from app.report.reader import Reader
+from app.show.report.model import Grid, GridColumn, ReportSection, Row, Tile
+from app.show.report.report_reader import ReportReader
 from app.terminal.counts import counted
 
 TOP = 12
@@ -19,7 +19,7 @@ FROM group_lag_now
 """
 
 
-def groups(reader: Reader) -> Section:
+def groups(reader: ReportReader) -> ReportSection:
     """Lag of consumer groups, losses and states."""
     key, title = "consumer-groups", "Kafka consumer groups"
     summary = reader.row(_SUMMARY)
@@ -29,27 +29,27 @@ def groups(reader: Reader) -> Section:
         else ""
     )
     if not summary["groups"] and not summary["changes"]:
-        return Section(key, title, [reader.nothing_in("group_lag")], verdict=verdict)
+        return ReportSection(key, title, [reader.nothing_in("group_lag")], verdict=verdict)
     place = [
-        Column("group", "group"),
-        Column("topic", "topic"),
-        Column("partition", "partition", "number"),
+        GridColumn("group", "group"),
+        GridColumn("topic", "topic"),
+        GridColumn("partition", "partition", "number"),
     ]
     parts = [
         Grid(
             "Lag, the largest first",
             [
                 *place,
-                Column("lag", "lag", "number"),
-                Column("records", "records", "number"),
-                Column("oldest_s", "oldest", "seconds"),
-                Column("trend", "trend"),
-                Column("commits", "commits per s", "number"),
-                Column("growth", "grows per s", "number"),
-                Column("time_to_loss_s", "loss in", "seconds"),
-                Column("lost", "lost", "number"),
-                Column("state", "state"),
-                Column("consumers", "consumers"),
+                GridColumn("lag", "lag", "number"),
+                GridColumn("records", "records", "number"),
+                GridColumn("oldest_s", "oldest", "seconds"),
+                GridColumn("trend", "trend"),
+                GridColumn("commits", "commits per s", "number"),
+                GridColumn("growth", "grows per s", "number"),
+                GridColumn("time_to_loss_s", "loss in", "seconds"),
+                GridColumn("lost", "lost", "number"),
+                GridColumn("state", "state"),
+                GridColumn("consumers", "consumers"),
             ],
             reader.ask("lag", TOP),
             "lag",
@@ -62,10 +62,10 @@ def groups(reader: Reader) -> Section:
                 "Deleted before they were read",
                 [
                     *place,
-                    Column("offsets", "offsets", "number"),
-                    Column("at_first_sight", "before first sight", "number"),
-                    Column("first", "first"),
-                    Column("last", "last"),
+                    GridColumn("offsets", "offsets", "number"),
+                    GridColumn("at_first_sight", "before first sight", "number"),
+                    GridColumn("first", "first"),
+                    GridColumn("last", "last"),
                 ],
                 lost,
                 "group-losses",
@@ -78,17 +78,17 @@ def groups(reader: Reader) -> Section:
                 "Without an offset, ahead of the log, or gone",
                 [
                     *place,
-                    Column("state", "state"),
-                    Column("unread", "unread", "number"),
-                    Column("committed", "committed", "number"),
-                    Column("log_end", "log end", "number"),
-                    Column("since", "since"),
+                    GridColumn("state", "state"),
+                    GridColumn("unread", "unread", "number"),
+                    GridColumn("committed", "committed", "number"),
+                    GridColumn("log_end", "log end", "number"),
+                    GridColumn("since", "since"),
                 ],
                 states,
                 "group-states",
             )
         )
-    return Section(key, title, [_text(summary)], parts, _tile(summary), verdict)
+    return ReportSection(key, title, [_text(summary)], parts, _tile(summary), verdict)
 
 
 def _tile(summary: Row) -> Tile | None:

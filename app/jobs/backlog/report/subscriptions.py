@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.jobs.backlog.findings.subscriptions import SOON_S
-from app.report.charts import Layers, limit_rule, lines
-from app.report.model import Chart, Column, Frame, Grid, Row, Section, Tile
-from app.report.phrases import short
-from app.report.reader import Reader
-from app.report.text import NONE
+from app.show.report.charts import Layers, limit_rule, lines
+from app.show.report.model import Chart, Frame, Grid, GridColumn, ReportSection, Row, Tile
+from app.show.report.phrases import short
+from app.show.report.report_reader import ReportReader
+from app.show.report.text import NONE
 from app.terminal.counts import counted
 
 LINES = 6
@@ -72,13 +72,13 @@ LIMIT $most
 """
 
 
-def backlogs(reader: Reader) -> Section:
+def backlogs(reader: ReportReader) -> ReportSection:
     """Ages and sizes against their quotas, with forecasts."""
     key, title = "backlogs", "Backlogs"
     summary = reader.row(_SUMMARY)
     if not summary["topics"]:
         tile = Tile("backlogs over quota", NONE, "none checked")
-        return Section(key, title, [reader.nothing_in("backlog_checks")], tile=tile)
+        return ReportSection(key, title, [reader.nothing_in("backlog_checks")], tile=tile)
     ahead = reader.rows(_AHEAD, most=500)
     over = summary["over"]
     texts = [
@@ -112,14 +112,14 @@ def backlogs(reader: Reader) -> Section:
         Grid(
             "What lies ahead, the soonest first",
             [
-                Column("topic", "topic", "topic"),
-                Column("subscription", "subscription"),
-                Column("age_s", "oldest", "seconds"),
-                Column("backlog_bytes", "size", "bytes"),
-                Column("growth_rate", "grows by (bytes)", "rate"),
-                Column("time_to_drain_s", "drained in", "seconds"),
-                Column("time_to_quota_s", "quota in", "seconds"),
-                Column("expected_ms", "at", "time"),
+                GridColumn("topic", "topic", "topic"),
+                GridColumn("subscription", "subscription"),
+                GridColumn("age_s", "oldest", "seconds"),
+                GridColumn("backlog_bytes", "size", "bytes"),
+                GridColumn("growth_rate", "grows by (bytes)", "rate"),
+                GridColumn("time_to_drain_s", "drained in", "seconds"),
+                GridColumn("time_to_quota_s", "quota in", "seconds"),
+                GridColumn("expected_ms", "at", "time"),
             ],
             ahead[:AHEAD],
             "predicted-breaches",
@@ -128,10 +128,10 @@ def backlogs(reader: Reader) -> Section:
     parts += _actions(reader)
     soon = reader.row(_SOON, within=SOON_S)["topics"]
     tile = Tile("backlogs over quota", f"{over:,}", f"{soon:,} more within the hour", bool(over))
-    return Section(key, title, texts, parts, tile)
+    return ReportSection(key, title, texts, parts, tile)
 
 
-def _series(reader: Reader, value: str) -> list[Row]:
+def _series(reader: ReportReader, value: str) -> list[Row]:
     span = reader.span
     length = 1 if span is None else span.end_ms - span.start_ms
     rows = reader.rows(_SERIES.format(value=value), lines=LINES, step=max(length // POINTS, 1))
@@ -142,7 +142,7 @@ def _series(reader: Reader, value: str) -> list[Row]:
     ]
 
 
-def _with_forecasts(series: list[Row], ahead: Sequence[Row], reader: Reader) -> list[Row]:
+def _with_forecasts(series: list[Row], ahead: Sequence[Row], reader: ReportReader) -> list[Row]:
     """The lines, each with the way from its last point to its quota where that is near."""
     if reader.span is None:
         return series
@@ -166,7 +166,7 @@ def _draw_usage(rows: Sequence[Row], frame: Frame) -> Layers:
     return lines(rows, frame, "% of the quota") + limit_rule(100)
 
 
-def _actions(reader: Reader) -> list[Grid]:
+def _actions(reader: ReportReader) -> list[Grid]:
     evicted = reader.rows(
         "SELECT cluster, topic, subscription, quota_type, count(*) AS evictions,"
         " sum(entries_skipped) AS entries, max(ts_wall_ms) AS newest FROM backlog_evictions"
@@ -179,7 +179,7 @@ def _actions(reader: Reader) -> list[Grid]:
         " ORDER BY producers DESC, cluster, topic LIMIT $most",
         most=TOP,
     )
-    topic, newest = Column("topic", "topic", "topic"), Column("newest", "newest", "time")
+    topic, newest = GridColumn("topic", "topic", "topic"), GridColumn("newest", "newest", "time")
     grids = []
     if evicted:
         grids.append(
@@ -187,10 +187,10 @@ def _actions(reader: Reader) -> list[Grid]:
                 "What the quota evicts",
                 [
                     topic,
-                    Column("subscription", "subscription"),
-                    Column("quota_type", "quota"),
-                    Column("evictions", "evictions", "number"),
-                    Column("entries", "entries", "number"),
+                    GridColumn("subscription", "subscription"),
+                    GridColumn("quota_type", "quota"),
+                    GridColumn("evictions", "evictions", "number"),
+                    GridColumn("entries", "entries", "number"),
                     newest,
                 ],
                 evicted,
@@ -204,9 +204,9 @@ def _actions(reader: Reader) -> list[Grid]:
                 "Producers that are refused",
                 [
                     topic,
-                    Column("quota_type", "quota"),
-                    Column("error", "error"),
-                    Column("producers", "producers", "number"),
+                    GridColumn("quota_type", "quota"),
+                    GridColumn("error", "error"),
+                    GridColumn("producers", "producers", "number"),
                     newest,
                 ],
                 refused,

@@ -22,6 +22,6 @@ def answer(
     as_json: bool,
 ) -> int:
     """Compare the caches, with `keep` also into `cache_bakeoff`."""
-    from app.jobs.entry_cache.whatif.command import Asked, bakeoff
+    from app.jobs.entry_cache.whatif.command import BakeoffRequest, bakeoff
 
-    return bakeoff(settings, Asked(trace, policies, sizes, vary), keep, as_json)
+    return bakeoff(settings, BakeoffRequest(trace, policies, sizes, vary), keep, as_json)

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from app.jobs.entry_cache.whatif import choice
-from app.jobs.entry_cache.whatif.curves import BakeOff, Curve, Place, Point, around, hit_ratio
-from app.jobs.entry_cache.whatif.trace import Trace, read_trace, release_event
+from app.jobs.entry_cache.whatif.curves import BakeOff, Curve, CurvePoint, Place, around, hit_ratio
+from app.jobs.entry_cache.whatif.trace import PackedTrace, read_trace, release_event
+from app.tables.definitions import TABLES
+from app.tables.manifest import load as load_manifest
+from app.tables.writable import append
 from app.terminal.counts import counted
 from app.terminal.printable import say
 from app.terminal.sizes import size_text
-from app.warehouse.manifest import load as load_manifest
-from app.warehouse.tables import TABLES
-from app.warehouse.writable import append
 from state.entry_cache.declaration import NAME as JOB
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ EXCEEDED = 1.1
 
 
 @dataclass(frozen=True)
-class Asked:
+class BakeoffRequest:
     """The comparison as given on the command line."""
 
     trace: Path | None = None
@@ -65,13 +65,15 @@ class Asked:
 class Result:
     """The result of a bake-off."""
 
-    trace: Trace
+    trace: PackedTrace
     release_event: str
-    points: tuple[Point, ...]
+    points: tuple[CurvePoint, ...]
     """By curve, each from the smallest size to the largest."""
 
 
-def bakeoff(settings: Settings, asked: Asked, keep: bool = True, as_json: bool = False) -> int:
+def bakeoff(
+    settings: Settings, asked: BakeoffRequest, keep: bool = True, as_json: bool = False
+) -> int:
     """Print the result of each policy at each size; returns 0.
 
     With `keep` the rows are appended to `cache_bakeoff` of the warehouse.
@@ -89,7 +91,7 @@ def bakeoff(settings: Settings, asked: Asked, keep: bool = True, as_json: bool =
     return 0
 
 
-def compare(settings: Settings, asked: Asked) -> Result:
+def compare(settings: Settings, asked: BakeoffRequest) -> Result:
     """Replay the trace through every cache."""
     curves, sizes = choice.curves(asked.policies, asked.vary), choice.sizes(asked.sizes)
     trace = read_trace(settings, asked.trace)
@@ -133,7 +135,7 @@ def rows(settings: Settings, result: Result) -> pa.Table:
     return pa.Table.from_pylist(found, TABLES[TABLE].schema)
 
 
-def _of_point(point: Point) -> dict[str, Any]:
+def _of_point(point: CurvePoint) -> dict[str, Any]:
     return {
         "policy": point.curve.policy,
         "max_bytes": point.max_bytes,
@@ -201,7 +203,7 @@ def _subtitle(result: Result) -> str:
     return f"{counted(reads, 'read')} of {size} on {each}, from {result.trace.name}"
 
 
-def _readers(point: Point) -> list[Place]:
+def _readers(point: CurvePoint) -> list[Place]:
     """Brokers whose entries were read."""
     return [place for place, counted in point.brokers.items() if hit_ratio(counted) is not None]
 

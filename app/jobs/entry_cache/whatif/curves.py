@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.jobs.entry_cache.whatif.trace import Trace
+from app.jobs.entry_cache.whatif.trace import PackedTrace
 from state.entry_cache.belady import compare_brokers
 from state.entry_cache.declaration import NAME as JOB
 
@@ -42,7 +42,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """The results of one curve at one size."""
 
     curve: Curve
@@ -74,7 +74,7 @@ def hit_ratio(counted: Mapping[str, int]) -> float | None:
 class BakeOff:
     """A trace that is replayed through caches."""
 
-    def __init__(self, settings: Settings, trace: Trace, release_event: str) -> None:
+    def __init__(self, settings: Settings, trace: PackedTrace, release_event: str) -> None:
         documents = (json.dumps(d, sort_keys=True) for d in settings.policy_dicts())
         self._policies = sorted(documents)
         self._params = {
@@ -85,7 +85,7 @@ class BakeOff:
         }
         self._trace = trace
 
-    def points(self, curves: Sequence[Curve], sizes: Sequence[int | None]) -> list[Point]:
+    def points(self, curves: Sequence[Curve], sizes: Sequence[int | None]) -> list[CurvePoint]:
         """Every curve at every size."""
         places = [(curve, size) for curve in curves for size in sizes]
         variants = [curve.variant(size) for curve, size in places]
@@ -101,7 +101,7 @@ class BakeOff:
                     for of_point, counts in zip(counted, by_variant, strict=True):
                         of_point[cluster, broker] = counts
         return [
-            Point(curve, size, brokers)
+            CurvePoint(curve, size, brokers)
             for (curve, size), brokers in zip(places, counted, strict=True)
         ]
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from app.contract.event_contract import parse_batch
+from app.engine.operators import Operator, operators
+from app.engine.routing import CLOCK, pack_parsed
 from app.errors import UserError
-from app.ingest.contract import parse_batch
-from app.ingest.routing import CLOCK, pack_parsed
-from app.ingest.sources.files import lines_of
-from app.stream.operators import Operator, operators
-from app.warehouse.relations import Warehouse
-from app.whatif.replay.archive import Archive
+from app.read.relations import Warehouse
+from app.sources.files.line_files import lines_of
+from app.whatif.replay.archive_reader import Archive
 from state.engine.blobs import Blob
 from state.entry_cache.declaration import NAME as JOB
 from state.entry_cache.parameters import EntryCacheParameters
@@ -36,7 +36,7 @@ HINT = (
 
 
 @dataclass(frozen=True)
-class Trace:
+class PackedTrace:
     """The records of the job, packed; a key (cluster, broker) is in one shard only."""
 
     name: str
@@ -54,7 +54,7 @@ class Trace:
         return sum(self.counts.values())
 
 
-def read_trace(settings: Settings, path: Path | None) -> Trace:
+def read_trace(settings: Settings, path: Path | None) -> PackedTrace:
     """The archive of the warehouse or, with `path`, a file or folder of JSON lines.
 
     A UserError if nothing in it could be a record of the cache.
@@ -66,7 +66,7 @@ def read_trace(settings: Settings, path: Path | None) -> Trace:
     return trace
 
 
-def release_event(settings: Settings, trace: Trace) -> str:
+def release_event(settings: Settings, trace: PackedTrace) -> str:
     """The parameter of that name; if it is not set, the one for which the trace has reads.
 
     A UserError for a trace without reads.
@@ -83,17 +83,17 @@ def release_event(settings: Settings, trace: Trace) -> str:
     return name
 
 
-def _archived(settings: Settings, group: Mapping[str, Operator]) -> Trace:
+def _archived(settings: Settings, group: Mapping[str, Operator]) -> PackedTrace:
     warehouse = Warehouse.of(settings)
     warehouse.require()
     if warehouse.open("events") is None:
         raise UserError("bakeoff: the archive is empty; run the job archive first, or give --trace")
     blobs, latest = Archive(settings, {JOB: group[JOB].route}).whole()
     shards = tuple(tuple(found) for _, found in sorted(blobs.items()))
-    return Trace(f"the archive of {settings.warehouse}", shards, latest, _counts(shards))
+    return PackedTrace(f"the archive of {settings.warehouse}", shards, latest, _counts(shards))
 
 
-def _from_files(settings: Settings, group: Mapping[str, Operator], path: Path) -> Trace:
+def _from_files(settings: Settings, group: Mapping[str, Operator], path: Path) -> PackedTrace:
     files, base = _files(path)
     routes = {JOB: group[JOB].route}
     shards: dict[int, list[bytes]] = {}
@@ -109,7 +109,7 @@ def _from_files(settings: Settings, group: Mapping[str, Operator], path: Path) -
                 if row["job"] != CLOCK:
                     shards.setdefault(row["shard"], []).append(row["blob"])
     ordered = tuple(tuple(found) for _, found in sorted(shards.items()))
-    return Trace(str(path), ordered, latest, _counts(ordered), refused)
+    return PackedTrace(str(path), ordered, latest, _counts(ordered), refused)
 
 
 def _files(path: Path) -> tuple[list[Path], str]:

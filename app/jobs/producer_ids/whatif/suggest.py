@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from app.engine.operators import operators
 from app.errors import UserError
-from app.stream.operators import operators
+from app.read.question import MOST
+from app.read.relations import Warehouse
+from app.tables.definitions import TABLES
+from app.tables.writable import append
 from app.terminal.printable import say
 from app.terminal.rows import write_json, write_table
-from app.warehouse.question import MOST
-from app.warehouse.relations import Warehouse
-from app.warehouse.tables import TABLES
-from app.warehouse.writable import append
 from app.whatif import policy_document
-from app.whatif.replay.archive import Archive
+from app.whatif.replay.archive_reader import Archive
 from state.engine.globs import DEFAULT_USER, USERS
 from state.producer_ids.declaration import NAME as JOB
 from state.producer_ids.operator import ProducerIds

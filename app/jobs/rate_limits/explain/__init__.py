@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.explain.ask import Bound, Explained, Subject, of_topic
-from app.explain.windows import PLACE as WINDOWS
 from app.jobs.rate_limits.explain import acknowledgements, commands, pause_sentences, windows
 from app.jobs.rate_limits.explain.pauses import THROTTLED
+from app.show.explain.ask import Bound, Explained, Subject, of_topic
+from app.show.explain.windows import PLACE as WINDOWS
 
 _KINDS = ("topic", "connection")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app.explain.ask import Ask, Configured, newest_rows
-from app.explain.reader import Reader
-from app.explain.sentence import Draft, Row, Sentence
 from app.jobs.rate_limits.explain.causes import cause
 from app.jobs.rate_limits.explain.pauses import lasted, pauses_of
+from app.show.explain.ask import Ask, ConfiguredPolicies, newest_rows
+from app.show.explain.nearby_rows import SnapshotReader
+from app.show.explain.sentence import Draft, Row, Sentence
 
 HOUR_MS = 3_600_000
 # A consumer's records name its connection where the feed has it.
@@ -17,7 +17,7 @@ _OF_CONSUMERS = (
 )
 
 
-def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
     """Of each subscription at its last check."""
     return [
         sentence
@@ -26,7 +26,7 @@ def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence
     ]
 
 
-def _pauses(reader: Reader, sub: Row) -> list[Sentence]:
+def _pauses(reader: SnapshotReader, sub: Row) -> list[Sentence]:
     """Pauses for limits of other topics in which a consumer's acknowledgements were not read,
     since the check before one that found more entries."""
     earlier = reader.rows(
@@ -73,7 +73,7 @@ def _pauses(reader: Reader, sub: Row) -> list[Sentence]:
     return result
 
 
-def _consumers_on(reader: Reader, sub: Row, since_ms: int, until_ms: int) -> dict[str, Row]:
+def _consumers_on(reader: SnapshotReader, sub: Row, since_ms: int, until_ms: int) -> dict[str, Row]:
     """By connection: the consumer of a subscription whose records are all of it, those of an hour
     before `since_ms` included, and none of which closes it."""
     if not reader.has("events"):

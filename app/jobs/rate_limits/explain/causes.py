@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.explain.reader import Reader
-from app.explain.sentence import Quoted, Row
+from app.show.explain.nearby_rows import SnapshotReader
+from app.show.explain.sentence import Quoted, Row
 
 _CAUSES = {
     "topic": "{publisher} used up its publish limit",
@@ -45,7 +45,7 @@ def cause(mark: Quoted, *, begins: bool = False) -> str:
     return text[0].upper() + text[1:] if begins and mark["limiter"] != "topic" else text
 
 
-def most_used(reader: Reader, mark: Row) -> tuple[str, Row, Row] | None:
+def most_used(reader: SnapshotReader, mark: Row) -> tuple[str, Row, Row] | None:
     """The topic that used most of a shared limit in the window of a mark: the unit (`messages` or
     `bytes`), the topic's row of statistics and the sum over the topics that share the limit."""
     if not reader.has("topic_throttle_stats"):

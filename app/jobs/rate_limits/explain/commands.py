@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app.explain.ask import IN_WINDOW, NEAREST, Ask, Configured
-from app.explain.reader import Reader
-from app.explain.sentence import Quoted, Sentence, tell
 from app.jobs.rate_limits.explain.causes import cause
 from app.jobs.rate_limits.explain.pauses import THROTTLED
+from app.show.explain.ask import IN_WINDOW, NEAREST, Ask, ConfiguredPolicies
+from app.show.explain.nearby_rows import SnapshotReader
+from app.show.explain.sentence import Quoted, Sentence, tell
 
 _STATES = {
     "received": "its client confirmed it, so connection {mark.cnx_id} is not paused",
@@ -15,7 +15,7 @@ _STATES = {
 }
 
 
-def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
     """Marks that did not pause a connection, receipts, commands and sends that timed out."""
     about = THROTTLED if ask.kind == "topic" else "list_contains($names, t.cnx_id)"
     result = [

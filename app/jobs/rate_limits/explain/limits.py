@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from app.explain.reader import Reader
-from app.explain.sentence import Row
+from app.show.explain.nearby_rows import SnapshotReader
+from app.show.explain.sentence import Row
 from state.engine.documents import Source, full_topic_name
 from state.engine.globs import SCOPES as PATTERNS
 from state.policies import parse_document
@@ -28,10 +28,10 @@ class Limit:
 
 
 @dataclass
-class Policies:
+class DecidedPolicies:
     """The documents of the archive, and those of the configuration for rows decided under it."""
 
-    reader: Reader
+    reader: SnapshotReader
     until_ms: int
     """Later documents are not read."""
     configured: Sequence[Mapping[str, Any]] = ()

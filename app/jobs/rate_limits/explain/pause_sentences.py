@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from app.explain.ask import Ask, Configured
-from app.explain.reader import Reader
-from app.explain.sentence import Draft, Row, Sentence
-from app.jobs.rate_limits.explain.limits import Policies
+from app.jobs.rate_limits.explain.limits import DecidedPolicies
 from app.jobs.rate_limits.explain.pause_start import start
 from app.jobs.rate_limits.explain.pauses import Pause, Windows, lasted, pauses_of, windows_of
 from app.jobs.rate_limits.explain.windows import rates, share
+from app.show.explain.ask import Ask, ConfiguredPolicies
+from app.show.explain.nearby_rows import SnapshotReader
+from app.show.explain.sentence import Draft, Row, Sentence
 from state.rate_limits.declaration import NAME
 
 LONGEST_STATISTICS_MS = 86_400_000
@@ -30,9 +30,9 @@ ENDINGS = {
 """Why a pause ended, by rule."""
 
 
-def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
     """The pauses of the topic or connection around the moment."""
-    policies = Policies(
+    policies = DecidedPolicies(
         reader,
         ask.hi_ms + LONGEST_STATISTICS_MS,
         configured.policies,
@@ -70,7 +70,7 @@ _SUMS = (
 )
 
 
-def _sums(reader: Reader, ask: Ask, one: Pause) -> Sentence:
+def _sums(reader: SnapshotReader, ask: Ask, one: Pause) -> Sentence:
     """All pauses of a connection in the requested time, in one sentence."""
     own = {name: one.first[name] for name in CONNECTION}
     where = " AND ".join(f"t.{name} = ${name}" for name in own)
@@ -148,7 +148,7 @@ def _further(pause: Pause, order: tuple[int, int]) -> list[Sentence]:
     return [draft.sentence(text, order)]
 
 
-def _end(reader: Reader, pause: Pause, order: tuple[int, int]) -> Sentence:
+def _end(reader: SnapshotReader, pause: Pause, order: tuple[int, int]) -> Sentence:
     """How the pause ended, or that it has not."""
     first, last = pause.first, pause.last
     draft = Draft()

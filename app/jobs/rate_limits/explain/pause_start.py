@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from app.explain.reader import Reader, in_order
-from app.explain.sentence import Draft, Quoted, Row, Sentence
 from app.jobs.rate_limits.explain.causes import cause, most_used
-from app.jobs.rate_limits.explain.limits import CONFIGURATION, Limit, Policies
+from app.jobs.rate_limits.explain.limits import CONFIGURATION, DecidedPolicies, Limit
 from app.jobs.rate_limits.explain.pauses import Pause, Windows
+from app.show.explain.nearby_rows import SnapshotReader, in_order
+from app.show.explain.sentence import Draft, Quoted, Row, Sentence
 
 
 def start(
-    reader: Reader, policies: Policies, windows: Windows, pause: Pause, order: tuple[int, int]
+    reader: SnapshotReader,
+    policies: DecidedPolicies,
+    windows: Windows,
+    pause: Pause,
+    order: tuple[int, int],
 ) -> Sentence:
     """The cause of the pause: the limiter, its balance, its limit, and the source of the limit."""
     first = pause.first
@@ -84,7 +88,7 @@ def _paused(mark: Quoted) -> str:
     return f"Connection {mark.cnx_id} on {mark.broker} is paused{note}"
 
 
-def _limiter_window(windows: Windows, first: Row, policies: Policies) -> Row | None:
+def _limiter_window(windows: Windows, first: Row, policies: DecidedPolicies) -> Row | None:
     """The statistics of the limiter that acted; None before the window is written."""
     limiter = first["limiter"]
     if first["limiter_name"] is not None:
@@ -105,7 +109,7 @@ def _limiter_window(windows: Windows, first: Row, policies: Policies) -> Row | N
     return found[0] if found else None
 
 
-def _charge(reader: Reader, first: Row) -> Row | None:
+def _charge(reader: SnapshotReader, first: Row) -> Row | None:
     """The charge that emptied the bucket, where `publish_verdicts` is written."""
     found = reader.rows(
         "publish_verdicts",
@@ -119,7 +123,7 @@ def _charge(reader: Reader, first: Row) -> Row | None:
     return found[0] if found else None
 
 
-def _taken(reader: Reader, charge: Row) -> Row:
+def _taken(reader: SnapshotReader, charge: Row) -> Row:
     """The sum charged to the limiter's bucket in the second up to a charge."""
     own = " AND t.topic = $topic" if charge["limiter"] == "topic" else ""
     return reader.summary(
@@ -133,7 +137,7 @@ def _taken(reader: Reader, charge: Row) -> Row:
     )
 
 
-def _limit(policies: Policies, window: Row | None, first: Row) -> Limit | None:
+def _limit(policies: DecidedPolicies, window: Row | None, first: Row) -> Limit | None:
     """The limit of the culprit, if the known documents determine it."""
     topic = first["culprit_topic"]
     limit = policies.limit(first, topic, first["ts_wall_ms"])
@@ -149,7 +153,7 @@ def _limit(policies: Policies, window: Row | None, first: Row) -> Limit | None:
     return limit if agrees else None
 
 
-def _is_steady(policies: Policies, window: Row, first: Row) -> bool:
+def _is_steady(policies: DecidedPolicies, window: Row, first: Row) -> bool:
     """Whether no known document changed the culprit's limit before its window ended."""
     topic, end_ms = first["culprit_topic"], window["window_start_ms"] + window["window_ms"] - 1
     return policies.limit(first, topic, first["ts_wall_ms"]) == policies.limit(first, topic, end_ms)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.explain.ask import IN_WINDOW, Ask, of_topic
-from app.explain.reader import Reader, columns, in_order, row_of, summary_of, used
-from app.explain.sentence import Quoted, Row
 from app.jobs.rate_limits.pauses import PAUSE_NO, WERE_PAUSED
-from app.warehouse.question import LEAST, MOST
+from app.read.question import LEAST, MOST
+from app.show.explain.ask import IN_WINDOW, Ask, of_topic
+from app.show.explain.nearby_rows import SnapshotReader, columns, in_order, row_of, summary_of, used
+from app.show.explain.sentence import Quoted, Row
 
 THROTTLED = (
     f"({of_topic()} OR {of_topic('coalesce(t.trigger_topic, t.culprit_topic)')}"
@@ -106,7 +106,7 @@ class Windows:
         ]
 
 
-def pauses_of(reader: Reader, ask: Ask) -> list[Pause]:
+def pauses_of(reader: SnapshotReader, ask: Ask) -> list[Pause]:
     """The pauses that overlap the requested time, nearest to the moment first."""
     own = "list_contains($names, t.cnx_id)"
     about, which = (THROTTLED, "true") if ask.kind == "topic" else (own, own)
@@ -166,7 +166,7 @@ def lasted(start: Quoted, end: Quoted) -> str:
     return f"{end.derived('paused_ns', end['ts_mono_ns'] - start['ts_mono_ns']):ns}"
 
 
-def windows_of(reader: Reader, pauses: list[Pause]) -> Windows:
+def windows_of(reader: SnapshotReader, pauses: list[Pause]) -> Windows:
     """Statistics of the limiters and topics of pauses."""
     if not pauses:
         return Windows([])

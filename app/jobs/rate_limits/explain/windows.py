@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.explain.ask import Ask, Configured
-from app.explain.reader import Reader
-from app.explain.sentence import Quoted, Row, Sentence, Value
-from app.explain.windows import window_sentences
+from app.show.explain.ask import Ask, ConfiguredPolicies
+from app.show.explain.nearby_rows import SnapshotReader
+from app.show.explain.sentence import Quoted, Row, Sentence, Value
+from app.show.explain.windows import window_sentences
 
 _SUBJECTS = {
     "topic": "the limiter of",
@@ -13,7 +13,7 @@ _SUBJECTS = {
 }
 
 
-def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
     """Those that contain the moment, and those in which it was limited."""
     return [
         *window_sentences(reader, ask, "topic_throttle_stats", "t.limited_times > 0", _pauses),

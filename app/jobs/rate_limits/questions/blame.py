@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from app.jobs.rate_limits.pauses import NUMBERED
-from app.warehouse.owner_rules import OWNED
-from app.warehouse.question import USUAL, Param, Question
-from app.warehouse.relations import OWNERS
+from app.read.owner_rules import OWNED
+from app.read.question import USUAL, Param, Question
+from app.read.relations import OWNERS
 
 _NAME = """
 CASE $by WHEN 'tenant' THEN weir_topic_tenant({topic})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from app.jobs.rate_limits.pauses import NUMBERED
-from app.warehouse.owner_rules import OWNED
-from app.warehouse.question import LEAST, USUAL, Param, Question
-from app.warehouse.relations import OWNERS
-from app.warehouse.spelling import TOPIC
+from app.read.owner_rules import OWNED
+from app.read.question import LEAST, USUAL, Param, Question
+from app.read.relations import OWNERS
+from app.read.spelling import TOPIC
 
 # A bucket holds what its rate gives in a second, and throttles until its debt is repaid. So what it
 # was used up by is published from a second before the throttling begins, and ten minutes at most.

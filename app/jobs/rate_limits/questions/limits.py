@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.jobs.rate_limits.pauses import NUMBERED
-from app.warehouse.question import USUAL, Param, Question
+from app.read.question import USUAL, Param, Question
 
 _TOP_OFFENDERS = """
 SELECT cluster, topic, CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.whatif.replay.archive import Span
+    from app.whatif.replay.archive_reader import EventSpan
 
 COMMAND = "policy suggest publish"
 
@@ -26,7 +26,7 @@ def answer(
     headroom: float,
     min_publishes: int,
     min_history_ms: int,
-    span: Span,
+    span: EventSpan,
     out: Path | None,
     page: Path | None,
     verify: bool,
@@ -35,9 +35,11 @@ def answer(
     as_json: bool,
 ) -> int:
     """Print the limits, or write them to files."""
-    from app.jobs.rate_limits.whatif.command import Asked, suggest
+    from app.jobs.rate_limits.whatif.command import PublishRequest, suggest
     from app.jobs.rate_limits.whatif.history import required as rated
     from app.jobs.rate_limits.whatif.owners import required as owned
 
-    asked = Asked(owned(per), rated(rate), share, headroom, min_publishes, min_history_ms, span)
+    asked = PublishRequest(
+        owned(per), rated(rate), share, headroom, min_publishes, min_history_ms, span
+    )
     return suggest(settings, asked, out, page, verify, curve, every, as_json)

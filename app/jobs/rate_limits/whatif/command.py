@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
 from app.jobs.rate_limits.whatif.history import BOTH, LIMITS, RATES, History, Named, Rate
-from app.jobs.rate_limits.whatif.owners import SCOPES, Owners, Per
+from app.jobs.rate_limits.whatif.owners import SCOPES, Per, TopicOwners
 from app.jobs.rate_limits.whatif.search import (
     MOST,
-    Point,
+    LimitPoint,
     curve,
     point,
     smallest,
@@ -25,7 +25,7 @@ from app.terminal.outputs import require_folder
 from app.terminal.printable import printable, say
 from app.terminal.rows import write_table
 from app.whatif import policy_document
-from app.whatif.replay.archive import WHOLE, Span
+from app.whatif.replay.archive_reader import WHOLE, EventSpan
 from state.rate_limits.alone import Rules, Trace
 from state.rate_limits.bucket import VERSIONS
 from state.rate_limits.declaration import NAME as JOB
@@ -40,7 +40,7 @@ Limited = tuple[str, Rate]
 
 
 @dataclass(frozen=True)
-class Asked:
+class PublishRequest:
     """The request: which limits, and how they are found."""
 
     per: Per = "topic"
@@ -52,7 +52,7 @@ class Asked:
     """Added to the smallest limit, as a share of it."""
     min_publishes: int = 100
     min_history_ms: int = 300_000
-    span: Span = WHOLE
+    span: EventSpan = WHOLE
 
     def __post_init__(self) -> None:
         if self.span.begin_ms >= self.span.end_ms:
@@ -89,7 +89,7 @@ class Suggestion:
     """Pauses of other topics under `limit`, without a limit on the other rate (s)."""
     of_both: bool
     """Whether limits on both rates were asked for."""
-    curve: tuple[Point, ...] = field(repr=False, default=())
+    curve: tuple[LimitPoint, ...] = field(repr=False, default=())
 
     def row(self) -> dict[str, Any]:
         """As a row of the table."""
@@ -98,7 +98,7 @@ class Suggestion:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class NameLeftOut:
     """Names without a limit, and the reason."""
 
     reason: str
@@ -106,12 +106,12 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Found:
+class SuggestedLimits:
     """The result, the names with the largest limits first."""
 
-    asked: Asked
+    asked: PublishRequest
     suggestions: tuple[Suggestion, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[NameLeftOut, ...]
 
     @property
     def covers(self) -> str:
@@ -147,7 +147,7 @@ class Found:
 
 def suggest(
     settings: Settings,
-    asked: Asked,
+    asked: PublishRequest,
     out: Path | None = None,
     page: Path | None = None,
     verify: bool = False,
@@ -162,7 +162,7 @@ def suggest(
     require_folder(page, "--page")
     if JOB not in settings.jobs:
         raise UserError(f"policy suggest publish: the configuration does not run the job {JOB}")
-    owners = Owners(settings, asked.per)
+    owners = TopicOwners(settings, asked.per)
     found = find(settings, asked, owners)
     broken: list[str] = []
     if verify:
@@ -194,7 +194,7 @@ def suggest(
     return 1 if broken else 0
 
 
-def find(settings: Settings, asked: Asked, owners: Owners) -> Found:
+def find(settings: Settings, asked: PublishRequest, owners: TopicOwners) -> SuggestedLimits:
     """Search the archive for the limits."""
     history = History(settings, owners, asked.span)
     params = settings.job_params(JOB)
@@ -246,20 +246,22 @@ def find(settings: Settings, asked: Asked, owners: Owners) -> Found:
             of_both,
         )
     every = [suggestion for own in found.values() for suggestion in own]
-    return Found(
+    return SuggestedLimits(
         asked,
         tuple(sorted(every, key=lambda s: _place(s, asked, limits))),
-        tuple(LeftOut(reason, tuple(sorted(set(names)))) for reason, names in out.items()),
+        tuple(NameLeftOut(reason, tuple(sorted(set(names)))) for reason, names in out.items()),
     )
 
 
-def _place(one: Suggestion, asked: Asked, limits: Mapping[Limited, int]) -> tuple[Any, ...]:
+def _place(
+    one: Suggestion, asked: PublishRequest, limits: Mapping[Limited, int]
+) -> tuple[Any, ...]:
     """Sort key: names by their limit on the first rate, the limits of a name together."""
     first = limits.get((one.name, asked.rates[0]), 0)
     return (-first, one.name, one.cluster, RATES.index(one.rate))
 
 
-def _too_little(one: Named, asked: Asked) -> str | None:
+def _too_little(one: Named, asked: PublishRequest) -> str | None:
     """Why the history of a name is too short; None if it suffices."""
     if one.publishes < asked.min_publishes:
         return f"fewer than {asked.min_publishes:,} publishes (--min-publishes)"
@@ -314,7 +316,7 @@ def _suggestions(
     return found
 
 
-def _about(found: Found) -> str:
+def _about(found: SuggestedLimits) -> str:
     """The request as the comment line of the policy file."""
     asked = found.asked
     return (
@@ -323,7 +325,7 @@ def _about(found: Found) -> str:
     )
 
 
-def _print_json(found: Found, broken: Sequence[str] | None) -> None:
+def _print_json(found: SuggestedLimits, broken: Sequence[str] | None) -> None:
     asked = found.asked
     print(
         json.dumps(
@@ -345,7 +347,7 @@ def _print_json(found: Found, broken: Sequence[str] | None) -> None:
     )
 
 
-def _print(found: Found, curves: bool, every: bool) -> None:
+def _print(found: SuggestedLimits, curves: bool, every: bool) -> None:
     rows = [one.row() for one in found.suggestions]
     if curves:
         rows = found.curve

@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from app.errors import UserError
-from app.warehouse.relations import Warehouse, connect
-from app.whatif.replay.archive import WHOLE, Span
+from app.read.relations import Warehouse, connect
+from app.whatif.replay.archive_reader import WHOLE, EventSpan
 from app.whatif.replay.refused import REFUSED
 from state.rate_limits.alone import CLOSE, PUBLISH, USE, Trace
 from state.rate_limits.declaration import NAME as JOB
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.jobs.rate_limits.whatif.owners import Owners
+    from app.jobs.rate_limits.whatif.owners import TopicOwners
 
 Rate = Literal["messages", "bytes"]
 LIMITS: Mapping[Rate, str] = {"messages": "publishRateInMsgs", "bytes": "publishRateInBytes"}
@@ -155,7 +155,7 @@ class Named:
 class History:
     """The records of an archive that publish limiters see."""
 
-    def __init__(self, settings: Settings, owners: Owners, span: Span = WHOLE) -> None:
+    def __init__(self, settings: Settings, owners: TopicOwners, span: EventSpan = WHOLE) -> None:
         """UserError without an archive, or without a publish in it."""
         warehouse = Warehouse.of(settings)
         warehouse.require()
@@ -183,7 +183,7 @@ class History:
         if not self.names:
             raise UserError("policy suggest publish: the archive has no publishes to go by")
 
-    def _own(self, owners: Owners) -> None:
+    def _own(self, owners: TopicOwners) -> None:
         rows = self._connection.execute(TOPICS).fetchall()
         found = [owners.of(*row) for row in rows]
         columns = list(zip(*rows, strict=True)) or [()] * 4

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from app.errors import UserError
-from app.warehouse.last_policies import last_policies
+from app.read.last_policies import last_policies
 from state.rate_limits.limits import Limits, is_exempt, unpartitioned
 from udfs.topics import normal_topic
 
@@ -24,7 +24,7 @@ SCOPES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Owner:
+class ChargedOwner:
     """The name and limiter that the publishes of one spelling of a topic are charged to."""
 
     topic: str
@@ -47,7 +47,7 @@ def required(text: str) -> Per:
     return text  # type: ignore[return-value]
 
 
-class Owners:
+class TopicOwners:
     """The owners of topics; groups as they are at the end of the history."""
 
     def __init__(self, settings: Settings, per: Per) -> None:
@@ -57,22 +57,22 @@ class Owners:
         self.members: dict[str, str] = {}
         """The group of each namespace that was asked for."""
 
-    def of(self, cluster: str, name: str, partition: int | None, kafka: bool) -> Owner:
+    def of(self, cluster: str, name: str, partition: int | None, kafka: bool) -> ChargedOwner:
         """The owner of a topic as a record spells it."""
         topic = normal_topic(name, partition, kafka)
         base, namespace = unpartitioned(topic)
         if is_exempt(topic):
-            return Owner(topic, None, topic)
+            return ChargedOwner(topic, None, topic)
         if self._per == "topic":
-            return Owner(topic, base, topic)
+            return ChargedOwner(topic, base, topic)
         if self._per == "namespace" or namespace is None:
-            return Owner(topic, namespace, topic)
+            return ChargedOwner(topic, namespace, topic)
         places, names = self._limits(cluster).groups([topic])
         if places[0] < 0:
-            return Owner(topic, None, topic)
+            return ChargedOwner(topic, None, topic)
         group = names[int(places[0])]
         self.members[namespace] = group
-        return Owner(topic, group, group)
+        return ChargedOwner(topic, group, group)
 
     def _limits(self, cluster: str) -> Limits:
         """The documents of the configuration, overridden by the latest ones of the stream."""

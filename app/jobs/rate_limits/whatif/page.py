@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from app.report.charts import strokes, values
-from app.report.model import Chart, Column, Fold, Frame, Grid, Page, Section, Tile
-from app.report.page import html, write
-from app.report.phrases import short
-from app.report.text import percent_text
+from app.show.report.charts import strokes, values
+from app.show.report.model import Chart, Fold, Frame, Grid, GridColumn, Page, ReportSection, Tile
+from app.show.report.page import html, write
+from app.show.report.phrases import short
+from app.show.report.text import percent_text
 from app.terminal.counts import counted
 
 if TYPE_CHECKING:
-    from app.jobs.rate_limits.whatif.command import Asked, Found, Suggestion
+    from app.jobs.rate_limits.whatif.command import PublishRequest, SuggestedLimits, Suggestion
     from app.jobs.rate_limits.whatif.history import Rate
 
 DRAWN = 8
@@ -26,12 +26,12 @@ LISTED = 500
 Row = dict[str, Any]
 
 
-def write_page(found: Found, out: Path) -> None:
+def write_page(found: SuggestedLimits, out: Path) -> None:
     """Write the page."""
     write(out, html(page(found), "", out.absolute().parent), "--page")
 
 
-def page(found: Found) -> Page:
+def page(found: SuggestedLimits) -> Page:
     """The content of the page."""
     asked, limited = found.asked, {one.name for one in found.suggestions}
     verdict = f"Limits on {' and '.join(asked.rates)} for {counted(len(limited), asked.per)}"
@@ -44,7 +44,7 @@ def page(found: Found) -> Page:
     without = {name for one in found.left_out for name in one.names}
     if found.left_out:
         sections.append(
-            Section(
+            ReportSection(
                 "left-out",
                 "Without a limit",
                 [f"{counted(len(one.names), asked.per)}: {one.reason}." for one in found.left_out],
@@ -64,17 +64,17 @@ def page(found: Found) -> Page:
     )
 
 
-def _limits(asked: Asked, rate: Rate, found: Sequence[Suggestion]) -> Section:
+def _limits(asked: PublishRequest, rate: Rate, found: Sequence[Suggestion]) -> ReportSection:
     columns = [
-        Column("cluster", "cluster"),
-        Column("name", asked.per, "topic"),
-        Column("publishes", "publishes", "number"),
-        Column("total", rate, "number"),
-        Column("needed", f"smallest ({rate}/s)", "number"),
-        Column("limit", f"suggested ({rate}/s)", "number"),
-        Column("throttled_share", "throttled", "ratio"),
-        Column("pauses", "pauses", "number"),
-        Column("victim_s", "others paused", "seconds"),
+        GridColumn("cluster", "cluster"),
+        GridColumn("name", asked.per, "topic"),
+        GridColumn("publishes", "publishes", "number"),
+        GridColumn("total", rate, "number"),
+        GridColumn("needed", f"smallest ({rate}/s)", "number"),
+        GridColumn("limit", f"suggested ({rate}/s)", "number"),
+        GridColumn("throttled_share", "throttled", "ratio"),
+        GridColumn("pauses", "pauses", "number"),
+        GridColumn("victim_s", "others paused", "seconds"),
     ]
     rows = [one.row() for one in found]
     sentences = [
@@ -87,16 +87,16 @@ def _limits(asked: Asked, rate: Rate, found: Sequence[Suggestion]) -> Section:
     if len(rows) > LISTED:
         sentences.append(f"The table omits {len(rows) - LISTED:,} with smaller limits.")
     if any("alone" in row for row in rows):
-        columns.insert(-5, Column("alone", f"alone ({rate}/s)", "number"))
+        columns.insert(-5, GridColumn("alone", f"alone ({rate}/s)", "number"))
         sentences.append(
             f"Alone: what would suffice without the other limit. Throttled: under the"
             f" suggested limits on {' and '.join(asked.rates)} together."
         )
     grid = Grid(f"Smallest and suggested limits on {rate}", columns, rows[:LISTED])
-    return Section(f"limits-{rate}", f"Limits on {rate}", sentences, [grid])
+    return ReportSection(f"limits-{rate}", f"Limits on {rate}", sentences, [grid])
 
 
-def _curves(asked: Asked, rate: Rate, found: Sequence[Suggestion]) -> Section:
+def _curves(asked: PublishRequest, rate: Rate, found: Sequence[Suggestion]) -> ReportSection:
     drawn = sorted(found, key=lambda one: -one.limit)[:DRAWN]
     names = _labels([(one.cluster, one.name) for one in drawn])
     rows = [
@@ -126,7 +126,7 @@ def _curves(asked: Asked, rate: Rate, found: Sequence[Suggestion]) -> Section:
         return draw
 
     more = "" if len(found) <= DRAWN else f" The {DRAWN} {asked.per}s with the largest limits."
-    return Section(
+    return ReportSection(
         f"curves-{rate}",
         f"Other limits on {rate}",
         [f"The suggested limits are the diamonds.{more}"],

@@ -23,7 +23,7 @@ FACTORS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0)
 
 
 @dataclass(frozen=True)
-class Point:
+class LimitPoint:
     """A limit and its effects on a name."""
 
     limit: int
@@ -110,11 +110,11 @@ def _least(low: int, high: int, enough: Callable[[int], bool]) -> int:
     return high
 
 
-def point(trace: Trace, limit: int, rules: Rules) -> Point:
+def point(trace: Trace, limit: int, rules: Rules) -> LimitPoint:
     """The effects of a limit."""
     found: Effect = effect(trace, limit, rules)
     total = trace.total
-    return Point(
+    return LimitPoint(
         limit,
         found.throttled / total if total else 0.0,
         found.pauses,
@@ -123,7 +123,7 @@ def point(trace: Trace, limit: int, rules: Rules) -> Point:
     )
 
 
-def curve(trace: Trace, needed: int, rules: Rules, *more: int) -> list[Point]:
+def curve(trace: Trace, needed: int, rules: Rules, *more: int) -> list[LimitPoint]:
     """The points around the smallest limit, and those of `more`, from the smallest on."""
     limits = {min(max(round(factor * needed), 1), MOST) for factor in FACTORS}
     return [point(trace, limit, rules) for limit in sorted({*limits, needed, *more})]

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.config.levels import compiled
+from app.engine.operators import operators
 from app.jobs.rate_limits.whatif.history import RATES, Rate
-from app.jobs.rate_limits.whatif.owners import Owners, Per
-from app.stream.operators import operators
+from app.jobs.rate_limits.whatif.owners import Per, TopicOwners
+from app.tables.definitions import TABLES
+from app.tables.shape import shaped
 from app.terminal.interrupt import temporary_folder
-from app.warehouse.shape import shaped
-from app.warehouse.tables import TABLES
-from app.whatif.replay.archive import Archive, Span
+from app.whatif.replay.archive_reader import Archive, EventSpan
 from app.whatif.replay.choice import Choice
-from app.whatif.replay.engine import Engine
+from app.whatif.replay.slice_engine import Engine
 from app.whatif.replay.slices import slices
 from state.engine.globs import NAMESPACES, TOPICS
 from state.jobs import DECLARED
@@ -29,7 +29,7 @@ from state.rate_limits.limits import unpartitioned
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.jobs.rate_limits.whatif.command import Found, Limited
+    from app.jobs.rate_limits.whatif.command import Limited, SuggestedLimits
 
 VERDICTS = "publish_verdicts"
 EVERY = frozenset({(TOPICS, "**"), (NAMESPACES, "**")})
@@ -42,7 +42,7 @@ Amount = tuple[str, str, Rate]
 """Cluster, name, and what is counted."""
 
 
-def verified(settings: Settings, found: Found, owners: Owners) -> list[str]:
+def verified(settings: Settings, found: SuggestedLimits, owners: TopicOwners) -> list[str]:
     """Where the job contradicts the suggestions, in words."""
     asked = found.asked
 
@@ -71,7 +71,7 @@ def verified(settings: Settings, found: Found, owners: Owners) -> list[str]:
 Shares = Callable[[Mapping["Limited", int]], dict[Amount, float]]
 
 
-def _too_large(found: Found, rate: Rate, shares: Shares) -> Iterator[str]:
+def _too_large(found: SuggestedLimits, rate: Rate, shares: Shares) -> Iterator[str]:
     """Names for which a limit on messages or on bytes alone could be smaller."""
     least: dict[str, int] = {}
     for one in found.suggestions:
@@ -85,7 +85,7 @@ def _too_large(found: Found, rate: Rate, shares: Shares) -> Iterator[str]:
             yield f"{name}: {most:.6f} of its {rate} throttled under {limit}, which is smaller"
 
 
-def _pair_too_large(found: Found, rate: Rate, shares: Shares) -> Iterator[str]:
+def _pair_too_large(found: SuggestedLimits, rate: Rate, shares: Shares) -> Iterator[str]:
     """Names of one cluster whose limit on a rate could be smaller beside the other one."""
     clusters = Counter((one.name, one.rate) for one in found.suggestions)
     own = [one for one in found.suggestions if one.of_both and clusters[one.name, one.rate] == 1]
@@ -105,7 +105,11 @@ def _pair_too_large(found: Found, rate: Rate, shares: Shares) -> Iterator[str]:
 
 
 def throttled(
-    settings: Settings, per: Per, documents: Sequence[Mapping[str, Any]], owners: Owners, span: Span
+    settings: Settings,
+    per: Per,
+    documents: Sequence[Mapping[str, Any]],
+    owners: TopicOwners,
+    span: EventSpan,
 ) -> dict[Amount, float]:
     """The share of each name's messages, and of its bytes, that the job throttles under some
     documents. They hold from the beginning and are the only ones of topics, namespaces and their
@@ -145,7 +149,11 @@ def throttled(
 
 
 def _count(
-    verdicts: pa.Table, per: Per, owners: Owners, total: Counter[Amount], beyond: Counter[Amount]
+    verdicts: pa.Table,
+    per: Per,
+    owners: TopicOwners,
+    total: Counter[Amount],
+    beyond: Counter[Amount],
 ) -> None:
     """Add the charges of one slice. A charge that either bucket does not admit counts as throttled."""
     limiter = "resource_group" if per == "group" else "topic"

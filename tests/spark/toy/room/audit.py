@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.quality.checks import Check, between, not_null, suite, window_checks
+from app.show.audit.checks import AuditCheck, between, not_null, suite, window_checks
 
-SUITES: dict[str, list[Check]] = {
+SUITES: dict[str, list[AuditCheck]] = {
     "topic_message_counts": suite(
         "topic_message_counts",
         *not_null("topic", "messages", "bytes"),
@@ -13,4 +13,4 @@ SUITES: dict[str, list[Check]] = {
         *window_checks("cluster", "topic"),
     ),
 }
-ACROSS: dict[str, list[Check]] = {}
+ACROSS: dict[str, list[AuditCheck]] = {}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from app.explain.ask import Ask, Configured, Explained, Subject, of_topic
-from app.explain.reader import Reader
-from app.explain.sentence import Quoted, Sentence
-from app.explain.windows import PLACE, window_sentences
+from app.show.explain.ask import Ask, ConfiguredPolicies, Explained, Subject, of_topic
+from app.show.explain.nearby_rows import SnapshotReader
+from app.show.explain.sentence import Quoted, Sentence
+from app.show.explain.windows import PLACE, window_sentences
 
 
-def sentences(reader: Reader, ask: Ask, configured: Configured) -> list[Sentence]:
+def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
     """The window that contains the moment."""
     return window_sentences(reader, ask, "topic_message_counts", "false", _window)
 

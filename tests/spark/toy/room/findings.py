@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.report.model import Findings
-from app.report.phrases import short
-from app.report.reader import Reader
+from app.show.report.model import JobFindings
+from app.show.report.phrases import short
+from app.show.report.report_reader import ReportReader
 
 _BUSIEST = """
 SELECT topic, CAST(sum(messages) AS BIGINT) AS messages FROM topic_message_counts
@@ -12,7 +12,7 @@ GROUP BY topic ORDER BY messages DESC, topic LIMIT 1
 """
 
 
-def sentences(reader: Reader) -> list[str]:
+def sentences(reader: ReportReader) -> list[str]:
     """A sentence, if there are rows."""
     return [
         f"Topic {short(row['topic'])} had most messages: {row['messages']:,}."
@@ -20,4 +20,4 @@ def sentences(reader: Reader) -> list[str]:
     ]
 
 
-FINDINGS = (Findings(60, sentences),)
+FINDINGS = (JobFindings(60, sentences),)

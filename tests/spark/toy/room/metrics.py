@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import duckdb
 
-from app.telemetry.definition import Definition, Section
-from app.telemetry.entities import Bounds
-from app.telemetry.part import Part, Sample, Sums, rows
+from app.show.metrics.definition import Definition, MetricsSection
+from app.show.metrics.entities import Bounds
+from app.show.metrics.part import MetricsPart, Sample, Sums, rows
 
 _COUNTED = "SELECT cluster, sum(messages) FROM topic_message_counts GROUP BY cluster"
 
 
-class MessageCounts(Part):
+class MessageCounts(MetricsPart):
     """Sums over the windows."""
 
     reads = ("topic_message_counts",)
@@ -30,7 +30,7 @@ class MessageCounts(Part):
 
 
 METRICS = (
-    Section(
+    MetricsSection(
         "Messages",
         (
             Definition(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.question import ROWS, Question
+from app.read.question import ROWS, Question
 
 _MOST_MESSAGES = """
 SELECT cluster, topic, messages, bytes FROM topic_messages

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.report.model import Column, Grid, JobSection, Section
-from app.report.reader import Reader
+from app.show.report.model import Grid, GridColumn, JobSection, ReportSection
+from app.show.report.report_reader import ReportReader
 from app.terminal.counts import counted
 
 _TOPICS = """
@@ -13,19 +13,19 @@ GROUP BY cluster, topic ORDER BY messages DESC, cluster, topic
 SHOWN = 12
 
 
-def message_counts(reader: Reader) -> Section:
+def message_counts(reader: ReportReader) -> ReportSection:
     """The topics with most messages."""
     key, title = "message-counts", "Messages"
     rows = reader.rows(_TOPICS)
     if not rows:
-        return Section(key, title, [reader.nothing_in("topic_message_counts")])
+        return ReportSection(key, title, [reader.nothing_in("topic_message_counts")])
     columns = [
-        Column("topic", "topic", "topic"),
-        Column("cluster", "cluster"),
-        Column("messages", "messages", "number"),
+        GridColumn("topic", "topic", "topic"),
+        GridColumn("cluster", "cluster"),
+        GridColumn("messages", "messages", "number"),
     ]
     grid = Grid("Topics by their messages", columns, rows[:SHOWN], '"FROM topic_message_counts"')
-    return Section(key, title, [f"{counted(len(rows), 'topic')} had messages."], [grid])
+    return ReportSection(key, title, [f"{counted(len(rows), 'topic')} had messages."], [grid])
 
 
 SECTIONS = (JobSection(95, message_counts),)

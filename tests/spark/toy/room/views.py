@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.warehouse.view import View
+from app.tables.view import View
 
 _TOPIC_MESSAGES = """
 SELECT cluster, topic, CAST(sum(messages) AS BIGINT) AS messages,

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from app.ingest.clocks import Limits, stamped
-from app.ingest.messages import Kind, Message
-from app.ingest.routing import Route, packer
-from app.stream.step import decode
+from app.engine.messages import Message, MessageKind
+from app.engine.routing import Route, packer
+from app.engine.step import decode
+from app.sources.clocks import ClockLimits, stamped
 from state.events import SCHEMA
 from state.jobs import DECLARED
 from tests.unit.state.contract.jobs import MS, Job, Rows, assert_same
@@ -30,11 +30,11 @@ planned (ms)."""
 
 
 def streamed(
-    job: Job, batches: Batches, limits: Limits | None = None, decided: list[int] | None = None
+    job: Job, batches: Batches, limits: ClockLimits | None = None, decided: list[int] | None = None
 ) -> Rows:
     """The rows of the batches, and then of a stream whose clock is at UNTIL_MS; `decided` gets how
     many there are after each batch, refused records apart."""
-    declared, by, limits = DECLARED[job.name], job.before, limits or Limits()
+    declared, by, limits = DECLARED[job.name], job.before, limits or ClockLimits()
     route = Route(declared.columns, declared.key, everywhere=declared.everywhere)
     pack = packer({job.name: route}, 1, limits)
     core = job.core({**by.params, "max_future_ms": limits.max_future_ms}, by.policies)
@@ -67,7 +67,7 @@ def streamed(
         tables = [(name, table) for name, table in step.tables.items()]
         for row in packed:
             about = Message.of(row["job"])
-            if about.kind is Kind.REFUSED:
+            if about.kind is MessageKind.REFUSED:
                 tables.append((about.name, decode([row["blob"]])))
         times = [int(row["ts"].timestamp() * 1000) for row in packed if row["ts"] is not None]
         latest_ms = max([latest_ms, *times])
@@ -194,7 +194,7 @@ def test_a_pause_of_the_fleet_is_no_jump(job: Job) -> None:
     before = [(DAY, records) for _, records in honest(job)]
     after = [(DAY, [job.event(10 * MINUTE + i, 200 + i, key="a", number=70 + i)]) for i in range(3)]
     joined = [(DAY, [*before[-1][1], *after[0][1]]), *after[1:]]
-    limits = Limits(max_jump_ms=MINUTE)
+    limits = ClockLimits(max_jump_ms=MINUTE)
     assert_same(streamed(job, [*before[:-1], *joined], limits), streamed(job, [*before, *after]))
     assert refused(streamed(job, [*before[:-1], *joined], limits)) == []
 

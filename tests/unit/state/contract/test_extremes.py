@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from app.ingest.rules import AMOUNTS, CHUNK, CLOCKS, IDS, bit
+from app.contract.rules import AMOUNTS, CHUNK, CLOCKS, IDS, bit
 from state.events import KINDS, MONO, SCHEMA, WALL
 from tests.unit.state.contract.jobs import JOBS, Job, Rows, assert_same
 from tests.unit.state.contract.test_traces import SEEDS, checked

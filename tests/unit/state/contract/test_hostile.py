@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.ingest.clocks import stamped
-from app.stream.archive import WRITES, file_writer
+from app.engine.archive_query import WRITES, file_writer
+from app.sources.clocks import stamped
 from state.jobs import JOBS
 from tests.support.effort import examples
 from tests.unit.state.contract.hostile import hostile

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from app.cli import main
 from app.config.settings import Settings
 from app.jobs.entry_cache.whatif.command import TABLE
-from app.warehouse.manifest import LAYOUT_VERSION
-from app.warehouse.tables import TABLES
+from app.tables.definitions import TABLES
+from app.tables.manifest import LAYOUT_VERSION
 from state.entry_cache.layout import POLICIES
 from tests.unit.whatif.bakeoff.traces import cache_records, write_lines
 from tests.unit.whatif.test_producer_quota import archive

@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from app.config.settings import Settings
-from app.generate.scenario import load_scenario
-from app.generate.trace import plan_trace
-from app.generate.write import write_files
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
+from app.demo.generator.write import write_files
 from app.jobs.entry_cache.whatif.curves import BakeOff
-from app.jobs.entry_cache.whatif.trace import Trace, read_trace
-from tests.unit.generate.test_cache import records
+from app.jobs.entry_cache.whatif.trace import PackedTrace, read_trace
+from tests.unit.demo.generator.test_cache import records
 
 Record = dict[str, Any]
 SETTINGS = Settings(entry_cache={"release_event": "entry_released"})  # type: ignore[arg-type]
 
 
-def generated(folder: Path, scenario: str, events: int) -> Trace:
+def generated(folder: Path, scenario: str, events: int) -> PackedTrace:
     """A scenario's trace, read from the files that `generate` writes."""
     write_files(plan_trace(load_scenario(scenario), events, 7), folder)
     return read_trace(SETTINGS, folder)
 
 
-def bake_off(trace: Trace) -> BakeOff:
+def bake_off(trace: PackedTrace) -> BakeOff:
     """A trace, ready to be replayed."""
     return BakeOff(SETTINGS, trace, "entry_released")
 

@@ -14,13 +14,13 @@ from deltalake import DeltaTable
 
 from app.cli import main
 from app.config.settings import Settings, load_settings
-from app.jobs.rate_limits.whatif.command import Asked, find
+from app.jobs.rate_limits.whatif.command import PublishRequest, find
 from app.jobs.rate_limits.whatif.history import LIMITS, History
-from app.jobs.rate_limits.whatif.owners import SCOPES, Owners
+from app.jobs.rate_limits.whatif.owners import SCOPES, TopicOwners
 from app.jobs.rate_limits.whatif.search import point, smallest
 from app.jobs.rate_limits.whatif.verify import throttled
 from app.whatif import policy_document
-from app.whatif.replay.archive import WHOLE
+from app.whatif.replay.archive_reader import WHOLE
 from state.policies import LIMIT_TYPES
 from state.rate_limits.alone import Rules
 from tests.support.effort import examples
@@ -198,7 +198,7 @@ def test_limits_do_to_a_drawn_trace_what_the_job_does(seed: int, make_settings: 
             "release_condition": rng.choice(("target", "positive")),
         },
     )
-    owners = Owners(settings, per)
+    owners = TopicOwners(settings, per)
     history = History(settings, owners)
     params = settings.job_params("rate_limits")
     rules = Rules(
@@ -481,14 +481,14 @@ def test_the_keys_of_the_limits_are_those_of_documents() -> None:
 
 def test_what_was_found_is_the_same_twice(make_settings: Make) -> None:
     settings = warehouse(make_settings, drawn(9))
-    asked = Asked(min_publishes=1, min_history_ms=0)
-    first, second = (find(settings, asked, Owners(settings, "topic")) for _ in range(2))
+    asked = PublishRequest(min_publishes=1, min_history_ms=0)
+    first, second = (find(settings, asked, TopicOwners(settings, "topic")) for _ in range(2))
     assert first == second
 
 
 def test_a_limit_below_what_is_needed_throttles_more(make_settings: Make) -> None:
     settings = warehouse(make_settings, drawn(11))
-    history = History(settings, Owners(settings, "topic"))
+    history = History(settings, TopicOwners(settings, "topic"))
     for trace in (t for _, traces in history.traces(history.names) for t in traces.values()):
         needed = smallest(trace, 0.02, Rules())
         assert needed is not None

@@ -1,0 +1,167 @@
+"""The command `demo`: runs the pipeline on a generated or recorded trace and summarises the result."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from app.demo.demo_folder import prepare
+from app.demo.demo_scenario import ChosenScenario
+from app.demo.generator.generate_command import CACHE_BYTES
+from app.demo.generator.generated_configuration import document
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import Trace, plan_trace
+from app.demo.generator.write import write_files, write_policies
+from app.demo.recording import Recording, render
+from app.jobs import parts
+from app.show.report import printed
+from app.show.report.phrases import duration
+from app.terminal.program import PROGRAM
+
+FILES_PER_BATCH = 10
+"""Several micro-batches, as in a service, so that late records are quarantined."""
+RECORDED_PER_BATCH = 4
+
+
+def demo(out: Path, asked: ChosenScenario) -> int:
+    """Bring a scenario's events below `out`, process them and print the findings."""
+    from app.config.settings import load_settings
+
+    console = Console(highlight=False)
+    recording = Recording(asked.scenario) if asked.recorded else None
+    config = (
+        _generated(out, asked, console)
+        if recording is None
+        else (_recorded(out, asked, recording, console))
+    )
+    began = time.monotonic()
+    _process(config)
+    console.print(
+        f"Processed and committed in {time.monotonic() - began:.0f} s. Findings:\n", markup=False
+    )
+    _print_findings(out / "warehouse", console)
+    for part in parts("demo").values():
+        compared = part.compared(load_settings(config))
+        if compared is not None:
+            console.print()
+            printed.show(console, compared)
+    if recording is not None:
+        console.print()
+        render(recording.compared(str(out / "warehouse")), console)
+    _write_report(config, out / "report.html", console)
+    printed.render_next_steps(out, console)
+    return 0
+
+
+def _generated(out: Path, asked: ChosenScenario, console: Console) -> Path:
+    """The configuration of a generated trace."""
+    trace = plan_trace(load_scenario(asked.scenario), asked.events, asked.seed)
+    prepare(out, asked)
+    began = time.monotonic()
+    written = write_files(trace, out / "events")
+    config = write_config(trace, out)
+    spec = trace.scenario
+    console.print(
+        f"Generated {written.events:,} events: {spec.duration_s // 60} minutes of "
+        f"{spec.fleet.brokers} brokers, {spec.fleet.topics} topics of {len(spec.fleet.tenants)} "
+        f"tenants, {len(trace.fleet.connections.names)} connections{_kafka(trace)} "
+        f"({time.monotonic() - began:.1f} s).",
+        markup=False,
+        soft_wrap=True,
+    )
+    return config
+
+
+def _recorded(out: Path, asked: ChosenScenario, recording: Recording, console: Console) -> Path:
+    """The configuration of a recording."""
+    console.print(
+        f"A real broker made these events: {recording.broker} with Weir's plug-in and real "
+        f"clients, recorded for {duration(recording.seconds * 10**9)}; "
+        f"{recording.events:,} events.",
+        markup=False,
+        soft_wrap=True,
+    )
+    prepare(out, asked)
+    return write_recorded(recording, out)
+
+
+def _write_report(config: Path, page: Path, console: Console) -> None:
+    """The report on the demo's warehouse."""
+    from app.config.settings import load_settings
+    from app.show.report import write_page
+
+    write_page(load_settings(config), page, configured=True)
+    console.print(f"\nReport with charts: {page}", markup=False, soft_wrap=True)
+
+
+def _kafka(trace: Trace) -> str:
+    kafka = trace.scenario.kafka
+    return (
+        "" if kafka is None else (f"; {kafka.brokers} Kafka brokers with {len(kafka.users)} users")
+    )
+
+
+def write_config(trace: Trace, out: Path) -> Path:
+    """Write the configuration of the demo's run on a generated trace."""
+    write_policies(trace, out / "policies.yaml")
+    return _keep(
+        out,
+        document(
+            trace, _warehouse(out), _source(out, FILES_PER_BATCH), "policies.yaml", CACHE_BYTES
+        ),
+    )
+
+
+def write_recorded(recording: Recording, out: Path) -> Path:
+    """Write the events of a recording, and the configuration of the demo's run on them."""
+    recording.copy_to(out / "events")
+    return _keep(
+        out,
+        {
+            "warehouse": _warehouse(out),
+            "source": _source(out, RECORDED_PER_BATCH),
+            **recording.configuration(),
+        },
+    )
+
+
+def _warehouse(out: Path) -> str:
+    return str((out / "warehouse").absolute())
+
+
+def _source(out: Path, files: int) -> dict[str, Any]:
+    """The files of `out` as a source, with a number of files per micro-batch."""
+    return {
+        "format": "files",
+        "path": str((out / "events").absolute()),
+        "options": {"maxFilesPerTrigger": files},
+    }
+
+
+def _keep(out: Path, found: dict[str, Any]) -> Path:
+    path = out / "weir.yaml"
+    path.write_text(
+        f"# What demo ran: {PROGRAM} run --config FILE --available-now\n"
+        + yaml.safe_dump(found, sort_keys=False)
+    )
+    return path
+
+
+def _process(config: Path) -> None:
+    """Run over the whole trace; a stopped run ends the demo."""
+    from app.config.settings import load_settings
+    from app.run.service import work
+
+    if work(load_settings(config), available_now=True, interactive=True):
+        raise KeyboardInterrupt
+
+
+def _print_findings(warehouse: Path, console: Console) -> None:
+    from app.read.relations import Warehouse
+    from app.show.report.report_reader import ReportReader, ReportSpan
+
+    printed.render(ReportReader(Warehouse(str(warehouse)), ReportSpan()), console)

@@ -1,0 +1,65 @@
+"""The folder of a demo: its checks, and the removal of an earlier demo."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+from app.demo.demo_scenario import ChosenScenario
+from app.errors import UserError
+from app.tables import run_lock
+
+MARKER = "weir-demo.json"
+MADE_HERE = (
+    "events",
+    "warehouse",
+    "weir.yaml",
+    "policies.yaml",
+    "report.html",
+)
+FEW_EVENTS = 50_000
+"""Numbers of events below are planned before Spark starts, since they may be too few."""
+
+
+def refuse(out: Path, asked: ChosenScenario) -> None:
+    """UserError for a folder that is not the demo's or in use, and for too few events; nothing is
+    changed."""
+    marker = out / MARKER
+    try:
+        if out.exists() and not out.is_dir():
+            raise UserError(f"--out {out}: is a file; a folder is needed")
+        if out.is_dir() and any(out.iterdir()) and not marker.is_file():
+            raise UserError(
+                f"--out {out}: is not empty and was not made by demo\n"
+                "choose another folder, or empty this one"
+            )
+    except OSError as error:
+        raise _not_ours(out, error) from error
+    run_lock.refuse(str(out / "warehouse"))
+    if asked.events < FEW_EVENTS and not asked.recorded:
+        from app.demo.generator.scenario import load_scenario
+        from app.demo.generator.trace import plan_trace
+
+        plan_trace(load_scenario(asked.scenario), asked.events, asked.seed)
+
+
+def prepare(out: Path, asked: ChosenScenario) -> None:
+    """An empty folder for a demo; only files of an earlier demo are removed."""
+    refuse(out, asked)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / MARKER).write_text(json.dumps({"made_by": "weir demo", **asdict(asked)}))
+        for name in MADE_HERE:
+            path = out / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _not_ours(out, error) from error
+
+
+def _not_ours(out: Path, error: OSError) -> UserError:
+    return UserError(f"--out {out}: {error.filename or out}: {error.strerror}")

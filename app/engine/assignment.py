@@ -1,0 +1,230 @@
+"""Assigns jobs to queries so that every job continues where it stopped.
+
+A query's checkpoint holds its progress in the source and the state of its jobs, so a job stays with
+the query that has run it. A job that is new to the warehouse gets a query of its own, which begins
+at the start of the source. If the configuration splits a query or leaves out some of its jobs, the
+checkpoint is copied: each part continues at the same record, and jobs that are left out wait there.
+Jobs with different progress are never joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.tables import checkpoints, manifest
+from app.tables.checkpoints import ARCHIVE
+from state.jobs import JOBS
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split of a query: the jobs `kept` stay, each of `apart` gets a query of its own."""
+
+    query: str
+    kept: tuple[str, ...]
+    apart: dict[str, tuple[str, ...]]
+
+
+@dataclass
+class QueryPlan:
+    """The queries of a run, and the splits that precede them."""
+
+    queries: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Jobs by query, of those that run."""
+    splits: list[Split] = field(default_factory=list)
+    waiting: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Jobs by query, of those that the configuration leaves out."""
+    archive: bool = False
+    """Whether the query of the archive runs, too."""
+
+    @property
+    def running(self) -> dict[str, tuple[str, ...]]:
+        """Jobs by query of all queries to run. The archive is the last, with itself as its job."""
+        return {**self.queries, **({ARCHIVE: (ARCHIVE,)} if self.archive else {})}
+
+    @property
+    def jobs(self) -> list[str]:
+        """The jobs of all queries to run."""
+        return [job for jobs in self.queries.values() for job in jobs]
+
+    @property
+    def touched(self) -> list[str]:
+        """The queries that no other run may use meanwhile: those to run and those to split."""
+        return list(dict.fromkeys([*self.running, *(split.query for split in self.splits)]))
+
+    @property
+    def own(self) -> dict[str, tuple[str, ...]]:
+        """The queries of `running` that have a checkpoint of their own or begin one. Before the
+        split the others have the checkpoint of the query that they come from.
+        """
+        apart = {name for split in self.splits for name in split.apart}
+        return {name: jobs for name, jobs in self.running.items() if name not in apart}
+
+    def notes(self) -> list[str]:
+        """Effects on these queries that a user may not expect, one sentence each."""
+        found = [
+            f"{split.query} is split: "
+            + "; ".join(
+                f"{name} continues with {', '.join(jobs)}"
+                for name, jobs in {split.query: split.kept, **split.apart}.items()
+                if name in self.queries
+            )
+            for split in self.splits
+        ]
+        found += [
+            f"{', '.join(jobs)}: not in queries any more; a later run continues where {name} is now"
+            for name, jobs in self.waiting.items()
+        ]
+        return found
+
+
+def query_name(group: Sequence[str]) -> str:
+    """The name of a query: that of its only job, or `govern` for all jobs together."""
+    if len(group) == 1:
+        return group[0]
+    return "govern" if set(group) == set(JOBS) else "govern-" + "-".join(group)
+
+
+def plan(settings: Settings, only: Sequence[str] | None = None) -> QueryPlan:
+    """The queries for the configured groups of jobs and the archive, restricted to `only` if given.
+
+    Raises UserError if `only` names a job that is not configured, or a part of the jobs of a query
+    that has begun. The settings are not restricted: the records that the archive keeps must not
+    depend on the jobs of this run.
+    """
+    allowed = [*settings.jobs, ARCHIVE]
+    for job in only or ():
+        if job not in allowed:
+            raise UserError(
+                f"--jobs {job}: is not a job of this configuration\nallowed: {', '.join(allowed)}"
+            )
+    begun = {
+        name: jobs for name, jobs in known(settings).items() if checkpoints.begun(settings, name)
+    }
+    owner = {job: name for name, jobs in begun.items() for job in jobs}
+    taken = {*begun, *checkpoints.found(settings)}
+    made = QueryPlan(archive=only is None or ARCHIVE in only)
+    parts: dict[str, list[tuple[str, ...]]] = {name: [] for name in begun}
+    for group in settings.queries:
+        for name in dict.fromkeys(owner[job] for job in group if job in owner):
+            parts[name].append(tuple(job for job in group if owner.get(job) == name))
+        new = [job for job in group if job not in owner and (only is None or job in only)]
+        if new:
+            made.queries[_unused(query_name(new), taken)] = tuple(new)
+    for name, jobs in begun.items():
+        _carry_on(made, name, jobs, parts[name], taken)
+    _limit(made, only)
+    order = {job: at for at, job in enumerate(settings.jobs)}
+    first = {name: order[jobs[0]] for name, jobs in made.queries.items()}
+    made.queries = {name: made.queries[name] for name in sorted(first, key=first.__getitem__)}
+    return made
+
+
+def _carry_on(
+    made: QueryPlan, name: str, jobs: Sequence[str], parts: list[tuple[str, ...]], taken: set[str]
+) -> None:
+    """The queries of the jobs that `name` has run so far."""
+    left_out = tuple(job for job in jobs if all(job not in part for part in parts))
+    if not parts:
+        return  # none of its jobs is configured: all of them wait, where they are
+    if len(parts) == 1 and not left_out:
+        made.queries[name] = parts[0]
+        return
+    kept = max(parts, key=len)
+    apart = {_unused(query_name(part), taken): part for part in parts if part != kept}
+    made.queries |= {name: kept, **apart}
+    if left_out:
+        waits = _unused(query_name(left_out), taken)
+        made.waiting[waits] = left_out
+        apart[waits] = left_out
+    made.splits.append(Split(name, kept, apart))
+
+
+def _limit(made: QueryPlan, only: Sequence[str] | None) -> None:
+    """Keep only the queries of the requested jobs."""
+    if only is None:
+        return
+    for name, jobs in list(made.queries.items()):
+        asked = [job for job in jobs if job in only]
+        if not asked:
+            del made.queries[name]
+        elif len(asked) < len(jobs):
+            raise UserError(
+                f"--jobs {asked[0]}: the query {name} runs {', '.join(jobs)} together\n"
+                "name all of them, or split the query: give them groups of their own in queries"
+            )
+    if made.splits and not any(
+        split.query in made.queries or set(split.apart) & set(made.queries) for split in made.splits
+    ):
+        made.splits, made.waiting = [], {}
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    """The name, or the first of name-2, name-3 … that no checkpoint has."""
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}-{number}"
+    taken.add(found)
+    return found
+
+
+def known(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """Jobs by query, of the queries that have begun. Without a manifest, or with one of an earlier
+    version, they follow from the names of the checkpoints.
+    """
+    kept = manifest.load(settings)
+    if kept is not None and kept.queries is not None:
+        return {name: tuple(jobs) for name, jobs in kept.queries.items()}
+    queries = {name: _jobs_of(name) for name in checkpoints.found(settings)}
+    queries = {name: jobs for name, jobs in queries.items() if jobs}
+    owner: dict[str, str] = {}
+    for name, jobs in queries.items():
+        for job in jobs:
+            if job in owner:
+                first, second = (checkpoints.location(settings, n) for n in (owner[job], name))
+                raise UserError(
+                    f"warehouse: two queries have run {job}, so its rows may be twice in "
+                    f"the tables: {first} and {second}\n"
+                    "take another warehouse, or remove the checkpoint that is not to be continued"
+                )
+            owner[job] = name
+    return queries
+
+
+def _jobs_of(query: str) -> tuple[str, ...]:
+    """The jobs of a query by its name; none for a query without jobs."""
+    if query == "govern":
+        return JOBS
+    jobs = tuple(query.removeprefix("govern-").split("-"))
+    return jobs if all(job in JOBS for job in jobs) else ()
+
+
+def apply(settings: Settings, made: QueryPlan) -> None:
+    """Split the queries that the plan splits, and record the jobs of each query.
+
+    Raises UserError if a batch of a query to be split has not ended.
+    """
+    queries = {
+        name: jobs
+        for name, jobs in known(settings).items()
+        if name in made.queries or checkpoints.begun(settings, name)
+    }
+    for split in made.splits:
+        if not checkpoints.settled(settings, split.query):
+            raise UserError(
+                f"queries: the last batch of {split.query} has not ended, so it cannot "
+                f"be split yet\nrun once with one group of {', '.join(queries[split.query])} "
+                "and --available-now, then change queries"
+            )
+        for name in split.apart:
+            checkpoints.copy(settings, split.query, name)
+        checkpoints.new_application_id(settings, split.query)
+        queries |= {split.query: split.kept, **split.apart}
+    manifest.record(settings, {**queries, **made.queries})

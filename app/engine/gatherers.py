@@ -1,0 +1,56 @@
+"""Commits the gathered rows of a run when they are due, and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.tables import gathering
+from app.tables.commit import Writer
+from app.tables.gathering import GatheringWriter
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+
+class Gatherers:
+    """The writers of a run's queries."""
+
+    def __init__(self, settings: Settings, gathers: bool, warn: Callable[[str], None]) -> None:
+        """Without `gathers` every batch commits its rows, as in a run with `--available-now`."""
+        self._settings, self._warn = settings, warn
+        self._gathers = gathers and gathering.possible(settings)
+        self._writers: dict[str, GatheringWriter] = {}
+
+    def writer(self, query: str) -> Writer:
+        """The writer of a query; a restarted query gets the same one."""
+        if not self._gathers:
+            return Writer(self._settings, query)
+        if query not in self._writers:
+            self._writers[query] = GatheringWriter(self._settings, query)
+        return self._writers[query]
+
+    def commit_due(self) -> None:
+        """Commit rows that have waited for their interval. A failed commit is repeated an interval
+        later.
+        """
+        for query, writer in self._writers.items():
+            self._guarded(query, writer.commit_due)
+
+    def commit_all(self) -> None:
+        """Commit the remaining rows at the end of a run."""
+        for query, writer in self._writers.items():
+            self._guarded(query, writer.commit_all)
+
+    def _guarded(self, query: str, commit: Callable[[], None]) -> None:
+        from deltalake.exceptions import DeltaError
+
+        try:
+            commit()
+        except (DeltaError, OSError, UserError) as error:
+            reason = str(error).splitlines()[0]
+            self._warn(
+                f"{query}: gathered rows wait for another commit, or the next start"
+                f" ({type(error).__name__}: {reason[:200]})"
+            )

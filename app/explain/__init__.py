@@ -1,9 +1,0 @@
-"""The command `explain`: the decisions around one moment as sentences, without Spark.
-
-Start with `command`; `reader` reads the rows near the moment, the subjects that the jobs declare turn
-them into sentences. Imports `app.jobs`, `app.warehouse` and `app.config`.
-"""
-
-from app.explain.command import explain
-
-__all__ = ["explain"]

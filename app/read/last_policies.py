@@ -1,0 +1,56 @@
+"""The latest policy documents of the stream by cluster, from the archive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from app.read.relations import Warehouse, connect
+from app.terminal.moments import instant_of
+from state.engine.documents import Source, full_topic_name
+from state.policies import parse_document
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+
+@dataclass(frozen=True)
+class LastPolicy:
+    """A document and its place in the archive."""
+
+    document: dict[str, Any]
+    where: str
+
+
+def last_policies(
+    settings: Settings, at_ms: int | None = None, cluster: str | None = None
+) -> dict[str | None, dict[Source, LastPolicy]]:
+    """The latest documents up to a moment, by cluster, scope and name; none without an archive."""
+    warehouse = Warehouse.of(settings)
+    if warehouse.open("events") is None:
+        return {}
+    parameters: dict[str, Any] = {}
+    wanted = ["event_type = 'policy'"]
+    for clause, key, value in (
+        ("ts_wall_ms <= $at", "at", at_ms),
+        ("cluster = $cluster", "cluster", cluster),
+    ):
+        if value is not None:
+            wanted.append(clause)
+            parameters[key] = value
+    sql = (
+        "SELECT cluster, policy_json, ts_wall_ms, source_partition, source_offset FROM events"
+        f" WHERE {' AND '.join(wanted)} ORDER BY ts_wall_ms, seq"
+    )
+    with connect(warehouse, sql, parameters, alone=True) as connection:
+        rows = connection.execute(sql, parameters).fetchall()
+    found: dict[str | None, dict[Source, LastPolicy]] = {}
+    for where, text, wall_ms, partition, offset in rows:
+        document, _ = parse_document(text)
+        if document is None:
+            continue
+        scope, name = document["scope"], document["name"]
+        source = scope, full_topic_name(name) if scope == "topic" else name
+        place = f"stream at {instant_of(wall_ms)}, {partition} offset {offset}"
+        found.setdefault(where, {})[source] = LastPolicy(document, place)
+    return found

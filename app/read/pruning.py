@@ -1,0 +1,100 @@
+"""Finds the files of a table that a statement can need, by the statistics in the Delta log.
+
+DuckDB opens the footer of every file that it gets. So the statement is first planned over empty
+tables with the same columns. Filters that the plan pushes into a scan (comparisons of an integer
+column with a number) are compared with the least and greatest values of each file in the log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from app.read.duckdb_functions import add_functions
+
+_TERM = r"\((\w+) (>=|<=|!=|=|>|<) (-?\d+)\)"
+_FILTER = re.compile(rf"{_TERM}|\({_TERM}(?: AND {_TERM})+\)")
+"""A complete filter of the plan. A filter with anything else, such as a string or an OR, does not
+match.
+"""
+_TERMS = re.compile(_TERM)
+Bounds = dict[str, tuple[int, int]]
+"""Least and greatest value of the wanted rows, by column."""
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+def needed(
+    sql: str,
+    params: Mapping[str, Any],
+    tables: Mapping[str, Mapping[str, str]],
+    views: Mapping[str, str],
+) -> dict[str, list[Bounds]]:
+    """Bounds of the rows that each scan of a table wants; a table that needs all files has none.
+
+    `tables` has the SQL types of the columns of each table. A row is needed if it is within the
+    bounds of at least one scan.
+    """
+    try:
+        with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+            # By the statistics of an empty table no row can match.
+            connection.execute("SET disabled_optimizers = 'statistics_propagation'")
+            for name, columns in tables.items():
+                typed = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
+                connection.execute(f'CREATE TABLE "{name}" ({typed})')
+            add_functions(connection, sql)
+            for name, text in views.items():
+                connection.execute(f'CREATE VIEW "{name}" AS {text}')
+            row = connection.execute(f"EXPLAIN (FORMAT json) {sql}", dict(params)).fetchone()
+        plan = json.loads(row[1])[0] if row else {}
+    except (duckdb.Error, ValueError):
+        return {}  # the statement itself reports the mistake
+    wanted: dict[str, list[Bounds]] = {}
+    for info in _scans(plan):
+        wanted.setdefault(info["Table"].rsplit(".", 1)[-1], []).append(_bounds(info))
+    return {name: scans for name, scans in wanted.items() if all(scans)}
+
+
+def overlaps(scans: Sequence[Bounds], least: Mapping[str, Any], most: Mapping[str, Any]) -> bool:
+    """Whether a file may have a row that a scan wants, by its least and greatest values.
+
+    An unknown value excludes nothing.
+    """
+    return any(
+        all(_meets(bounds, least.get(c), most.get(c)) for c, bounds in scan.items())
+        for scan in scans
+    )
+
+
+def _meets(bounds: tuple[int, int], least: Any, most: Any) -> bool:
+    below = isinstance(most, int) and most < bounds[0]
+    above = isinstance(least, int) and least > bounds[1]
+    return not below and not above
+
+
+def _scans(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    info = node.get("extra_info", {})
+    if "Table" in info:
+        yield info
+    for child in node.get("children", []):
+        yield from _scans(child)
+
+
+def _bounds(info: Mapping[str, Any]) -> Bounds:
+    filters = info.get("Filters", [])
+    bounds: Bounds = {}
+    for text in [filters] if isinstance(filters, str) else filters:
+        if not _FILTER.fullmatch(text):
+            continue
+        for column, sign, number in _TERMS.findall(text):
+            value = int(number)
+            least, most = bounds.get(column, (_LEAST, _MOST))
+            if sign in ("=", ">=", ">"):
+                least = max(least, value + (sign == ">"))
+            if sign in ("=", "<=", "<"):
+                most = min(most, value - (sign == "<"))
+            bounds[column] = (least, most)
+    return bounds

@@ -1,0 +1,619 @@
+"""The Delta tables of a warehouse as relations of a read-only DuckDB connection, without Spark.
+
+DuckDB's own Delta extension would be a further download, so delta-rs reads the log. DuckDB gets
+local files as the list in the log, which is five to fifty times quicker than an Arrow dataset over
+ten million rows, and files of an object store as an Arrow dataset.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import compress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from app.config.owners import Owner
+from app.errors import UserError
+from app.read import pruning
+from app.read.duckdb_functions import add_functions
+from app.read.memory import SHARE as MEMORY_SHARE
+from app.read.read_only import first_lines, only_select
+from app.tables.definitions import TABLES, VIEWS, Table
+from app.tables.log_files import require_contents
+from app.tables.time_travel import rows_changed_in, version_at
+from app.terminal.interrupt import watch
+from app.terminal.program import PROGRAM
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+__all__ = ["STATES", "TableState", "Warehouse", "connect", "first_lines", "only_select", "states"]
+
+GLOB = re.compile(r"[*?]")
+"""Characters that DuckDB would expand in a file name."""
+READER_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+"""Features of the Delta protocol that leave the rows of a table as those of its files."""
+FEW_FILES = 16
+"""Up to this number all files are opened: that takes less time than planning which are needed."""
+STATES = "weir_tables"
+"""The relation with the progress of each table."""
+OWNERS = "weir_owners"
+"""The relation of the configured owner rules, by their place."""
+QUERIES = "weir_queries"
+"""The relation with the progress of each streaming query."""
+OWN_COLUMNS: Mapping[str, Mapping[str, str]] = {
+    STATES: {
+        "name": "VARCHAR",
+        **dict.fromkeys(
+            ("version", "committed_ms", "files", "rows", "bytes", "newest_ms"), "BIGINT"
+        ),
+    },
+    OWNERS: {"place": "INTEGER", **dict.fromkeys(Owner.model_fields, "VARCHAR")},
+    QUERIES: {
+        "query": "VARCHAR",
+        "batch": "BIGINT",
+        "is_open": "BOOLEAN",
+        "begun_ms": "BIGINT",
+        "committed_ms": "BIGINT",
+    },
+}
+"""SQL types of the columns of these relations, which are no tables of the warehouse."""
+NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms", "polled_ms", "known_ms")
+"""Columns with the time that a table has reached; the first one present is used."""
+
+GONE = (
+    "a file that is gone was removed by VACUUM or compaction: ask again, and with --as-of take a "
+    "later time"
+)
+
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999 (ms since the epoch). Clocks may be outside, where no calendar applies."""
+EVENT_TIMES = ("pass_ms", "window_start_ms", "at_ms", "ts_wall_ms")
+"""Columns with the time of a row; the first one present is used."""
+NARROWER = "ask for a shorter time, or where there is more memory"
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """A folder or object-store prefix with one Delta table per name."""
+
+    uri: str
+    storage_options: dict[str, str] = field(default_factory=dict, repr=False)
+    as_of_ms: int | None = None
+    """Tables are read as of this moment (ms since the epoch); None for now."""
+    owners: tuple[Owner, ...] = ()
+    """The configured rules of owners."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Warehouse:
+        """The warehouse of a configuration."""
+        return cls(settings.warehouse, settings.storage(), owners=tuple(settings.owners))
+
+    def at(self, as_of_ms: int | None) -> Warehouse:
+        """The same warehouse as of a moment."""
+        return replace(self, as_of_ms=as_of_ms)
+
+    @property
+    def folder(self) -> Path | None:
+        """The local folder; None in an object store."""
+        parts = urlsplit(self.uri)
+        if parts.scheme == "file":
+            return Path(unquote(parts.path))
+        return None if "://" in self.uri else Path(self.uri)
+
+    def location(self, name: str) -> str:
+        """Path of a table."""
+        return f"{(str(self.folder) if self.folder else self.uri).rstrip('/')}/{name}"
+
+    def open(self, name: str) -> DeltaTable | None:
+        """A table at its newest version; None if it does not exist.
+
+        A UserError if this version of Weir cannot read the table, or a local log has lost the
+        contents of a commit.
+        """
+        folder, location = self.folder, self.location(name)
+        if folder is not None and not (folder / name / "_delta_log").is_dir():
+            return None
+        if folder is not None and self.as_of_ms is None:
+            require_contents(location)
+        try:
+            delta = DeltaTable(location, storage_options=self.storage_options)
+            if self.as_of_ms is not None:
+                version = version_at(location, self.storage_options, self.as_of_ms)
+                if version is None:
+                    return None
+                if folder is not None:
+                    require_contents(location, version)
+                delta.load_as_version(version)
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            reason = str(error).splitlines()[0][:200]
+            raise UserError(f"{location}: cannot be read\n{reason}") from error
+        require_plain_rows(delta, location)
+        return delta
+
+    def open_all(self, names: Iterable[str]) -> dict[str, DeltaTable | None]:
+        """Several tables by name, opened concurrently."""
+        wanted = list(names)
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            return dict(zip(wanted, pool.map(self.open, wanted), strict=True))
+
+    def require(self) -> None:
+        """UserError if there is no warehouse."""
+        folder = self.folder
+        if folder is None or _is_warehouse(folder):
+            return
+        what = "has no Weir tables" if folder.is_dir() else "does not exist"
+        inside = sorted(each for each in folder.glob("*") if _is_warehouse(each))
+        remedy = (
+            f"{inside[0]} has: name it with --warehouse"
+            if inside
+            else f"name another with --warehouse, or fill one with {PROGRAM} demo or run"
+        )
+        raise UserError(f"warehouse: {self.uri} {what}\n{remedy}")
+
+
+def _is_warehouse(folder: Path) -> bool:
+    """Whether a folder has a table of Weir, or what Weir remembers of its tables. A folder that
+    only has the name of a table, such as the events of the demo, is no table.
+    """
+    return (folder / "_weir").is_dir() or any(
+        (folder / name / "_delta_log").is_dir() for name in TABLES
+    )
+
+
+@dataclass(frozen=True)
+class Recent:
+    """The rows of the last `lookback_ms` before `until_ms`, or before the newest row.
+
+    The tables of jobs share one newest row. `events` and `quarantine` go by the time at which a
+    record was read, because senders choose the times of their records.
+    """
+
+    lookback_ms: int
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class TableState:
+    """Progress of a table; all but the name is None if it does not exist."""
+
+    name: str
+    version: int | None = None
+    committed_ms: int | None = None
+    files: int | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    newest_ms: int | None = None
+
+
+def states(warehouse: Warehouse) -> list[TableState]:
+    """The state of every table, from the logs alone."""
+    return [state(warehouse, name, delta) for name, delta in warehouse.open_all(TABLES).items()]
+
+
+def connect_files(
+    warehouse: Warehouse, tables: Mapping[str, tuple[DeltaTable, Sequence[str]] | None]
+) -> duckdb.DuckDBPyConnection:
+    """A connection with each of these tables restricted to some of its files, given as paths of the
+    log.
+
+    A table without files is empty. Rows come in any order, with times as for `calendar` in
+    `connect`.
+    """
+    connection = sealed(warehouse, in_order=False)
+    for name, found in tables.items():
+        relation = _Relation(TABLES[name], found[0] if found else None, calendar=True)
+        relation.take(found[1] if found else ())
+        relation.add(connection, warehouse)
+    return connection
+
+
+def connect(
+    warehouse: Warehouse,
+    sql: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    *,
+    alone: bool = False,
+    in_order: bool = True,
+    recent: Recent | None = None,
+    limits: Mapping[str, str] | None = None,
+    opened: Mapping[str, DeltaTable] | None = None,
+    calendar: bool = False,
+) -> duckdb.DuckDBPyConnection:
+    """A connection with the tables and views named in `sql`, or with all of them.
+
+    A table without rows is empty. The connection can read below the warehouse and nothing else; the
+    caller refuses statements (`only_select`). With `alone` the connection serves this one
+    statement: files that it cannot need are left out. Without `in_order` rows come in any order
+    unless the statement orders them, and sooner. With `recent` older rows are left out. `limits`
+    are settings of DuckDB, such as threads and memory_limit. `opened` has tables that are already
+    open. With `calendar` times and durations (ms) outside the calendar are null, and rows at such
+    times are left out, so that a statement can compute with them.
+    """
+    warehouse.require()
+    words = set(re.findall(r"\w+", sql.lower())) if sql else {*TABLES, *VIEWS}
+    views = [name for name in VIEWS if name in words]
+    wanted = words | {table for name in views for table in VIEWS[name].reads}
+    tables = [name for name in TABLES if name in wanted]
+    connection = sealed(warehouse, in_order, limits)
+    closed = [name for name in tables if name not in (opened or {})]
+    found = (
+        warehouse.open_all(closed)
+        if len(closed) > 1
+        else {name: warehouse.open(name) for name in closed}
+    )
+    found |= opened or {}
+    relations = [_Relation(TABLES[name], found[name], calendar) for name in tables]
+    if alone and sql is not None and any(len(r.paths) > FEW_FILES for r in relations):
+        columns = {name: own for name, own in OWN_COLUMNS.items() if name in words}
+        columns |= {r.table.name: r.columns for r in relations}
+        texts = {name: VIEWS[name].sql for name in views}
+        kept = pruning.needed(sql, params or {}, columns, texts)
+        for relation in relations:
+            relation.prune(kept.get(relation.table.name))
+    if recent is not None:
+        _leave_out_older(relations, recent)
+    for relation in relations:
+        relation.add(connection, warehouse)
+    if not tables:
+        # Nothing is read. They are there to be listed, and for DuckDB to suggest.
+        for table in TABLES.values():
+            _Relation(table, None).add(connection, warehouse)
+    for name in views if tables else VIEWS:
+        connection.execute(f"CREATE VIEW {name} AS {VIEWS[name].sql}")
+    add_functions(connection, sql or "")
+    if STATES in words:
+        _add_states(connection, warehouse)
+    if OWNERS in words:
+        _add_owners(connection, warehouse)
+    if QUERIES in words:
+        _add_queries(connection, warehouse)
+    return connection
+
+
+def connect_to(
+    warehouse: Warehouse, opened: Mapping[str, DeltaTable | None], limits: Mapping[str, str]
+) -> duckdb.DuckDBPyConnection:
+    """A connection with tables as they were opened, whatever is committed meanwhile.
+
+    `limits` are settings of DuckDB, such as `memory_limit`.
+    """
+    connection = sealed(warehouse, in_order=False, limits=limits)
+    for name, delta in opened.items():
+        _Relation(TABLES[name], delta).add(connection, warehouse)
+    return connection
+
+
+def sql_type(kind: pa.DataType) -> str:
+    """The name of a column type in DuckDB."""
+    if pa.types.is_map(kind):
+        return f"MAP({sql_type(kind.key_type)}, {sql_type(kind.item_type)})"
+    if pa.types.is_list(kind):
+        return f"{sql_type(kind.value_type)}[]"
+    names = {
+        "int64": "BIGINT",
+        "int32": "INTEGER",
+        "int16": "SMALLINT",
+        "int8": "TINYINT",
+        "bool": "BOOLEAN",
+        "double": "DOUBLE",
+        "float": "FLOAT",
+        "date32[day]": "DATE",
+        "binary": "BLOB",
+    }
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMPTZ" if kind.tz else "TIMESTAMP"
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    return names.get(str(kind), "VARCHAR")
+
+
+class _Relation:
+    """A table for DuckDB: the files of its log, as paths below the table."""
+
+    def __init__(self, table: Table, delta: DeltaTable | None, calendar: bool = False) -> None:
+        self.table = table
+        self._calendar = calendar
+        self._delta = delta
+        self.paths: list[str] = []
+        self._written_ms: list[int] = []
+        self._whole = True
+        self._conditions: list[str] = []
+        self.columns = {c.name: sql_type(c.type) for c in table.columns}
+        self._there = list(self.columns)
+        if delta is None:
+            return
+        written = {f.name: sql_type(f.type) for f in pa.schema(delta.schema().to_arrow())}
+        self._there = list(written)
+        # Columns of a newer Weir are shown; those that an older one did not write are null.
+        self.columns = {**written, **{k: v for k, v in self.columns.items() if k not in written}}
+        self._adds = delta.get_add_actions()
+        self.paths = [unquote(path) for path in self._column("path")]
+        self._written_ms = self._column("modification_time")
+        self._has_statistics = {"min", "max"} <= set(self._adds.schema.names)
+
+    def prune(self, scans: Sequence[pruning.Bounds] | None) -> None:
+        """Keep the files that may have rows that the scans of a statement want (None: all)."""
+        if scans is None or len(self.paths) <= FEW_FILES or not self._has_statistics:
+            return
+        limits = zip(self._column("min"), self._column("max"), strict=True)
+        keep = [pruning.overlaps(scans, least or {}, most or {}) for least, most in limits]
+        if not any(keep):
+            keep[0] = True  # for the types of its columns
+        self.paths = list(compress(self.paths, keep))
+        self._written_ms = list(compress(self._written_ms, keep))
+
+    def take(self, paths: Sequence[str]) -> None:
+        """Keep these files."""
+        wanted = set(paths)
+        keep = [path in wanted for path in self.paths]
+        self._whole = all(keep)
+        self.paths = list(compress(self.paths, keep))
+        self._written_ms = list(compress(self._written_ms, keep))
+
+    @property
+    def clock(self) -> str | None:
+        """The column that decides whether rows are recent; None if they always are."""
+        if self.table.job is not None:
+            return "ts_wall_ms"
+        clocks = ("ingest_ms", "checked_ms", "compared_ms", "made_ms")
+        return next((c for c in clocks if c in self.table.names), None)
+
+    def newest(self) -> int | None:
+        """The newest time of that column in the statistics of the files; None if not known."""
+        if not self.paths or not self._has_statistics:
+            return None
+        found = ((most or {}).get(self.clock) for most in self._column("max"))
+        return max((v for v in found if v is not None and v <= LAST_MS), default=None)
+
+    def leave_out_before(self, start_ms: int) -> None:
+        """Show only rows from `start_ms` on, and leave out files without any."""
+        clock = self.clock
+        self._conditions.append(f'"{clock}" >= {start_ms}')
+        if self.paths and self._has_statistics:
+            least = [(most or {}).get(clock) for most in self._column("max")]
+            keep = [value is None or value >= start_ms for value in least]
+            self.paths = list(compress(self.paths, keep))
+            self._written_ms = list(compress(self._written_ms, keep))
+
+    def add(self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
+        """Register the table in a connection."""
+        name = self.table.name
+        shown = ", ".join(
+            self._shown(c) if c in self._there else f'CAST(NULL AS {kind}) AS "{c}"'
+            for c, kind in self.columns.items()
+        )
+        source = self._source(connection, warehouse)
+        if source is None:
+            shown = ", ".join(f'CAST(NULL AS {k}) AS "{c}"' for c, k in self.columns.items())
+            source = "(SELECT 1) WHERE false"
+        conditions = [*self._conditions, *self._own_time()] if self.paths else []
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        connection.execute(f"CREATE VIEW {name} AS SELECT {shown} FROM {source}{where}")
+
+    def _shown(self, column: str) -> str:
+        """SQL of a stored column as it is shown."""
+        if not self._calendar or not column.endswith("_ms") or self.columns[column] != "BIGINT":
+            return f'"{column}"'
+        return f'CASE WHEN {_in_calendar(column)} THEN "{column}" END AS "{column}"'
+
+    def _own_time(self) -> list[str]:
+        """The condition that rows have a time within the calendar."""
+        if not self._calendar:
+            return []
+        # Of what is refused the senders' own time may be the reason.
+        times = [self.clock] if self.table.job is None else [*EVENT_TIMES, "window_ms"]
+        return [f'("{c}" IS NULL OR {_in_calendar(c)})' for c in times if c in self._there]
+
+    def _source(self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> str | None:
+        """The source from which DuckDB reads the rows; None if there are none."""
+        name, delta = self.table.name, self._delta
+        if delta is None or not self.paths:
+            return None
+        if warehouse.folder is None or any(GLOB.search(p) or "://" in p for p in self.paths):
+            return self._dataset(connection)
+        root = str((warehouse.folder / name).resolve())
+        if GLOB.search(root) or "://" in root:
+            return self._dataset(connection)
+        files = [literal(f"{root}/{path}") for path in self.paths]
+        partitions = delta.metadata().partition_columns
+        hive = "true" if partitions else "false"
+        # A column that came with a later version of Weir is missing in the files before it.
+        stored = set(self._there) - set(partitions)
+        ends = {
+            min(zip(self._written_ms, files, strict=True))[1],
+            max(zip(self._written_ms, files, strict=True))[1],
+        }
+        by_name = any(not stored <= _stored(connection, file) for file in ends)
+        union = ", union_by_name = true" if by_name else ""
+        return f"read_parquet([{', '.join(files)}], hive_partitioning = {hive}{union})"
+
+    def _dataset(self, connection: duckdb.DuckDBPyConnection) -> str:
+        assert self._delta is not None
+        dataset = self._delta.to_pyarrow_dataset()
+        if not self._whole:
+            import pyarrow.dataset as ds
+
+            wanted = set(self.paths)
+            dataset = ds.FileSystemDataset(
+                [f for f in dataset.get_fragments() if unquote(f.path) in wanted],
+                dataset.schema,
+                dataset.format,
+                dataset.filesystem,
+            )
+        connection.register(f"_{self.table.name}", dataset)
+        return f"_{self.table.name}"
+
+    def _column(self, name: str) -> list[Any]:
+        return list(self._adds.column(name).to_pylist())
+
+
+def sealed(
+    warehouse: Warehouse, in_order: bool, limits: Mapping[str, str] | None = None
+) -> duckdb.DuckDBPyConnection:
+    """A connection that reads below the warehouse, and neither writes nor loads anything."""
+    spill = Path(tempfile.gettempdir()) / f"weir-query-{secrets.token_hex(8)}"
+    connection = duckdb.connect(
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_persistent_secrets": "false",
+            "temp_directory": str(spill),
+            "preserve_insertion_order": str(in_order).lower(),
+            "memory_limit": MEMORY_SHARE,
+            **(limits or {}),
+        }
+    )
+    watch(connection, spill)
+    connection.execute("SET python_enable_replacements = false")
+    if warehouse.folder is not None:
+        allowed = str(warehouse.folder.resolve())
+        connection.execute(f"SET allowed_directories = [{literal(allowed)}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _leave_out_older(relations: Sequence[_Relation], recent: Recent) -> None:
+    """Restrict every table to its recent rows; a table without statistics stays whole."""
+    of_jobs = [r.newest() for r in relations if r.table.job is not None]
+    shared = max((ms for ms in of_jobs if ms is not None), default=None)
+    for relation in relations:
+        newest = relation.newest() if relation.table.job is None else shared
+        if recent.until_ms is not None:
+            # A look back: the time of reading is unrelated to that time.
+            newest = recent.until_ms if relation.table.job is not None else None
+        if newest is not None and relation.clock is not None:
+            relation.leave_out_before(newest - recent.lookback_ms)
+
+
+def require_plain_rows(delta: DeltaTable, location: str) -> None:
+    """UserError if the rows of a table are not those of its files."""
+    features = set(delta.protocol().reader_features or ()) - READER_FEATURES
+    if delta.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        features.add("columnMapping")
+    elif features == {"columnMapping"}:
+        features = set()
+    if features:
+        raise UserError(
+            f"{location}: cannot be read: it uses {', '.join(sorted(features))}, which this"
+            " version of Weir does not know\nread it with Spark, or with the Weir that wrote it"
+        )
+
+
+def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> TableState:
+    """The progress of an opened table, from its log alone."""
+    if delta is None:
+        return TableState(name)
+    adds = delta.get_add_actions(flatten=True)
+    there = set(adds.schema.names)
+
+    def values(column: str) -> list[int | None]:
+        return list(adds.column(column).to_pylist()) if column in there else []
+
+    rows, sizes = values("num_records"), values("size_bytes")
+    newest = next((f"max.{c}" for c in _clocks(name) if c in TABLES[name].names), "")
+    version = delta.version()
+    _, committed_ms = rows_changed_in(warehouse.location(name), warehouse.storage_options, version)
+    return TableState(
+        name,
+        version,
+        committed_ms,
+        len(sizes),
+        # Every writer of Weir records the rows of a file; without them only a scan counts them.
+        None if None in rows else sum(r for r in rows if r is not None),
+        sum(s for s in sizes if s is not None),
+        max(
+            (v for v in values(newest) if v is not None and FIRST_MS <= v <= LAST_MS), default=None
+        ),
+    )
+
+
+def _clocks(name: str) -> tuple[str, ...]:
+    """Columns that may have the time that a table has reached, in order of preference."""
+    # What is refused may be refused for its time.
+    return ("ingest_ms",) if name == "quarantine" else NEWEST
+
+
+def _create(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    columns = ", ".join(f"{column} {kind}" for column, kind in OWN_COLUMNS[name].items())
+    connection.execute(f"CREATE TABLE {name} ({columns})")
+
+
+def _add_states(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
+    _create(connection, STATES)
+    rows = [
+        [s.name, s.version, s.committed_ms, s.files, s.rows, s.bytes, s.newest_ms]
+        for s in states(warehouse)
+    ]
+    connection.executemany(f"INSERT INTO {STATES} VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _add_owners(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
+    _create(connection, OWNERS)
+    rows = [
+        [place, *(getattr(owner, name) for name in Owner.model_fields)]
+        for place, owner in enumerate(warehouse.owners)
+    ]
+    if rows:
+        signs = ", ".join("?" for _ in rows[0])
+        connection.executemany(f"INSERT INTO {OWNERS} VALUES ({signs})", rows)
+
+
+def _add_queries(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
+    """The batches of every query, from its checkpoint; none if the warehouse is no folder."""
+    _create(connection, QUERIES)
+    folder = warehouse.folder
+    checkpoints = [] if folder is None else sorted((folder / "_weir" / "checkpoints").glob("*"))
+    for checkpoint in checkpoints:
+        begun = _newest_batch(checkpoint / "offsets")
+        committed = _newest_batch(checkpoint / "commits")
+        if begun is not None:
+            is_open = committed is None or committed[0] < begun[0]
+            row = [checkpoint.name, begun[0], is_open, begun[1], committed and committed[1]]
+            connection.execute(f"INSERT INTO {QUERIES} VALUES (?, ?, ?, ?, ?)", row)
+
+
+def _newest_batch(folder: Path) -> tuple[int, int] | None:
+    """Number and time (ms since the epoch) of the newest batch in a log of Spark's."""
+    numbers = [int(path.name) for path in folder.glob("*") if path.name.isdigit()]
+    for number in sorted(numbers, reverse=True):
+        try:
+            return number, (folder / str(number)).stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:  # removed since: Spark keeps the last hundred
+            continue
+    return None
+
+
+def _stored(connection: duckdb.DuckDBPyConnection, file: str) -> set[str]:
+    """The columns of one file."""
+    try:
+        found = connection.execute(
+            f"SELECT column_name FROM (DESCRIBE SELECT * FROM read_parquet({file},"
+            " hive_partitioning = false))"
+        )
+    except duckdb.Error as error:
+        raise UserError(f"{first_lines(error)}\n{GONE}") from error
+    return {name for (name,) in found.fetchall()}
+
+
+def _in_calendar(column: str) -> str:
+    return f'"{column}" BETWEEN {FIRST_MS} AND {LAST_MS}'
+
+
+def literal(text: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,87 @@
+"""What may still hold the names that `forget` has replaced in the tables, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.run.maintenance.names import Name
+from app.tables.small_files import local_path, read_text
+from app.tables.small_files import names as file_names
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+MINUTE_MS = 60_000
+SEARCHED = {
+    "_weir/checkpoints/*/weir-policies.json": (
+        "as long as the checkpoint: documents that the query has judged by"
+    ),
+    "_weir/configuration.json": "until the next run writes its configuration",
+    "_weir/manifest.json": "as long as the warehouse: topics that it reads",
+    "_weir/reconcile.json": "until two more comparisons",
+    "_weir/*/memory.json": "until the broker no longer has them and a poll has seen that",
+    "_weir/*/polls/*.jsonl": "until a poll removes the file, keep_ms after it was written",
+    "_weir/checkpoints/*/offsets/*": "as long as the topic is read, then until newer batches replace it",
+    "_weir/checkpoints/*/sources/0/*": "as long as the checkpoint: files that it has read",
+}
+"""Files of text that are searched, and how long they keep what they hold."""
+
+
+def still_named(settings: Settings, names: Sequence[Name], erase: bool) -> list[str]:
+    """Places that hold the names after the command, or may, one line each."""
+    return [*_history(settings, erase), *_searched(settings, names), *_not_searched(settings)]
+
+
+def _history(settings: Settings, erase: bool) -> Iterator[str]:
+    if not erase:
+        kept = f"{settings.maintenance.history_ms // MINUTE_MS} min"
+        yield f"history of the tables (--as-of): until maintain removes it, in {kept} or later"
+
+
+def _searched(settings: Settings, names: Sequence[Name]) -> Iterator[str]:
+    root = local_path(settings.warehouse)
+    if root is None:
+        yield (
+            "policies (weir-policies.json), offsets and names of files in _weir/checkpoints, "
+            "topics in _weir/manifest.json: as long as the warehouse; not searched there"
+        )
+        yield "_weir/configuration.json: until the next run writes its configuration; not searched"
+        return
+    for pattern, until in SEARCHED.items():
+        found = [path for path in sorted(root.glob(pattern)) if _holds(path, names)]
+        if found:
+            more = f" and {len(found) - 1} more" if found[1:] else ""
+            yield f"{found[0].relative_to(root)}{more}: {until}"
+
+
+def _holds(path: Path, names: Sequence[Name]) -> bool:
+    text = path.read_text("utf-8", "replace") if path.is_file() else ""
+    return any(name.replaced(text) != text for name in names)
+
+
+def _not_searched(settings: Settings) -> Iterator[str]:
+    """States and rows whose bytes are not searched."""
+    idle = f"{settings.idle_state_ms // MINUTE_MS} min"
+    yield (
+        f"state of the queries (_weir/checkpoints): until {idle} of event time after"
+        " the last record of the name; rows that they write until then have it"
+    )
+    if file_names(settings, "_weir/states"):
+        yield (
+            "saved states (_weir/states): until "
+            f"{settings.saved_states.keep} newer ones of their query are saved; without "
+            "saved_states.interval_ms until you remove the files"
+        )
+    yield (
+        "rows that wait for a common commit (_weir/checkpoints): until the run, or its next start,"
+        " commits them; forget again then"
+    )
+    yield "chunk_payloads, and payloads in other tables: not searched"
+    if read_text(settings, "_weir/replay.json") is not None:
+        yield "states of a replay (_weir/replay): as long as this folder"
+    yield (
+        "the source (Kafka, files), spools outside the warehouse, the configuration, reports and "
+        "exports: not Weir's to change"
+    )

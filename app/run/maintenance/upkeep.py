@@ -1,0 +1,167 @@
+"""One round of maintenance: every table in turn, then leftover files beside them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from app.config.maintenance import MaintenanceSettings
+from app.engine.payloads import STAGED
+from app.errors import UserError
+from app.read.relations import Warehouse
+from app.run.maintenance import compaction, leftovers, logs, retention, staging, vacuum
+from app.run.maintenance.opened import Opened
+from app.tables import checkpoints, run_lock
+from app.tables.data_files import data_files
+from app.tables.definitions import TABLES
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+FAILURES = (UserError, DeltaError, OSError, duckdb.Error, pa.ArrowException)
+"""Errors that stop the maintenance of one table only."""
+
+
+@dataclass(frozen=True)
+class MaintainedTable:
+    """A table before and after its maintenance."""
+
+    table: str
+    files: int = 0
+    files_after: int = 0
+    bytes: int = 0
+    bytes_after: int | None = 0
+    """None in a dry run: only merging shows it."""
+    rows_removed: int = 0
+    """Rows that were too old."""
+    files_removed: int = 0
+    """Files of no readable version, deleted from storage."""
+    bytes_removed: int = 0
+    log_bytes: int = 0
+    log_bytes_after: int | None = 0
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class MaintenanceRound:
+    """Effects of one round."""
+
+    tables: list[MaintainedTable]
+    leftovers: list[Path]
+
+
+def upkeep(settings: Settings, dry_run: bool = False) -> MaintenanceRound:
+    """Maintain every table. The `problem` of a table has the error that stopped its maintenance.
+
+    The caller holds the lock of maintenance (`run_lock.only_maintenance`).
+    """
+    now_ms = time.time_ns() // 1_000_000
+    retention.check(settings)
+    warehouse = Warehouse.of(settings)
+    warehouse.require()
+    rules = retention.RetentionRules(settings, now_ms)
+    if not dry_run:
+        _sweep_payloads(settings)
+    found = [_table(settings, warehouse, name, rules, now_ms, dry_run) for name in TABLES]
+    return MaintenanceRound([kept for kept in found if kept], leftovers.sweep(settings, dry_run))
+
+
+def _table(
+    settings: Settings,
+    warehouse: Warehouse,
+    name: str,
+    rules: retention.RetentionRules,
+    now_ms: int,
+    dry_run: bool,
+) -> MaintainedTable | None:
+    """Maintain a table; returns None if it does not exist."""
+    kept = MaintainedTable(name)
+    try:
+        delta = warehouse.open(name)
+        if delta is None:
+            return None
+        opened = Opened(warehouse, name, delta)
+        before = logs.size(opened)
+        files, size = _files(opened)
+        kept = MaintainedTable(name, files, files, size, size, log_bytes=before.bytes)
+        look = _planned if dry_run else _done
+        return look(settings, opened, rules, now_ms, kept, before)
+    except FAILURES as error:
+        return replace(kept, bytes_after=None, log_bytes_after=None, problem=problem_of(error))
+
+
+def problem_of(error: Exception) -> str:
+    """First line of an error."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def _planned(
+    settings: Settings,
+    opened: Opened,
+    rules: retention.RetentionRules,
+    now_ms: int,
+    kept: MaintainedTable,
+    _before: logs.LogSize,
+) -> MaintainedTable:
+    own: MaintenanceSettings = settings.maintenance
+    merged = compaction.planned(opened, own, now_ms)
+    removed = vacuum.vacuum(opened, own, dry_run=True)
+    return replace(
+        kept,
+        files_after=kept.files - merged.before + merged.after,
+        bytes_after=None,
+        rows_removed=rules.apply(opened, dry_run=True),
+        files_removed=removed.files,
+        bytes_removed=removed.bytes,
+        log_bytes_after=None,
+    )
+
+
+def _done(
+    settings: Settings,
+    opened: Opened,
+    rules: retention.RetentionRules,
+    now_ms: int,
+    kept: MaintainedTable,
+    before: logs.LogSize,
+) -> MaintainedTable:
+    own: MaintenanceSettings = settings.maintenance
+    changed = logs.outdated(opened, own)
+    if changed:
+        opened.delta.alter.set_table_properties(changed)
+    rows = rules.apply(opened, dry_run=False)
+    compaction.compact(opened, own, now_ms)
+    removed = vacuum.vacuum(opened, own, dry_run=False)
+    logs.shorten(opened, own, before)
+    files, size = _files(opened)
+    return replace(
+        kept,
+        files_after=files,
+        bytes_after=size,
+        rows_removed=rows,
+        files_removed=removed.files,
+        bytes_removed=removed.bytes,
+        log_bytes_after=logs.size(opened).bytes,
+    )
+
+
+def _files(opened: Opened) -> tuple[int, int]:
+    files = data_files(opened.delta)
+    return len(files), sum(file.bytes for file in files)
+
+
+def _sweep_payloads(settings: Settings) -> None:
+    """Remove released payloads from their table, unless a run does so, or an unfinished batch may
+    release them again.
+    """
+    queries = checkpoints.found(settings)
+    if STAGED not in TABLES or run_lock.at_work(settings):
+        return
+    if all(checkpoints.settled(settings, query) for query in queries):
+        staging.sweep(settings)

@@ -1,0 +1,49 @@
+"""Checks before Spark starts: everything that needs no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from app.engine import assignment
+from app.run import integrity
+from app.tables import formats, inventory, manifest, run_lock, writable
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+    from app.engine.assignment import QueryPlan
+
+
+def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> QueryPlan:
+    """The queries of the run, restricted to `jobs` if given. UserError for a problem that prevents
+    the run.
+
+    Local checks come first, then sources and sinks are contacted within their time-outs.
+    """
+    inventory.refuse(settings)
+    made = assignment.plan(settings, jobs)
+    _ = settings.feed
+    manifest.check(settings)
+    formats.check(settings, made.jobs)
+    writable.require(settings)
+    run_lock.refuse(settings.warehouse, made.touched)
+    integrity.check(settings, made.own)
+
+    from app import sources
+    from app.engine import throttle_publisher
+    from app.run import state_keeper
+    from app.run.maintenance import retention
+    from app.show.alerts import rule_files  # the imports of these take a second
+
+    state_keeper.refuse(settings)
+    if settings.alerts.interval_ms and settings.alerts.rule_files is not None:
+        rule_files.rules_of(settings.alerts)
+    retention.check(settings)
+    if settings.metrics is not None:
+        from app.show.metrics.listen import require_free
+
+        require_free(settings.metrics.listen)
+    sources.check(settings)
+    if made.queries:
+        throttle_publisher.check(settings)
+    return made

@@ -1,0 +1,468 @@
+"""The service: the archive and one query per group of jobs, side by side, until stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+
+from app import sources
+from app.engine import archive_query, assignment, govern
+from app.engine.assignment import QueryPlan
+from app.engine.gatherers import Gatherers
+from app.engine.messages import MessageKind
+from app.engine.policy_watch import Origin, PolicyWatch
+from app.errors import UserError
+from app.run import integrity
+from app.run.clock_watch import ClockWatch
+from app.run.failures import BeginsLater, Passing, QueryFailed, RecordsGone, TimeTooLarge, failure
+from app.run.maintenance import staging
+from app.run.preflight import refuse
+from app.run.progress import Progress
+from app.run.session import build_session, stop_session
+from app.run.shutdown import Stopping, ended, finish, listening, waits
+from app.run.side_processes import working_beside
+from app.run.source_watch import SourceWatch
+from app.run.state_keeper import StateKeeper
+from app.show.metrics.health import Health
+from app.tables import checkpoints, formats, gathering, inventory, last_configuration, manifest
+from app.tables.checkpoints import ARCHIVE
+from app.tables.run_lock import only_run
+from app.terminal import log
+from app.terminal.interrupt import stoppable
+from app.terminal.moments import instant_of
+from state.engine.refused import FAR_MS
+from state.jobs import DECLARED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from app.config.settings import Settings
+
+POLL_S = 0.25
+NO_DATA_MS = 500
+"""Time after which an ending query reports that no record is left."""
+LONGEST_PAUSE_S = 60.0
+SWEEP_S = 600.0
+AGAIN_S = 60.0
+ATTEMPTS = 5
+"""Consecutive restarts of a query with `--available-now`, or of one whose workers die. Any other
+query restarts without limit.
+"""
+
+
+def run(
+    settings: Settings,
+    available_now: bool = False,
+    jobs: Sequence[str] | None = None,
+    log_format: log.Format = "text",
+    origin: Origin | None = None,
+    drain: bool = False,
+) -> int:
+    """Run archive and govern; with `available_now` until the available data is processed, and with
+    `drain` until all of it is decided.
+
+    With `jobs` only these jobs run, and the archive only if it is among them. With `origin`
+    policies follow their files. Returns 0 when the run ends by itself or is stopped; a failure is
+    an exception.
+    """
+    work(settings, available_now, jobs, log_format, origin=origin, drain=drain)
+    return 0
+
+
+def work(
+    settings: Settings,
+    available_now: bool = False,
+    jobs: Sequence[str] | None = None,
+    log_format: log.Format = "text",
+    *,
+    interactive: bool = False,
+    origin: Origin | None = None,
+    drain: bool = False,
+) -> bool:
+    """As `run`; returns whether the run was stopped before its end.
+
+    An `interactive` run ends at Ctrl-C like any other command, without finishing a batch.
+    """
+    made = refuse(settings, jobs)
+    with only_run(settings, made.touched):
+        if assignment.plan(settings, jobs) != made:
+            raise UserError(
+                f"warehouse: another run has just begun or ended on {settings.warehouse}\n"
+                "start again"
+            )
+        # Errors before this line go to the caller without a log line; the log begins here.
+        progress = Progress(log_format=log_format)
+        stopped = _with_spark(settings, made, available_now, progress, interactive, origin, drain)
+    log.end()
+    return stopped
+
+
+def _with_spark(
+    settings: Settings,
+    made: QueryPlan,
+    available_now: bool,
+    progress: Progress,
+    interactive: bool,
+    origin: Origin | None,
+    drain: bool,
+) -> bool:
+    """Run the queries in a Spark session; returns whether the run was asked to stop."""
+    from pyspark import SparkContext
+
+    ours = SparkContext._active_spark_context is None
+    progress.say(f"warehouse {settings.warehouse}, source {settings.feed.format}: starting Spark")
+    stopping = Stopping()
+    with stoppable():
+        spark = build_session(manifest.followed(settings), "weir")
+    try:
+        with stoppable():
+            partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+            inventory.claim(settings, partitions)
+            for query in made.touched:
+                gathering.commit_left(settings, query)
+            assignment.apply(settings, made)
+            formats.keep(settings, made.jobs)
+            last_configuration.keep(settings)
+            sources.claim(settings)
+        with listening(spark, stopping, python=not interactive):
+            for note in (*made.notes(), *sources.notes(settings)):
+                progress.say(note)
+            settings = manifest.followed(settings)
+            Service(
+                spark, settings, made.running, available_now, stopping, progress, origin, drain
+            ).work()
+    finally:
+        if ours:
+            stop_session(spark)
+    return stopping.asked
+
+
+class Service:
+    """Runs and watches the queries of a run until they end."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        queries: Mapping[str, tuple[str, ...]],
+        available_now: bool,
+        stopping: Stopping,
+        progress: Progress | None = None,
+        origin: Origin | None = None,
+        drain: bool = False,
+    ) -> None:
+        """`queries` maps each query to its jobs. With `drain` they decide at their end what waits
+        for later records.
+        """
+        self._spark = spark
+        self._settings = settings
+        self._endless = not available_now
+        self._to_drain, self._drained = drain, False
+        self._ended_here = not self._endless and not sources.ends_itself(settings)
+        self._stopping = stopping
+        self._progress = progress or Progress()
+        self._policies = PolicyWatch(settings, self._progress.say, self._progress.warn, origin)
+        self._health = Health(settings, self._progress.warn)
+        self._source = SourceWatch(
+            settings, self._progress.say, self._progress.warn, silence=self._endless
+        )
+        self._times = Times(settings, self._progress)
+        self._gatherers = Gatherers(settings, self._endless, self._progress.warn)
+        self._states = StateKeeper(spark, settings, queries, self._progress.warn)
+        self._groups = dict(queries)
+        self._queries: dict[str, StreamingQuery] = {}
+        self._again: dict[str, tuple[float, int]] = {}
+        self._swept = time.monotonic()
+        self._clock = ClockWatch()
+        self._misled: set[str] = set()
+        """Queries that wait for a time of the wall clock that was before it was set back."""
+
+    def start(self, name: str) -> None:
+        """Start or restart a query; errors are reported without secrets."""
+        trigger = None if self._endless else self._ending()
+        group = self._groups[name]
+        try:
+            if name == ARCHIVE:
+                query = archive_query.start(self._spark, self._settings, trigger, not self._endless)
+            else:
+                query = govern.start(
+                    self._spark,
+                    self._settings,
+                    group,
+                    trigger,
+                    self._times,
+                    name,
+                    self._gatherers.writer(name),
+                    not self._endless,
+                    self._policies,
+                )
+        except PySparkException as error:
+            # Its text has the plan, and the plan every option of the source.
+            raise failure(name, str(error), self._settings) from None
+        self._queries[name] = query
+
+    def work(self) -> None:
+        """Start every query and watch until all have ended or a stop is requested."""
+        try:
+            with (
+                sources.polling(self._settings, self._endless, self._progress.warn),
+                self._metrics(),
+                working_beside(self._settings, self._endless, self._progress.warn),
+            ):
+                self._watch()
+        finally:
+            self._progress.close()
+
+    def _metrics(self) -> AbstractContextManager[None]:
+        """Serves the metrics during the run, if they are configured."""
+        if self._settings.metrics is None:
+            return nullcontext()
+        from app.show.metrics.serve import exporting
+
+        return exporting(self._settings, self._progress.say, obstacle=self._obstacle)
+
+    def _busy(self) -> bool:
+        """Whether a query is at work on a batch."""
+        return any(query.isActive and not waits(query) for query in self._queries.values())
+
+    def _obstacle(self) -> str:
+        """Why the run processes no new records; empty if it does."""
+        if len(self._queries) < len(self._groups):
+            return "the queries are being started"
+        waiting = [name for name, (due, _) in self._again.items() if due]
+        if waiting:
+            return f"{', '.join(waiting)}: starting again"
+        if self._stopping.asked:
+            return "the run is being stopped"
+        return self._source.problem
+
+    def _watch(self) -> None:
+        try:
+            for name in self._groups:
+                self.start(name)
+            self._progress.say(
+                f"started: {', '.join(self._groups)}; waiting for the first batch of "
+                f"{self._settings.feed.title}"
+            )
+            while not self._stopping.wait(POLL_S):
+                self._progress.look(list(self._queries.values()))
+                self._health.look(self._progress.figures)
+                self._source.look(self._progress.figures, self._busy())
+                if time.monotonic() - self._swept >= SWEEP_S:
+                    self._sweep()
+                self._follow_clock()
+                self._policies.look()
+                self._gatherers.commit_due()
+                self._states.look()
+                if not self._tend() and not self._drains():
+                    break
+            if self._stopping.asked:
+                self._progress.say("stopping: the running batches are finished first")
+        except KeyboardInterrupt:
+            # Spark's log lines about interrupted batches carry no information.
+            self._spark.sparkContext.setLogLevel("OFF")
+            self._stopping.ask()
+            self._stopping.ask()
+            raise
+        finally:
+            queries = list(self._queries.values())
+            interrupted = finish(queries, self._stopping)
+            self._gatherers.commit_all()
+            for name in interrupted:
+                self._progress.warn(f"{name}: batch interrupted; the next start repeats it")
+            self._progress.look(queries)
+            self._health.look(self._progress.figures, last=True)
+            if not interrupted and not self._endless and not self._stopping.asked:
+                self._say_what_waits()
+            if not interrupted:
+                self._states.end()
+                self._sweep()
+
+    def _drains(self) -> bool:
+        """Once, behind the last record: plan for each query of jobs a batch without records whose
+        clock is the end of the window of the stream's last record, and start it. Returns whether
+        there is one.
+        """
+        if not self._to_drain:
+            return False
+        self._to_drain = False
+        self._progress.look(list(self._queries.values()))  # their last batches
+        found = {name: self._drained_ms(name) for name in self._groups if name != ARCHIVE}
+        ends_ms = {name: ms for name, ms in found.items() if ms is not None}
+        for name, end_ms in ends_ms.items():
+            now_ms = time.time_ns() // 1_000_000
+            checkpoints.plan_without_records(self._settings, name, end_ms, now_ms)
+            self.start(name)
+        if ends_ms:
+            self._progress.say(
+                f"end of the input: every record is decided, and clocks move to"
+                f" {instant_of(max(ends_ms.values()))}; records before it that come later are"
+                " TOO_LATE"
+            )
+        self._drained = True
+        return bool(ends_ms)
+
+    def _drained_ms(self, name: str) -> int | None:
+        """Where the clocks of a query are to stand behind its last record (ms); None where they
+        stand there, or where there is no record.
+        """
+        settings, last = self._settings, checkpoints.last_ended(self._settings, name)
+        clock_ms = checkpoints.next_watermark_ms(settings, name, last)
+        newest = [f.latest_event_s for f in self._progress.figures if f.name == name]
+        if any(newest):
+            latest_ms = round(max(s or 0.0 for s in newest) * 1000)
+        elif clock_ms and not checkpoints.drained(settings, name):
+            latest_ms = clock_ms + settings.idle_advance_ms
+        else:
+            return None
+        end_ms = settings.window_end_ms(latest_ms)
+        return end_ms if end_ms > clock_ms else None
+
+    def _say_what_waits(self) -> None:
+        """Say that the newest records are stored and not decided: clocks follow the records."""
+        newest = max((f.latest_event_s or 0.0 for f in self._progress.figures), default=0.0)
+        if newest > 0 and not self._drained:
+            ms = round(newest * 1000)
+            self._progress.say(
+                f"end of the input at {instant_of(ms)}: records from"
+                f" {instant_of(ms - self._settings.idle_advance_ms)} on (idle_advance_ms) are"
+                " stored but may not be decided yet; a later record of any topic decides them, or"
+                " --drain where none will come"
+            )
+
+    def _sweep(self) -> None:
+        """Remove payload files that no message needs, if every batch has ended: a repeated batch
+        may need payloads that its first run released.
+        """
+        self._swept = time.monotonic()
+        queries = self._queries.values()
+        settled = not self._again and all(
+            q.lastProgress is not None and q.exception() is None for q in queries
+        )
+        if not settled or not any(
+            job.payloads and self._settings.job_params(name)[job.payloads]
+            for name, job in DECLARED.items()
+        ):
+            return
+        from deltalake.exceptions import DeltaError
+
+        try:
+            staging.sweep(self._settings)
+        except (DeltaError, OSError) as error:  # the next one tries again
+            self._progress.warn(f"chunk_payloads: cannot be cleaned up ({type(error).__name__})")
+
+    def _follow_clock(self) -> None:
+        """Restart queries that wait for a time that the wall clock has left by a step back."""
+        back_s = self._clock.step_back_s()
+        if back_s and self._endless:
+            pause_ms = dict.fromkeys(self._groups, self._settings.trigger_ms)
+            if ARCHIVE in pause_ms:
+                pause_ms[ARCHIVE] = self._settings.archive_trigger_ms
+            self._misled |= {name for name in self._groups if pause_ms[name]}
+            self._progress.warn(f"the clock was set back by {back_s:.0f} s")
+        for name in sorted(self._misled):
+            query = self._queries[name]
+            if not query.isActive:
+                self._misled.discard(name)
+            elif waits(query):
+                query.stop()
+                self.start(name)
+                self._misled.discard(name)
+
+    def _tend(self) -> bool:
+        """Restart queries that ended with a passing error; returns whether there is still work."""
+        busy = False
+        for name, query in self._queries.items():
+            error = None if query.isActive else query.exception()
+            if self._ended_here and query.isActive and self._is_finished(name, query):
+                query.stop()
+            busy = busy or query.isActive or error is not None
+            if error is not None:
+                self._restart_later(name, str(error))
+            elif name in self._again and query.lastProgress is not None:
+                del self._again[name]  # it has recovered: the next failure is a new one
+        return busy
+
+    def _ending(self) -> dict[str, Any]:
+        """The trigger of a query that stops at the source's present end, which Spark or
+        `_is_finished` detects.
+        """
+        if not self._ended_here:
+            return {"availableNow": True}
+        self._spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", NO_DATA_MS)
+        return {"processingTime": "0 seconds"}
+
+    def _is_finished(self, name: str, query: StreamingQuery) -> bool:
+        """Whether a query has reported that no record is left, and none is."""
+        progress = query.lastProgress
+        return (
+            progress is not None and not ended(progress) and sources.finished(self._settings, name)
+        )
+
+    def _restart_later(self, name: str, text: str) -> None:
+        """Schedule the restart of a query after its pause; raises an error that is not passing."""
+        reason = failure(name, text, self._settings)
+        due, attempt = self._again.get(name, (0.0, 0))
+        # The cause may be damage, or another topic of the same name: then that is the message.
+        if isinstance(reason, QueryFailed):
+            integrity.check(self._settings, self._groups)
+        if isinstance(reason, RecordsGone):
+            sources.check(self._settings)
+            if checkpoints.plan_anew(self._settings, name):
+                reason = BeginsLater("the query begins at the new beginning")
+        if isinstance(reason, TimeTooLarge):
+            place = sources.place_beyond_time(self._settings, name)
+            raise UserError(f"{reason}\nit is {place}") if place else reason
+        if not isinstance(reason, Passing):
+            raise reason
+        if not due:
+            if attempt >= ATTEMPTS and not (self._endless and reason.endless):
+                raise UserError(f"query {name}: {reason.what} ({reason})\n{reason.remedy}")
+            pause = min(2.0**attempt, LONGEST_PAUSE_S)
+            self._again[name] = (time.monotonic() + pause, attempt + 1)
+            self._progress.warn(f"{name}: {reason.what} ({reason}); again in {pause:.0f} s")
+        elif time.monotonic() >= due:
+            self._again[name] = (0.0, attempt)
+            self.start(name)
+
+
+class Times:
+    """Warns of records that come too late or are ahead, with the value that would do.
+
+    Of late ones once per larger value, of those that are late by more than a month once, of those
+    ahead once in AGAIN_S.
+    """
+
+    def __init__(self, settings: Settings, progress: Progress) -> None:
+        self._allowed_ms, self._skew_ms = settings.idle_advance_ms, settings.clock_skew_ms
+        self._progress = progress
+        self._said_s, self._far_said = -AGAIN_S, False
+
+    def __call__(self, kind: MessageKind, needed_ms: int) -> None:
+        """Called by the committer; `needed_ms` would have kept them, or let them move the clocks."""
+        if kind is MessageKind.LATE and needed_ms > FAR_MS:
+            if not self._far_said:
+                self._far_said = True
+                self._progress.warn(
+                    f"TOO_LATE: records are dated {needed_ms / 86_400_000:,.0f} days before the "
+                    "others; they are in quarantine\nset the clock of who wrote them; the "
+                    "columns broker and source_partition of quarantine name it"
+                )
+        elif kind is MessageKind.LATE and needed_ms > self._allowed_ms:
+            self._allowed_ms = needed_ms
+            self._progress.warn(
+                f"TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; "
+                f"the records are in quarantine\nidle_advance_ms: {needed_ms} would have kept them"
+            )
+        if kind is MessageKind.AHEAD and time.monotonic() - self._said_s >= AGAIN_S:
+            self._said_s = time.monotonic()
+            self._progress.warn(
+                f"records are dated up to {needed_ms / 1000:,.0f} s after this machine's time and "
+                "wait until then: one of the two clocks is wrong\nset the clock of this machine, "
+                f"or clock_skew_ms: {needed_ms} (now {self._skew_ms}) for a feed that is ahead"
+            )

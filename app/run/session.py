@@ -1,0 +1,134 @@
+"""The only builder of Spark sessions; sets every conf that Weir relies on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.run.jars import IN_SPARK, coordinates
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.config.settings import Settings
+
+DELTA = "io.delta.sql.DeltaSparkSessionExtension"
+STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+
+OF_QUERY = "stream execution thread for"
+"""Begin of the names of Spark's threads of queries."""
+END_S = 10.0
+"""Time for them to end."""
+
+OPERATOR_ROWS = 1000
+"""Blobs that the stateful operator gets in one Arrow batch. With `app.engine.routing.BLOB_BYTES`
+the batch stays below Arrow's limit of 2 GiB, whatever a trigger takes.
+"""
+
+REQUIRED = {
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
+    # Blobs of bytes and int64 columns go to Python through Arrow, never through rows.
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Spark's only limit of rows for every Python stage; `app.sources.batches` joins what is parsed.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(OPERATOR_ROWS),
+}
+"""Confs that the results depend on; the user cannot change them."""
+
+PREFERRED = {
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Payloads make large records: a task holds a few of these batches at a time.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
+    # 50 by default: fifty tasks to read the log of a table of a few files.
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # One JSON file per micro-batch: a checkpoint every tenth would be most of the work.
+    "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
+    "spark.databricks.delta.history.metricsEnabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+}
+"""Confs that affect only speed: `--conf` and the cluster's own settings take precedence."""
+
+
+def build_session(settings: Settings, app_name: str, *, master: str | None = None) -> SparkSession:
+    """The Spark session of this process, with Delta, UTC and the state store that Weir needs.
+
+    Under spark-submit master, jars and environment come from its command line. Without it (tests,
+    notebooks) `master` is local[2] unless given, and the session resolves its jars itself.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if submitted:
+        # Only a running JVM has the confs that the command line has set.
+        SparkContext._ensure_initialized()
+    conf = SparkConf().setAppName(app_name)
+    if not submitted:
+        conf.setMaster(master or "local[2]").setAll(_own_jvm())
+    for key, value in PREFERRED.items():
+        conf.setIfMissing(key, value)
+    conf.setAll(list(REQUIRED.items()))
+    extensions = [e for e in (conf.get("spark.sql.extensions") or "").split(",") if e]
+    if DELTA not in extensions:
+        conf.set("spark.sql.extensions", ",".join([*extensions, DELTA]))
+    if "://" not in settings.warehouse or settings.warehouse.startswith("file:"):
+        # The other manager wants atomic renames of the object stores it was made for.
+        conf.setIfMissing("spark.sql.streaming.checkpointFileManagerClass", LOCAL_CHECKPOINTS)
+    earlier = signal.getsignal(signal.SIGINT)
+    spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        # Spark's own handler asks the JVM, which a Ctrl-C may have ended already.
+        signal.signal(signal.SIGINT, earlier)
+    partitions = settings.partitions or spark.sparkContext.defaultParallelism
+    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    return spark
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stop the maintenance of Spark's state stores, then Spark.
+
+    The maintenance thread lives as long as the JVM and would log an error once a minute without
+    Spark. What it is at work on is only a faster start of the next run, and what Spark logs of
+    threads that it stops itself carries no information.
+    """
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    deadline = time.monotonic() + END_S
+    while time.monotonic() < deadline and any(
+        thread.getName().startswith(OF_QUERY)
+        for thread in jvm.java.lang.Thread.getAllStackTraces().keySet()
+    ):
+        time.sleep(0.05)  # a query that has just ended still speaks to Spark
+    log4j = jvm.org.apache.logging.log4j
+    configurator = log4j.core.config.Configurator
+    level = log4j.LogManager.getRootLogger().getLevel()
+    configurator.setRootLevel(log4j.Level.OFF)
+    try:
+        jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+        spark.stop()
+    finally:
+        configurator.setRootLevel(level)
+
+
+def _own_jvm() -> list[tuple[str, Any]]:
+    """Confs of a JVM that this process starts itself."""
+    confs = [
+        ("spark.driver.extraJavaOptions", os.environ.get("WEIR_JAVA_OPTIONS", "-Xss4m")),
+        ("spark.driver.memory", os.environ.get("WEIR_DRIVER_MEMORY", "2g")),
+        ("spark.driver.host", "127.0.0.1"),
+        ("spark.driver.bindAddress", "127.0.0.1"),
+        ("spark.ui.enabled", "false"),
+    ]
+    jars = sorted(Path(os.environ["WEIR_JARS"]).glob("*.jar")) if "WEIR_JARS" in os.environ else []
+    if jars:
+        return [*confs, ("spark.jars", ",".join(map(str, jars)))]
+    packages = ("spark.jars.packages", ",".join(coordinates()))
+    return [*confs, packages, ("spark.jars.excludes", ",".join(IN_SPARK))]

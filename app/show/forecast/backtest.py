@@ -1,0 +1,114 @@
+"""One limit: each method's forecast of the newest hour, and its error at past ones.
+
+What is forecast is the highest use of a day. At past hours the method is fitted to what was known
+then, and its forecast compared with the day that came. A forecast reaches as far as it could be
+tested, and has the error of the days as far ahead as its answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+
+from app.show.forecast.methods import HOURS_PER_DAY, Fit, Hours, Method
+
+LEADS = tuple(days * HOURS_PER_DAY for days in (1, 2, 4, 7))
+"""How far ahead (hours) the forecast days end."""
+STEP = 6
+"""Hours between two past forecasts."""
+MOST_TESTS = 20
+LEAST_TESTS = 4
+TOO_LITTLE_HISTORY = "TOO_LITTLE_HISTORY"
+OUT_OF_RANGE = "OUT_OF_RANGE"
+REASONS = {
+    TOO_LITTLE_HISTORY: "the history is too short for the method, or for a test of it",
+    OUT_OF_RANGE: "the method gives no number that a table can hold",
+}
+"""Why there is no forecast."""
+
+
+@dataclass(frozen=True)
+class Error:
+    """How wrong the past forecasts were, as shares of the limit."""
+
+    mean: float
+    worst: float
+    tests: int
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The highest use of the day that ends `lead` hours after the newest one, as a share of the
+    limit, and after how many hours the limit is reached: None = not within `lead`."""
+
+    lead: int
+    predicted: float
+    breach: int | None
+    error: Error
+
+
+def forecast(method: Method, used: Hours, limit: float) -> Forecast | str:
+    """The forecast of one method for the hourly use of a limit above 0, or why there is none."""
+    fitted = _Fits(method, used)
+    errors = {lead: found for lead in LEADS if (found := _error(fitted, lead, limit)) is not None}
+    now = fitted.at(len(used) - 1, 0)
+    if not errors or now is None:
+        return TOO_LITTLE_HISTORY
+    longest = max(errors)
+    later = now(np.arange(1, longest + 1))
+    breach = next((int(n) + 1 for n in np.flatnonzero(later >= limit)[:1]), None)
+    lead = longest if breach is None else min(n for n in errors if n >= breach)
+    result = Forecast(
+        lead, _highest(later[lead - HOURS_PER_DAY : lead]) / limit, breach, errors[lead]
+    )
+    numbers = (result.predicted, result.error.mean, result.error.worst)
+    return result if all(map(isfinite, numbers)) else OUT_OF_RANGE
+
+
+class _Fits:
+    """The fits of a method to what was known at each hour; each is made once."""
+
+    def __init__(self, method: Method, used: Hours) -> None:
+        self.used = used
+        self._method = method
+        self._made: dict[int, Fit | None] = {}
+        there = np.flatnonzero(~np.isnan(used))
+        self._first = int(there[0]) if len(there) else len(used)
+
+    def at(self, hour: int, lead: int) -> Fit | None:
+        """The fit at an hour; None where the history is shorter than the method needs, or than
+        half of `lead`."""
+        if hour - self._first + 1 < max(self._method.least_hours, lead // 2):
+            return None
+        if hour not in self._made:
+            self._made[hour] = self._method.fit(self.used[: hour + 1])
+        return self._made[hour]
+
+
+def _error(fitted: _Fits, lead: int, limit: float) -> Error | None:
+    """The error of past forecasts of days that end `lead` hours later; None if too few can be
+    compared."""
+    apart: list[float] = []
+    ahead = np.arange(lead - HOURS_PER_DAY + 1, lead + 1)
+    for hour in range(len(fitted.used) - 1 - lead, -1, -STEP):
+        if len(apart) == MOST_TESTS:
+            break
+        fit = fitted.at(hour, lead)
+        if fit is None:
+            continue
+        predicted, came = _highest(fit(ahead)), _highest(fitted.used[hour + ahead])
+        if not np.isnan(predicted) and not np.isnan(came):
+            with np.errstate(over="ignore", invalid="ignore"):
+                apart.append(abs(predicted / limit - came / limit))
+    if len(apart) < LEAST_TESTS:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        return Error(float(np.mean(apart)), float(np.max(apart)), len(apart))
+
+
+def _highest(used: Hours) -> float:
+    """The highest of the hours that have a value; nan without one."""
+    known = used[~np.isnan(used)]
+    return float(known.max()) if len(known) else float("nan")

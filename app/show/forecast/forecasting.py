@@ -1,0 +1,100 @@
+"""One round: every limit by every method as of one hour, and the rows that are new."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from app.read.relations import Warehouse, connect
+from app.show.forecast.backtest import Forecast, forecast
+from app.show.forecast.methods import HOURS_PER_DAY, METHODS, Method
+from app.show.forecast.uses import HOUR_MS, Use, known_until, uses
+from app.tables.definitions import TABLES
+from app.tables.writable import append
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+TABLE = "forecasts"
+KEY = ("kind", "cluster", "broker", "entity", "method")
+Row = dict[str, Any]
+_KEPT = f"SELECT {', '.join(KEY)} FROM {TABLE} WHERE known_ms = $known_ms"
+
+
+@dataclass
+class ForecastRound:
+    """The rows of one hour, in the order of limits and methods."""
+
+    known_ms: int | None = None
+    """The end of the newest hour that they follow from; None while there is none."""
+    rows: list[Row] = field(default_factory=list)
+
+    def keep(self, settings: Settings) -> int:
+        """Append the rows that the table does not have, and how many these are; the caller holds
+        the lock."""
+        import pyarrow as pa
+
+        if not self.rows:
+            return 0
+        hour = {"known_ms": self.known_ms}
+        with connect(Warehouse.of(settings), _KEPT, hour, alone=True) as connection:
+            there = set(connection.execute(_KEPT, hour).fetchall())
+        fresh = [row for row in self.rows if tuple(row[name] for name in KEY) not in there]
+        if fresh:
+            rows = pa.Table.from_pylist(fresh, schema=TABLES[TABLE].schema)
+            append(settings, TABLE, rows, "the forecasts")
+        return len(fresh)
+
+
+def one_round(settings: Settings, at_ms: int | None = None) -> ForecastRound:
+    """Forecast every limit as of `at_ms` (ms since the epoch; None: now); nothing is written."""
+    warehouse = Warehouse.of(settings)
+    known_ms = known_until(warehouse, at_ms)
+    if known_ms is None:
+        return ForecastRound()
+    made_ms = time.time_ns() // 1_000_000
+    return ForecastRound(
+        known_ms,
+        [
+            _row(use, method, made_ms, known_ms)
+            for use in uses(warehouse, known_ms, settings.forecast.history_ms)
+            for method in METHODS
+        ],
+    )
+
+
+def _row(use: Use, method: Method, made_ms: int, known_ms: int) -> Row:
+    """A row of the table."""
+    day = use.used[-HOURS_PER_DAY:]
+    row: Row = {
+        **dict.fromkeys(TABLES[TABLE].names),
+        "made_ms": made_ms,
+        "known_ms": known_ms,
+        "kind": use.kind,
+        "cluster": use.cluster,
+        "broker": use.broker,
+        "entity": use.entity,
+        "limit": use.limit,
+        "used": float(np.nanmax(day)),
+        "p50": use.p50,
+        "p95": use.p95,
+        "highest": use.highest,
+        "breached": use.breached,
+        "method": method.name,
+    }
+    found = forecast(method, use.used, use.limit)
+    if not isinstance(found, Forecast):
+        return {**row, "reason": found}
+    breach_ms = None if found.breach is None else known_ms + (found.breach - 1) * HOUR_MS
+    return {
+        **row,
+        "for_ms": known_ms + found.lead * HOUR_MS,
+        "predicted": found.predicted,
+        "breach_ms": breach_ms,
+        "mean_error": found.error.mean,
+        "worst_error": found.error.worst,
+        "tests": found.error.tests,
+    }

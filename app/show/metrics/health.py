@@ -1,0 +1,94 @@
+"""Progress of the queries of a run: small files that the run writes and any exporter reads.
+
+`<warehouse>/_weir/progress/<query>.json` holds the figures of one query since its run began.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from app.errors import UserError
+from app.show.metrics.part import Sample
+from app.tables.json_documents import Document
+from app.tables.small_files import names
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+    from app.run.progress import Figures
+
+FOLDER = "_weir/progress"
+WRITE_S = 5.0
+"""A file is written at most this often."""
+MS_PER_S = 1000.0
+
+
+@dataclass(frozen=True)
+class KeptFigures:
+    """The figures that a file has for the metrics."""
+
+    name: str
+    batches: int
+    events: int
+    phases_ms: dict[str, int]
+    batch: int
+    batch_ms: int
+    seen_ms: int
+    latest_event_s: float | None
+    state_bytes: int | None
+
+
+_DOCUMENT: Document[KeptFigures] = Document(KeptFigures)
+_FIGURES: Document[dict[str, Any]] = Document(dict[str, Any])
+"""The same file, with all figures."""
+
+
+class Health:
+    """Writes the figures of a run's queries."""
+
+    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._say = say
+        self._next_s = 0.0
+        self._failed = False
+
+    def look(self, figures: Iterable[Figures], *, last: bool = False) -> None:
+        """Write the figures if it is time, or if these are the last. A run goes on without."""
+        now_s = time.monotonic()
+        if now_s < self._next_s and not last:
+            return
+        self._next_s = now_s + WRITE_S
+        try:
+            for one in figures:
+                _FIGURES.keep(self._settings, f"{FOLDER}/{one.name}.json", asdict(one))
+        except (UserError, OSError) as error:
+            if not self._failed:
+                self._say(f"progress: cannot be written for the metrics ({error})")
+            self._failed = True
+
+
+def samples(settings: Settings) -> Iterator[Sample]:
+    """The samples of every query that has run on the warehouse."""
+    for name in names(settings, FOLDER):
+        found = _DOCUMENT.usable(settings, f"{FOLDER}/{name}") if name.endswith(".json") else None
+        if found:
+            yield from _samples(found)
+
+
+def _samples(found: KeptFigures) -> Iterator[Sample]:
+    query = (found.name,)
+    yield "weir_query_batches_total", query, found.batches
+    yield "weir_query_records_total", query, found.events
+    for phase, took_ms in found.phases_ms.items():
+        yield "weir_query_phase_seconds_total", (*query, phase), took_ms / MS_PER_S
+    yield "weir_query_batch", query, found.batch
+    yield "weir_query_batch_duration_seconds", query, found.batch_ms / MS_PER_S
+    yield "weir_query_progress_timestamp_seconds", query, found.seen_ms / MS_PER_S
+    for value, name in (
+        (found.latest_event_s, "newest_event_timestamp_seconds"),
+        (found.state_bytes, "state_bytes"),
+    ):
+        if value is not None:
+            yield f"weir_query_{name}", query, value

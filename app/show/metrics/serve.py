@@ -1,0 +1,109 @@
+"""The command `metrics`: an HTTP server for Prometheus beside a thread that reads the warehouse."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
+
+from app.config.metrics import MetricsSettings, address
+from app.read.relations import Warehouse
+from app.show.metrics import say as say_to_log
+from app.show.metrics.endpoints import endpoints
+from app.show.metrics.exporter import Exporter
+from app.show.metrics.listen import OF_METRICS, OF_RUN, taken
+from app.show.metrics.server import start
+from app.tables import manifest
+from app.terminal.rows import plain
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def print_once(settings: Settings, as_json: bool) -> int:
+    """Read the warehouse and print its metrics; 2 if a part of it could not be read."""
+    Warehouse.of(settings).require()
+    manifest.load(settings)
+    exporter = Exporter(settings, say_to_log)
+    problems = exporter.refresh()
+    if as_json:
+        print(
+            json.dumps(
+                [
+                    {
+                        "name": metric.samples[0].name,
+                        "type": metric.type,
+                        "help": metric.documentation,
+                        "samples": [
+                            {"labels": s.labels, "value": plain(s.value)} for s in metric.samples
+                        ],
+                    }
+                    for metric in exporter.collect()
+                ]
+            )
+        )
+    else:
+        sys.stdout.write(generate_latest(_registry(exporter)).decode())
+    return 2 if problems else 0
+
+
+def serve(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT."""
+    stop = threading.Event()
+    earlier = {number: signal.signal(number, lambda *_: stop.set()) for number in SIGNALS}
+    try:
+        with exporting(settings, say_to_log, OF_METRICS):
+            stop.wait()
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+    return 0
+
+
+@contextmanager
+def exporting(
+    settings: Settings,
+    say: Callable[[str], None],
+    remedy: str = OF_RUN,
+    obstacle: Callable[[], str] | None = None,
+) -> Iterator[None]:
+    """Serve the metrics meanwhile; a UserError if the address cannot be listened on, whose second
+    line is the `remedy`. `obstacle` returns the reason why `/ready` answers 503; without it
+    that is what keeps the warehouse from being read."""
+    exporter = Exporter(settings, say)
+    listen = (settings.metrics or MetricsSettings()).listen
+    host, port = address(listen)
+    app = endpoints(make_wsgi_app(_registry(exporter)), obstacle or exporter.obstacle)
+    try:
+        server, thread = start(host, port, app)
+    except OSError as error:
+        raise taken(listen, error, remedy) from error
+    shown = f"[{host}]" if ":" in host else host
+    say(f"metrics of {settings.warehouse} on http://{shown}:{server.server_port}/metrics")
+    stop = threading.Event()
+    # A read that hangs must not keep the process from ending.
+    reader = threading.Thread(
+        target=exporter.keep_current, args=(stop,), daemon=True, name="weir-metrics"
+    )
+    reader.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _registry(exporter: Exporter) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(exporter)
+    return registry

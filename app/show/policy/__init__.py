@@ -1,0 +1,11 @@
+"""The command `policy`: checks, shows and compares policies, without Spark.
+
+Start with `command`. `resolve` finds the limits of a topic or principal and the documents that set
+them, `overridden` finds documents without effect, and `words` compares two sets of documents.
+Imports `app.read` and `app.config`.
+"""
+
+from app.show.policy.policy_changes_text import changes
+from app.show.policy.policy_command import check, diff, show, valid
+
+__all__ = ["changes", "check", "diff", "show", "valid"]

@@ -1,0 +1,214 @@
+"""The command `policy`: reads documents and prints the answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.config.documents import composed, text_of
+from app.config.levels import source_of
+from app.config.policies import without_effect
+from app.config.policy_files import (
+    PolicyDocuments,
+    WrittenDocument,
+    checked,
+    of_files,
+    paths,
+    shadows_written,
+    written,
+)
+from app.config.reading import read_yaml
+from app.errors import UserError
+from app.show.policy.overridden import overridden
+from app.show.policy.policy_changes_text import changes
+from app.show.policy.resolve import Held, Levels
+from app.terminal.counts import counted
+from app.terminal.printable import printable, say
+from app.terminal.program import PROGRAM
+from state.engine.documents import full_topic_name
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+
+def documents_of(path: Path) -> PolicyDocuments:
+    """The documents of a configuration, or of a file or folder of policies."""
+    if not path.exists() and not any(sign in str(path) for sign in "*?["):
+        raise UserError(f"{path}: cannot be read (No such file or directory)")
+    if path.is_file() and not _is_list(path):
+        return written(read_yaml(path, dict), str(path), path.parent)
+    if not paths(str(path), Path()):
+        raise UserError(f"{path}: no file is there (allowed: files, folders with *.yaml, patterns)")
+    return checked(list(of_files(str(path), Path())))
+
+
+def _shadows_of(path: Path) -> list[PolicyDocuments]:
+    """The documents of a configuration's shadows."""
+    if not path.is_file() or _is_list(path):
+        return []
+    return list(shadows_written(read_yaml(path, dict), str(path), path.parent).values())
+
+
+def _is_list(path: Path) -> bool:
+    import yaml
+
+    try:
+        return isinstance(composed(text_of(path)), yaml.SequenceNode)
+    except (UserError, yaml.YAMLError):
+        return False  # read_yaml names the mistake
+
+
+def _given(files: Sequence[Path]) -> PolicyDocuments:
+    """The documents of several files, folders and configurations together."""
+    every = [documents_of(path) for path in files]
+    if len(every) == 1:
+        return every[0]
+    together = checked([one for policies in every for one in policies.every])
+    together.mistakes[:0] = [
+        m for policies in every for m in policies.mistakes if m not in together.mistakes
+    ]
+    return together
+
+
+def check(files: Sequence[Path], as_json: bool = False) -> int:
+    """Print every mistake in policy documents, and documents without effect. Returns 2 with
+    mistakes, 1 with findings, else 0.
+    """
+    every = [_given(files), *(one for path in files for one in _shadows_of(path))]
+    mistakes = [
+        {"file": m.one.file, "line": m.line, "key": _key(m.one, m.key), "text": m.text}
+        for found in every
+        for m in found.mistakes
+    ]
+    findings = [] if mistakes else [each for found in every for each in _findings(found)]
+    count = sum(len(found.in_force) for found in every)
+    if as_json:
+        print(
+            json.dumps({"documents": count, "mistakes": mistakes, "findings": findings}, indent=2)
+        )
+    else:
+        for each in (*mistakes, *findings):
+            place = each["file"] + (f":{each['line']}" if each["line"] else "")
+            print(printable(f"{place}: {each['key']}: {each['text']}"))
+        say(
+            ", ".join(
+                (
+                    counted(count, "document"),
+                    counted(len(mistakes), "mistake"),
+                    counted(len(findings), "finding"),
+                )
+            )
+        )
+    return 2 if mistakes else 1 if findings else 0
+
+
+def _key(one: WrittenDocument, key: str) -> str:
+    return f"{one.key}.{key}" if key else one.key
+
+
+def _findings(found: PolicyDocuments) -> Iterable[dict[str, Any]]:
+    """What has no effect in valid documents."""
+
+    def finding(one: WrittenDocument, key: str, text: str) -> dict[str, Any]:
+        return {"file": one.file, "line": one.line(key), "key": _key(one, key), "text": text}
+
+    for one, by in found.replaced:
+        if one.document != by.document:
+            yield finding(
+                one,
+                "name",
+                f"{one.document['scope']} {one.document['name']} is replaced"
+                f" by the later document in {by.where}",
+            )
+    for one, key, by in overridden(found.in_force):
+        about = f"{by.document['scope']} {by.document['name']}"
+        yield finding(one, key, f"never holds: {about} ({by.where}) overrides it for every name")
+    for one in found.in_force:
+        for key in without_effect(one.document):
+            yield finding(one, f"limits.{key}", "has no effect on any decision")
+
+
+def diff(before: Path, after: Path, as_json: bool = False) -> int:
+    """Print the limits that differ between two sets of documents; returns 0."""
+    found_changes = changes(valid(before), valid(after))
+    if as_json:
+        print(json.dumps([change.plain() for change in found_changes], indent=2))
+        return 0
+    for change in found_changes:
+        print(printable(f"{change.sentence()}  ({change.where})"))
+    if not found_changes:
+        say("no limit differs")
+    return 0
+
+
+def valid(path: Path) -> list[WrittenDocument]:
+    """The documents in force of a configuration, or of a file or folder of policies. UserError for
+    mistakes in them.
+    """
+    found = documents_of(path)
+    if found.mistakes:
+        raise UserError.of_many([str(m) for m in found.mistakes], f"{PROGRAM} policy check {path}")
+    return found.in_force
+
+
+def show(
+    settings: Settings,
+    config: Path | None,
+    name: str,
+    at_ms: int | None = None,
+    cluster: str | None = None,
+    as_json: bool = False,
+) -> int:
+    """Print the limits of a topic or principal and where each comes from; returns 0."""
+    found = documents_of(config) if config is not None else PolicyDocuments()
+    kind = "topic" if _is_topic(name, found.in_force) else "principal"
+    from app.read.last_policies import last_policies
+
+    every = last_policies(settings, at_ms, cluster)
+    answers: dict[str | None, list[Held]] = {}
+    for each in every or {cluster: {}}:
+        levels = Levels(found.in_force, every.get(each, {}))
+        answers[each] = levels.topic(name) if kind == "topic" else levels.principal(name)
+    if as_json:
+        print(
+            json.dumps(
+                [
+                    {
+                        "kind": kind,
+                        "name": name,
+                        "cluster": each,
+                        "at_ms": at_ms,
+                        "limits": [held.plain() for held in held_there],
+                    }
+                    for each, held_there in answers.items()
+                ],
+                indent=2,
+            )
+        )
+        return 0
+    for each, held_there in answers.items():
+        print(
+            printable(
+                f"{kind} {full_topic_name(name) if kind == 'topic' else name}"
+                + (f" on cluster {each}" if each else "")
+            )
+        )
+        for held in held_there:
+            first, *rest = held.said
+            print(printable(f"  {held.limit}: {first.value}  {first.document}  ({first.where})"))
+            for said in rest:
+                print(printable(f"    over {said.value}  {said.document}  ({said.where})"))
+        if not held_there:
+            say("  no limit")
+    return 0
+
+
+def _is_topic(name: str, found: Sequence[WrittenDocument]) -> bool:
+    """Whether a name is a topic: it has two slashes, or documents have it as a topic. Others are
+    principals.
+    """
+    if "://" in name or name.count("/") >= 2:
+        return True
+    return any(source_of(one.document) == ("topic", name) for one in found)

@@ -1,0 +1,101 @@
+"""Brokers of Pulsar: their counters, read from their metrics, against the tables."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from app.config.reconcile import ReconcileSettings
+from app.contract.rules import POLLED_FEEDS
+from app.jobs import parts
+from app.read.relations import Warehouse
+from app.show.reconcile.counted import weir
+from app.show.reconcile.scrape import Scrape, scrape
+from app.show.reconcile.side import WeirSide
+from app.show.reconcile.spans import ReadingSpan, Row, outside, rows_of, shown
+from app.sources.polling import Unanswered
+from state.jobs import DECLARED
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+THREADS = 8
+
+
+class PulsarBrokers:
+    """The brokers of the section `reconcile`."""
+
+    reading = Scrape
+
+    def __init__(self, settings: Settings, chosen: ReconcileSettings) -> None:
+        self._settings = settings
+        self._chosen = chosen
+        self.names = chosen.brokers.keys()
+
+    def read(self, stopping: threading.Event) -> Iterator[tuple[str, Scrape | str]]:
+        """The reading of every broker, or why there is none; all at the same time."""
+
+        def one(broker: str) -> Scrape | str:
+            try:
+                return scrape(self._chosen, broker, stopping)
+            except Unanswered as error:
+                return str(error)
+
+        with ThreadPoolExecutor(THREADS, "reconcile") as pool:
+            yield from zip(self.names, pool.map(one, self.names), strict=True)
+
+    def odd(self, name: str, found: Scrape) -> list[str]:
+        """What keeps topics from being compared."""
+        if found.topics or not found.whole:
+            return []
+        return [f"{name}: shows no topics; they need exposeTopicLevelMetricsInPrometheus=true"]
+
+    def compared(self, kept: list[Scrape], now_ms: int) -> tuple[list[Row] | None, list[Scrape]]:
+        """The rows between the first two readings."""
+        span = ReadingSpan(kept[0], kept[1])
+        if now_ms < span.end_ms + self._chosen.settle_ms:
+            return None, kept
+        rows = self._rows(span)
+        waits = any(row["reason"] == "NOT_REACHED" for row in rows)
+        if waits and now_ms < span.end_ms + self._chosen.wait_ms:
+            return None, kept
+        return rows, kept[1:]
+
+    def _rows(self, span: ReadingSpan) -> list[Row]:
+        settings, chosen = self._settings, self._chosen
+        tables = WeirSide(settings, Warehouse.of(settings), span)
+        side = weir(tables)
+        takes = chosen.takes
+        if chosen.sampled_by == "topic":
+            known = {topic for _, topic in side.counted}
+
+            def takes(topic: str) -> bool:
+                return topic in known and chosen.takes(topic)
+
+        jobs = self._fed()
+
+        def rows_with(more: dict[str, int]) -> list[Row]:
+            rows = rows_of(span, shown(span, takes), side, more)
+            return [
+                row
+                for row in rows
+                if row["compared_job"] in jobs and (row["topic"] is None or takes(row["topic"]))
+            ]
+
+        bounds = outside(span, takes)
+        rows = rows_with(bounds)
+        more: dict[str, int] = {}
+        for part in parts("reconcile").values():
+            if hasattr(part, "further"):
+                more |= part.further(tables, rows)
+        if not more:
+            return rows
+        return rows_with({name: bound + more.get(name, 0) for name, bound in bounds.items()})
+
+    def _fed(self) -> set[str]:
+        """The jobs that run and get records from the source; polls drive some jobs alone."""
+        source, jobs = self._settings.source, self._settings.jobs
+        polled = source is not None and source.format in POLLED_FEEDS
+        return {job for job in jobs if not polled or DECLARED[job].polled}

@@ -1,0 +1,129 @@
+"""What a page is made of, before it is HTML or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from app.show.report.report_reader import ReportReader
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class GridColumn:
+    """A column of a grid: the key in its rows, the heading, and how values are written."""
+
+    key: str
+    heading: str
+    kind: str = "text"
+    """text, topic, number, ratio, seconds, ms, bytes, rate, time, list, flag or runbook."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows for reading; `more` is what to ask the command `query` for all of them."""
+
+    title: str
+    columns: Sequence[GridColumn]
+    rows: Sequence[Row]
+    more: str = ""
+    folded: bool = False
+    """Shown when it is asked for."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The room that a chart has (pixels)."""
+
+    width: int
+    narrow: bool
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of some rows; `note` explains how to read it."""
+
+    title: str
+    note: str
+    rows: Sequence[Row]
+    draw: Callable[[Sequence[Row], Frame], alt.TopLevelMixin]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A text that is shown when it is asked for."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """Another page, by a path relative to this one or an address."""
+
+    text: str
+    target: str
+
+
+Part = Grid | Chart | Fold | Link
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number for the first screen; `bad` asks for attention."""
+
+    label: str
+    value: str
+    note: str = ""
+    bad: bool = False
+
+
+@dataclass(frozen=True)
+class ReportSection:
+    """One question and its answer; without parts the sentences give the reason."""
+
+    key: str
+    title: str
+    sentences: Sequence[str]
+    parts: Sequence[Part] = ()
+    tile: Tile | None = None
+    verdict: str = ""
+    """What the first sentence of the page says of it: a clause; empty if it is nothing."""
+
+
+@dataclass(frozen=True)
+class JobSection:
+    """A section that a job declares, and its place on the page."""
+
+    place: int
+    make: Callable[[ReportReader], ReportSection]
+
+
+@dataclass(frozen=True)
+class JobFindings:
+    """The sentences on what a job has found, and their place among those of the others."""
+
+    place: int
+    sentences: Callable[[ReportReader], list[str]]
+    table: Callable[[ReportReader], Grid] | None = None
+    """What the demo shows below all sentences."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """The whole report."""
+
+    title: str
+    covers: str
+    verdict: str
+    tiles: Sequence[Tile]
+    sections: Sequence[ReportSection]
+    asked: str = ""
+    """What a command that asks for the rows of this page ends with."""
+    facts: Row = field(default_factory=dict)
+    """Warehouse, times and hashes, as JSON has them."""

@@ -1,0 +1,95 @@
+"""A page as one HTML file that loads nothing, or as JSON."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from app.errors import UserError
+from app.show.report.charts import NARROW, WIDE, svg
+from app.show.report.model import Chart, Fold, Grid, Link, Page, Part, ReportSection
+from app.show.report.text import NUMBERS, cell_text, runbook_target
+from app.terminal.program import PROGRAM
+from app.terminal.rows import plain
+
+KINDS = {Grid: "grid", Chart: "chart", Fold: "fold", Link: "link"}
+
+
+def html(page: Page, day: str, links_from: Path = Path()) -> str:
+    """The page as HTML; times of `day` (ISO 8601) are shown without their date, links start in the
+    folder `links_from`.
+
+    Text is escaped by the template. Two things go in as they are: the style, which is ours, and
+    SVG, in which Vega has escaped every text.
+    """
+    templates = Environment(
+        loader=PackageLoader("app.show.report", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = Markup(files("app.show.report").joinpath("style.css").read_text("utf-8"))
+    return templates.get_template("page.html.j2").render(
+        page=page,
+        program=PROGRAM,
+        style=style,
+        numbers=NUMBERS,
+        kind=lambda part: KINDS[type(part)],
+        cell=lambda value, kind: cell_text(value, kind, day),
+        runbook=lambda name: runbook_target(name, links_from),
+        wide=lambda chart: _drawn(chart, WIDE),
+        narrow=lambda chart: _drawn(chart, NARROW),
+    )
+
+
+def write(out: Path, text: str, option: str = "--out") -> None:
+    """Write a file that an option names, whole or not at all."""
+    unfinished = out.with_name(f".{out.name}.unfinished")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(out)
+    except OSError as error:
+        raise UserError(
+            f"{option} {out}: cannot be written: {error.strerror}\n"
+            "name a file in a folder that this user may write"
+        ) from error
+
+
+def _drawn(chart: Chart, frame: Any) -> Markup:
+    return Markup(svg(chart, frame))
+
+
+def as_json(page: Page) -> dict[str, Any]:
+    """The content of the page, with the rows behind its tables and charts."""
+    return {
+        **page.facts,
+        "title": page.title,
+        "covers": page.covers,
+        "verdict": page.verdict,
+        "numbers": [
+            {"label": t.label, "value": t.value, "note": t.note, "bad": t.bad} for t in page.tiles
+        ],
+        "sections": {section.key: _section(section) for section in page.sections},
+    }
+
+
+def _section(section: ReportSection) -> dict[str, Any]:
+    return {
+        "title": section.title,
+        "sentences": list(section.sentences),
+        "parts": [_part(part) for part in section.parts],
+    }
+
+
+def _part(part: Part) -> dict[str, Any]:
+    known = {"kind": KINDS[type(part)]}
+    if isinstance(part, Link):
+        return {**known, "text": part.text, "target": part.target}
+    if isinstance(part, Fold):
+        return {**known, "title": part.title, "text": part.text}
+    return {**known, "title": part.title, "rows": [plain(row) for row in part.rows]}

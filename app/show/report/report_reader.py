@@ -1,0 +1,143 @@
+"""The tables of a warehouse as a report reads them, narrowed to a span of event time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from app.errors import UserError
+from app.jobs import every
+from app.read.question import LEAST, MOST
+from app.read.questions import QUESTIONS
+from app.read.relations import (
+    EVENT_TIMES,
+    GONE,
+    NARROWER,
+    OWNERS,
+    STATES,
+    TableState,
+    Warehouse,
+    connect,
+    first_lines,
+    states,
+)
+from app.show.report.model import Row
+from app.tables.definitions import TABLES, VIEWS
+
+UNREAD = frozenset({"events", "chunk_payloads", "chunk_payload_releases"})
+FUNCTIONS = "weir_topic_tenant(topic)"
+"""A call of one of Weir's functions: some questions need them."""
+
+
+def reached() -> list[str]:
+    """Tables whose windows and checks say what time a report covers."""
+    return list(every("report", "REACHED"))
+
+
+@dataclass(frozen=True)
+class ReportSpan:
+    """Event time from `start_ms` to before `end_ms` (ms since the epoch)."""
+
+    start_ms: int = LEAST
+    end_ms: int = MOST
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is left out."""
+        return (self.start_ms, self.end_ms) == (LEAST, MOST)
+
+
+class ReportReader:
+    """Answers in rows; a table that was never written to is there, and empty."""
+
+    def __init__(self, warehouse: Warehouse, span: ReportSpan) -> None:
+        warehouse.require()
+        self.warehouse = warehouse
+        self.asked = span
+        self.states: dict[str, TableState] = {s.name: s for s in states(warehouse)}
+        names = [name for name in (*TABLES, *VIEWS, STATES, OWNERS) if name not in UNREAD]
+        self._connection = connect(
+            warehouse, " ".join([*names, FUNCTIONS]), in_order=False, calendar=True
+        )
+        if not span.is_whole:
+            self._narrow(names)
+        self.span = self._covered()
+
+    def rows(self, sql: str, **values: Any) -> list[Row]:
+        """The rows of a statement of ours."""
+        try:
+            self._connection.execute(sql, values)
+            names = [column[0] for column in self._connection.description or []]
+            return [dict(zip(names, row, strict=True)) for row in self._connection.fetchall()]
+        except duckdb.IOException as error:
+            raise UserError(f"report: {first_lines(error)}\n{GONE}") from error
+        except duckdb.OutOfMemoryException as error:
+            raise UserError(f"report: {first_lines(error)}\n{NARROWER}") from error
+
+    def row(self, sql: str, **values: Any) -> Row:
+        """The only row of a statement."""
+        (row,) = self.rows(sql, **values)
+        return row
+
+    def ask(self, question: str, rows: int | None = None) -> list[Row]:
+        """The rows of a ready question."""
+        asked = QUESTIONS[question]
+        values = asked.values({})
+        if rows is not None:
+            values["rows"] = rows
+        return self.rows(asked.sql, **values)
+
+    def columns(self, table: str, columns: Sequence[str]) -> list[Row]:
+        """Some columns of all rows of a table."""
+        shown = ", ".join(f't."{column}" AS "{column}"' for column in columns)
+        return self.rows(f"SELECT {shown} FROM {table} AS t")
+
+    def written(self, table: str) -> bool:
+        """Whether anything was ever written to a table."""
+        state = self.states.get(table)
+        return state is not None and state.version is not None and state.rows != 0
+
+    def nothing_in(self, *tables: str) -> str:
+        """Why tables have nothing to show."""
+        names = " and ".join(tables)
+        if any(self.written(table) for table in tables):
+            return f"No rows of {names} fall into the time of this report."
+        return f"Nothing has been written to {names} yet."
+
+    def _narrow(self, names: Sequence[str]) -> None:
+        """Put a view with the rows of the span in each table's place: questions and views above
+        it then read nothing else."""
+        span = self.asked
+        for name in names:
+            table = TABLES.get(name)
+            column = next((c for c in EVENT_TIMES if table and c in table.names), None)
+            if column is None:
+                continue
+            self._connection.execute(f"ALTER VIEW {name} RENAME TO _all_{name}")
+            inside = f"{column} >= {span.start_ms} AND {column} < {span.end_ms}"
+            self._connection.execute(
+                f"CREATE VIEW {name} AS SELECT * FROM _all_{name}"
+                f" WHERE {column} IS NULL OR ({inside})"
+            )
+
+    def _covered(self) -> ReportSpan | None:
+        """From the first window or check to the end of the last; None without any."""
+        parts = [
+            f"SELECT min({start}) AS start_ms, max({start} + {length}) AS end_ms FROM {name}"
+            for name in reached()
+            for start, length in [
+                ("window_start_ms", "window_ms")
+                if "window_ms" in TABLES[name].names
+                else ("pass_ms", "1")  # checks have no length
+            ]
+        ]
+        found = self.row(
+            f"SELECT min(start_ms) AS start_ms, max(end_ms) AS end_ms"
+            f" FROM ({' UNION ALL '.join(parts)})"
+        )
+        if found["start_ms"] is None:
+            return None
+        return ReportSpan(int(found["start_ms"]), int(found["end_ms"]))

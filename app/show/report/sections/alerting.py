@@ -1,0 +1,76 @@
+"""Which alerts fire, and which did."""
+
+from __future__ import annotations
+
+from app.show.report.model import Grid, GridColumn, ReportSection, Row, Tile
+from app.show.report.report_reader import ReportReader
+from app.show.report.text import NONE
+from app.terminal.counts import counted
+
+TOP = 20
+_LATEST = """
+WITH ranked AS (
+  SELECT *, row_number() OVER (
+      PARTITION BY alert, labels ORDER BY number DESC NULLS LAST, at_ms DESC, checked_ms DESC
+    ) AS place FROM alerts
+)
+SELECT alert, state, severity, summary, at_ms, since_ms, value, runbook FROM ranked
+WHERE place = 1
+ORDER BY CASE state WHEN 'firing' THEN 0 WHEN 'pending' THEN 1 ELSE 2 END,
+  CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 2 WHEN 'info' THEN 3 ELSE 1 END,
+  at_ms DESC, alert, summary
+"""
+
+
+def alerting(reader: ReportReader) -> ReportSection:
+    """Alerts that fire, critical first, and folded those that do not."""
+    key, title = "alerts", "Alerts"
+    rows = reader.rows(_LATEST)
+    if not rows:
+        return ReportSection(
+            key,
+            title,
+            [f"{reader.nothing_in('alerts')} The command alerts check evaluates the rules."],
+            tile=Tile("alerts firing", NONE, "none evaluated yet"),
+        )
+    firing = [row for row in rows if row["state"] == "firing"]
+    verdict = (
+        f"{counted(len(firing), 'alert')} {'fires' if len(firing) == 1 else 'fire'}"
+        if firing
+        else ""
+    )
+    texts = [f"{verdict}." if firing else "No alert fires."]
+    tile = Tile("alerts firing", str(len(firing)), bad=bool(firing))
+    columns = [
+        GridColumn("severity", "severity"),
+        GridColumn("alert", "rule"),
+        GridColumn("summary", "what happened"),
+        GridColumn("at_ms", "at", "time"),
+        GridColumn("runbook", "what to do", "runbook"),
+    ]
+    others = [row for row in rows if row["state"] != "firing"]
+    parts = []
+    if firing:
+        parts.append(
+            Grid(
+                _titled("Firing, critical first", firing),
+                columns,
+                firing[:TOP],
+                '"FROM alerts ORDER BY at_ms DESC"',
+            )
+        )
+    if others:
+        parts.append(
+            Grid(
+                _titled(f"{counted(len(others), 'alert')} not firing", others),
+                [GridColumn("state", "state"), *columns],
+                others[:TOP],
+                '"FROM alerts ORDER BY at_ms DESC"',
+                folded=True,
+            )
+        )
+    return ReportSection(key, title, texts, parts, tile, verdict)
+
+
+def _titled(title: str, rows: list[Row]) -> str:
+    return title if len(rows) <= TOP else f"{title}: {TOP} of {len(rows):,}"

@@ -1,0 +1,115 @@
+"""A Delta table: with JSON records, or in the layout of the event contract.
+
+A table with a column `value` (binary or string) has records. Any other table must have columns of
+the contract, such as Weir's own archive. A row is identified by `source_partition` and
+`source_offset`, or by `topic`, `partition` and `offset` as Kafka names them, if the table has these
+columns; otherwise by its data file and row, which a compaction of the table changes for a later
+reading.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.errors import UserError
+from app.sources.files.parquet_rows import numbered
+from app.sources.raw import Batches, Raw
+from state.events import COMMON, SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, DataFrameReader
+    from pyspark.sql.streaming import DataStreamReader
+
+    from app.config.settings import Settings
+
+NAMES = ("value", "source_partition", "source_offset")
+
+
+def check(settings: Settings) -> None:
+    """UserError for a path without a Delta table, or a table without records."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    path = str(settings.feed.path)
+    try:
+        table = DeltaTable(path, storage_options=settings.storage())
+        columns = {field.name for field in table.schema().fields}
+    except (TableNotFoundError, FileNotFoundError):
+        raise UserError(
+            f"source.path: {path} is not a Delta table\n"
+            "source.format delta reads one; files of JSON lines are read by source.format files"
+        ) from None
+    except (DeltaError, OSError) as error:
+        first = str(error).splitlines()[0]
+        raise UserError(f"source.path: cannot open the Delta table {path}: {first}") from error
+    missing = [name for name in COMMON if name not in columns]
+    if "value" not in columns and missing:
+        raise UserError(
+            f"source.path: the table {path} has no records\n"
+            f"it needs a column value, or those of the event contract (without: {missing[0]})"
+        )
+
+
+def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+    """The rows of the table at `source.path` as records."""
+    from pyspark.sql.functions import input_file_block_start, input_file_name
+
+    table = reader.format("delta").options(**_admission(settings), **settings.feed.reader_options())
+    frame = table.load(str(settings.feed.path))
+    value, identity = _value(frame).alias(NAMES[0]), _identity(frame)
+    if identity is None:
+        # Delta hides `_metadata.row_index`, and a stream of it all of `_metadata`.
+        return Raw(frame.select(value, input_file_name(), input_file_block_start()), _by_file)
+    partition, offset = identity
+    return Raw(
+        frame.select(
+            value, partition.cast("string").alias(NAMES[1]), offset.cast("bigint").alias(NAMES[2])
+        )
+    )
+
+
+def _admission(settings: Settings) -> dict[str, str]:
+    """The default limit of a trigger: bytes of data files with about as many records as configured."""
+    from deltalake import DeltaTable
+
+    source = settings.feed
+    if "maxbytespertrigger" in {key.lower() for key in source.options}:
+        return {}
+    files = pa.table(
+        DeltaTable(str(source.path), storage_options=settings.storage()).get_add_actions(
+            flatten=True
+        )
+    )
+    size = pc.sum(files["size_bytes"]).as_py() or 0
+    rows = pc.sum(files["num_records"]).as_py() or 0 if "num_records" in files.column_names else 0
+    most = source.max_bytes_per_trigger
+    if rows:
+        most = min(most, max(size * source.max_records_per_trigger // rows, 1))
+    return {"maxBytesPerTrigger": str(most)}
+
+
+def _value(frame: DataFrame) -> Column:
+    from pyspark.sql.functions import col, struct, to_json
+
+    if "value" in frame.columns:
+        return col("value").cast("binary")
+    carried = [name for name in SCHEMA.names if name in frame.columns]
+    return to_json(struct(*carried)).cast("binary")  # binary columns become base64
+
+
+def _identity(frame: DataFrame) -> tuple[Column, Column] | None:
+    """The columns that identify a row; None where the table has none."""
+    from pyspark.sql.functions import col, concat_ws
+
+    if {"source_partition", "source_offset"} <= set(frame.columns):
+        return col("source_partition"), col("source_offset")
+    if "value" in frame.columns and {"topic", "partition", "offset"} <= set(frame.columns):
+        return concat_ws("-", "topic", "partition"), col("offset")
+    return None
+
+
+def _by_file(batches: Batches) -> Batches:
+    return numbered(batches, NAMES)

@@ -1,0 +1,110 @@
+"""Compares the files that a query has planned to read with those that are there.
+
+Spark plans a batch by the names of its files and lists them again when it reads them. A file that
+is gone by then it leaves out without an error, and never comes back to it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from app.errors import UserError
+from app.sources.files.line_files import DIRECT
+from app.sources.files.open_file import OPENED, absolute, scheme_of
+from app.tables import checkpoints
+from app.tables.spark_files import SourceLog, entry_of
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+FORMATS = ("files", "demo", "kafka_logs", "pulsar_admin", "kafka_groups", "kafka_producers")
+"""Sources that Spark reads as files."""
+SHOWN = 3
+Write = Callable[[Any, int], None]
+
+
+def problems(settings: Settings, query: str) -> Iterator[str]:
+    """Files that are gone and that a query has planned to read, in a batch that has not ended or
+    in the next one; with the remedy. Damaged if the plan cannot be read.
+    """
+    if settings.source is None or settings.source.format not in FORMATS:
+        return
+    log, ended = SourceLog(settings, query), checkpoints.last_ended(settings, query)
+    planned = checkpoints.last_planned(settings, query)
+    done = entry_of(checkpoints.offsets(settings, query, ended)) if ended >= 0 else -1
+    upto = entry_of(checkpoints.offsets(settings, query, planned)) if planned >= 0 else -1
+    if done is None or upto is None:  # the query has read another kind of source
+        return
+    yield from _gone(query, (file.path for file in log.files(max(upto, log.last), done)))
+
+
+def compared(settings: Settings, query: str, write: Write) -> Write:
+    """The function that writes the batches of a query. A batch whose files are not all there is an
+    error before anything of it is written.
+    """
+    if settings.feed.format not in FORMATS:
+        return write
+
+    def whole(frame: Any, batch: int) -> None:
+        done = _end(settings, query, batch - 1)
+        for problem in _gone(
+            query,
+            (
+                file.path
+                for file in SourceLog(settings, query).files(_end(settings, query, batch), done)
+            ),
+        ):
+            raise UserError(problem)
+        write(frame, batch)
+
+    return whole
+
+
+def _end(settings: Settings, query: str, batch: int) -> int:
+    found = entry_of(checkpoints.offsets(settings, query, batch)) if batch >= 0 else None
+    return -1 if found is None else found
+
+
+def _gone(query: str, paths: Iterable[str]) -> Iterator[str]:
+    gone = sorted(_missing(paths))
+    if gone:
+        more = f" and {len(gone) - SHOWN} more" if gone[SHOWN:] else ""
+        yield (
+            f"source.path: {', '.join(gone[:SHOWN])}{more}: gone, and {query} has planned to read "
+            f"{'them' if gone[1:] else 'it'}\nput {'them' if gone[1:] else 'it'} back; an empty "
+            "file of the same name leaves the records out"
+        )
+
+
+def _missing(paths: Iterable[str]) -> Iterator[str]:
+    """The files that are not there. Those of a store that Python does not open, or that does not
+    answer, count as there: the query meets that itself.
+    """
+    remote: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        scheme = scheme_of(path)
+        if scheme is None:
+            if not Path(absolute(path)).exists():
+                yield absolute(path)
+        elif scheme in DIRECT:
+            remote[f"{OPENED[scheme]}://{path.partition('://')[2].partition('/')[0]}"].append(path)
+    for root, files in remote.items():
+        try:
+            system, base = pafs.FileSystem.from_uri(root)
+            keys = [
+                f"{base.rstrip('/')}/{path.partition('://')[2].partition('/')[2]}" for path in files
+            ]
+            found = system.get_file_info(keys)
+        except (OSError, pa.ArrowException):
+            continue
+        yield from (
+            path
+            for path, info in zip(files, found, strict=True)
+            if info.type == pafs.FileType.NotFound
+        )

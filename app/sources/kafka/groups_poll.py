@@ -1,0 +1,179 @@
+"""Polls the consumer groups of a Kafka cluster at an interval, into a spool folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container
+from contextlib import suppress
+from pathlib import Path
+
+from app.config.kafka_groups import WHERE, KafkaGroupsSettings
+from app.errors import UserError
+from app.sources.kafka.apart import ClientProcess
+from app.sources.kafka.offsets import (
+    CONSUMERS,
+    FEED,
+    NAMELESS,
+    KnownPartition,
+    LogPosition,
+    MappedOffsets,
+    OffsetAnswers,
+    OffsetRules,
+    Oldest,
+    Place,
+    map_answers,
+)
+from app.sources.lasting import SHOWN
+from app.sources.polling import Begun, Polling, Report, Unanswered
+from app.sources.spool import Spool
+
+STATES = "states"
+"""States of whole groups, in the memory of the spool."""
+HINT = "options and timeout_ms decide this"
+RIGHTS = "the user of options needs more rights; groups, topics and retention_as_quota ask for less"
+
+
+class GroupPoller(Polling):
+    """Polls at the check interval, all topics together; one file per poll."""
+
+    feed = FEED
+    where = WHERE
+    what = "partitions"
+
+    def __init__(
+        self,
+        settings: KafkaGroupsSettings,
+        spool_folder: Path | str,
+        say: Callable[[str], None] | None = None,
+        own_quotas: Container[str] = (),
+        client: ClientProcess | None = None,
+    ) -> None:
+        """`own_quotas` are the topics whose backlog quota is configured."""
+        spool = Spool(Path(spool_folder), settings.cluster, WHERE, KnownPartition)
+        super().__init__(settings, spool, say)
+        self._settings = settings
+        self._client = client or ClientProcess(settings, self._stopping)
+        self._rules = OffsetRules(
+            settings.cluster,
+            settings.broker,
+            settings.wants_topic,
+            settings.wants_group,
+            settings.bytes_per_message,
+            settings.retention_as_quota,
+            own_quotas,
+        )
+        self._oldest: dict[LogPosition, tuple[str | None, int, Oldest]] = {}
+        """By position the topic's id, the end of the log then, and what was read."""
+        self._turn: dict[Place, int] = {}
+        """By partition the poll that read it last."""
+        self._polls = 0
+
+    def check(self) -> None:
+        """UserError for a cluster that does not answer or refuses this user; writes nothing."""
+        servers = self._settings.client_options()["bootstrap.servers"]
+        deadline = time.monotonic() + 2 * self._settings.timeout_ms / 1000
+        try:
+            answers = self._client.ask((), (), deadline)
+        except Unanswered as error:
+            raise UserError(f"{WHERE}: {servers}: {error}\n{HINT}") from None
+        some = bool(answers.logs and (answers.committed or answers.states))
+        if self._settings.retention_as_quota:
+            some = some and bool(answers.settings)
+        if answers.refused and not some:  # what one group or topic refuses, the polls report
+            raise UserError(f"{WHERE}: {servers}: {answers.refused[0]}\n{RIGHTS}")
+
+    def close(self) -> None:
+        """End the client, and let another process poll into the folder."""
+        self._client.close()
+        super().close()
+
+    def _poll(self, begun: Begun, report: Report) -> Path | None:
+        memory = self.spool.memory
+        before = {Place.of_text(text): known for text, known in memory.topics.items()}
+        try:
+            answers = self._client.ask(
+                {place.topic for place in before},
+                {group for known in before.values() for group in known.groups},
+                begun.deadline,
+            )
+        except Unanswered as error:
+            report.fail(str(error), len(before))
+            return None
+        if self._settings.publish_times:
+            self._read(answers, begun.deadline)
+        answers.polled_ms = begun.clock_ms()
+        states = memory.extra.get(STATES, {})
+        mapped = map_answers(answers, before, memory.policies, self._rules, states)
+        memory.topics = {place.text: known for place, known in mapped.known.items()}
+        memory.policies = mapped.policies
+        memory.extra[STATES] = mapped.states
+        memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
+        path = self._commit(begun.now_ms, mapped.records)
+        self._report(report, answers, mapped)
+        self._say_states(
+            {g: s for g, s in mapped.states.items() if states.get(g) != s and s not in CONSUMERS}
+        )
+        return path
+
+    def _read(self, answers: OffsetAnswers, deadline: float) -> None:
+        """Add the records at the groups' positions, read where they are not known yet."""
+        self._polls += 1
+        wanted = set(answers.positions().values())
+        kept = {}
+        for position in wanted & self._oldest.keys():
+            topic_id, end, oldest = self._oldest[position]
+            place = position.place
+            same = topic_id == answers.topics[place.topic].id and answers.logs[place].end >= end
+            # Where only marks of transactions were found, there may be a record by now.
+            if same and (oldest.messages or answers.logs[place].end == end):
+                kept[position] = self._oldest[position]
+
+        def turn(position: LogPosition) -> tuple[int, LogPosition]:
+            return self._turn.get(position.place, 0), position
+
+        # Compaction may have removed what was read.
+        new = [
+            *sorted(wanted - kept.keys(), key=turn),
+            *sorted(
+                (position for position in kept if _is_compacted(answers, position.place)), key=turn
+            ),
+        ]
+        deadline = min(deadline, time.monotonic() + self._settings.timeout_ms / 1000)
+        with suppress(Unanswered):
+            answers.read = self._client.read(
+                new[: self._settings.publish_reads], answers.logs, deadline, answers.problems
+            )
+        for position, oldest in answers.read.items():
+            place = position.place
+            self._turn[place] = self._polls
+            kept[position] = (answers.topics[place.topic].id, answers.logs[place].end, oldest)
+        self._oldest = kept
+        answers.oldest = {
+            position: oldest._replace(
+                whole=oldest.whole and end == answers.logs[position.place].end
+            )
+            for position, (_, end, oldest) in kept.items()
+        }
+
+    def _report(self, report: Report, answers: OffsetAnswers, mapped: MappedOffsets) -> None:
+        report.records = len(mapped.records)
+        report.skipped = len(mapped.skipped)
+        report.gone = len(mapped.gone)
+        report.absent = len(answers.absent)
+        report.polled = len(mapped.known.keys() - mapped.skipped)
+        report.problems += answers.problems
+        report.problems += [f"topic {name}: does not exist" for name in sorted(answers.absent)]
+        report.problems += mapped.problems
+
+    def _say_states(self, new: dict[str, str]) -> None:
+        """Groups that have no offset at all, once each."""
+        shown = ", ".join(f"{g or NAMELESS} ({s})" for g, s in sorted(new.items())[:SHOWN])
+        more = f" and {len(new) - SHOWN} more" if len(new) > SHOWN else ""
+        if new:
+            self._say(f"{FEED}: groups without an offset: {shown}{more}")
+
+
+def _is_compacted(answers: OffsetAnswers, place: Place) -> bool:
+    """Whether a topic may be compacted: by its settings, or if they are not known."""
+    settings = answers.settings.get(place.topic)
+    return settings is None or "compact" in (settings.get("cleanup.policy") or "")

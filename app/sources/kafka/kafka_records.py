@@ -1,0 +1,148 @@
+"""Kafka topics whose values are JSON records.
+
+`source.options` are the options of Spark's Kafka source (`subscribe`, `startingOffsets`,
+`maxOffsetsPerTrigger`, …) and `kafka.*` options of the client. `${env:NAME}` is resolved here, not
+earlier. A record is identified by its partition and offset; if several topics are read, the
+partition is named with its topic.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.sources.kafka import topic_ids
+from app.sources.kafka.kafka_probe import Unreachable, later_than, record_bytes, topics
+from app.sources.raw import Raw, Shares
+from app.tables import checkpoints
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
+    from pyspark.sql.streaming import DataStreamReader
+
+    from app.config.settings import Settings
+
+MOST_MS = (2**63 - 1) // 1000
+"""The largest timestamp of a record that Spark can read: it counts microseconds."""
+DEFAULTS = {
+    # Everything that the topic holds; Spark's own default would silently skip it.
+    "startingOffsets": "earliest",
+    # The query waits for a restarting broker, a second at a time, before it fails.
+    "fetchOffset.numRetries": "60",
+    "fetchOffset.retryIntervalMs": "1000",
+}
+SHOWN = 8
+
+
+def check(settings: Settings) -> None:
+    """UserError for a cluster that does not answer, and for topics that it lacks."""
+    options = settings.feed.reader_options()
+    servers = options["kafka.bootstrap.servers"]
+    try:
+        found = topics(options)
+    except Unreachable as error:
+        raise UserError(
+            f"Kafka does not answer at {servers}: {error}\n"
+            "source.options: kafka.bootstrap.servers and the kafka.* security options decide this"
+        ) from None
+    if found is None:
+        return
+    there = ", ".join(sorted(found)[:SHOWN]) + (", …" if len(found) > SHOWN else "")
+    if "subscribePattern" in options:
+        pattern = options["subscribePattern"]
+        if not any(re.fullmatch(pattern, name) for name in found):
+            raise UserError(
+                f"source.options.subscribePattern: no topic at {servers} matches {pattern}\n"
+                f"topics there: {there or 'none'}"
+            )
+    for name in chosen(options):
+        if name not in found:
+            raise UserError(
+                f"source.options: topic {name} does not exist at {servers}\n"
+                f"topics there: {there or 'none'}"
+            )
+    topic_ids.check(settings, _read(options, found))
+
+
+def claim(settings: Settings) -> None:
+    """Record which topics the warehouse reads."""
+    options = settings.feed.reader_options()
+    try:
+        found = topics(options)
+    except Unreachable:
+        return  # the queries meet it as well; the next start records them
+    topic_ids.claim(settings, _read(options, found or set()))
+
+
+def _read(options: dict[str, str], there: set[str]) -> list[str]:
+    """The topics of a cluster that the options select."""
+    pattern, names = options.get("subscribePattern"), chosen(options)
+    return sorted(
+        name for name in there if name in names or (pattern and re.fullmatch(pattern, name))
+    )
+
+
+def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+    """The values of the topics."""
+    from pyspark.sql.functions import col, concat_ws
+
+    options = stream_options(settings)
+    divided = shares(options)
+    partition = col("partition").cast("string")
+    if divided.with_topic:
+        partition = concat_ws("-", "topic", partition)
+    return Raw(
+        reader.format("kafka")
+        .options(**options)
+        .load()
+        .select("value", partition.alias("source_partition"), col("offset").alias("source_offset")),
+        shares=divided,
+    )
+
+
+def stream_options(settings: Settings) -> dict[str, str]:
+    """Options of Spark's Kafka source: the configured ones over the defaults.
+
+    A trigger is bounded by records, and by bytes through the size of the newest records. Spark
+    takes a share of each partition in proportion to its waiting records.
+    """
+    options = settings.feed.reader_options()
+    bound: dict[str, str] = {}
+    if "maxoffsetspertrigger" not in {key.lower() for key in options}:
+        source = settings.feed
+        most = source.max_records_per_trigger
+        mean_bytes = record_bytes(options, chosen(options))
+        if mean_bytes:
+            most = min(most, max(int(source.max_bytes_per_trigger / mean_bytes), 1))
+        bound = {"maxOffsetsPerTrigger": str(most)}
+    return {**DEFAULTS, **bound, **options}
+
+
+def shares(options: dict[str, str]) -> Shares:
+    """How Spark divides a trigger among the partitions, by the options of `stream_options`."""
+    most = next(value for key, value in options.items() if key.lower() == "maxoffsetspertrigger")
+    return Shares(int(most), with_topic=len(chosen(options)) != 1)
+
+
+def chosen(options: dict[str, str]) -> list[str]:
+    """The topics that the options name; none for a pattern."""
+    if "assign" in options:
+        try:
+            return sorted(json.loads(options["assign"]))
+        except (ValueError, TypeError):
+            raise UserError(
+                "source.options.assign: is not a JSON object of topics and partitions\n"
+                'for example {"events": [0, 1]}'
+            ) from None
+    return [name.strip() for name in options.get("subscribe", "").split(",") if name.strip()]
+
+
+def place_beyond_time(settings: Settings, query: str) -> str | None:
+    """Topic, partition, offset and timestamp of the first record of a planned batch that Spark
+    cannot read.
+    """
+    ended = checkpoints.last_ended(settings, query)
+    begin, end = (checkpoints.offsets(settings, query, batch) for batch in (ended, ended + 1))
+    return later_than(settings.feed.reader_options(), begin, end, MOST_MS)

@@ -1,0 +1,442 @@
+"""Converts Kafka's answers about groups and logs to records of the event contract.
+
+A partition is a topic with one ledger, number 0, that is always open. A group's committed offset is
+the next one that it reads, so its cursor is one before it. Missing answers are not guessed: a group
+or a partition counts as deleted only if the answer that should have it is complete.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from app.sources.pulsar.admin_documents import policy_key
+from state.events import EVERY_BROKER
+from state.policies import problem
+
+FEED = "kafka_groups"
+
+LEDGER = 0
+EVICTS = "consumer_backlog_eviction"
+"""Policy of a quota derived from a retention: Kafka deletes, and blocks no producer."""
+RETENTION = ("cleanup.policy", "retention.ms", "retention.bytes")
+"""Settings of a topic that are requested."""
+LONGEST_S = 10**9
+"""A retention above this is none: Long.MAX_VALUE ms are 292 million years."""
+NO_OFFSET, UNKNOWN, SHARE, EMPTY, KNOWN = (
+    "no_offset",
+    "unknown_group",
+    "share_group",
+    "empty_id",
+    "known",
+)
+"""States of a group without an offset, and the one that ends a state of a whole group."""
+STABLE, REBALANCING, EMPTIED, DEAD = CONSUMERS = ("stable", "rebalancing", "empty", "dead")
+"""What the consumers of a group do: all have their partitions, some are about to get theirs, there
+are none, or the group is about to be removed."""
+NAMELESS = '""'
+"""How the group with the empty id is shown."""
+MOST_READ = 64
+"""Largest number of reads in the mean size of a partition."""
+_MOST = 2**63 - 1
+
+Record = dict[str, Any]
+
+
+class Place(NamedTuple):
+    """A partition."""
+
+    topic: str
+    partition: int
+
+    @property
+    def text(self) -> str:
+        """Its name in the memory and in messages: no topic's name has a slash."""
+        return f"{self.topic}/{self.partition}"
+
+    @classmethod
+    def of_text(cls, text: str) -> Place:
+        """The opposite of `text`."""
+        topic, _, partition = text.rpartition("/")
+        return cls(topic, int(partition))
+
+
+class KafkaTopic(NamedTuple):
+    """A topic as it exists now; a topic that is created again has another id."""
+
+    id: str | None
+    partitions: tuple[int, ...]
+    leaderless: tuple[int, ...] = ()
+    """Those of them that no broker leads."""
+
+
+class Log(NamedTuple):
+    """First offset that a partition still has, and the one that the next record will get."""
+
+    start: int
+    end: int
+
+
+class Oldest(NamedTuple):
+    """The first record's time at a position, and how much was read from there."""
+
+    time_ms: int | None = None
+    messages: int = 0
+    size: int = 0
+    whole: bool = False
+    """Whether the read came to the end of the log, so that `messages` is all there is."""
+
+
+class LogPosition(NamedTuple):
+    """A place in a partition's log."""
+
+    place: Place
+    offset: int
+
+
+@dataclass
+class OffsetAnswers:
+    """The answers to one poll; what is missing was not answered."""
+
+    polled_ms: int = 0
+    topics: dict[str, KafkaTopic] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    """Topics of earlier polls that no longer exist in Kafka."""
+    absent: set[str] = field(default_factory=set)
+    """Topics that the settings name and Kafka lacks."""
+    committed: dict[str, dict[Place, int]] = field(default_factory=dict)
+    """By group its offsets; empty for a group that has none, or is gone."""
+    unanswered: set[tuple[str, Place]] = field(default_factory=set)
+    """Offsets that were answered with an error."""
+    states: dict[str, str] = field(default_factory=dict)
+    """By group, as a whole, its state if it has no offset at all."""
+    consumers: dict[str, str] = field(default_factory=dict)
+    """By group what its consumers do: one of CONSUMERS."""
+    listed: bool = False
+    """Whether the list of groups is complete, so that `states` and `consumers` are."""
+    logs: dict[Place, Log] = field(default_factory=dict)
+    settings: dict[str, dict[str, str | None]] = field(default_factory=dict)
+    """By topic the settings of RETENTION."""
+    oldest: dict[LogPosition, Oldest] = field(default_factory=dict)
+    """What is known of positions at which groups continue."""
+    read: dict[LogPosition, Oldest] = field(default_factory=dict)
+    """Those of them that were read in this poll."""
+    problems: list[str] = field(default_factory=list)
+    """What was not answered."""
+    refused: list[str] = field(default_factory=list)
+    """Those of `problems` that this user is not allowed to read."""
+
+    def positions(self) -> dict[tuple[str, Place], LogPosition]:
+        """By group and partition, the position of its oldest unread record, if it has one."""
+        found = {}
+        for group, offsets in self.committed.items():
+            for place, offset in offsets.items():
+                log = self.logs.get(place)
+                if log is not None and max(offset, log.start) < log.end:
+                    found[group, place] = LogPosition(place, max(offset, log.start))
+        return found
+
+
+@dataclass(frozen=True)
+class KnownPartition:
+    """State of a partition after earlier polls."""
+
+    topic_id: str | None = None
+    groups: tuple[str, ...] = ()
+    mean: float | None = None
+    """Bytes of a message, by those that were read."""
+    reads: int = 0
+    without: tuple[str, ...] = ()
+    """Those of `groups` that have no offset here, but elsewhere in the topic."""
+
+
+@dataclass(frozen=True)
+class OffsetRules:
+    """How answers are mapped; the settings decide it."""
+
+    cluster: str
+    broker: str
+    wants_topic: Callable[[str], bool] = lambda _: True
+    wants_group: Callable[[str], bool] = lambda _: True
+    bytes_per_message: int | None = None
+    """Replaces the mean of those that were read."""
+    retention_as_quota: bool = True
+    own_quotas: Container[str] = ()
+    """Topics whose backlog quota is configured: it is not overridden."""
+
+
+@dataclass
+class MappedOffsets:
+    """The result of one poll."""
+
+    records: list[Record] = field(default_factory=list)
+    """Policies, then deletions, then states; all of one time, without `seq`."""
+    known: dict[Place, KnownPartition] = field(default_factory=dict)
+    """The state that the next poll is compared with."""
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The limits that hold after this poll, by scope and name."""
+    gone: set[Place] = field(default_factory=set)
+    skipped: set[Place] = field(default_factory=set)
+    """Partitions that this poll leaves out."""
+    states: dict[str, str] = field(default_factory=dict)
+    """States of whole groups after this poll."""
+    problems: list[str] = field(default_factory=list)
+
+
+def map_answers(
+    answers: OffsetAnswers,
+    before: Mapping[Place, KnownPartition],
+    policies: Mapping[str, dict[str, Any]],
+    rules: OffsetRules,
+    states: Mapping[str, str] | None = None,
+) -> MappedOffsets:
+    """The records of one poll; `before`, `policies` and `states` are those of earlier polls."""
+    mapping = _OffsetMapping(answers, before, rules)
+    mapping.policies(policies)
+    mapping.partitions()
+    mapping.whole_groups(states or {})
+    mapped = mapping.mapped
+    mapped.records += mapping.deletions + mapping.states
+    return mapped
+
+
+class _OffsetMapping:
+    """The mapping of one poll."""
+
+    def __init__(
+        self, answers: OffsetAnswers, before: Mapping[Place, KnownPartition], rules: OffsetRules
+    ) -> None:
+        self._answers = answers
+        self._before = before
+        self._rules = rules
+        self._positions = answers.positions()
+        self._read = _by_place(answers.read)
+        self._oldest = _by_place(answers.oldest)
+        self._reads = {
+            group: {place.topic for place in offsets}
+            for group, offsets in answers.committed.items()
+        }
+        """By group the topics in which it has offsets."""
+        means: dict[str, list[float]] = {}
+        for place, known in before.items():
+            if known.mean is not None:
+                means.setdefault(place.topic, []).append(known.mean)
+        self._likely = {topic: sum(each) / len(each) for topic, each in means.items()}
+        """By topic bytes of a message in a partition that was never read."""
+        self.mapped = MappedOffsets()
+        self.deletions: list[Record] = []
+        self.states: list[Record] = []
+
+    # Policies
+
+    def policies(self, before: Mapping[str, dict[str, Any]]) -> None:
+        """Retentions that differ from those of the poll before."""
+        found = self.mapped.policies = dict(before)
+        names = {key.partition(" ")[2] for key in before} | set(self._answers.settings)
+        for name in sorted(names):
+            limits = self._limits(name)
+            key = policy_key("topic", name)
+            if limits is None or limits == before.get(key, {}):
+                continue
+            document = {"scope": "topic", "name": name, "limits": limits}
+            wrong = problem(document)
+            if wrong is not None:
+                self.mapped.problems.append(f"{name}: {wrong}")
+                continue
+            if limits:
+                found[key] = limits
+            else:
+                del found[key]
+            text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+            self.mapped.records.append(self._common("policy", EVERY_BROKER, policy_json=text))
+
+    def _limits(self, topic: str) -> dict[str, Any] | None:
+        """The limits of a topic; empty where they are no longer recorded, None if unknown."""
+        rules = self._rules
+        recorded = rules.retention_as_quota and topic not in rules.own_quotas
+        if not recorded or topic in self._answers.gone or not rules.wants_topic(topic):
+            return {}
+        settings = self._answers.settings.get(topic)
+        if settings is None:
+            return None
+        try:
+            return limits_of(settings)
+        except ValueError as error:
+            self.mapped.problems.append(f"{topic}: {error}")
+            return None
+
+    # Partitions
+
+    def partitions(self) -> None:
+        """The answers about partitions, and the partitions that are gone."""
+        topics = self._answers.topics
+        there = {Place(name, n) for name, topic in topics.items() for n in topic.partitions}
+        for place in sorted(there | set(self._before)):
+            known = self._before.get(place)
+            if known is not None and self._is_gone(place, known):
+                # The next poll records what was created again: in the same poll, offsets that
+                # are equal by chance would pass for the earlier ones, with their times.
+                self._gone(place, known)
+                continue
+            log = self._answers.logs.get(place)
+            if log is not None and place in there:
+                self._partition(place, log, known or KnownPartition())
+                continue
+            if known is not None:
+                self.mapped.known[place] = known
+            if known is not None or place in there:
+                self.mapped.skipped.add(place)
+
+    def _is_gone(self, place: Place, known: KnownPartition) -> bool:
+        if not self._rules.wants_topic(place.topic) or place.topic in self._answers.gone:
+            return True
+        topic = self._answers.topics.get(place.topic)
+        if topic is None:
+            return False
+        anew = None not in (topic.id, known.topic_id) and topic.id != known.topic_id
+        return anew or place.partition not in topic.partitions
+
+    def _gone(self, place: Place, known: KnownPartition) -> None:
+        self.mapped.gone.add(place)
+        self._deletion("ledger_deleted", place, ledger_id=LEDGER)
+        for group in known.groups:
+            self._deletion("cursor_deleted", place, subscription=group)
+
+    def _partition(self, place: Place, log: Log, known: KnownPartition) -> None:
+        committed = self._answers.committed
+        mean, reads = self._mean(place, known)
+        size = self._rules.bytes_per_message
+        if size is None:
+            size = round(self._likely.get(place.topic, 0.0) if mean is None else mean)
+        # Whole bytes per message: what is left over of a division would count as unread.
+        self._state(
+            "ledger_state",
+            place,
+            ledger_id=LEDGER,
+            ledger_entries=log.end,
+            ledger_bytes=min(size * log.end, _MOST),
+            log_start=log.start,
+        )
+        groups, without = [], []
+        for group in sorted({*known.groups, *committed}):
+            had = group in known.groups and group not in known.without
+            if not self._rules.wants_group(group):
+                if group in known.groups:
+                    self._deletion("cursor_deleted", place, subscription=group, unread=0)
+            elif group not in committed or (group, place) in self._answers.unanswered:
+                groups += [group] * (group in known.groups)
+                without += [group] * (group in known.without)
+            elif place in committed[group]:
+                groups.append(group)
+                self._cursor(place, group, committed[group][place])
+            elif had or (group in known.groups and place.topic not in self._reads[group]):
+                # An offset that is gone is one poll's news; the next one states its absence.
+                self._deletion("cursor_deleted", place, subscription=group)
+            elif place.topic in self._reads[group]:
+                groups.append(group)
+                without.append(group)
+                self._state("group_state", place, subscription=group, group_state=NO_OFFSET)
+        self.mapped.known[place] = KnownPartition(
+            self._answers.topics[place.topic].id, tuple(groups), mean, reads, tuple(without)
+        )
+
+    def whole_groups(self, before: Mapping[str, str]) -> None:
+        """States of groups: that they have no offset anywhere, else what their consumers do; those
+        that are over are ended once."""
+        found = {**self._answers.consumers, **self._answers.states}
+        over = {group: KNOWN for group in before if self._answers.listed and group not in found}
+        for group, state in sorted({**over, **found}.items()):
+            self.states.append(
+                self._common(
+                    "group_state",
+                    self._rules.broker,
+                    subscription=group or NAMELESS,
+                    group_state=state,
+                )
+            )
+        self.mapped.states = {g: s for g, s in {**before, **found}.items() if g not in over}
+
+    def _cursor(self, place: Place, group: str, offset: int) -> None:
+        position = self._positions.get((group, place))
+        found = self._answers.oldest.get(position) if position is not None else None
+        self._state(
+            "cursor_state",
+            place,
+            subscription=group,
+            durable=True,
+            mark_delete=f"{LEDGER}:{offset - 1}",
+            publish_time_ms=found.time_ms if found is not None else None,
+            unread=found.messages if found is not None and found.whole else None,
+        )
+
+    def _mean(self, place: Place, known: KnownPartition) -> tuple[float | None, int]:
+        """Bytes of a message after this poll's reads, and the number of reads it is the mean of."""
+        mean, reads = known.mean, known.reads
+        # What was read before counts where its mean is not known, so for a topic made anew.
+        found_here = self._oldest if mean is None else self._read
+        for found in found_here.get(place, ()):
+            reads = min(reads + 1, MOST_READ)
+            read = found.size / found.messages
+            mean = read if mean is None else mean + (read - mean) / reads
+        return mean, reads
+
+    # Records
+
+    def _common(self, kind: str, broker: str, **columns: Any) -> Record:
+        return {
+            "event_type": kind,
+            "source_feed": FEED,
+            "cluster": self._rules.cluster,
+            "broker": broker,
+            "ts_wall_ms": self._answers.polled_ms,
+            **{name: value for name, value in columns.items() if value is not None},
+        }
+
+    def _record(self, kind: str, place: Place, **columns: Any) -> Record:
+        return self._common(
+            kind, self._rules.broker, topic=place.topic, partition=place.partition, **columns
+        )
+
+    def _deletion(self, kind: str, place: Place, **columns: Any) -> None:
+        self.deletions.append(self._record(kind, place, **columns))
+
+    def _state(self, kind: str, place: Place, **columns: Any) -> None:
+        self.states.append(self._record(kind, place, **columns))
+
+
+def _by_place(found: Mapping[LogPosition, Oldest]) -> dict[Place, list[Oldest]]:
+    """What was read, by partition, where there was anything."""
+    places: dict[Place, list[Oldest]] = {}
+    for position, oldest in sorted(found.items()):
+        if oldest.messages:
+            places.setdefault(position.place, []).append(oldest)
+    return places
+
+
+def limits_of(settings: Mapping[str, str | None]) -> dict[str, Any]:
+    """A topic's retention as a backlog quota; a ValueError for invalid settings.
+
+    A topic that is only compacted deletes nothing by age or size.
+    """
+    cleanup = (settings.get("cleanup.policy") or "").replace(" ", "").split(",")
+    quotas = {}
+    if "delete" in cleanup:
+        age, size = (_number(settings, name) for name in ("retention.ms", "retention.bytes"))
+        if age is not None and age // 1000 <= LONGEST_S:
+            # A limit of 0 s would be none.
+            quotas["message_age"] = {"limitTime": max(age // 1000, 1), "policy": EVICTS}
+        if size is not None:
+            quotas["destination_storage"] = {"limitSize": size, "policy": EVICTS}
+    return {"backlog_quota": quotas} if quotas else {}
+
+
+def _number(settings: Mapping[str, str | None], name: str) -> int | None:
+    """A limit; None where it is off."""
+    value = settings.get(name)
+    try:
+        number = int(value or "")
+    except ValueError:
+        raise ValueError(f"{name}: {value!r} is not a number") from None
+    return number if number >= 0 else None

@@ -1,0 +1,194 @@
+"""Polls the producer states of a Kafka cluster at an interval, into a spool folder and a table."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from app.config.kafka_producers import WHERE, KafkaProducersSettings
+from app.errors import UserError
+from app.sources.kafka.java_admin import JavaAdmin
+from app.sources.kafka.offsets import Place
+from app.sources.kafka.producer_owners import Grant, OwnersOf, RequestLogs
+from app.sources.kafka.producer_states import (
+    FEED,
+    InMemory,
+    MappedProducers,
+    ProducerAnswers,
+    ProducerRules,
+    Row,
+    map_answers,
+    numbered,
+)
+from app.sources.polling import Begun, Polling, Report, Unanswered
+from app.sources.spool import Spool
+
+ID, NUMBER, ROWS, LAST, WHOLE = "id", "number", "rows", "last", "whole_ms"
+"""Keys of the memory besides topics: the id of the spool, the number of the newest row, rows that
+the table may lack by poll, the newest record of a new id, and the time of the newest poll with rows
+for unchanged states.
+"""
+WHOLE_MS = 900_000
+"""Time after which rows for unchanged states are written again, so that a reader of recent rows has
+all of them.
+"""
+HINT = "the kafka.* options, the user's rights and source.producers decide this"
+MOST_WAITING = 1000
+"""Most polls whose rows wait for a table that cannot be written; the newest are kept."""
+
+
+class Live(Protocol):
+    """The table `producer_id_live`."""
+
+    def append(self, application: str, rows: list[Row]) -> None:
+        """Append the rows of a poll, in the order of their `number`, unless the table has them;
+        without rows only create it. Raises UserError where it cannot be written."""
+        ...
+
+
+class ProducerPoller(Polling):
+    """Polls all topics together; one file per poll."""
+
+    feed = FEED
+    where = WHERE
+    what = "partitions"
+
+    def __init__(
+        self,
+        settings: KafkaProducersSettings,
+        options: Mapping[str, str],
+        spool_folder: Path | str,
+        live: Live,
+        say: Callable[[str], None] | None = None,
+        tick_ms: int = 0,
+        admin: Callable[[threading.Event], JavaAdmin] | None = None,
+    ) -> None:
+        """`options` are those of the client; `tick_ms` as in Rules."""
+        super().__init__(
+            settings, Spool(Path(spool_folder), settings.cluster, WHERE, InMemory), say
+        )
+        self._settings = settings
+        self._live = live
+        make = admin or (lambda stop: JavaAdmin(options, settings.timeout_ms, stop))
+        self._admin = make(self._stopping)
+        self._rules = ProducerRules(
+            settings.cluster, settings.bytes_per_state, settings.wants_topic, tick_ms
+        )
+        logs = settings.request_logs
+        self._logs = None if logs is None else RequestLogs(logs, settings.time_zone)
+        self._grants: list[Grant] = []
+        self._unknown = 0
+
+    def close(self) -> None:
+        """End the client, and let another process poll into the folder."""
+        self._admin.close()
+        super().close()
+
+    def _poll(self, begun: Begun, report: Report) -> Path | None:
+        memory = self.spool.memory
+        self._write_rows(report)
+        try:
+            answers = self.ask(begun.deadline)
+        except Unanswered as error:
+            report.fail(str(error), sum(len(k.parts or ()) for k in memory.topics.values()))
+            return None
+        answers.polled_ms = begun.clock_ms()
+        owners = self._owners(answers, begun.deadline)
+        since_ms = memory.last_poll_ms if memory.last_poll_ms >= 0 else None
+        extra = memory.extra = {
+            ID: uuid.uuid4().hex,
+            NUMBER: 0,
+            ROWS: [],
+            LAST: None,
+            WHOLE: 0,
+            **memory.extra,
+        }
+        whole = abs(answers.polled_ms - extra[WHOLE]) >= WHOLE_MS
+        if whole:
+            extra[WHOLE] = answers.polled_ms
+        mapped = map_answers(
+            answers, memory.topics, since_ms, extra[LAST], self._rules, owners, whole
+        )
+        memory.topics = dict(mapped.known)
+        memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
+        extra[LAST] = mapped.last
+        if mapped.rows:
+            rows = list(numbered(mapped.rows, extra[NUMBER] + 1))
+            extra[NUMBER] += len(rows)
+            extra[ROWS] = [*extra[ROWS], rows][-MOST_WAITING:]
+        path = self._commit(begun.now_ms, mapped.records)
+        self._write_rows(report)
+        self._report(report, answers, mapped)
+        return path
+
+    def look(self) -> str:
+        """The result of a first poll in words; nothing is written.
+
+        Raises UserError if a request is not answered.
+        """
+        deadline = time.monotonic() + 2 * self._settings.timeout_ms / 1000
+        try:
+            answers = self.ask(deadline)
+        except Unanswered as error:
+            raise UserError(f"{error}\n{HINT}") from None
+        owners = self._owners(answers, deadline)
+        if answers.problems:
+            raise UserError(f"{answers.problems[0]}\n{HINT}")
+        found = map_answers(answers, {}, None, None, self._rules, owners)
+        return (
+            f"{len(answers.states)} partitions, {found.ids} live producer ids, "
+            f"{found.unknown} of them without an owner"
+        )
+
+    def ask(self, deadline: float) -> ProducerAnswers:
+        """The producer states of the cluster; Unanswered without a list of its topics."""
+        answers = ProducerAnswers(names=self._admin.names(deadline))
+        wanted = {name for name in answers.names if self._settings.wants_topic(name)}
+        answers.leaders = self._admin.leaders(wanted, deadline, answers.problems)
+        places = [
+            Place(topic, n)
+            for topic, leaders in sorted(answers.leaders.items())
+            for n in sorted(leaders)
+        ]
+        answers.states = self._admin.states(places, deadline, answers.problems)
+        return answers
+
+    def _owners(self, answers: ProducerAnswers, deadline: float) -> OwnersOf:
+        """The present source of owners."""
+        if self._logs is not None:
+            self._logs.read(answers.problems)
+        if self._settings.acls:
+            try:
+                self._grants = self._admin.grants(deadline)
+            except Unanswered as error:
+                answers.problems.append(f"{error}; those of an earlier poll are used")
+        return OwnersOf(self._settings.owners, self._logs, self._grants)
+
+    def _write_rows(self, report: Report) -> None:
+        """Append rows that the table may lack, and remove the appended ones from the memory."""
+        extra = self.spool.memory.extra
+        if not extra:
+            return
+        try:
+            for rows in [[], *extra[ROWS]]:
+                self._live.append(f"weir-{FEED}-{extra[ID]}", rows)
+                extra[ROWS] = [each for each in extra[ROWS] if each is not rows]
+        except UserError as error:
+            report.problems.append(f"producer_id_live: {error}")
+
+    def _report(self, report: Report, answers: ProducerAnswers, mapped: MappedProducers) -> None:
+        report.records = len(mapped.records)
+        report.skipped = len(mapped.skipped)
+        report.gone = len(mapped.gone)
+        report.polled = len(answers.states)
+        report.problems += answers.problems
+        if mapped.unknown and not self._unknown:
+            self._say(
+                f"{FEED}: {mapped.unknown} of {mapped.ids} live producer ids have no owner and "
+                f"are counted as unknown; {WHERE}.owners, acls and request_logs name owners"
+            )
+        self._unknown = mapped.unknown

@@ -1,0 +1,138 @@
+"""Producer states of a Kafka cluster's partition leaders, polled.
+
+Polls run on the driver beside the queries, through the admin client of its JVM.
+`app.sources.kafka.producers_poll` writes the records of each poll as one file into a spool
+folder, and the live ids into the table `producer_id_live`. This module reads the files like any
+others, so records keep their identity and a restarted run continues where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.config.kafka_producers import WHERE
+from app.errors import UserError
+from app.sources import polled
+from app.sources.files import line_files
+from app.sources.kafka.kafka_probe import Unreachable, topics
+from app.tables import durable
+from app.tables.small_files import local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
+    from pyspark.sql.streaming import DataStreamReader
+
+    from app.config.settings import Settings
+    from app.sources.kafka.producers_poll import ProducerPoller
+    from app.sources.raw import Raw
+
+NAME = "_weir/kafka_producers"
+TABLE = "producer_id_live"
+
+
+def check(settings: Settings) -> None:
+    """UserError for a cluster that does not answer, or refuses the login.
+
+    It is asked before there is a JVM, so rights on topics are reported by the polls.
+    """
+    if settings.feed.path is not None:
+        raise UserError(
+            "source.path: format kafka_producers polls a cluster and reads no path\n"
+            "the files of polls that were made before are read with format files"
+        )
+    spool_folder(settings)
+    options = settings.feed.reader_options()
+    servers = options["kafka.bootstrap.servers"]
+    try:
+        topics(options)
+    except Unreachable as error:
+        raise UserError(
+            f"source.options: {servers}: {error}\nthe kafka.* options decide this"
+        ) from None
+
+
+def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+    """The records of the polls in the spool folder."""
+    records = spool_folder(settings) / "polls"
+    records.mkdir(parents=True, exist_ok=True)
+    feed = settings.feed.model_copy(update={"options": {}})  # the options are for Kafka
+    return line_files.read_path(reader, str(records), feed)
+
+
+def polling(
+    settings: Settings, endless: bool, say: Callable[[str], None] | None = None
+) -> AbstractContextManager[None]:
+    """Poll while the body runs; once before it if the run has an end.
+
+    Does nothing for another source.
+    """
+    if settings.feed.format != "kafka_producers":
+        return nullcontext()
+    return polled.polling(poller(settings, say), endless, say)
+
+
+def spool_folder(settings: Settings) -> Path:
+    """The folder of the polls: as configured, else below a local warehouse."""
+    return polled.spool_folder(settings, settings.feed.producers.spool, WHERE, NAME)
+
+
+def poller(settings: Settings, say: Callable[[str], None] | None = None) -> ProducerPoller:
+    """The poller of the source; it asks from the JVM of this process' Spark session."""
+    from app.sources.kafka.producers_poll import ProducerPoller
+
+    options = {
+        key.removeprefix("kafka."): value for key, value in settings.feed.reader_options().items()
+    }
+    # A window's rows are written when the clock of its key passes its end.
+    tick_ms = settings.stats_window_ms + settings.idle_advance_ms + settings.allowed_lateness_ms
+    return ProducerPoller(
+        settings.feed.producers, options, spool_folder(settings), LiveTable(settings), say, tick_ms
+    )
+
+
+def look(settings: Settings) -> str:
+    """The result of a first poll, from the JVM of this process' Spark session; nothing is written.
+    Raises UserError if a request is not answered.
+    """
+    with closing(poller(settings)) as asked:
+        return asked.look()
+
+
+class LiveTable:
+    """The table `producer_id_live` of a warehouse."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._writers: dict[str, Any] = {}
+
+    def append(self, application: str, rows: list[dict[str, Any]]) -> None:
+        """Append the rows of a poll, in the order of their `number`, unless the table has them;
+        without rows only create it. Raises UserError where it cannot be written."""
+        import pyarrow as pa
+        from deltalake.exceptions import DeltaError
+
+        from app.tables.definitions import TABLES
+
+        try:
+            writer = self._writer(application)
+            if rows:
+                table = pa.Table.from_pylist(rows, schema=TABLES[TABLE].schema)
+                writer.append(TABLE, table, rows[-1]["number"])
+                root = local_path(self._settings.warehouse)
+                if root is not None:
+                    durable.sync(root)  # before the memory of the polls forgets the rows
+        except (DeltaError, OSError) as error:
+            self._writers.clear()
+            raise UserError(f"cannot be written: {str(error).splitlines()[0][:200]}") from error
+
+    def _writer(self, application: str) -> Any:
+        if application not in self._writers:
+            from app.tables.commit import Writer
+
+            writer = Writer(self._settings, NAME, application)
+            writer.prepare([TABLE])
+            self._writers[application] = writer
+        return self._writers[application]

@@ -1,0 +1,209 @@
+"""Polls at an interval into a spool folder: what all polled feeds share."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from app.errors import UserError
+from app.sources.lasting import SHOWN, Problems
+from app.sources.pulsar.admin_documents import Record
+from app.sources.spool import Spool
+from app.terminal.printable import say
+
+
+class Unanswered(Exception):
+    """No answer that can be used, after every attempt."""
+
+
+class Polled(Protocol):
+    """The settings that polled feeds share."""
+
+    @property
+    def interval_ms(self) -> int:
+        """Time from one poll to the next."""
+        ...
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long an answer may take."""
+        ...
+
+    @property
+    def keep_ms(self) -> int:
+        """How long a file is kept."""
+        ...
+
+
+@dataclass
+class Report:
+    """The result of one poll."""
+
+    feed: str
+    what: str
+    """What is counted."""
+    polled: int = 0
+    """Topics whose documents came."""
+    gone: int = 0
+    """Topics of an earlier poll that no longer exist."""
+    absent: int = 0
+    """Topics that the settings name and the broker does not have."""
+    skipped: int = 0
+    """Topics that this poll leaves out."""
+    records: int = 0
+    took_ms: int = 0
+    problems: list[str] = field(default_factory=list)
+    """Missing answers and answers that could not be used."""
+    answered: bool = True
+    """Whether the poll was answered at all."""
+
+    def heading(self) -> str:
+        """The report in one line."""
+        return (
+            f"{self.feed}: {self.polled} {self.what} polled, {self.skipped} skipped, "
+            f"{self.gone} gone, {self.records} records, {self.took_ms / 1000:.1f} s"
+        )
+
+    def text(self) -> str:
+        """The report in one line, and one more for each of the first problems."""
+        more = len(self.problems) - SHOWN
+        rest = [f"  and {more} more"] if more > 0 else []
+        return "\n".join([self.heading(), *(f"  {text}" for text in self.problems[:SHOWN]), *rest])
+
+    def fail(self, why: str, skipped: int) -> None:
+        """Without an answer the poll leaves out everything."""
+        self.answered = False
+        self.problems.append(why)
+        self.skipped = skipped
+
+
+@dataclass(frozen=True)
+class Begun:
+    """The start of a poll on both clocks, and its time limit."""
+
+    now_ms: int
+    at_s: float
+    longest_s: float
+
+    @property
+    def deadline(self) -> float:
+        """The end of the poll, on the clock of `time.monotonic`."""
+        return self.at_s + self.longest_s
+
+    def clock_ms(self) -> int:
+        """The time now, as the poll counts it."""
+        return self.now_ms + int((time.monotonic() - self.at_s) * 1000)
+
+
+class Polling(ABC):
+    """Polls at an interval into a folder, one file per poll; the base of the polled feeds."""
+
+    feed: str
+    where: str
+    """The settings' place in the configuration."""
+    what = "topics"
+    """What reports count."""
+
+    def __init__(
+        self, settings: Polled, spool: Spool, say: Callable[[str], None] | None = None
+    ) -> None:
+        self._interval_ms = settings.interval_ms
+        self._longest_s = max(settings.interval_ms, settings.timeout_ms) / 1000
+        self._keep_ms = settings.keep_ms
+        self.spool = spool
+        self._say = say or _to_stderr
+        self._stopping = threading.Event()
+        self._problems = Problems()
+        self.last = self._new_report()
+        """The result of the last poll."""
+
+    @property
+    def records(self) -> Path:
+        """The folder of the files."""
+        return self.spool.records
+
+    def poll_once(self, now_ms: int) -> Path | None:
+        """One poll that begins at `now_ms`; its file, or None without records."""
+        if not self.spool.hold():
+            raise UserError(
+                f"{self.spool.folder}: another process polls into it\n"
+                f"stop it first, or take another folder ({self.where}.spool)"
+            )
+        self.last = self._new_report()
+        begun = Begun(now_ms, time.monotonic(), self._longest_s)
+        path = self._poll(begun, self.last)
+        self.last.took_ms = begun.clock_ms() - now_ms
+        return path
+
+    @abstractmethod
+    def _poll(self, begun: Begun, report: Report) -> Path | None:
+        """Poll, write the answers as a file, and report; returns the file, or None."""
+
+    def _new_report(self) -> Report:
+        return Report(self.feed, self.what)
+
+    def run(self, stop: threading.Event) -> None:
+        """Poll at the start and at every multiple of the interval after it, until `stop` is set.
+
+        A poll that takes longer than the interval continues at the next multiple. Failures are
+        reported and do not end the polling; those of every poll are reported once an hour.
+        """
+        interval = self._interval_ms / 1000
+        threading.Thread(target=self._follow, args=(stop,), daemon=True).start()
+        start = time.monotonic()
+        due = 0
+        waiting = False
+        while not stop.is_set():
+            try:
+                if self.spool.hold():
+                    waiting = False
+                    self.poll_once(int(time.time() * 1000))
+                    if not stop.is_set():
+                        self._report_problems(self.last.problems, self.last.answered)
+                        if self.last.gone:
+                            self._say(self.last.heading())
+                elif not waiting:
+                    waiting = True
+                    self._say(f"{self.feed}: another process polls into {self.spool.folder}")
+            except Exception as error:  # noqa: BLE001 - polls go on, whatever one of them meets
+                self.spool.release()
+                why = error if isinstance(error, UserError) else repr(error)
+                self._report_problems([f"not polled: {why}"], answered=False)
+            due = max(due, int((time.monotonic() - start) / interval)) + 1
+            stop.wait(start + due * interval - time.monotonic())
+        self.close()
+
+    def close(self) -> None:
+        """Let another process poll into the folder."""
+        self.spool.release()
+
+    def _report_problems(self, problems: Iterable[str], answered: bool) -> None:
+        for line in self._problems.lines(problems, time.monotonic(), answered):
+            self._say(f"{self.feed}: {line}")
+
+    def _commit(self, now_ms: int, records: Iterable[Record]) -> Path | None:
+        """Write the records of a poll as a file, and remove files that are old."""
+        try:
+            path = self.spool.commit(now_ms, records)
+            # Not by age alone: files not read before a restart are not removed at the start.
+            least = self._keep_ms // self._interval_ms
+            self.spool.remove_before(now_ms - self._keep_ms, max(least, 1))
+        except BaseException:
+            self.spool.release()  # what is in memory is not what is in the folder
+            raise
+        return path
+
+    def _follow(self, stop: threading.Event) -> None:
+        """End running requests with `stop`."""
+        stop.wait()
+        self._stopping.set()
+
+
+def _to_stderr(text: str) -> None:
+    say(text, file=sys.stderr, flush=True)

@@ -1,0 +1,350 @@
+"""Polls a Pulsar cluster at an interval and writes its answers into a spool folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote
+
+from app.config.pulsar_admin import WHERE, PulsarAdminSettings
+from app.errors import UserError
+from app.sources.polling import Begun, Polling, Report, Unanswered
+from app.sources.pulsar.admin_client import (
+    AdminClient,
+    NotAllowed,
+    NotThere,
+    Session,
+    namespace_path,
+    topic_path,
+)
+from app.sources.pulsar.admin_documents import (
+    PollNames,
+    Record,
+    map_poll,
+    other_name,
+    pulsar_cluster,
+)
+from app.sources.spool import Spool
+from udfs.topics import PERSISTENT, normal_topic, split_partition, split_topic
+
+STATS = "stats?getPreciseBacklog=false&subscriptionBacklogSize=true&getEarliestTimeInBacklog="
+TOPIC_POLICIES = ("publishRate", "backlogQuotaMap", "messageTTL")
+HINT = "url, token, ca_file, timeout_ms, namespaces, topics and policies decide this"
+
+Poll = dict[str, Any]
+T = TypeVar("T")
+
+
+class Each(Protocol):
+    """Calls a function for every item, perhaps several at once; the answers in their order."""
+
+    def __call__(self, function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+        """The answers."""
+        ...
+
+
+@dataclass
+class PollScope:
+    """The scope of one poll."""
+
+    topics: list[str] = field(default_factory=list)
+    listed: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By namespace the topics that it has, as answered in this poll."""
+    problems: list[str] = field(default_factory=list)
+
+
+class AdminPoller(Polling):
+    """Polls at the check interval, several topics at once; one file per poll."""
+
+    feed = "pulsar_admin"
+    where = WHERE
+
+    def __init__(
+        self,
+        settings: PulsarAdminSettings,
+        spool_folder: Path | str,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__(settings, Spool(Path(spool_folder), settings.cluster), say)
+        self._settings = settings
+        self._names = PollNames(settings.cluster, settings.broker)
+        self._client = AdminClient(settings, self._stopping)
+        self._asked: dict[str, int] = {}
+        self.skipped = 0
+        """Polls of a topic that were left out since the start."""
+        self._has_named = False
+
+    def check(self) -> str | None:
+        """UserError for a broker that does not answer, or refuses the token; nothing is written.
+
+        Returns what is worth a note about the cluster's name.
+        """
+        note = None
+        plan = self._plan(None)
+        problems = plan.problems
+        if not problems:
+            policies = _Policies(self._client, self._settings, None, problems)
+            policies.ask(plan.topics[:1], _one_by_one)
+            note = other_name(self._names.cluster, policies.of_cluster())
+            for topic in plan.topics[:1]:
+                # Other problems of a topic do not prevent the start.
+                with suppress(Unanswered, NotThere):
+                    self._client.session().get(f"{topic_path(topic)}/internalStats")
+        if problems:
+            where = ", ".join(self._settings.url)
+            known = problems[0].startswith(WHERE)
+            raise UserError(problems[0] if known else f"{WHERE}: {where}: {problems[0]}\n{HINT}")
+        return note
+
+    def _poll(self, begun: Begun, report: Report) -> Path | None:
+        deadline = begun.deadline
+        with ThreadPoolExecutor(self._settings.threads, "pulsar_admin") as pool:
+
+            def each(function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+                try:
+                    return list(pool.map(function, items))
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+
+            plan = self._plan(deadline)
+            policies = _Policies(self._client, self._settings, deadline, plan.problems)
+            policies.ask(plan.topics, each)
+            note = other_name(self._names.cluster, policies.of_cluster())
+            if note is not None and not self._has_named:
+                self._say(f"{self.feed}: {note}")
+            self._has_named = self._has_named or note is not None
+            polls = each(lambda topic: self._ask(topic, plan, begun), plan.topics)
+        report.problems += plan.problems
+        records = self._map([poll for poll in polls if poll is not None], policies, report)
+        report.skipped = sum(poll is None for poll in polls)
+        self.skipped += report.skipped
+        report.records = len(records)
+        return self._commit(begun.now_ms, records)
+
+    # What is polled
+
+    def _plan(self, deadline: float | None) -> PollScope:
+        """The topics of this poll: those listed, and those that were there before."""
+        plan = PollScope()
+        topics: set[str] = set()
+        session = self._client.session(deadline)
+        for namespace in self._settings.namespaces:
+            try:
+                listed = session.get(f"persistent/{namespace_path(namespace)}")
+                if not isinstance(listed, list):
+                    raise Unanswered("the list of topics is not a list")
+                names = frozenset(str(name) for name in listed)
+                plan.listed[namespace] = names
+                topics |= {name for name in names if _is_persistent(name)}
+            except NotThere as error:
+                plan.listed[namespace] = frozenset()
+                plan.problems.append(f"namespace {namespace}: does not exist ({error})")
+            except Unanswered as error:
+                plan.problems.append(f"namespace {namespace}: {error}")
+        for topic in self._settings.topics:
+            try:
+                topics |= self._partitions(session, topic)
+            except Unanswered as error:
+                plan.problems.append(f"{topic}: {error}")
+        topics |= {topic for topic in self.spool.memory.topics if self._wanted(topic)}
+        # Whoever was left out last time comes first.
+        plan.topics = sorted(topics, key=lambda name: (self._asked.get(name, -1), name))
+        return plan
+
+    def _partitions(self, session: Session, topic: str) -> set[str]:
+        """The topics of a configured topic: itself, or its partitions."""
+        parts = split_topic(topic)
+        if parts is None or parts.partition is not None:
+            return {topic}
+        try:
+            answer = session.get(f"{topic_path(topic)}/partitions")
+        except NotThere:
+            return {topic}
+        count = answer.get("partitions") if isinstance(answer, dict) else None
+        if not isinstance(count, int):
+            raise Unanswered("partitions: is not a number of partitions")
+        return {normal_topic(topic, n) for n in range(count)} if count > 0 else {topic}
+
+    def _wanted(self, topic: str) -> bool:
+        """Whether the settings include a topic."""
+        return _namespace(topic) in self._settings.namespaces or any(
+            name in (topic, _base(topic)) for name in self._settings.topics
+        )
+
+    # Asking
+
+    def _ask(self, topic: str, plan: PollScope, begun: Begun) -> Poll | None:
+        """The documents of a topic; None where one of them did not come."""
+        poll: Poll = {"topic": topic}
+        try:
+            found = self._documents(self._client.session(begun.deadline), topic_path(topic))
+            if found is not None:
+                poll.update(found)
+            elif topic in plan.listed.get(_namespace(topic), frozenset()):
+                raise Unanswered("is listed but not found")
+            else:
+                poll["gone"] = True
+        except (Unanswered, NotAllowed) as error:
+            plan.problems.append(f"{topic}: {error}")
+            return None
+        poll["polled_ms"] = self._asked[topic] = begun.clock_ms()
+        return poll
+
+    def _documents(self, session: Session, path: str) -> Poll | None:
+        """The three documents of a topic; None where two answers are that it does not exist."""
+        stats = f"{path}/{STATS}{str(self._settings.publish_times).lower()}"
+        try:
+            # In this order, whatever the first answer has is known to the others, too.
+            found = {
+                "internal": session.get(f"{path}/internalStats"),
+                "info": session.get(f"{path}/internal-info"),
+                "stats": session.get(stats),
+            }
+        except NotThere as error:
+            try:
+                session.get(stats)
+            except NotThere:
+                return None
+            raise Unanswered(f"appears or disappears just now ({error})") from None
+        for key, document in found.items():
+            if not isinstance(document, dict):
+                raise Unanswered(f"{key}: the answer is not an object")
+        return found
+
+    def _map(self, polls: list[Poll], policies: _Policies, report: Report) -> list[Record]:
+        """Records of the polls in the order of their times; the memory moves on."""
+        memory = self.spool.memory
+        records: list[Record] = []
+        for poll in sorted(polls, key=lambda poll: (poll["polled_ms"], poll["topic"])):
+            topic = poll["topic"]
+            before = memory.topics.get(topic)
+            mapped = map_poll(
+                {**poll, "policies": policies.of(topic)}, before, memory.policies, self._names
+            )
+            if "gone" not in poll:
+                report.polled += 1
+            elif before is not None:
+                report.gone += 1
+            else:
+                report.absent += 1
+                mapped.problems.append("does not exist")
+            report.problems += [f"{topic}: {text}" for text in mapped.problems]
+            memory.take(topic, mapped)
+            memory.last_poll_ms = max(memory.last_poll_ms, poll["polled_ms"])
+            records += mapped.records
+        return records
+
+
+class _Policies:
+    """The policies that hold for the topics of one poll, each asked for once."""
+
+    def __init__(
+        self,
+        client: AdminClient,
+        settings: PulsarAdminSettings,
+        deadline: float | None,
+        problems: list[str],
+    ) -> None:
+        self._client = client
+        self._scopes = settings.policies
+        self._deadline = deadline
+        self._problems = problems
+        self._broker: Any = None
+        self._clusters: Any = None
+        self._namespaces: dict[str, Any] = {}
+        self._groups: dict[str, Any] = {}
+        self._topics: dict[str, Any] = {}
+
+    def ask(self, topics: Sequence[str], each: Each) -> None:
+        """Ask for the policies of these topics, through `each`."""
+        if "broker" in self._scopes:
+            self._broker = self._get("brokers/configuration/runtime")
+        names = sorted({_namespace(topic) for topic in topics})
+        if "namespace" in self._scopes:
+            if pulsar_cluster("", {"broker": self._broker}) is None:
+                self._clusters = self._quietly("clusters")
+            found = each(lambda name: self._get(f"namespaces/{namespace_path(name)}"), names)
+            self._namespaces = dict(zip(names, found, strict=True))
+        groups = sorted({group for name in names if (group := self._group(name))})
+        if "resource_group" in self._scopes:
+            found = each(lambda name: self._get(f"resourcegroups/{quote(name, safe='')}"), groups)
+            self._groups = dict(zip(groups, found, strict=True))
+        if "topic" in self._scopes:
+            bases = sorted({_base(topic) for topic in topics})
+            self._topics = dict(zip(bases, each(self._of_topic, bases), strict=True))
+
+    def of(self, topic: str) -> dict[str, Any]:
+        """The documents for one topic, as `map_poll` takes them."""
+        group = self._group(_namespace(topic))
+        groups = {group: self._groups.get(group)} if group else {}
+        return {
+            **self.of_cluster(),
+            "namespace": self._namespaces.get(_namespace(topic)),
+            "resource_group": groups,
+            "topic": self._topics.get(_base(topic)),
+        }
+
+    def of_cluster(self) -> dict[str, Any]:
+        """The documents that hold for every topic."""
+        return {"broker": self._broker, "clusters": self._clusters}
+
+    def _group(self, namespace: str) -> str | None:
+        """The resource group of a namespace."""
+        document = self._namespaces.get(namespace)
+        name = document.get("resource_group_name") if isinstance(document, dict) else None
+        return name if isinstance(name, str) and name else None
+
+    def _of_topic(self, topic: str) -> dict[str, Any] | None:
+        """The limits set for a topic itself; None where they are not answered."""
+        found: dict[str, Any] = {}
+        session = self._client.session(self._deadline)
+        for key in TOPIC_POLICIES:
+            try:
+                found[key] = session.get(f"{topic_path(topic)}/{key}")
+            except NotThere:
+                return None
+            except (Unanswered, NotAllowed) as error:
+                self._problems.append(str(error))
+                return None
+        return found
+
+    def _quietly(self, path: str) -> Any:
+        """One document that polls can do without."""
+        with suppress(NotThere, Unanswered, NotAllowed):
+            return self._client.session(self._deadline).get(path)
+        return None
+
+    def _get(self, path: str) -> Any:
+        """One document; None where it is not answered."""
+        try:
+            return self._client.session(self._deadline).get(path)
+        except NotThere:
+            return None
+        except (Unanswered, NotAllowed) as error:
+            self._problems.append(str(error))
+            return None
+
+
+def _one_by_one(function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+    return [function(item) for item in items]
+
+
+def _namespace(topic: str) -> str:
+    """Tenant and namespace of a topic with a full name."""
+    tenant, namespace, _ = topic.partition("://")[2].split("/", 2)
+    return f"{tenant}/{namespace}"
+
+
+def _base(topic: str) -> str:
+    """The topic that a partition belongs to."""
+    return split_partition(topic)[0]
+
+
+def _is_persistent(topic: str) -> bool:
+    parts = split_topic(topic)
+    return parts is not None and parts.scheme == PERSISTENT and "://" in topic

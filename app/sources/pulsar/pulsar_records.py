@@ -1,0 +1,128 @@
+"""Pulsar topics whose messages are JSON records, through Spark's Python data source API.
+
+`source.options` are those of `app.config.pulsar`; `${env:NAME}` is resolved here, not earlier. A
+record is identified by its message id: partition and ledger in `source_partition`, entry and index
+in its batch in `source_offset`. If several topics are read, the partition is named with its topic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from app.config.pulsar import topic_names
+from app.sources.pulsar import position_range, topic_client
+from app.sources.pulsar.position_range import Range
+from app.sources.pulsar.shares import EARLIEST, MORE, PulsarShares
+from app.sources.raw import Batches, Document, Raw, Step
+from app.tables import checkpoints
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from app.config.settings import Settings
+    from app.sources.pulsar.planned_ranges import RangePlan
+    from app.sources.pulsar.topic_client import Options
+
+PREFIX = "weir"
+
+
+def check(settings: Settings) -> None:
+    """UserError for brokers that do not answer, and topics that cannot be read."""
+    topic_client.check(settings.feed.reader_options(), topic_client.TIMEOUT_MS)
+
+
+def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) -> Raw:
+    """The messages of the topics from the query's position on. With `ending` it stops at their
+    present end.
+    """
+    plan = stream_plan(settings, query, ending)
+    return Raw(ranges(spark, plan, streaming=True), values(plan.options), plan.shares)
+
+
+def batch(spark: SparkSession, settings: Settings) -> Raw:
+    """The messages that the topics hold now."""
+    plan = whole_plan(settings)
+    return Raw(ranges(spark, plan, streaming=False), values(plan.options))
+
+
+def finished(settings: Settings, query: str) -> bool:
+    """Whether the query's last batch has ended and left no records behind."""
+    last = checkpoints.last_planned(settings, query)
+    return last < 0 or (
+        checkpoints.settled(settings, query)
+        and not checkpoints.offsets(settings, query, last).get(MORE)
+    )
+
+
+def values(options: Options) -> Step:
+    """The step that reads ranges in the task that parses their records."""
+
+    def unpack(batches: Batches) -> Batches:
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield from position_range.read(options, Range(**row))
+
+    return unpack
+
+
+def ranges(spark: SparkSession, plan: RangePlan, *, streaming: bool) -> DataFrame:
+    """The ranges of a plan, batch by batch or all at once."""
+    from app.sources.pulsar.planned_ranges import source_of
+
+    name = f"weir_pulsar_{uuid4().hex}"  # Spark warns of a name that is taken
+    spark.dataSource.register(source_of(plan, name))
+    reader = spark.readStream if streaming else spark.read
+    return reader.format(name).load()
+
+
+def whole_plan(settings: Settings) -> RangePlan:
+    """The plan of everything that the topics hold."""
+    from app.sources.pulsar.planned_ranges import RangePlan
+
+    source = settings.feed
+    options = source.reader_options()
+    topics = tuple(topic_names(options))
+    return RangePlan(
+        options,
+        topics,
+        PulsarShares(source.max_records_per_trigger, len(topics) != 1),
+        max_records=source.max_records_per_trigger,
+        max_bytes=source.max_bytes_per_trigger,
+    )
+
+
+def stream_plan(settings: Settings, query: str, ending: bool) -> RangePlan:
+    """The plan of a query, from the position in its checkpoint."""
+    name = checkpoints.application_id(settings, query)
+    prefix = settings.feed.options.get("subscriptionPrefix", PREFIX)
+    plan = replace(
+        whole_plan(settings),
+        ending=ending,
+        subscription=prefix + name.removeprefix(PREFIX),
+        planned=_end(settings, query, checkpoints.last_planned(settings, query)),
+        ended=_end(settings, query, checkpoints.last_ended(settings, query)),
+    )
+    if plan.options.get("startingOffsets", "earliest") == "latest":
+        plan = replace(plan, first=_latest(settings, query, plan))
+    return plan
+
+
+def _end(settings: Settings, query: str, batch: int) -> Document | None:
+    return checkpoints.offsets(settings, query, batch) if batch >= 0 else None
+
+
+def _latest(settings: Settings, query: str, plan: RangePlan) -> Document:
+    """The end of the topics at the first start of the query."""
+    from app.sources.pulsar.planned_ranges import Planner
+
+    kept = checkpoints.require_identity(settings, query).first_offset
+    if kept is None:
+        planner = Planner(plan)
+        try:
+            kept = planner.all() if plan.planned is None else EARLIEST
+        finally:
+            planner.close()
+        checkpoints.identify(settings, query, first_offset=kept)
+    return kept

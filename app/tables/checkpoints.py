@@ -1,0 +1,414 @@
+"""The checkpoint of a query: its place, its identity, its progress, and what it has committed.
+
+Spark keeps source offsets (`offsets/N`), ended batches (`commits/N`) and state there. Weir adds the
+identity of the query and, for a warehouse in a local folder, the last batches of each table.
+`app.tables.inventory` names what must be there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import uuid
+import zlib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.errors import UserError
+from app.tables import manifest
+from app.tables.json_documents import Document
+from app.tables.small_files import Damaged, local_path, names, path_in, read_text, write_text
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+FOLDER = "_weir/checkpoints"
+IDENTITY = "weir-query.json"
+COMMITTED = "weir-committed.json"
+POLICIES = "weir-policies.json"
+EARLIER = ("weir-application-id", "weir-most-records", "weir-first-offset.json")
+"""Files of earlier versions, whose contents are in IDENTITY now."""
+COPYING = ".copying"
+RESHARDING = "_weir/resharding"
+"""Folder in which `reshard` builds checkpoints."""
+BEFORE = ".before"
+PARTITIONS = "spark.sql.shuffle.partitions"
+ARCHIVE = "archive"
+"""Name of the query that archives the records."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The last batch that a query has written to a table, and the one before (-1: none)."""
+
+    application: str
+    batch: int
+    before: int
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a checkpoint is of. It is written before the query plans its first batch."""
+
+    query: str
+    applications: list[str]
+    """Application ids of the query's commits, and of the query that it was split from; the last one
+    is in use.
+    """
+    warehouse: str | None = None
+    """Identity of the warehouse."""
+    shards: int | None = None
+    """The number of shards that its states are of."""
+    most_records: int | None = None
+    """The limit of a batch under which the unfinished batches of a Kafka source were planned."""
+    first_offset: dict[str, Any] | None = None
+    """The start of the first batch, for sources whose start Spark does not record."""
+
+
+@dataclass(frozen=True, order=True)
+class GatheredFile:
+    """A file with rows of an ended batch that are not committed yet."""
+
+    batch: int
+    bytes: int
+    crc32: int
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A batch whose rows are written, and the CRC-32 of its plan."""
+
+    batch: int
+    crc32: int
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a query has written, at the end of its last batch."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+    tables: dict[str, Commit] = field(default_factory=dict)
+    """The last commit by table."""
+    gathered: dict[str, list[GatheredFile]] = field(default_factory=dict)
+    """Files that wait for a commit, by table."""
+    settled: Settled | None = None
+    """The last batch whose rows were written."""
+
+
+_IDENTITY: Document[Identity] = Document(Identity, indent=1)
+_COMMITTED: Document[Committed | dict[str, Commit]] = Document(Committed | dict[str, Commit])
+"""An earlier version wrote the commits alone."""
+_FIRST: Document[dict[str, Any]] = Document(dict[str, Any])
+_APPLICATION = re.compile(r"weir-[\w-]+")
+
+
+def location(settings: Settings, query: str) -> str:
+    """The path of a query's checkpoint."""
+    return path_in(settings, f"{FOLDER}/{query}")
+
+
+def found(settings: Settings) -> list[str]:
+    """The queries that have a checkpoint."""
+    kept = names(settings, FOLDER)
+    return sorted(name for name in kept if not name.endswith(COPYING) and begun(settings, name))
+
+
+def begun(settings: Settings, query: str) -> bool:
+    """Whether the query has planned a batch."""
+    return last_planned(settings, query) >= 0
+
+
+def last_planned(settings: Settings, query: str) -> int:
+    """The newest batch that was planned; -1 for none."""
+    return _last(settings, query, "offsets")
+
+
+def last_ended(settings: Settings, query: str) -> int:
+    """The newest batch that has ended; -1 for none."""
+    return _last(settings, query, "commits")
+
+
+def settled(settings: Settings, query: str) -> bool:
+    """Whether every planned batch has ended."""
+    return last_planned(settings, query) == last_ended(settings, query)
+
+
+def _last(settings: Settings, query: str, log: str) -> int:
+    found = names(settings, f"{FOLDER}/{query}/{log}")
+    return max((int(name) for name in found if name.isdigit()), default=-1)
+
+
+def planned(settings: Settings, query: str) -> int | None:
+    """The batch that was planned and has not ended; None if there is none."""
+    newest = _last(settings, query, "offsets")
+    return None if newest == last_ended(settings, query) else newest
+
+
+def plan_anew(settings: Settings, query: str) -> bool:
+    """Forget the first batch that a query has planned, if it has not ended: nothing has been read,
+    so the query plans from the beginning that the source has now. False if a batch has ended, or in
+    an object store.
+    """
+    local = local_path(settings.warehouse)
+    if local is None or last_ended(settings, query) >= 0:
+        return False
+    folder = local / FOLDER / query
+    for log in ("offsets", "sources/0"):
+        for name in ("0", ".0.crc"):
+            (folder / log / name).unlink(missing_ok=True)
+    return True
+
+
+def offsets(settings: Settings, query: str, batch: int) -> dict[str, Any]:
+    """The end of a batch in the source, as Spark records it; for batch -1 the start of the first
+    batch.
+
+    Empty if not known: only Kafka records a start.
+    """
+    file = f"offsets/{batch}" if batch >= 0 else "sources/0/0"
+    text = read_text(settings, f"{FOLDER}/{query}/{file}")
+    found: dict[str, Any] = json.loads(text.splitlines()[-1]) if text else {}
+    return found
+
+
+def watermark_ms(settings: Settings, query: str, batch: int) -> int:
+    """The stream's clock at the beginning of a planned batch (ms since the epoch; 0 for none)."""
+    return int(_about(settings, query, f"offsets/{batch}").get("batchWatermarkMs", 0))
+
+
+def partitions(settings: Settings, query: str) -> int | None:
+    """The number of partitions of the newest plan; None if it names none."""
+    newest = last_planned(settings, query)
+    try:
+        return int(_about(settings, query, f"offsets/{newest}")["conf"][PARTITIONS])
+    except (Damaged, KeyError, TypeError, ValueError):
+        return None
+
+
+def next_watermark_ms(settings: Settings, query: str, batch: int) -> int:
+    """The stream's clock after a batch that has ended (ms since the epoch; 0 for none)."""
+    return int(_about(settings, query, f"commits/{batch}").get("nextBatchWatermarkMs", 0))
+
+
+def _about(settings: Settings, query: str, file: str) -> dict[str, Any]:
+    """What Spark has in the second line of a file; nothing if there is none."""
+    text = read_text(settings, f"{FOLDER}/{query}/{file}")
+    lines = text.splitlines() if text else []
+    found: dict[str, Any] = json.loads(lines[1]) if len(lines) > 1 else {}
+    return found
+
+
+def drained(settings: Settings, query: str) -> bool:
+    """Whether the last batch is one of `plan_without_records`: its clock is not what the batch
+    before has left.
+    """
+    last = last_ended(settings, query)
+    return last > 0 and watermark_ms(settings, query, last) != next_watermark_ms(
+        settings, query, last - 1
+    )
+
+
+def plan_without_records(settings: Settings, query: str, watermark_ms: int, now_ms: int) -> None:
+    """Plan one more batch, at the end of the last one in the source and with another clock: the
+    next start of a query whose batches have ended begins with it, as with any that was interrupted.
+    """
+    last, folder = last_ended(settings, query), f"{FOLDER}/{query}/offsets"
+    text = read_text(settings, f"{folder}/{last}")
+    assert text is not None
+    version, about, *sources = text.split("\n")
+    found = {**json.loads(about), "batchWatermarkMs": watermark_ms, "batchTimestampMs": now_ms}
+    text = "\n".join([version, json.dumps(found, separators=(",", ":")), *sources])
+    write_text(settings, f"{folder}/{last + 1}", text)
+
+
+def identity(settings: Settings, query: str) -> Identity | None:
+    """The identity of a checkpoint; None if it has none."""
+    found = _IDENTITY.load(settings, f"{FOLDER}/{query}/{IDENTITY}")
+    return _of_earlier_version(settings, query) if found is None else found
+
+
+def keep_identity(settings: Settings, folder: str, kept: Identity) -> None:
+    """Write the identity of the checkpoint in a folder of the warehouse."""
+    _IDENTITY.keep(settings, f"{folder}/{IDENTITY}", kept)
+
+
+def require_identity(settings: Settings, query: str) -> Identity:
+    """The identity of a checkpoint, which a query that has planned no batch gets now."""
+    found = identity(settings, query)
+    if found is None:
+        if begun(settings, query):
+            raise no_identity(settings, query)
+        there = manifest.load(settings)
+        found = Identity(
+            query,
+            [_new_application(query)],
+            None if there is None else there.id,
+            None if there is None else there.shards,
+        )
+        keep_identity(settings, f"{FOLDER}/{query}", found)
+    return found
+
+
+def no_identity(settings: Settings, query: str) -> Damaged:
+    """The refusal of a query that has begun and has no identity: its batches would be written a
+    second time.
+    """
+    return Damaged(path_in(settings, f"{FOLDER}/{query}/{IDENTITY}"), "is gone")
+
+
+def identify(settings: Settings, query: str, **changed: Any) -> None:
+    """Change the identity of a checkpoint."""
+    kept = require_identity(settings, query)
+    wanted = replace(kept, **changed)
+    if wanted != kept:
+        keep_identity(settings, f"{FOLDER}/{query}", wanted)
+
+
+def application_id(settings: Settings, query: str) -> str:
+    """The application id of a query's commits; a new checkpoint gets a new one."""
+    return require_identity(settings, query).applications[-1]
+
+
+def new_application_id(settings: Settings, query: str) -> None:
+    """Give the following commits of a query a new application id."""
+    kept = require_identity(settings, query)
+    identify(settings, query, applications=[*kept.applications, _new_application(query)])
+
+
+def _new_application(query: str) -> str:
+    return f"weir-{query}-{uuid.uuid4()}"
+
+
+def _of_earlier_version(settings: Settings, query: str) -> Identity | None:
+    """The identity in the files of an earlier version, in a warehouse of such a version."""
+    kept = manifest.load(settings)
+    if kept is not None and kept.id is not None:
+        return None
+    application, most, first = (f"{FOLDER}/{query}/{name}" for name in EARLIER)
+    found, limit = read_text(settings, application), read_text(settings, most)
+    if found is None:
+        return None
+    if not _APPLICATION.fullmatch(found):
+        raise Damaged(path_in(settings, application), "is damaged (no application id)")
+    commits = committed(settings, query).tables.values()
+    earlier = dict.fromkeys(one.application for one in commits if one.application != found)
+    return Identity(
+        query,
+        [*earlier, found],
+        shards=None if kept is None else kept.shards,
+        most_records=int(limit) if limit and limit.isdigit() else None,
+        first_offset=_FIRST.load(settings, first),
+    )
+
+
+def is_whole(settings: Settings, query: str) -> bool:
+    """Whether the checkpoint of a query that has begun has the files that Spark writes before it
+    plans the last batch: the query's id and the end of the batch before.
+    """
+    named = "metadata" in names(settings, f"{FOLDER}/{query}")
+    return named and last_planned(settings, query) <= last_ended(settings, query) + 1
+
+
+def committed(settings: Settings, query: str) -> Committed:
+    """The last commits of the query; empty if none are recorded."""
+    found = _COMMITTED.load(settings, f"{FOLDER}/{query}/{COMMITTED}")
+    return Committed(found) if isinstance(found, dict) else found or Committed()
+
+
+def record(settings: Settings, query: str, commits: Committed) -> None:
+    """Record the last commits of the query."""
+    _COMMITTED.keep(settings, f"{FOLDER}/{query}/{COMMITTED}", commits)
+
+
+def forget_gathered_after(settings: Settings, query: str, ended: int) -> None:
+    """Record that no rows wait of batches after this one, which are repeated."""
+    kept = committed(settings, query)
+    left = {
+        table: [file for file in files if file.batch <= ended]
+        for table, files in kept.gathered.items()
+    }
+    if left != kept.gathered:
+        record(settings, query, replace(kept, gathered=left))
+
+
+def plan_crc32(settings: Settings, query: str, batch: int) -> int | None:
+    """The CRC-32 of the plan of a batch; None without a plan."""
+    text = read_text(settings, f"{FOLDER}/{query}/offsets/{batch}")
+    return None if text is None else zlib.crc32(text.encode())
+
+
+def without_state(source: Path, target: Path, partitions: int, ended: int) -> None:
+    """Copy a checkpoint without its states, for another number of shuffle partitions. Plans of
+    batches after `ended` are left out.
+    """
+    shutil.copytree(source, target, ignore=lambda _, names: {"state"} & set(names))
+    for file in (target / "offsets").iterdir():
+        if not file.name.isdigit() or int(file.name) > ended:
+            file.unlink()  # or a checksum of the file as it was, which Spark would refuse
+            continue
+        version, about, *sources = file.read_text().split("\n")
+        found = json.loads(about)
+        found["conf"][PARTITIONS] = str(partitions)
+        about = json.dumps(found, separators=(",", ":"))
+        file.write_text("\n".join([version, about, *sources]))
+
+
+def renumbered(settings: Settings, query: str, shards: int) -> None:
+    """Give the checkpoint that `reshard` builds its number of shards. Its plans have changed, so
+    the settled one is not known any more.
+    """
+    kept = replace(require_identity(settings, query), shards=shards)
+    keep_identity(settings, f"{RESHARDING}/{query}", kept)
+    commits = replace(committed(settings, query), settled=None)
+    _COMMITTED.keep(settings, f"{RESHARDING}/{query}/{COMMITTED}", commits)
+
+
+def put_in_place(root: Path, query: str) -> None:
+    """Replace the checkpoint of a query by the one that `reshard` built. Repeated after a crash, it
+    completes the replacement.
+    """
+    place, built = root / FOLDER / query, root / RESHARDING / query
+    if not built.exists():
+        return
+    if place.exists():
+        before = built.with_name(query + BEFORE)
+        shutil.rmtree(before, ignore_errors=True)
+        place.rename(before)
+    built.rename(place)
+
+
+def copy(settings: Settings, query: str, new: str) -> None:
+    """Copy the progress of `query` to the query `new`, which gets an application id of its own.
+
+    Raises UserError if the warehouse is not a local folder.
+    """
+    root = local_path(settings.warehouse)
+    if root is None:
+        raise UserError(
+            f"queries: {query} runs more jobs than it is given now, and its checkpoint is in "
+            f"{settings.warehouse}\nqueries that have begun can only be split in a warehouse on "
+            f"this machine; put queries back as they were, or take another warehouse"
+        )
+    kept = require_identity(settings, query)
+    target = root / FOLDER / new
+    unfinished = Path(f"{target}{COPYING}")
+    try:
+        for old in (unfinished, target):
+            shutil.rmtree(old, ignore_errors=True)
+        shutil.copytree(root / FOLDER / query, unfinished)
+        # Spark ends a query that has the id of one that starts; a stale checksum is refused.
+        (unfinished / ".metadata.crc").unlink(missing_ok=True)
+        (unfinished / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+        keep_identity(
+            settings,
+            f"{FOLDER}/{unfinished.name}",
+            replace(kept, query=new, applications=[*kept.applications, _new_application(new)]),
+        )
+        unfinished.replace(target)
+    except OSError as error:
+        raise UserError(
+            f"warehouse: cannot copy {root / FOLDER / query} to {target}: {error.strerror or error}"
+            "\nthe checkpoint of a query is copied when the query is split"
+        ) from error

@@ -1,0 +1,185 @@
+"""Idempotent appends: every commit carries an application id and a batch number, so a repeated
+batch writes nothing twice.
+
+delta-rs appends small results on the driver, in a few milliseconds each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from app.tables import checkpoints, durable
+from app.tables.definitions import TABLES, Table
+from app.tables.log_properties import log_properties
+from app.tables.small_files import local_path, path_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltalake import CommitProperties, DeltaTable
+
+    from app.config.settings import Settings
+
+
+ATTEMPTS = 5
+"""Attempts of a commit that conflicts with another one."""
+
+
+class Writer:
+    """Appends to the tables of one warehouse under the application id of one query."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        query: str,
+        application: str | None = None,
+    ) -> None:
+        """`application` is for a writer that is no query and numbers its batches itself."""
+        self._settings = settings
+        self._query = query
+        self._local = local_path(settings.warehouse)
+        self._record: checkpoints.Committed | None = None
+        """What the checkpoint of a query records of its commits, in a local warehouse."""
+        if application is None:
+            self.application = checkpoints.application_id(settings, query)
+            if self._local is not None:
+                self._record = checkpoints.committed(settings, query)
+        else:
+            self.application = application
+        self._commits = dict(self._record.tables) if self._record else {}
+        self._properties = log_properties(settings.maintenance.history_ms)
+        self._open: dict[str, Any] = {}
+        self._wider: set[str] = set()
+        """Tables of a later release: they have more columns, null in the rows of this one."""
+
+    def prepare(self, names: list[str]) -> None:
+        """Create missing tables, so that readers find them from the start."""
+        for name in names:
+            self._table(name)
+
+    def append(self, name: str, rows: pa.Table, batch: int) -> None:
+        """Append the rows of a batch to a table, unless the table has the batch."""
+        if not rows.num_rows:
+            return
+        from deltalake import write_deltalake
+
+        def write(table: DeltaTable, marker: CommitProperties) -> None:
+            write_deltalake(
+                table,
+                rows,
+                mode="append",
+                commit_properties=marker,
+                schema_mode="merge" if name in self._wider else None,
+            )
+
+        self._once(name, batch, write)
+
+    def add_files(self, name: str, actions: list[Any], batch: int) -> None:
+        """Add files that tasks have written to a table, unless the table has the batch."""
+        from deltalake import Schema
+
+        definition = TABLES[name]
+        schema, partition_by = Schema.from_arrow(definition.schema), list(definition.partition_by)
+
+        def write(table: DeltaTable, marker: CommitProperties) -> None:
+            table.create_write_transaction(
+                actions, "append", schema, partition_by, commit_properties=marker
+            )
+
+        self._once(name, batch, write)
+
+    def _once(
+        self, name: str, batch: int, write: Callable[[DeltaTable, CommitProperties], None]
+    ) -> None:
+        """Commit a batch under its number, unless the table has it.
+
+        If the properties of the table change meanwhile, Delta refuses the commit once.
+        """
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+
+        table = self._table(name)
+        marker = CommitProperties(app_transactions=[Transaction(self.application, batch)])
+        for attempt in range(ATTEMPTS):
+            if self._newest(table) >= batch:
+                break
+            try:
+                write(table, marker)
+                break
+            except CommitFailedError:
+                if attempt + 1 == ATTEMPTS:
+                    raise
+        self._note(name, batch)
+
+    def _newest(self, table: DeltaTable) -> int:
+        """The newest batch of this query in a table; -1 for none."""
+        table.update_incremental()
+        batch = table.transaction_version(self.application)
+        return -1 if batch is None else int(batch)
+
+    def settle(self, batch: int | None = None) -> None:
+        """End a batch, or (None) a commit between batches. In a local warehouse its rows now
+        survive a loss of power, and the query's checkpoint records its commits.
+        """
+        if self._local is None:
+            return
+        if self._record is not None:
+            settled = self._record.settled
+            crc32 = (
+                None
+                if batch is None
+                else checkpoints.plan_crc32(self._settings, self._query, batch)
+            )
+            if batch is not None and crc32 is not None:
+                settled = checkpoints.Settled(batch, crc32)
+            wanted = checkpoints.Committed(dict(self._commits), self._waiting(), settled)
+            if wanted != self._record:
+                checkpoints.record(self._settings, self._query, wanted)
+                self._record = wanted
+        durable.sync(self._local)
+
+    def _waiting(self) -> dict[str, list[checkpoints.GatheredFile]]:
+        """Files whose rows wait for a commit, by table."""
+        return {}
+
+    def _note(self, name: str, batch: int) -> None:
+        known = self._commits.get(name)
+        if known is None or known.batch < batch or known.application != self.application:
+            before = -1 if known is None or known.application != self.application else known.batch
+            self._commits[name] = checkpoints.Commit(self.application, batch, before)
+
+    def _table(self, name: str) -> Any:
+        if name not in self._open:
+            from deltalake import DeltaTable
+
+            definition = TABLES[name]
+            path, options = path_in(self._settings, name), self._settings.storage()
+            if not DeltaTable.is_deltatable(path, options):
+                DeltaTable.create(
+                    path,
+                    definition.schema,
+                    mode="ignore",
+                    partition_by=list(definition.partition_by) or None,
+                    description=definition.meaning,
+                    configuration=self._properties,
+                    storage_options=options,
+                )
+            table = DeltaTable(path, storage_options=options)
+            _add_columns(table, definition)
+            if len(table.schema().fields) > len(definition.schema):
+                self._wider.add(name)
+            self._open[name] = table
+        return self._open[name]
+
+
+def _add_columns(table: DeltaTable, definition: Table) -> None:
+    """Add missing columns to a table of an earlier release; existing rows have null there."""
+    from deltalake import Schema
+
+    there = {field.name for field in table.schema().fields}
+    lacking = [f for f in Schema.from_arrow(definition.schema).fields if f.name not in there]
+    if lacking:
+        table.alter.add_columns(lacking)
+        table.update_incremental()

@@ -1,0 +1,148 @@
+"""The versions of a warehouse's contents, and whether this release reads them.
+
+`<warehouse>/_weir/formats.json` has the release that last ran and the version of each job's state.
+Only the same version of a state can continue. Tables have no version: a later release adds columns
+and changes none, so every release reads the tables of every other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from app import __version__
+from app.errors import UserError
+from app.tables.definitions import TABLES
+from app.tables.json_documents import Document
+from app.tables.small_files import path_in
+from state.jobs import DECLARED
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+NAME = "_weir/formats.json"
+VERSION = 2
+"""Version of the file itself, which an earlier release refuses. Since version 2 each checkpoint has
+its identity in one file.
+"""
+_OF_THE_ARCHIVE = ("events", "quarantine", "coverage_counts", "coverage_gaps")
+
+
+@dataclass(frozen=True)
+class Formats:
+    """The versions that the last run on a warehouse wrote."""
+
+    version: int
+    weir: str
+    """Release of Weir."""
+    states: dict[str, int] = field(default_factory=dict)
+    """Version of the state by job, of the jobs that have run."""
+
+
+@dataclass(frozen=True)
+class _Version:
+    """What the file has in every release."""
+
+    version: int
+    weir: str
+
+
+DOCUMENT: Document[Formats] = Document(
+    Formats,
+    (
+        "put it back from a copy; without one remove it: states of other versions then fail when they "
+        "are read"
+    ),
+    indent=1,
+)
+_VERSION: Document[_Version] = Document(_Version, DOCUMENT.remedy)
+
+
+def load(settings: Settings) -> Formats | None:
+    """The formats of the warehouse; None before the first start.
+
+    Raises UserError for a file that is damaged or of a later release.
+    """
+    found = _VERSION.load(settings, NAME)
+    if found is not None and found.version > VERSION:
+        raise UserError(
+            f"{path_in(settings, NAME)}: has version {found.version}, written by Weir {found.weir};"
+            f" this release ({__version__}) reads version {VERSION}\n{_forward(found.weir)}"
+        )
+    return DOCUMENT.load(settings, NAME)
+
+
+def check(settings: Settings, jobs: Iterable[str]) -> None:
+    """UserError if this release cannot continue these jobs on the warehouse."""
+    for problem in problems(settings, jobs):
+        raise UserError(problem)
+
+
+def problems(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
+    """Reasons why this release cannot continue, each with its remedy."""
+    kept = load(settings)
+    wanted = list(jobs)
+    for job in wanted:
+        if kept is None:
+            break
+        version, reads = kept.states.get(job), DECLARED[job].state_version
+        if version is not None and version != reads:
+            remedy = (
+                _forward(kept.weir)
+                if version > reads
+                else (
+                    f"continue with Weir {kept.weir}, or take another warehouse: this release does "
+                    "not convert it"
+                )
+            )
+            yield (
+                f"warehouse: the state of {job} in {settings.warehouse} has version {version}, "
+                f"written by Weir {kept.weir}; this release ({__version__}) reads version {reads}"
+                f"\n{remedy}"
+            )
+    yield from _changed_columns(settings, wanted)
+
+
+def _forward(weir: str) -> str:
+    return f"start Weir {weir} or later, or put back a copy of the warehouse from before it ran"
+
+
+def _changed_columns(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
+    """Columns whose type differs from the one that this release writes.
+
+    `app.run.integrity` reports tables that cannot be opened.
+    """
+    from deltalake import DeltaTable, Schema
+    from deltalake.exceptions import DeltaError
+
+    names = [
+        table.name
+        for job in jobs
+        for table in (*DECLARED[job].tables, *DECLARED[job].shadow_tables)
+    ]
+    for name in dict.fromkeys([*names, *_OF_THE_ARCHIVE]):
+        path, options = path_in(settings, name), settings.storage()
+        if not DeltaTable.is_deltatable(path, options):
+            continue
+        try:
+            table = DeltaTable(path, storage_options=options)
+        except DeltaError:
+            continue
+        there = {column.name: column.type for column in table.schema().fields}
+        for wanted in Schema.from_arrow(TABLES[name].schema).fields:
+            if there.get(wanted.name, wanted.type) != wanted.type:
+                yield (
+                    f"warehouse: the column {wanted.name} of {path} has type "
+                    f"{there[wanted.name]}; this release ({__version__}) writes {wanted.type}\n"
+                    "start the Weir that wrote it, or take another warehouse"
+                )
+
+
+def keep(settings: Settings, jobs: Iterable[str]) -> None:
+    """Record the versions that this release writes."""
+    kept = load(settings)
+    states = {**(kept.states if kept else {}), **{j: DECLARED[j].state_version for j in jobs}}
+    wanted = Formats(VERSION, __version__, states)
+    if wanted != kept:
+        DOCUMENT.keep(settings, NAME, wanted)

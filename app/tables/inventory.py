@@ -1,0 +1,185 @@
+"""What belongs to a warehouse and its checkpoints, and what is missing or of another run.
+
+| file | there from | without it, or with another |
+| --- | --- | --- |
+| `_weir/manifest.json` | the first start | refused: shards, partitions, ids of topics not known |
+| `_weir/formats.json` | the first start | written again: states have their versions |
+| in a query's checkpoint: | | |
+| `weir-query.json` | before the first batch is planned | refused: batches would be written twice |
+| `weir-policies.json` | before the first batch is planned | refused: judged by other policies |
+| `weir-committed.json` | the end of the first batch | refused if a table has rows of the query |
+| `gathered/TABLE/BATCH.arrow` | the end of the batch to its commit | refused: rows are lost |
+| Spark's `metadata`, `offsets`, `commits`, `sources`, `state` | | refused, as Spark needs them |
+
+A kill between two files leaves only what the next start continues: a file is required once a later
+one is there that is written after it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from app.errors import UserError
+from app.tables import checkpoints, manifest, policy_log
+from app.tables.checkpoints import ARCHIVE, FOLDER, IDENTITY, Committed, Identity
+from app.tables.gathering import Gathered
+from app.tables.log_files import opened
+from app.tables.small_files import PUT_BACK, Damaged, local_path, path_in
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+COPIED = "is of another query, or of another warehouse or time"
+
+
+def claim(settings: Settings, partitions: int) -> None:
+    """Write what belongs to the warehouse and is not there yet. A warehouse of an earlier version
+    gets its identity, and so do its checkpoints.
+    """
+    refuse(settings)
+    kept = manifest.claim(settings, partitions)
+    if kept.id is not None:
+        return
+    begun = {
+        query: checkpoints.require_identity(settings, query)
+        for query in checkpoints.found(settings)
+    }
+    # A start that was killed here has given it to some.
+    given = [own.warehouse for own in begun.values() if own.warehouse is not None]
+    own_id = given[0] if given else str(uuid.uuid4())
+    for query, own in begun.items():
+        wanted = replace(own, warehouse=own_id, shards=kept.shards)
+        checkpoints.keep_identity(settings, f"{FOLDER}/{query}", wanted)
+    manifest.identify(settings, own_id)
+
+
+def refuse(settings: Settings) -> None:
+    """Damaged for a warehouse without a manifest that has been begun."""
+    found = checkpoints.found(settings)
+    if found and manifest.load(settings) is None:
+        raise Damaged(
+            manifest.path(settings),
+            f"is gone, and {checkpoints.location(settings, found[0])} has a query's progress",
+        )
+
+
+def documents(settings: Settings, query: str) -> Iterator[str]:
+    """What is missing or wrong of Weir's own documents in the checkpoint of a query, each with its
+    remedy.
+    """
+    begun = checkpoints.begun(settings, query)
+    try:
+        if (found := checkpoints.identity(settings, query)) is not None:
+            _fits(settings, query, found)
+        elif begun:
+            raise checkpoints.no_identity(settings, query)
+        checkpoints.committed(settings, query)
+        if policy_log.load(settings, query) is None and begun and query != ARCHIVE:
+            raise Damaged(path_in(settings, policy_log.file_of(query)), "is gone")
+    except UserError as error:
+        yield str(error)
+
+
+def _fits(settings: Settings, query: str, found: Identity) -> None:
+    """Damaged for an identity that is not of this query and warehouse."""
+    path = path_in(settings, f"{FOLDER}/{query}/{IDENTITY}")
+    kept = manifest.load(settings)
+    if found.query != query or not found.applications:
+        raise Damaged(path, f"is of the query {found.query}, not of {query}")
+    if kept is None or kept.moving is not None:
+        return
+    if kept.id is not None and found.warehouse not in (None, kept.id):
+        raise Damaged(path, f"does not belong to {manifest.path(settings)}")
+    partitions = checkpoints.partitions(settings, query)
+    for what, there, own in (
+        ("shards", kept.shards, found.shards),
+        ("partitions", kept.partitions, partitions),
+    ):
+        if own not in (None, there):
+            raise Damaged(
+                manifest.path(settings),
+                f"has {there} {what}, and the states of {query} are in {own}",
+            )
+
+
+def progress(
+    settings: Settings, query: str, tables: Iterable[str], repeated: Callable[[], str]
+) -> Iterator[str]:
+    """What is missing or wrong of what a query has written, each with its remedy. Its documents
+    and Spark's logs have been checked; `tables` are those that it writes. `repeated` returns the
+    remedy that has its last batch processed again, empty if there is none.
+    """
+    if local_path(settings.warehouse) is None:
+        return
+    identity = checkpoints.require_identity(settings, query)
+    commits = checkpoints.committed(settings, query)
+    yield from _commits(settings, query, identity, commits, tables)
+    yield from _gathered(settings, query, commits, repeated)
+    yield from _plan(settings, query, commits)
+
+
+def _commits(
+    settings: Settings, query: str, identity: Identity, commits: Committed, tables: Iterable[str]
+) -> Iterator[str]:
+    """Recorded commits that are not of this query, and tables that have more than is recorded."""
+    from deltalake.exceptions import DeltaError
+
+    path = path_in(settings, f"{FOLDER}/{query}/{checkpoints.COMMITTED}")
+    if any(one.application not in identity.applications for one in commits.tables.values()):
+        yield str(Damaged(path, COPIED))
+        return
+    ended, application = checkpoints.last_ended(settings, query), identity.applications[-1]
+    for name in tables:
+        if name in commits.tables:
+            continue
+        try:
+            table = opened(settings, name)
+        except (DeltaError, OSError, ValueError):  # reported as a table that cannot be read
+            continue
+        has = None if table is None else table.transaction_version(application)
+        if has is not None and has <= ended and not _waits(settings, query, name, has):
+            yield str(Damaged(path, f"has no commit of {name}, which has batch {has} of {query}"))
+            return
+
+
+def _waits(settings: Settings, query: str, table: str, batch: int) -> bool:
+    """Whether a commit was interrupted before it was recorded: its files are still there."""
+    return batch in Gathered(settings, query).batches(table)
+
+
+def _gathered(
+    settings: Settings, query: str, commits: Committed, repeated: Callable[[], str]
+) -> Iterator[str]:
+    """Files with rows of ended batches that are gone or changed."""
+    gathered, ended = Gathered(settings, query), checkpoints.last_ended(settings, query)
+    known: set[tuple[str, int]] = set()
+    for table, files in commits.gathered.items():
+        for file in files:
+            known.add((table, file.batch))
+            what = gathered.problem(table, file) if file.batch <= ended else None
+            if what is not None:
+                remedy = repeated() if file.batch == ended else ""
+                yield str(
+                    Damaged(gathered.path(table, file.batch), what, remedy.lstrip("\n") or PUT_BACK)
+                )
+    for table in gathered.tables():
+        for batch in gathered.batches(table):
+            if batch <= ended and (table, batch) not in known:
+                try:
+                    gathered.read(table, [batch])
+                except Damaged as error:
+                    yield str(error)
+
+
+def _plan(settings: Settings, query: str, commits: Committed) -> Iterator[str]:
+    """A plan that is not the one of the last batch that was written and has ended."""
+    settled = commits.settled
+    if settled is None or settled.batch > checkpoints.last_ended(settings, query):
+        return
+    found = checkpoints.plan_crc32(settings, query, settled.batch)
+    if found is not None and found != settled.crc32:
+        file = f"{checkpoints.location(settings, query)}/offsets/{settled.batch}"
+        yield str(Damaged(file, COPIED))

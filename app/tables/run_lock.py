@@ -1,0 +1,133 @@
+"""One run at a time for the queries of a warehouse."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import product
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from app.errors import UserError
+from app.tables.small_files import local_path
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+FOLDER = "_weir/locks"
+MAINTENANCE = "_weir/maintenance.lock"
+RECONCILIATION = "_weir/reconcile.lock"
+FORECAST = "_weir/forecast.lock"
+
+
+class Busy(UserError):
+    """Another process holds the lock."""
+
+
+@contextmanager
+def only_run(settings: Settings, queries: Sequence[str]) -> Iterator[None]:
+    """Hold the locks of these queries; UserError if another process holds one.
+
+    A lock ends with its process, however that ends. An object store has no locks: there Spark's
+    checkpoint rejects the second writer, later and with a less clear message.
+    """
+    root = local_path(settings.warehouse)
+    with ExitStack() as held:
+        for folder, name in () if root is None else product([root / FOLDER], queries):
+            folder.mkdir(parents=True, exist_ok=True)
+            file = held.enter_context((folder / name).open("w"))
+            if not _taken(file):
+                raise _refusal(settings.warehouse, name)
+        yield
+
+
+def refuse(warehouse: str, queries: Sequence[str] | None = None) -> None:
+    """UserError if another process holds one of the queries (None: any) of a warehouse.
+
+    Writes nothing and keeps no lock.
+    """
+    root = local_path(warehouse)
+    folder = None if root is None else root / FOLDER
+    if folder is None or not folder.is_dir():
+        return
+    for path in sorted(folder.iterdir()):
+        if queries is not None and path.name not in queries:
+            continue
+        if not _free(path):
+            raise _refusal(warehouse, path.name)
+
+
+def at_work(settings: Settings) -> bool:
+    """Whether a run holds a lock of the warehouse."""
+    try:
+        refuse(settings.warehouse)
+    except UserError:
+        return True
+    return False
+
+
+@contextmanager
+def only_maintenance(settings: Settings) -> Iterator[None]:
+    """Hold the lock of the warehouse's maintenance; Busy if another process holds it.
+
+    In an object store two processes may do the same work; each commit is accepted from one.
+    """
+    with _only(settings, MAINTENANCE, f"maintain: another process maintains {settings.warehouse}"):
+        yield
+
+
+@contextmanager
+def only_reconciliation(settings: Settings) -> Iterator[None]:
+    """Hold the lock of the warehouse's comparisons; Busy if another process holds it. An object
+    store has no locks: only one process may compare there.
+    """
+    what = f"reconcile: another process compares {settings.warehouse} with its brokers"
+    with _only(settings, RECONCILIATION, what):
+        yield
+
+
+@contextmanager
+def only_forecast(settings: Settings) -> Iterator[None]:
+    """Hold the lock of the warehouse's forecasts; Busy if another process holds it. An object store
+    has no locks: only one process may forecast there.
+    """
+    what = f"forecast: another process makes forecasts of {settings.warehouse}"
+    with _only(settings, FORECAST, what):
+        yield
+
+
+@contextmanager
+def _only(settings: Settings, name: str, what: str) -> Iterator[None]:
+    root = local_path(settings.warehouse)
+    with ExitStack() as held:
+        if root is not None:
+            file = root / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if not _taken(held.enter_context(file.open("w"))):
+                raise Busy(f"{what}\nit does the same work: wait for its end")
+        yield
+
+
+def _free(path: Path) -> bool:
+    try:
+        with path.open() as file:
+            return _taken(file)
+    except OSError:
+        return True  # whether the file can be opened is seen when the lock is taken
+
+
+def _taken(file: IO[str]) -> bool:
+    """Try to lock an open file; returns whether it is locked now. The lock ends with the file."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _refusal(warehouse: str, query: str) -> UserError:
+    return UserError(
+        f"warehouse: another run works on {warehouse} (query {query})\n"
+        "stop it first, or take another warehouse"
+    )

@@ -1,0 +1,167 @@
+"""Small files of a warehouse beside its tables, local or in an object store."""
+
+from __future__ import annotations
+
+import errno
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.errors import UserError
+from app.tables.durable import replacing
+from app.tables.object_store import object_store
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+_SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+RECONCILE = "_weir/reconcile.json"
+"""What the comparison with the brokers has read of them."""
+PAGES = "_weir/quality"
+"""The folder of the audits' pages."""
+DELTA_RS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "https")
+"""Schemes of the object stores that delta-rs opens; Spark's Hadoop opens all others."""
+MAKE_ROOM = "make room and start again: the run continues where it was"
+MAKE_WRITABLE = "make it writable and start again: the run continues where it was"
+PUT_BACK = "put it back from a copy of the same time as the tables, or take another warehouse"
+_REMEDIES = {errno.ENOSPC: MAKE_ROOM, errno.EDQUOT: MAKE_ROOM, errno.EROFS: MAKE_WRITABLE}
+
+
+def local_path(warehouse: str) -> Path | None:
+    """The warehouse as a local folder; None if it is in an object store."""
+    if warehouse.startswith("file:"):
+        return Path("/" + warehouse.removeprefix("file:").lstrip("/"))
+    return None if _SCHEME.match(warehouse) else Path(warehouse)
+
+
+def path_in(settings: Settings, name: str) -> str:
+    """Path of a table or file of the warehouse, for Spark and delta-rs."""
+    local = local_path(settings.warehouse)
+    root = settings.warehouse.rstrip("/") if local is None else str(local.absolute())
+    return f"{root}/{name}"
+
+
+class Damaged(UserError):
+    """A file that belongs to a warehouse is gone, or cannot be what was written."""
+
+    def __init__(self, path: str, what: str, remedy: str = PUT_BACK) -> None:
+        super().__init__(f"warehouse: {path} {what}\n{remedy}")
+
+
+def read_text(settings: Settings, name: str, remedy: str = PUT_BACK) -> str | None:
+    """Text of the file `name` below the warehouse; None if there is none. Damaged, with the remedy,
+    for what is no text.
+    """
+    local = local_path(settings.warehouse)
+    try:
+        if local is not None:
+            file = local / name
+            return file.read_text("utf-8") if file.exists() else None
+        system, place = _remote(settings, name)
+        return system.read(place)
+    except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise Damaged(path_in(settings, name), f"is damaged ({reason})", remedy) from None
+
+
+def names(settings: Settings, folder: str) -> list[str]:
+    """Names of the files in a folder below the warehouse; none if the folder is missing."""
+    local = local_path(settings.warehouse)
+    if local is not None:
+        path = local / folder
+        return sorted(file.name for file in path.iterdir()) if path.is_dir() else []
+    system, folder = _remote(settings, folder)
+    return sorted(system.names(folder))
+
+
+def write_text(settings: Settings, name: str, text: str) -> None:
+    """Write the file `name` below the warehouse, whole or not at all."""
+    local = local_path(settings.warehouse)
+    if local is None:
+        system, name = _remote(settings, name)
+        system.write(name, text)
+        return
+    file = local / name
+    try:
+        with replacing(file) as unfinished:
+            unfinished.write_text(text, "utf-8")
+    except OSError as error:
+        raise UserError(
+            f"warehouse: cannot write {file}: {error.strerror}\n"
+            + _REMEDIES.get(error.errno or 0, "choose a folder that this user may write")
+        ) from error
+
+
+def _remote(settings: Settings, name: str) -> tuple[_ObjectStore | _Hadoop, str]:
+    scheme = _SCHEME.match(settings.warehouse)
+    if scheme and scheme[1].lower() in DELTA_RS:
+        return _ObjectStore(settings), name
+    return _Hadoop(), f"{settings.warehouse.rstrip('/')}/{name}"
+
+
+class _ObjectStore:
+    """Files of an object store, opened with the options of the tables."""
+
+    def __init__(self, settings: Settings) -> None:
+        import pyarrow.fs as pafs
+
+        self._system = object_store(settings.warehouse, settings.storage())
+        self._not_found = pafs.FileType.NotFound
+
+    def read(self, name: str) -> str | None:
+        if self._system.get_file_info(name).type == self._not_found:
+            return None
+        with self._system.open_input_file(name) as file:
+            return bytes(file.read()).decode()
+
+    def names(self, folder: str) -> list[str]:
+        import pyarrow.fs as pafs
+
+        found = self._system.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+        return [info.base_name for info in found]
+
+    def write(self, name: str, text: str) -> None:
+        with self._system.open_output_stream(name) as file:
+            file.write(text.encode())
+
+
+class _Hadoop:
+    """Files that only Hadoop reaches, through the Spark session of this process."""
+
+    def __init__(self) -> None:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.getActiveSession()
+        if spark is None:
+            raise UserError(
+                "warehouse: only Spark reaches it, and this command runs without Spark\n"
+                "take a folder or an object store for commands that read without Spark"
+            )
+        self._jvm: Any = spark._jvm
+        self._conf = spark._jsc.hadoopConfiguration()
+
+    def read(self, name: str) -> str | None:
+        path = self._jvm.org.apache.hadoop.fs.Path(name)
+        system = path.getFileSystem(self._conf)
+        if not system.exists(path):
+            return None
+        stream = system.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def names(self, folder: str) -> list[str]:
+        path = self._jvm.org.apache.hadoop.fs.Path(folder)
+        system = path.getFileSystem(self._conf)
+        if not system.exists(path):
+            return []
+        return [status.getPath().getName() for status in system.listStatus(path)]
+
+    def write(self, name: str, text: str) -> None:
+        path = self._jvm.org.apache.hadoop.fs.Path(name)
+        stream = path.getFileSystem(self._conf).create(path, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()

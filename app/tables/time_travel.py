@@ -1,0 +1,130 @@
+"""Finds the version of a Delta table at a moment, by the times in its commits.
+
+delta-rs uses the modification times of the log's files, which a copy of a warehouse does not
+preserve.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from app.errors import UserError
+from app.tables.object_store import object_store
+
+COMMIT = re.compile(r"^(\d{20})\.json$")
+MAINTENANCE = "weir.maintenance"
+"""Key in a commit's own data with the kind of maintenance that made it."""
+COMPACTION, RETENTION = "compaction", "retention"
+_SAME_ROWS = frozenset({"VACUUM START", "VACUUM END", "OPTIMIZE", "SET TBLPROPERTIES"})
+"""Operations that change no row."""
+
+
+def version_at(location: str, storage_options: dict[str, str], at_ms: int) -> int | None:
+    """The newest version committed at or before `at_ms`; None if the table was created later.
+
+    A UserError if the log no longer reaches back that far.
+    """
+    names, lines = _log(location, storage_options)
+    versions = sorted(int(found[1]) for name in names if (found := COMMIT.match(name)))
+    low, high = 0, len(versions)
+    while low < high:
+        half = (low + high) // 2
+        if _committed_ms(lines(f"{versions[half]:020}.json")) <= at_ms:
+            low = half + 1
+        else:
+            high = half
+    if low:
+        return versions[low - 1]
+    if versions and versions[0] > 0:
+        raise UserError(
+            f"--as-of: the log of {location} begins after that time, at version {versions[0]}\n"
+            "take a later time; how long a log is kept is its property delta.logRetentionDuration"
+        )
+    return None
+
+
+def rows_changed_in(
+    location: str, storage_options: dict[str, str], version: int
+) -> tuple[int, int | None]:
+    """The newest version up to this one that changed rows, and the time of its commit (ms since the
+    epoch; None if the log no longer has it).
+
+    If the log does not reach back to it, its oldest version is returned.
+    """
+    found: tuple[int, int | None] = version, None
+    wanted = range(version, -1, -1)
+    for number, lines in zip(wanted, commits(location, storage_options, wanted), strict=True):
+        if lines is None:
+            break
+        info = _info(lines)
+        found = number, _time_of(info)
+        same_rows = info.get("operation") in _SAME_ROWS or info.get(MAINTENANCE) == COMPACTION
+        if not same_rows:
+            break
+    return found
+
+
+def commits(
+    location: str, storage_options: dict[str, str], versions: Iterable[int]
+) -> Iterator[list[bytes] | None]:
+    """The lines of each of these commits; None for one that the log no longer has."""
+    read = _reader(location, storage_options)
+    for version in versions:
+        try:
+            yield list(read(f"{version:020}.json"))
+        except FileNotFoundError:
+            yield None
+
+
+def _committed_ms(lines: Iterable[bytes]) -> int:
+    """Time of a commit (ms since the epoch), from its first lines."""
+    return _time_of(_info(lines))
+
+
+def _info(lines: Iterable[bytes]) -> dict[str, Any]:
+    """The commit's own data (`commitInfo`), from its first lines."""
+    for line in lines:
+        info: dict[str, Any] | None = json.loads(line).get("commitInfo")
+        if info is not None:
+            return info
+    return {}
+
+
+def _time_of(info: dict[str, Any]) -> int:
+    return int(info.get("inCommitTimestamp", info.get("timestamp", 0)))
+
+
+def _log(
+    location: str, storage_options: dict[str, str]
+) -> tuple[list[str], Callable[[str], Iterable[bytes]]]:
+    """File names in the log of a table, and a function that returns the lines of one of them."""
+    read = _reader(location, storage_options)
+    if "://" not in location:
+        return [path.name for path in (Path(location) / "_delta_log").iterdir()], read
+    import pyarrow.fs as pafs
+
+    found = object_store(location, storage_options).get_file_info(pafs.FileSelector("_delta_log"))
+    return [info.path.rsplit("/", 1)[-1] for info in found], read
+
+
+def _reader(location: str, storage_options: dict[str, str]) -> Callable[[str], Iterable[bytes]]:
+    """A function that returns the lines of a file in the log of a table."""
+    if "://" not in location:
+        folder = Path(location) / "_delta_log"
+        return lambda name: _file_lines(folder / name)
+    system = object_store(location, storage_options)
+
+    def read(name: str) -> Iterable[bytes]:
+        with system.open_input_file(f"_delta_log/{name}") as file:
+            return bytes(file.read()).splitlines()
+
+    return read
+
+
+def _file_lines(path: Path) -> Iterable[bytes]:
+    with path.open("rb") as file:
+        yield from file

@@ -1,0 +1,66 @@
+"""What the room of a job declares of views: its own, and its part of those over several jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class View:
+    """A view: the meaning of a row, its SQL and the tables that it reads."""
+
+    name: str
+    meaning: str
+    sql: str
+    reads: tuple[str, ...]
+    place: int = 0
+    """Its place in lists of views, before the order of the jobs."""
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A kind of quota, as in `quota_usage.kind`."""
+
+    kind: str
+    of_topic: bool = False
+    """Its entities are topics: a quota is the topic's wherever the topic is, others are each
+    broker's own."""
+    lasting: bool = True
+    """False: an entity is gone before a forecast comes true."""
+
+
+@dataclass(frozen=True)
+class JobQuotas:
+    """The quotas of a job: its part of the view `quota_usage`."""
+
+    kinds: tuple[Quota, ...]
+    usage: str
+    """A SELECT of kind, cluster, broker, entity, quota, used, most_used, breached, window_start_ms
+    and window_ms, a row per window or check; `most_used` is null, or what the peak is taken of."""
+    table: str
+    """The table of its windows or checks."""
+    joined: tuple[str, ...] = ()
+    """Further tables that the SELECT reads."""
+
+
+@dataclass(frozen=True)
+class ShadowMeasure:
+    """What policies do to topics or users, as in `shadow_effects.measure`."""
+
+    name: str
+    table: str
+    amount: str
+    """The amount of a row of the table, as SQL."""
+    where: str
+    """The condition on rows, as SQL."""
+
+
+@dataclass(frozen=True)
+class Shadowed:
+    """The measures of a job: its part of the view `shadow_effects`."""
+
+    table: str
+    """The table that shows the times that a shadow has judged."""
+    measures: tuple[ShadowMeasure, ...]
+    entity: str = "topic"
+    """The column of the tables that names who is measured."""

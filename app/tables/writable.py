@@ -1,0 +1,82 @@
+"""Checks that a warehouse can be written, and appends results of commands to its tables."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.errors import UserError
+from app.tables.checkpoints import FOLDER
+from app.tables.definitions import TABLES
+from app.tables.small_files import local_path, path_in
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from app.config.settings import Settings
+
+
+def obstacle(settings: Settings, *names: str) -> UserError | None:
+    """Why the warehouse, or one of the folders `names` below it, cannot be written; None if all can
+    be. An object store is not checked: only a write shows it.
+    """
+    root = local_path(settings.warehouse)
+    for folder in () if root is None else (root, *(root / name for name in names)):
+        refused = _refusal(folder.absolute())
+        if refused is not None:
+            return refused
+    return None
+
+
+def require(settings: Settings) -> None:
+    """UserError if the warehouse, or a folder of its tables or queries, cannot be written."""
+    tables = [name for table in TABLES for name in (table, f"{table}/_delta_log")]
+    refused = obstacle(settings, "_weir", FOLDER, *tables)
+    if refused is not None:
+        raise refused
+
+
+def append(settings: Settings, name: str, rows: pa.Table, what: str = "the results") -> None:
+    """Append rows to a table, also during a run. If that is not possible, a UserError reports that
+    `what` is printed only.
+    """
+    from deltalake import write_deltalake
+    from deltalake.exceptions import DeltaError
+
+    refused = obstacle(settings, name, f"{name}/_delta_log")
+    if refused is not None:
+        raise UserError(f"{refused}; {what} are not kept")
+    options: dict[str, Any] = {"storage_options": settings.storage()}
+    try:
+        write_deltalake(
+            path_in(settings, name),
+            rows,
+            mode="append",
+            description=TABLES[name].meaning,
+            # Columns that an older Weir did not have.
+            schema_mode="merge",
+            **options,
+        )
+    except (DeltaError, OSError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise UserError(
+            f"{path_in(settings, name)}: cannot be written ({reason}); {what} are not kept"
+        ) from error
+
+
+def _refusal(folder: Path) -> UserError | None:
+    """Why no file can be created in a folder, or in its nearest existing parent."""
+    there = folder
+    try:
+        while not there.exists():
+            there = there.parent
+        if not there.is_dir():
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        with tempfile.TemporaryFile(dir=there, buffering=0) as file:
+            file.write(b".")  # a full disk takes names, and no bytes
+            return None
+    except OSError as error:
+        return UserError(f"warehouse: {there} cannot be written ({error.strerror or error})")

@@ -1,0 +1,124 @@
+"""Where traces go, and how their lines are written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from app.config.settings import load_settings
+from app.demo.generator.generate_command import generate
+from app.demo.generator.json_lines import write_lines
+from app.demo.generator.trace import ArrivalSlice, Trace
+from app.demo.generator.trace_rows import NULL, TraceTexts, make_rows
+from app.demo.generator.write import write_files, write_kafka
+from app.errors import UserError
+
+NUMBERS = (0, 9, 10, 99, 100, -1, 12_661_901_972_592_310, 2**63 - 1, -(2**63) + 1)
+
+
+def test_line_has_each_value_exactly_and_none_of_the_missing_ones() -> None:
+    texts = TraceTexts()
+    rows = make_rows(
+        len(NUMBERS),
+        event_type=texts.add('a "quoted" näme\n'),
+        seq=np.array(NUMBERS),
+        ack_cumulative=texts.add_raw(b"true"),
+        mark_delete=7,
+        mark_delete_entry=-1,
+        topic=NULL,
+    )
+    data, ends = write_lines(rows, np.arange(len(NUMBERS))[::-1], texts)
+    lines = [json.loads(line) for line in data.tobytes().splitlines()]
+    assert lines == [
+        {"event_type": 'a "quoted" näme\n', "seq": n, "ack_cumulative": True, "mark_delete": "7:-1"}
+        for n in reversed(NUMBERS)
+    ]
+    assert ends[-1] == data.size
+
+
+def test_malformed_line_ends_where_its_tail_ends() -> None:
+    texts = TraceTexts()
+    rows = make_rows(1, event_type=texts.add("publish"), tail=texts.add_raw(b',"topic":"x'))
+    data, _ = write_lines(rows, np.arange(1), texts)
+    assert data.tobytes() == b'{"event_type":"publish","topic":"x\n'
+
+
+def test_files_hold_the_slices_and_are_as_old_as_they_are_late(
+    small: Trace, slices: list[ArrivalSlice], tmp_path: Path
+) -> None:
+    seen: list[str] = []
+    written = write_files(small, tmp_path / "events", lambda part: seen.append(part.name))
+    found = sorted((tmp_path / "events").iterdir())
+    assert found == written.files
+    assert [f.name for f in found] == [part.name for part in slices] == seen
+    assert [f.read_bytes() for f in found] == [part.data.tobytes() for part in slices]
+    ages = [f.stat().st_mtime_ns for f in found]
+    assert ages == sorted(set(ages))
+    assert written.events == sum(part.ends.size for part in slices)
+
+
+def test_command_writes_events_and_policies_that_the_settings_accept(
+    tmp_path: Path, small: Trace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert generate("small", small.events, small.seed, out=tmp_path) == 0
+    config = tmp_path / "weir.yaml"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "source": {"format": "files", "path": str(tmp_path / "events")},
+                "policy_files": ["policies.yaml"],
+            }
+        )
+    )
+    assert load_settings(config).policy_dicts() == small.policies
+    said = capsys.readouterr().out
+    assert "noisy-neighbour" in said
+    assert "UNPARSEABLE" in said
+
+
+def test_folder_that_holds_events_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "events-00000.jsonl").touch()
+    with pytest.raises(UserError, match=r"already holds events-\*\.jsonl; choose another folder"):
+        generate("small", 20_000, 7, out=tmp_path)
+
+
+@pytest.mark.parametrize("where", ["events", "host:9092", "/events", "host:9092/"])
+def test_kafka_without_servers_or_topic_is_refused(where: str) -> None:
+    with pytest.raises(UserError, match="write SERVERS/TOPIC, like host:9092/events"):
+        generate("small", 20_000, 7, kafka=where)
+
+
+def test_kafka_that_does_not_answer_is_refused(
+    small: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.demo.generator.write.TIMEOUT_S", 0.5)
+    with pytest.raises(UserError, match=r"--kafka 127\.0\.0\.1:1/events: .+"):
+        write_kafka(small, "127.0.0.1:1", "events")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cluster: [", "bad.yaml: line 1: "),
+        ("fleet: {brokers: 0}", "fleet.brokers: 0 is below 1"),
+        ("incidents: [{name: earthquake, at_s: 9}]", "earthquake"),
+    ],
+)
+def test_scenario_with_a_mistake_is_refused_with_file_and_key(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as refused:
+        generate(str(path), 20_000, 7, out=tmp_path / "out")
+    assert any(said in problem for problem in refused.value.problems), refused.value.problems
+
+
+def test_unknown_scenario_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"dmeo: neither a file nor one of .*, demo, .*, small, "):
+        generate("dmeo", 20_000, 7, out=tmp_path)

@@ -1,0 +1,175 @@
+"""Which query runs which jobs, after the configuration has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.config.settings import Settings
+from app.engine import assignment
+from app.errors import UserError
+from app.tables import checkpoints, manifest
+from state.jobs import JOBS
+
+MakeSettings = Callable[..., Settings]
+ALL = [list(JOBS)]
+FOUR = ("rate_limits", "chunks", "producer_ids", "backlog")
+
+
+def come_to(settings: Settings, query: str, planned: int = 3, ended: int = 3) -> Path:
+    """A checkpoint as Spark leaves it after some batches."""
+    folder = Path(checkpoints.location(settings, query))
+    checkpoints.application_id(settings, query)
+    for log, last in (("offsets", planned), ("commits", ended)):
+        (folder / log).mkdir(parents=True)
+        for batch in range(last + 1):
+            (folder / log / str(batch)).write_text("v1\n")
+    (folder / "metadata").write_text('{"id":"7b1f45fb-aaa2-4a4f-a10c-351dfff2885b"}')
+    return folder
+
+
+def started(make: MakeSettings, queries: list[list[str]]) -> dict[str, tuple[str, ...]]:
+    """Start with these queries: every one that runs has done a batch afterwards."""
+    settings = make(queries=queries)
+    manifest.claim(settings, 2)
+    made = assignment.plan(settings)
+    assignment.apply(settings, made)
+    for name in made.queries:
+        if not checkpoints.begun(settings, name):
+            come_to(settings, name)
+    return made.queries
+
+
+def test_the_first_start_follows_the_configuration(make_settings: MakeSettings) -> None:
+    queries = [["rate_limits"], ["chunks", "backlog"]]
+
+    assert started(make_settings, queries) == {
+        "rate_limits": ("rate_limits",),
+        "govern-chunks-backlog": ("chunks", "backlog"),
+    }
+    assert started(make_settings, queries) == {
+        "rate_limits": ("rate_limits",),
+        "govern-chunks-backlog": ("chunks", "backlog"),
+    }
+
+
+def test_a_new_job_begins_in_a_query_of_its_own(make_settings: MakeSettings) -> None:
+    started(make_settings, [list(FOUR)])
+
+    assert started(make_settings, ALL) == {
+        "govern-rate_limits-chunks-producer_ids-backlog": FOUR,
+        "entry_cache": ("entry_cache",),
+    }
+
+
+def test_a_job_that_is_left_out_waits_and_goes_on_where_it_was(make_settings: MakeSettings) -> None:
+    started(make_settings, ALL)
+
+    assert started(make_settings, [list(FOUR)]) == {"govern": FOUR}
+
+    settings = make_settings()
+    folder, copied = (Path(checkpoints.location(settings, n)) for n in ("govern", "entry_cache"))
+    assert sorted(file.name for file in (copied / "commits").iterdir()) == ["0", "1", "2", "3"]
+    ids = {checkpoints.application_id(settings, name) for name in ("govern", "entry_cache")}
+    assert len(ids) == 2
+    assert (copied / "metadata").read_text() != (folder / "metadata").read_text()
+    assert started(make_settings, ALL) == {"govern": FOUR, "entry_cache": ("entry_cache",)}
+
+
+def test_groups_that_are_taken_apart_go_on_from_the_same_batch(make_settings: MakeSettings) -> None:
+    started(make_settings, ALL)
+
+    assert started(make_settings, [["chunks"], [job for job in JOBS if job != "chunks"]]) == {
+        "govern": tuple(job for job in JOBS if job != "chunks"),
+        "chunks": ("chunks",),
+    }
+
+
+def test_queries_that_were_apart_stay_apart(make_settings: MakeSettings) -> None:
+    apart = started(make_settings, [["chunks"], ["backlog"]])
+
+    assert started(make_settings, [["chunks", "backlog"]]) == apart
+
+
+def test_the_order_of_groups_and_jobs_changes_nothing(make_settings: MakeSettings) -> None:
+    started(make_settings, [["chunks", "backlog"], ["rate_limits"]])
+
+    assert started(make_settings, [["rate_limits"], ["backlog", "chunks"]]) == {
+        "rate_limits": ("rate_limits",),
+        "govern-chunks-backlog": ("backlog", "chunks"),
+    }
+
+
+def test_a_part_of_a_query_cannot_be_run_by_name(make_settings: MakeSettings) -> None:
+    started(make_settings, ALL)
+
+    with pytest.raises(UserError) as refused:
+        assignment.plan(make_settings(), ["chunks"])
+    assert str(refused.value).splitlines() == [
+        "--jobs chunks: the query govern runs rate_limits, chunks, producer_ids, backlog, "
+        "entry_cache together",
+        "name all of them, or split the query: give them groups of their own in queries",
+    ]
+    assert list(assignment.plan(make_settings(), list(JOBS)).queries) == ["govern"]
+    assert assignment.plan(make_settings(), ["archive"]) == assignment.QueryPlan(archive=True)
+
+
+def test_jobs_are_not_taken_apart_in_the_middle_of_a_batch(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    manifest.claim(settings, 2)
+    come_to(settings, "govern", planned=4, ended=3)
+    changed = make_settings(queries=[list(FOUR)])
+
+    with pytest.raises(UserError) as refused:
+        assignment.apply(changed, assignment.plan(changed))
+
+    assert str(refused.value).splitlines() == [
+        "queries: the last batch of govern has not ended, so it cannot be split yet",
+        f"run once with one group of {', '.join(JOBS)} and --available-now, then change queries",
+    ]
+
+
+def test_a_warehouse_of_an_earlier_version_is_known_by_its_checkpoints(
+    make_settings: MakeSettings,
+) -> None:
+    settings = make_settings()
+    manifest.claim(settings, 2)
+    come_to(settings, "govern-chunks-backlog")
+    come_to(settings, "archive")
+
+    assert assignment.known(settings) == {"govern-chunks-backlog": ("chunks", "backlog")}
+    assert assignment.plan(settings).queries == {
+        "govern-rate_limits-producer_ids-entry_cache": (
+            "rate_limits",
+            "producer_ids",
+            "entry_cache",
+        ),
+        "govern-chunks-backlog": ("chunks", "backlog"),
+    }
+
+
+def test_checkpoints_without_a_manifest_are_known_too(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    come_to(settings, "govern")
+
+    assert assignment.plan(settings).queries == {"govern": JOBS}
+
+
+def test_two_checkpoints_of_the_same_job_are_refused(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    manifest.claim(settings, 2)
+    folders = [come_to(settings, name) for name in ("chunks", "govern")]
+
+    with pytest.raises(UserError, match="two queries have run chunks") as refused:
+        assignment.plan(settings)
+    assert all(str(folder) in str(refused.value) for folder in folders)
+
+
+def test_a_start_that_did_no_batch_binds_nobody(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    manifest.claim(settings, 2)
+    assignment.apply(settings, assignment.plan(settings))
+
+    assert list(assignment.plan(make_settings(queries=[["chunks"]])).queries) == ["chunks"]

@@ -1,0 +1,129 @@
+"""What the end of a query means to the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from app.config.settings import Settings
+from app.errors import UserError
+from app.run.failures import Passing, QueryFailed, RecordsGone, WorkerDied, failure
+from app.tables.small_files import Damaged
+
+MakeSettings = Callable[..., Settings]
+
+
+@pytest.fixture
+def settings(make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A Kafka source with a secret from the environment and one written out."""
+    monkeypatch.setenv("WEIR_TEST_SECRET", "hush-hush")
+    return make_settings(
+        source={
+            "format": "kafka",
+            "options": {
+                "kafka.bootstrap.servers": "127.0.0.1:9092",
+                "subscribe": "events",
+                "kafka.sasl.jaas.config": 'x required password="${env:WEIR_TEST_SECRET}";',
+                "kafka.ssl.key.password": "plain-secret",
+            },
+        }
+    )
+
+
+@pytest.mark.parametrize("kind", [UserError, Damaged])
+def test_an_error_for_the_user_crosses_spark_with_its_two_lines(
+    settings: Settings, kind: type[UserError]
+) -> None:
+    text = (
+        "[STREAM_FAILED] Query terminated with exception: Job aborted due to stage failure\n"
+        "Traceback (most recent call last):\n"
+        '  File "lines.py", line 1, in lines_of\n'
+        f"{kind.__module__}.{kind.__name__}: /in/a.gz: cannot be read to its end: Truncated\n"
+        "repair the file or remove it from the folder\n"
+        "\n\tat org.apache.spark.Something\n"
+    )
+    reason = failure("archive", text, settings)
+    assert isinstance(reason, UserError)
+    assert str(reason).splitlines() == [
+        "/in/a.gz: cannot be read to its end: Truncated",
+        "repair the file or remove it from the folder",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        (
+            "Caused by: org.apache.kafka.common.errors.TimeoutException: Timeout of 5000ms",
+            Passing,
+            "TimeoutException",
+        ),
+        (
+            "java.lang.IllegalStateException: ... set source option 'failOnDataLoss' to false",
+            RecordsGone,
+            "query archive: Kafka no longer holds records that this run has not read yet\n"
+            "give the topic a longer retention; with source.options.failOnDataLoss false they "
+            "are skipped",
+        ),
+        (
+            "Caused by: java.io.IOException: No space left on device",
+            UserError,
+            "query archive: no space left on the device of the warehouse\n"
+            "make room and start again: the run continues where it was",
+        ),
+        (
+            "OSError: Generic LocalFileSystem error: Read-only file system (os error 30)",
+            UserError,
+            "query archive: the warehouse has become read-only\n"
+            "make it writable and start again: the run continues where it was",
+        ),
+        (
+            "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly "
+            "(crashed)\nCaused by: java.io.EOFException",
+            WorkerDied,
+            "Python worker exited unexpectedly",
+        ),
+        (
+            "[X] failed\nCaused by: java.lang.Outer: a\n\tat b\nCaused by: java.lang.Inner: c",
+            QueryFailed,
+            "query archive: java.lang.Inner: c",
+        ),
+        (
+            "[X] failed\nTraceback (most recent call last):\nIndexError: list index\n\n\tat b",
+            QueryFailed,
+            "query archive: IndexError: list index",
+        ),
+    ],
+)
+def test_each_failure_is_the_users_or_passes_or_is_ours(
+    settings: Settings, text: str, kind: type[Exception], said: str
+) -> None:
+    reason = failure("archive", text, settings)
+    assert type(reason) is kind
+    assert str(reason) == said
+
+
+def test_no_secret_is_in_the_message(settings: Settings) -> None:
+    text = 'Caused by: x.Y: login x required password="hush-hush"; key plain-secret hush-hush'
+    said = str(failure("archive", text, settings))
+    assert "hush" not in said and "plain-secret" not in said
+    assert said.startswith("query archive: x.Y: login ********")
+
+
+def test_state_of_another_release_names_what_to_do(settings: Settings) -> None:
+    """The error as it comes from the codec itself, through Spark."""
+    from state.engine import codec
+
+    try:
+        codec.decode("rate_limits", 3, codec.encode("rate_limits", 2, {}))
+    except codec.StateFormatError as error:
+        text = f"Traceback\n  File\nstate.codec.StateFormatError: {error}\n\n\tat org.apache"
+    reason = failure("govern", text, settings)
+
+    assert isinstance(reason, UserError)
+    assert str(reason).splitlines() == [
+        "query govern: state of rate_limits has version 2, this release reads 3",
+        "run the release that wrote it; or take another warehouse and have the archive of this "
+        f"one processed: source {{format: delta, path: {settings.warehouse}/events}}",
+    ]

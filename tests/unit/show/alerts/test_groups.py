@@ -1,0 +1,116 @@
+"""The alerts on Kafka groups: what fires, and what a healthy cluster has that does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.config.settings import Settings
+from app.show import alerts
+from tests.support.throttle_rows import write
+from tests.unit.read.test_ready_questions import changed, lag, lost
+
+MINUTE = 60_000
+Firing = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def firing(
+    make_settings: Callable[..., Settings], tmp_warehouse: str, capsys: pytest.CaptureFixture[str]
+) -> Firing:
+    """Writes rows, and what fires of one rule then."""
+
+    def ask(rule: str, **tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for name, rows in tables.items():
+            write(tmp_warehouse, name, rows)
+        capsys.readouterr()
+        alerts.check(make_settings(), as_json=True, only=[rule])
+        found = json.loads(capsys.readouterr().out)
+        assert found["broken"] == []
+        firing: list[dict[str, Any]] = found["firing"]
+        return firing
+
+    return ask
+
+
+def test_losses_are_summed_once(firing: Firing) -> None:
+    (alert,) = firing(
+        "group-lost-messages",
+        lost_messages=[lost("archive", 0, 0, 13_000), lost("archive", 5 * MINUTE, 13_000, 13_580)],
+        group_lag=[lag("archive", 6 * MINUTE, 9)],
+    )
+    assert alert["severity"] == "critical"
+    assert alert["labels"] == {"cluster": "east", "group": "archive", "topic": "orders"}
+    assert "has lost 13580 offsets of orders" in alert["summary"]
+    assert firing("group-lost-messages", group_lag=[lag("archive", 16 * MINUTE, 9)]) == []
+
+
+def test_losses_before_the_first_sight_are_named(firing: Firing) -> None:
+    (alert,) = firing(
+        "group-lost-messages",
+        lost_messages=[lost("archive", 0, 0, 9, first_sight=True), lost("archive", 1000, 9, 12)],
+    )
+    assert "lost 12 offsets" in alert["summary"]
+    assert alert["summary"].endswith(", 9 of them before Weir first saw the group")
+
+
+def test_ages_that_were_read_come_near_their_retention(firing: Firing) -> None:
+    known = {"age_state": "known", "limit_s": 100}
+    quiet = [
+        lag("below", 0, 9, time_usage=0.79, **known),
+        lag("marker", 0, 1, time_usage=None, age_state="nothing_unread"),
+        lag("seen", 0, 9, time_usage=1.5, age_state="first_seen", limit_s=100),
+        lag("size", 0, 9, time_usage=0.1, size_usage=2.0, **known),
+    ]
+    assert firing("group-near-retention", group_lag=quiet) == []
+    (alert,) = firing(
+        "group-near-retention",
+        group_lag=[
+            lag("slow", MINUTE, 9, time_usage=0.8, age_s=80, **known),
+            lag("slow", MINUTE, 9, time_usage=0.9, age_s=90, **{**known, "partition": 2}),
+        ],
+    )
+    assert (alert["severity"], alert["labels"]["group"]) == ("warning", "slow")
+    assert "records of orders (partition 1, 2) that are 90 s old" in alert["summary"]
+    (alert,) = firing(
+        "group-near-retention",
+        group_lag=[lag("slow", 2 * MINUTE, 9, time_usage=1.0, age_s=100, **known)],
+    )
+    assert alert["severity"] == "critical"
+
+
+def test_a_group_ahead_of_its_log_for_two_minutes(firing: Firing) -> None:
+    def ahead(minutes: range) -> list[dict[str, Any]]:
+        return [
+            lag("g", i * MINUTE, -7, state="ahead", partition=p) for i in minutes for p in (0, 1)
+        ]
+
+    assert firing("group-ahead", group_lag=ahead(range(2))) == []
+    (alert,) = firing("group-ahead", group_lag=ahead(range(2, 4)))
+    assert "ahead of orders in 2 partitions" in alert["summary"]
+    assert (
+        firing("group-ahead", group_lag=[lag("g", 4 * MINUTE, 0, partition=p) for p in (0, 1)])
+        == []
+    )
+
+
+def test_partitions_without_an_offset(firing: Firing) -> None:
+    states = [
+        changed("new", 0, "no_offset", unread=9),
+        changed("new", MINUTE, "committed"),
+        changed("idle", 0, "no_offset", unread=0),
+        changed("read", 0, "gone"),
+        changed("none", 0, "no_offset", unread=308),
+        changed("weekly", 0, "offsets_expired", unread=30),
+    ]
+    later = [lag("g", 6 * MINUTE, 0)]
+    found = firing("group-without-offset", group_states=states, group_lag=later)
+    assert {(a["labels"]["group"], a["labels"]["state"]) for a in found} == {
+        ("none", "no_offset"),
+        ("weekly", "offsets_expired"),
+    }
+    found = firing("group-without-offset", group_lag=[lag("g", 61 * MINUTE, 0)])
+    assert [a["labels"]["group"] for a in found] == ["none"], "what has expired is over"

@@ -1,0 +1,354 @@
+"""Rounds over warehouses with rows made by hand: what is forecast, printed and kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from app.cli import main
+from app.config.settings import Settings
+from app.show.forecast.forecasting import one_round
+from app.tables.definitions import TABLES
+from app.tables.run_lock import Busy, only_forecast
+from tests.support.throttle_rows import OTHER, TOPIC, write
+from tests.unit.show.forecast.rows import (
+    DAY,
+    END_MS,
+    HOUR,
+    checked,
+    decided,
+    identified,
+    published,
+    reached,
+)
+
+Make = Callable[..., Settings]
+Json = dict[str, Any]
+USED_AT_NIGHT = [10.0] * 9 + [90.0] + [10.0] * 14
+
+
+def growing(hours: int = 100, name: str = TOPIC) -> list[Json]:
+    """A backlog of 7 bytes an hour: at the end 7 * hours of a thousand."""
+    return [checked(ago, 7 * (hours - ago), name=name) for ago in range(hours)]
+
+
+def fill(warehouse: str, **tables: list[Json]) -> None:
+    for name, rows in {"limiter_stats": [], **tables}.items():
+        write(warehouse, name, [*rows, *([reached()] if name == "limiter_stats" else [])])
+
+
+def stored(settings: Settings) -> list[Json]:
+    found: list[Json] = DeltaTable(f"{settings.warehouse}/forecasts").to_pyarrow_table().to_pylist()
+    return found
+
+
+def by_method(rows: list[Json], **where: Any) -> dict[str, Json]:
+    return {
+        row["method"]: row
+        for row in rows
+        if all(row[name] == value for name, value in where.items())
+    }
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    capsys.readouterr()
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_growing_backlog_has_the_hour_of_its_breach(make_settings: Make) -> None:
+    settings = make_settings()
+    fill(settings.warehouse, backlog_checks=growing())
+    done = one_round(settings)
+    found = by_method(done.rows)
+    # 700 bytes in the newest hour: 1001 after 43, so in the day that ends after 48; 1036 then.
+    assert found["trend"] == {
+        "made_ms": found["trend"]["made_ms"],
+        "known_ms": END_MS,
+        "kind": "backlog_size",
+        "cluster": "east",
+        "broker": None,
+        "entity": TOPIC,
+        "limit": 1000.0,
+        "used": 700.0,
+        "p50": pytest.approx(0.6195),
+        "p95": pytest.approx(0.695, abs=0.002),
+        "highest": 0.7,
+        "breached": False,
+        "method": "trend",
+        "for_ms": END_MS + 2 * DAY,
+        "predicted": 1.036,
+        "breach_ms": END_MS + 42 * HOUR,
+        "mean_error": pytest.approx(0.0, abs=1e-9),
+        "worst_error": pytest.approx(0.0, abs=1e-9),
+        "tests": 5,
+        "reason": None,
+    }
+    assert found["same_hour"]["breach_ms"] is None
+    assert found["same_hour"]["mean_error"] > 0.2
+
+
+def test_a_daily_pattern_of_a_topic_on_two_brokers(make_settings: Make) -> None:
+    settings = make_settings()
+    rows = [
+        published(
+            ago, USED_AT_NIGHT[23 - ago % 24], limit_msgs=80.0, broker="b1" if ago > 100 else "b2"
+        )
+        for ago in range(240)
+    ]
+    fill(settings.warehouse, limiter_stats=rows)
+    found = by_method(one_round(settings).rows, kind="topic_msgs")
+    assert set(found) == {"trend", "same_hour"}
+    same = found["same_hour"]
+    assert (same["breach_ms"], same["for_ms"], same["predicted"], same["mean_error"]) == (
+        END_MS + 9 * HOUR,
+        END_MS + DAY,
+        90 / 80,
+        0.0,
+    )
+    assert (same["p50"], same["highest"]) == (10 / 80, 90 / 80)
+    assert found["trend"]["breach_ms"] is None
+
+
+def test_use_is_compared_with_the_limit_in_force(make_settings: Make) -> None:
+    """The limit was doubled an hour ago; a share of the old one would have fallen."""
+    settings = make_settings()
+    rows = [published(ago, 100.0 - ago, limit_msgs=100.0 if ago else 200.0) for ago in range(100)]
+    fill(settings.warehouse, limiter_stats=rows)
+    found = by_method(one_round(settings).rows, kind="topic_msgs")["trend"]
+    assert (found["limit"], found["highest"]) == (200.0, 0.99)
+    # 100 in the newest hour, 196 after 96: the day that ends then was not tested.
+    assert (found["breach_ms"], found["for_ms"]) == (None, END_MS + 2 * DAY)
+    assert found["predicted"] == pytest.approx(148 / 200)
+
+
+def test_a_quota_of_producer_ids_is_that_of_each_broker(make_settings: Make) -> None:
+    settings = make_settings()
+    rows = [
+        {**identified(ago, 2.0 if broker == "b1" else 4.0), "broker": broker}
+        for ago in range(60)
+        for broker in ("b1", "b2")
+    ]
+    fill(
+        settings.warehouse,
+        producer_id_stats=rows,
+        producer_id_decisions=[{**decided(0), "broker": b} for b in ("b1", "b2")],
+    )
+    done = one_round(settings).rows
+    assert {
+        (row["broker"], row["entity"], row["limit"], row["predicted"])
+        for row in done
+        if row["method"] == "trend"
+    } == {("b1", "etl", 10.0, 0.2), ("b2", "etl", 10.0, 0.4)}
+
+
+def test_what_has_been_breached_says_so(
+    make_settings: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = make_settings()
+    fill(
+        settings.warehouse,
+        backlog_checks=[*(checked(ago, 1000) for ago in range(3)), *growing(name=OTHER)],
+    )
+    assert main(["forecast", "--warehouse", settings.warehouse]) == 0
+    _, _, first, _, second, *_, last = capsys.readouterr().out.splitlines()
+    assert TOPIC in first and "breached" in first and "TOO_LITTLE_HISTORY" in first
+    assert OTHER in second and "2023-11-16T18:00:00Z" in second and "trend" in second
+    assert last == (
+        "2 limits as of 2023-11-15T00:00:00Z: 1 breached, 1 expected to be reached, "
+        "1 with too little history for a forecast"
+    )
+
+
+def test_one_limit_is_not_several(make_settings: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = make_settings()
+    fill(settings.warehouse, backlog_checks=growing())
+    assert main(["forecast", "--warehouse", settings.warehouse]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("1 limit as of 2023-11-15T00:00:00Z")
+
+
+def test_too_little_history_is_said_and_kept(make_settings: Make) -> None:
+    settings = make_settings()
+    fill(settings.warehouse, backlog_checks=growing(20))
+    done = one_round(settings)
+    done.keep(settings)
+    assert [
+        (row["method"], row["reason"], row["predicted"], row["mean_error"])
+        for row in stored(settings)
+    ] == [
+        ("trend", "TOO_LITTLE_HISTORY", None, None),
+        ("same_hour", "TOO_LITTLE_HISTORY", None, None),
+    ]
+
+
+def test_a_second_round_writes_nothing_twice(
+    make_settings: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = make_settings()
+    where = ["--warehouse", settings.warehouse]
+    fill(settings.warehouse, backlog_checks=growing())
+    first = answer(capsys, "forecast", *where)
+    assert answer(capsys, "forecast", *where)["forecasts"][0]["predicted"] == 1.036
+    assert stored(settings) == first["forecasts"]
+    # A limit whose rows came late is added to the same hour.
+    write(settings.warehouse, "backlog_checks", growing(name=OTHER))
+    assert len(answer(capsys, "forecast", *where)["forecasts"]) == 4
+    assert sorted((row["entity"], row["method"]) for row in stored(settings)) == [
+        (TOPIC, "same_hour"),
+        (TOPIC, "trend"),
+        (OTHER, "same_hour"),
+        (OTHER, "trend"),
+    ]
+
+
+def test_a_forecast_of_the_past_knows_nothing_later(
+    make_settings: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = make_settings()
+    where = ["--warehouse", settings.warehouse]
+    fill(settings.warehouse, backlog_checks=growing(150))
+    at_ms = END_MS - 2 * DAY
+    answer(capsys, "forecast", *where, "--at", str(at_ms + 1800_000))
+    answer(capsys, "forecast", *where)
+    past, now = (by_method(stored(settings), known_ms=ms)["trend"] for ms in (at_ms, END_MS))
+    assert (past["used"], past["for_ms"], past["predicted"], past["breach_ms"]) == (
+        7.0 * 102,
+        END_MS,
+        1.05,
+        at_ms + 40 * HOUR,
+    )
+    assert now["breached"]
+    # What came is in the row of the day that was predicted.
+    (row,) = [
+        row
+        for row in answer(capsys, "query", "forecast-outcomes", *where)
+        if row["method"] == "trend"
+    ]
+    assert (row["forecasts"], row["predicted"], row["came"], row["off"], row["mean_error"]) == (
+        1,
+        1.05,
+        1.05,
+        0.0,
+        0.0,
+    )
+
+
+@pytest.mark.parametrize("at", ["-9223372036854775808", "0", "9223372036854775807"])
+def test_any_time_may_be_asked_for(
+    make_settings: Make, capsys: pytest.CaptureFixture[str], at: str
+) -> None:
+    settings = make_settings()
+    fill(settings.warehouse, backlog_checks=growing())
+    found = answer(capsys, "forecast", "--warehouse", settings.warehouse, "--at", at)
+    assert bool(found["forecasts"]) is (len(at) == 19)
+
+
+def test_nothing_is_known_of_an_empty_warehouse(
+    make_settings: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = make_settings()
+    Path(settings.warehouse, "_weir").mkdir(parents=True)
+    assert main(["forecast", "--warehouse", settings.warehouse]) == 0
+    assert capsys.readouterr().out == "no limit has rows of a whole hour yet\n"
+    assert not Path(settings.warehouse, "forecasts").exists()
+
+
+def test_a_clock_that_is_ahead_hides_nobody(make_settings: Make) -> None:
+    settings = make_settings()
+    ahead_ms = 200_000_000_000_000
+    fill(
+        settings.warehouse,
+        limiter_stats=[published(0, 1.0, window_start_ms=ahead_ms, ts_wall_ms=ahead_ms)],
+    )
+    done = one_round(settings)
+    assert done.known_ms is not None and done.known_ms < ahead_ms
+
+
+EXTREMES = (2**63 - 1, -(2**63), 0)
+RATES = (float("nan"), float("inf"), float("-inf"), 1.7e308, -1.7e308, 5e-324, 0.0)
+
+
+def test_extreme_numbers_break_nothing(
+    make_settings: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = make_settings()
+    checks = [
+        checked(ago, size, limit, f"persistent://a/b/{size}-{limit}")
+        for ago in range(100)
+        for size in EXTREMES
+        for limit in (*EXTREMES, 1)
+    ]
+    limits = [
+        published(
+            ago,
+            0,
+            f"persistent://a/b/{rate}-{messages}",
+            limit_msgs=rate,
+            messages=messages,
+            window_ms=length,
+        )
+        for ago in range(60)
+        for rate in RATES
+        for messages in EXTREMES
+        for length in (60_000, 0, -1)
+    ]
+    nobody = [checked(ago, 1, 1, name=None) for ago in range(60)]
+    fill(settings.warehouse, backlog_checks=[*checks, *growing(), *nobody], limiter_stats=limits)
+    done = answer(capsys, "forecast", "--warehouse", settings.warehouse)
+    found = by_method(done["forecasts"], entity=TOPIC)
+    assert found["trend"]["predicted"] == 1.036
+    for row in done["forecasts"]:
+        assert row["limit"] > 0 and row["used"] >= 0, row
+    assert main(["forecast", "--warehouse", settings.warehouse]) == 0
+    assert len(stored(settings)) == len(done["forecasts"])
+
+
+def test_hostile_names_are_names(make_settings: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = make_settings()
+    names = [
+        "persistent://a/b/'; DROP TABLE x --",
+        "persistent://a/b/\x1b[2J\n",
+        "persistent://a/é",
+    ]
+    fill(settings.warehouse, backlog_checks=[row for name in names for row in growing(name=name)])
+    assert main(["forecast", "--warehouse", settings.warehouse]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+    assert {row["entity"] for row in stored(settings)} == set(names)
+    assert main(["forecast", "--warehouse", settings.warehouse]) == 0
+    assert len(stored(settings)) == 2 * len(names)
+
+
+def test_a_forgotten_name_is_in_no_forecast(
+    make_settings: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = make_settings()
+    users = [identified(ago, 1.0, user) for ago in range(60) for user in ("zoe", "bob")]
+    fill(
+        settings.warehouse,
+        backlog_checks=growing(),
+        producer_id_stats=users,
+        producer_id_decisions=[decided(0, "zoe"), decided(0, "bob")],
+    )
+    one_round(settings).keep(settings)
+    for words in (["--principal", "User:zoe"], ["--topic", TOPIC]):
+        assert main(["forget", "--warehouse", settings.warehouse, *words]) == 0
+    names = {row["entity"] for row in stored(settings)}
+    assert "bob" in names and not names & {"zoe", TOPIC}
+    assert len(names) == 3
+
+
+def test_one_process_at_a_time_makes_forecasts(make_settings: Make) -> None:
+    settings = make_settings()
+    with only_forecast(settings), pytest.raises(Busy), only_forecast(settings):
+        pass
+
+
+def test_every_column_is_filled_or_null(make_settings: Make) -> None:
+    settings = make_settings()
+    fill(settings.warehouse, backlog_checks=growing())
+    assert [list(row) for row in one_round(settings).rows] == 2 * [list(TABLES["forecasts"].names)]

@@ -1,0 +1,666 @@
+"""The words and the table of a demo, from rows of the three tables that it reads."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import yaml
+from rich.console import Console
+
+from app.cli import main
+from app.config.settings import Settings, load_settings
+from app.demo import demo_command as command
+from app.demo.demo_scenario import ChosenScenario
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
+from app.errors import UserError
+from app.jobs.backlog.findings.subscriptions import backlog_sentences
+from app.jobs.chunks.findings import (
+    CHUNK_EVENT_COLUMNS,
+    INCOMPLETE_COLUMNS,
+    MESSAGE_COLUMNS,
+    large_message_sentence,
+)
+from app.jobs.entry_cache.findings import cache_sentence
+from app.jobs.producer_ids.findings import DECISION_COLUMNS, producer_id_sentences
+from app.jobs.rate_limits.demo import COLUMNS as STATS_COLUMNS
+from app.jobs.rate_limits.demo import other_protocol
+from app.jobs.rate_limits.findings import BEGUN, Cause, Summary, sentences, summarise
+from app.read.relations import Warehouse
+from app.show.report.phrases import duration
+from app.show.report.printed import QUERIES, render, render_next_steps
+from app.show.report.report_reader import ReportReader, ReportSpan
+from app.show.report.summary import all_findings
+from app.tables.definitions import TABLES
+from app.tables.run_lock import only_run
+from tests.support.throttle_rows import frame, window, write
+
+Row = dict[str, Any]
+NOISY, OTHERS = "persistent://shop/orders/a", [f"persistent://shop/orders/b{i}" for i in range(11)]
+START_MS = 1_767_621_600_000  # 2026-01-05T14:00:00Z
+SECOND = 1_000_000_000
+
+
+def _row(at_s: float, action: str, **changed: Any) -> Row:
+    paused = action == "mark"
+    return {
+        "cluster": "demo",
+        "broker": "broker-0",
+        "cnx_id": "10.0.0.1:1",
+        "row_no": 0,
+        "ts_mono_ns": 10**16 + int(at_s * SECOND),
+        "ts_wall_ms": START_MS + int(at_s * 1000),
+        "reads_paused": paused,
+        "limiter": "topic",
+        "limiter_name": NOISY,
+        "topic": NOISY,
+        "culprit_topic": NOISY,
+        "collateral_topics": OTHERS if paused else [],
+        **changed,
+    }
+
+
+def _pause(at_s: float, for_s: float, **changed: Any) -> list[Row]:
+    return [_row(at_s, "mark", **changed), _row(at_s + for_s, "unmark", **changed)]
+
+
+def _decision(at_s: float, producer_id: int, **changed: Any) -> Row:
+    return {
+        "cluster": "k",
+        "user": "alice",
+        "producer_id": producer_id,
+        "verdict": "counted",
+        "bound": 5.0,
+        "bound_source": "default_user",
+        "ts_wall_ms": START_MS + int(at_s * 1000),
+        **changed,
+    }
+
+
+def _message(uuid: str, **changed: Any) -> Row:
+    return {"cluster": "c", "topic": "t", "subscription": "s", "uuid": uuid, **changed}
+
+
+def _ended(uuid: str, outcome: str, **changed: Any) -> Row:
+    return _message(uuid, outcome=outcome, **{"consumer": "index-0", "acks": [], **changed})
+
+
+def _open(uuid: str, minute: int = 0, **changed: Any) -> Row:
+    return _message(
+        uuid,
+        window_start_ms=START_MS + 60_000 * minute,
+        **{"producer_name": f"video-{uuid}", "state": "assembling", **changed},
+    )
+
+
+def _behind(uuid: str, position: str, gone: list[int], **changed: Any) -> Row:
+    """A message of a subscription that is stalled at 5:2."""
+    return _open(
+        uuid,
+        state="stalled",
+        first_position=position,
+        stalled_at="5:2",
+        missing_chunks=gone,
+        **changed,
+    )
+
+
+def _summary(rows: list[Row], *others: list[Row]) -> Summary:
+    """The summary of rows of throttle_events, statistics and shared limits."""
+    with duckdb.connect() as connection:
+        connection.register("throttle_events", frame("throttle_events", rows))
+        return summarise(connection.sql(BEGUN).to_arrow_table().to_pylist(), *(others or [[]]))
+
+
+def _sentences(rows: list[Row], stats: list[Row] | None = None) -> list[str]:
+    return sentences(_summary(rows, stats or []))
+
+
+def test_noisy_neighbour_is_named_with_those_who_suffered() -> None:
+    rows = [row for i in range(14) for row in _pause(60 + 5 * i, 2.714)]
+    summary = _summary(rows, [])
+    assert summary.causes == (
+        Cause(
+            "topic",
+            NOISY,
+            "",
+            "",
+            14,
+            14 * 2_714_000_000,
+            0,
+            set(OTHERS),
+            START_MS + 60_000,
+        ),
+    )
+    assert sentences(summary) == [
+        "Topic shop/orders/a exceeded its limit 14 times; it and 11 other topics were paused for "
+        "38 s, summed over pauses."
+    ]
+
+
+def test_order_of_rows_does_not_matter_and_marks_within_a_pause_count_once() -> None:
+    second = _row(60.5, "mark")
+    rows = [*_pause(60, 2), second, *_pause(70, 3)]
+    assert _summary(rows, []) == _summary(rows[::-1])
+    assert _summary(rows, []).causes[0].pauses == 2
+    assert _summary(rows, []).causes[0].paused_ns == 5 * SECOND
+
+
+def test_pause_that_has_not_ended_counts_without_a_time() -> None:
+    (cause,) = _summary([_row(60, "mark")], []).causes
+    assert (cause.pauses, cause.open_pauses, cause.paused_ns) == (1, 1, 0)
+
+
+def test_connections_are_distinguished() -> None:
+    other = {"cnx_id": "10.0.0.2:1", "collateral_topics": []}
+    (cause,) = _summary([*_pause(60, 4), *_pause(61, 1, **other)], []).causes
+    assert (cause.pauses, cause.paused_ns, cause.topics) == (2, 5 * SECOND, set(OTHERS))
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        (
+            {"collateral_topics": []},
+            "Topic shop/orders/a exceeded its limit once; it was paused for 2.0 s, and no other "
+            "topic was.",
+        ),
+        (
+            {"limiter": "resource_group", "limiter_name": "g"},
+            "Resource group g was over its limit on broker-0 once: connections with 12 topics were paused "
+            "for 2.0 s.",
+        ),
+        (
+            {"limiter": "broker", "limiter_name": "broker-0"},
+            "Broker broker-0 was over its own limit once: connections with 12 topics were paused for "
+            "2.0 s.",
+        ),
+        (
+            {"limiter": "connection", "limiter_name": "10.0.0.1:1"},
+            "Connection 10.0.0.1:1 had too many requests in flight once: connections with 12 topics were "
+            "paused for 2.0 s.",
+        ),
+        (
+            {"limiter": "io_thread", "limiter_name": "7"},
+            "IO thread 7 of broker-0 had too many bytes in its buffers once: connections with 12 topics "
+            "were paused for 2.0 s.",
+        ),
+        # rows of an earlier version do not name the limit
+        (
+            {"limiter": "broker", "limiter_name": None},
+            "Broker broker-0 was over its own limit once: connections with 12 topics were paused for "
+            "2.0 s.",
+        ),
+    ],
+)
+def test_every_limiter_has_its_sentence(changed: Row, expected: str) -> None:
+    assert _sentences(_pause(60, 2, **changed)) == [expected]
+
+
+def test_a_shared_limit_is_named_with_the_topic_that_used_most_of_it() -> None:
+    broker = {"limiter": "broker", "limiter_name": "broker-0", "culprit_topic": None}
+    rows = [*_pause(60, 2, **broker), *_pause(70, 1, **broker)]
+    most = {
+        "cluster": "demo",
+        "broker": "broker-0",
+        "limiter": "broker",
+        "limiter_name": "broker-0",
+        "most_used_by": OTHERS[3],
+        "share": 0.412,
+        "used": "bytes",
+    }
+    assert sentences(_summary(rows, [], [most])) == [
+        "Broker broker-0 was over its own limit 2 times: connections with 12 topics were paused "
+        "for 3.0 s, summed over pauses; shop/orders/b3 used most (41 % of the bytes)."
+    ]
+    elsewhere = {**most, "broker": "broker-1"}
+    assert "used most" not in sentences(_summary(rows, [], [elsewhere]))[0]
+
+
+def test_paused_time_is_split_by_whose_limit_it_was() -> None:
+    stats = [
+        {
+            "topic": "a",
+            "culprit_ns": 25 * SECOND,
+            "shared_ns": 15 * SECOND,
+            "collateral_ns": 50 * SECOND,
+        },
+        # of an earlier version
+        {"topic": "b", "culprit_ns": 0, "shared_ns": None, "collateral_ns": 10 * SECOND},
+    ]
+    none = "No connection was paused: every topic stayed within its limits."
+    assert _sentences([], stats) == [
+        none,
+        "Paused time, summed over topics, is 100 s: 25 % for their own limits, 15 % for limits "
+        "that they share and 60 % for the limits of other topics.",
+    ]
+    assert _sentences([], stats[1:]) == [
+        none,
+        "Paused time, summed over topics, is 10 s: 100 % for the limits of other topics.",
+    ]
+
+
+def _printed(warehouse: Path) -> list[str]:
+    """The lines of the findings about a warehouse."""
+    text = StringIO()
+    render(
+        ReportReader(Warehouse(str(warehouse)), ReportSpan()),
+        Console(file=text, width=80, highlight=False),
+    )
+    return text.getvalue().splitlines()
+
+
+def test_records_in_quarantine_are_counted_once_per_code(tmp_path: Path) -> None:
+    def bad(code: str, offset: int) -> Row:
+        return {"reason_code": code, "source_partition": "f", "source_offset": offset}
+
+    rows = [bad("BAD_TYPE", 1), bad("BAD_TYPE", 1), bad("BAD_TOPIC", 1), bad("BAD_TOPIC", 2)]
+    write(str(tmp_path), "quarantine", rows)
+    assert _printed(tmp_path) == [
+        "",
+        "2 records in quarantine, by reason:",
+        "  BAD_TOPIC 2, BAD_TYPE 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ns", "expected"),
+    [
+        (0, "0.0 s"),
+        (300_000_000, "0.3 s"),
+        (38 * SECOND, "38 s"),
+        (125 * SECOND, "2 min 5 s"),
+    ],
+)
+def test_formats_of_durations(ns: int, expected: str) -> None:
+    assert duration(ns) == expected
+
+
+def test_page_has_sentences_table_and_quarantine(tmp_path: Path) -> None:
+    write(str(tmp_path), "throttle_events", _pause(60, 2))
+    write(str(tmp_path), "topic_throttle_stats", [window(1, topic=NOISY)])
+    bad = {"reason_code": "BAD_TYPE", "source_partition": "f", "source_offset": 1}
+    write(str(tmp_path), "quarantine", [bad])
+    assert _printed(tmp_path) == [
+        "  Topic shop/orders/a exceeded its limit once; it and 11 other topics were",
+        "  paused for 2.0 s.",
+        "",
+        "limit of            pauses paused topics    first",
+        "topic shop/orders/a      1  2.0 s     11 14:01:00",
+        "",
+        "1 record in quarantine, by reason:",
+        "  BAD_TYPE 1",
+    ]
+
+
+def test_next_steps_have_a_query_to_try_for_each_finding() -> None:
+    text = StringIO()
+    render_next_steps(Path("weir-demo"), Console(file=text, width=80, highlight=False))
+    lines = text.getvalue().splitlines()
+    tried = [line for line in lines if "./spark-submit.sh query --warehouse weir-demo/" in line]
+    assert len(tried) == len(QUERIES) == 5
+
+
+def test_page_has_what_other_jobs_found_after_the_pauses(tmp_path: Path) -> None:
+    write(str(tmp_path), "cache_stats", [_hits("lru", 750)])
+    write(str(tmp_path), "chunk_events", [_ended("a", "EXPIRED")])
+    write(str(tmp_path), "topic_throttle_stats", [window(1)])
+    assert [line.strip() for line in _printed(tmp_path)] == [
+        "No connection was paused: every topic stayed within its limits.",
+        "Of 1 large message 0 arrived complete; 1 never got its last chunk.",
+        "A cache of 250 MB would have answered 75.0 % of 1,000 reads under lru; 2.0 MB",
+        "would have come from storage.",
+        "",
+        "Nothing in quarantine.",
+    ]
+
+
+@pytest.mark.parametrize("sql", [sql for _, sql in QUERIES])
+def test_query_to_try_runs_over_whatever_there_is(
+    sql: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warehouse = str(tmp_path / "warehouse")
+    write(warehouse, "producer_id_decisions", [_decision(1, 2)])
+    assert main(["query", "--warehouse", warehouse, sql]) == 0, capsys.readouterr().err
+    assert ("alice" in capsys.readouterr().out) == ("producer_id" in sql)
+
+
+def test_columns_that_are_read_are_columns_of_the_tables() -> None:
+    for name, columns in (
+        ("topic_throttle_stats", STATS_COLUMNS),
+        ("producer_id_decisions", DECISION_COLUMNS),
+        ("chunk_messages", MESSAGE_COLUMNS),
+        ("chunk_events", CHUNK_EVENT_COLUMNS),
+        ("incomplete_messages", INCOMPLETE_COLUMNS),
+    ):
+        assert set(columns) <= set(TABLES[name].names)
+
+
+def test_configuration_of_the_demo_is_valid(tmp_path: Path) -> None:
+    command.prepare(tmp_path / "out", ChosenScenario())
+    trace = plan_trace(load_scenario("demo"), 60_000, 7)
+    path = command.write_config(trace, tmp_path / "out")
+    settings = load_settings(path)
+    assert settings.policy_dicts() == trace.policies
+    assert settings.source.path == str(tmp_path / "out" / "events")
+    assert yaml.safe_load(path.read_text())["warehouse"] == str(tmp_path / "out" / "warehouse")
+
+
+def test_demo_starts_over_in_its_own_folder_and_leaves_other_files_alone(tmp_path: Path) -> None:
+    command.prepare(tmp_path, ChosenScenario())
+    (tmp_path / "warehouse" / "events").mkdir(parents=True)
+    (tmp_path / "weir.yaml").touch()
+    (tmp_path / "notes.txt").touch()
+    command.prepare(tmp_path, ChosenScenario())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "weir-demo.json"]
+
+
+def test_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "warehouse").mkdir()
+    with pytest.raises(UserError, match="is not empty and was not made by demo"):
+        command.prepare(tmp_path, ChosenScenario())
+    assert (tmp_path / "warehouse").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="is a file; a folder is needed"):
+        command.prepare(tmp_path / "file", ChosenScenario())
+
+
+def test_what_the_throttle_command_would_have_spared() -> None:
+    def stats(*values: tuple[str, float]) -> list[Row]:
+        return [{"topic": topic, "collateral_ns": int(ns * SECOND)} for topic, ns in values]
+
+    lost = stats(*((topic, 2.0) for topic in OTHERS), (OTHERS[0], 16.0), (NOISY, 0))
+    assert other_protocol(lost, stats((OTHERS[0], 0.0))) == (
+        "With the throttle command of PIP-385, if every client supported it, the 11 topics paused "
+        "for the limits of other topics would have been paused for 0.0 s instead of 38 s, summed "
+        "over topics."
+    )
+    assert other_protocol(stats((NOISY, 0)), []) is None
+
+
+STORM = [
+    *(_decision(600 + i, 100 + i) for i in range(60)),
+    *(_decision(660 + i, 160 + i, verdict="rejected") for i in range(180)),
+    _decision(839, 339, verdict="rejected"),  # a batch with an id that was rejected before
+]
+QUIET = [_decision(i, i, user="bob", bound=50.0, bound_source="user") for i in range(60)]
+
+
+def test_storm_of_producer_ids_has_its_user_named() -> None:
+    assert producer_id_sentences([*QUIET, *STORM]) == [
+        "User alice brought 240 new producer ids in 4 min, 80 % of all; 181 batches would have "
+        "been rejected under the default bound of 5 (14:11:00 to 14:13:59). No other user was over "
+        "its bound."
+    ]
+    assert producer_id_sentences([*STORM, *QUIET][::-1]) == producer_id_sentences([*QUIET, *STORM])
+
+
+def test_an_own_bound_and_a_throttled_batch_are_named() -> None:
+    own = {"bound": 0.5, "bound_source": "user"}
+    assert producer_id_sentences(
+        [
+            _decision(0, 1, **own),
+            _decision(1.5, 1, **own, verdict="throttled"),
+        ]
+    ) == [
+        "User alice brought 1 new producer id in 1.5 s, 100 % of all; 1 batch would have been "
+        "throttled under its bound of 0.5 (14:00:01 to 14:00:01). No other user was over its bound."
+    ]
+
+
+def test_bound_is_the_one_that_was_broken() -> None:
+    rows = [
+        _decision(0, 1, bound=9.0),
+        _decision(1, 2, verdict="rejected", bound=7.0),
+        _decision(2, 3, bound=8.0),
+        _decision(3, 4, bound=None, bound_source="none"),
+    ]
+    assert (
+        "1 batch would have been rejected under the default bound of 7 "
+        in (producer_id_sentences(rows)[0])
+    )
+
+
+def test_the_worst_users_come_first_and_the_others_are_counted() -> None:
+    rows = [
+        _decision(i, i, user=f"user-{n}", verdict="rejected")
+        for n in range(5)
+        for i in range(10 + n)
+    ]
+    (found,) = producer_id_sentences(rows)
+    assert [found.index(f"User user-{n} ") for n in (4, 3, 2)] == sorted(
+        found.index(f"User user-{n} ") for n in (4, 3, 2)
+    )
+    assert found.endswith(" 2 other users were also over the bound.")
+    (found,) = producer_id_sentences(r for r in rows if r["user"] != "user-0")
+    assert found.endswith(" 1 other user was also over the bound.")
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([], []),
+        (QUIET, ["60 new producer ids of 1 user: no user was over the bound."]),
+        (
+            [_decision(0, 1, bound=None, bound_source="none"), QUIET[0]],
+            ["2 new producer ids of 2 users: no user was over the bound."],
+        ),
+        (
+            [_decision(0, 1, bound=None, bound_source="none")],
+            ["1 new producer id of 1 user; no user has a bound."],
+        ),
+    ],
+)
+def test_users_within_their_bounds_are_not_blamed(rows: list[Row], expected: list[str]) -> None:
+    assert producer_id_sentences(rows) == expected
+
+
+def test_outcomes_of_large_messages_name_producers_and_consumers() -> None:
+    whole = [_message(f"w{i}") for i in range(206)]
+    events = [
+        *(_ended(m["uuid"], "COMPLETE") for m in whole),
+        _ended("w0", "RESTART_CORRUPTED"),
+        _ended("w1", "GAP"),  # redelivered and whole in the end
+        *(_ended(f"e{i}", "EXPIRED") for i in range(5)),
+        _ended("e0", "NO_FIRST_CHUNK"),
+        *(_ended(f"g{i}", "GAP") for i in range(2)),
+        _ended("g2", "NO_FIRST_CHUNK"),
+        _ended("g2", "NO_FIRST_CHUNK"),
+    ]
+    incomplete = [_open(f"e{i}", producer_name="video-3") for i in range(5)]
+    assert large_message_sentence(whole, events, incomplete) == (
+        "Of 214 large messages 206 arrived complete; 5 never got their last chunk (producer "
+        "video-3), 3 were given up because of a lost chunk (consumer index-0)."
+    )
+
+
+def test_incomplete_messages_and_other_outcomes_are_counted() -> None:
+    events = [_ended("a", "EVICTED"), _ended("a", "NO_FIRST_CHUNK"), _ended("b", "EXPIRED")]
+    incomplete = [
+        _open("b"),
+        _open("w", 0),
+        _open("c", 1),
+        _open("d", 1),
+        _open("b", 1, producer_name=None),
+        _open("z", cluster="other"),
+    ]
+    assert large_message_sentence([_message("w")], events, incomplete) == (
+        "Of 6 large messages 1 arrived complete; 1 never got its last chunk, 1 was given up for "
+        "other reasons, 3 wait for a chunk (producers video-c, video-d, video-z)."
+    )
+
+
+def test_stalled_messages_name_the_chunk_and_are_not_lost() -> None:
+    events = [_ended("a", "SHARED_ORPHAN"), _ended("x", "SHARED_ORPHAN", acks=["1:1"])]
+    incomplete = [_behind("a", "5:2", [0, 1]), _behind("b", "5:3", []), _open("w")]
+    assert large_message_sentence([], events, incomplete) == (
+        "Of 4 large messages 0 arrived complete; 1 was given up because of a lost chunk (consumer"
+        " index-0), 1 waits for a chunk (producer video-w), 2 are stalled behind 5:2, whose chunks"
+        " 0 and 1 are gone (subscription s)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (([], [], []), None),
+        (([], [_ended("a", "ALREADY_ACKED")], []), None),
+        (([_message("a"), _message("b")], [], []), "Of 2 large messages all arrived complete."),
+        (([_message("a")], [], []), "Of 1 large message 1 arrived complete."),
+        (
+            ([_message("a"), _message("a", subscription="other")], [], []),
+            "Of 2 deliveries of large messages to subscriptions all arrived complete.",
+        ),
+        (
+            ([], [_ended(c, "GAP", consumer=c) for c in "dcbab"], []),
+            "Of 4 large messages 0 arrived complete; 4 were given up because of a lost chunk (consumers "
+            "a, b, c and 1 more).",
+        ),
+    ],
+)
+def test_sentence_on_large_messages(
+    rows: tuple[list[Row], list[Row], list[Row]], expected: str | None
+) -> None:
+    assert large_message_sentence(*rows) == expected
+
+
+def test_tables_that_were_never_written_add_no_sentence(tmp_path: Path) -> None:
+    def sentences_of() -> list[str]:
+        reader = ReportReader(Warehouse(str(tmp_path)), ReportSpan())
+        return [text for found in all_findings() for text in found.sentences(reader)]
+
+    write(str(tmp_path), "producer_id_decisions", [_decision(1, 2)])
+    assert sentences_of() == ["1 new producer id of 1 user: no user was over the bound."]
+    write(str(tmp_path), "chunk_events", [_ended("a", "EXPIRED")])
+    assert sentences_of()[1:] == [
+        "Of 1 large message 0 arrived complete; 1 never got its last chunk."
+    ]
+
+
+def _check(minute: int, topic: str = "persistent://shop/exports/a", **changed: Any) -> Row:
+    return {
+        "cluster": "c",
+        "topic": topic,
+        "pass_ms": START_MS + 60_000 * minute,
+        "exceeded_size": False,
+        "exceeded_time": False,
+        "limit_bytes": None,
+        "limit_s": 200,
+        "retention_policy": None,
+        "oldest_subscription": "archive",
+        "age_s": 10,
+        **changed,
+    }
+
+
+def _over(minute: int, topic: str = "persistent://shop/exports/a", **changed: Any) -> Row:
+    return _check(
+        minute,
+        topic,
+        **{"exceeded_time": True, "retention_policy": "consumer_backlog_eviction", **changed},
+    )
+
+
+def _reaches(minute: int, in_s: float | None, **changed: Any) -> Row:
+    return {
+        "cluster": "c",
+        "topic": "persistent://shop/exports/a",
+        "subscription": "archive",
+        "pass_ms": START_MS + 60_000 * minute,
+        "age_s": 100,
+        "time_to_quota_s": in_s,
+        **changed,
+    }
+
+
+def test_topic_over_its_quota_is_named_with_the_action() -> None:
+    checks = [_check(1), _over(2), _over(3)]
+    skipped = [{"cluster": "c", "topic": checks[0]["topic"], "entries_skipped": n} for n in (5, 9)]
+    assert backlog_sentences(checks[::-1], [], skipped) == [
+        "Topic shop/exports/a was over its time quota of 200 s at 2 checks from 14:02:00, because "
+        "of subscription archive; 14 entries were to be evicted."
+    ]
+    size = {
+        "exceeded_size": True,
+        "limit_bytes": 4_200_000,
+        "retention_policy": "producer_exception",
+    }
+    assert backlog_sentences([_check(1, **size), _check(2)], [], []) == [
+        "Topic shop/exports/a was over its size quota of 4.2 MB at the check of 14:01:00, "
+        "because of subscription archive; its producers were disconnected."
+    ]
+
+
+def test_quota_that_will_be_reached_is_forecast_by_the_last_check() -> None:
+    checks = [_check(1), _check(2)]
+    assert backlog_sentences(checks, [_reaches(1, 160.0), _reaches(2, 500.5)], []) == [
+        "Topic shop/exports/a will reach its quota in 8 min, at 14:10:20, at the current rate of "
+        "subscription archive (its oldest message has waited 100 s)."
+    ]
+    late = [_reaches(2, 4000.0), _reaches(2, None), _reaches(1, 5.0)]
+    none = ["1 topic with a backlog: none was over a quota, and none will be within the hour."]
+    assert backlog_sentences(checks, late, []) == none
+    assert backlog_sentences([_over(2)], [_reaches(2, 0.0)], [])[1:] == []
+    assert backlog_sentences([], [], []) == []
+
+
+def test_worst_topics_over_a_quota_come_first_and_the_others_are_counted() -> None:
+    checks = [_over(m, f"persistent://a/b/t{n}") for n in range(5) for m in range(1, 2 + n)]
+    found = backlog_sentences(checks, [], [])
+    assert [text.split()[1] for text in found[:3]] == ["a/b/t4", "a/b/t3", "a/b/t2"]
+    assert found[3:] == ["2 other topics were also over a quota."]
+
+
+def _hits(policy: str, hits: int, max_bytes: int | None = 250_000_000, **changed: Any) -> Row:
+    return {
+        "policy": policy,
+        "max_bytes": max_bytes,
+        "hits": hits,
+        "misses": 1000 - hits,
+        "hit_ratio": hits / 1000,
+        "miss_bytes": (1000 - hits) * 8192,
+        **changed,
+    }
+
+
+def test_cache_sentence_ranks_policies_at_the_size_where_they_differ() -> None:
+    rows = [
+        _hits("fifo", 769),
+        _hits("expected_reads", 984),
+        _hits("proportional", 600),
+        _hits("expected_reads", 990, 10**9),
+        _hits("fifo", 989, 10**9),
+    ]
+    assert cache_sentence(rows) == (
+        "A cache of 250 MB would have answered 98.4 % of 1,000 reads under expected_reads (fifo "
+        "76.9 %, proportional 60.0 %); 131 kB instead of 3.3 MB would have come from storage."
+    )
+    assert cache_sentence(rows[::-1]) == cache_sentence(rows)
+
+
+def test_cache_sentence_sums_windows_of_brokers_and_leaves_topics_out() -> None:
+    rows = [
+        _hits("expected_reads", hits, None, topic=topic)
+        for hits, topic in ((900, None), (800, None), (900, "t"))
+    ]
+    assert cache_sentence(rows) == (
+        "A cache without a size limit would have answered 85.0 % of 2,000 reads under "
+        "expected_reads; 2.5 MB would have come from storage."
+    )
+    assert cache_sentence([]) is None
+    assert cache_sentence([_hits("fifo", 0, misses=0)]) is None
+
+
+def test_a_folder_in_which_another_demo_is_at_work_is_left_alone(tmp_path: Path) -> None:
+    command.prepare(tmp_path, ChosenScenario())
+    (tmp_path / "report.html").touch()
+    settings = Settings(warehouse=str(tmp_path / "warehouse"))
+    with only_run(settings, ["govern"]), pytest.raises(UserError, match="another run works on"):
+        command.prepare(tmp_path, ChosenScenario())
+    assert (tmp_path / "report.html").exists()
+    command.prepare(tmp_path, ChosenScenario())
+    assert not (tmp_path / "report.html").exists()

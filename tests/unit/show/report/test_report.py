@@ -1,0 +1,492 @@
+"""The content of the command `report` for a warehouse, and the parts of its page."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shlex
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from app.config.settings import Settings, load_settings
+from app.read.questions import QUESTIONS
+from app.tables import last_configuration
+from app.tables.definitions import TABLES
+from tests.support.report_warehouse import IMAGE, LONG, NAMES, SCRIPT, USER, fill
+from tests.support.throttle_rows import START_MS, event, write
+from tests.unit.read.test_ready_questions import MINUTE, NS, check, put, stats
+
+SECTIONS = [
+    "what-happened",
+    "alerts",
+    "culprits",
+    "timeline",
+    "quotas",
+    "backlogs",
+    "consumer-groups",
+    "principals",
+    "large-messages",
+    "cache",
+    "quality",
+    "configuration",
+]
+Content = dict[str, Any]
+
+
+def content(capsys: pytest.CaptureFixture[str], warehouse: str, *options: str) -> Content:
+    """What `report --json` answers."""
+    capsys.readouterr()
+    assert main(["report", "--json", "--warehouse", warehouse, *options]) == 0
+    answer: Content = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def part(answer: Content, section: str, title: str) -> list[Content]:
+    """The rows of one table or chart."""
+    (found,) = (p for p in answer["sections"][section]["parts"] if p.get("title") == title)
+    rows: list[Content] = found["rows"]
+    return rows
+
+
+def test_the_first_screen_has_the_verdict_and_the_numbers(
+    warehouse: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = content(capsys, warehouse)
+    assert answer["verdict"] == (
+        "1 alert fires, 3 quotas were breached, 4 topics were paused for the limits of others "
+        "(14 s, summed over topics) and 1 large message was lost."
+    )
+    assert answer["covers"].startswith(
+        "Event time 2023-11-14T22:14:00Z to 2023-11-14T22:16:00Z (2 min 0 s); cluster east; made "
+    )
+    assert [(n["label"], n["value"], n["note"], n["bad"]) for n in answer["numbers"]] == [
+        ("alerts firing", "1", "", True),
+        ("quotas breached", "3", "of 5", True),
+        ("paused by others", "14 s", "64 % of paused time, summed over topics", True),
+        ("backlogs over quota", "1", "1 more within the hour", True),
+        ("users over id quota", "1", "of 2", True),
+        ("large messages lost", "1", "1 arrived", True),
+        ("reads from cache", "90 %", "", False),
+        ("in quarantine", "2", "1 check of quality failed", True),
+    ]
+
+
+def test_every_section_has_its_rows(warehouse: str, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = content(capsys, warehouse)
+    assert list(answer["sections"]) == SECTIONS
+    pairs = part(answer, "culprits", "Culprits and victims, longest pause first")
+    assert [(p["culprit"], p["victim"], p["paused_s"]) for p in pairs] == [
+        *((SCRIPT, name, 3.0) for name in sorted([*NAMES[1:]])),
+        (LONG, SCRIPT, None),
+    ]
+    assert part(answer, "timeline", "Paused connections") == [
+        {
+            "name": "b1 c1",
+            "kind": "TopicProduceQuotaExceeded",
+            "at": START_MS + 1000,
+            "until": START_MS + 4000,
+        },
+        # Not resumed: drawn to the end of what the report covers.
+        {
+            "name": "b1 c2",
+            "kind": "<i>reason</i>",
+            "at": START_MS + 70_000,
+            "until": START_MS + 2 * MINUTE,
+        },
+    ]
+    # A minute's mean of 150 % and 50 %, and lowest balances of 0 and 9 of 100.
+    used = part(answer, "quotas", "Highest use")
+    assert [(u["name"].split()[1], u["value"], u["text"]) for u in used] == [
+        ("producer_ids", 200.0, "200 %"),
+        ("backlog_age", 150.0, "150 %"),
+        ("topic_msgs", 100.0, "100 %"),
+        ("topic_msgs", 91.0, "91.0 %"),
+        ("backlog_size", 50.0, "50 %"),
+    ]
+    shadows = part(answer, "quotas", "Shadow policies beside the live ones, largest differences")
+    assert [(s["name"], s["measure"], s["live"], s["shadow"]) for s in shadows[:2]] == [
+        (min(NAMES[1:]), "paused_s", 3.0, 0.0),
+        (SCRIPT, "pauses", 1.0, 3.0),
+    ]
+    assert {s["policy"] for s in shadows} == {"next"}
+    usage = part(answer, "backlogs", "Use of the nearer quota, and where it goes")
+    assert [(r["name"][:13], r["at"] - START_MS, r["value"]) for r in usage] == [
+        ("acme/orders/<", 0, 50.0),
+        ("acme/orders/<", MINUTE, 150.0),
+        ("acme/unbroken", MINUTE, 50.0),
+        ("acme/unbroken", MINUTE, 50.0),
+        ("acme/unbroken", MINUTE + 600_000, 100.0),
+    ]
+    live = part(answer, "principals", "Live producer ids")
+    assert [(row["user"], row["live_ids"], row["heap_bytes"]) for row in live] == [
+        (USER, 7, 3600),
+        ("unknown", 3, 1200),
+    ]
+    users = part(answer, "principals", "Users")
+    assert [(u["user"], u["distinct_ids"], u["rejected"], u["highest_ids"]) for u in users] == [
+        (USER, 2, 1, [2, 1]),
+        ("bob", 1, 0, [3]),
+    ]
+    assert part(answer, "large-messages", "Outcomes") == [
+        {"name": IMAGE.removeprefix("persistent://"), "kind": kind, "value": 1}
+        for kind in ("complete", "waiting", "lost")
+    ]
+    curves = part(answer, "cache", "Cache curves")
+    assert [(c["name"], c["bytes"], c["value"]) for c in curves] == [
+        ("belady", 1000, 60.0),
+        ("belady", 2000, 90.0),
+        ("lru", 1000, 40.0),
+        ("lru", 2000, 80.0),
+    ]
+    failed = part(answer, "quality", "Checks that failed")
+    assert [(f["name"], f["expectation"], f["unexpected_count"]) for f in failed] == [
+        ("alerts", "in_set", 3)
+    ]
+    numbers = part(answer, "quality", "Numbers of the brokers, newest comparison")
+    assert [(n["topic"], n["measure"], n["difference"], n["reason"]) for n in numbers] == [
+        (SCRIPT, "messages_in", 2, None),
+        ("all topics", "cache_hits", 3, "RATE_ONLY"),
+    ]
+    assert [
+        (a["state"], a["summary"])
+        for title in ("Firing, critical first", "1 alert not firing")
+        for a in part(answer, "alerts", title)
+    ] == [("firing", f"{SCRIPT} is over"), ("resolved", "was over")]
+
+
+def test_a_span_leaves_out_what_lies_outside(
+    warehouse: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = content(
+        capsys, warehouse, "--from", "2023-11-14T22:15:00Z", "--to", "2023-11-14T22:16:00Z"
+    )
+    assert (answer["from_ms"], answer["to_ms"]) == (START_MS + MINUTE, START_MS + 2 * MINUTE)
+    culprits = part(answer, "culprits", "Top culprits")
+    assert [(o["kind"], o["value"]) for o in culprits if o["value"]] == [("own limit", 5.0)]
+    assert answer["sections"]["cache"]["sentences"][0] == (
+        "No rows of cache_stats fall into the time of this report."
+    )
+    assert part(answer, "cache", "Cache curves")  # not of event time
+
+
+def test_tables_are_read_as_they_were(
+    tmp_warehouse: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_warehouse, "topic_throttle_stats", [stats(0, SCRIPT, culprit_ns=NS)])
+    log = Path(tmp_warehouse, "topic_throttle_stats", "_delta_log", f"{0:020}.json")
+    first = re.search(r'"timestamp":(\d+)', log.read_text())
+    assert first is not None
+    write(tmp_warehouse, "topic_throttle_stats", [stats(5, SCRIPT, culprit_ns=NS)])
+    later = log.with_name(f"{1:020}.json")
+    later.write_text(
+        re.sub(r'"timestamp":\d+', f'"timestamp":{int(first[1]) + 1000}', later.read_text())
+    )
+    assert content(capsys, tmp_warehouse)["to_ms"] == START_MS + 6 * MINUTE
+    then = content(capsys, tmp_warehouse, "--as-of", first[1])
+    assert then["to_ms"] == START_MS + MINUTE
+    assert "tables as of" in then["covers"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        {
+            "throttle_events",
+            "topic_throttle_stats",
+            "limiter_stats",
+            "producer_id_decisions",
+            "backlog_checks",
+            "chunk_messages",
+            "cache_stats",
+            "quarantine",
+            "quality_results",
+            "alerts",
+        }
+    ),
+)
+def test_a_table_that_is_missing_leaves_the_other_sections(
+    name: str, tmp_warehouse: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_warehouse)
+    Path(tmp_warehouse, name).rename(Path(tmp_warehouse, "_weir", name))
+    answer = content(capsys, tmp_warehouse)
+    assert list(answer["sections"]) == SECTIONS
+    assert all(section["sentences"] for section in answer["sections"].values())
+
+
+def test_an_empty_warehouse_has_a_page_without_data(
+    tmp_warehouse: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(tmp_warehouse, "_weir").mkdir(parents=True)
+    out = tmp_path / "report.html"
+    assert main(["report", "--warehouse", tmp_warehouse, "--out", str(out)]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == (
+        "There is no data yet: no job has completed a window."
+    )
+    text = out.read_text("utf-8")
+    assert "Nothing has been written to cache_stats yet." in text
+    assert "<figure" not in text
+
+
+def test_a_quiet_fleet_has_no_findings(
+    tmp_warehouse: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(
+        tmp_warehouse,
+        {
+            "topic_throttle_stats": [stats(0, SCRIPT)],
+            "backlog_checks": [check(SCRIPT, 0, limit_s=60, time_usage=0.1)],
+        },
+    )
+    answer = content(capsys, tmp_warehouse)
+    assert answer["verdict"] == (
+        "No quota was breached, and no topic was paused for the limits of others."
+    )
+    assert not any(number["bad"] for number in answer["numbers"])
+    assert answer["sections"]["culprits"]["sentences"] == ["None of 1 topic was paused."]
+
+
+def test_the_configuration_that_a_run_kept_is_shown_without_secrets(
+    make_settings: Callable[..., Settings], tmp_warehouse: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_warehouse, "topic_throttle_stats", [stats(0, SCRIPT)])
+    settings = make_settings(storage_options={"aws_secret_access_key": "hunter2"})
+    last_configuration.keep(settings)
+    answer = content(capsys, tmp_warehouse)
+    assert answer["config_hash"] == settings.config_hash()
+    section = answer["sections"]["configuration"]
+    assert section["sentences"][0].startswith(
+        f"Configuration {settings.config_hash()}, in force since 2"
+    )
+    assert section["sentences"][1].startswith("Some rows of rate_limits were decided under other")
+    assert "aws_secret_access_key" in json.dumps(section) and "hunter2" not in json.dumps(section)
+
+
+def test_a_configuration_that_is_named_comes_before_the_kept_one(
+    make_settings: Callable[..., Settings],
+    tmp_warehouse: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    last_configuration.keep(make_settings())
+    file = tmp_path / "weir.yaml"
+    file.write_text(f"warehouse: {tmp_warehouse}\nshards: 4\n")
+    answer = content(capsys, tmp_warehouse, "--config", str(file))
+    named = load_settings(file).config_hash()
+    assert answer["config_hash"] == named != make_settings().config_hash()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"config_hash": 1}'])
+def test_a_kept_configuration_that_cannot_be_read_is_left_out(
+    text: str, make_settings: Callable[..., Settings]
+) -> None:
+    settings = make_settings()
+    last_configuration.keep(settings)
+    Path(settings.warehouse, last_configuration.NAME).write_text(text)
+    assert last_configuration.load(settings) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "report: --out is missing"),
+        (
+            ["--json", "--from", "2024-01-02", "--to", "2024-01-02"],
+            "report: --from is not before --to",
+        ),
+        (["--json", "--from", "soon"], "--from soon: is not a time"),
+        (["--out", "nowhere/r.html"], "--out nowhere/r.html: the folder"),
+    ],
+)
+def test_a_mistake_is_reported_with_exit_code_2(
+    options: list[str], message: str, warehouse: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", "--warehouse", warehouse, *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and message in err and "Traceback" not in err
+
+
+def test_alerts_that_fire_come_by_severity_and_the_others_are_folded(
+    tmp_warehouse: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def alert(name: str, severity: str, state: str, at_ms: int, **more: Any) -> Content:
+        return {
+            "alert": name,
+            "labels": [],
+            "state": state,
+            "at_ms": START_MS + at_ms,
+            "since_ms": START_MS,
+            "severity": severity,
+            "summary": f"{name} holds",
+            "number": 1,
+            "checked_ms": START_MS,
+            **more,
+        }
+
+    put(
+        tmp_warehouse,
+        {
+            "alerts": [
+                alert(
+                    "newest",
+                    "warning",
+                    "firing",
+                    9,
+                    runbook="app/jobs/rate_limits/runbooks/publish-limit.md",
+                ),
+                alert("gone", "critical", "resolved", 8, runbook="docs/../../../etc/passwd"),
+                alert("worst", "critical", "firing", 1, runbook="https://runbooks.example/worst"),
+                alert("note", "info", "firing", 7, runbook="javascript:alert(1)"),
+                alert("soon", "warning", "pending", 9, runbook="docs/runbooks/no-such-page.md"),
+            ]
+        },
+    )
+    answer = content(capsys, tmp_warehouse)
+    assert [a["alert"] for a in part(answer, "alerts", "Firing, critical first")] == [
+        "worst",
+        "newest",
+        "note",
+    ]
+    assert [a["alert"] for a in part(answer, "alerts", "2 alerts not firing")] == ["soon", "gone"]
+    out = tmp_path / "report.html"
+    assert main(["report", "--warehouse", tmp_warehouse, "--out", str(out)]) == 0
+    text = out.read_text("utf-8")
+    folded = text.index("<details><summary>2 alerts not firing")
+    for name, is_folded in (("worst", False), ("newest", False), ("soon", True), ("gone", True)):
+        assert (text.index(f"{name} holds") > folded) == is_folded
+    links = [
+        attributes["href"]
+        for tag, attributes in Elements(text).found
+        if tag == "a" and not str(attributes["href"]).startswith("#")
+    ]
+    root = Path(__file__).resolve().parents[4]
+    assert links[0] == "https://runbooks.example/worst" and len(links) == 2
+    assert (
+        tmp_path / str(links[1])
+    ).resolve() == root / "app/jobs/rate_limits/runbooks/publish-limit.md"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--from", "2023-11-14T22:14:00Z", "--to", "2023-11-14T22:15:00Z"),
+        ("--as-of", "2030-01-01"),
+    ],
+)
+def test_commands_below_tables_work_when_they_are_pasted(
+    options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warehouse, out = tmp_path / "a folder's warehouse", tmp_path / "report.html"
+    fill(str(warehouse))
+    assert main(["report", "--warehouse", str(warehouse), "--out", str(out), *options]) == 0
+    shown = re.findall(r"<code>(.*?)</code>", out.read_text("utf-8"))
+    assert len(shown) > 8
+    for line in shown:
+        words = shlex.split(html.unescape(line))
+        assert words[:2] == ["./spark-submit.sh", "query"]
+        assert main(words[1:]) == 0, (line, capsys.readouterr().err)
+        capsys.readouterr()
+        question = QUESTIONS.get(words[2])
+        narrowed = question is not None and "until" in {p.name for p in question.params}
+        assert ("until=" in line) == ("--to" in options and narrowed), line
+
+
+class Elements(HTMLParser):
+    """The elements of a page with their attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_is_one_file_without_scripts_and_addresses(page: Path) -> None:
+    elements = Elements(page.read_text("utf-8"))
+    assert not {tag for tag, _ in elements.found} & {
+        "script",
+        "img",
+        "iframe",
+        "object",
+        "embed",
+        "image",
+        "use",
+        "foreignobject",
+        "b onmouse",
+    }
+    for tag, attributes in elements.found:
+        assert not [name for name in attributes if name.startswith("on")], (tag, attributes)
+        links = [attributes.get(name) for name in ("href", "src", "xlink:href")]
+        assert all(
+            link is None
+            or link[0] == "#"
+            or link in ("data:,", "warehouse/_weir/quality/index.html")
+            for link in links
+        ), (tag, attributes)
+    assert "url(" not in page.read_text("utf-8") and "@import" not in page.read_text("utf-8")
+    for name in (SCRIPT, IMAGE):
+        assert name.removeprefix("persistent://") in elements.text
+    assert "{{ 7 * 7 }}" in elements.text
+
+
+def test_no_id_stands_in_the_page_twice(page: Path) -> None:
+    ids = [a["id"] for _, a in Elements(page.read_text("utf-8")).found if "id" in a]
+    assert len(ids) == len(set(ids)) and {*SECTIONS} <= {*ids}
+
+
+def test_a_page_stays_small_however_much_happened(tmp_warehouse: str, tmp_path: Path) -> None:
+    topics = [f"persistent://tenant/namespace-with-a-name/topic-{n}" for n in range(160)]
+    write(
+        tmp_warehouse,
+        "topic_throttle_stats",
+        [
+            stats(minute, topic, collateral_ns=NS, culprit_ns=NS, culprit_times=1)
+            for topic in topics
+            for minute in range(0, 150, 10)
+        ],
+    )
+    write(
+        tmp_warehouse,
+        "throttle_events",
+        [
+            event(
+                at * 60_000 + offset,
+                action,
+                cnx_id=f"c{connection}",
+                culprit_topic=topics[at],
+                topic=topics[at],
+                collateral_topics=topics[at + 1 : at + 9],
+            )
+            for connection in range(14)
+            for at in range(150)
+            for offset, action in ((0, "mark"), (500, "unmark"))
+        ],
+    )
+    write(
+        tmp_warehouse,
+        "backlog_checks",
+        [
+            {
+                c: {**check(topic, minute * MINUTE, age_s=minute, time_usage=minute / 100)}.get(c)
+                for c in TABLES["backlog_checks"].names
+            }
+            for topic in topics[:20]
+            for minute in range(150)
+        ],
+    )
+    out = tmp_path / "report.html"
+    assert main(["report", "--warehouse", tmp_warehouse, "--out", str(out)]) == 0
+    assert out.stat().st_size < 2_000_000

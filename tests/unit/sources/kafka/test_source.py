@@ -1,0 +1,64 @@
+"""The source adapter: which folder is read, and when polls are made; without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config.kafka_groups import KafkaGroupsSettings
+from app.errors import UserError
+from app.sources.kafka import groups_poll, groups_source
+from tests.unit.sources import source_adapter
+from tests.unit.sources.kafka.test_poll import Scripted
+
+QUOTA = {"backlog_quota": {"message_age": {"limitTime": 60, "policy": "producer_exception"}}}
+POLICIES = [
+    {"scope": "topic", "name": "orders", "limits": QUOTA},
+    {"scope": "topic", "name": "other", "limits": {"publishRateInMsgs": 5}},
+    {"scope": "broker", "name": "*", "limits": {}},
+]
+
+
+def settings(tmp_path: Path, spool: str | None = None, **keys: Any) -> Any:
+    groups = KafkaGroupsSettings(
+        cluster="east",
+        options={"bootstrap.servers": "h:1"},
+        interval_ms=50,
+        spool=spool,
+    )
+    given = source_adapter.settings(tmp_path, "kafka_groups", **{"groups": groups, **keys})
+    given.policy_dicts = lambda: POLICIES
+    return given
+
+
+def test_polls_go_to_the_folder_that_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups_poll, "ClientProcess", lambda *_: Scripted())
+    folder = tmp_path / "w" / "_weir" / "kafka_groups" / "polls"
+    source_adapter.assert_polled(groups_source, settings(tmp_path), folder)
+    elsewhere = settings(tmp_path, spool=str(tmp_path / "s"))
+    assert source_adapter.folder_read(groups_source, elsewhere) == tmp_path / "s" / "polls"
+
+
+def test_configured_quotas_stay(tmp_path: Path) -> None:
+    assert groups_source.own_quotas(settings(tmp_path)) == {"orders"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"groups": None}, "source.groups: is missing"),
+        ({"warehouse": "s3://bucket/w"}, "source.groups.spool: is missing"),
+        ({"path": "polls"}, "source.path: format kafka_groups polls"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(tmp_path: Path, keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        groups_source.check(settings(tmp_path, **keys))
+
+
+def test_another_source_polls_nothing(tmp_path: Path) -> None:
+    source_adapter.assert_polls_nothing(groups_source, tmp_path, "groups")

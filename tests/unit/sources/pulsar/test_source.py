@@ -1,0 +1,68 @@
+"""The source adapter: which folder is read, and when polls are made; without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config.pulsar_admin import PulsarAdminSettings
+from app.errors import UserError
+from app.sources.pulsar import admin_source
+from tests.support.servers.admin import AdminServer
+from tests.unit.sources import source_adapter
+from tests.unit.sources.pulsar.conftest import MakeAdmin
+from tests.unit.sources.pulsar.documents import AT, info, internal, poll, stats
+
+ADMIN = PulsarAdminSettings(cluster="c")
+
+
+def settings(admin: PulsarAdminSettings | None, tmp_path: Path, **keys: Any) -> Any:
+    return source_adapter.settings(tmp_path, "pulsar_admin", admin=admin, **keys)
+
+
+@pytest.fixture
+def polled(server: AdminServer, make_admin: MakeAdmin) -> PulsarAdminSettings:
+    """Settings for a server with one topic."""
+    server.answers["persistent/public/n1"] = ["persistent://public/n1/t"]
+    server.topic("public/n1/t", internal=internal(), info=info(), stats=stats())
+    return make_admin(interval_ms=50)
+
+
+def test_polls_go_to_the_folder_that_is_read(polled: PulsarAdminSettings, tmp_path: Path) -> None:
+    folder = tmp_path / "w" / "_weir" / "pulsar_admin" / "polls"
+    source_adapter.assert_polled(admin_source, settings(polled, tmp_path), folder)
+
+
+def test_recorded_polls_are_converted_and_read(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text(json.dumps(poll(AT)))
+    admin = PulsarAdminSettings(cluster="c", spool=str(tmp_path / "spool"))
+    given = settings(admin, tmp_path, path=str(tmp_path / "in"))
+    admin_source.check(given)
+    with admin_source.polling(given, endless=True):
+        folders = [source_adapter.folder_read(admin_source, given) for _ in range(2)]
+    assert folders == [tmp_path / "spool_recorded" / "polls"] * 2
+    assert len(list(folders[0].iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("admin", "keys", "said"),
+    [
+        (None, {}, "source.admin: is missing"),
+        (ADMIN, {"warehouse": "s3://bucket/w"}, "source.admin.spool: is missing"),
+        (ADMIN, {"path": "/no/such"}, "source.path: /no/such does not exist"),
+        (ADMIN, {}, "source.admin.url: is missing"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(
+    admin: PulsarAdminSettings | None, keys: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=said):
+        admin_source.check(settings(admin, tmp_path, **keys))
+
+
+def test_another_source_polls_nothing(tmp_path: Path) -> None:
+    source_adapter.assert_polls_nothing(admin_source, tmp_path, "admin")

@@ -1,0 +1,154 @@
+"""What a source refuses before Spark starts: two lines with the key and what would do."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from app import sources
+from app.config.settings import Settings
+from app.demo import demo_source
+from app.errors import UserError
+from app.sources.kafka.kafka_probe import Unreachable, client_options, topics
+from app.sources.kafka.kafka_records import chosen
+
+MakeSettings = Callable[..., Settings]
+JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required "
+
+
+def refusal(settings: Settings) -> list[str]:
+    """The lines with which the source is refused."""
+    with pytest.raises(UserError) as refused:
+        sources.check(settings)
+    return str(refused.value).splitlines()
+
+
+@pytest.mark.parametrize("path", ["not-there", "not-there/*.jsonl"])
+def test_a_folder_that_does_not_exist(
+    make_settings: MakeSettings, tmp_path: Path, path: str
+) -> None:
+    settings = make_settings(source={"format": "files", "path": str(tmp_path / path)})
+    assert refusal(settings) == [
+        f"source.path: {tmp_path / path} does not exist",
+        "allowed: a folder with files of JSON lines, or a pattern such as events/*.jsonl.gz",
+    ]
+
+
+def test_an_empty_folder_is_waited_for(make_settings: MakeSettings, tmp_path: Path) -> None:
+    sources.check(make_settings(source={"format": "files", "path": str(tmp_path)}))
+
+
+def test_a_path_without_a_delta_table(make_settings: MakeSettings, tmp_path: Path) -> None:
+    path = str(tmp_path / "not-there")
+    assert refusal(make_settings(source={"format": "delta", "path": path})) == [
+        f"source.path: {path} is not a Delta table",
+        "source.format delta reads one; files of JSON lines are read by source.format files",
+    ]
+
+
+def test_a_delta_table_without_records(make_settings: MakeSettings, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_deltalake(path, pa.table({"event_type": ["publish"], "cluster": ["c"]}))
+    assert refusal(make_settings(source={"format": "delta", "path": path})) == [
+        f"source.path: the table {path} has no records",
+        "it needs a column value, or those of the event contract (without: source_feed)",
+    ]
+
+
+def test_a_demo_in_an_object_store(make_settings: MakeSettings) -> None:
+    settings = make_settings(source={"format": "demo"}, warehouse="s3://bucket/w")
+    assert refusal(settings) == [
+        "source.format: demo writes local files, which cannot go below s3://bucket/w",
+        "take a folder as warehouse, or one of the formats files, kafka, delta",
+    ]
+
+
+def test_the_demo_is_generated_once(make_settings: MakeSettings) -> None:
+    settings = make_settings(source={"format": "demo", "events": 20_000, "seed": 3})
+    folder = demo_source.generated(settings)
+    assert sorted(p.name for p in folder.iterdir()) == ["events", "policies.yaml"]
+    kept = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
+    assert demo_source.generated(settings) == folder
+    assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == kept
+
+
+def test_assigned_partitions_that_are_no_json(make_settings: MakeSettings) -> None:
+    with pytest.raises(UserError, match=r"source\.options\.assign: is not a JSON object"):
+        chosen({"assign": "events"})
+    assert chosen({"assign": '{"b": [0], "a": [1]}'}) == ["a", "b"]
+    assert chosen({"subscribe": " a , b"}) == ["a", "b"]
+    assert chosen({"subscribePattern": "ev.*"}) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "client"),
+    [
+        ({}, {}),
+        (
+            {
+                "kafka.security.protocol": "SASL_SSL",
+                "kafka.sasl.mechanism": "SCRAM-SHA-512",
+                "kafka.sasl.jaas.config": JAAS + r'username="al\"ice" password="p w";',
+                "kafka.ssl.truststore.type": "PEM",
+                "kafka.ssl.truststore.location": "/ca.pem",
+            },
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.username": 'al"ice',
+                "sasl.password": "p w",
+                "ssl.ca.location": "/ca.pem",
+                "ssl.endpoint.identification.algorithm": "https",
+            },
+        ),
+        (
+            {"kafka.security.protocol": "SSL", "kafka.ssl.endpoint.identification.algorithm": ""},
+            {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "none"},
+        ),
+        ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "GSSAPI"}, None),
+        ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"}, None),
+        ({"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/ca.jks"}, None),
+    ],
+)
+def test_options_of_the_java_client_as_those_of_the_probe(
+    options: dict[str, str], client: dict[str, str] | None
+) -> None:
+    server = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "kafka.max.poll.records": "5"}
+    expected = None if client is None else {"bootstrap.servers": "h:1", **client}
+    assert client_options({**server, **options}) == expected
+
+
+@pytest.fixture
+def open_port() -> Iterator[int]:
+    """A port that accepts connections and says nothing."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield int(server.getsockname()[1])
+
+
+def test_where_only_the_java_client_can_log_in_a_port_must_answer(open_port: int) -> None:
+    kerberos = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "GSSAPI"}
+    servers = f"127.0.0.1:1,PLAINTEXT://127.0.0.1:{open_port}"
+    assert topics({**kerberos, "kafka.bootstrap.servers": servers}) is None
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1: Connection refused"):
+        topics({**kerberos, "kafka.bootstrap.servers": "127.0.0.1:1"})
+    with pytest.raises(Unreachable, match="here is not host:port"):
+        topics({**kerberos, "kafka.bootstrap.servers": "here"})
+
+
+def test_a_password_is_not_in_the_reason(open_port: int) -> None:
+    options = {
+        "kafka.bootstrap.servers": f"127.0.0.1:{open_port}",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": JAAS + 'username="u" password="hush";',
+    }
+    with pytest.raises(Unreachable) as error:
+        topics(options)
+    assert "hush" not in str(error.value)
