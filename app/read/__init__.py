@@ -1,5 +1,6 @@
-"""The Delta tables: definitions, views, commits, and reading them without Spark.
+"""Reading a warehouse without Spark: DuckDB over the Delta tables, as of any time.
 
-Start with `tables`, which defines every table. `commit` appends exactly once, `relations` opens a
-warehouse for DuckDB, `query` and `questions` read it. Imports `app.config` and `app.terminal`.
+Start with `relations`, which opens a warehouse. `pruning` finds the files that a statement needs,
+`query` is the command, `question` and `questions` are the ready questions of no job. Imports
+`app.tables`, `app.config` and `app.terminal`.
 """

@@ -1,4 +1,5 @@
-"""The sources of raw records.
+"""The sources of raw records, by format in `FORMATS`. Start with `raw`, which is what each gives.
+Imports `app.contract`, `app.tables` and `app.config`.
 
 A source is a module with two functions. `check(settings)` raises a UserError, before Spark starts,
 for a source that cannot be read; `read(reader, settings)` returns the records of a stream or a
@@ -38,13 +39,27 @@ __all__ = [
 ]
 
 
-def _module(settings: Settings) -> ModuleType:
-    """The module of the configured source; it has the name of its format.
+FORMATS = {
+    "delta": "app.sources.files.delta_table",
+    "demo": "app.demo.demo_source",
+    "files": "app.sources.files.line_files",
+    "kafka": "app.sources.kafka.kafka_records",
+    "kafka_groups": "app.sources.kafka.groups_source",
+    "kafka_logs": "app.sources.kafka.broker_logs",
+    "kafka_messages": "app.sources.kafka.kafka_messages",
+    "kafka_producers": "app.sources.kafka.producers_source",
+    "pulsar": "app.sources.pulsar.pulsar_records",
+    "pulsar_admin": "app.sources.pulsar.admin_source",
+    "pulsar_messages": "app.sources.pulsar.pulsar_messages",
+}
+"""The module of each format."""
 
-    Other sources are not imported: a worker that needs one function of a source imports this
-    package.
+
+def _module(settings: Settings) -> ModuleType:
+    """The module of the configured source; only it is imported, since a worker that needs one
+    function of a source imports this package.
     """
-    return import_module(f"{__name__}.{settings.feed.format}")
+    return import_module(FORMATS[settings.feed.format])
 
 
 def check(settings: Settings) -> None:

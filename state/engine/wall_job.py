@@ -14,8 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from state.engine import documents, moving, wall
-from state.engine import wall_policies as standing
+from state.engine import documents, moving, wall, wall_policies
 from state.engine.job import Step
 from state.engine.moving import Owned
 from state.engine.names import Names
@@ -203,7 +202,7 @@ class SharedWallJob(WallJob[T]):
 
     def _follow(self, s: T) -> None:
         first, number = documents.first_and_number(s.config or ())
-        told = standing.following(self._policies, number, s.shared, self.order, s.names)
+        told = wall_policies.following(self._policies, number, s.shared, self.order, s.names)
         if told and s.config is not None:
             s.shared, s.meaning = self.standing.merged(
                 s.shared, s.meaning, concat(told), s.names, Refused(self.name)
@@ -249,12 +248,12 @@ class SharedWallJob(WallJob[T]):
         if s.config is None:
             texts = list(self._policies)
         elif first != self._policies:
-            texts = standing.changes(first, self._policies)
+            texts = wall_policies.changes(first, self._policies)
             clocks = s.parts["keys"]["clock_ms"][s.parts["keys"]["has_clock"] != 0]
             at_ms = max(stream_ms, int(clocks.min())) if len(clocks) else stream_ms
-        found = standing.following(self._policies, number, s.shared, self.order, s.names)
+        found = wall_policies.following(self._policies, number, s.shared, self.order, s.names)
         if texts:
-            found.insert(0, standing.configured(texts, at_ms, s.shared, self.order, s.names))
+            found.insert(0, wall_policies.configured(texts, at_ms, s.shared, self.order, s.names))
         return found
 
     def _wake(self, s: T, own: Records, stream_ms: int, changed: bool) -> None:

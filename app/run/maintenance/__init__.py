@@ -3,7 +3,7 @@
 The commands `maintain` and `forget`. Start with `upkeep`, which
 maintains one table after the other; `compaction`, `retention`, `vacuum` and `logs` each do one
 step. `forgetting` replaces names by pseudonyms. Imports `app.read`, `app.config`
-and the payloads of `app.ingest`.
+and the payloads of `app.engine`.
 """
 
 from __future__ import annotations

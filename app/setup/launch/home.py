@@ -21,7 +21,7 @@ from app.run.jars import IN_SPARK, coordinates
 ROOT = Path(__file__).resolve().parents[3]
 EVERYWHERE = {"TZ": "UTC", "OMP_NUM_THREADS": "1"}
 """Variables of every process of Weir, on every machine."""
-COMPILED = ("app/ingest", "app/contract/parsing", "state", "state/*", "udfs")
+COMPILED = ("app/contract", "app/contract/parsing", "state", "state/*", "udfs")
 """Folders whose sources decide what the cores are compiled of."""
 
 

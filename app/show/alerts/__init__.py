@@ -1,7 +1,7 @@
 """Alert rules on the tables, and the sinks that are notified.
 
 The commands `alerts check`, `alerts watch` and `alerts rules`, and what they evaluate beside a
-run. Start with `rounds`: a round evaluates each rule (`evaluation`), compares it with
+run. Start with `evaluator`: a round evaluates each rule (`evaluation`), compares it with
 the recorded alerts (`episodes`, `journal`) and delivers the changes (`sinks`). Imports
 `app.read` and `app.config`.
 """

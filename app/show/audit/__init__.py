@@ -1,8 +1,8 @@
 """The audit of committed tables: what must hold of them, checked by Great Expectations.
 
-Start with `audit`; `suites` has the checks of every table: what each job declares, what `records`
+Start with `audit`; `suites` has the checks of every table: what each job declares, what `record_suites`
 lists of the others, and what follows from the table definitions. Imports `app.jobs`,
-`app.read`, `app.config` and the contract of `app.ingest`.
+`app.read`, `app.config` and `app.contract`.
 """
 
 from __future__ import annotations

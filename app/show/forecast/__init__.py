@@ -2,7 +2,7 @@
 
 The command `forecast`, and rounds beside a run.
 
-Start with `rounds`: a round reads the hourly use of every limit (`uses`), applies each method
+Start with `forecasting`: a round reads the hourly use of every limit (`uses`), applies each method
 (`methods`) to the newest hour and to past ones (`backtest`), and appends the results to the table
 `forecasts`. Imports `app.read` and `app.config`.
 """

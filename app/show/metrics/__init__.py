@@ -1,8 +1,8 @@
 """Metrics for Prometheus: the command `metrics` serves them, and `run` where it is configured.
 
-Start with `exporter`; `catalogue` lists every metric, `engine` keeps figures up to date with the
+Start with `exporter`; `catalogue` lists every metric, `kept_figures` keeps figures up to date with the
 tables, `health` with the queries of a run. Imports `app.read`, `app.config`, `app.show.alerts` and
-the sources of `app.ingest`.
+`app.sources`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The command `policy`: checks, shows and compares policies, without Spark.
 
-Start with `command`. `resolve` finds the limits of a topic or principal and the documents that set
-them, `overridden` finds documents without effect, and `words` compares two sets of documents.
+Start with `policy_command`. `resolve` finds the limits of a topic or principal and the documents that set
+them, `overridden` finds documents without effect, and `policy_changes_text` compares two sets of documents.
 Imports `app.read` and `app.config`.
 """
 

@@ -2,13 +2,13 @@
 
 The command `reconcile`, and rounds beside a run.
 
-Start with `rounds`: a round reads what is compared and appends the differences to the table
+Start with `comparing`: a round reads what is compared and appends the differences to the table
 `reconciliation`. `brokers` are those of Pulsar: their metrics (`scrape`), the increases since the
 reading before (`spans`), and the same spans in the tables (`counted`;
 what a job has is in its room). `cluster` is one of Kafka:
-its answers (`reading`), the tables (`group_tables`), and what a number can be between two readings
+its answers (`cluster_reading`), the tables (`group_tables`), and what a number can be between two readings
 (`group_rows`). Imports `app.read`, `app.config` and the clients of
-`app.ingest`.
+`app.sources`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Sources of files and tables: JSON lines, and a Delta table."""

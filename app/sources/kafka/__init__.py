@@ -1,1 +1,1 @@
-"""Polls of Kafka's consumer groups and logs, turned into records of the event contract."""
+"""Sources of Kafka: topics, polls of groups and producer states, files of a broker's own tools."""

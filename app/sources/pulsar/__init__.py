@@ -1,1 +1,1 @@
-"""Polls of Pulsar's admin interface, turned into records of the event contract."""
+"""Sources of Pulsar: topics through its client, and polls of its admin interface."""
