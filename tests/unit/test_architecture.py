@@ -116,3 +116,32 @@ def test_a_job_is_named_in_its_rooms_alone(job: str) -> None:
     ]
     assert len(named) <= MOST_FILES, named
     assert any(job in jobs_named(path) for path in (ROOT / "state" / job).rglob("*.py"))
+
+
+MOST_CLASSES = 15
+"""Names that several classes have: those by which every core calls its parts."""
+
+
+def modules() -> Iterator[Path]:
+    """The modules of the program outside the rooms of the jobs and the cores, which have fixed names."""
+    for path in [*(ROOT / "app").rglob("*.py"), *(ROOT / "udfs").rglob("*.py")]:
+        if not path.is_relative_to(ROOT / "app" / "jobs") and not path.stem.startswith("__"):
+            yield path
+
+
+def test_a_name_is_that_of_one_module() -> None:
+    found: dict[str, list[str]] = {}
+    for path in modules():
+        found.setdefault(path.stem, []).append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+def test_few_names_are_those_of_several_classes() -> None:
+    found: dict[str, list[str]] = {}
+    for folder in ("app", "state", "udfs"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    twice = {name: paths for name, paths in found.items() if len(paths) > 1}
+    assert len(twice) <= MOST_CLASSES, twice
