@@ -17,7 +17,7 @@ from app.run.service import run
 from app.tables import policy_log, state_files
 from app.tables.definitions import TABLES
 from state.engine.shadows import live_state
-from tests.crash.test_policy_change import (
+from tests.crash.policy_change import (
     QUERY,
     Place,
     Rows,
@@ -25,7 +25,7 @@ from tests.crash.test_policy_change import (
     at_once,
     shadow_rows,
 )
-from tests.crash.test_sigkill import killed
+from tests.crash.sigkill import killed
 
 TIME = TABLES["throttle_events"].schema.names.index("ts_wall_ms")
 

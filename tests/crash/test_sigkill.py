@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from app.config.settings import load_settings
 from app.run.service import run
+from tests.crash.sigkill import killed
 from tests.crash.tables import Tables
 
 KILLS = [
@@ -31,13 +30,6 @@ GATHERED_KILLS = [
     ("govern", "due", 2),
     ("govern", "removed", 1),
 ]
-
-
-def killed(config: Path, query: str, point: str, number: int) -> subprocess.CompletedProcess[str]:
-    """A run that was to be killed, ended."""
-    module = "tests.crash.killed_run"
-    command = [sys.executable, "-m", module, str(config), query, point, str(number)]
-    return subprocess.run(command, timeout=300, check=False, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize(

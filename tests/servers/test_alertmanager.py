@@ -11,9 +11,9 @@ import pytest
 from app.show import alerts
 from tests.support.servers.alertmanager import Alertmanager
 from tests.support.servers.process import ServerFailed
+from tests.support.sinks import BUSY, RULE, minutes
 from tests.support.throttle_rows import OTHER, TOPIC
 from tests.unit.show.alerts.receiver import Receiver, receiving
-from tests.unit.show.alerts.test_sinks import BUSY, RULE, minutes
 
 PATIENCE_S = 60
 LABELS = {"alertname": "busy", "severity": "critical", "cluster": "east", "fleet": "test"}

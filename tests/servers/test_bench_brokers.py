@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.stream import Bench
-from tests.spark.test_bench_runs import LONG, NEEDS_A_BROKER, finds_its_figures
+from tests.support.bench_runs import LONG, NEEDS_A_BROKER, finds_its_figures
 from tests.support.servers.fixtures import kafka
 from tests.support.servers.kafka import Kafka
 

@@ -23,9 +23,9 @@ from app.show.reconcile.spans import differs
 from app.tables.small_files import RECONCILE, read_text, write_text
 from tests.servers.kafka_life import Life
 from tests.servers.test_kafka_groups import until
+from tests.support.backlog_views import stored
 from tests.support.servers.kafka import Kafka
 from tests.support.servers.process import Server, serving
-from tests.unit.read.test_backlog_views import stored
 
 pytestmark = pytest.mark.kafka
 OFTEN = {

@@ -15,7 +15,7 @@ import pytest
 from app.config.settings import Settings, load_settings
 from app.run.service import run
 from app.tables import checkpoints
-from tests.servers.test_kafka import running
+from tests.servers.live import running
 from tests.support.servers.kafka import Kafka
 from tests.support.traces import by_broker, every_row, punctual_trace
 from tests.support.waiting import wait_for

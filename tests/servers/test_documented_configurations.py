@@ -19,14 +19,14 @@ import yaml
 from app.config.settings import load_settings
 from app.run.service import run
 from app.sources.kafka import producers_source
+from tests.support.broker_log_lines import batch, completed
+from tests.support.broker_logs import put
+from tests.support.readme import PAGES, blocks
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.kafka import Kafka
 from tests.support.servers.process import ServerFailed
 from tests.support.servers.pulsar import Pulsar
 from tests.support.traces import identities, punctual_trace, rows_of
-from tests.unit.docs.test_readme import PAGES, blocks
-from tests.unit.sources.kafka.test_broker_log_lines import batch, completed
-from tests.unit.sources.kafka.test_broker_logs import put
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

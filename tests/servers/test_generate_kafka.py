@@ -14,8 +14,8 @@ from app.cli import main
 from app.config.settings import load_settings
 from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import plan_trace
+from tests.support.readme import ROOT, commands
 from tests.support.servers.kafka import Kafka
-from tests.unit.docs.test_readme import ROOT, commands
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

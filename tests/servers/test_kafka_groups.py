@@ -18,10 +18,10 @@ from app.errors import UserError
 from app.run.service import run
 from app.sources.kafka.groups_poll import GroupPoller
 from tests.reference.backlog import judge
+from tests.support.backlog_views import stored
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.logging_kafka import LoggingKafka
 from tests.support.servers.process import ServerFailed
-from tests.unit.read.test_backlog_views import stored
 from tests.unit.sources.pulsar.documents import valid
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 
 from app.config.settings import load_settings
 from app.show.metrics.serve import exporting
-from tests.servers.test_prometheus_rules import DASHBOARDS, expressions, rules
+from tests.servers.prometheus_rules import DASHBOARDS, expressions, rules
 from tests.support.servers.process import free_ports
 from tests.support.servers.prometheus import Prometheus
 from tests.unit.show.metrics.rows import every, fill, halves, progress

@@ -15,25 +15,14 @@ from app.config.alerts import AlertSettings
 from app.jobs.chunks.metrics import LOST
 from app.show.alerts.rule_files import rules_of
 from app.show.metrics.catalogue import METRICS
+from tests.servers.prometheus_rules import DASHBOARDS, ROOT, expressions, rules
 from tests.support.servers.prometheus import RULES
 
-ROOT = Path(__file__).resolve().parents[2]
-DASHBOARDS = sorted((ROOT / "conf" / "grafana").glob("*.json"))
 NAME = re.compile(r"\b(?:weir|pulsar|kafka)_\w+|\b\w+:\w+(?::\w+)?(?=[\s{)\[]|$)")
 
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is missing (Debian: prometheus)"
 )
-
-
-def rules() -> list[dict[str, object]]:
-    groups = yaml.safe_load(RULES.read_text())["groups"]
-    return [rule for group in groups for rule in group["rules"]]
-
-
-def expressions(page: Path) -> list[str]:
-    document = json.loads(page.read_text())
-    return [target["expr"] for panel in document["panels"] for target in panel["targets"]]
 
 
 @needs_promtool

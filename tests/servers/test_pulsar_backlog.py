@@ -20,8 +20,8 @@ import pytest
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.run.service import run
 from app.sources.pulsar.admin_poll import AdminPoller
+from tests.support.backlog_views import READS, asked, stored
 from tests.support.servers.pulsar import Pulsar, Sample
-from tests.unit.read.test_backlog_views import READS, asked, stored
 from tests.unit.sources.pulsar.documents import valid
 from tests.unit.state.backlog_trace import EVICTION, numbered, play
 

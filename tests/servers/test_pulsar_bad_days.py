@@ -15,13 +15,13 @@ import pytest
 from app.run.service import run
 from state.jobs import JOBS
 from tests.servers.live import rows_in, running
+from tests.support.backlog_views import asked, stored
 from tests.support.recording.large import SIZE, SLOW
 from tests.support.recording.limits import BATCHING, rate
 from tests.support.recording.scene import Scene, batch, drain, name_of, text_of
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import Pulsar
 from tests.support.servers.pulsar_plugin import until
-from tests.unit.read.test_backlog_views import asked, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

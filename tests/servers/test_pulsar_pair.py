@@ -14,13 +14,13 @@ import pytest
 from app.config.settings import load_settings
 from app.run.service import run
 from tests.crash.clock import no_compiler, shifted
+from tests.support.backlog_views import asked, stored
 from tests.support.recording.scene import Scene, drain, name_of
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.process import ServerFailed
 from tests.support.servers.pulsar import Pulsar
 from tests.support.servers.pulsar_pair import First, Second
 from tests.support.servers.pulsar_plugin import until
-from tests.unit.read.test_backlog_views import asked, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

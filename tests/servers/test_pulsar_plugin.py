@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pulsar as client
 import pytest
 from deltalake import DeltaTable
 
 from app.run.service import run
 from state.policies import LIMIT_TYPES
+from tests.servers.pulsar_plugin import BATCHING, Json, batch, limit_broker
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import Pulsar
 from tests.support.servers.pulsar_plugin import connected, until
@@ -24,12 +24,10 @@ from tests.unit.show.explain.asking import texts
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
-Json = dict[str, Any]
 LIMITED, BESIDE, SHARED, LARGE, KEPT, UNREAD = (
     f"persistent://public/plugin/{name}"
     for name in ("limited", "beside", "shared", "large", "kept", "unread")
 )
-BATCHING: Json = {"batching_enabled": True, "batching_max_publish_delay_ms": 10_000}
 MAX_MESSAGE = 50_000
 RATE = 500
 BATCHES = (600, 300, 300, 300, 300, 300)
@@ -92,20 +90,6 @@ def played(pulsar: Pulsar, tmp_path_factory: pytest.TempPathFactory) -> Played:
     found = Played(folder, large, stats)
     until(lambda: len(found.records("connection_closed")) >= 2)
     return found
-
-
-def batch(producer: client.Producer, count: int) -> None:
-    """Publish so many messages as one entry."""
-    for _ in range(count):
-        producer.send_async(b"x" * 20, None)
-    producer.flush()
-
-
-def limit_broker(pulsar: Pulsar, folder: Path, rate: int) -> None:
-    """Set the limit of the whole broker while it runs, and wait until the plug-in has seen it."""
-    key = "brokerPublisherThrottlingMaxMessageRate"
-    pulsar.ask("POST", f"brokers/configuration/{key}/{rate}")
-    until(lambda: f'"{key}":{rate},' in pulsar_plugin.records(folder, "policy")[-1]["policy_json"])
 
 
 def limit(pulsar: Pulsar, topic: str) -> None:

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from app.run.service import run
 from app.show.reconcile.comparing import ComparisonRound, one_round
 from app.show.reconcile.spans import differs
-from tests.servers.test_pulsar_plugin import BATCHING, batch, limit_broker
+from tests.servers.pulsar_plugin import BATCHING, batch, limit_broker
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import Pulsar
 from tests.support.servers.pulsar_plugin import connected, records, until

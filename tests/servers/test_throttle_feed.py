@@ -23,8 +23,8 @@ from app.run.failures import QueryFailed
 from app.run.service import run
 from app.tables.commit import Writer
 from tests.support.servers.kafka import Kafka
+from tests.support.throttle_publisher import command
 from tests.support.throttle_rows import START_MS, frame
-from tests.unit.engine.test_throttle_publisher import command
 from udfs.wire import ThrottleCommand, decode_command
 
 if TYPE_CHECKING:

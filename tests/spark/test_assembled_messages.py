@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from app.run.maintenance import staging
 from app.run.service import run
 from tests.spark.runners import source, table, text, write_batches
-from tests.unit.state.test_chunks import CHUNK, START_MS
+from tests.support.chunks import CHUNK, START_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from app.run.preflight import refuse
 from app.run.service import run
 from app.tables import manifest
 from app.tables.run_lock import only_run
-from tests.unit.engine.test_assignment import come_to
+from tests.support.assignment import come_to
 
 MakeSettings = Callable[..., Settings]
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.config.settings import load_settings
 from app.run.service import run
-from tests.unit.read.test_backlog_views import stored
+from tests.support.backlog_views import stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from app.config.settings import load_settings
 from app.demo.demo_command import write_recorded
 from app.demo.recording import Compared, Recording, render
 from app.run.service import run
-from tests.unit.read.test_backlog_views import asked, stored
+from tests.support.backlog_views import asked, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

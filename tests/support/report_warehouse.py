@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from app.tables.definitions import TABLES
-from tests.support.throttle_rows import START_MS, event, write
-from tests.unit.read.test_ready_questions import (
+from tests.support.quota_usage import user
+from tests.support.ready_questions import (
     MINUTE,
     NS,
     UNPREDICTED,
@@ -25,7 +25,7 @@ from tests.unit.read.test_ready_questions import (
     stats,
     waiting,
 )
-from tests.unit.tables.test_quota_usage import user
+from tests.support.throttle_rows import START_MS, event, write
 
 SCRIPT = "persistent://acme/orders/<script>alert(1)</script>"
 IMAGE = "persistent://acme/\"'><img src=x onerror=alert(2)>"

@@ -17,10 +17,10 @@ from app.config.settings import Settings
 from app.read.relations import Warehouse
 from app.show.report.printed import render
 from app.show.report.report_reader import ReportReader, ReportSpan
+from tests.support.exporter import value, whole
 from tests.support.throttle_rows import write
 from tests.unit.show.explain.asking import ALL, texts
 from tests.unit.show.explain.rows import of_job
-from tests.unit.show.metrics.test_exporter import value, whole
 from tests.unit.state.trace import play, publish, record
 from tests.unit.state.traces import document
 

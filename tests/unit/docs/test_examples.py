@@ -10,7 +10,7 @@ import yaml
 
 from app.config.settings import load_settings
 from tests.support.examples import EXAMPLES, SHOWN, current
-from tests.unit.docs.test_readme import PAGES, blocks
+from tests.support.readme import PAGES, blocks
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
-from pathlib import Path
 
 import pytest
 import typer
@@ -12,36 +10,10 @@ import yaml
 
 from app.cli import app, main
 from app.config.settings import load_settings
-from app.setup.launch.line import read
+from tests.support.readme import PAGES, ROOT, blocks, commands
 from tests.support.throttle_rows import event, window, write
 
-ROOT = Path(__file__).resolve().parents[3]
-PAGES = [
-    ROOT / "README.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted(ROOT.glob("app/jobs/*/runbooks/*.md")),
-]
 PAPERS = [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
-PROGRAMS = ("./spark-submit.sh", "weir")
-
-
-def blocks(page, language):
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
-
-
-def commands(page):
-    """Every command of a page as words, without the options that go to spark-submit."""
-    for block in blocks(page, "sh"):
-        lexer = shlex.shlex(block, posix=True, punctuation_chars="\n")
-        lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, "#"
-        line: list[str] = []
-        for word in [*lexer, "\n"]:
-            if set(word) != {"\n"}:
-                line.append(word)
-            elif line:
-                program, *words = line
-                yield [program, *(read(words).words if program in PROGRAMS else words)]
-                line = []
 
 
 ALL = [

@@ -2,74 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from state.producer_ids import bloom
+from tests.support.semantics_producer_ids import (
+    SAMPLES,
+    START_MS,
+    Rows,
+    batch,
+    example,
+    quota,
+)
 from tests.unit.state.producer_id_trace import numbered, play
 
-START_MS = 1_767_621_600_000
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "semantics" / "producer_ids.md"
-SAMPLES = "producer.id.quota.window.num"
-
-Rows = dict[str, list[dict[str, Any]]]
-
-
-def record(kind: str, second: float, **columns: Any) -> dict[str, Any]:
-    """A record of the one broker of the example."""
-    return {
-        "event_type": kind,
-        "source_feed": "contract",
-        "cluster": "c",
-        "broker": "b1",
-        "ts_mono_ns": None,
-        "ts_wall_ms": START_MS + int(second * 1000),
-        **columns,
-    }
-
-
-def batch(second: float, pid: int) -> dict[str, Any]:
-    """A batch of alice with a producer id."""
-    return record(
-        "produce_batch",
-        second,
-        principal="User:alice",
-        client_id="app",
-        topic="orders",
-        partition=0,
-        producer_id=pid,
-    )
-
-
-def quota(bound: float) -> str:
-    return json.dumps({"scope": "user", "name": "alice", "limits": {"producer_ids_rate": bound}})
-
-
-FEED = numbered(
-    [
-        *(batch(0, pid) for pid in range(1, 7)),
-        batch(1200, 1),
-        batch(1200, 6),
-        batch(1800, 6),
-        batch(1801, 6),
-        batch(2100, 7),
-        record("policy", 3600, policy_json=quota(4)),
-        batch(5399, 1),
-        batch(5400, 1),
-        record("broker_started", 5500),
-        batch(5501, 1),
-    ]
-)
-
-
-def example(
-    enforcement: str = "strict", membership: str = "exact", bound: float = 2, **params: Any
-) -> Rows:
-    params |= {SAMPLES: 2, "enforcement": enforcement, "membership": membership}
-    return play([FEED], params, [quota(bound)], until_ms=START_MS + 5_560_001)
 
 
 def decisions(rows: Rows) -> list[tuple[Any, ...]]:

@@ -12,22 +12,11 @@ from app.engine import assignment
 from app.errors import UserError
 from app.tables import checkpoints, manifest
 from state.jobs import JOBS
+from tests.support.assignment import come_to
 
 MakeSettings = Callable[..., Settings]
 ALL = [list(JOBS)]
 FOUR = ("rate_limits", "chunks", "producer_ids", "backlog")
-
-
-def come_to(settings: Settings, query: str, planned: int = 3, ended: int = 3) -> Path:
-    """A checkpoint as Spark leaves it after some batches."""
-    folder = Path(checkpoints.location(settings, query))
-    checkpoints.application_id(settings, query)
-    for log, last in (("offsets", planned), ("commits", ended)):
-        (folder / log).mkdir(parents=True)
-        for batch in range(last + 1):
-            (folder / log / str(batch)).write_text("v1\n")
-    (folder / "metadata").write_text('{"id":"7b1f45fb-aaa2-4a4f-a10c-351dfff2885b"}')
-    return folder
 
 
 def started(make: MakeSettings, queries: list[list[str]]) -> dict[str, tuple[str, ...]]:

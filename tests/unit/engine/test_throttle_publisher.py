@@ -17,33 +17,13 @@ from app.engine.throttle_publisher import MESSAGES, ThrottleFeed, messages
 from app.errors import UserError
 from app.run.failures import Passing, failure, without_secrets
 from app.setup.validate import unset_variables
-from tests.support.throttle_rows import COMMON, START_MS, TOPIC, frame
+from tests.support.throttle_publisher import command
+from tests.support.throttle_rows import TOPIC, frame
 from udfs.wire import Fields, ThrottleCommand, decode_command, encode_command
 
 BIG = 2**53 + 1
 ON = {"topic": "commands", "options": {"kafka.bootstrap.servers": "a:1"}}
 PIP = {"protocol": "pip385"}
-
-
-def command(**changes: Any) -> dict[str, Any]:
-    """A row of producer_throttle that is a command."""
-    return {
-        **COMMON,
-        "cnx_id": "c1",
-        "producer_id": 1,
-        "producer_name": "p",
-        "topic": TOPIC,
-        "partition": None,
-        "reason": "TopicProduceQuotaExceeded",
-        "start_ms": START_MS,
-        "pause_ms": 250,
-        "end_ms": START_MS + 250,
-        "request_id": 1,
-        "throttled_ms_total": 250,
-        "sequence_id": None,
-        "exception": None,
-        **changes,
-    }
 
 
 def told(*rows: dict[str, Any], fields: Fields | None = None) -> list[dict[str, Any]]:

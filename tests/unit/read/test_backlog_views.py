@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from hypothesis import HealthCheck, given, settings
 
 from app.config.settings import Settings
@@ -21,6 +19,7 @@ from app.tables.small_files import path_in
 from state.jobs import DECLARED
 from tests.reference.backlog import age_of, topic_stats
 from tests.reference.policies import namespace_of
+from tests.support.backlog_views import READS, Rows, asked, stored
 from tests.unit.state.backlog_trace import (
     EVICTION,
     T0,
@@ -38,11 +37,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STATS, METRICS = NAMES = ("backlog_topic_stats", "backlog_metrics")
-READS = ("backlog_checks", "backlog_evictions")
 EVICTED = "pulsar_storage_backlog_quota_exceeded_evictions_total"
 BROKER_EVICTED = "pulsar_broker_storage_backlog_quota_exceeded_evictions_total"
 
-Rows = list[dict[str, Any]]
 CHECKED = settings(
     max_examples=60,
     deadline=None,
@@ -59,16 +56,6 @@ def judged(trace: Trace, age_reading: str) -> dict[str, Rows]:
     switches = [(name, str(params.get(name))) for name in sorted(DECLARED["backlog"].switches)]
     about = {"job": "backlog", "params_hash": "abc", "switches": switches}
     return {table: [{**row, **about} for row in rows.get(table, [])] for table in READS}
-
-
-def asked(tables: dict[str, Rows], view: str) -> Rows:
-    """The rows of a view over these tables."""
-    connection = duckdb.connect()
-    for table, rows in tables.items():
-        connection.register(table, pa.Table.from_pylist(rows, schema=TABLES[table].schema))
-    found: Rows = connection.sql(VIEWS[view].sql).to_arrow_table().to_pylist()
-    connection.close()
-    return found
 
 
 def metrics_of(tables: dict[str, Rows], age_reading: str) -> Counter[tuple[Any, ...]]:
@@ -204,17 +191,6 @@ def warehouse(make_settings: Callable[..., Settings], tmp_path: Path) -> Setting
                 mode="append",
             )
     return config
-
-
-def stored(config: Settings, tables: Sequence[str] = READS) -> dict[str, Rows]:
-    """Rows of tables; one that is not there has none."""
-    return {
-        name: DeltaTable(path).to_pyarrow_table().to_pylist()
-        if DeltaTable.is_deltatable(path)
-        else []
-        for name in tables
-        for path in [path_in(config, name)]
-    }
 
 
 def test_a_topic_beside_its_partitions_is_one_of_them(warehouse: Settings) -> None:

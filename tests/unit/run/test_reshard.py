@@ -19,8 +19,8 @@ from app.run.reshard import finished, refuse, reshard
 from app.run.service import run
 from app.tables import checkpoints, manifest
 from app.tables.run_lock import only_run
+from tests.support.assignment import come_to
 from tests.support.traces import demo_trace, every_row
-from tests.unit.engine.test_assignment import come_to
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from app.sources.files.line_files import admission
 from app.sources.kafka.kafka_probe import mean_bytes
 from app.sources.kafka.kafka_records import stream_options
 from tests.support.servers.kafka import Kafka
-from tests.unit.sources.test_any_source import streamed
+from tests.unit.sources.any_source import streamed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,6 +17,7 @@ from deltalake import write_deltalake
 from app import sources
 from app.config.settings import Settings
 from tests.support.servers.kafka import Kafka
+from tests.unit.sources.any_source import streamed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,20 +81,6 @@ def rows_of(frame: DataFrame) -> list[tuple[bytes, str, int]]:
     """(value, source_partition, source_offset) of every record, in the order of their identity."""
     columns = frame.toArrow().select(["value", "source_partition", "source_offset"])
     return sorted(zip(*(c.to_pylist() for c in columns.columns), strict=True), key=lambda r: r[1:])
-
-
-def streamed(spark: SparkSession, settings: Settings, checkpoint: Path) -> list[pa.Table]:
-    """What each micro-batch of a stream to the end of the source gives."""
-    batches: list[pa.Table] = []
-    query = (
-        sources.read_stream(spark, settings)
-        .writeStream.foreachBatch(lambda frame, _: batches.append(frame.toArrow()))
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    return batches
 
 
 @pytest.mark.parametrize("source", [files, gzip_files, kafka_topic, delta_table])

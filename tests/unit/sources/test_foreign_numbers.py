@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from app.contract.event_contract import parse_batch
 from app.sources.pulsar.entries import stored
 from app.sources.pulsar.position_range import Range
-from app.sources.pulsar.pulsar_messages import Feed, records_of
+from app.sources.pulsar.pulsar_messages import FeedValues, records_of
 from state.jobs import JOBS
+from tests.support.broker_log_lines import LOG, batch, completed
+from tests.support.broker_logs import put, unpack
 from tests.support.servers.admin import AdminServer
-from tests.unit.sources.kafka.test_broker_log_lines import LOG, batch, completed
-from tests.unit.sources.kafka.test_broker_logs import put, unpack
 
 NUMBERS = [
     "0",
@@ -124,7 +124,7 @@ def test_a_header_of_an_admin_interface_costs_its_entry_alone(header: str) -> No
         options = {"adminUrl": server.url}
         topic = "persistent://t/ns/a"
         entries = list(stored(options, topic, 5, range(len(values) + 2)))
-    feed = Feed("pulsar_messages", "c", "east", "b1", "s")
+    feed = FeedValues("pulsar_messages", "c", "east", "b1", "s")
     range_ = Range(topic=topic, name="a", begin="5:-1:0", end="5:99:0", queue=1)
     found = records_of(feed, range_, entries, "principal")
     by_entry: dict[int, set[str | None]] = {}

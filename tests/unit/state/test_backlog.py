@@ -15,6 +15,13 @@ from state.backlog.resting import all_awake
 from tests.reference import backlog as reference
 from tests.reference.backlog import judge
 from tests.support.effort import LOOKED_FOR, drawn
+from tests.unit.state.backlog_reference import (
+    BROKER_QUOTAS,
+    PHASE_MS,
+    POLLS,
+    ROLES,
+    events_of_the_run,
+)
 from tests.unit.state.backlog_trace import (
     EVICTION,
     PARAMS,
@@ -34,13 +41,6 @@ from tests.unit.state.backlog_trace import (
 )
 from tests.unit.state.contract.jobs import JOBS
 from tests.unit.state.shipping import Row
-from tests.unit.state.test_backlog_reference import (
-    BROKER_QUOTAS,
-    PHASE_MS,
-    POLLS,
-    ROLES,
-    events_of_the_run,
-)
 
 Rows = dict[str, list[dict[str, Any]]]
 SEEDS = st.integers(0, 2**32 - 1)

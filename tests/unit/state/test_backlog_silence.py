@@ -7,11 +7,11 @@ import random
 import pytest
 
 from tests.support.effort import examples
+from tests.support.groups import log, offset
+from tests.support.groups import rows as group_rows
 from tests.unit.state.backlog_trace import T0, cursor, entry, ledger, policy, quota, record
 from tests.unit.state.contract.jobs import JOBS, Rows, Sample, assert_same
 from tests.unit.state.shipping import Row
-from tests.unit.state.test_groups import log, offset
-from tests.unit.state.test_groups import rows as group_rows
 
 JOB = JOBS["backlog"]
 SECOND = 1000

@@ -9,25 +9,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.chunks import CHUNK, START_MS
 from tests.support.effort import drawn
 from tests.unit.state.chunk_trace import numbered, play
 from tests.unit.state.contract.jobs import cut
 
 Rows = dict[str, list[dict[str, Any]]]
 SEEDS = st.integers(0, 2**32 - 1)
-
-
-CHUNK = {
-    "event_type": "dispatch",
-    "source_feed": "contract",
-    "cluster": "c",
-    "broker": "b",
-    "ts_mono_ns": None,
-    "topic": "persistent://t/ns/a",
-    "subscription": "s",
-    "consumer": "c1",
-}
-START_MS = 1_767_621_600_000
 
 
 def messages(count: int, chunks: int, producers: int, seed: int) -> list[dict[str, Any]]:

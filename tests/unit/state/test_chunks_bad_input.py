@@ -9,9 +9,9 @@ import pytest
 
 from app.contract.event_contract import parse
 from state.chunks import shard
+from tests.support.chunks import CHUNK, START_MS
 from tests.unit.contract.records import record
 from tests.unit.state.chunk_trace import numbered, play
-from tests.unit.state.test_chunks import CHUNK, START_MS
 
 UPSTREAM = ["B1", "B2", "B3", "B4", "B7", "B8"]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.chunks_stalled import STALL, WHOLE, cursor, stored
 from tests.unit.state.test_chunks_shared import (
     MINUTE,
     Judge,
@@ -23,32 +24,10 @@ __all__ = ["rows_of"]
 Found = list[tuple[Any, ...]]
 
 
-def stored(at_ms: int, place: str, entry: int, uuid: str = "u", ledger: int = 1) -> Row:
-    """The chunk `k/n` of a message is stored."""
-    number, count = map(int, place.split("/"))
-    return record(
-        "entry_added",
-        at_ms,
-        subscription=None,
-        ledger_id=ledger,
-        entry_id=entry,
-        entry_bytes=10,
-        uuid=uuid,
-        chunk_id=number,
-        num_chunks=count,
-        total_chunk_bytes=100,
-        producer_name="p",
-    )
-
-
 def plain(at_ms: int, entry: int, ledger: int = 1) -> Row:
     return record(
         "entry_added", at_ms, subscription=None, ledger_id=ledger, entry_id=entry, entry_bytes=10
     )
-
-
-def cursor(at_ms: int, mark: str, subscription: str = "s") -> Row:
-    return record("cursor_state", at_ms, subscription=subscription, mark_delete=mark)
 
 
 def ack(at_ms: int, entry: int, cumulative: bool = False) -> Row:
@@ -67,11 +46,8 @@ def stalled(rows: Rows, minute: int = 2) -> Found:
 
 _FIRST = 1_767_621_600_000 // MINUTE
 LATER = 4 * MINUTE
-WHOLE = [stored(20, "0/2", 8, "v"), stored(21, "1/2", 9, "v")]
-"""A message behind 1:7."""
 HEAD = ("s", "u", "1:7", "1:7", [0, 1])
 BEHIND = ("s", "v", "1:7", "1:8", [])
-STALL = [*joins(0, "c1"), cursor(5, "1:6"), stored(10, "2/3", 7), *WHOLE]
 
 
 def test_all_that_waits_behind_the_chunk_is_listed(rows_of: Judge) -> None:

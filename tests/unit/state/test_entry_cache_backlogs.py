@@ -22,7 +22,7 @@ from state.entry_cache.settings import (
 from state.entry_cache.store import pack
 from tests.reference.entry_cache import MOST_LEDGERS
 from tests.unit.state.cache_trace import PARAMS, Row, blob, play
-from tests.unit.state.test_entry_cache_input import (
+from tests.unit.state.entry_cache_input import (
     READS,
     added,
     cursor,

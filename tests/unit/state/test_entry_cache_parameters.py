@@ -27,7 +27,7 @@ from state.entry_cache.settings import (
 )
 from state.jobs import DECLARED
 from tests.unit.state.cache_trace import Row
-from tests.unit.state.test_entry_cache_input import (
+from tests.unit.state.entry_cache_input import (
     READS,
     added,
     cursor,

@@ -12,13 +12,13 @@ import pytest
 
 from app.cli import main
 from app.tables.definitions import TABLES, VIEWS
-from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, write
-from tests.unit.read.test_ready_questions import CASES, check, limiter, new_id
+from tests.support.quota_usage import MINUTE, level, user
+from tests.support.ready_questions import CASES, check, limiter, new_id
+from tests.support.throttle_rows import OTHER, START_MS, TOPIC, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MINUTE = 60_000
 COLUMNS = (
     "kind",
     "cluster",
@@ -32,33 +32,6 @@ COLUMNS = (
     "window_start_ms",
     "window_ms",
 )
-
-
-def level(name: str, kind: str, used: int, most: int) -> dict[str, Any]:
-    return limiter(
-        0,
-        name,
-        used / most,
-        limiter=kind,
-        max_level=used,
-        limit_level=most,
-        messages=None,
-        bytes=None,
-        limit_msgs=None,
-    )
-
-
-def user(name: str, **columns: Any) -> dict[str, Any]:
-    return {
-        **COMMON,
-        "job": "producer_ids",
-        "user": name,
-        "window_start_ms": START_MS,
-        "window_ms": MINUTE,
-        "rejected": 0,
-        "throttle_time_avg_ms": None,
-        **columns,
-    }
 
 
 ROWS = {

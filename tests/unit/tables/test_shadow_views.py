@@ -9,8 +9,8 @@ from app.config.settings import Settings
 from app.read.relations import Warehouse, connect
 from app.tables.definitions import TABLES, VIEWS
 from app.tables.shadow_effects import MEASURES
+from tests.support.ready_questions import check, new_id
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, frame, window, write
-from tests.unit.read.test_ready_questions import check, new_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,10 +10,10 @@ import yaml
 
 from app.cli import main
 from app.config.settings import load_settings
+from tests.support.producer_quota import archive, trace
 from tests.support.throttle_rows import TOPIC, event, window, write
 from tests.support.unwritable import unwritable
 from tests.unit.whatif.bakeoff.traces import cache_records
-from tests.unit.whatif.test_producer_quota import archive, trace
 
 READING = (
     ["tables"],

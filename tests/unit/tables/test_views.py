@@ -13,14 +13,12 @@ from deltalake import write_deltalake
 from app.cli import main
 from app.config.settings import Settings
 from app.tables.definitions import TABLES, VIEWS
-from tests.unit.state.trace import play, publish, record
-from tests.unit.state.traces import document
+from tests.support.views import PART, TOPIC, traffic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T0 = 1_767_621_600_000
-TOPIC, PART = "persistent://t/ns/a", "persistent://t/ns/p-partition-"
 R0, R1 = "TopicProduceQuotaExceeded", "ResourceGroupProduceQuotaExceeded"
 MakeSettings = Callable[..., Settings]
 
@@ -129,21 +127,6 @@ def test_is_throttled(
     write_deltalake(f"{warehouse}/producer_throttle", table)
     found = answer(capsys, warehouse, "SELECT * FROM is_throttled")
     assert throttled(found) == sorted(expected, key=str)
-
-
-def traffic() -> dict[str, list[dict[str, Any]]]:
-    """Two topics on a connection; the first breaks its limit and its receipt does not come."""
-    trace = [
-        record("connection_opened", 0, seq=1, cnx_id="c1", supports_throttle=True),
-        publish(0, seq=2, topic=TOPIC, messages=9),
-        publish(1, seq=3, topic="persistent://t/ns/b", producer=2),
-    ]
-    return play(
-        [trace],
-        {"protocol": "pip385", "receipt_model": "observed"},
-        [document("topic", "t/ns/a", publishRateInMsgs=2)],
-        drain_ms=600_000,
-    )
 
 
 METRICS = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -11,13 +10,12 @@ import pytest
 
 from app.contract.event_contract import parse
 from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import ArrivalSlice, Trace, plan_trace
+from app.demo.generator.trace import plan_trace
 from app.errors import UserError
 from state.jobs import JOBS
 from tests.reference import entry_cache
-from tests.unit.demo.generator.model import applied_records, normal_name, parsed_lines
+from tests.support.cache import EVENTS, MANY, Record, planned, records, slices
 
-Record = dict[str, Any]
 SCENARIOS = (
     "cache-catch-up",
     "cache-fan-out",
@@ -25,38 +23,8 @@ SCENARIOS = (
     "cache-out-of-order",
     "cache-rolling-restart",
 )
-EVENTS, MANY = 12_000, 20_000
 POLICIES = ("expected_reads", "fifo", "proportional")
 MS = 1_000_000
-
-
-@cache
-def planned(scenario: str, events: int = EVENTS, seed: int = 7) -> Trace:
-    """A trace of moderate size."""
-    return plan_trace(load_scenario(scenario), events, seed)
-
-
-@cache
-def slices(scenario: str, events: int = EVENTS, seed: int = 7) -> tuple[ArrivalSlice, ...]:
-    """Its slices."""
-    return tuple(planned(scenario, events, seed).slices())
-
-
-@cache
-def records(scenario: str, events: int = EVENTS, seed: int = 7) -> list[Record]:
-    """What a cache sees of its own part and of restarts, in order of time, each once."""
-    trace = planned(scenario, events, seed)
-    assert trace.cache is not None
-    names = set(trace.cache.readers.topics.names)
-    found = []
-    for r in applied_records(parsed_lines(slices(scenario, events, seed))):
-        if r["event_type"] == "broker_started":
-            found.append(r)
-        elif "topic" in r and "ts_mono_ns" in r:
-            name = normal_name(r["topic"], r.get("partition"))
-            if name in names:
-                found.append({**r, "topic": name})
-    return found
 
 
 def of_kind(scenario: str, kind: str) -> list[Record]:

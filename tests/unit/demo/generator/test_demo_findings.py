@@ -19,8 +19,8 @@ from app.demo.generator.trace import ArrivalSlice, Trace, plan_trace
 from app.jobs.chunks.findings import large_message_sentence
 from app.jobs.producer_ids.findings import producer_id_sentences
 from state.jobs import JOBS
+from tests.unit.demo.generator.large_messages import assert_core_agrees, decoded, found_by_core
 from tests.unit.demo.generator.model import applied_records, parsed_lines
-from tests.unit.demo.generator.test_large_messages import assert_core_agrees, decoded, found_by_core
 from tests.unit.state import producer_id_trace
 
 Record = dict[str, Any]

@@ -10,8 +10,8 @@ import pytest
 
 from app.config.settings import Settings
 from app.show import alerts
+from tests.support.ready_questions import changed, lag, lost
 from tests.support.throttle_rows import write
-from tests.unit.read.test_ready_questions import changed, lag, lost
 
 MINUTE = 60_000
 Firing = Callable[..., list[dict[str, Any]]]

@@ -16,8 +16,8 @@ from app.read.relations import Warehouse
 from app.show.alerts.evaluator import Evaluator
 from app.show.alerts.journal import Journal
 from app.tables.definitions import TABLES
+from tests.support.sinks import BUSY, RULE, minutes
 from tests.support.throttle_rows import OTHER, START_MS, TOPIC, window, write
-from tests.unit.show.alerts.test_sinks import BUSY, RULE, minutes
 
 
 @pytest.fixture

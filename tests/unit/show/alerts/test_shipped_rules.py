@@ -17,8 +17,8 @@ from app.read.relations import QUERIES, STATES, Warehouse, connect
 from app.show import alerts
 from app.show.alerts.rule_files import KEYS, rules_of, shipped_rules
 from app.tables.definitions import TABLES, VIEWS
+from tests.support.ready_questions import predicted
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
-from tests.unit.read.test_ready_questions import predicted
 
 MINUTE = 60_000
 ROOT = Path(__file__).resolve().parents[4]

@@ -19,21 +19,9 @@ from app.errors import UserError
 from app.show.alerts.evaluator import Evaluator
 from app.show.alerts.sinks import TakenChanges
 from tests.support.servers.process import free_ports
-from tests.support.throttle_rows import OTHER, START_MS, TOPIC, window, write
+from tests.support.sinks import BUSY, RULE, minutes, states
+from tests.support.throttle_rows import OTHER, START_MS, TOPIC
 from tests.unit.show.alerts.receiver import receiving
-
-RULE = {
-    "name": "busy",
-    "severity": "critical",
-    "for": "1m",
-    "now": "topic_throttle_stats",
-    "runbook": "docs/busy.md",
-    "labels": ["cluster", "topic"],
-    "sql": "SELECT cluster, topic, window_start_ms AS start_ms, messages AS value, limit_msgs,"
-    " window_start_ms + window_ms AS end_ms FROM topic_throttle_stats WHERE messages > 1000",
-    "summary": "{topic} sent {value:.0f} of {limit_msgs}",
-}
-BUSY = {"messages": 6000}
 
 
 @pytest.fixture
@@ -57,20 +45,6 @@ def evaluator(make_settings):
 
 def go(evaluator):
     return evaluator.round(threading.Event())
-
-
-def states(receiver):
-    return [
-        (a["state"], a["labels"]["topic"]) for body in receiver.bodies() for a in body["alerts"]
-    ]
-
-
-def minutes(warehouse, *numbers, topic=TOPIC, **changes):
-    write(
-        warehouse,
-        "topic_throttle_stats",
-        [window(number, topic=topic, **changes) for number in numbers],
-    )
 
 
 def test_a_webhook_receives_each_change_once(receiver, evaluator, tmp_warehouse, monkeypatch):

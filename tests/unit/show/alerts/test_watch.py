@@ -21,10 +21,10 @@ from app.run.side_processes import evaluating
 from app.setup.package import pack_config
 from app.show.alerts.evaluator import Evaluator, one_round
 from app.show.alerts.rule_files import rules_of
+from tests.support.sinks import BUSY, RULE, minutes, states
 from tests.support.throttle_rows import TOPIC
 from tests.support.waiting import wait_for
 from tests.unit.show.alerts.receiver import receiving
-from tests.unit.show.alerts.test_sinks import BUSY, RULE, minutes, states
 
 ROOT = Path(__file__).resolve().parents[4]
 PATIENCE_S = 60

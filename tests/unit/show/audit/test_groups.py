@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from app.show.audit.suites import SUITES
+from tests.support.groups import log, offset, polls, retention, rows
 from tests.unit.show.audit.evaluated import failures
 from tests.unit.show.audit.jobs.job import RANGE, SET, Damage, Rows, written
 from tests.unit.state.backlog_trace import T0
-from tests.unit.state.test_groups import log, offset, polls, retention, rows
 
 LAG, STATES, LOST = "group_lag", "group_states", "lost_messages"
 BEHIND, AHEAD, READ, AGED = range(4)

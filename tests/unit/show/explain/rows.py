@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 from state.jobs import DECLARED
+from tests.support.semantics_chunks import UPSTREAM, chunk
 from tests.support.throttle_rows import write
-from tests.unit.docs.test_semantics_chunks import UPSTREAM, chunk
 from tests.unit.show.audit.jobs import JOBS
 from tests.unit.state import cache_trace, chunk_trace
 from tests.unit.state import test_entry_cache_input as caches

@@ -6,12 +6,12 @@ import pytest
 
 from app.jobs.chunks.explain import OUTCOMES
 from app.jobs.rate_limits.explain import pause_sentences
+from tests.support.chunks_stalled import STALL, stored
 from tests.support.throttle_rows import write
 from tests.unit.show.explain.asking import ALL, answer, texts
 from tests.unit.show.explain.conftest import QUESTIONS
 from tests.unit.show.explain.rows import HASH, MAIL, ORDERS, START_MS, of_job
 from tests.unit.state import chunk_trace
-from tests.unit.state.test_chunks_stalled import STALL, stored
 
 
 @pytest.mark.parametrize("kind", sorted({question[0] for question in QUESTIONS}))

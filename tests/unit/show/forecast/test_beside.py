@@ -10,7 +10,7 @@ from app.config.settings import Settings
 from app.run.side_processes import one_round, repeating
 from app.tables.run_lock import only_forecast
 from tests.support.waiting import wait_for
-from tests.unit.show.forecast.test_rounds import fill, growing, stored
+from tests.unit.show.forecast.rounds import fill, growing, stored
 
 Make = Callable[..., Settings]
 

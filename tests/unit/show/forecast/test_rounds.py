@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 
 from app.cli import main
 from app.config.settings import Settings
@@ -16,6 +15,7 @@ from app.show.forecast.forecasting import one_round
 from app.tables.definitions import TABLES
 from app.tables.run_lock import Busy, only_forecast
 from tests.support.throttle_rows import OTHER, TOPIC, write
+from tests.unit.show.forecast.rounds import Json, fill, growing, stored
 from tests.unit.show.forecast.rows import (
     DAY,
     END_MS,
@@ -24,27 +24,10 @@ from tests.unit.show.forecast.rows import (
     decided,
     identified,
     published,
-    reached,
 )
 
 Make = Callable[..., Settings]
-Json = dict[str, Any]
 USED_AT_NIGHT = [10.0] * 9 + [90.0] + [10.0] * 14
-
-
-def growing(hours: int = 100, name: str = TOPIC) -> list[Json]:
-    """A backlog of 7 bytes an hour: at the end 7 * hours of a thousand."""
-    return [checked(ago, 7 * (hours - ago), name=name) for ago in range(hours)]
-
-
-def fill(warehouse: str, **tables: list[Json]) -> None:
-    for name, rows in {"limiter_stats": [], **tables}.items():
-        write(warehouse, name, [*rows, *([reached()] if name == "limiter_stats" else [])])
-
-
-def stored(settings: Settings) -> list[Json]:
-    found: list[Json] = DeltaTable(f"{settings.warehouse}/forecasts").to_pyarrow_table().to_pylist()
-    return found
 
 
 def by_method(rows: list[Json], **where: Any) -> dict[str, Json]:

@@ -10,13 +10,13 @@ from typing import Any
 
 from app.show.metrics.health import FOLDER
 from app.tables.definitions import TABLES
+from tests.support.quota_usage import level
+from tests.support.ready_questions import UNPREDICTED, broken, lag, limiter, live, predicted
+from tests.support.ready_questions import cache as cache_row
+from tests.support.ready_questions import lost as lost_row
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
-from tests.unit.read.test_ready_questions import UNPREDICTED, broken, lag, limiter, live, predicted
-from tests.unit.read.test_ready_questions import cache as cache_row
-from tests.unit.read.test_ready_questions import lost as lost_row
+from tests.support.views import traffic
 from tests.unit.show.audit.jobs import rows_of
-from tests.unit.tables.test_quota_usage import level
-from tests.unit.tables.test_views import traffic
 
 Rows = dict[str, list[dict[str, Any]]]
 NS = 1_000_000_000

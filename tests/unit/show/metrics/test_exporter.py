@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from prometheus_client.samples import Sample
 
 from app.config.settings import Settings
 from app.read.relations import Warehouse, connect
@@ -18,43 +17,13 @@ from app.show.metrics.exporter import Exporter
 from app.tables import last_configuration
 from app.tables.definitions import TABLES
 from app.tables.small_files import RECONCILE, write_text
+from tests.support.exporter import Found, read, silent, value, whole
+from tests.support.ready_questions import check, limiter
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
-from tests.unit.read.test_ready_questions import check, limiter
 from tests.unit.show.metrics.rows import Rows, every, fill, halves, progress, topic_window
 
-Found = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 MakeSettings = Callable[..., Settings]
 FOR_EVER = {"idle_s": 10**9}
-ABOUT_ITSELF = ("weir_exporter_", "weir_table_")
-
-
-def silent(text: str) -> None:
-    raise AssertionError(text)
-
-
-def read(exporter: Exporter) -> Found:
-    """Every sample but those of the exporter and the logs."""
-    samples: list[Sample] = [s for metric in exporter.collect() for s in metric.samples]
-    found = {(s.name, tuple(sorted(s.labels.items()))): s.value for s in samples}
-    assert len(found) == len(samples), "no series stands there twice"
-    return {key: value for key, value in found.items() if not key[0].startswith(ABOUT_ITSELF)}
-
-
-def whole(settings: Settings) -> Found:
-    """What an exporter finds that has just begun."""
-    exporter = Exporter(settings, silent)
-    assert exporter.refresh() == []
-    return read(exporter)
-
-
-def value(found: Found, metric: str, **labels: str) -> float:
-    """The one sample of these labels among others."""
-    (one,) = [
-        v
-        for (name, have), v in found.items()
-        if name == metric and set(labels.items()) <= set(have)
-    ]
-    return one
 
 
 def rows_of_view(settings: Settings, view: str) -> list[dict[str, Any]]:

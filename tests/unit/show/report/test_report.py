@@ -18,9 +18,9 @@ from app.config.settings import Settings, load_settings
 from app.read.questions import QUESTIONS
 from app.tables import last_configuration
 from app.tables.definitions import TABLES
+from tests.support.ready_questions import MINUTE, NS, check, put, stats
 from tests.support.report_warehouse import IMAGE, LONG, NAMES, SCRIPT, USER, fill
 from tests.support.throttle_rows import START_MS, event, write
-from tests.unit.read.test_ready_questions import MINUTE, NS, check, put, stats
 
 SECTIONS = [
     "what-happened",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -21,18 +20,11 @@ from app.sources.files.lines import numbered
 from app.sources.files.listed import listed
 from app.sources.files.open_file import open_file
 from app.sources.kafka import broker_logs
-from tests.unit.sources.kafka.test_broker_log_lines import AT, LOG, batch, completed
+from tests.support.broker_log_lines import AT, LOG, batch, completed
+from tests.support.broker_logs import LOGS, put, unpack
 
 MakeSettings = Callable[..., Settings]
-LOGS = KafkaLogsSettings(cluster="east", broker="b1")
 Row = dict[str, Any]
-
-
-def unpack(path: Path | str, *files: Path, logs: KafkaLogsSettings = LOGS) -> list[pa.RecordBatch]:
-    """The records of files of a source, or of all that lie below its path."""
-    names = [f.as_uri() for f in files] or [one.path for one in listed(str(path))]
-    given = iter([pa.record_batch({"path": pa.array(names)})])
-    return list(broker_logs.unpack(given, str(path), logs))
 
 
 def rows(batches: list[pa.RecordBatch]) -> list[Row]:
@@ -48,14 +40,6 @@ def bad(batches: list[pa.RecordBatch]) -> list[tuple[str, int, bytes]]:
         if "value" in b.schema.names
         for r in b.to_pylist()
     ]
-
-
-def put(file: Path, *lines: bytes) -> Path:
-    """Write a file of lines, packed if it is named so."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    text = b"\n".join(lines) + b"\n"
-    file.write_bytes(gzip.compress(text) if file.suffix == ".gz" else text)
-    return file
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])

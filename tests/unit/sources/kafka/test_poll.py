@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,12 @@ from app.config.kafka_groups import KafkaGroupsSettings
 from app.errors import UserError
 from app.sources.kafka.apart import ClientProcess
 from app.sources.kafka.groups_poll import GroupPoller
-from app.sources.kafka.offsets import KafkaTopic, Log, LogPosition, OffsetAnswers, Oldest, Place
+from app.sources.kafka.offsets import KafkaTopic, Log, LogPosition, Oldest, Place
 from app.sources.polling import Unanswered
 from tests.support.servers.process import free_ports
 from tests.support.waiting import wait_for
 from tests.unit.sources.kafka.answers import AT, P0, P1, WEEK, answers
+from tests.unit.sources.kafka.poll import Scripted
 from tests.unit.sources.pulsar.documents import valid
 
 FULL = [
@@ -30,39 +30,6 @@ FULL = [
     "cursor_state",
     "group_state",
 ]
-
-
-class Scripted(ClientProcess):
-    """Answers what a test says, and keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.now: OffsetAnswers | Unanswered = answers()
-        self.asked: list[tuple[set[str], set[str]]] = []
-        self.reads: list[list[LogPosition]] = []
-
-    def close(self) -> None:
-        """There is no process."""
-
-    def ask(
-        self,
-        topics: Collection[str],
-        groups: Collection[str],
-        deadline: float,
-    ) -> OffsetAnswers:
-        self.asked.append((set(topics), set(groups)))
-        if isinstance(self.now, Unanswered):
-            raise self.now
-        return self.now
-
-    def read(
-        self,
-        positions: Sequence[LogPosition],
-        logs: Mapping[Place, Log],
-        deadline: float,
-        problems: list[str],
-    ) -> dict[LogPosition, Oldest]:
-        self.reads.append(list(positions))
-        return {p: Oldest(AT - p.offset, 1, 10) for p in positions}
 
 
 def settings(**keys: Any) -> KafkaGroupsSettings:

@@ -10,7 +10,7 @@ import pytest
 from app.config.kafka_producers import OwnerRule
 from app.sources.kafka.producer_owners import ANONYMOUS, Grant, OwnersOf, RequestLogs
 from app.sources.kafka.producer_states import IdOwner
-from tests.unit.sources.kafka.test_broker_log_lines import completed, header
+from tests.support.broker_log_lines import completed, header
 
 
 def line(producer_id: int, user: str, client: str = "app", at: str = "10:00:00,000") -> bytes:

@@ -11,7 +11,7 @@ from app.config.kafka_groups import KafkaGroupsSettings
 from app.errors import UserError
 from app.sources.kafka import groups_poll, groups_source
 from tests.unit.sources import source_adapter
-from tests.unit.sources.kafka.test_poll import Scripted
+from tests.unit.sources.kafka.poll import Scripted
 
 QUOTA = {"backlog_quota": {"message_age": {"limitTime": 60, "policy": "producer_exception"}}}
 POLICIES = [

@@ -6,93 +6,21 @@ with the stream's clock as the engine keeps it.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-
-import pyarrow as pa
 import pytest
 
-from app.engine.messages import Message, MessageKind
-from app.engine.routing import Route, packer
-from app.engine.step import decode
-from app.sources.clocks import ClockLimits, stamped
-from state.events import SCHEMA
-from state.jobs import DECLARED
+from app.sources.clocks import ClockLimits
+from tests.unit.state.contract.ahead import (
+    DAY,
+    HOUR,
+    MINUTE,
+    Batches,
+    honest,
+    streamed,
+    without_quarantine,
+)
 from tests.unit.state.contract.jobs import MS, Job, Rows, assert_same
-from tests.unit.state.shipping import Row, params_of
+from tests.unit.state.shipping import Row
 from tests.unit.state.trace import START_MS, START_NS
-
-MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
-UNTIL_MS = START_MS + 20 * MINUTE
-Batches = Sequence[tuple[int, Sequence[Row | bytes]]]
-"""Batches of records, or of lines as they are, each with the time after the start at which it was
-planned (ms)."""
-
-
-def streamed(
-    job: Job, batches: Batches, limits: ClockLimits | None = None, decided: list[int] | None = None
-) -> Rows:
-    """The rows of the batches, and then of a stream whose clock is at UNTIL_MS; `decided` gets how
-    many there are after each batch, refused records apart."""
-    declared, by, limits = DECLARED[job.name], job.before, limits or ClockLimits()
-    route = Route(declared.columns, declared.key, everywhere=declared.everywhere)
-    pack = packer({job.name: route}, 1, limits)
-    core = job.core({**by.params, "max_future_ms": limits.max_future_ms}, by.policies)
-    idle_ms = params_of(job.name, **by.params)["idle_advance_ms"]
-    state: bytes | None = None
-    latest_ms = count = 0
-    rows: dict[str, list[Row]] = {}
-    for plan_ms, records in batches:
-        lines = [
-            r
-            if isinstance(r, bytes)
-            else json.dumps({k: r[k] for k in SCHEMA.names if r.get(k) is not None}).encode()
-            for r in records
-        ]
-        raw = stamped(
-            pa.record_batch(
-                {
-                    "value": pa.array(lines, pa.binary()),
-                    "source_partition": pa.repeat(pa.scalar("0"), len(lines)),
-                    "source_offset": pa.array(range(count, count + len(lines)), pa.int64()),
-                }
-            ),
-            START_MS + plan_ms,
-        )
-        count += len(lines)
-        packed = [row for part in pack(iter([raw])) for row in part.to_pylist()]
-        stream_ms = max(latest_ms - idle_ms, 0)
-        step = core.step(state, [r["blob"] for r in packed if r["job"] == job.name], stream_ms)
-        state = step.state
-        tables = [(name, table) for name, table in step.tables.items()]
-        for row in packed:
-            about = Message.of(row["job"])
-            if about.kind is MessageKind.REFUSED:
-                tables.append((about.name, decode([row["blob"]])))
-        times = [int(row["ts"].timestamp() * 1000) for row in packed if row["ts"] is not None]
-        latest_ms = max([latest_ms, *times])
-        for name, table in tables:
-            rows.setdefault(name, []).extend(
-                job.plain(table) if name != "quarantine" else table.to_pylist()
-            )
-        if decided is not None:
-            decided.append(sum(map(len, without_quarantine(rows).values())))
-    for name, table in core.step(state, [], UNTIL_MS).tables.items():
-        rows.setdefault(name, []).extend(job.plain(table))
-    return job.in_order(rows)
-
-
-def honest(job: Job, from_ms: int = 0) -> list[tuple[int, list[Row]]]:
-    """Two keys, a record each a second, in batches of ten seconds that are planned when they end."""
-    found = []
-    for first in range(0, 60, 10):
-        records = [
-            job.event(from_ms + second * 1000, 2 * second + i, key=key, number=second + 1)
-            for second in range(first, first + 10)
-            for i, key in enumerate("ab")
-        ]
-        found.append((from_ms + (first + 10) * 1000, records))
-    return found
 
 
 def assert_undisturbed(job: Job, attacked: Batches, calm: Batches) -> list[tuple[str, int]]:
@@ -103,10 +31,6 @@ def assert_undisturbed(job: Job, attacked: Batches, calm: Batches) -> list[tuple
     assert when[0] == when[1]
     assert refused(expected) == []
     return refused(found)
-
-
-def without_quarantine(rows: Rows) -> Rows:
-    return {name: found for name, found in rows.items() if name != "quarantine"}
 
 
 def refused(rows: Rows) -> list[tuple[str, int]]:

@@ -12,8 +12,8 @@ from hypothesis import given
 
 from app.contract.rules import AMOUNTS, CHUNK, CLOCKS, IDS, bit
 from state.events import KINDS, MONO, SCHEMA, WALL
+from tests.unit.state.contract.contract_traces import SEEDS, checked
 from tests.unit.state.contract.jobs import JOBS, Job, Rows, assert_same
-from tests.unit.state.contract.test_traces import SEEDS, checked
 
 LARGEST = 2**63 - 1
 REQUIRED = {

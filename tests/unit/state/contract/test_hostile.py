@@ -13,9 +13,9 @@ from app.engine.archive_query import WRITES, file_writer
 from app.sources.clocks import stamped
 from state.jobs import JOBS
 from tests.support.effort import examples
+from tests.unit.state.contract.ahead import honest, streamed, without_quarantine
 from tests.unit.state.contract.hostile import hostile
 from tests.unit.state.contract.jobs import Job, Rows, assert_same
-from tests.unit.state.contract.test_ahead import honest, streamed, without_quarantine
 from tests.unit.state.shipping import Row
 from tests.unit.state.trace import START_MS
 

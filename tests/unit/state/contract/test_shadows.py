@@ -16,11 +16,11 @@ from state.engine.shadows import MAGIC, Shadow, WithShadows, live_state
 from state.engine.table import SHADOW, WHOSE
 from state.jobs import DECLARED
 from tests.support.effort import drawn
+from tests.unit.state.contract.contract_traces import SEEDS
 from tests.unit.state.contract.jobs import Job, Rows, Sample, assert_same, cut, with_walls
-from tests.unit.state.contract.test_patterns import KINDS, names_of
-from tests.unit.state.contract.test_resharding import Shards
-from tests.unit.state.contract.test_traces import SEEDS
-from tests.unit.state.contract.test_versions import documents
+from tests.unit.state.contract.patterns import KINDS, names_of
+from tests.unit.state.contract.resharding import Shards
+from tests.unit.state.contract.versions import documents
 from tests.unit.state.shipping import Row
 
 SAME, OTHER = "same", "other"

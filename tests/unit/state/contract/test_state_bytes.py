@@ -13,8 +13,8 @@ from hypothesis import given
 
 from state.engine import codec
 from state.engine.codec import StateFormatError
+from tests.unit.state.contract.contract_traces import checked
 from tests.unit.state.contract.jobs import Job, Sample
-from tests.unit.state.contract.test_traces import checked
 from tests.unit.state.trace import START_MS
 
 M_PERTURB = -6

@@ -6,21 +6,15 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from state.engine.names import Names
-from tests.support.effort import drawn
+from tests.unit.state.contract.contract_traces import SEEDS, checked
 from tests.unit.state.contract.jobs import Job, Rows, assert_same, cut, with_walls
 
 LATENESS_MS = 490
 """Less than allowed_lateness_ms, so that nothing is too late."""
-SEEDS = st.integers(0, 2**32 - 1)
-
-
-def checked(whole: int, kind: str) -> settings:
-    """Fewer examples of traces that are long."""
-    return drawn(whole // 5 if kind == "long" else whole)
 
 
 def test_core_and_reference_agree(job: Job, kind: str) -> None:

@@ -11,43 +11,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from app.config.levels import compiled
 from state.engine.documents import Version, changes, gone
 from state.engine.moving import heirs
 from tests.reference import entry_cache as reference
 from tests.support.effort import drawn
 from tests.unit.state.contract import jobs
+from tests.unit.state.contract.contract_traces import SEEDS
 from tests.unit.state.contract.jobs import JOBS, Job, Rows, Sample, assert_same, cut
-from tests.unit.state.contract.test_patterns import KINDS as WITH_PATTERNS
-from tests.unit.state.contract.test_patterns import LIMITS, names_of, patterns, texts
-from tests.unit.state.contract.test_traces import SEEDS
+from tests.unit.state.contract.patterns import KINDS as WITH_PATTERNS
+from tests.unit.state.contract.patterns import names_of
+from tests.unit.state.contract.versions import documents
 from tests.unit.state.shipping import Row, params_of
 
 KINDS = [*WITH_PATTERNS, (JOBS["entry_cache"], "any")]
-SIZES = (0, 1, 7)
-
-
-def documents(job: Job, names: dict[str, list[str]], order: random.Random) -> tuple[str, ...]:
-    """What a configuration has of some names, and of patterns."""
-    if job.name == "entry_cache":
-        found = [
-            {
-                "scope": "broker",
-                "name": order.choice(("*", "b1")),
-                "limits": {"managedLedgerCacheSizeMB": order.choice(SIZES)},
-            }
-        ]
-        return tuple(texts(found[: order.randrange(2)]))
-    scopes = [s for s in ("user", "topic", "namespace") if names[s]]
-    scopes = [s for s in scopes if (s == "user") == (job.name == "producer_ids")]
-    exact = {}
-    for _ in range(order.randrange(3)):
-        scope = order.choice(scopes) if scopes else "namespace"
-        name = order.choice(names[scope] or ["a/b"])
-        limits = order.choice([x for x in LIMITS[job.name] if "resource_group" not in x])
-        exact[scope, name] = {"scope": scope, "name": name, "limits": limits}
-    many = patterns(job, names, order) if scopes and order.random() < 0.5 else []
-    return tuple(texts(compiled([*many, *exact.values()])))
 
 
 def with_walls(records: Sequence[Row]) -> list[Row]:

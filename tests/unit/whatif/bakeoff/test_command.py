@@ -15,8 +15,8 @@ from app.jobs.entry_cache.whatif.command import TABLE
 from app.tables.definitions import TABLES
 from app.tables.manifest import LAYOUT_VERSION
 from state.entry_cache.layout import POLICIES
+from tests.support.producer_quota import archive
 from tests.unit.whatif.bakeoff.traces import cache_records, write_lines
-from tests.unit.whatif.test_producer_quota import archive
 
 SIZES = "4kB,8kB,16kB"
 BYTES = [4000, 8000, 16000]

@@ -13,7 +13,7 @@ from app.demo.generator.trace import plan_trace
 from app.demo.generator.write import write_files
 from app.jobs.entry_cache.whatif.curves import BakeOff
 from app.jobs.entry_cache.whatif.trace import PackedTrace, read_trace
-from tests.unit.demo.generator.test_cache import records
+from tests.support.cache import records
 
 Record = dict[str, Any]
 SETTINGS = Settings(entry_cache={"release_event": "entry_released"})  # type: ignore[arg-type]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tests.support.producer_quota import archive
 from tests.unit.state.trace import START_MS, START_NS
-from tests.unit.whatif.test_producer_quota import archive
 
 __all__ = ["START_MS", "Row", "archive", "by_hand", "drawn", "publish", "record"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.docs.test_semantics_backlog import PRECISE, example, stands
+from tests.support.semantics_backlog import PRECISE, example, stands
 from tests.unit.show.audit.jobs.job import (
     RANGE,
     SET,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.docs.test_semantics_chunks import START_MS, UPSTREAM, example
+from tests.support.semantics_chunks import START_MS, UPSTREAM, example
 from tests.unit.show.audit.jobs.job import (
     RANGE,
     SET,

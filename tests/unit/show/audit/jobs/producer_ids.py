@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.docs.test_semantics_producer_ids import START_MS, example
+from tests.support.semantics_producer_ids import START_MS, example
 from tests.unit.show.audit.jobs.job import (
     RANGE,
     SET,

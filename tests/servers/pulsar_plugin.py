@@ -1,0 +1,29 @@
+"""What tests share of pulsar plugin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pulsar as client
+
+from tests.support.servers import pulsar_plugin
+from tests.support.servers.pulsar import Pulsar
+from tests.support.servers.pulsar_plugin import until
+
+Json = dict[str, Any]
+BATCHING: Json = {"batching_enabled": True, "batching_max_publish_delay_ms": 10_000}
+
+
+def batch(producer: client.Producer, count: int) -> None:
+    """Publish so many messages as one entry."""
+    for _ in range(count):
+        producer.send_async(b"x" * 20, None)
+    producer.flush()
+
+
+def limit_broker(pulsar: Pulsar, folder: Path, rate: int) -> None:
+    """Set the limit of the whole broker while it runs, and wait until the plug-in has seen it."""
+    key = "brokerPublisherThrottlingMaxMessageRate"
+    pulsar.ask("POST", f"brokers/configuration/{key}/{rate}")
+    until(lambda: f'"{key}":{rate},' in pulsar_plugin.records(folder, "policy")[-1]["policy_json"])

@@ -1,0 +1,38 @@
+"""What tests share of bench runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.__main__ import bench
+from benchmarks.result import Result
+from benchmarks.stream import Bench
+
+LONG = {
+    "demo",
+    "topics",
+    "transport",
+    "columnar",
+    "chunks",
+    "producer_ids",
+    "backlog_job",
+    "compile",
+    "commits",
+    "flood",
+    "flood_shapes",
+    "plugin",
+    "shadows",
+    "first_hour",
+    "freshness",
+}
+"""Those that share the most code with another, and take longest."""
+NEEDS_A_BROKER = {"freshness", "flood", "flood_shapes", "govern_all", "plugin"}
+"""Those are in test_bench_brokers.py."""
+
+
+def finds_its_figures(name: str, small: Bench, out: Path) -> None:
+    result = bench(name)(small)
+    assert isinstance(result, Result)
+    assert result.figures and all(figure.value >= 0 for figure in result.figures)
+    assert any(figure.value > 0 for figure in result.figures)
+    assert result.write(out).exists()

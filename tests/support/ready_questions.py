@@ -1,0 +1,1810 @@
+"""What tests share of ready questions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.tables.definitions import TABLES
+from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
+from tests.unit.read import test_blame_principals as blame_principals
+from tests.unit.read.test_charges import BLAMED, NONE, PAUSES, STATS, USED
+
+THIRD = "persistent://acme/bills/sent"
+MINUTE = 60_000
+NS = 10**9
+START = "2023-11-14T22:14:00Z"
+FIRST, NEXT = "2023-11-14T22:14:00Z", "2023-11-14T22:15:00Z"
+AFTER = "2023-11-14T22:16:00Z"
+
+
+def stats(minute, topic, **changes):
+    return window(minute, topic=topic, **changes)
+
+
+def limiter(minute, name, used, **changes):
+    base = {k: v for k, v in window(minute).items() if k in TABLES["limiter_stats"].names}
+    return {
+        **base,
+        "limiter": "topic",
+        "limiter_name": name,
+        "utilisation": used,
+        "throttles": 0,
+        **changes,
+    }
+
+
+def command(at_ms, producer, pause_ms, **changes):
+    return {
+        **COMMON,
+        "ts_wall_ms": START_MS + at_ms,
+        "cnx_id": "c1",
+        "producer_id": 1,
+        "producer_name": producer,
+        "topic": TOPIC,
+        "reason": "TopicProduceQuotaExceeded",
+        "pause_ms": pause_ms,
+        "request_id": at_ms,
+        **changes,
+    }
+
+
+def fate(at_ms, outcome, uuid, **changes):
+    return {
+        **COMMON,
+        "job": "chunks",
+        "ts_wall_ms": START_MS + at_ms,
+        "topic": TOPIC,
+        "subscription": "s",
+        "consumer": "k",
+        "uuid": uuid,
+        "outcome": outcome,
+        **changes,
+    }
+
+
+def waiting(minute, uuid, **changes):
+    return {
+        **COMMON,
+        "job": "chunks",
+        "topic": TOPIC,
+        "subscription": "s",
+        "consumer": "k",
+        "state": "assembling",
+        "uuid": uuid,
+        "producer_name": "p",
+        "next_chunk_id": 2,
+        "num_chunks": 3,
+        "window_start_ms": START_MS + minute * MINUTE,
+        "window_ms": MINUTE,
+        "first_chunk_ms": START_MS,
+        "age_ms": 90_000,
+        "buffered_bytes": 10,
+        "declared_bytes": 15,
+        **changes,
+    }
+
+
+def held(minute, uuid, position, gone, **changes):
+    return waiting(
+        minute,
+        uuid,
+        **{
+            "consumer": None,
+            "state": "stalled",
+            "first_position": position,
+            "stalled_at": "5:2",
+            "missing_chunks": gone,
+            **changes,
+        },
+    )
+
+
+def assembled(uuid, entry, **changes):
+    return {
+        **fate(0, None, uuid),
+        "complete_ms": START_MS,
+        "positions": [f"1:{entry + i}" for i in range(3)],
+        **changes,
+    }
+
+
+def acked(at_ms, ledger, entry, **changes):
+    return {
+        "event_type": "ack",
+        "cluster": "east",
+        "topic": TOPIC,
+        "subscription": "s",
+        "ledger_id": ledger,
+        "entry_id": entry,
+        "ts_wall_ms": START_MS + at_ms,
+        **changes,
+    }
+
+
+def new_id(at_ms, user, pid, verdict, **changes):
+    return {
+        **COMMON,
+        "job": "producer_ids",
+        "ts_wall_ms": START_MS + at_ms,
+        "user": user,
+        "client_id": "x",
+        "producer_id": pid,
+        "verdict": verdict,
+        "bound": 5.0,
+        "bound_source": "default_user",
+        "throttle_ms": 0,
+        **changes,
+    }
+
+
+def live(at_ms, topic, user, ids, states, **changes):
+    return {
+        "polled_ms": START_MS + at_ms,
+        "cluster": "east",
+        "broker": "1",
+        "topic": topic,
+        "user": user,
+        "live_ids": ids,
+        "states": states,
+        "heap_bytes": 400 * states,
+        "broker_heap_bytes": 400 * states,
+        "number": at_ms + 1,
+        **changes,
+    }
+
+
+def broken(code, offset, **changes):
+    return {
+        "reason_code": code,
+        "detail": "topic",
+        "ts_wall_ms": START_MS,
+        "source_partition": "0",
+        "source_offset": offset,
+        **changes,
+    }
+
+
+def check(topic, pass_ms, **changes):
+    return {
+        **COMMON,
+        "job": "backlog",
+        "topic": topic,
+        "pass_ms": START_MS + pass_ms,
+        "backlog_bytes": 80,
+        "exceeded_size": False,
+        "exceeded_time": False,
+        **changes,
+    }
+
+
+def cursor(name, pass_ms, left_s, **changes):
+    return {
+        **COMMON,
+        "job": "backlog",
+        "topic": TOPIC,
+        "subscription": name,
+        "backlog_bytes": 80,
+        "pass_ms": START_MS + pass_ms,
+        "time_to_quota_s": left_s,
+        "growth_rate": 1.0,
+        **changes,
+    }
+
+
+def lag(group, pass_ms, behind, **changes):
+    return {
+        **COMMON,
+        "job": "backlog",
+        "group": group,
+        "topic": "orders",
+        "partition": 1,
+        "pass_ms": START_MS + pass_ms,
+        "ts_wall_ms": START_MS + pass_ms,
+        "state": "committed",
+        "committed": 50,
+        "log_start": 10,
+        "log_end": 59,
+        "lag": behind,
+        "lag_bytes": 900,
+        "age_s": 5,
+        "commit_rate": 0.5,
+        "lag_growth": 0.25,
+        **changes,
+    }
+
+
+def changed(group, pass_ms, state, **changes):
+    return {
+        **COMMON,
+        "job": "backlog",
+        "group": group,
+        "topic": "orders",
+        "partition": 1,
+        "pass_ms": START_MS + pass_ms,
+        "ts_wall_ms": START_MS + pass_ms,
+        "state": state,
+        "committed": 50,
+        "log_start": 10,
+        "log_end": 59,
+        **changes,
+    }
+
+
+def lost(group, at_ms, begin, end, **changes):
+    return {
+        **COMMON,
+        "job": "backlog",
+        "group": group,
+        "topic": "orders",
+        "partition": 1,
+        "ts_wall_ms": START_MS + at_ms,
+        "committed": 1,
+        "from_offset": begin,
+        "to_offset": end,
+        "offsets": end - begin,
+        "first_sight": False,
+        **changes,
+    }
+
+
+def cache(minute, policy, hits, misses, **changes):
+    return {
+        **COMMON,
+        "job": "entry_cache",
+        "policy": policy,
+        "max_bytes": 100,
+        "topic": None,
+        "switches": [("grace_ms", "0"), ("policy", policy)],
+        "window_start_ms": START_MS + minute * MINUTE,
+        "window_ms": MINUTE,
+        "hits": hits,
+        "misses": misses,
+        "hit_bytes": 30 * hits,
+        "miss_bytes": 10 * misses,
+        "evicted_wanted": 1,
+        "max_used_bytes": 90 + minute,
+        **changes,
+    }
+
+
+def baked(policy, max_bytes, hits, storage, **changes):
+    """All brokers together, a hundred reads, the first of two comparisons."""
+    return {
+        "compared_ms": START_MS,
+        "trace": "t",
+        "cluster": None,
+        "broker": None,
+        "policy": policy,
+        "max_bytes": max_bytes,
+        "settings": [],
+        "hits": hits,
+        "misses": 100 - hits,
+        "hit_ratio": hits / 100,
+        "storage_bytes": storage,
+        "wanted_bytes": 5,
+        "max_used_bytes": 9,
+        "evicted_wanted": 1,
+        "passes": 2,
+        "work": 3,
+        **changes,
+    }
+
+
+EAST = {"cluster": "east"}
+NEWER = {"compared_ms": START_MS + MINUTE}
+ON_B = {**NEWER, "cluster": "east", "broker": "b"}
+BAKED = {
+    "trace": "t",
+    "settings": {},
+    "wanted_bytes": 5,
+    "max_used_bytes": 9,
+    "evicted_wanted": 1,
+    "passes": 2,
+    "work": 3,
+}
+THROTTLED = {
+    "topic_throttle_stats": [
+        stats(0, TOPIC, culprit_times=2, culprit_ns=3 * NS, limited_times=2),
+        stats(1, TOPIC, culprit_ns=NS // 2),
+        stats(0, OTHER, collateral_times=2, collateral_ns=3 * NS, limited_times=2),
+        stats(1, OTHER, culprit_times=1, culprit_ns=NS, limited_times=1),
+        stats(0, THIRD),
+        stats(1, THIRD, shared_times=3, shared_ns=2 * NS, limited_times=3),
+        stats(1, "orders", culprit_times=1, culprit_ns=NS // 4, limited_times=1),
+    ],
+}
+COVERED = {
+    "coverage_counts": [
+        {
+            **EAST,
+            "broker": "b1",
+            "minute_ms": START_MS + 60_000 * (n // 2),
+            "received": 5,
+            "quarantined": n,
+        }
+        for n in range(3)
+    ],
+    "coverage_gaps": [
+        {
+            **EAST,
+            "broker": "b1",
+            "source_feed": "f",
+            "seq": 1,
+            "ts_wall_ms": START_MS + 60_000,
+            "dropped": None,
+            "job": job,
+            "blind_until_ms": START_MS + 70_000,
+        }
+        for job in ("chunks", "backlog")
+    ],
+}
+_COVERED = {**EAST, "broker": "b1", "repeated": 0, "late": 0}
+_COMPARED = {
+    **EAST,
+    "broker": "b1",
+    "topic": TOPIC,
+    "partition": None,
+    "group": None,
+    "broker_value": 9,
+    "weir_value": 9,
+    "difference": 0,
+    "bound": 1,
+    "reason": None,
+}
+
+
+def compared(minute, measure, **changes):
+    return {
+        **_COMPARED,
+        "compared_ms": START_MS,
+        "measure": measure,
+        "window_ms": 60_000,
+        "window_start_ms": START_MS + 60_000 * minute,
+        **changes,
+    }
+
+
+_PREDICTED = {
+    **EAST,
+    "broker": None,
+    "kind": "backlog_size",
+    "entity": TOPIC,
+    "method": "trend",
+    "breached": False,
+    "predicted": 1.5,
+    "mean_error": 0.25,
+    "worst_error": 0.5,
+    "tests": 4,
+    "p50": 0.5,
+    "p95": 0.625,
+    "highest": 0.75,
+    "limit": 100.0,
+    "reason": None,
+}
+
+
+def predicted(minute, **changes):
+    """A forecast of the minute after, where real ones are of the days after."""
+    at_ms = START_MS + minute * MINUTE
+    return {
+        **_PREDICTED,
+        "made_ms": at_ms + 1,
+        "known_ms": at_ms,
+        "for_ms": at_ms + MINUTE,
+        "breach_ms": at_ms,
+        "used": 75.0,
+        **changes,
+    }
+
+
+UNPREDICTED = {
+    "for_ms": None,
+    "predicted": None,
+    "breach_ms": None,
+    "mean_error": None,
+    "worst_error": None,
+    "tests": None,
+    "reason": "TOO_LITTLE_HISTORY",
+}
+PREDICTED = {
+    "forecasts": [
+        predicted(0, mean_error=0.5),
+        predicted(1, predicted=1.25, used=50.0),
+        predicted(1, method="same_hour", breach_ms=None, predicted=0.5, used=50.0),
+        predicted(1, entity=OTHER, breached=True, **UNPREDICTED),
+        predicted(2, used=125.0),
+    ]
+}
+COMPARED = {
+    "reconciliation": [
+        compared(0, "bytes_in", broker_value=99),
+        compared(1, "bytes_in"),
+        compared(1, "messages_in", broker_value=11, difference=2),
+        compared(1, "cache_hits", topic=None, broker_value=5, difference=-4, reason="RATE_ONLY"),
+        compared(1, "cache_misses", topic=None, broker_value=8, difference=-1),
+        *(compared(1, "group_lag", topic="orders", partition=0, group=name) for name in "ab"),
+    ]
+}
+SHADOWED = {
+    "topic_throttle_stats": [
+        *(stats(n, OTHER) for n in range(3)),
+        stats(0, TOPIC, culprit_times=1, culprit_ns=NS, limited_times=1),
+        stats(2, TOPIC, culprit_times=9, culprit_ns=9 * NS, limited_times=9),
+    ],
+    "shadow_topic_throttle_stats": [
+        {**row, "policy": "next"}
+        for row in (
+            stats(0, OTHER),
+            stats(0, TOPIC, culprit_times=3, culprit_ns=2 * NS, limited_times=3),
+            stats(1, OTHER, collateral_times=1, collateral_ns=NS, limited_times=1),
+        )
+    ],
+    "producer_id_decisions": [new_id(0, "u", 1, "counted")],
+    "shadow_producer_id_decisions": [{**new_id(0, "u", 1, "rejected"), "policy": "next"}],
+}
+_EFFECT = {**EAST, "policy": "next", "live": 0.0}
+_NOBODY = {"culprit_team": None, "culprit_contact": None, "victim_team": None}
+CASES = {
+    "blame": (
+        {"throttle_events": PAUSES, "topic_throttle_stats": STATS},
+        {},
+        [{**row, **_NOBODY} for row in BLAMED],
+    ),
+    "blame-principals": (
+        {
+            "throttle_events": blame_principals.pause(200, 1200, "c2"),
+            "events": [blame_principals.ALICE, blame_principals.BOB, *blame_principals.USED],
+        },
+        {"since": START, "until": NEXT},
+        [blame_principals.PAIR],
+    ),
+    "showback": (
+        {"topic_throttle_stats": USED["topic_throttle_stats"][2:3]},
+        {},
+        [{**NONE, "name": "corp", "messages": 3, "bytes": 30}],
+    ),
+    "utilisation": (
+        {
+            "backlog_checks": [
+                check(TOPIC, minute * MINUTE, limit_bytes=160 if minute < 2 else 320)
+                for minute in range(4)
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "broker": "b1",
+                "kind": "backlog_size",
+                "entity": TOPIC,
+                "p50": 0.375,
+                "p95": 0.5,
+                "highest": 0.5,
+                "newest_limit": 320.0,
+                "windows": 4,
+                "first_window": START,
+                "last_window": "2023-11-14T22:17:00Z",
+            },
+        ],
+    ),
+    "forecasts": (
+        PREDICTED,
+        {"until": AFTER},
+        [
+            {
+                **_PREDICTED,
+                "entity": OTHER,
+                "breached": True,
+                "predicted": None,
+                "mean_error": None,
+                "worst_error": None,
+                "tests": None,
+                "reason": "TOO_LITTLE_HISTORY",
+                "breach": None,
+                "by": None,
+                "known": NEXT,
+            },
+            {**_PREDICTED, "predicted": 1.25, "breach": NEXT, "by": AFTER, "known": NEXT},
+            {
+                **_PREDICTED,
+                "method": "same_hour",
+                "predicted": 0.5,
+                "breach": None,
+                "by": AFTER,
+                "known": NEXT,
+            },
+        ],
+    ),
+    # 1.5 and 1.25 were predicted of 50 and of 125 used, of a limit of 100.
+    "forecast-outcomes": (
+        PREDICTED,
+        {},
+        [
+            {
+                **EAST,
+                "broker": None,
+                "kind": "backlog_size",
+                "entity": TOPIC,
+                "method": "trend",
+                "forecasts": 2,
+                "predicted": 1.25,
+                "came": 1.25,
+                "by": AFTER,
+                "off": 0.5,
+                "mean_error": 0.375,
+            },
+        ],
+    ),
+    "reconciliation": (
+        COMPARED,
+        {},
+        [
+            {
+                **_COMPARED,
+                "measure": "messages_in",
+                "broker_value": 11,
+                "difference": 2,
+                "since": NEXT,
+                "until": AFTER,
+            },
+            {
+                **_COMPARED,
+                "measure": "cache_misses",
+                "topic": None,
+                "broker_value": 8,
+                "difference": -1,
+                "since": NEXT,
+                "until": AFTER,
+            },
+            *(
+                {
+                    **_COMPARED,
+                    "measure": "group_lag",
+                    "topic": "orders",
+                    "partition": 0,
+                    "group": name,
+                    "since": NEXT,
+                    "until": AFTER,
+                }
+                for name in "ab"
+            ),
+            {**_COMPARED, "measure": "bytes_in", "since": NEXT, "until": AFTER},
+            {
+                **_COMPARED,
+                "measure": "cache_hits",
+                "topic": None,
+                "broker_value": 5,
+                "difference": -4,
+                "reason": "RATE_ONLY",
+                "since": NEXT,
+                "until": AFTER,
+            },
+        ],
+    ),
+    "shadow": (
+        SHADOWED,
+        {"rows": "4"},
+        [
+            {
+                **_EFFECT,
+                "name": TOPIC,
+                "measure": "paused_s",
+                "live": 1.0,
+                "shadow": 2.0,
+                "difference": 1.0,
+            },
+            {
+                **_EFFECT,
+                "name": TOPIC,
+                "measure": "pauses",
+                "live": 1.0,
+                "shadow": 3.0,
+                "difference": 2.0,
+            },
+            {**_EFFECT, "name": "u", "measure": "rejected_ids", "shadow": 1.0, "difference": 1.0},
+            {**_EFFECT, "name": OTHER, "measure": "victim_s", "shadow": 1.0, "difference": 1.0},
+        ],
+    ),
+    "shadow, by tenant, then": (
+        SHADOWED,
+        {"by": "tenant", "since": NEXT, "until": AFTER},
+        [
+            {
+                **_EFFECT,
+                "name": "acme",
+                "measure": "paused_s",
+                "live": 1.0,
+                "shadow": 2.0,
+                "difference": 1.0,
+            },
+            {
+                **_EFFECT,
+                "name": "acme",
+                "measure": "pauses",
+                "live": 1.0,
+                "shadow": 3.0,
+                "difference": 2.0,
+            },
+        ],
+    ),
+    "coverage": (
+        COVERED,
+        {},
+        [
+            {
+                **_COVERED,
+                "minute": NEXT,
+                "received": 5,
+                "quarantined": 2,
+                "gaps": 1,
+                "dropped": None,
+                "blind": "backlog, chunks",
+            },
+            {
+                **_COVERED,
+                "minute": START,
+                "received": 10,
+                "quarantined": 1,
+                "gaps": 0,
+                "dropped": 0,
+                "blind": None,
+            },
+        ],
+    ),
+    "top-offenders": (
+        THROTTLED,
+        {},
+        [
+            {
+                **EAST,
+                "topic": TOPIC,
+                "broke_its_limit": 2,
+                "paused_s": 3.5,
+                "first_window": START,
+                "last_window": NEXT,
+            },
+            {
+                **EAST,
+                "topic": OTHER,
+                "broke_its_limit": 1,
+                "paused_s": 1.0,
+                "first_window": NEXT,
+                "last_window": NEXT,
+            },
+            {
+                **EAST,
+                "topic": "orders",
+                "broke_its_limit": 1,
+                "paused_s": 0.25,
+                "first_window": NEXT,
+                "last_window": NEXT,
+            },
+        ],
+    ),
+    "top-offenders, some of them": (
+        THROTTLED,
+        {"until": NEXT, "since": str(START_MS), "rows": "1"},
+        [
+            {
+                **EAST,
+                "topic": TOPIC,
+                "broke_its_limit": 2,
+                "paused_s": 3.0,
+                "first_window": START,
+                "last_window": START,
+            },
+        ],
+    ),
+    "top-victims": (
+        THROTTLED,
+        {},
+        [
+            {
+                **EAST,
+                "topic": OTHER,
+                "paused_by_others": 2,
+                "paused_s": 3.0,
+                "broke_its_limit": 0,
+                "first_window": START,
+                "last_window": START,
+            },
+        ],
+    ),
+    "throttle-time": (
+        THROTTLED,
+        {},
+        [
+            {
+                **EAST,
+                "name": "acme/orders",
+                "topics": 2,
+                "pauses": 5,
+                "own_limit_s": 4.5,
+                "shared_limits_s": 0.0,
+                "limits_of_others_s": 3.0,
+            },
+            {
+                **EAST,
+                "name": "acme/bills",
+                "topics": 1,
+                "pauses": 3,
+                "own_limit_s": 0.0,
+                "shared_limits_s": 2.0,
+                "limits_of_others_s": 0.0,
+            },
+            {
+                **EAST,
+                "name": None,
+                "topics": 1,
+                "pauses": 1,
+                "own_limit_s": 0.25,
+                "shared_limits_s": 0.0,
+                "limits_of_others_s": 0.0,
+            },
+        ],
+    ),
+    "throttle-time, by tenant": (
+        {
+            "topic_throttle_stats": [
+                stats(0, TOPIC, culprit_ns=NS),
+                stats(0, THIRD, culprit_ns=NS),
+                # a row of an earlier version
+                stats(0, "persistent://old/east/ns/t", collateral_ns=NS, shared_ns=None),
+            ]
+        },
+        {"by": "tenant"},
+        [
+            {
+                **EAST,
+                "name": "acme",
+                "topics": 2,
+                "pauses": 0,
+                "own_limit_s": 2.0,
+                "shared_limits_s": 0.0,
+                "limits_of_others_s": 0.0,
+            },
+            {
+                **EAST,
+                "name": "old",
+                "topics": 1,
+                "pauses": 0,
+                "own_limit_s": 0.0,
+                "shared_limits_s": 0.0,
+                "limits_of_others_s": 1.0,
+            },
+        ],
+    ),
+    # A pause of a topic's limit and a broker's, of which only the first has a culprit, one of a row
+    # of an earlier version, and one that has not ended.
+    "noisy-neighbours": (
+        {
+            "throttle_events": [
+                event(0, "mark", collateral_topics=[OTHER, THIRD]),
+                event(
+                    500,
+                    "mark",
+                    transition="TypeStateChanged",
+                    topic=OTHER,
+                    culprit_topic=OTHER,
+                    limiter="broker",
+                    collateral_topics=[TOPIC, THIRD],
+                ),
+                event(600, "mark", transition="Dropped", culprit_topic=THIRD),
+                event(1000, "unmark"),
+                event(
+                    1000,
+                    "mark",
+                    row_no=1,
+                    collateral_topics=[OTHER],
+                    trigger_topic=None,
+                    limiter_name=None,
+                ),
+                event(1500, "unmark", row_no=1),
+                event(9000, "mark", cnx_id="c2", collateral_topics=[THIRD]),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "culprit": TOPIC,
+                "victim": OTHER,
+                "pauses": 2,
+                "paused_s": 1.5,
+                "first_pause": START,
+                "last_pause": "2023-11-14T22:14:01Z",
+            },
+            {
+                **EAST,
+                "culprit": TOPIC,
+                "victim": THIRD,
+                "pauses": 2,
+                "paused_s": 1.0,
+                "first_pause": START,
+                "last_pause": "2023-11-14T22:14:09Z",
+            },
+        ],
+    ),
+    # Of each limiter a pause, the broker's twice on two connections; what was used counts in the
+    # windows of those pauses, among those that share the limit.
+    "shared-limits": (
+        {
+            "throttle_events": [
+                event(0, "mark", collateral_topics=[OTHER]),
+                event(100, "unmark"),
+                event(1000, "mark", limiter="broker", collateral_topics=[OTHER]),
+                event(3000, "unmark", limiter="broker"),
+                event(
+                    1000,
+                    "mark",
+                    limiter="broker",
+                    cnx_id="c2",
+                    topic=THIRD,
+                    culprit_topic=THIRD,
+                    collateral_topics=[],
+                    row_no=1,
+                ),
+                event(2000, "unmark", limiter="broker", cnx_id="c2"),
+                event(
+                    61_000,
+                    "mark",
+                    limiter="resource_group",
+                    cnx_id="c3",
+                    balance_msgs=None,
+                    balance_bytes=-5,
+                    topic=OTHER,
+                    culprit_topic=OTHER,
+                    collateral_topics=[THIRD],
+                ),
+                event(61_500, "unmark", limiter="resource_group", cnx_id="c3"),
+                event(
+                    62_000,
+                    "mark",
+                    limiter="connection",
+                    cnx_id="c4",
+                    topic=THIRD,
+                    balance_msgs=None,
+                    culprit_topic=THIRD,
+                    collateral_topics=[],
+                ),
+                event(62_250, "unmark", limiter="connection", cnx_id="c4"),
+                # Of a thread nobody used a byte; its connection is still paused.
+                event(
+                    120_000,
+                    "mark",
+                    limiter="io_thread",
+                    cnx_id="c5",
+                    topic=None,
+                    balance_msgs=None,
+                    collateral_topics=[OTHER],
+                ),
+            ],
+            "topic_throttle_stats": [
+                stats(0, TOPIC, messages=500),
+                stats(0, OTHER, messages=300),
+                stats(0, THIRD, messages=200),
+                stats(1, TOPIC, bytes=10**9, messages=10**9),
+                # THIRD is in the group and has never triggered its limit.
+                stats(1, OTHER, bytes=70, messages=1),
+                stats(1, THIRD, bytes=210, messages=9, resource_group="g"),
+                stats(1, "elsewhere", bytes=10**6, resource_group="h"),
+            ],
+        },
+        {},
+        [
+            {
+                **EAST,
+                "broker": "b1",
+                "limiter": "broker",
+                "limiter_name": "b1",
+                "pauses": 2,
+                "paused_s": 3.0,
+                "topics": 3,
+                "most_used_by": TOPIC,
+                "share": 0.5,
+                "used": "messages",
+                "first_pause": "2023-11-14T22:14:01Z",
+                "last_pause": "2023-11-14T22:14:01Z",
+            },
+            {
+                **EAST,
+                "broker": "b1",
+                "limiter": "resource_group",
+                "limiter_name": "g",
+                "pauses": 1,
+                "paused_s": 0.5,
+                "topics": 2,
+                "most_used_by": THIRD,
+                "share": 0.75,
+                "used": "bytes",
+                "first_pause": "2023-11-14T22:15:01Z",
+                "last_pause": "2023-11-14T22:15:01Z",
+            },
+            {
+                **EAST,
+                "broker": "b1",
+                "limiter": "connection",
+                "limiter_name": "c4",
+                "pauses": 1,
+                "paused_s": 0.25,
+                "topics": 1,
+                "most_used_by": THIRD,
+                "share": 1.0,
+                "used": "messages",
+                "first_pause": "2023-11-14T22:15:02Z",
+                "last_pause": "2023-11-14T22:15:02Z",
+            },
+            {
+                **EAST,
+                "broker": "b1",
+                "limiter": "io_thread",
+                "limiter_name": "0",
+                "pauses": 1,
+                "paused_s": None,
+                "topics": 1,
+                "most_used_by": None,
+                "share": None,
+                "used": "bytes",
+                "first_pause": "2023-11-14T22:16:00Z",
+                "last_pause": "2023-11-14T22:16:00Z",
+            },
+        ],
+    ),
+    "near-limit": (
+        {
+            "limiter_stats": [
+                limiter(
+                    0,
+                    TOPIC,
+                    0.7,
+                    throttles=2,
+                    limit_msgs=100.0,
+                    min_balance_msgs=-20,
+                    limit_bytes=1000.0,
+                    min_balance_bytes=900,
+                ),
+                limiter(1, TOPIC, 0.2),
+                limiter(1, OTHER, 0.5),
+                limiter(1, THIRD, None),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "broker": "b1",
+                "limiter": "topic",
+                "limiter_name": TOPIC,
+                "highest_utilisation": 1.2,
+                "in_window": START,
+                "newest_utilisation": 0.2,
+                "throttles": 2,
+            },
+            {
+                **EAST,
+                "broker": "b1",
+                "limiter": "topic",
+                "limiter_name": OTHER,
+                "highest_utilisation": 0.5,
+                "in_window": NEXT,
+                "newest_utilisation": 0.5,
+                "throttles": 0,
+            },
+        ],
+    ),
+    "throttle-commands": (
+        {
+            "producer_throttle": [
+                command(0, "p", 1000),
+                command(1000, "p", 500, reason="BrokerProduceQuotaExceeded"),
+                command(0, None, 0),
+                command(
+                    2000, "p", None, reason=None, request_id=None, exception="TimeoutException"
+                ),
+                command(0, "old", None, request_id=None, rule="client_unsupported"),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "topic": TOPIC,
+                "producer": "p",
+                "commands": 2,
+                "unsupported": 0,
+                "announced_s": 1.5,
+                "timed_out_sends": 1,
+                "reasons": ["BrokerProduceQuotaExceeded", "TopicProduceQuotaExceeded"],
+                "newest": "2023-11-14T22:14:02Z",
+            },
+            {
+                **EAST,
+                "topic": TOPIC,
+                "producer": "c1/1",
+                "commands": 1,
+                "unsupported": 0,
+                "announced_s": 0.0,
+                "timed_out_sends": 0,
+                "reasons": ["TopicProduceQuotaExceeded"],
+                "newest": START,
+            },
+            {
+                **EAST,
+                "topic": TOPIC,
+                "producer": "old",
+                "commands": 0,
+                "unsupported": 1,
+                "announced_s": 0.0,
+                "timed_out_sends": 0,
+                "reasons": ["TopicProduceQuotaExceeded"],
+                "newest": START,
+            },
+        ],
+    ),
+    "breached-quotas": (
+        {
+            "limiter_stats": [
+                limiter(0, TOPIC, 0.5, messages=3000, limit_msgs=100.0, min_balance_msgs=0),
+                limiter(1, TOPIC, 2.0, messages=12_000, limit_msgs=100.0, min_balance_msgs=-9),
+                limiter(1, OTHER, 0.5, messages=3000, limit_msgs=100.0, min_balance_msgs=1),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "broker": "b1",
+                "kind": "topic_msgs",
+                "entity": TOPIC,
+                "breaches": 2,
+                "highest_ratio": 1.09,
+                "newest_limit": 100.0,
+                "newest_used": 200.0,
+                "first_window": START,
+                "last_window": NEXT,
+            },
+        ],
+    ),
+    "lost-messages": (
+        {
+            "chunk_events": [
+                fate(0, "EXPIRED", "a"),
+                fate(5, "EXPIRED", "b"),
+                fate(9, "EXPIRED", "b"),
+                fate(7, "GAP", "c"),
+                fate(8, "DUPLICATE", "d"),
+            ],
+            "chunk_messages": [fate(99, None, "c") | {"outcome": None}],
+        },
+        {},
+        [
+            {
+                **EAST,
+                "topic": TOPIC,
+                "subscription": "s",
+                "outcome": "EXPIRED",
+                "lost": 2,
+                "arrived_after_all": 0,
+                "newest_lost": "b",
+                "newest": "2023-11-14T22:14:00.009Z",
+            },
+            {
+                **EAST,
+                "topic": TOPIC,
+                "subscription": "s",
+                "outcome": "GAP",
+                "lost": 0,
+                "arrived_after_all": 1,
+                "newest_lost": None,
+                "newest": "2023-11-14T22:14:00.007Z",
+            },
+        ],
+    ),
+    # Of another topic the newest window has none.
+    "incomplete-messages": (
+        {
+            "incomplete_messages": [
+                waiting(0, "a"),
+                waiting(1, "b", expires_ms=START_MS + 2 * MINUTE),
+                waiting(0, "c", topic=OTHER),
+            ],
+            "chunk_topic_stats": [
+                {
+                    **COMMON,
+                    "topic": OTHER,
+                    "window_start_ms": START_MS + MINUTE,
+                    "window_ms": MINUTE,
+                }
+            ],
+        },
+        {},
+        [
+            {
+                **EAST,
+                "topic": TOPIC,
+                "subscription": "s",
+                "consumer": "k",
+                "state": "assembling",
+                "uuid": "b",
+                "producer_name": "p",
+                "next_chunk_id": 2,
+                "num_chunks": 3,
+                "first_chunk": START,
+                "age_s": 90.0,
+                "buffered_bytes": 10,
+                "declared_bytes": 15,
+                "expires": "2023-11-14T22:16:00Z",
+            },
+        ],
+    ),
+    # Of another topic the stall is over.
+    "stalled-subscriptions": (
+        {
+            "incomplete_messages": [
+                held(0, "a", "5:2", [0]),
+                held(1, "a", "5:2", [0, 1, 2]),
+                held(1, "b", "5:3", []),
+                held(1, "a", "5:2", [0], subscription="t"),
+                held(0, "c", "5:2", [0], topic=OTHER),
+                waiting(1, "d"),
+            ],
+            "chunk_topic_stats": [
+                {
+                    **COMMON,
+                    "topic": OTHER,
+                    "window_start_ms": START_MS + MINUTE,
+                    "window_ms": MINUTE,
+                }
+            ],
+        },
+        {},
+        [
+            {
+                **EAST,
+                "topic": TOPIC,
+                "subscription": "s",
+                "uuid": "a",
+                "since": START,
+                "stalled": "2 large messages stalled behind 5:2, whose chunks 0, 1 and 2 are gone",
+            },
+            {
+                **EAST,
+                "topic": TOPIC,
+                "subscription": "t",
+                "uuid": "a",
+                "since": START,
+                "stalled": "1 large message stalled behind 5:2, whose chunk 0 is gone",
+            },
+        ],
+    ),
+    # Acknowledged as a whole, up to the last chunk, not at all, in part, and in part just now.
+    "partial-acks": (
+        {
+            "chunk_messages": [
+                assembled("a", 1),
+                assembled("b", 11, subscription="t"),
+                assembled("c", 21),
+                assembled("d", 31),
+                assembled("e", 41, topic=f"{TOPIC}-partition-3"),
+            ],
+            "events": [
+                *(acked(0, 1, n) for n in (1, 2, 3)),
+                acked(0, 1, 99, subscription="t", ack_cumulative=True),
+                acked(0, 1, 32),
+                acked(70_000, 1, 42, topic=TOPIC.split("://")[1], partition=3),
+                acked(70_000, 1, 9),
+            ],
+        },
+        {},
+        [
+            {
+                **EAST,
+                "topic": TOPIC,
+                "subscription": "s",
+                "consumer": "k",
+                "uuid": "d",
+                "chunks": 3,
+                "acknowledged": 1,
+                "first_unacknowledged": "1:31",
+                "newest_ack": START,
+            },
+        ],
+    ),
+    "new-producer-ids": (
+        {
+            "producer_id_decisions": [
+                new_id(0, "etl", 1, "counted"),
+                new_id(1000, "etl", 2, "throttled", client_id="y"),
+                new_id(2000, "etl", 2, "rejected"),
+                new_id(0, "web", 3, "counted", bound=2.0**63, bound_source="none"),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "user": "etl",
+                "distinct_ids": 2,
+                "counted": 1,
+                "throttled": 1,
+                "rejected": 1,
+                "clients": 2,
+                "bound": 5.0,
+                "first_id": START,
+                "last_id": "2023-11-14T22:14:02Z",
+            },
+            {
+                **EAST,
+                "user": "web",
+                "distinct_ids": 1,
+                "counted": 1,
+                "throttled": 0,
+                "rejected": 0,
+                "clients": 1,
+                "bound": None,
+                "first_id": START,
+                "last_id": START,
+            },
+        ],
+    ),
+    "live-producer-ids": (
+        {
+            "producer_id_live": [
+                live(0, "orders", "etl", 2, 3),
+                live(0, "orders", "web", 9, 9),
+                live(60_000, "orders", "etl", 5, 7),
+                live(60_000, "orders", "web", 0, 0),
+                live(0, "bills", "unknown", 8, 8),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "broker": "1",
+                "topic": "bills",
+                "user": "unknown",
+                "live_ids": 8,
+                "states": 8,
+                "heap_bytes": 3200,
+                "polled": START,
+            },
+            {
+                **EAST,
+                "broker": "1",
+                "topic": "orders",
+                "user": "etl",
+                "live_ids": 5,
+                "states": 7,
+                "heap_bytes": 2800,
+                "polled": NEXT,
+            },
+        ],
+    ),
+    "users-over-bound": (
+        {
+            "producer_id_decisions": [
+                new_id(0, "etl", 1, "counted"),
+                new_id(1000, "etl", 2, "rejected", throttle_ms=7),
+                new_id(2000, "etl", 2, "rejected", throttle_ms=9, bound=6.0, bound_source="user"),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "broker": "b1",
+                "user": "etl",
+                "batches_over": 2,
+                "ids_over": 1,
+                "bound": 6.0,
+                "bound_source": "user",
+                "longest_throttle_ms": 9,
+                "first_batch": "2023-11-14T22:14:01Z",
+                "last_batch": "2023-11-14T22:14:02Z",
+            },
+        ],
+    ),
+    "expiring-messages": (
+        {
+            "backlog_subscriptions": [
+                cursor("a", 0, None, time_to_expiry_s=90.0, expired_unread=4),
+                cursor(
+                    "a",
+                    60_000,
+                    None,
+                    time_to_expiry_s=30.0,
+                    expired_unread=3,
+                    backlog_entries=7,
+                    age_s=3,
+                ),
+                cursor("b", 60_000, None, time_to_expiry_s=None, expired_unread=0),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "topic": TOPIC,
+                "subscription": "a",
+                "time_to_expiry_s": 30.0,
+                "expire_from": "2023-11-14T22:15:30Z",
+                "expired_unread": 7,
+                "backlog_entries": 7,
+                "age_s": 3,
+                "checked": NEXT,
+            },
+        ],
+    ),
+    "backlog-near-quota": (
+        {
+            "backlog_checks": [
+                check(TOPIC, 0, limit_bytes=80, size_usage=1.0, exceeded_size=True),
+                check(
+                    TOPIC,
+                    60_000,
+                    limit_bytes=100,
+                    size_usage=0.8,
+                    age_s=5,
+                    limit_s=50,
+                    time_usage=0.1,
+                    oldest_subscription="s",
+                ),
+                check(OTHER, 60_000, age_s=45, limit_s=50, time_usage=0.9),
+                check(THIRD, 60_000),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "topic": OTHER,
+                "usage": 0.9,
+                "quota": "time",
+                "backlog_bytes": 80,
+                "limit_bytes": None,
+                "age_s": 45,
+                "limit_s": 50,
+                "oldest_subscription": None,
+                "exceeded": False,
+                "checked": NEXT,
+            },
+            {
+                **EAST,
+                "topic": TOPIC,
+                "usage": 0.8,
+                "quota": "size",
+                "backlog_bytes": 80,
+                "limit_bytes": 100,
+                "age_s": 5,
+                "limit_s": 50,
+                "oldest_subscription": "s",
+                "exceeded": False,
+                "checked": NEXT,
+            },
+        ],
+    ),
+    "predicted-breaches": (
+        {
+            "backlog_subscriptions": [
+                cursor("a", 0, 1.0),
+                cursor("a", 60_000, 90.0, age_s=3),
+                cursor("b", 60_000, 0.0),
+                cursor("c", 60_000, None),
+            ],
+            "group_lag": [
+                lag("g", 60_000, 9, time_to_loss_s=60.0),
+                lag("old", 0, 9, time_to_loss_s=1.0),
+                lag("old", 60_000, None, state="gone"),
+                lag("never", 60_000, 9, time_to_loss_s=1e9),
+            ],
+        },
+        {},
+        [
+            {
+                **EAST,
+                "topic": TOPIC,
+                "partition": None,
+                "group_or_subscription": "b",
+                "time_to_quota_s": 0.0,
+                "expected": NEXT,
+                "backlog_bytes": 80,
+                "age_s": None,
+                "growth_rate": 1.0,
+                "drain_rate": None,
+                "checked": NEXT,
+            },
+            {
+                **EAST,
+                "topic": "orders",
+                "partition": 1,
+                "group_or_subscription": "g",
+                "time_to_quota_s": 60.0,
+                "expected": "2023-11-14T22:16:00Z",
+                "backlog_bytes": 900,
+                "age_s": 5,
+                "growth_rate": None,
+                "drain_rate": 0.5,
+                "checked": NEXT,
+            },
+            {
+                **EAST,
+                "topic": TOPIC,
+                "partition": None,
+                "group_or_subscription": "a",
+                "time_to_quota_s": 90.0,
+                "expected": "2023-11-14T22:16:30Z",
+                "backlog_bytes": 80,
+                "age_s": 3,
+                "growth_rate": 1.0,
+                "drain_rate": None,
+                "checked": NEXT,
+            },
+        ],
+    ),
+    "lag": (
+        {
+            "group_lag": [
+                lag("g", 0, 5),
+                lag("g", 60_000, 9, lag_records=4),
+                lag("gone", 0, 7),
+                lag("gone", 60_000, None, state="gone"),
+                lag(
+                    "h",
+                    60_000,
+                    -3,
+                    state="ahead",
+                    lag_records=0,
+                    age_s=None,
+                    commit_rate=None,
+                    lag_growth=None,
+                ),
+            ],
+            "lost_messages": [lost("g", 0, 1, 5), lost("g", 60_000, 5, 6)],
+            "group_states": [
+                changed("g", 0, "stable", topic=None),
+                changed("g", 60_000, "empty", topic=None),
+                changed("g", 90_000, "ahead"),
+                changed("h", 0, "stable", topic=None),
+                changed("h", 60_000, "known", topic=None),
+            ],
+        },
+        {},
+        [
+            {
+                **EAST,
+                "group": "g",
+                "topic": "orders",
+                "partition": 1,
+                "state": "committed",
+                "consumers": "empty",
+                "lag": 9,
+                "records": 4,
+                "oldest_s": 5,
+                "trend": "falls behind",
+                "growth": 0.25,
+                "commits": 0.5,
+                "time_to_loss_s": None,
+                "lost": 5,
+                "committed": 50,
+                "log_start": 10,
+                "log_end": 59,
+                "checked": NEXT,
+            },
+            {
+                **EAST,
+                "group": "h",
+                "topic": "orders",
+                "partition": 1,
+                "state": "ahead",
+                "consumers": None,
+                "lag": -3,
+                "records": 0,
+                "oldest_s": None,
+                "trend": None,
+                "growth": None,
+                "commits": None,
+                "time_to_loss_s": None,
+                "lost": 0,
+                "committed": 50,
+                "log_start": 10,
+                "log_end": 59,
+                "checked": NEXT,
+            },
+        ],
+    ),
+    "lag,by group": (
+        {
+            "group_lag": [
+                lag("g", 60_000, 9),
+                lag("g", 60_000, 4, partition=2, lag_growth=-1.0),
+                lag(
+                    "g",
+                    60_000,
+                    -7,
+                    partition=3,
+                    state="ahead",
+                    age_s=None,
+                    commit_rate=None,
+                    lag_growth=None,
+                ),
+            ]
+        },
+        {"by": "group"},
+        [
+            {
+                **EAST,
+                "group": "g",
+                "topic": None,
+                "partition": None,
+                "state": "ahead, committed",
+                "consumers": None,
+                "lag": 13,
+                "records": None,
+                "oldest_s": 5,
+                "trend": "catches up, falls behind",
+                "growth": -0.75,
+                "commits": 1.0,
+                "time_to_loss_s": None,
+                "lost": 0,
+                "committed": None,
+                "log_start": None,
+                "log_end": None,
+                "checked": NEXT,
+            },
+        ],
+    ),
+    "group-states": (
+        {
+            "group_states": [
+                changed("reads", 60_000, "stable", topic=None, partition=None),
+                changed("a", 0, "no_offset", unread=49),
+                changed("b", 0, "ahead"),
+                changed("b", 60_000, "committed", before="ahead"),
+                changed("c", 60_000, "gone", before="committed"),
+                changed("typo", 0, "unknown_group", topic=None, partition=None),
+                changed("d", 0, "unknown_group"),
+                changed("d", 60_000, "known"),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "group": "a",
+                "topic": "orders",
+                "partition": 1,
+                "state": "no_offset",
+                "unread": 49,
+                "committed": 50,
+                "log_start": 10,
+                "log_end": 59,
+                "since": FIRST,
+                "before": None,
+            },
+            {
+                **EAST,
+                "group": "typo",
+                "topic": None,
+                "partition": None,
+                "state": "unknown_group",
+                "unread": None,
+                "committed": 50,
+                "log_start": 10,
+                "log_end": 59,
+                "since": FIRST,
+                "before": None,
+            },
+            {
+                **EAST,
+                "group": "c",
+                "topic": "orders",
+                "partition": 1,
+                "state": "gone",
+                "unread": None,
+                "committed": 50,
+                "log_start": 10,
+                "log_end": 59,
+                "since": NEXT,
+                "before": "committed",
+            },
+        ],
+    ),
+    "group-losses": (
+        {
+            "lost_messages": [
+                lost("g", 0, 1, 5, first_sight=True),
+                lost("g", 60_000, 5, 25),
+                lost("h", 0, 1, 2),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "group": "g",
+                "topic": "orders",
+                "partition": 1,
+                "offsets": 24,
+                "at_first_sight": 4,
+                "from_offset": 1,
+                "to_offset": 25,
+                "first": FIRST,
+                "last": NEXT,
+            },
+            {
+                **EAST,
+                "group": "h",
+                "topic": "orders",
+                "partition": 1,
+                "offsets": 1,
+                "at_first_sight": 0,
+                "from_offset": 1,
+                "to_offset": 2,
+                "first": FIRST,
+                "last": FIRST,
+            },
+        ],
+    ),
+    "cache-hit-ratio": (
+        {
+            "cache_stats": [
+                cache(0, "fifo", 1, 1),
+                cache(1, "fifo", 2, 0),
+                cache(0, "lru", 0, 0),
+                cache(0, "fifo", 9, 0, topic=TOPIC),
+                cache(1, "lru", 1, 3, switches=[("grace_ms", "7"), ("policy", "lru")]),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "policy": "fifo",
+                "max_bytes": 100,
+                "settings": "grace_ms=0",
+                "hits": 3,
+                "misses": 1,
+                "hit_ratio": 0.75,
+                "hit_ratio_bytes": 0.9,
+                "evicted_wanted": 2,
+                "max_used_bytes": 91,
+            },
+            {
+                **EAST,
+                "policy": "lru",
+                "max_bytes": 100,
+                "settings": "grace_ms=7",
+                "hits": 1,
+                "misses": 3,
+                "hit_ratio": 0.25,
+                "hit_ratio_bytes": 0.5,
+                "evicted_wanted": 1,
+                "max_used_bytes": 91,
+            },
+            {
+                **EAST,
+                "policy": "lru",
+                "max_bytes": 100,
+                "settings": "grace_ms=0",
+                "hits": 0,
+                "misses": 0,
+                "hit_ratio": None,
+                "hit_ratio_bytes": None,
+                "evicted_wanted": 1,
+                "max_used_bytes": 90,
+            },
+        ],
+    ),
+    "cache-bakeoff": (
+        {
+            "cache_bakeoff": [
+                baked("fifo", 10, 1, 1),
+                baked("fifo", 10, 40, 60, **NEWER),
+                baked("proportional", 10, 20, 80, **NEWER),
+                baked("proportional", 10, 10, 90, **NEWER, settings=[("watermark", "0.5")]),
+                baked("fifo", 20, 50, 50, **NEWER),
+                baked("fifo", 10, 41, 60, **ON_B),
+            ]
+        },
+        {},
+        [
+            {
+                **BAKED,
+                "policy": "fifo",
+                "max_bytes": 10,
+                "hit_ratio": 0.4,
+                "storage_bytes": 60,
+                "saved_against_proportional": 0.25,
+            },
+            {
+                **BAKED,
+                "policy": "proportional",
+                "max_bytes": 10,
+                "hit_ratio": 0.2,
+                "storage_bytes": 80,
+                "saved_against_proportional": 0.0,
+            },
+            {
+                **BAKED,
+                "policy": "proportional",
+                "settings": {"watermark": "0.5"},
+                "max_bytes": 10,
+                "hit_ratio": 0.1,
+                "storage_bytes": 90,
+                "saved_against_proportional": 0.0,
+            },
+            {
+                **BAKED,
+                "policy": "fifo",
+                "max_bytes": 20,
+                "hit_ratio": 0.5,
+                "storage_bytes": 50,
+                "saved_against_proportional": None,
+            },
+        ],
+    ),
+    "cache-size-enough": (
+        {
+            "cache_bakeoff": [
+                baked("fifo", 5, 99, 1, cluster="east", broker="b"),
+                *(
+                    baked("fifo", size, hits, 100 - hits, **ON_B)
+                    for size, hits in ((10, 70), (20, 89), (40, 90))
+                ),
+                baked("belady", 10, 95, 5, **ON_B),
+                baked("fifo", 10, 90, 10, **NEWER),
+                baked("lru", 40, 50, 50, **ON_B, hit_ratio=None),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "trace": "t",
+                "broker": "b",
+                "policy": "fifo",
+                "settings": {},
+                "enough_bytes": 20,
+                "hit_ratio": 0.89,
+                "best_hit_ratio": 0.9,
+                "storage_bytes": 11,
+            },
+        ],
+    ),
+    "quarantined": (
+        {
+            "quarantine": [
+                broken("BAD_TOPIC", 1),
+                broken("BAD_TOPIC", 1, job="chunks"),
+                broken("BAD_TOPIC", 2, ts_wall_ms=START_MS + 1000),
+                broken("UNPARSEABLE", 3, ts_wall_ms=None, detail=None),
+            ]
+        },
+        {},
+        [
+            {
+                "reason_code": "BAD_TOPIC",
+                "records": 2,
+                "jobs": ["chunks"],
+                "commonest_detail": "topic",
+                "newest": "2023-11-14T22:14:01Z",
+            },
+            {
+                "reason_code": "UNPARSEABLE",
+                "records": 1,
+                "jobs": None,
+                "commonest_detail": None,
+                "newest": None,
+            },
+        ],
+    ),
+}
+
+
+def put(warehouse, tables):
+    Path(warehouse, "_weir").mkdir(parents=True)
+    for name, rows in tables.items():
+        unknown = {key for row in rows for key in row} - {*TABLES[name].names, "outcome"}
+        assert not unknown, unknown
+        write(warehouse, name, [{c: row.get(c) for c in TABLES[name].names} for row in rows[::-1]])

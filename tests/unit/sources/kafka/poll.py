@@ -1,0 +1,43 @@
+"""What tests share of poll."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from app.sources.kafka.apart import ClientProcess
+from app.sources.kafka.offsets import Log, LogPosition, OffsetAnswers, Oldest, Place
+from app.sources.polling import Unanswered
+from tests.unit.sources.kafka.answers import AT, answers
+
+
+class Scripted(ClientProcess):
+    """Answers what a test says, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.now: OffsetAnswers | Unanswered = answers()
+        self.asked: list[tuple[set[str], set[str]]] = []
+        self.reads: list[list[LogPosition]] = []
+
+    def close(self) -> None:
+        """There is no process."""
+
+    def ask(
+        self,
+        topics: Collection[str],
+        groups: Collection[str],
+        deadline: float,
+    ) -> OffsetAnswers:
+        self.asked.append((set(topics), set(groups)))
+        if isinstance(self.now, Unanswered):
+            raise self.now
+        return self.now
+
+    def read(
+        self,
+        positions: Sequence[LogPosition],
+        logs: Mapping[Place, Log],
+        deadline: float,
+        problems: list[str],
+    ) -> dict[LogPosition, Oldest]:
+        self.reads.append(list(positions))
+        return {p: Oldest(AT - p.offset, 1, 10) for p in positions}
