@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.throttle_rows import COMMON, START_MS
 from tests.support.ready_questions import limiter
+from tests.support.throttle_rows import COMMON, START_MS
 
 MINUTE = 60_000
 
