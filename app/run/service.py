@@ -210,7 +210,7 @@ class Service:
         """Start every query and watch until all have ended or a stop is requested."""
         try:
             with (
-                sources.polling(self._settings, self._endless, self._progress.warn),
+                sources.keep_polling(self._settings, self._endless, self._progress.warn),
                 self._metrics(),
                 working_beside(self._settings, self._endless, self._progress.warn),
             ):

@@ -30,10 +30,10 @@ __all__ = [
     "Raw",
     "check",
     "claim",
+    "keep_polling",
     "notes",
     "open_batch",
     "open_stream",
-    "polling",
     "read_batch",
     "read_stream",
 ]
@@ -81,7 +81,7 @@ def claim(settings: Settings) -> None:
         module.claim(settings)
 
 
-def polling(
+def keep_polling(
     settings: Settings, endless: bool, say: Callable[[str], None] | None = None
 ) -> AbstractContextManager[None]:
     """Poll during a run, for a source that polls."""

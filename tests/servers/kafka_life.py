@@ -13,7 +13,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka import admin as requests
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
-from tests.servers.test_kafka_groups import now_ms, until
+from tests.servers.kafka_groups import now_ms, until
 from tests.support.servers.kafka import Kafka, jars
 from tests.support.servers.process import java
 

@@ -21,8 +21,8 @@ from app.config.settings import Settings, load_settings
 from app.show.reconcile.comparing import one_round
 from app.show.reconcile.spans import differs
 from app.tables.small_files import RECONCILE, read_text, write_text
+from tests.servers.kafka_groups import until
 from tests.servers.kafka_life import Life
-from tests.servers.test_kafka_groups import until
 from tests.support.backlog_views import stored
 from tests.support.servers.kafka import Kafka
 from tests.support.servers.process import Server, serving

@@ -12,7 +12,7 @@ from confluent_kafka import Producer, TopicPartition
 
 from app.sources.kafka.groups_poll import GroupPoller
 from tests.reference.backlog import judge
-from tests.servers.test_kafka_groups import (
+from tests.servers.kafka_groups import (
     AGED_MS,
     PRECISE,
     Cluster,

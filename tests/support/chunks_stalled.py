@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.state.test_chunks_shared import (
+from tests.support.chunks_shared import (
     Row,
     joins,
     record,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 from app.setup.launch.line import read
@@ -17,11 +18,11 @@ PAGES = [
 PROGRAMS = ("./spark-submit.sh", "weir")
 
 
-def blocks(page, language):
+def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
 
 
-def commands(page):
+def commands(page: Path) -> Iterator[list[str]]:
     """Every command of a page as words, without the options that go to spark-submit."""
     for block in blocks(page, "sh"):
         lexer = shlex.shlex(block, posix=True, punctuation_chars="\n")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from app.tables.definitions import TABLES
+from tests.support import blame_principals
+from tests.support.charges import BLAMED, NONE, PAUSES, STATS, USED
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
-from tests.unit.read import test_blame_principals as blame_principals
-from tests.unit.read.test_charges import BLAMED, NONE, PAUSES, STATS, USED
 
+Row = dict[str, Any]
 THIRD = "persistent://acme/bills/sent"
 MINUTE = 60_000
 NS = 10**9
@@ -17,11 +19,11 @@ FIRST, NEXT = "2023-11-14T22:14:00Z", "2023-11-14T22:15:00Z"
 AFTER = "2023-11-14T22:16:00Z"
 
 
-def stats(minute, topic, **changes):
+def stats(minute: int, topic: str, **changes: Any) -> Row:
     return window(minute, topic=topic, **changes)
 
 
-def limiter(minute, name, used, **changes):
+def limiter(minute: int, name: str, used: float | None, **changes: Any) -> Row:
     base = {k: v for k, v in window(minute).items() if k in TABLES["limiter_stats"].names}
     return {
         **base,
@@ -33,7 +35,7 @@ def limiter(minute, name, used, **changes):
     }
 
 
-def command(at_ms, producer, pause_ms, **changes):
+def command(at_ms: int, producer: str | None, pause_ms: int | None, **changes: Any) -> Row:
     return {
         **COMMON,
         "ts_wall_ms": START_MS + at_ms,
@@ -48,7 +50,7 @@ def command(at_ms, producer, pause_ms, **changes):
     }
 
 
-def fate(at_ms, outcome, uuid, **changes):
+def fate(at_ms: int, outcome: str | None, uuid: str, **changes: Any) -> Row:
     return {
         **COMMON,
         "job": "chunks",
@@ -62,7 +64,7 @@ def fate(at_ms, outcome, uuid, **changes):
     }
 
 
-def waiting(minute, uuid, **changes):
+def waiting(minute: int, uuid: str, **changes: Any) -> Row:
     return {
         **COMMON,
         "job": "chunks",
@@ -84,7 +86,7 @@ def waiting(minute, uuid, **changes):
     }
 
 
-def held(minute, uuid, position, gone, **changes):
+def held(minute: int, uuid: str, position: str, gone: Any, **changes: Any) -> Row:
     return waiting(
         minute,
         uuid,
@@ -99,7 +101,7 @@ def held(minute, uuid, position, gone, **changes):
     )
 
 
-def assembled(uuid, entry, **changes):
+def assembled(uuid: str, entry: int, **changes: Any) -> Row:
     return {
         **fate(0, None, uuid),
         "complete_ms": START_MS,
@@ -108,7 +110,7 @@ def assembled(uuid, entry, **changes):
     }
 
 
-def acked(at_ms, ledger, entry, **changes):
+def acked(at_ms: int, ledger: int, entry: int | None, **changes: Any) -> Row:
     return {
         "event_type": "ack",
         "cluster": "east",
@@ -121,7 +123,7 @@ def acked(at_ms, ledger, entry, **changes):
     }
 
 
-def new_id(at_ms, user, pid, verdict, **changes):
+def new_id(at_ms: int, user: str, pid: int | None, verdict: str, **changes: Any) -> Row:
     return {
         **COMMON,
         "job": "producer_ids",
@@ -137,7 +139,7 @@ def new_id(at_ms, user, pid, verdict, **changes):
     }
 
 
-def live(at_ms, topic, user, ids, states, **changes):
+def live(at_ms: int, topic: str, user: str, ids: int, states: int, **changes: Any) -> Row:
     return {
         "polled_ms": START_MS + at_ms,
         "cluster": "east",
@@ -153,7 +155,7 @@ def live(at_ms, topic, user, ids, states, **changes):
     }
 
 
-def broken(code, offset, **changes):
+def broken(code: str, offset: Any, **changes: Any) -> Row:
     return {
         "reason_code": code,
         "detail": "topic",
@@ -164,7 +166,7 @@ def broken(code, offset, **changes):
     }
 
 
-def check(topic, pass_ms, **changes):
+def check(topic: str, pass_ms: int, **changes: Any) -> Row:
     return {
         **COMMON,
         "job": "backlog",
@@ -177,7 +179,7 @@ def check(topic, pass_ms, **changes):
     }
 
 
-def cursor(name, pass_ms, left_s, **changes):
+def cursor(name: str, pass_ms: int, left_s: Any, **changes: Any) -> Row:
     return {
         **COMMON,
         "job": "backlog",
@@ -191,7 +193,7 @@ def cursor(name, pass_ms, left_s, **changes):
     }
 
 
-def lag(group, pass_ms, behind, **changes):
+def lag(group: str, pass_ms: int, behind: Any, **changes: Any) -> Row:
     return {
         **COMMON,
         "job": "backlog",
@@ -213,7 +215,7 @@ def lag(group, pass_ms, behind, **changes):
     }
 
 
-def changed(group, pass_ms, state, **changes):
+def changed(group: str, pass_ms: int, state: str, **changes: Any) -> Row:
     return {
         **COMMON,
         "job": "backlog",
@@ -230,7 +232,7 @@ def changed(group, pass_ms, state, **changes):
     }
 
 
-def lost(group, at_ms, begin, end, **changes):
+def lost(group: str, at_ms: int, begin: int, end: int, **changes: Any) -> Row:
     return {
         **COMMON,
         "job": "backlog",
@@ -247,7 +249,7 @@ def lost(group, at_ms, begin, end, **changes):
     }
 
 
-def cache(minute, policy, hits, misses, **changes):
+def cache(minute: int, policy: str, hits: int, misses: int, **changes: Any) -> Row:
     return {
         **COMMON,
         "job": "entry_cache",
@@ -267,7 +269,7 @@ def cache(minute, policy, hits, misses, **changes):
     }
 
 
-def baked(policy, max_bytes, hits, storage, **changes):
+def baked(policy: str, max_bytes: int | None, hits: int, storage: Any, **changes: Any) -> Row:
     """All brokers together, a hundred reads, the first of two comparisons."""
     return {
         "compared_ms": START_MS,
@@ -290,7 +292,7 @@ def baked(policy, max_bytes, hits, storage, **changes):
     }
 
 
-EAST = {"cluster": "east"}
+EAST: Row = {"cluster": "east"}
 NEWER = {"compared_ms": START_MS + MINUTE}
 ON_B = {**NEWER, "cluster": "east", "broker": "b"}
 BAKED = {
@@ -353,7 +355,7 @@ _COMPARED = {
 }
 
 
-def compared(minute, measure, **changes):
+def compared(minute: int, measure: str, **changes: Any) -> Row:
     return {
         **_COMPARED,
         "compared_ms": START_MS,
@@ -383,7 +385,7 @@ _PREDICTED = {
 }
 
 
-def predicted(minute, **changes):
+def predicted(minute: int, **changes: Any) -> Row:
     """A forecast of the minute after, where real ones are of the days after."""
     at_ms = START_MS + minute * MINUTE
     return {
@@ -442,8 +444,8 @@ SHADOWED = {
     "producer_id_decisions": [new_id(0, "u", 1, "counted")],
     "shadow_producer_id_decisions": [{**new_id(0, "u", 1, "rejected"), "policy": "next"}],
 }
-_EFFECT = {**EAST, "policy": "next", "live": 0.0}
-_NOBODY = {"culprit_team": None, "culprit_contact": None, "victim_team": None}
+_EFFECT: Row = {**EAST, "policy": "next", "live": 0.0}
+_NOBODY: Row = {"culprit_team": None, "culprit_contact": None, "victim_team": None}
 CASES = {
     "blame": (
         {"throttle_events": PAUSES, "topic_throttle_stats": STATS},
@@ -1802,7 +1804,7 @@ CASES = {
 }
 
 
-def put(warehouse, tables):
+def put(warehouse: str, tables: dict[str, list[Row]]) -> None:
     Path(warehouse, "_weir").mkdir(parents=True)
     for name, rows in tables.items():
         unknown = {key for row in rows for key in row} - {*TABLES[name].names, "outcome"}

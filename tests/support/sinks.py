@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.support.throttle_rows import TOPIC, window, write
 
 RULE = {
@@ -18,13 +20,13 @@ RULE = {
 BUSY = {"messages": 6000}
 
 
-def states(receiver):
+def states(receiver: Any) -> list[tuple[str, str]]:
     return [
         (a["state"], a["labels"]["topic"]) for body in receiver.bodies() for a in body["alerts"]
     ]
 
 
-def minutes(warehouse, *numbers, topic=TOPIC, **changes):
+def minutes(warehouse: str, *numbers: int, topic: str = TOPIC, **changes: Any) -> None:
     write(
         warehouse,
         "topic_throttle_stats",

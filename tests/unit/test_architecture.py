@@ -87,6 +87,19 @@ patch("app.cli.@settings")
     ]
 
 
+def test_what_tests_share_is_in_no_test_file() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {node.module}"
+        for folder in ("tests", "benchmarks")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tests"
+        for name in ((node.module or "").split(".")[-1], *(alias.name for alias in node.names))
+        if name.startswith("test_")
+    ]
+    assert found == []
+
+
 MOST_FILES = 3
 """In which a job is named outside its two folders: the registry, and the keys of its scenarios."""
 

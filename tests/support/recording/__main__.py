@@ -13,6 +13,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -50,13 +51,14 @@ def record(folder: Path) -> tuple[list[str], Scene]:
     try:
         with scene.client() as one:
             chunks = large.Large(scene)
-            for name, play in (
+            plays: tuple[tuple[str, Callable[[], object]], ...] = (
                 ("large", lambda: chunks.play(one)),
                 ("limits", lambda: limits.play(scene)),
                 ("quotas", lambda: quotas.play(scene)),
                 ("reads", lambda: reads.play(scene)),
                 ("expiry", chunks.finish),
-            ):
+            )
+            for name, play in plays:
                 began = time.monotonic()
                 play()
                 print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)

@@ -138,7 +138,7 @@ def digest(data: bytes) -> str:
 
 def drain(consumer: client.Consumer, wait_ms: int = 3000) -> list[bytes]:
     """Take and acknowledge messages until none comes; what the application got."""
-    found = []
+    found: list[bytes] = []
     while True:
         try:
             message = consumer.receive(wait_ms)

@@ -31,7 +31,7 @@ class AdminServer:
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
             # A client that does not trust the certificate goes away, and that is no news.
-            self._server.handle_error = lambda *_: None
+            setattr(self._server, "handle_error", lambda *_: None)  # noqa: B010
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
 
     @property

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chunks_stalled import STALL, WHOLE, cursor, stored
-from tests.unit.state.test_chunks_shared import (
+from tests.support.chunks_shared import (
     MINUTE,
     Judge,
     Row,
@@ -18,6 +17,7 @@ from tests.unit.state.test_chunks_shared import (
     record,
     rows_of,
 )
+from tests.support.chunks_stalled import STALL, WHOLE, cursor, stored
 
 __all__ = ["rows_of"]
 

@@ -11,7 +11,7 @@ from tests.support.semantics_chunks import UPSTREAM, chunk
 from tests.support.throttle_rows import write
 from tests.unit.show.audit.jobs import JOBS
 from tests.unit.state import cache_trace, chunk_trace
-from tests.unit.state import test_entry_cache_input as caches
+from tests.unit.state import entry_cache_input as caches
 from tests.unit.state import trace as throttling
 from tests.unit.state.trace import START_MS, START_NS, publish, record
 

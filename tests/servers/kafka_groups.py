@@ -1,0 +1,119 @@
+"""What tests share of kafka groups."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from app.config.kafka_groups import KafkaGroupsSettings
+from tests.support.servers.kafka import Kafka
+from tests.unit.sources.pulsar.documents import valid
+
+if TYPE_CHECKING:
+    pass
+
+AGED_MS = 3_600_000
+Json = dict[str, Any]
+PRECISE = {"preciseTimeBasedBacklogQuotaCheck": True, "backlogQuotaCheckIntervalInSeconds": 1}
+
+
+class Cluster:
+    """What tests do to the broker."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.kafka = kafka
+        self.admin = AdminClient({"bootstrap.servers": kafka.servers, "log_level": 0})
+        self.name = uuid4().hex[:8]
+        self.topic = f"orders-{self.name}"
+
+    def group(self, name: str) -> str:
+        """A name that no other test has."""
+        return f"{name}-{self.name}"
+
+    def produce(self, partition: int, count: int, at_ms: int, size: int = 100) -> None:
+        """Messages of one size, a second apart, the first one at a time."""
+        self.kafka.send(
+            self.topic,
+            [
+                {"value": b"x" * size, "partition": partition, "timestamp": at_ms + 1000 * i}
+                for i in range(count)
+            ],
+        )
+
+    def commit(self, group: str, *offsets: int) -> None:
+        """Commit offsets of partitions 0, 1, … for a group without members."""
+        places = [TopicPartition(self.topic, i, offset) for i, offset in enumerate(offsets)]
+
+        def committed() -> bool:
+            request = [ConsumerGroupTopicPartitions(self.group(group), places)]
+            (done,) = self.admin.alter_consumer_group_offsets(request).values()
+            try:
+                return all(each.error is None for each in done.result(10).topic_partitions)
+            except KafkaException:
+                return False
+
+        until(committed)
+
+    def committed(self, group: str) -> list[TopicPartition]:
+        """The offsets of a group; the broker removes those of a deleted topic by and by."""
+        request = [ConsumerGroupTopicPartitions(self.group(group))]
+        (found,) = self.admin.list_consumer_group_offsets(request).values()
+        return [each for each in found.result(10).topic_partitions if each.offset >= 0]
+
+    def settings(self, **keys: Any) -> KafkaGroupsSettings:
+        return KafkaGroupsSettings.model_validate(
+            {
+                "cluster": "east",
+                "broker": "k1",
+                "options": {"bootstrap.servers": self.kafka.servers},
+                "groups": f"^.*-{self.name}",
+                "topics": [self.topic],
+                "timeout_ms": 20_000,
+                **keys,
+            }
+        )
+
+
+@pytest.fixture
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    """The broker with a topic of two partitions and groups that stand in it."""
+    made = Cluster(kafka)
+    with made.admin:
+        kafka.create_topic(made.topic, 2)
+        until(lambda: made.topic in made.admin.list_topics(timeout=10).topics)
+        yield made
+
+
+def until(holds: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "the broker has not done it"
+        time.sleep(0.2)
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def records(path: Path | None) -> list[Json]:
+    assert path is not None
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    valid(found)
+    assert len({record["ts_wall_ms"] for record in found}) == 1
+    return found
+
+
+def of_kind(found: list[Json], kind: str, *columns: str) -> list[tuple[Any, ...]]:
+    return [
+        tuple(record.get(column) for column in columns)
+        for record in found
+        if record["event_type"] == kind
+    ]
