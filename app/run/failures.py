@@ -73,7 +73,7 @@ _WORKER = re.compile(
     r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure"
     r"|EOFException occurred while reading the port number"
 )
-_FEED = re.compile(r'throttle_feed\.py", line \d+, in publish')
+_FEED = re.compile(r'throttle_publisher\.py", line \d+, in publish')
 _FEED_FIXABLE = (
     (
         re.compile(r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC_OR_PARTITION"),

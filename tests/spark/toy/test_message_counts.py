@@ -103,7 +103,7 @@ def test_a_declared_job_has_a_section_tables_and_pages(tree: Path) -> None:
     """Nothing else than the registry names it."""
     script = (
         "from app.config.settings import Settings\n"
-        "from app.docs import events, tables\n"
+        "from app.docs import events_page as events, tables_page as tables\n"
         "from app.errors import UserError\n"
         "from app.config.settings import load_settings\n"
         "assert Settings().switches('message_counts') == {'count': 'messages'}\n"
@@ -135,7 +135,7 @@ def test_its_room_answers_counts_and_alerts(tree: Path, found: dict[str, Any]) -
     rules = json.loads(python(tree, *command, "alerts", "rules", "--json"))
     assert "topic-flood" in {rule["name"] for rule in rules}
     script = (
-        "from app.docs import metrics, queries, tables\n"
+        "from app.docs import metrics_page as metrics, queries_page as queries, tables_page as tables\n"
         "assert '## topic_messages (view)' in tables.render()\n"
         "assert '### most-messages' in queries.render()\n"
         "assert 'weir_messages_total' in metrics.render()\n"

@@ -702,7 +702,11 @@ def test_the_durations_of_the_brokers_checks_are_passed_on(make_settings: MakeSe
         "broker": "b1:8080",
         "checks": {"5.0": 7, "+Inf": 8, "count": 8, "sum": 12},
     }
-    write_text(settings, RECONCILE, json.dumps({"scrapes": {"b1:8080": [{}, newest]}}))
+    write_text(
+        settings,
+        RECONCILE,
+        json.dumps({"scrapes": {"b1:8080": [{**newest, "checks": {}}, newest]}}),
+    )
     found = whole(settings)
     assert value(found, f"{name}_count", broker="b1:8080") == 8
     assert value(found, f"{name}_sum", broker="b1:8080") == 12

@@ -35,7 +35,7 @@ CRASHING = """
 import os, sys
 from multiprocessing.connection import Connection
 from app.sources.kafka.apart import ASKING
-from app.sources.kafka.offsets import Answers
+from app.sources.kafka.offsets import OffsetAnswers
 pipe = Connection(int(sys.argv[1]))
 pipe.recv()
 while True:
@@ -47,7 +47,7 @@ while True:
         if "bad" in some:
             os.abort()
     pipe.send((ASKING, []))
-    pipe.send((None, Answers(committed={group: {} for group in asked})))
+    pipe.send((None, OffsetAnswers(committed={group: {} for group in asked})))
 """
 
 
