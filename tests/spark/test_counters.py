@@ -38,7 +38,7 @@ def reports_often(spark: SparkSession) -> Iterator[SparkSession]:
 def waiting(service: Service) -> bool:
     """Whether every query has reported that it waits for records."""
     # From inside: what a run publishes does not have this.
-    reports = [query.lastProgress for query in service._queries.values()]
+    reports = [query.lastProgress for query in [*service._queries.values()]]
     return len(reports) == 2 and all(p and "addBatch" not in p["durationMs"] for p in reports)
 
 
