@@ -45,8 +45,13 @@ def test_the_program_has_the_commands_of_the_list() -> None:
 
 
 def test_a_dry_run_prints_the_line_that_a_run_would_execute(
-    home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     assert main(["--dry-run", "demo", "--out", "my demo"], home) == 0
     shown = shlex.split(capsys.readouterr().out)
     begin = next(i for i, word in enumerate(shown) if word.endswith("/spark-submit"))
