@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 from collections import Counter
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import confluent_kafka as client
@@ -273,8 +274,9 @@ class Life:
         until(lambda: held.poll(0.2) is None and bool(held.assignment()))
         self.delete_below("drained", self.offsets["slow", ("drained", 0)] + 5)
 
-    def once(self) -> None:
-        """Commits under the empty id, an offset that is deleted, a folder of logs that is gone."""
+    def once(self, unasked: AbstractContextManager[None]) -> None:
+        """Commits under the empty id, an offset that is deleted, a folder of logs that is gone; in
+        the context of the last nobody asks the broker."""
         (self.folder / "Commits.java").write_text(JAVA, "utf-8")
         subprocess.run(
             [
@@ -291,13 +293,14 @@ class Life:
         )
         self.expired[HALF, "expired", 0] = 6
         self.expect("group-without-offset", HALF, "expired")
-        shutil.rmtree(self.folder / "kafka" / "more")
 
         def led() -> bool:
             partition = self.admin.list_topics("dark", timeout=10).topics["dark"].partitions[0]
             return bool(partition.leader >= 0)
 
-        until(lambda: not led())
+        with unasked:
+            shutil.rmtree(self.folder / "kafka" / "more")
+            until(lambda: not led())
 
     def lags(self) -> dict[tuple[str, str, int], int]:
         """By group and partition the broker's own lag."""

@@ -65,7 +65,7 @@ def svg(chart: Chart, frame: Frame) -> str:
     import vl_convert
 
     drawn = chart.draw(chart.rows, frame)
-    spec = _drawable(drawn.to_dict(validate=False))  # what it holds are our own charts
+    spec = _drawable(drawn.to_dict())
     spec["config"] = CONFIG
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     return str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
