@@ -210,9 +210,10 @@ class Service:
         """Start every query and watch until all have ended or a stop is requested."""
         try:
             with (
+                # First, so that it ends last: the alerts' last round comes after the last poll.
+                working_beside(self._settings, self._endless, self._progress.warn),
                 sources.keep_polling(self._settings, self._endless, self._progress.warn),
                 self._metrics(),
-                working_beside(self._settings, self._endless, self._progress.warn),
             ):
                 self._watch()
         finally:
