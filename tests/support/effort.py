@@ -15,7 +15,7 @@ QUICK = bool(os.environ.get("WEIR_QUICK"))
 SHRINK = "WEIR_SHRINK" in os.environ
 LOOKED_FOR = 4
 """A share of the traces in which what a test looks for happens."""
-SHARE, LEAST = (40, 3) if QUICK else (20, 5)
+SHARE, LEAST = (40, 3) if QUICK else (10, 6)
 
 
 def examples(whole: int, share: int = SHARE) -> int:
