@@ -17,19 +17,26 @@ from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import Trace, plan_trace
 from app.demo.generator.write import write_files, write_policies
 from app.demo.recording import Recording, render
-from app.jobs import parts
-from app.show.report import printed
 from app.show.report.phrases import duration
 from app.terminal.program import PROGRAM
 
 FILES_PER_BATCH = 10
 """Several micro-batches, as in a service, so that late records are quarantined."""
 RECORDED_PER_BATCH = 4
+OWNERS = [
+    {"namespace": "shop/orders", "team": "team-orders"},
+    *({"tenant": name, "team": f"team-{name}"} for name in ("shop", "media", "bank")),
+    {"principal": "etl-*", "team": "team-data"},
+]
+"""Who owns the topics and users of the demo's fleet."""
 
 
 def demo(out: Path, asked: ChosenScenario) -> int:
     """Bring a scenario's events below `out`, process them and print the findings."""
     from app.config.settings import load_settings
+    from app.read.relations import Warehouse
+    from app.show.report import printed, write_page
+    from app.show.report.report_reader import ReportReader, ReportSpan
 
     console = Console(highlight=False)
     recording = Recording(asked.scenario) if asked.recorded else None
@@ -41,19 +48,16 @@ def demo(out: Path, asked: ChosenScenario) -> int:
     began = time.monotonic()
     _process(config)
     console.print(
-        f"Processed and committed in {time.monotonic() - began:.0f} s. Findings:\n", markup=False
+        f"Processed in {time.monotonic() - began:.0f} s. What to do, most urgent first:\n",
+        markup=False,
     )
-    _print_findings(out / "warehouse", console)
-    for part in parts("demo").values():
-        compared = part.compared(load_settings(config))
-        if compared is not None:
-            console.print()
-            printed.show(console, compared)
+    reader = ReportReader(Warehouse.of(load_settings(config)), ReportSpan())
+    actions = printed.render(reader, console)
     if recording is not None:
         console.print()
         render(recording.compared(str(out / "warehouse")), console)
-    _write_report(config, out / "report.html", console)
-    printed.render_next_steps(out, console)
+    write_page(load_settings(config), out / "report.html", configured=True)
+    printed.render_next_steps(out, actions, console)
     return 0
 
 
@@ -61,15 +65,12 @@ def _generated(out: Path, asked: ChosenScenario, console: Console) -> Path:
     """The configuration of a generated trace."""
     trace = plan_trace(load_scenario(asked.scenario), asked.events, asked.seed)
     prepare(out, asked)
-    began = time.monotonic()
     written = write_files(trace, out / "events")
     config = write_config(trace, out)
     spec = trace.scenario
     console.print(
-        f"Generated {written.events:,} events: {spec.duration_s // 60} minutes of "
-        f"{spec.fleet.brokers} brokers, {spec.fleet.topics} topics of {len(spec.fleet.tenants)} "
-        f"tenants, {len(trace.fleet.connections.names)} connections{_kafka(trace)} "
-        f"({time.monotonic() - began:.1f} s).",
+        f"{written.events:,} events: {spec.duration_s // 60} minutes of {spec.fleet.brokers} "
+        f"brokers, {spec.fleet.topics} topics of {len(spec.fleet.tenants)} tenants{_kafka(trace)}.",
         markup=False,
         soft_wrap=True,
     )
@@ -89,15 +90,6 @@ def _recorded(out: Path, asked: ChosenScenario, recording: Recording, console: C
     return write_recorded(recording, out)
 
 
-def _write_report(config: Path, page: Path, console: Console) -> None:
-    """The report on the demo's warehouse."""
-    from app.config.settings import load_settings
-    from app.show.report import write_page
-
-    write_page(load_settings(config), page, configured=True)
-    console.print(f"\nReport with charts: {page}", markup=False, soft_wrap=True)
-
-
 def _kafka(trace: Trace) -> str:
     kafka = trace.scenario.kafka
     return (
@@ -112,7 +104,8 @@ def write_config(trace: Trace, out: Path) -> Path:
         out,
         document(
             trace, _warehouse(out), _source(out, FILES_PER_BATCH), "policies.yaml", CACHE_BYTES
-        ),
+        )
+        | {"owners": OWNERS},
     )
 
 
@@ -158,10 +151,3 @@ def _process(config: Path) -> None:
 
     if work(load_settings(config), available_now=True, interactive=True):
         raise KeyboardInterrupt
-
-
-def _print_findings(warehouse: Path, console: Console) -> None:
-    from app.read.relations import Warehouse
-    from app.show.report.report_reader import ReportReader, ReportSpan
-
-    printed.render(ReportReader(Warehouse(str(warehouse)), ReportSpan()), console)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from app.show.report.model import JobFindings
-from app.show.report.phrases import NAMED, Row, was
+from app.show.report.model import Action, Finding, JobFindings, Urgency
+from app.show.report.phrases import NAMED, Row, short, was
 from app.terminal.counts import counted, gone_chunks
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ DELIVERIES = (
 )
 
 
-def large_message_sentence(
+def large_message_finding(
     messages: Iterable[Row], events: Iterable[Row], incomplete: Iterable[Row]
-) -> str | None:
+) -> Finding | None:
     """The number of complete large messages, and why the others are not, from rows of
     chunk_messages, chunk_events and incomplete_messages; None without any."""
     events, incomplete = list(events), list(incomplete)
@@ -66,7 +66,7 @@ def large_message_sentence(
         _part(fates["lost"], "{was} given up because of a lost chunk", "consumer", consumers),
         _part(fates["given_up"], "{was} given up for other reasons"),
         _part(fates["waiting"], "{waits} for a chunk", "producer", producers),
-        *_stalled_parts(incomplete, fates["stalled"]),
+        *_stalled_parts(_stalled_heads(incomplete, fates)),
     ]
     # A message counts once per subscription; with one of them each, these are the messages.
     once = len({(m[0], m[1], m[3]) for m in known}) == len(known)
@@ -74,7 +74,10 @@ def large_message_sentence(
     arrived = "all" if complete == len(known) > 1 else f"{complete:,}"
     result = ", ".join(part for part in parts if part)
     count = counted(len(known), *(MESSAGES if once else DELIVERIES))
-    return f"Of {count} {arrived} arrived complete{'; ' if result else ''}{result}."
+    sentence = f"Of {count} {arrived} arrived complete{'; ' if result else ''}{result}."
+    return Finding(
+        sentence, _actions(fates, producers, consumers, _stalled_heads(incomplete, fates))
+    )
 
 
 def _fates(
@@ -104,17 +107,80 @@ def _fates(
     return fates
 
 
-def _stalled_parts(incomplete: list[Row], stalled: set[Message]) -> list[str]:
-    """Where subscriptions are stalled, how many messages wait for each, the most first."""
+def _stalled_heads(
+    incomplete: list[Row], fates: Mapping[str, set[Message]]
+) -> list[tuple[Row, int]]:
+    """The messages at which subscriptions are stalled, and how many wait there, the most first."""
+    stalled = fates["stalled"]
     rows = {_message(r): r for r in incomplete if r["state"] == STALLED}
     heads = {m[:3]: rows[m] for m in stalled if rows[m]["first_position"] == rows[m]["stalled_at"]}
     counts = Counter(m[:3] for m in sorted(stalled))
+    return [(heads[where], n) for where, n in counts.most_common(NAMED) if where in heads]
+
+
+def _stalled_parts(heads: Iterable[tuple[Row, int]]) -> list[str]:
     return [
-        f"{number:,} {'is' if number == 1 else 'are'} stalled behind {heads[where]['stalled_at']},"
-        f" whose {gone_chunks(heads[where]['missing_chunks'])} (subscription {where[2]})"
-        for where, number in counts.most_common(NAMED)
-        if where in heads
+        f"{number:,} {'is' if number == 1 else 'are'} stalled behind {head['stalled_at']},"
+        f" whose {gone_chunks(head['missing_chunks'])} (subscription {head['subscription']})"
+        for head, number in heads
     ]
+
+
+def _actions(
+    fates: Mapping[str, set[Message]],
+    producers: Mapping[Message, str | None],
+    consumers: Mapping[Message, str | None],
+    heads: Iterable[tuple[Row, int]],
+) -> list[Action]:
+    """What to do about stalled subscriptions, lost messages and those that were never finished."""
+    lost = "app/jobs/chunks/runbooks/chunk-messages-lost.md"
+    result = [
+        Action(
+            f"Skip the chunk at {head['stalled_at']} of {short(head['topic'])} for subscription "
+            f"{head['subscription']}",
+            f"{number:,} large {'message is' if number == 1 else 'messages are'} stalled behind it,"
+            f" and its {gone_chunks(head['missing_chunks'])}",
+            Urgency.LOSS,
+            lasts=True,
+            cluster=head["cluster"],
+            topic=head["topic"],
+            runbook="app/jobs/chunks/runbooks/chunk-message-stuck.md",
+        )
+        for head, number in heads
+    ]
+    for fate, remedy, reason, noun, names in (
+        (
+            "lost",
+            "Raise maxPendingChunkedMessage of",
+            "given up because of a lost chunk",
+            "consumer",
+            consumers,
+        ),
+        (
+            "expired",
+            "Repair and send again what is unfinished of",
+            "never got the last chunk",
+            "producer",
+            producers,
+        ),
+    ):
+        messages = fates[fate]
+        if messages:
+            one = min(messages)
+            who = _named(noun, [names.get(m) for m in messages]).strip(" ()") or f"its {noun}"
+            count = counted(len(messages), *MESSAGES)
+            passive = f"{was(len(messages))} " if fate == "lost" else ""
+            result.append(
+                Action(
+                    f"{remedy} {who} of {short(one[1])}",
+                    f"{count} {passive}{reason}",
+                    Urgency.LOSS,
+                    cluster=one[0],
+                    topic=one[1],
+                    runbook=lost,
+                )
+            )
+    return result
 
 
 def _message(row: Row) -> Message:
@@ -143,13 +209,13 @@ def _named(noun: str, names: list[str | None]) -> str:
     return f" ({noun}{'' if len(found) == 1 else 's'} {', '.join(found[:NAMED])}{more})"
 
 
-def _sentences(reader: ReportReader) -> list[str]:
-    sentence = large_message_sentence(
+def _findings(reader: ReportReader) -> list[Finding]:
+    finding = large_message_finding(
         reader.columns("chunk_messages", MESSAGE_COLUMNS),
         reader.columns("chunk_events", CHUNK_EVENT_COLUMNS),
         reader.columns("incomplete_messages", INCOMPLETE_COLUMNS),
     )
-    return [] if sentence is None else [sentence]
+    return [] if finding is None else [finding]
 
 
-FINDINGS = (JobFindings(30, _sentences),)
+FINDINGS = (JobFindings(30, _findings),)

@@ -145,5 +145,7 @@ def _tile(lost: int, whole: int) -> Tile:
     )
 
 
-SECTIONS = (JobSection(80, large_messages),)
+SECTIONS = (
+    JobSection(80, large_messages, ("chunk_messages", "chunk_events", "incomplete_messages")),
+)
 REACHED = ("chunk_topic_stats",)

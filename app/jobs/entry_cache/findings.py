@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from app.show.report.model import JobFindings
+from app.show.report.model import Finding, JobFindings
 from app.show.report.phrases import Row, number_of
 from app.terminal.sizes import size_text
 
@@ -64,9 +64,9 @@ def _percent(counts: Mapping[str, int]) -> str:
     return f"{100 * _hit_ratio(counts):.1f} %"
 
 
-def _sentences(reader: ReportReader) -> list[str]:
+def _findings(reader: ReportReader) -> list[Finding]:
     cached = cache_sentence(reader.rows(TOTALS))
-    return [] if cached is None else [cached]
+    return [] if cached is None else [Finding(cached)]
 
 
-FINDINGS = (JobFindings(50, _sentences),)
+FINDINGS = (JobFindings(50, _findings),)

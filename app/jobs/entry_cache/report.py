@@ -131,5 +131,5 @@ def _curve(row: Row) -> str:
     return " ".join([row["policy"], *(f"{name}={value}" for name, value in own)])
 
 
-SECTIONS = (JobSection(90, cache),)
+SECTIONS = (JobSection(90, cache, ("cache_stats", "cache_bakeoff")),)
 REACHED = ("cache_stats",)

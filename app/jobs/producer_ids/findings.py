@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from app.show.report.model import JobFindings
+from app.show.report.model import Action, Finding, JobFindings, Urgency
 from app.show.report.phrases import NAMED, Row, about, clock, number_of, was
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ DECISION_COLUMNS = (
 class _User:
     """Sums over the decisions about one user's producer ids."""
 
+    cluster: str
     name: str
     ids: set[int] = field(default_factory=set)
     first_ms: int | None = None
@@ -55,12 +56,12 @@ class _User:
             self.bound, self.by_default = row["bound"], row["bound_source"] == "default_user"
 
 
-def producer_id_sentences(decisions: Iterable[Row]) -> list[str]:
+def producer_id_findings(decisions: Iterable[Row]) -> list[Finding]:
     """The users over their bound of new producer ids, from rows of producer_id_decisions; nothing
     without any."""
     users: dict[tuple[str, str], _User] = {}
     for row in decisions:
-        users.setdefault((row["cluster"], row["user"]), _User(row["user"])).add(row)
+        users.setdefault((row["cluster"], row["user"]), _User(row["cluster"], row["user"])).add(row)
     if not users:
         return []
     total = sum(len(user.ids) for user in users.values())
@@ -68,8 +69,8 @@ def producer_id_sentences(decisions: Iterable[Row]) -> list[str]:
     if not over:
         ids = f"{number_of(total, 'new producer id')} of {number_of(len(users), 'user')}"
         if all(user.bound is None for user in users.values()):
-            return [f"{ids}; no user has a bound."]
-        return [f"{ids}: no user was over the bound."]
+            return [Finding(f"{ids}; no user has a bound.")]
+        return [Finding(f"{ids}: no user was over the bound.")]
     result = [_over_bound(user, total) for user in over[:NAMED]]
     more = len(over) - NAMED
     result.append(
@@ -77,7 +78,7 @@ def producer_id_sentences(decisions: Iterable[Row]) -> list[str]:
         if more > 0
         else "No other user was over its bound."
     )
-    return [" ".join(result)]
+    return [Finding(" ".join(result), [_action(user) for user in over[:NAMED]])]
 
 
 def _over_bound(user: _User, total: int) -> str:
@@ -97,8 +98,21 @@ def _over_bound(user: _User, total: int) -> str:
     )
 
 
-def _sentences(reader: ReportReader) -> list[str]:
-    return producer_id_sentences(reader.columns("producer_id_decisions", DECISION_COLUMNS))
+def _action(user: _User) -> Action:
+    ids, batches = len(user.ids), user.batches_over
+    return Action(
+        f"Let clients of user {user.name} keep their producers, or raise its bound",
+        f"{number_of(ids, 'new producer id')} in {about((user.last_ms or 0) - (user.first_ms or 0))}; "
+        f"{number_of(batches, 'batch')} over the bound of {user.bound:g}",
+        Urgency.LOSS if "rejected" in user.over else Urgency.OWN,
+        cluster=user.cluster,
+        user=user.name,
+        runbook="app/jobs/producer_ids/runbooks/producer-id-quota.md",
+    )
 
 
-FINDINGS = (JobFindings(20, _sentences),)
+def _findings(reader: ReportReader) -> list[Finding]:
+    return producer_id_findings(reader.columns("producer_id_decisions", DECISION_COLUMNS))
+
+
+FINDINGS = (JobFindings(20, _findings),)

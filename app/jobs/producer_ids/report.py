@@ -168,5 +168,5 @@ def _draw_usage(rows: Sequence[Row], frame: Frame) -> Layers:
     return lines(rows, frame, "% of the bound") + limit_rule(100)
 
 
-SECTIONS = (JobSection(70, principals),)
+SECTIONS = (JobSection(70, principals, ("producer_id_decisions", "producer_id_live")),)
 REACHED = ("producer_id_stats",)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app.jobs.rate_limits.pauses import NUMBERED
-from app.show.report.model import Grid, GridColumn, JobFindings
-from app.show.report.phrases import Row, clock, duration, number_of, percent, short
+from app.show.report.model import Action, Finding, JobFindings, Urgency
+from app.show.report.phrases import Row, duration, number_of, percent, short
 
 if TYPE_CHECKING:
     from app.show.report.report_reader import ReportReader
@@ -31,7 +31,7 @@ ORDER BY n.cluster, n.broker, n.cnx_id, n.pause_no
 SHARED = 1000
 """Shared limits whose users are looked up."""
 SHOWN = 8
-SHORT_NAMES = {"resource_group": "group", "io_thread": "IO thread"}
+RUNBOOKS = "app/jobs/rate_limits/runbooks"
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Cause:
     """Topic, group, broker, connection or IO thread."""
     cluster: str = ""
     broker: str = ""
-    """Where a shared limit holds; empty for a topic's own."""
+    """Where a shared limit holds; of a topic's own the cluster alone."""
     pauses: int = 0
     paused_ns: int = 0
     open_pauses: int = 0
@@ -112,7 +112,7 @@ def _causes(pauses: Iterable[Row]) -> dict[tuple[str, ...], Cause]:
         limiter = row["limiter"]
         topics = {row["topic"], *(row["collateral_topics"] or ())} - {None}
         if limiter == "topic":
-            name, where = row["publisher"], ("", "")
+            name, where = row["publisher"], (row["cluster"], "")
             topics -= {name}
         else:
             # rows of earlier versions do not name the limit
@@ -131,12 +131,12 @@ def _causes(pauses: Iterable[Row]) -> dict[tuple[str, ...], Cause]:
     return causes
 
 
-def sentences(summary: Summary) -> list[str]:
-    """The main findings as sentences, the longest pause first."""
+def pause_findings(summary: Summary) -> list[Finding]:
+    """The main causes of pauses, the longest pause first."""
     if not summary.causes:
-        result = ["No connection was paused: every topic stayed within its limits."]
+        result = [Finding("No connection was paused: every topic stayed within its limits.")]
     else:
-        result = [_sentence(cause) for cause in summary.causes[:SHOWN]]
+        result = [Finding(_sentence(c), [_action(c)]) for c in summary.causes[:SHOWN]]
     parts = [
         f"{round(100 * ns / summary.paused_ns)} % {words}"
         for ns, words in (
@@ -148,7 +148,10 @@ def sentences(summary: Summary) -> list[str]:
     ]
     if parts:
         result.append(
-            f"Paused time, summed over topics, is {duration(summary.paused_ns)}: {_listed(parts)}."
+            Finding(
+                f"Paused time, summed over topics, is {duration(summary.paused_ns)}: "
+                f"{_listed(parts)}."
+            )
         )
     return result
 
@@ -189,6 +192,46 @@ def _sentence(cause: Cause) -> str:
     )
 
 
+def _action(cause: Cause) -> Action:
+    """How such pauses end: the limit is raised, or what it limits is moved."""
+    name, others = short(cause.name), len(cause.topics)
+    pauses = number_of(cause.pauses, "pause")
+    lasts = cause.open_pauses > 0
+    if cause.limiter == "topic":
+        suffered = number_of(others, "other topic") if others else "no other topic"
+        return Action(
+            f"Raise the publish limit of {name}, or split it",
+            f"{pauses}, {duration(cause.paused_ns)} in all, and {suffered} paused with it",
+            Urgency.OTHERS if others else Urgency.OWN,
+            lasts=lasts,
+            cluster=cause.cluster,
+            topic=cause.name,
+            runbook=f"{RUNBOOKS}/{'noisy-neighbour-victim' if others else 'publish-limit'}.md",
+        )
+    remedy = {
+        "resource_group": f"Raise the limit of resource group {name}, or move topics out of it",
+        "broker": f"Move topics off {name}, or raise its publish limit",
+        "connection": f"Give the producers of connection {name} more connections, "
+        "or raise maxPendingPublishRequestsPerConnection",
+        "io_thread": f"Raise maxMessagePublishBufferSizeInMB or numIOThreads of {cause.broker}",
+        "unknown": f"Compare the limits of {cause.broker} with the policy files",
+    }[cause.limiter]
+    used = (
+        f"; {short(cause.most_used_by)} used {percent(cause.share)} of it"
+        if cause.most_used_by is not None
+        else ""
+    )
+    return Action(
+        remedy,
+        f"{pauses}, {duration(cause.paused_ns)} in all, of {number_of(others, 'topic')}{used}",
+        Urgency.OTHERS,
+        lasts=lasts,
+        cluster=cause.cluster,
+        topic=cause.most_used_by,
+        runbook=f"{RUNBOOKS}/publish-limit.md",
+    )
+
+
 def _summary(reader: ReportReader) -> Summary | None:
     """The summary of the tables of a warehouse; None if no topic has statistics."""
     total = reader.row(_PAUSED)
@@ -197,35 +240,9 @@ def _summary(reader: ReportReader) -> Summary | None:
     return summarise(reader.rows(BEGUN), [total], reader.ask("shared-limits", SHARED))
 
 
-def _sentences(reader: ReportReader) -> list[str]:
+def _findings(reader: ReportReader) -> list[Finding]:
     summary = _summary(reader)
-    return [] if summary is None else sentences(summary)
+    return [] if summary is None else pause_findings(summary)
 
 
-def _table(reader: ReportReader) -> Grid:
-    summary = _summary(reader)
-    return Grid(
-        "Causes of pauses",
-        [
-            GridColumn("limit", "limit"),
-            GridColumn("name", "of"),
-            GridColumn("pauses", "pauses", "number"),
-            GridColumn("paused", "paused", "number"),
-            GridColumn("topics", "topics", "number"),
-            GridColumn("first", "first", "number"),
-        ],
-        [
-            {
-                "limit": SHORT_NAMES.get(cause.limiter, cause.limiter),
-                "name": short(cause.name),
-                "pauses": str(cause.pauses),
-                "paused": duration(cause.paused_ns),
-                "topics": str(len(cause.topics)),
-                "first": clock(cause.first_ms),
-            }
-            for cause in (summary.causes if summary else ())
-        ],
-    )
-
-
-FINDINGS = (JobFindings(10, _sentences, _table),)
+FINDINGS = (JobFindings(10, _findings),)

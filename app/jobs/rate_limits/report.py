@@ -54,6 +54,26 @@ FROM topic_throttle_stats GROUP BY cluster, topic
 HAVING {order} > 0
 ORDER BY {order} DESC, cluster, topic LIMIT $most
 """
+# Only the newest state of an alert counts.
+_TOP_OF_THE_HOUR = """
+WITH newest AS (SELECT max(window_start_ms + window_ms) AS ms FROM topic_throttle_stats),
+top AS (
+  SELECT cluster, topic, sum(culprit_ns) / 1e9 AS own_s,
+    max(culprit_ns / 1e6 / window_ms) AS worst
+  FROM topic_throttle_stats, newest WHERE window_start_ms >= ms - 3600000
+  GROUP BY cluster, topic HAVING sum(culprit_ns) > 0
+  ORDER BY own_s DESC, cluster, topic LIMIT 1
+), states AS (
+  SELECT alert, labels, arg_max(state, (coalesce(number, 0), at_ms, checked_ms)) AS state
+  FROM alerts GROUP BY alert, labels
+)
+SELECT t.*, (SELECT count(*) FROM alerts) > 0 AS checked,
+  (SELECT arg_min(struct_pack(name := s.alert, state := s.state),
+      CASE s.state WHEN 'firing' THEN 0 WHEN 'pending' THEN 1 ELSE 2 END)
+    FROM states AS s
+    WHERE s.state <> 'inactive' AND list_contains(map_values(s.labels), t.topic)) AS alert
+FROM top AS t
+"""
 # Pauses are drawn in slots of the time line: more could not be seen, and would not fit a page.
 _LANES = """
 WITH pauses AS (
@@ -116,6 +136,7 @@ def blame(reader: ReportReader) -> ReportSection:
         f"others. Of {seconds_text(paused_s)} of paused time, summed over topics and connections, "
         f"{', '.join(parts_s)}.",
     ]
+    texts += [_alerted(top) for top in reader.rows(_TOP_OF_THE_HOUR)]
     pairs = reader.ask("blame", 5000)
     shared = reader.ask("shared-limits", TOP)
     parts: list[Chart | Grid] = []
@@ -161,6 +182,22 @@ def blame(reader: ReportReader) -> ReportSection:
             ),
         ]
     return ReportSection(key, title, texts, parts, tile, verdict)
+
+
+def _alerted(top: Row) -> str:
+    """Whether the topic that its own limit held back longest has an alert, and why not."""
+    text = (
+        f"In the last hour {short(top['topic'])} was held back longest by its own limit, for "
+        f"{seconds_text(top['own_s'])}"
+    )
+    if top["alert"] is not None:
+        return f"{text}: its alert {top['alert']['name']} is {top['alert']['state']}."
+    if not top["checked"]:
+        return f"{text}; no alert has been evaluated."
+    return (
+        f"{text}. It has no alert: publish-limit asks for half of a window held back, or a mean at "
+        f"the limit; the worst window was held back for {percent_text(top['worst'])} of its time."
+    )
 
 
 def _tile(totals: Row, paused_s: float) -> Tile:
@@ -311,5 +348,8 @@ def timeline(reader: ReportReader) -> ReportSection:
     )
 
 
-SECTIONS = (JobSection(20, blame), JobSection(30, timeline))
+SECTIONS = (
+    JobSection(20, blame, ("topic_throttle_stats",)),
+    JobSection(30, timeline, ("throttle_events",)),
+)
 REACHED = ("topic_throttle_stats", "limiter_stats")

@@ -69,5 +69,5 @@ def write_page(
     if out is not None:
         from app.show.report.page import html, write
 
-        write(out, html(page, day(page), out.absolute().parent))
+        write(out, html(page, day(page)))
     return page

@@ -19,7 +19,14 @@ from app.show.report.sections.alerting import alerting
 from app.show.report.sections.configuration import configuration
 from app.show.report.sections.data_quality import data_quality
 from app.show.report.sections.quotas import quotas
-from app.show.report.summary import verdict, what_happened
+from app.show.report.sections.runbooks import runbooks
+from app.show.report.summary import (
+    actions_of,
+    all_findings,
+    verdict,
+    what_happened,
+    what_to_do,
+)
 from app.show.report.text import seconds_text, time_text, utc
 from app.tables import last_configuration as kept_configuration
 from app.tables.manifest import load as load_manifest
@@ -43,13 +50,22 @@ def build(
     read_kept = kept_configuration.described if configured else kept_configuration.load
     kept = read_kept(settings)
     reader = ReportReader(warehouse, span)
-    first = what_happened(reader)
+    findings = all_findings(reader)
+    first = what_happened(findings)
+    actions = what_to_do(actions_of(findings, reader))
     declared: list[JobSection] = list(every("report", "SECTIONS"))
-    of_jobs = [(section.place, section.make(reader)) for section in declared]
+    of_jobs = [
+        (section.place, section.make(reader))
+        for section in declared
+        if any(map(reader.written, section.tables))
+    ]
     alerts, limits = alerting(reader), quotas(reader)
     quality = data_quality(reader, links_from)
     settled = configuration(reader, kept, manifest)
     placed = [(0, first), (10, alerts), (40, limits), *of_jobs, (100, quality), (110, settled)]
+    sections = _in_order(placed)
+    if (folded := runbooks([actions, *(part for s in sections for part in s.parts)])) is not None:
+        sections.append(folded)
     tiled = [alerts, limits, *_in_order(of_jobs), quality]
     covered = reader.span
     made_ms = time.time_ns() // 1_000_000
@@ -67,7 +83,8 @@ def build(
         _covers(reader, as_of_ms, made_ms),
         verdict(reader, [alerts, limits, *(section for _, section in of_jobs)]),
         [section.tile for section in tiled if section.tile is not None],
-        [_within(section, span) for section in _in_order(placed)],
+        [_within(section, span) for section in sections],
+        actions,
         _asked(warehouse),
         facts,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,7 +71,16 @@ class Link:
     target: str
 
 
-Part = Grid | Chart | Fold | Link
+@dataclass(frozen=True)
+class Runbook:
+    """A runbook, which is shown when it is asked for."""
+
+    title: str
+    text: str
+    """Markdown."""
+
+
+Part = Grid | Chart | Fold | Link | Runbook
 
 
 @dataclass(frozen=True)
@@ -102,16 +112,58 @@ class JobSection:
 
     place: int
     make: Callable[[ReportReader], ReportSection]
+    tables: Sequence[str]
+    """What it shows: while none of them was ever written to, the page is without it."""
+
+
+class Urgency(IntEnum):
+    """How soon something is to be done; the first is the most urgent."""
+
+    DEADLINE = 0
+    """Something is lost or refused from a known time on."""
+    LOSS = 1
+    """Something was lost or refused."""
+    OTHERS = 2
+    """Others suffer."""
+    OWN = 3
+    """Only its cause does."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """What to do about a finding, and whose it is."""
+
+    remedy: str
+    """An order, from its verb to before its full stop."""
+    reason: str
+    """Why, in a clause."""
+    urgency: Urgency
+    by_ms: int | None = None
+    """When it is too late (ms since the epoch)."""
+    lasts: bool = False
+    """Whether it holds at the end of what is known."""
+    cluster: str | None = None
+    topic: str | None = None
+    user: str | None = None
+    """The topic or user whose owner it concerns."""
+    runbook: str = ""
+    """Its page, as alert rules name it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What happened, in a sentence, and what to do about it."""
+
+    sentence: str
+    actions: Sequence[Action] = ()
 
 
 @dataclass(frozen=True)
 class JobFindings:
-    """The sentences on what a job has found, and their place among those of the others."""
+    """What a job has found, and its place among what the others have found."""
 
     place: int
-    sentences: Callable[[ReportReader], list[str]]
-    table: Callable[[ReportReader], Grid] | None = None
-    """What the demo shows below all sentences."""
+    findings: Callable[[ReportReader], list[Finding]]
 
 
 @dataclass(frozen=True)
@@ -123,6 +175,8 @@ class Page:
     verdict: str
     tiles: Sequence[Tile]
     sections: Sequence[ReportSection]
+    actions: Grid | None = None
+    """What to do, the most urgent first."""
     asked: str = ""
     """What a command that asks for the rows of this page ends with."""
     facts: Row = field(default_factory=dict)

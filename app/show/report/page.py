@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import mistune
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from app.errors import UserError
 from app.show.report.charts import NARROW, WIDE, svg
-from app.show.report.model import Chart, Fold, Grid, Link, Page, Part, ReportSection
+from app.show.report.model import Chart, Fold, Grid, Link, Page, Part, ReportSection, Runbook
 from app.show.report.text import NUMBERS, cell_text, runbook_target
 from app.terminal.program import PROGRAM
 from app.terminal.rows import plain
 
-KINDS = {Grid: "grid", Chart: "chart", Fold: "fold", Link: "link"}
+KINDS = {Grid: "grid", Chart: "chart", Fold: "fold", Link: "link", Runbook: "runbook"}
+RELATIVE_LINK = re.compile(r"\[([^]]*)\]\((?!https?:)[^)]*\)")
+NUMBER = re.compile(r"(?<=\d) (?=[\w%])")
 
 
-def html(page: Page, day: str, links_from: Path = Path()) -> str:
-    """The page as HTML; times of `day` (ISO 8601) are shown without their date, links start in the
-    folder `links_from`.
+def html(page: Page, day: str) -> str:
+    """The page as HTML; times of `day` (ISO 8601) are shown without their date.
 
-    Text is escaped by the template. Two things go in as they are: the style, which is ours, and
-    SVG, in which Vega has escaped every text.
+    Text is escaped by the template. Three things go in as they are: style and runbooks, which are
+    ours, and SVG, in which Vega has escaped every text.
     """
     templates = Environment(
         loader=PackageLoader("app.show.report", ""),
@@ -41,7 +44,9 @@ def html(page: Page, day: str, links_from: Path = Path()) -> str:
         numbers=NUMBERS,
         kind=lambda part: KINDS[type(part)],
         cell=lambda value, kind: cell_text(value, kind, day),
-        runbook=lambda name: runbook_target(name, links_from),
+        runbook=runbook_target,
+        rendered=_rendered,
+        unbroken=lambda text: NUMBER.sub("\N{NO-BREAK SPACE}", text),
         wide=lambda chart: _drawn(chart, WIDE),
         narrow=lambda chart: _drawn(chart, NARROW),
     )
@@ -64,6 +69,12 @@ def _drawn(chart: Chart, frame: Any) -> Markup:
     return Markup(svg(chart, frame))
 
 
+def _rendered(text: str) -> Markup:
+    """A runbook without its title; links into the documentation are left out."""
+    body = text.partition("\n")[2]
+    return Markup(mistune.html(RELATIVE_LINK.sub(r"\1", body)))
+
+
 def as_json(page: Page) -> dict[str, Any]:
     """The content of the page, with the rows behind its tables and charts."""
     return {
@@ -74,6 +85,7 @@ def as_json(page: Page) -> dict[str, Any]:
         "numbers": [
             {"label": t.label, "value": t.value, "note": t.note, "bad": t.bad} for t in page.tiles
         ],
+        **({} if page.actions is None else {"actions": _part(page.actions)["rows"]}),
         "sections": {section.key: _section(section) for section in page.sections},
     }
 
@@ -90,6 +102,6 @@ def _part(part: Part) -> dict[str, Any]:
     known = {"kind": KINDS[type(part)]}
     if isinstance(part, Link):
         return {**known, "text": part.text, "target": part.target}
-    if isinstance(part, Fold):
+    if isinstance(part, Fold | Runbook):
         return {**known, "title": part.title, "text": part.text}
     return {**known, "title": part.title, "rows": [plain(row) for row in part.rows]}

@@ -1,25 +1,75 @@
-"""The first screen of a report: one sentence, the findings of the jobs, and their order."""
+"""The first screen of a report: one sentence, what to do, and what happened."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
 
+from app.config.owners import owner_of
 from app.jobs import every
-from app.show.report.model import JobFindings, ReportSection
+from app.show.report.model import Action, Finding, Grid, GridColumn, ReportSection, Row
 from app.show.report.report_reader import ReportReader
 
-
-def all_findings() -> list[JobFindings]:
-    """The findings that the jobs declare, in their order."""
-    return sorted(every("findings", "FINDINGS"), key=attrgetter("place"))
+TOP = 12
 
 
-def what_happened(reader: ReportReader) -> ReportSection:
-    """The findings of all jobs, as the demo prints them."""
-    sentences = [text for found in all_findings() for text in found.sentences(reader)]
+def all_findings(reader: ReportReader) -> list[Finding]:
+    """What the jobs have found, in their order."""
+    declared = sorted(every("findings", "FINDINGS"), key=attrgetter("place"))
+    return [finding for job in declared for finding in job.findings(reader)]
+
+
+def what_happened(findings: Sequence[Finding]) -> ReportSection:
+    """The sentences of all findings."""
     return ReportSection(
-        "what-happened", "What happened", sentences or ["No job has findings in this time."]
+        "what-happened",
+        "What happened",
+        [finding.sentence for finding in findings] or ["No job has findings in this time."],
+    )
+
+
+def actions_of(findings: Sequence[Finding], reader: ReportReader) -> list[Row]:
+    """What to do, the most urgent first, with the team that owns the topic or user."""
+    actions = sorted(
+        (action for finding in findings for action in finding.actions),
+        key=lambda action: (action.urgency, action.by_ms or 0),
+    )
+    return [
+        {
+            "remedy": action.remedy,
+            "reason": action.reason,
+            "team": _team(action, reader),
+            "by_ms": action.by_ms,
+            "lasts": action.lasts,
+            "topic": action.topic,
+            "runbook": action.runbook,
+        }
+        for action in actions
+    ]
+
+
+def _team(action: Action, reader: ReportReader) -> str | None:
+    if action.topic is None and action.user is None:
+        return None
+    owner = owner_of(reader.warehouse.owners, action.cluster, action.topic, action.user)
+    return None if owner is None else owner.team
+
+
+def what_to_do(rows: Sequence[Row]) -> Grid:
+    """The actions of the first screen; owners where any is known."""
+    columns = [
+        GridColumn("remedy", "what to do"),
+        GridColumn("reason", "because"),
+        *([GridColumn("team", "owner")] if any(row["team"] for row in rows) else []),
+        GridColumn("by", "by", "time"),
+        GridColumn("runbook", "runbook", "runbook"),
+    ]
+    hidden = len(rows) - TOP
+    title = "What to do, most urgent first" if rows else "Nothing to do"
+    return Grid(
+        title if hidden <= 0 else f"{title}: {TOP} of {len(rows)}",
+        columns,
+        [{**row, "by": row["by_ms"] or ("now" if row["lasts"] else None)} for row in rows[:TOP]],
     )
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from app.show.report.phrases import duration, short
 from app.terminal.moments import instant, instant_of
@@ -87,18 +85,26 @@ def cell_text(value: Any, kind: str, day: str) -> str:
     return cut(str(plain(value)) if write is None else write(value))
 
 
-def runbook_target(runbook: str | None, links_from: Path) -> str | None:
-    """Where a runbook is: its address, or the way from the folder `links_from` to a page of the
-    documentation. None where there is no such page; other schemes are not linked."""
-    if not runbook:
+def runbook_page(runbook: str | None) -> Path | None:
+    """The page of one of Weir's own runbooks; None for an address and where there is no such page."""
+    if not runbook or "://" in runbook:
         return None
-    if runbook.startswith(("https://", "http://")):
-        return runbook
     page = (ROOT / runbook).resolve()
     of_weir = any(page.is_relative_to(ROOT / folder) for folder in ("docs", "app/jobs"))
-    if not of_weir or page.suffix != ".md" or not page.is_file():
-        return None
-    return quote(Path(os.path.relpath(page, links_from.resolve())).as_posix())
+    return page if of_weir and page.suffix == ".md" and page.is_file() else None
+
+
+def runbook_name(runbook: str) -> str:
+    """A runbook as its alert is called."""
+    return runbook.rpartition("/")[2].removesuffix(".md")
+
+
+def runbook_target(runbook: str | None) -> str | None:
+    """Where a runbook is: its address, or its place on the page. None where there is no such page;
+    other schemes are not linked."""
+    if runbook and runbook.startswith(("https://", "http://")):
+        return runbook
+    return None if not runbook or runbook_page(runbook) is None else f"#{runbook_name(runbook)}"
 
 
 KINDS: dict[str, Callable[[Any], str]] = {
@@ -110,6 +116,6 @@ KINDS: dict[str, Callable[[Any], str]] = {
     "bytes": size_text,
     "rate": lambda rate: f"{number_text(rate)}/s",
     "list": lambda values: ", ".join(short(str(value)) for value in values),
-    "runbook": lambda name: name.rpartition("/")[2].removesuffix(".md"),
+    "runbook": runbook_name,
     "flag": lambda value: "yes" if value else "no",
 }

@@ -5,4 +5,4 @@ from __future__ import annotations
 from app.jobs.backlog.findings import groups, subscriptions
 from app.show.report.model import JobFindings
 
-FINDINGS = (JobFindings(40, subscriptions.sentences), JobFindings(40, groups.sentences))
+FINDINGS = (JobFindings(40, subscriptions.findings), JobFindings(40, groups.findings))

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from app.jobs.backlog.findings.subscriptions import SOON_S
+from app.show.report.model import Action, Finding, Urgency
 from app.show.report.phrases import NAMED, Row, about, number_of, was
 
 if TYPE_CHECKING:
     from app.show.report.report_reader import ReportReader
 
+RUNBOOKS = "app/jobs/backlog/runbooks"
 _LOSSES = """
 SELECT cluster, "group", topic, CAST(sum(offsets) AS BIGINT) AS offsets,
   CAST(coalesce(sum(offsets) FILTER (WHERE first_sight), 0) AS BIGINT) AS earlier
@@ -22,7 +24,9 @@ SELECT cluster, "group", topic, count(*) AS partitions FROM group_lag_now
 WHERE state = 'ahead' GROUP BY ALL ORDER BY cluster, "group", topic
 """
 _SOON = """
-SELECT cluster, "group", topic, min(time_to_loss_s) AS left_s FROM group_lag_now
+SELECT cluster, "group", topic, min(time_to_loss_s) AS left_s,
+  arg_min(pass_ms, time_to_loss_s) AS pass_ms
+FROM group_lag_now
 WHERE time_to_loss_s <= $within AND age_state = 'known'
 GROUP BY ALL ORDER BY left_s, cluster, "group", topic
 """
@@ -32,9 +36,9 @@ ORDER BY cluster, topic
 """
 
 
-def sentences(reader: ReportReader) -> list[str]:
-    """The sentences on the groups of a warehouse."""
-    return group_sentences(
+def findings(reader: ReportReader) -> list[Finding]:
+    """What is to be said of the groups of a warehouse."""
+    return group_findings(
         reader.rows(_LOSSES),
         reader.rows(_SOON, within=SOON_S),
         reader.rows(_AHEAD),
@@ -42,33 +46,95 @@ def sentences(reader: ReportReader) -> list[str]:
     )
 
 
-def group_sentences(
+def group_findings(
     losses: Sequence[Row], soon: Iterable[Row], ahead: Iterable[Row], units: Iterable[Row]
-) -> list[str]:
+) -> list[Finding]:
     """What happened to groups, from rows of lost_messages and group_lag_now: losses, those
     ahead, offsets beyond the log, and times in another unit."""
     result = []
     for row in losses[:NAMED]:
         earlier = f", {row['earlier']:,} of them before it was first seen" if row["earlier"] else ""
+        offsets = number_of(row["offsets"], "offset")
+        deleted = f"{offsets} {was(row['offsets'])} deleted before it read them"
         result.append(
-            f"Group {row['group']} lost {number_of(row['offsets'], 'offset')} of topic "
-            f"{row['topic']}: they were deleted before it read them{earlier}."
+            Finding(
+                f"Group {row['group']} lost {offsets} of topic "
+                f"{row['topic']}: they were deleted before it read them{earlier}.",
+                [_slow(row, deleted, Urgency.LOSS, "group-lost-messages")],
+            )
         )
     more = len(losses) - NAMED
     if more > 0:
-        result.append(f"{number_of(more, 'other group')} {was(more)} also short of records.")
+        result.append(
+            Finding(f"{number_of(more, 'other group')} {was(more)} also short of records.")
+        )
+    for row in list(soon)[:NAMED]:
+        left_ms = int(row["left_s"] * 1000)
+        when = "now" if left_ms <= 0 else f"in {about(left_ms)}"
+        result.append(
+            Finding(
+                f"Retention may delete records of topic {row['topic']} that group {row['group']} "
+                f"has not read {when}.",
+                [
+                    _slow(
+                        row,
+                        f"retention may delete what it has not read {when}",
+                        Urgency.DEADLINE,
+                        "group-near-retention",
+                        row["pass_ms"] + left_ms,
+                    )
+                ],
+            )
+        )
+    for row in list(ahead)[:NAMED]:
+        partitions = number_of(row["partitions"], "partition")
+        result.append(
+            Finding(
+                f"Group {row['group']} is ahead of the log of topic {row['topic']} in "
+                f"{partitions}: what arrives there is not read.",
+                [
+                    Action(
+                        f"Reset the offsets of group {row['group']} on topic {row['topic']}",
+                        f"it is ahead of the log in {partitions}: what arrives is not read",
+                        Urgency.LOSS,
+                        lasts=True,
+                        cluster=row["cluster"],
+                        topic=row["topic"],
+                        runbook=f"{RUNBOOKS}/group-ahead.md",
+                    )
+                ],
+            )
+        )
     result += [
-        f"Retention may delete records of topic {row['topic']} that group {row['group']} has not "
-        f"read {'now' if row['left_s'] <= 0 else 'in ' + about(int(row['left_s'] * 1000))}."
-        for row in list(soon)[:NAMED]
-    ]
-    result += [
-        f"Group {row['group']} is ahead of the log of topic {row['topic']} in "
-        f"{number_of(row['partitions'], 'partition')}: what arrives there is not read."
-        for row in list(ahead)[:NAMED]
-    ]
-    result += [
-        f"Times of records in topic {row['topic']} are not in ms: its producers write another unit."
+        Finding(
+            f"Times of records in topic {row['topic']} are not in ms: its producers write another "
+            "unit.",
+            [
+                Action(
+                    f"Let producers of topic {row['topic']} write times in ms",
+                    "ages of its records are unknown: they write another unit",
+                    Urgency.OWN,
+                    lasts=True,
+                    cluster=row["cluster"],
+                    topic=row["topic"],
+                )
+            ],
+        )
         for row in list(units)[:NAMED]
     ]
     return result
+
+
+def _slow(
+    row: Row, reason: str, urgency: Urgency, runbook: str, by_ms: int | None = None
+) -> Action:
+    """What to do about a group that reads too late."""
+    return Action(
+        f"Scale group {row['group']}, or raise retention.ms of topic {row['topic']}",
+        reason,
+        urgency,
+        by_ms=by_ms,
+        cluster=row["cluster"],
+        topic=row["topic"],
+        runbook=f"{RUNBOOKS}/{runbook}.md",
+    )

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from app.show.report.model import Action, Finding, Urgency
 from app.show.report.phrases import NAMED, Row, about, clock, number_of, short, was
 from app.terminal.sizes import size_text
 
@@ -35,18 +36,18 @@ SOON_S = 3600
 """A quota that will be reached within this time is reported."""
 
 
-def sentences(reader: ReportReader) -> list[str]:
-    """The sentences on the backlogs of a warehouse."""
-    return backlog_sentences(
+def findings(reader: ReportReader) -> list[Finding]:
+    """What is to be said of the backlogs of a warehouse."""
+    return backlog_findings(
         reader.rows(_CHECKS),
         reader.rows(_AHEAD, within=SOON_S),
         reader.columns("backlog_evictions", _EVICTED),
     )
 
 
-def backlog_sentences(
+def backlog_findings(
     checks: Iterable[Row], subscriptions: Iterable[Row], evictions: Iterable[Row]
-) -> list[str]:
+) -> list[Finding]:
     """The topics that were over a quota of their backlog and those that soon will be, from rows of
     backlog_checks, backlog_subscriptions and backlog_evictions; nothing without a check."""
     by_topic: dict[tuple[str, str], list[Row]] = defaultdict(list)
@@ -63,14 +64,16 @@ def backlog_sentences(
         if any(row["exceeded_size"] or row["exceeded_time"] for row in rows):
             over[topic] = rows
     worst = sorted(over, key=lambda t: (-sum(map(_is_over, over[t])), t))
-    result = [_over_quota(topic[1], over[topic], evicted[topic]) for topic in worst[:NAMED]]
+    result = [_over_quota(topic, over[topic], evicted[topic]) for topic in worst[:NAMED]]
     more = len(worst) - NAMED
     if more > 0:
-        result.append(f"{number_of(more, 'other topic')} {was(more)} also over a quota.")
+        result.append(Finding(f"{number_of(more, 'other topic')} {was(more)} also over a quota."))
     result += _quotas_ahead(by_topic, subscriptions)
     return result or [
-        f"{number_of(len(by_topic), 'topic')} with a backlog: none was over a quota, "
-        "and none will be within the hour."
+        Finding(
+            f"{number_of(len(by_topic), 'topic')} with a backlog: none was over a quota, "
+            "and none will be within the hour."
+        )
     ]
 
 
@@ -78,8 +81,9 @@ def _is_over(check: Row) -> bool:
     return bool(check["exceeded_size"] or check["exceeded_time"])
 
 
-def _over_quota(topic: str, checks: list[Row], evicted: int) -> str:
+def _over_quota(place: tuple[str, str], checks: list[Row], evicted: int) -> Finding:
     """One topic that was over its quota, from its checks in order of time."""
+    cluster, topic = place
     over = [row for row in checks if _is_over(row)]
     first, last = over[0], over[-1]
     size = first["exceeded_size"]
@@ -94,13 +98,29 @@ def _over_quota(topic: str, checks: list[Row], evicted: int) -> str:
         begin += f", because of subscription {last['oldest_subscription']}"
     if first["retention_policy"] == "consumer_backlog_eviction":
         entries = "entry was" if evicted == 1 else "entries were"
-        return f"{begin}; {evicted:,} {entries} to be evicted."
-    return f"{begin}; its producers were disconnected."
+        effect = f"{evicted:,} {entries} to be evicted"
+    else:
+        effect = "its producers were disconnected"
+    action = Action(
+        _remedy(last["oldest_subscription"], topic),
+        f"it was over {quota} at {number_of(len(over), 'check')}; {effect}",
+        Urgency.LOSS,
+        lasts=last is checks[-1],
+        cluster=cluster,
+        topic=topic,
+        runbook="app/jobs/backlog/runbooks/backlog-quota.md",
+    )
+    return Finding(f"{begin}; {effect}.", [action])
+
+
+def _remedy(subscription: str | None, topic: str) -> str:
+    whose = "the consumers" if subscription is None else f"subscription {subscription}"
+    return f"Restart or scale {whose} of {short(topic)}"
 
 
 def _quotas_ahead(
     checks: Mapping[tuple[str, str], list[Row]], subscriptions: Iterable[Row]
-) -> list[str]:
+) -> list[Finding]:
     """Subscriptions that will reach a quota soon, by the last check of their topic."""
     ahead = []
     for row in subscriptions:
@@ -112,9 +132,22 @@ def _quotas_ahead(
             ahead.append((row["pass_ms"] + int(left * 1000), row["topic"], row, left))
     ahead.sort(key=lambda found: (found[:2], found[2]["subscription"]))
     return [
-        f"Topic {short(topic)} will reach its quota in {about(int(left * 1000))}, at "
-        f"{clock(at)}, at the current rate of subscription {row['subscription']}"
-        f"{_waiting(row['age_s'])}."
+        Finding(
+            f"Topic {short(topic)} will reach its quota in {about(int(left * 1000))}, at "
+            f"{clock(at)}, at the current rate of subscription {row['subscription']}"
+            f"{_waiting(row['age_s'])}.",
+            [
+                Action(
+                    _remedy(row["subscription"], topic),
+                    f"it reaches its backlog quota in {about(int(left * 1000))}",
+                    Urgency.DEADLINE,
+                    by_ms=at,
+                    cluster=row["cluster"],
+                    topic=topic,
+                    runbook="app/jobs/backlog/runbooks/backlog-quota-predicted.md",
+                )
+            ],
+        )
         for at, topic, row, left in ahead[:NAMED]
     ]
 

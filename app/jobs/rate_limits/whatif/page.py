@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 def write_page(found: SuggestedLimits, out: Path) -> None:
     """Write the page."""
-    write(out, html(page(found), "", out.absolute().parent), "--page")
+    write(out, html(page(found), ""), "--page")
 
 
 def page(found: SuggestedLimits) -> Page:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.show.report.model import JobFindings
+from app.show.report.model import Finding, JobFindings
 from app.show.report.phrases import short
 from app.show.report.report_reader import ReportReader
 
@@ -12,12 +12,12 @@ GROUP BY topic ORDER BY messages DESC, topic LIMIT 1
 """
 
 
-def sentences(reader: ReportReader) -> list[str]:
-    """A sentence, if there are rows."""
+def findings(reader: ReportReader) -> list[Finding]:
+    """A finding, if there are rows."""
     return [
-        f"Topic {short(row['topic'])} had most messages: {row['messages']:,}."
+        Finding(f"Topic {short(row['topic'])} had most messages: {row['messages']:,}.")
         for row in reader.rows(_BUSIEST)
     ]
 
 
-FINDINGS = (JobFindings(60, sentences),)
+FINDINGS = (JobFindings(60, findings),)

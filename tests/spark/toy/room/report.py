@@ -28,5 +28,5 @@ def message_counts(reader: ReportReader) -> ReportSection:
     return ReportSection(key, title, [f"{counted(len(rows), 'topic')} had messages."], [grid])
 
 
-SECTIONS = (JobSection(95, message_counts),)
+SECTIONS = (JobSection(95, message_counts, ("topic_message_counts",)),)
 REACHED = ("topic_message_counts",)

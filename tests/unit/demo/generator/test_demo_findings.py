@@ -16,8 +16,8 @@ from app.contract.event_contract import parse
 from app.demo.generator.kafka_trace import running_total
 from app.demo.generator.scenario import SHIPPED, Scenario, load_scenario
 from app.demo.generator.trace import ArrivalSlice, Trace, plan_trace
-from app.jobs.chunks.findings import large_message_sentence
-from app.jobs.producer_ids.findings import producer_id_sentences
+from app.jobs.chunks.findings import large_message_finding
+from app.jobs.producer_ids.findings import producer_id_findings
 from state.jobs import JOBS
 from tests.unit.demo.generator.large_messages import assert_core_agrees, decoded, found_by_core
 from tests.unit.demo.generator.model import applied_records, parsed_lines
@@ -138,18 +138,20 @@ def test_core_finds_the_lost_and_unfinished_messages_and_no_other(seed: int) -> 
 def test_summary_names_the_culprits(seed: int) -> None:
     trace = planned(seed)
     assert trace.large is not None
-    (storm,) = producer_id_sentences(decisions_of_core(trace, arrived(seed)))
+    (finding,) = producer_id_findings(decisions_of_core(trace, arrived(seed)))
+    storm = finding.sentence
     brought = len(new_ids(seed)[True])
     assert storm.startswith(f"User etl-nightly brought {brought} new producer ids in 4 min, ")
     assert storm.endswith("). No other user was over its bound.")
     rows = found_by_core(trace, arrived(seed))
-    said = large_message_sentence(
+    large = large_message_finding(
         rows["chunk_messages"], rows["chunk_events"], rows["incomplete_messages"]
     )
+    assert large is not None
+    said = large.sentence
     planted = trace.large.planted
     total = sum(planted.values())
     whole = total - planted["never_finished"] - planted["lost_chunk"]
-    assert said is not None
     assert said.startswith(f"Of {total} large messages {whole} arrived complete")
     assert f"; {planted['never_finished']} never got " in said
     assert "last chunk (producer demo-video-0-0), " in said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,29 +14,31 @@ import yaml
 from rich.console import Console
 
 from app.cli import main
+from app.config.owners import Owner
 from app.config.settings import Settings, load_settings
 from app.demo import demo_command as command
 from app.demo.demo_scenario import ChosenScenario
 from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import plan_trace
 from app.errors import UserError
-from app.jobs.backlog.findings.subscriptions import backlog_sentences
+from app.jobs.backlog.findings.groups import group_findings
+from app.jobs.backlog.findings.subscriptions import backlog_findings
 from app.jobs.chunks.findings import (
     CHUNK_EVENT_COLUMNS,
     INCOMPLETE_COLUMNS,
     MESSAGE_COLUMNS,
-    large_message_sentence,
+    large_message_finding,
 )
 from app.jobs.entry_cache.findings import cache_sentence
-from app.jobs.producer_ids.findings import DECISION_COLUMNS, producer_id_sentences
-from app.jobs.rate_limits.demo import COLUMNS as STATS_COLUMNS
-from app.jobs.rate_limits.demo import other_protocol
-from app.jobs.rate_limits.findings import BEGUN, Cause, Summary, sentences, summarise
+from app.jobs.producer_ids.findings import DECISION_COLUMNS, producer_id_findings
+from app.jobs.rate_limits.findings import BEGUN, Cause, Summary, pause_findings, summarise
 from app.read.relations import Warehouse
+from app.show.report.model import Finding, Urgency
 from app.show.report.phrases import duration
-from app.show.report.printed import QUERIES, render, render_next_steps
+from app.show.report.printed import render, render_next_steps, show
 from app.show.report.report_reader import ReportReader, ReportSpan
-from app.show.report.summary import all_findings
+from app.show.report.summary import actions_of, all_findings, what_to_do
+from app.show.report.text import runbook_page
 from app.tables.definitions import TABLES
 from app.tables.run_lock import only_run
 from tests.support.throttle_rows import frame, window, write
@@ -43,6 +47,27 @@ Row = dict[str, Any]
 NOISY, OTHERS = "persistent://shop/orders/a", [f"persistent://shop/orders/b{i}" for i in range(11)]
 START_MS = 1_767_621_600_000  # 2026-01-05T14:00:00Z
 SECOND = 1_000_000_000
+
+
+def _said(findings: Iterable[Finding]) -> list[str]:
+    return [finding.sentence for finding in findings]
+
+
+def sentences(summary: Summary) -> list[str]:
+    return _said(pause_findings(summary))
+
+
+def producer_id_sentences(rows: Iterable[Row]) -> list[str]:
+    return _said(producer_id_findings(rows))
+
+
+def backlog_sentences(*rows: list[Row]) -> list[str]:
+    return _said(backlog_findings(*rows))
+
+
+def large_message_sentence(*rows: list[Row]) -> str | None:
+    finding = large_message_finding(*rows)
+    return None if finding is None else finding.sentence
 
 
 def _row(at_s: float, action: str, **changed: Any) -> Row:
@@ -127,7 +152,7 @@ def test_noisy_neighbour_is_named_with_those_who_suffered() -> None:
         Cause(
             "topic",
             NOISY,
-            "",
+            "demo",
             "",
             14,
             14 * 2_714_000_000,
@@ -244,27 +269,15 @@ def test_paused_time_is_split_by_whose_limit_it_was() -> None:
     ]
 
 
-def _printed(warehouse: Path) -> list[str]:
-    """The lines of the findings about a warehouse."""
+def _reader(warehouse: Path, *owners: Owner) -> ReportReader:
+    return ReportReader(Warehouse(str(warehouse), owners=owners), ReportSpan())
+
+
+def _printed(reader: ReportReader) -> list[str]:
+    """The lines of what is to be done about a warehouse."""
     text = StringIO()
-    render(
-        ReportReader(Warehouse(str(warehouse)), ReportSpan()),
-        Console(file=text, width=80, highlight=False),
-    )
+    render(reader, Console(file=text, width=80, highlight=False))
     return text.getvalue().splitlines()
-
-
-def test_records_in_quarantine_are_counted_once_per_code(tmp_path: Path) -> None:
-    def bad(code: str, offset: int) -> Row:
-        return {"reason_code": code, "source_partition": "f", "source_offset": offset}
-
-    rows = [bad("BAD_TYPE", 1), bad("BAD_TYPE", 1), bad("BAD_TOPIC", 1), bad("BAD_TOPIC", 2)]
-    write(str(tmp_path), "quarantine", rows)
-    assert _printed(tmp_path) == [
-        "",
-        "2 records in quarantine, by reason:",
-        "  BAD_TOPIC 2, BAD_TYPE 1",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -280,58 +293,138 @@ def test_formats_of_durations(ns: int, expected: str) -> None:
     assert duration(ns) == expected
 
 
-def test_page_has_sentences_table_and_quarantine(tmp_path: Path) -> None:
-    write(str(tmp_path), "throttle_events", _pause(60, 2))
-    write(str(tmp_path), "topic_throttle_stats", [window(1, topic=NOISY)])
-    bad = {"reason_code": "BAD_TYPE", "source_partition": "f", "source_offset": 1}
-    write(str(tmp_path), "quarantine", [bad])
-    assert _printed(tmp_path) == [
-        "  Topic shop/orders/a exceeded its limit once; it and 11 other topics were",
-        "  paused for 2.0 s.",
-        "",
-        "limit of            pauses paused topics    first",
-        "topic shop/orders/a      1  2.0 s     11 14:01:00",
-        "",
-        "1 record in quarantine, by reason:",
-        "  BAD_TYPE 1",
+SLOW = "Restart or scale subscription archive of shop/exports/a"
+"""What is done about a backlog."""
+
+
+def _fill(warehouse: Path) -> None:
+    """Something of each urgency, the least urgent first."""
+    alone = {"collateral_topics": [], "culprit_topic": "t", "limiter_name": "t", "topic": "t"}
+    pauses = [*_pause(60, 2), *_pause(70, 1, cnx_id="2", **alone)]
+    write(str(warehouse), "throttle_events", pauses)
+    write(str(warehouse), "topic_throttle_stats", [window(1, topic=NOISY)])
+    write(str(warehouse), "chunk_events", [_ended("a", "GAP")])
+    write(str(warehouse), "producer_id_decisions", [_decision(1, 2, verdict="rejected")])
+    write(str(warehouse), "backlog_checks", [{**_check(1), "ts_wall_ms": 1, "row_no": 0}])
+    soon = {**_reaches(1, 600.0), "ts_wall_ms": 1, "row_no": 0}
+    write(str(warehouse), "backlog_subscriptions", [soon])
+
+
+def test_what_is_lost_soon_comes_first_and_a_culprit_without_victims_last(tmp_path: Path) -> None:
+    _fill(tmp_path)
+    owners = [Owner(tenant="shop", team="retail"), Owner(principal="alice", team="data")]
+    reader = _reader(tmp_path, *owners)
+    rows = actions_of(all_findings(reader), reader)
+    assert [(row["remedy"], row["team"], row["by_ms"], row["lasts"]) for row in rows] == [
+        (SLOW, "retail", START_MS + 660_000, False),
+        (
+            "Let clients of user alice keep their producers, or raise its bound",
+            "data",
+            None,
+            False,
+        ),
+        ("Raise maxPendingChunkedMessage of consumer index-0 of t", None, None, False),
+        ("Raise the publish limit of shop/orders/a, or split it", "retail", None, False),
+        ("Raise the publish limit of t, or split it", None, None, False),
+    ]
+    assert [row["reason"] for row in rows] == [
+        "it reaches its backlog quota in 10 min",
+        "1 new producer id in 0.0 s; 1 batch over the bound of 5",
+        "1 large message was given up because of a lost chunk",
+        "1 pause, 2.0 s in all, and 11 other topics paused with it",
+        "1 pause, 1.0 s in all, and no other topic paused with it",
+    ]
+    assert _printed(reader)[:4] == [
+        f"  1. {SLOW} before 14:11:00: it",
+        "     reaches its backlog quota in 10 min (retail).",
+        "  2. Let clients of user alice keep their producers, or raise its bound: 1 new",
+        "     producer id in 0.0 s; 1 batch over the bound of 5 (data).",
     ]
 
 
-def test_next_steps_have_a_query_to_try_for_each_finding() -> None:
-    text = StringIO()
-    render_next_steps(Path("weir-demo"), Console(file=text, width=80, highlight=False))
-    lines = text.getvalue().splitlines()
-    tried = [line for line in lines if "./spark-submit.sh query --warehouse weir-demo/" in line]
-    assert len(tried) == len(QUERIES) == 5
+def test_every_action_names_a_runbook_of_weir(tmp_path: Path) -> None:
+    _fill(tmp_path)
+    group = {"cluster": "k", "group": "g", "topic": "t"}
+    findings = [
+        *all_findings(_reader(tmp_path)),
+        *group_findings(
+            [{**group, "offsets": 3, "earlier": 0}],
+            [{**group, "left_s": 90.0, "pass_ms": START_MS}],
+            [{**group, "partitions": 1}],
+            [],
+        ),
+        *backlog_findings([_over(2)], [], []),
+        *pause_findings(_summary(_pause(60, 2, limiter="broker", limiter_name="broker-0"))),
+    ]
+    large = large_message_finding([], [], [_behind("b", "5:2", [0])])
+    assert large is not None
+    actions = [action for f in [*findings, large] for action in f.actions]
+    assert len({action.runbook for action in actions}) == 10
+    for action in actions:
+        assert runbook_page(action.runbook) is not None, action
+        assert action.remedy[0].isupper() and not action.remedy.endswith("."), action
 
 
-def test_page_has_what_other_jobs_found_after_the_pauses(tmp_path: Path) -> None:
+def test_a_group_that_loses_records_soon_has_the_time(tmp_path: Path) -> None:
+    group = {"cluster": "k", "group": "g", "topic": "t"}
+    (finding,) = group_findings([], [{**group, "left_s": 90.0, "pass_ms": START_MS}], [], [])
+    (action,) = finding.actions
+    assert (action.urgency, action.by_ms) == (Urgency.DEADLINE, START_MS + 90_000)
+    assert action.remedy == "Scale group g, or raise retention.ms of topic t"
+
+
+def test_a_quota_that_holds_to_the_end_is_to_be_mended_now() -> None:
+    lasting = [f.actions[0].lasts for f in backlog_findings([_check(1), _over(2)], [], [])]
+    over = [f.actions[0].lasts for f in backlog_findings([_over(1), _check(2)], [], [])]
+    assert (lasting, over) == ([True], [False])
+    row = {"remedy": "r", "reason": "c", "team": None, "topic": None, "runbook": ""}
+    grid = what_to_do([{**row, "by_ms": None, "lasts": True}, {**row, "by_ms": 5, "lasts": False}])
+    assert [shown["by"] for shown in grid.rows] == ["now", 5]
+    assert "owner" not in [column.heading for column in grid.columns]
+
+
+def test_what_jobs_found_is_printed_where_nothing_is_to_be_done(tmp_path: Path) -> None:
     write(str(tmp_path), "cache_stats", [_hits("lru", 750)])
-    write(str(tmp_path), "chunk_events", [_ended("a", "EXPIRED")])
     write(str(tmp_path), "topic_throttle_stats", [window(1)])
-    assert [line.strip() for line in _printed(tmp_path)] == [
-        "No connection was paused: every topic stayed within its limits.",
-        "Of 1 large message 0 arrived complete; 1 never got its last chunk.",
-        "A cache of 250 MB would have answered 75.0 % of 1,000 reads under lru; 2.0 MB",
-        "would have come from storage.",
-        "",
-        "Nothing in quarantine.",
+    assert _printed(_reader(tmp_path)) == [
+        "  No connection was paused: every topic stayed within its limits.",
+        "  A cache of 250 MB would have answered 75.0 % of 1,000 reads under lru; 2.0 MB",
+        "  would have come from storage.",
     ]
 
 
-@pytest.mark.parametrize("sql", [sql for _, sql in QUERIES])
-def test_query_to_try_runs_over_whatever_there_is(
-    sql: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("width", range(20, 60))
+def test_a_line_parts_no_number_from_what_it_counts(width: int) -> None:
+    text = StringIO()
+    show(Console(file=text, width=width), "Paused for 2 min 5 s, 16 % of it for 3 other topics.")
+    lines = text.getvalue().splitlines()
+    assert not [line for line in lines if line[-1:].isdigit()], lines
+    assert " ".join(line.strip() for line in lines) == (
+        "Paused for 2 min 5 s, 16 % of it for 3 other topics."
+    )
+
+
+def test_next_steps_are_commands_that_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     warehouse = str(tmp_path / "warehouse")
-    write(warehouse, "producer_id_decisions", [_decision(1, 2)])
-    assert main(["query", "--warehouse", warehouse, sql]) == 0, capsys.readouterr().err
-    assert ("alice" in capsys.readouterr().out) == ("producer_id" in sql)
+    write(warehouse, "throttle_events", _pause(60, 2))
+    write(warehouse, "topic_throttle_stats", [window(1, topic=NOISY)])
+    reader = _reader(tmp_path / "warehouse")
+    text = StringIO()
+    console = Console(file=text, width=80, highlight=False)
+    render_next_steps(tmp_path, actions_of(all_findings(reader), reader), console)
+    lines = text.getvalue().splitlines()
+    assert [line[2:4] == "# " for line in lines[1:]] == [True, False] * 3
+    assert lines[2].strip() == str(tmp_path / "report.html")
+    for line in (lines[4], lines[6]):
+        words = shlex.split(line)
+        assert words[0] == "./spark-submit.sh"
+        assert main(words[1:]) == 0, (line, capsys.readouterr().err)
 
 
 def test_columns_that_are_read_are_columns_of_the_tables() -> None:
     for name, columns in (
-        ("topic_throttle_stats", STATS_COLUMNS),
         ("producer_id_decisions", DECISION_COLUMNS),
         ("chunk_messages", MESSAGE_COLUMNS),
         ("chunk_events", CHUNK_EVENT_COLUMNS),
@@ -367,19 +460,6 @@ def test_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="is a file; a folder is needed"):
         command.prepare(tmp_path / "file", ChosenScenario())
-
-
-def test_what_the_throttle_command_would_have_spared() -> None:
-    def stats(*values: tuple[str, float]) -> list[Row]:
-        return [{"topic": topic, "collateral_ns": int(ns * SECOND)} for topic, ns in values]
-
-    lost = stats(*((topic, 2.0) for topic in OTHERS), (OTHERS[0], 16.0), (NOISY, 0))
-    assert other_protocol(lost, stats((OTHERS[0], 0.0))) == (
-        "With the throttle command of PIP-385, if every client supported it, the 11 topics paused "
-        "for the limits of other topics would have been paused for 0.0 s instead of 38 s, summed "
-        "over topics."
-    )
-    assert other_protocol(stats((NOISY, 0)), []) is None
 
 
 STORM = [
@@ -530,8 +610,7 @@ def test_sentence_on_large_messages(
 
 def test_tables_that_were_never_written_add_no_sentence(tmp_path: Path) -> None:
     def sentences_of() -> list[str]:
-        reader = ReportReader(Warehouse(str(tmp_path)), ReportSpan())
-        return [text for found in all_findings() for text in found.sentences(reader)]
+        return _said(all_findings(_reader(tmp_path)))
 
     write(str(tmp_path), "producer_id_decisions", [_decision(1, 2)])
     assert sentences_of() == ["1 new producer id of 1 user: no user was over the bound."]

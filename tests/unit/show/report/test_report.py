@@ -29,12 +29,12 @@ SECTIONS = [
     "timeline",
     "quotas",
     "backlogs",
-    "consumer-groups",
     "principals",
     "large-messages",
     "cache",
     "quality",
     "configuration",
+    "runbooks",
 ]
 Content = dict[str, Any]
 
@@ -216,7 +216,12 @@ def test_a_table_that_is_missing_leaves_the_other_sections(
     fill(tmp_warehouse)
     Path(tmp_warehouse, name).rename(Path(tmp_warehouse, "_weir", name))
     answer = content(capsys, tmp_warehouse)
-    assert list(answer["sections"]) == SECTIONS
+    gone = {
+        "topic_throttle_stats": "culprits",
+        "throttle_events": "timeline",
+        "backlog_checks": "backlogs",
+    }.get(name)
+    assert list(answer["sections"]) == [key for key in SECTIONS if key != gone]
     assert all(section["sentences"] for section in answer["sections"].values())
 
 
@@ -230,7 +235,9 @@ def test_an_empty_warehouse_has_a_page_without_data(
         "There is no data yet: no job has completed a window."
     )
     text = out.read_text("utf-8")
-    assert "Nothing has been written to cache_stats yet." in text
+    for key in ("culprits", "principals", "large-messages", "cache", "runbooks"):
+        assert f'id="{key}"' not in text
+    assert "Nothing has been written to alerts yet." in text
     assert "<figure" not in text
 
 
@@ -365,11 +372,59 @@ def test_alerts_that_fire_come_by_severity_and_the_others_are_folded(
         for tag, attributes in Elements(text).found
         if tag == "a" and not str(attributes["href"]).startswith("#")
     ]
-    root = Path(__file__).resolve().parents[4]
-    assert links[0] == "https://runbooks.example/worst" and len(links) == 2
-    assert (
-        tmp_path / str(links[1])
-    ).resolve() == root / "app/jobs/rate_limits/runbooks/publish-limit.md"
+    assert links == ["https://runbooks.example/worst"]
+    (runbook,) = answer["sections"]["runbooks"]["parts"]
+    assert runbook["title"] == "publish-limit" and "## What to do" in runbook["text"]
+    assert '<a href="#publish-limit">' in text and 'id="publish-limit"><p>Something uses' in text
+
+
+def test_runbooks_travel_with_the_page(page: Path) -> None:
+    elements = Elements(page.read_text("utf-8"))
+    ids = {attributes.get("id") for _, attributes in elements.found}
+    links = [
+        str(attributes["href"])[1:]
+        for tag, attributes in elements.found
+        if tag == "a" and str(attributes["href"]).startswith("#")
+    ]
+    assert {"backlog-quota", "noisy-neighbour-victim"} <= {*links} <= ids
+    assert elements.text.count("How to confirm") > 4
+
+
+@pytest.mark.parametrize(
+    ("rows", "ending"),
+    [
+        ([], "; no alert has been evaluated."),
+        (
+            [("other", LONG, "firing")],
+            ". It has no alert: publish-limit asks for half of a window held back, or a mean at "
+            "the limit; the worst window was held back for 1.7 % of its time.",
+        ),
+        ([("publish-limit", SCRIPT, "resolved")], ": its alert publish-limit is resolved."),
+        (
+            [("a", SCRIPT, "resolved"), ("publish-limit", SCRIPT, "firing")],
+            ": its alert publish-limit is firing.",
+        ),
+    ],
+)
+def test_the_top_culprit_of_the_hour_has_an_alert_or_the_reason_why_not(
+    rows: list[tuple[str, str, str]],
+    ending: str,
+    tmp_warehouse: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    earlier = stats(0, LONG, culprit_ns=50 * NS)
+    write(tmp_warehouse, "topic_throttle_stats", [earlier, stats(61, SCRIPT, culprit_ns=NS)])
+    alerts = [
+        {"alert": name, "labels": [("topic", topic)], "state": state, "number": 1}
+        for name, topic, state in rows
+    ]
+    if alerts:
+        put(tmp_warehouse, {"alerts": alerts})
+    name = SCRIPT.removeprefix("persistent://")
+    sentences = content(capsys, tmp_warehouse)["sections"]["culprits"]["sentences"]
+    assert sentences[1] == (
+        f"In the last hour {name} was held back longest by its own limit, for 1.0 s{ending}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -386,7 +441,7 @@ def test_commands_below_tables_work_when_they_are_pasted(
     warehouse, out = tmp_path / "a folder's warehouse", tmp_path / "report.html"
     fill(str(warehouse))
     assert main(["report", "--warehouse", str(warehouse), "--out", str(out), *options]) == 0
-    shown = re.findall(r"<code>(.*?)</code>", out.read_text("utf-8"))
+    shown = re.findall(r"All of it: <code>(.*?)</code>", out.read_text("utf-8"))
     assert len(shown) > 8
     for line in shown:
         words = shlex.split(html.unescape(line))
