@@ -393,7 +393,10 @@ def query(
     param: Annotated[
         list[str] | None, Option(help="Parameter of a ready question: name=value.")
     ] = None,
-    every: Annotated[bool, Option("--list", help="List the ready questions.")] = False,
+    by: Annotated[
+        str | None, Option(help="What a ready question's rows are about: --param by=VALUE.")
+    ] = None,
+    every: Annotated[bool, Option("--all", help="List all ready questions.")] = False,
     as_json: Json = False,
     csv: Annotated[bool, Option("--csv", help="Answer as CSV.")] = False,
     spreadsheet: Annotated[
@@ -412,7 +415,8 @@ def query(
         ),
     ] = None,
 ) -> int:
-    """Run SQL over the warehouse (DuckDB over the Delta tables), or a ready question."""
+    """Run SQL over the warehouse (DuckDB over the Delta tables), or a ready question; without
+    either, list the questions that answer most."""
     from app.read.query import Output, list_questions
     from app.read.query import query as run_query
 
@@ -421,14 +425,13 @@ def query(
     if len(chosen) > 1:
         raise UserError(f"query: --{chosen[0]} and --{chosen[1]} exclude each other")
     output: Output = chosen[0] if chosen else "table"
-    if every:
-        return list_questions(output)
-    if sql is None:
-        raise UserError("query: give SQL, or the name of a ready question; query --list lists them")
+    if every or sql is None:
+        return list_questions(output, every)
     timeout_ms = None if timeout is None else _duration(timeout, "--timeout")
     memory_bytes = None if memory is None else _memory(memory)
     as_of_ms, settings = _moment(as_of, "--as-of"), _settings(config, warehouse)
-    return run_query(settings, sql, output, as_of_ms, param or [], timeout_ms, memory_bytes, rows)
+    params = [*(param or []), *([] if by is None else [f"by={by}"])]
+    return run_query(settings, sql, output, as_of_ms, params, timeout_ms, memory_bytes, rows)
 
 
 @app.command()

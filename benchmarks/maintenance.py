@@ -37,7 +37,7 @@ WITHOUT_POINTS = 3
 """Fifths of the year for which the tables are left without maintenance."""
 WITH, WITHOUT = "with maintenance", "without maintenance"
 COMMANDS: dict[str, Sequence[str]] = {
-    "query top-offenders": ("query", "top-offenders", "--csv"),
+    "query top-offenders": ("query", "blame", "--csv"),
     "metrics --once": ("metrics", "--once"),
     "alerts check": ("alerts", "check"),
 }

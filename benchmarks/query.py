@@ -54,8 +54,8 @@ def measure(result: Result, warehouse: Path, events: int, repeats: int) -> None:
         "ten seconds of one topic": ["query", f"SELECT * FROM events WHERE {topic} AND {between}"],
         "all of the archive": ["query", "SELECT * FROM events"],
         "count of the archive": ["query", "SELECT count(*) AS n FROM events"],
-        "top-offenders": ["query", "top-offenders"],
-        "noisy-neighbours": ["query", "noisy-neighbours"],
+        "top-offenders": ["query", "blame"],
+        "noisy-neighbours": ["query", "blame", "--by", "pair"],
         "near-limit": ["query", "near-limit"],
         "freshness": ["query", "freshness"],
         "ten seconds of the archive, as of now": [

@@ -18,8 +18,9 @@ change those.
 without Spark. [tables.md](tables.md) has the tables and views.
 
 ```sh
-./spark-submit.sh query --list
-./spark-submit.sh query top-offenders --param since=2026-01-05T14:00:00Z --param rows=5
+./spark-submit.sh query
+./spark-submit.sh query --all
+./spark-submit.sh query blame --by victim --param since=2026-01-05T14:00:00Z --param rows=5
 ./spark-submit.sh query freshness --json
 ./spark-submit.sh query "SELECT topic, max(ts_wall_ms) FROM throttle_events GROUP BY topic" --csv
 ```
@@ -104,11 +105,12 @@ def _question(question: Question) -> str:
     )
     if params:
         params = f"\n| parameter | meaning | default |\n| --- | --- | --- |\n{params}"
-    return (
-        f"### {question.name}\n\n{question.meaning} Reads {reads}.\n{params}"
-        f"\n```sql\n{question.sql}\n```\n"
+    sql = {f"`by={value}`\n\n": each.sql for value, each in question.by.items()}
+    blocks = "\n".join(
+        f"{title}```sql\n{text}\n```\n" for title, text in (sql or {"": question.sql}).items()
     )
+    return f"### {question.name}\n\n{question.meaning} Reads {reads}.\n{params}\n{blocks}"
 
 
 def _allowed(words: tuple[str, ...]) -> str:
-    return f": {' or '.join(words)}" if words else ""
+    return f" ({', '.join(words)})" if words else ""

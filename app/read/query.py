@@ -26,6 +26,7 @@ from app.tables.definitions import TABLES, VIEWS
 from app.tables.manifest import load as load_manifest
 from app.terminal.interrupt import stoppable
 from app.terminal.printable import say
+from app.terminal.program import PROGRAM
 from app.terminal.rows import SHOWN_ROWS, WRITERS, write_json, write_table
 
 if TYPE_CHECKING:
@@ -96,14 +97,16 @@ def _query(
     question = QUESTIONS.get(sql.strip())
     values: dict[str, Any] = {}
     if question is not None:
+        question = question.asked(given(params))
         sql, values = question.sql, question.values(given(params))
+        values = {name: value for name, value in values.items() if f"${name}" in sql}
         if "rows" in values:
             chosen = "rows" in given(params)
             usual = values["rows"] if chosen or output == "table" else None
             shown_rows = shown_rows or usual
             values["rows"] = MOST  # what is left out is counted
     elif params:
-        raise UserError("--param: goes with a ready question; query --list lists them")
+        raise UserError("--param: goes with a ready question; query --all lists them")
     else:
         _require_sql(sql)
     warehouse = _warehouse(settings).at(as_of_ms)
@@ -163,12 +166,14 @@ def _reason(warehouse: Warehouse, question: Question, chosen: bool) -> str:
     return f"nothing has been written to {', '.join(sorted(reads))} yet"
 
 
-def list_questions(output: Output = "table") -> int:
-    """Print the ready questions, each with its parameters and their defaults; returns 0."""
+def list_questions(output: Output = "table", every: bool = True) -> int:
+    """Print the ready questions, each with its parameters and their defaults, or those that are
+    asked most; returns 0."""
     names = ["name", "parameters", "meaning"]
     rows = [
         [q.name, " ".join(f"{p.name}={p.shown_default}" for p in q.params), q.meaning]
         for q in QUESTIONS.values()
+        if every or q.usual
     ]
     if output == "json":
         print(
@@ -178,10 +183,11 @@ def list_questions(output: Output = "table") -> int:
                         "name": q.name,
                         "meaning": q.meaning,
                         "reads": q.reads,
-                        "sql": q.sql,
+                        "sql": {value: each.sql for value, each in q.by.items()} or q.sql,
                         "parameters": {p.name: p.meaning for p in q.params},
                     }
                     for q in QUESTIONS.values()
+                    if every or q.usual
                 ],
                 indent=1,
             )
@@ -193,6 +199,10 @@ def list_questions(output: Output = "table") -> int:
             for name, _, meaning in rows
         ]
     WRITERS[output](names, rows, sys.stdout)
+    if output == "table" and not every:
+        say(
+            f"\n{len(QUESTIONS) - len(rows)} more with --all; SQL over the tables: {PROGRAM} tables"
+        )
     return 0
 
 

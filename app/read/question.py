@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.errors import UserError, did_you_mean
@@ -67,6 +67,19 @@ class Question:
     none."""
     place: int = 0
     """Its place in lists of questions, before the order of the jobs."""
+    usual: bool = False
+    """Whether it is among those that are listed first."""
+    by: Mapping[str, Question] = field(default_factory=dict)
+    """The questions that it is by the values of its parameter `by`; the first one by default."""
+
+    def asked(self, given: Mapping[str, str]) -> Question:
+        """The question itself, or the one of the value of `by`."""
+        if not self.by:
+            return self
+        chosen = Param("by", "", next(iter(self.by)), tuple(self.by))
+        value = chosen.read(given["by"]) if "by" in given else chosen.default
+        question = self.by[str(value)]
+        return replace(question, name=self.name, params=(chosen, *question.params))
 
     def values(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Every parameter's value, from the texts that are given."""
@@ -79,6 +92,24 @@ class Question:
             name: param.read(given[name]) if name in given else param.default
             for name, param in known.items()
         }
+
+
+def grouped(name: str, meaning: str, by: Mapping[str, Question], place: int = 0) -> Question:
+    """One question for several that differ by what their rows are about."""
+    first = next(iter(by.values()))
+    what = "; ".join(f"{value}: {question.meaning[:-1]}" for value, question in by.items())
+    params = {param.name: param for question in by.values() for param in question.params}
+    return Question(
+        name,
+        meaning,
+        tuple(dict.fromkeys(table for question in by.values() for table in question.reads)),
+        first.sql,
+        (Param("by", what, next(iter(by)), tuple(by)), *params.values()),
+        first.needs,
+        place,
+        usual=True,
+        by=by,
+    )
 
 
 def given(texts: Sequence[str]) -> dict[str, str]:

@@ -71,7 +71,7 @@ COMMANDS = {
     "forecast": ["forecast", "--json"],
     "policy": ["policy", "check"],
     "show": ["policy", "show", "t/n/a"],
-    "blame": ["query", "blame"],
+    "blame": ["query", "blame", "--by", "pair"],
     "suggest": [
         "policy",
         "suggest",

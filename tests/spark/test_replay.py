@@ -184,7 +184,7 @@ def test_readers_work_on_a_replay(
     assert main(["replay", "--config", str(ran), "--out", str(out)]) == 0
     capsys.readouterr()
     at = ["--warehouse", str(out)]
-    assert main(["query", "top-offenders", *at, "--csv"]) == 0
+    assert main(["query", "blame", *at, "--csv"]) == 0
     topics = capsys.readouterr().out.splitlines()
     assert len(topics) > 1
     assert main(["report", *at, "--out", str(tmp_path / "report.html")]) == 0

@@ -446,18 +446,25 @@ SHADOWED = {
 }
 _EFFECT: Row = {**EAST, "policy": "next", "live": 0.0}
 _NOBODY: Row = {"culprit_team": None, "culprit_contact": None, "victim_team": None}
+_ALL_OF_ITS_PAUSES: Row = {
+    "share_of_victims_pauses": 1.0,
+    "reason": "TopicProduceQuotaExceeded",
+    "victim_use": None,
+    "victim_below_half": None,
+    **_NOBODY,
+}
 CASES = {
-    "blame": (
+    "blame, by pair": (
         {"throttle_events": PAUSES, "topic_throttle_stats": STATS},
-        {},
+        {"by": "pair"},
         [{**row, **_NOBODY} for row in BLAMED],
     ),
-    "blame-principals": (
+    "blame, by principal-pair": (
         {
             "throttle_events": blame_principals.pause(200, 1200, "c2"),
             "events": [blame_principals.ALICE, blame_principals.BOB, *blame_principals.USED],
         },
-        {"since": START, "until": NEXT},
+        {"by": "principal-pair", "since": START, "until": NEXT},
         [blame_principals.PAIR],
     ),
     "showback": (
@@ -653,7 +660,7 @@ CASES = {
             },
         ],
     ),
-    "top-offenders": (
+    "blame": (
         THROTTLED,
         {},
         [
@@ -683,9 +690,9 @@ CASES = {
             },
         ],
     ),
-    "top-offenders, some of them": (
+    "blame, some of them": (
         THROTTLED,
-        {"until": NEXT, "since": str(START_MS), "rows": "1"},
+        {"by": "culprit", "until": NEXT, "since": str(START_MS), "rows": "1"},
         [
             {
                 **EAST,
@@ -697,9 +704,9 @@ CASES = {
             },
         ],
     ),
-    "top-victims": (
+    "blame, by victim": (
         THROTTLED,
-        {},
+        {"by": "victim"},
         [
             {
                 **EAST,
@@ -712,9 +719,9 @@ CASES = {
             },
         ],
     ),
-    "throttle-time": (
+    "blame, by namespace": (
         THROTTLED,
-        {},
+        {"by": "namespace"},
         [
             {
                 **EAST,
@@ -745,7 +752,7 @@ CASES = {
             },
         ],
     ),
-    "throttle-time, by tenant": (
+    "blame, by tenant": (
         {
             "topic_throttle_stats": [
                 stats(0, TOPIC, culprit_ns=NS),
@@ -778,7 +785,7 @@ CASES = {
     ),
     # A pause of a topic's limit and a broker's, of which only the first has a culprit, one of a row
     # of an earlier version, and one that has not ended.
-    "noisy-neighbours": (
+    "blame, by pair of what is not so simple": (
         {
             "throttle_events": [
                 event(0, "mark", collateral_topics=[OTHER, THIRD]),
@@ -805,7 +812,7 @@ CASES = {
                 event(9000, "mark", cnx_id="c2", collateral_topics=[THIRD]),
             ]
         },
-        {},
+        {"by": "pair"},
         [
             {
                 **EAST,
@@ -813,6 +820,7 @@ CASES = {
                 "victim": OTHER,
                 "pauses": 2,
                 "paused_s": 1.5,
+                **_ALL_OF_ITS_PAUSES,
                 "first_pause": START,
                 "last_pause": "2023-11-14T22:14:01Z",
             },
@@ -822,6 +830,7 @@ CASES = {
                 "victim": THIRD,
                 "pauses": 2,
                 "paused_s": 1.0,
+                **_ALL_OF_ITS_PAUSES,
                 "first_pause": START,
                 "last_pause": "2023-11-14T22:14:09Z",
             },

@@ -152,13 +152,13 @@ def test_the_tables_have_what_was_worked_out(
 
 
 def test_the_questions_agree(warehouse: str, capsys: pytest.CaptureFixture[str]) -> None:
-    offenders = asked(capsys, warehouse, "query", "top-offenders")
+    offenders = asked(capsys, warehouse, "query", "blame")
     assert [(r["topic"], r["broke_its_limit"], r["paused_s"]) for r in offenders] == [
         (NOISY, 2, round(OWN / S, 3))
     ]
-    victims = asked(capsys, warehouse, "query", "top-victims")
+    victims = asked(capsys, warehouse, "query", "blame", "--by", "victim")
     assert {(r["topic"], r["paused_by_others"]) for r in victims} == {(QUIET, 2), (OUTSIDE, 1)}
-    pairs = asked(capsys, warehouse, "query", "noisy-neighbours")
+    pairs = asked(capsys, warehouse, "query", "blame", "--by", "pair")
     assert [(r["culprit"], r["victim"], r["pauses"]) for r in pairs] == [(NOISY, QUIET, 2)]
     pauses = asked(
         capsys,

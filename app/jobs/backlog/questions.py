@@ -143,6 +143,7 @@ QUESTIONS = (
         needs="a row needs unread messages and a limit: a limit of age from the first check of a"
         " Kafka group and the third of a subscription on, one of size from the third check"
         " on",
+        usual=True,
     ),
     Question(
         "expiring-messages",
@@ -161,6 +162,7 @@ QUESTIONS = (
         (_BY, ROWS),
         needs="a row needs a poll of source.format kafka_groups, and a check after it",
         place=3,
+        usual=True,
     ),
     Question(
         "group-states",
@@ -181,5 +183,6 @@ QUESTIONS = (
         needs="a row needs records that retention or DeleteRecords removed before a group read"
         " them",
         place=3,
+        usual=True,
     ),
 )

@@ -126,6 +126,7 @@ QUESTIONS = (
         "Large messages that consumers gave up, by outcome, and how many of them arrived later.",
         ("chunk_events", "chunk_messages"),
         _LOST,
+        usual=True,
     ),
     Question(
         "incomplete-messages",

@@ -75,6 +75,7 @@ QUESTIONS = (
         "Share of reads that each eviction policy served from the cache, by its size.",
         ("cache_stats",),
         _HIT_RATIO,
+        usual=True,
     ),
     Question(
         "cache-bakeoff",

@@ -60,6 +60,7 @@ QUESTIONS = (
         " brokers decided: an id that two brokers see is counted twice.",
         ("producer_id_decisions",),
         _NEW_IDS,
+        usual=True,
     ),
     Question(
         "users-over-bound",

@@ -137,7 +137,7 @@ def blame(reader: ReportReader) -> ReportSection:
         f"{', '.join(parts_s)}.",
     ]
     texts += [_alerted(top) for top in reader.rows(_TOP_OF_THE_HOUR)]
-    pairs = reader.ask("blame", 5000)
+    pairs = reader.ask("blame", 5000, by="pair")
     shared = reader.ask("shared-limits", TOP)
     parts: list[Chart | Grid] = []
     for name, column in (("Top culprits", "culprit_ns"), ("Top victims", "collateral_ns")):
@@ -177,7 +177,7 @@ def blame(reader: ReportReader) -> ReportSection:
                     GridColumn("first_pause", "first", "time"),
                 ],
                 pairs[:TOP],
-                "blame --param rows=1000",
+                "blame --by pair --param rows=1000",
                 folded=True,
             ),
         ]

@@ -63,6 +63,7 @@ QUESTIONS = (
         ("quarantine",),
         _QUARANTINE,
         place=3,
+        usual=True,
     ),
     Question(
         "reconciliation",

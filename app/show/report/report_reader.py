@@ -82,10 +82,11 @@ class ReportReader:
         (row,) = self.rows(sql, **values)
         return row
 
-    def ask(self, question: str, rows: int | None = None) -> list[Row]:
+    def ask(self, question: str, rows: int | None = None, by: str | None = None) -> list[Row]:
         """The rows of a ready question."""
-        asked = QUESTIONS[question]
-        values = asked.values({})
+        given = {} if by is None else {"by": by}
+        asked = QUESTIONS[question].asked(given)
+        values = {n: v for n, v in asked.values(given).items() if f"${n}" in asked.sql}
         if rows is not None:
             values["rows"] = rows
         return self.rows(asked.sql, **values)

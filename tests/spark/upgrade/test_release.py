@@ -62,7 +62,7 @@ def test_a_release_is_read_before_it_is_continued(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     warehouse = str(release.unpacked(archive, tmp_path) / release.WAREHOUSE)
-    for name in ("top-offenders", "breached-quotas", "new-producer-ids", "cache-hit-ratio"):
+    for name in ("blame", "breached-quotas", "new-producer-ids", "cache-hit-ratio"):
         assert main(["query", name, "--warehouse", warehouse, "--json"]) == 0
         assert capsys.readouterr().out.strip() not in ("", "[]"), name
 

@@ -29,7 +29,7 @@ DAY = 86_400_000
 
 
 def pairs(ask: Ask, pauses: list[Json], events: list[Json], *params: str) -> list[Json]:
-    return ask("blame-principals", *params, throttle_events=pauses, events=events)
+    return ask("blame", "by=principal-pair", *params, throttle_events=pauses, events=events)
 
 
 def names(found: list[Json]) -> list[tuple[str | None, str | None]]:
@@ -46,7 +46,9 @@ def test_one_principal_uses_up_the_limit_of_a_topic_that_two_publish_to(ask: Ask
 
 
 def test_levels_of_topics_leave_that_pair_out(ask: Ask) -> None:
-    assert ask("blame", throttle_events=pause(200, 1200, "c2", collateral_topics=[])) == []
+    assert (
+        ask("blame", "by=pair", throttle_events=pause(200, 1200, "c2", collateral_topics=[])) == []
+    )
 
 
 def test_the_debt_that_one_has_left_pauses_another_seconds_later(ask: Ask) -> None:
@@ -317,8 +319,8 @@ def test_levels_of_tables_do_not_open_the_archive(
     write(str(tmp_path), "throttle_events", PAUSES)
     (tmp_path / "events" / "_delta_log").mkdir(parents=True)
     (tmp_path / "events" / "_delta_log" / f"{0:020}.json").write_text("broken")
-    assert main(["query", "blame", "--warehouse", str(tmp_path)]) == 0
-    assert main(["query", "blame-principals", "--warehouse", str(tmp_path)]) == 2
+    assert main(["query", "blame", "--by", "pair", "--warehouse", str(tmp_path)]) == 0
+    assert main(["query", "blame", "--by", "principal-pair", "--warehouse", str(tmp_path)]) == 2
 
 
 def test_only_files_of_the_asked_time_are_opened(
@@ -336,7 +338,7 @@ def test_only_files_of_the_asked_time_are_opened(
     for file in files:
         if file.parent.name.removeprefix("event_date=") not in days:
             file.write_bytes(b"broken")
-    asked = ["query", "blame-principals", "--warehouse", str(tmp_path), "--json"]
+    asked = ["query", "blame", "--by", "principal-pair", "--warehouse", str(tmp_path), "--json"]
     span = ["--param", "since=2023-11-14T22:14:00Z", "--param", "until=2023-11-14T22:15:00Z"]
     assert main([*asked, *span]) == 0
     assert json.loads(capsys.readouterr().out) == [PAIR]

@@ -33,12 +33,12 @@ __all__ = ["ask"]
 def test_blame_by_topic(ask: Ask) -> None:
     """OTHER is paused for 5 s: 3 s by TOPIC, 1 s by BILLS, 1 s by the broker's limit. It used 20 of
     100 messages and 1 of 10 bytes per second; BILLS 80 of 100."""
-    assert ask("blame", throttle_events=PAUSES, topic_throttle_stats=STATS) == BLAMED
+    assert ask("blame", "by=pair", throttle_events=PAUSES, topic_throttle_stats=STATS) == BLAMED
 
 
 def test_blame_by_tenant(ask: Ask) -> None:
     """corp is paused for 3 s: 2 s by acme, 1 s by itself. acme is paused in all 5 s."""
-    assert ask("blame", "by=tenant", throttle_events=PAUSES, topic_throttle_stats=STATS) == [
+    assert ask("blame", "by=tenant-pair", throttle_events=PAUSES, topic_throttle_stats=STATS) == [
         {
             **PAIR,
             "culprit": "acme",
@@ -74,6 +74,7 @@ def test_blame_by_tenant(ask: Ask) -> None:
 def test_a_victim_without_a_limit_of_its_own_is_not_measured(ask: Ask) -> None:
     found = ask(
         "blame",
+        "by=pair",
         throttle_events=PAUSES[:2],
         topic_throttle_stats=[window(0, topic=OTHER, limit_msgs=None, limit_bytes=None)],
     )
@@ -148,7 +149,7 @@ def test_the_first_rule_that_fits_names_the_owner(names: dict[str, str], team: s
 
 
 def test_explain_names_the_owner(ask: Ask, tmp_path: Path, capsys: Any) -> None:
-    ask("blame", throttle_events=PAUSES)
+    ask("blame", "by=pair", throttle_events=PAUSES)
     words = ["explain", "topic", "acme/orders/paid", "--config", str(tmp_path / "weir.yaml")]
     assert main(words) == 0
     assert capsys.readouterr().out.splitlines()[1] == "owner: payments, #pay, 4711"

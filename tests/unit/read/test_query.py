@@ -275,7 +275,7 @@ def test_a_question_says_how_many_rows_it_leaves_out(make_settings, tmp_warehous
     rows = [window(0, topic=f"{TOPIC}-{i:02}", culprit_times=1, culprit_ns=1) for i in range(25)]
     write(tmp_warehouse, "topic_throttle_stats", rows)
     settings = make_settings()
-    assert query(settings, "top-offenders") == 0
+    assert query(settings, "blame") == 0
     lines = capsys.readouterr().out.splitlines()
     assert (len(lines), lines[-1]) == (23, "20 of 25 rows; --rows N shows more")
     for form, more, count in (
@@ -285,7 +285,7 @@ def test_a_question_says_how_many_rows_it_leaves_out(make_settings, tmp_warehous
         ("csv", {"params": ["rows=3"]}, 4),
         ("table", {"rows": 25}, 27),
     ):
-        assert query(settings, "top-offenders", form, **more) == 0
+        assert query(settings, "blame", form, **more) == 0
         assert len(capsys.readouterr().out.splitlines()) == count, (form, more)
 
 
@@ -307,9 +307,9 @@ WORDS = ["persistent://acme/orders/created", "because", "another", "topic", "bro
 
 
 def test_on_a_terminal_the_last_column_is_wrapped_between_words(monkeypatch):
-    text = on_terminal(monkeypatch, ["name", "meaning"], [["top-offenders", " ".join(WORDS * 4)]])
+    text = on_terminal(monkeypatch, ["name", "meaning"], [["lost-messages", " ".join(WORDS * 4)]])
     assert max(map(len, text.splitlines())) <= 80
-    assert text.split() == ["name", "meaning", "-" * 13, "-" * 65, "top-offenders", *WORDS * 4]
+    assert text.split() == ["name", "meaning", "-" * 13, "-" * 65, "lost-messages", *WORDS * 4]
 
 
 def test_a_row_that_is_too_wide_for_a_terminal_has_a_line_for_each_column(monkeypatch):

@@ -29,7 +29,7 @@ COMMANDS = (
     ["query", "FROM throttle_events", "--json"],
     ["query", "FROM throttle_events", "--csv"],
     ["query", "FROM quota_usage", "--as-of", "0"],
-    ["query", "top-offenders", "--json"],
+    ["query", "blame", "--json"],
     ["explain", "topic", TOPIC],
     ["explain", "topic", TOPIC, "--as-of", "0", "--json"],
     ["explain", "connection", "c1", "--json"],
@@ -283,7 +283,7 @@ def test_a_table_that_is_broken_is_told_and_does_not_hide_the_others(tmp_warehou
     write(tmp_warehouse, "throttle_events", [event(0, "mark")])
     write(tmp_warehouse, "events", [{"event_type": "publish"}])
     Path(tmp_warehouse, "throttle_events", "_delta_log", f"{0:020}.json").write_text("{")
-    for words in (["query", "FROM throttle_events"], ["query", "noisy-neighbours", "--json"]):
+    for words in (["query", "FROM throttle_events"], ["query", "blame", "--by", "pair", "--json"]):
         code, out, err = run(capsys, tmp_warehouse, *words)
         assert (code, out) == (2, "") and "throttle_events: cannot be read" in err
     assert run(capsys, tmp_warehouse, "query", "FROM events LIMIT 1", "--json")[0] == 0

@@ -74,12 +74,17 @@ def test_a_question_over_tables_that_are_not_there_answers_empty(name, tmp_wareh
 
 def test_no_rows_of_a_time_have_no_other_reason(tmp_warehouse, capsys):
     put(tmp_warehouse, {"throttle_events": [event(0, "mark"), event(700, "unmark")]})
-    for name in ("noisy-neighbours", "blame", "blame-principals"):
-        code, out, _ = ask(capsys, tmp_warehouse, name, "--param", "since=2030-01-01")
-        assert code == 0 and out.endswith("\nno rows\n"), name
+    for by in ("pair", "namespace-pair", "tenant-pair", "principal-pair"):
+        given = ("--by", by, "--param", "since=2030-01-01")
+        code, out, _ = ask(capsys, tmp_warehouse, "blame", *given)
+        assert code == 0 and out.endswith("\nno rows\n"), by
 
 
-@pytest.mark.parametrize("question", QUESTIONS.values(), ids=lambda q: q.name)
+@pytest.mark.parametrize(
+    "question",
+    [each for q in QUESTIONS.values() for each in (*q.by.values(), *([] if q.by else [q]))],
+    ids=lambda q: q.name or q.meaning[:20],
+)
 def test_a_question_is_one_sentence_and_uses_its_parameters(question):
     assert question.meaning.endswith(".") and question.meaning[:-1].count(". ") == 0
     assert all(f"${p.name}" in question.sql for p in question.params)
@@ -89,19 +94,19 @@ def test_a_question_is_one_sentence_and_uses_its_parameters(question):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["top-offender"], "did you mean top-offenders?"),
-        (["top_offenders"], "did you mean top-offenders?"),
-        (["noisy neighbors"], "did you mean noisy-neighbours?"),
-        (["xyzzy"], "neither SQL nor a ready question (allowed: top-offenders, "),
+        (["breached-quota"], "did you mean breached-quotas?"),
+        (["breached_quotas"], "did you mean breached-quotas?"),
+        (["breached quotas"], "did you mean breached-quotas?"),
+        (["xyzzy"], "neither SQL nor a ready question (allowed: blame, "),
         (["throttle_events"], 'read it with query "FROM throttle_events LIMIT 20"'),
         (["SELECT 1", "--param", "rows=1"], "--param: goes with a ready question"),
-        (["top-offenders", "--param", "row=1"], "no such parameter (did you mean rows?)"),
+        (["blame", "--param", "row=1"], "no such parameter (did you mean rows?)"),
         (["freshness", "--param", "rows=1"], "no such parameter (it has none)"),
-        (["top-offenders", "--param", "rows"], "write name=value"),
-        (["top-offenders", "--param", "rows=0"], "allowed: 1 or more"),
-        (["top-offenders", "--param", "since=now"], "--param since=now: is not a time"),
-        (["throttle-time", "--param", "by=topic"], "by=topic: allowed: namespace, tenant"),
-        ([], "query --list lists them"),
+        (["blame", "--param", "rows"], "write name=value"),
+        (["blame", "--param", "rows=0"], "allowed: 1 or more"),
+        (["blame", "--param", "since=now"], "--param since=now: is not a time"),
+        (["blame", "--by", "topic"], "by=topic: allowed: culprit, victim, pair, namespace, "),
+        (["breached-quotas", "--by", "topic"], "no such parameter"),
     ],
 )
 def test_a_mistake_is_told_with_what_is_allowed(words, says, tmp_warehouse, capsys):
@@ -112,13 +117,17 @@ def test_a_mistake_is_told_with_what_is_allowed(words, says, tmp_warehouse, caps
 
 
 def test_the_list_needs_no_warehouse(tmp_path, capsys):
-    code, out, _ = ask(capsys, str(tmp_path / "none"), "--list", "--json")
+    code, out, _ = ask(capsys, str(tmp_path / "none"), "--all", "--json")
     listed = {q["name"]: q for q in json.loads(out)}
     assert code == 0 and set(listed) == set(QUESTIONS)
-    assert set(listed["throttle-time"]["parameters"]) == {"by", "since", "until", "rows"}
-    code, out, _ = ask(capsys, str(tmp_path / "none"), "--list")
+    assert set(listed["blame"]["parameters"]) == {"by", "since", "until", "rows", "opened_since"}
+    code, out, _ = ask(capsys, str(tmp_path / "none"), "--all")
     assert all(q.meaning in out for q in QUESTIONS.values())
-    code, out, _ = ask(capsys, str(tmp_path / "none"), "--list", "--csv")
+    code, out, _ = ask(capsys, str(tmp_path / "none"))
+    first = [q.name for q in QUESTIONS.values() if q.meaning in out]
+    assert code == 0 and len(first) == 10 and set(first) <= set(QUESTIONS)
+    assert f"{len(QUESTIONS) - 10} more with --all" in out
+    code, out, _ = ask(capsys, str(tmp_path / "none"), "--all", "--csv")
     assert out.splitlines()[0] == "name,parameters,meaning"
 
 

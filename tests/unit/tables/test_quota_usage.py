@@ -152,7 +152,7 @@ def statements(capsys: pytest.CaptureFixture[str], warehouse: str, *options: str
 def test_the_statements_register_tables_and_views_in_spark(
     warehouse: str, tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, rows in CASES["noisy-neighbours"][0].items():
+    for name, rows in CASES["blame, by pair of what is not so simple"][0].items():
         write(warehouse, name, rows)
     ddl = statements(capsys, warehouse)
     assert ddl == statements(capsys, warehouse, "--engine", "spark")

@@ -84,7 +84,7 @@ def test_ready_questions_and_the_states_of_tables_look_back_too(warehouse, capsy
     (row,) = json.loads(capsys.readouterr().out)
     assert row["name"] == "throttle_events" and row["rows"] == 2 and row["version"] == 1
     assert row["committed"] == "2026-01-05T14:00:01Z"
-    assert main(["query", "top-offenders", *options]) == 0
+    assert main(["query", "blame", *options]) == 0
     assert json.loads(capsys.readouterr().out) == []
 
 

@@ -18,7 +18,7 @@ from tests.unit.whatif.bakeoff.traces import cache_records
 READING = (
     ["tables"],
     ["query", "SELECT count(*) FROM throttle_events"],
-    ["query", "top-offenders"],
+    ["query", "blame"],
     ["explain", "topic", TOPIC],
     ["metrics", "--once"],
     ["alerts", "rules"],

@@ -288,7 +288,7 @@ def test_numbers_are_those_of_two_replays(config: Path, tmp_path: Path, capsys: 
         for warehouse in (out, tmp_path / "kept" / side):
             (sums,) = asked(capsys, warehouse, SUMS)
             assert {key: found["total"][key][side] for key in sums} == sums
-            tenants = asked(capsys, warehouse, "throttle-time", "--param", "by=tenant")
+            tenants = asked(capsys, warehouse, "blame", "--by", "tenant")
             told = {row["tenant"]: row["paused_s"][side] for row in found["tenants"]}
             paused = {
                 row["name"]: sum(row[key] for key in row if key.endswith("_s")) for row in tenants

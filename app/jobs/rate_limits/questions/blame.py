@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from app.jobs.rate_limits.pauses import NUMBERED
 from app.read.owner_rules import OWNED
-from app.read.question import USUAL, Param, Question
+from app.read.question import Question
 from app.read.relations import OWNERS
 
-_NAME = """
-CASE $by WHEN 'tenant' THEN weir_topic_tenant({topic})
-    WHEN 'namespace' THEN weir_topic_namespace({topic}) ELSE {topic} END
-""".strip()
+_LEVELS = {
+    "topic": "{topic}",
+    "namespace": "weir_topic_namespace({topic})",
+    "tenant": "weir_topic_tenant({topic})",
+}
 
-# As in noisy-neighbours, with the limit that was used up. A victim's use is compared with its own
-# limit, in the windows in which it was paused by the culprit: the highest of messages and bytes.
-_BLAME = f"""
+
+# Only a topic's own limit has a culprit. A pause with several culprits counts in full for each. A
+# victim's use is compared with its own limit, in the windows in which it was paused by the culprit:
+# the highest of messages and bytes.
+def _blame(level: str) -> str:
+    """Pairs of topics, namespaces or tenants."""
+    return f"""
 {NUMBERED}, marks AS (
   SELECT cluster, broker, cnx_id, pause_no, publisher AS culprit, reason,
     unnest(list_append(collateral_topics, topic)) AS victim
@@ -43,8 +48,8 @@ _BLAME = f"""
 ), owned AS (
   {OWNED}
 ), blamed AS (
-  SELECT b.cluster, b.broker, b.cnx_id, b.pause_no, {_NAME.format(topic="b.culprit")} AS culprit,
-    {_NAME.format(topic="b.victim")} AS victim, b.victim AS victim_topic, b.reason, o.use,
+  SELECT b.cluster, b.broker, b.cnx_id, b.pause_no, {_LEVELS[level].format(topic="b.culprit")} AS culprit,
+    {_LEVELS[level].format(topic="b.victim")} AS victim, b.victim AS victim_topic, b.reason, o.use,
     p.paused_ns, p.start_ms, c.owner AS culprit_owner, v.owner AS victim_owner
   FROM pairs AS b
   JOIN lasting AS p USING (cluster, broker, cnx_id, pause_no)
@@ -61,7 +66,7 @@ _BLAME = f"""
   FROM once GROUP BY cluster, culprit, victim
 ), seen AS (
   SELECT DISTINCT cluster, broker, cnx_id, pause_no,
-    {_NAME.format(topic="t.topic")} AS victim
+    {_LEVELS[level].format(topic="t.topic")} AS victim
   FROM (
     SELECT cluster, broker, cnx_id, pause_no, unnest(list_append(collateral_topics, topic)) AS topic
     FROM numbered WHERE pause_no > 0 AND reads_paused AND action IN ('mark', 'pause')
@@ -93,24 +98,20 @@ ORDER BY s.paused_ns DESC NULLS LAST, s.pauses DESC, s.cluster, s.culprit, s.vic
 LIMIT $rows
 """.strip()
 
-QUESTIONS = (
+
+PAIRS, NAMESPACE_PAIRS, TENANT_PAIRS = (
     Question(
-        "blame",
-        "Culprits and victims of publish limits: how long the culprit's own limit paused"
-        " the victim, which share of the victim's pauses that was, for what reason, whether the"
-        " victim used less than half of its own limit, and who owns both.",
+        "",
+        f"{pairs}: how long the culprit's own limit paused the victim, which share of the victim's"
+        " pauses that was, for what reason, whether the victim used less than half of its own"
+        " limit, and who owns both.",
         ("throttle_events", "topic_throttle_stats", OWNERS),
-        _BLAME,
-        (
-            Param(
-                "by",
-                "level of the pairs; principals: blame-principals",
-                "topic",
-                allowed=("topic", "namespace", "tenant"),
-            ),
-            *USUAL,
-        ),
-        "a row needs a topic that shares a connection with one whose own limit paused it",
-        place=1,
-    ),
+        _blame(level),
+        needs="a row needs a topic that shares a connection with one whose own limit paused it",
+    )
+    for level, pairs in (
+        ("topic", "Culprits and victims"),
+        ("namespace", "The same of namespaces"),
+        ("tenant", "The same of tenants"),
+    )
 )

@@ -209,25 +209,22 @@ ORDER BY s.paused_ns DESC NULLS LAST, s.pauses DESC, s.cluster, s.culprit, s.vic
 LIMIT $rows
 """.strip()
 
-QUESTIONS = (
-    Question(
-        "blame-principals",
-        "As blame, by principal: how long the connections of a principal were"
-        " paused because another one had used up the limit of a topic, which share of that limit's"
-        " use both had, and who owns them.",
-        ("throttle_events", "events", OWNERS),
-        _BLAME,
-        (
-            *USUAL,
-            Param(
-                "opened_since",
-                "connections that were opened from this time on are known by their principal",
-                LEAST,
-                is_time=True,
-                shown="a day before `since`",
-            ),
+PRINCIPAL_PAIRS = Question(
+    "",
+    "Principals: how long the connections of one were paused because another one had used up the"
+    " limit of a topic, which share of that limit's use both had, and who owns them.",
+    ("throttle_events", "events", OWNERS),
+    _BLAME,
+    (
+        *USUAL,
+        Param(
+            "opened_since",
+            "connections that were opened from this time on are known by their principal"
+            " (principal-pair)",
+            LEAST,
+            is_time=True,
+            shown="a day before `since`",
         ),
-        "a row needs two principals that publish to the same topic, and a pause for its limit",
-        place=2,
     ),
+    "a row needs two principals that publish to the same topic, and a pause for its limit",
 )

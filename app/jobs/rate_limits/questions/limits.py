@@ -1,79 +1,9 @@
-"""Questions of the job: topics that used up a limit, those that were paused, and shared limits."""
+"""Questions of the job: shared limits, limits that are near, and those that were breached."""
 
 from __future__ import annotations
 
 from app.jobs.rate_limits.pauses import NUMBERED
-from app.read.question import USUAL, Param, Question
-
-_TOP_OFFENDERS = """
-SELECT cluster, topic, CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit,
-  round(sum(culprit_ns) / 1e9, 3) AS paused_s,
-  epoch_ms(min(window_start_ms)) AS first_window, epoch_ms(max(window_start_ms)) AS last_window
-FROM topic_throttle_stats
-WHERE window_start_ms >= $since AND window_start_ms < $until
-  AND (culprit_times > 0 OR culprit_ns > 0)
-GROUP BY cluster, topic
-ORDER BY sum(culprit_ns) DESC, broke_its_limit DESC, cluster, topic
-LIMIT $rows
-""".strip()
-
-_TOP_VICTIMS = """
-SELECT cluster, topic, CAST(sum(collateral_times) AS BIGINT) AS paused_by_others,
-  round(sum(collateral_ns) / 1e9, 3) AS paused_s,
-  CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit,
-  epoch_ms(min(window_start_ms)) AS first_window, epoch_ms(max(window_start_ms)) AS last_window
-FROM topic_throttle_stats
-WHERE window_start_ms >= $since AND window_start_ms < $until
-  AND (collateral_times > 0 OR collateral_ns > 0)
-GROUP BY cluster, topic
-ORDER BY sum(collateral_ns) DESC, paused_by_others DESC, cluster, topic
-LIMIT $rows
-""".strip()
-
-# A Kafka topic has neither: its rows come under null. In names of four parts the namespace has
-# three: tenant, cluster and namespace.
-_THROTTLE_TIME = """
-WITH named AS (
-  SELECT *, nullif(CASE WHEN $by = 'tenant' THEN regexp_extract(topic, '^[a-z-]+://([^/]+)/', 1)
-    ELSE regexp_extract(topic, '^[a-z-]+://(.+)/[^/]+$', 1) END, '') AS name
-  FROM topic_throttle_stats
-  WHERE window_start_ms >= $since AND window_start_ms < $until
-)
-SELECT cluster, name, count(DISTINCT topic) AS topics,
-  CAST(sum(limited_times) AS BIGINT) AS pauses,
-  round(sum(culprit_ns) / 1e9, 3) AS own_limit_s,
-  round(sum(coalesce(shared_ns, 0)) / 1e9, 3) AS shared_limits_s,
-  round(sum(collateral_ns) / 1e9, 3) AS limits_of_others_s
-FROM named
-GROUP BY cluster, name
-HAVING sum(limited_times) > 0
-  OR sum(culprit_ns) + sum(coalesce(shared_ns, 0)) + sum(collateral_ns) > 0
-ORDER BY sum(culprit_ns) + sum(coalesce(shared_ns, 0)) + sum(collateral_ns) DESC, cluster, name
-LIMIT $rows
-""".strip()
-
-# Only a topic's own limit has a culprit. A pause with several culprits counts in full for each.
-_NOISY_NEIGHBOURS = f"""
-{NUMBERED}, pairs AS (
-  SELECT DISTINCT cluster, broker, cnx_id, pause_no, publisher AS culprit, victim
-  FROM (
-    SELECT *, unnest(list_append(collateral_topics, topic)) AS victim FROM numbered
-    WHERE pause_no > 0 AND reads_paused AND action IN ('mark', 'pause')
-    AND transition <> 'Dropped' AND limiter = 'topic'
-  ) WHERE victim <> publisher
-)
-SELECT b.cluster, b.culprit, b.victim, count(*) AS pauses,
-  round(sum(CAST(p.end_ns AS HUGEINT) - p.start_ns) / 1e9, 3) AS paused_s,
-  epoch_ms(min(p.start_ms)) AS first_pause, epoch_ms(max(p.start_ms)) AS last_pause
-FROM pairs AS b
-JOIN pauses AS p
-  ON p.cluster = b.cluster AND p.broker = b.broker AND p.cnx_id = b.cnx_id
-  AND p.pause_no = b.pause_no
-WHERE p.start_ms IS NULL OR (p.start_ms >= $since AND p.start_ms < $until)
-GROUP BY b.cluster, b.culprit, b.victim
-ORDER BY paused_s DESC NULLS LAST, pauses DESC, b.cluster, b.culprit, b.victim
-LIMIT $rows
-""".strip()
+from app.read.question import Question
 
 # A pause belongs to the limit that began it. Who shares a limit: the topics of the group (in rows
 # of earlier versions, which do not name it, those at whose publishes it acted), all topics of a
@@ -174,36 +104,7 @@ ORDER BY breaches DESC, highest_ratio DESC NULLS LAST, cluster, broker, kind, en
 LIMIT $rows
 """.strip()
 
-_BY = Param("by", "grouping of the sums", "namespace", allowed=("namespace", "tenant"))
-
 QUESTIONS = (
-    Question(
-        "top-offenders",
-        "Topics that used up their own limit: how often, and how long that paused them.",
-        ("topic_throttle_stats",),
-        _TOP_OFFENDERS,
-    ),
-    Question(
-        "top-victims",
-        "Topics that were paused for the limits of other topics: how often and how long.",
-        ("topic_throttle_stats",),
-        _TOP_VICTIMS,
-    ),
-    Question(
-        "throttle-time",
-        "Paused time of all topics of a namespace or tenant, by whose limit.",
-        ("topic_throttle_stats",),
-        _THROTTLE_TIME,
-        (_BY, *USUAL),
-    ),
-    Question(
-        "noisy-neighbours",
-        "Culprits and victims: for each pair the pauses in which"
-        " the culprit's own limit paused the victim; a pause with several culprits counts for"
-        " each.",
-        ("throttle_events",),
-        _NOISY_NEIGHBOURS,
-    ),
     Question(
         "shared-limits",
         "Limits that topics share (of a group, a broker, a connection or an IO"
@@ -217,6 +118,7 @@ QUESTIONS = (
         " use, of a publish rate within a second of the window.",
         ("limiter_stats",),
         _NEAR_LIMIT,
+        usual=True,
     ),
     Question(
         "throttle-commands",
@@ -233,5 +135,6 @@ QUESTIONS = (
         " by how much at worst.",
         ("quota_usage",),
         _BREACHED,
+        usual=True,
     ),
 )

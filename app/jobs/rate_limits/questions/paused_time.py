@@ -1,0 +1,73 @@
+"""How often and how long topics were paused, by topic, namespace and tenant."""
+
+from __future__ import annotations
+
+from app.read.question import Question
+
+_TOP_OFFENDERS = """
+SELECT cluster, topic, CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit,
+  round(sum(culprit_ns) / 1e9, 3) AS paused_s,
+  epoch_ms(min(window_start_ms)) AS first_window, epoch_ms(max(window_start_ms)) AS last_window
+FROM topic_throttle_stats
+WHERE window_start_ms >= $since AND window_start_ms < $until
+  AND (culprit_times > 0 OR culprit_ns > 0)
+GROUP BY cluster, topic
+ORDER BY sum(culprit_ns) DESC, broke_its_limit DESC, cluster, topic
+LIMIT $rows
+""".strip()
+
+_TOP_VICTIMS = """
+SELECT cluster, topic, CAST(sum(collateral_times) AS BIGINT) AS paused_by_others,
+  round(sum(collateral_ns) / 1e9, 3) AS paused_s,
+  CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit,
+  epoch_ms(min(window_start_ms)) AS first_window, epoch_ms(max(window_start_ms)) AS last_window
+FROM topic_throttle_stats
+WHERE window_start_ms >= $since AND window_start_ms < $until
+  AND (collateral_times > 0 OR collateral_ns > 0)
+GROUP BY cluster, topic
+ORDER BY sum(collateral_ns) DESC, paused_by_others DESC, cluster, topic
+LIMIT $rows
+""".strip()
+
+# A Kafka topic has neither: its rows come under null. In names of four parts the namespace has
+# three: tenant, cluster and namespace.
+_THROTTLE_TIME = """
+WITH named AS (
+  SELECT *, nullif(regexp_extract(topic, '^[a-z-]+://{part}', 1), '') AS name
+  FROM topic_throttle_stats
+  WHERE window_start_ms >= $since AND window_start_ms < $until
+)
+SELECT cluster, name, count(DISTINCT topic) AS topics,
+  CAST(sum(limited_times) AS BIGINT) AS pauses,
+  round(sum(culprit_ns) / 1e9, 3) AS own_limit_s,
+  round(sum(coalesce(shared_ns, 0)) / 1e9, 3) AS shared_limits_s,
+  round(sum(collateral_ns) / 1e9, 3) AS limits_of_others_s
+FROM named
+GROUP BY cluster, name
+HAVING sum(limited_times) > 0
+  OR sum(culprit_ns) + sum(coalesce(shared_ns, 0)) + sum(collateral_ns) > 0
+ORDER BY sum(culprit_ns) + sum(coalesce(shared_ns, 0)) + sum(collateral_ns) DESC, cluster, name
+LIMIT $rows
+""".strip()
+
+CULPRITS = Question(
+    "",
+    "Topics that used up their own limit: how often, and how long that paused them.",
+    ("topic_throttle_stats",),
+    _TOP_OFFENDERS,
+)
+VICTIMS = Question(
+    "",
+    "Topics that were paused for the limits of other topics: how often and how long.",
+    ("topic_throttle_stats",),
+    _TOP_VICTIMS,
+)
+NAMESPACES, TENANTS = (
+    Question(
+        "",
+        f"Paused time of all topics of a {level}, by whose limit.",
+        ("topic_throttle_stats",),
+        _THROTTLE_TIME.replace("{part}", part),
+    )
+    for level, part in (("namespace", "(.+)/[^/]+$"), ("tenant", "([^/]+)/"))
+)
