@@ -323,12 +323,13 @@ def validate(
         bool,
         Option("--connect", help="Check paths, brokers, topics, sinks and permissions as well."),
     ] = False,
+    show: Annotated[bool, Option("--show", help="Print every key and its value.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Print the resolved configuration and its hash, or every mistake with its key."""
+    """Check a configuration: print what it says, or every mistake with its key."""
     from app.setup.validate import validate as run_validate
 
-    return run_validate(config, as_json, connect, warehouse)
+    return run_validate(config, as_json, connect, warehouse, show)
 
 
 @app.command()

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.errors import UserError
-from app.sources.kafka.kafka_probe import Unreachable, topics
+from app.sources.kafka.kafka_probe import topics
+from app.sources.ports import Unreachable
 from udfs import wire
 
 if TYPE_CHECKING:

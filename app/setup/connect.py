@@ -14,9 +14,10 @@ from app.config.base import ENV
 from app.engine import throttle_publisher
 from app.errors import UserError
 from app.setup.check import Check, checked
-from app.sources.kafka.kafka_probe import TIMEOUT_S, Unreachable, client_options, consumer
+from app.sources.kafka.kafka_probe import TIMEOUT_S, client_options, consumer
 from app.sources.kafka.kafka_records import chosen
 from app.sources.polling import Unanswered
+from app.sources.ports import Unreachable
 from app.sources.pulsar import admin_source, topic_client
 from app.tables import manifest, writable
 

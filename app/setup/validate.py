@@ -1,10 +1,12 @@
-"""The command `validate`: the resolved configuration, or every mistake in it."""
+"""The command `validate`: what was checked and the resolved configuration, or every mistake in it."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ from app.config.policies import without_effect
 from app.config.settings import Settings, load_settings
 from app.errors import UserError
 from app.show.alerts.rule_files import rules_of
+from app.terminal.counts import counted
 from app.terminal.printable import say
 from state.jobs import DECLARED
 
@@ -61,13 +64,74 @@ def idle_limits(settings: Settings) -> list[str]:
     return limits + parameters
 
 
-def validate(
-    config: Path | None, as_json: bool, connect: bool = False, warehouse: str | None = None
-) -> int:
-    """Print the resolved configuration and its hash; exit code 2 after every mistake otherwise.
+def summary(settings: Settings) -> dict[str, str]:
+    """What a configuration says, a line for each part that a run has."""
+    document = settings.display()
+    source = document["source"]
+    where = {
+        "source": "none: enough for commands that read the warehouse"
+        if source is None
+        else " ".join(
+            filter(None, [source["format"], source["path"], *_places(source["options"])])
+        ),
+        "warehouse": document["warehouse"],
+        "jobs": "; ".join(", ".join(group) for group in settings.queries),
+        "policies": _counted(settings.policy_dicts(), "document", settings.policy_files),
+        "shadows": ", ".join(settings.shadows) or "none",
+        "owners": _counted(settings.owners, "rule", settings.owner_files),
+    }
+    sinks = len(settings.alerts.http_sinks)
+    rules = len(rules_of(settings.alerts))
+    beside = [
+        name
+        for name in ("alerts", "forecast", "quality", "maintenance", "saved_states")
+        if getattr(settings, name).interval_ms is not None
+    ]
+    return where | {
+        "alerts": f"{counted(rules, 'rule')}, {counted(sinks, 'sink')} over HTTP",
+        "beside": ", ".join(beside) or "nothing",
+        "metrics": "off" if settings.metrics is None else settings.metrics.listen,
+        "hash": settings.config_hash(),
+    }
 
-    With `connect` its paths, brokers, topics, sinks and permissions are checked as well; exit
-    code 2 if a check fails.
+
+def _places(options: Mapping[str, str]) -> list[str]:
+    """Servers and topics of a source's options."""
+    names = ("kafka.bootstrap.servers", "serviceUrl", "subscribe", "subscribePattern", "topics")
+    return [options[name] for name in names if name in options]
+
+
+def _counted(items: Sequence[Any], noun: str, files: Sequence[str]) -> str:
+    return counted(len(items), noun) + (f", with those of {', '.join(files)}" if files else "")
+
+
+def resolved_text(settings: Settings) -> str:
+    """Every key, and at the end of each job's section its parameters of versions and defects."""
+    document = settings.display()
+    lines = []
+    for name, value in document.items():
+        last = [key for key in DECLARED[name].switches if key in value] if name in DECLARED else []
+        if not last:
+            lines.append(yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True))
+            continue
+        first = {key: value[key] for key in value if key not in last}
+        text = yaml.safe_dump({name: first}, sort_keys=False, allow_unicode=True)
+        versions = yaml.safe_dump({key: value[key] for key in last}, sort_keys=False)
+        lines += [text, "  # versions and defects\n", textwrap.indent(versions, "  ")]
+    return "".join(lines)
+
+
+def validate(
+    config: Path | None,
+    as_json: bool,
+    connect: bool = False,
+    warehouse: str | None = None,
+    show: bool = False,
+) -> int:
+    """Print what was checked; exit code 2 after every mistake otherwise.
+
+    With `show` every key of the resolved configuration is printed. With `connect` its paths,
+    brokers, topics, sinks and permissions are checked as well; exit code 2 if a check fails.
     """
     try:
         settings = load_settings(
@@ -82,7 +146,6 @@ def validate(
         return 2
     unset = unset_variables(settings)
     idle = idle_limits(settings)
-    document = settings.display()
     hashes = {job: settings.params_hash(job) for job in settings.jobs}
     answers: list[Check] = []
     if connect:
@@ -99,12 +162,17 @@ def validate(
         }
         if connect:
             facts["connect"] = [asdict(answer) for answer in answers]
-        print(json.dumps({"valid": True, **facts, "config": document}, indent=2))
+        print(json.dumps({"valid": True, **facts, "config": settings.display()}, indent=2))
         return code
-    say(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), end="")
-    say(f"# config_hash: {settings.config_hash()}")
-    for job, value in hashes.items():
-        say(f"# params_hash of {job}: {value}")
+    if show:
+        say(resolved_text(settings), end="")
+        say(f"# config_hash: {settings.config_hash()}")
+        for job, value in hashes.items():
+            say(f"# params_hash of {job}: {value}")
+    else:
+        say(f"{config or 'the default configuration'} is valid; --show prints every key")
+        for name, text in summary(settings).items():
+            say(f"{name:<10}{text}")
     for name in unset:
         say(f"note: the environment variable {name} is not set here", file=sys.stderr)
     for text in idle:

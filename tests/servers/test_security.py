@@ -59,7 +59,7 @@ VARIABLES = {
     "WEIR_TEST_HOOK": f"{HUSH}hook",
 }
 COMMANDS = {
-    "validate": ["validate"],
+    "validate": ["validate", "--show"],
     "validate-json": ["validate", "--json"],
     "connect": ["validate", "--connect"],
     "tables": ["tables", "--json"],

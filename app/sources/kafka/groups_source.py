@@ -16,6 +16,7 @@ from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.errors import UserError
 from app.sources import polled
 from app.sources.files import line_files
+from app.sources.ports import Unreachable, knock
 from state.engine.globs import TOPICS, Source, matching
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ def check(settings: Settings) -> None:
             "the files of polls that were made before are read with format files"
         )
     with closing(_poller(settings)) as poller:
+        try:
+            knock(groups(settings).client_options()["bootstrap.servers"])
+        except Unreachable as error:
+            raise UserError(f"{WHERE}: {error}\noptions and timeout_ms decide this") from None
         poller.check()
 
 

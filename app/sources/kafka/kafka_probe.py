@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
+
+from app.sources.ports import Unreachable, knock
 
 TIMEOUT_S = 5.0
 SAMPLED_PARTITIONS, SAMPLED_RECORDS = 16, 50
@@ -36,17 +37,13 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _LOGIN = re.compile(r"""(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
 
 
-class Unreachable(Exception):
-    """The cluster did not answer; the message has the reason."""
-
-
 def topics(options: dict[str, str]) -> set[str] | None:
     """Names of the topics; None where only the Java client could log in, and a port answers.
 
     `options` are those of Spark's Kafka source. Raises Unreachable.
     """
     # A refused connection and an unknown host are known at once, and by their own words.
-    _knock(options["kafka.bootstrap.servers"])
+    knock(options["kafka.bootstrap.servers"])
     client = client_options(options)
     return None if client is None else _listed(client)
 
@@ -244,23 +241,6 @@ def _listed(client: dict[str, Any]) -> set[str]:
             admin.poll(0)  # now `on_error` is called with what led to it
             admin_reason = reasons[0] if reasons else error.args[0].str()
             raise Unreachable(_short(admin_reason, client)) from None
-
-
-def _knock(servers: str) -> None:
-    """Connect to one of the servers, or raise Unreachable."""
-    reason = "no server is named"
-    for server in servers.split(","):
-        host, _, port = server.strip().rpartition(":")
-        host = host.rpartition("://")[2].strip("[]")
-        try:
-            socket.create_connection((host, int(port)), timeout=TIMEOUT_S).close()
-        except ValueError:
-            reason = f"{server.strip()} is not host:port"
-        except OSError as error:
-            reason = f"{server.strip()}: {error.strerror or error}"
-        else:
-            return
-    raise Unreachable(reason)
 
 
 def _short(reason: str, client: dict[str, Any]) -> str:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.sources.kafka import topic_ids
-from app.sources.kafka.kafka_probe import Unreachable, later_than, record_bytes, topics
+from app.sources.kafka.kafka_probe import later_than, record_bytes, topics
+from app.sources.ports import Unreachable
 from app.sources.raw import Raw, Shares
 from app.tables import checkpoints
 

@@ -17,7 +17,8 @@ from app.config.kafka_producers import WHERE
 from app.errors import UserError
 from app.sources import polled
 from app.sources.files import line_files
-from app.sources.kafka.kafka_probe import Unreachable, topics
+from app.sources.kafka.kafka_probe import topics
+from app.sources.ports import Unreachable
 from app.tables import durable
 from app.tables.small_files import local_path
 

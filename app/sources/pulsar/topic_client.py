@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from app.config.pulsar import topic_names
 from app.errors import UserError
+from app.sources.ports import Unreachable, knock
 
 if TYPE_CHECKING:
     import pulsar
@@ -80,6 +81,13 @@ def check(options: Options, timeout_ms: int) -> dict[str, int]:
     import pulsar
 
     address = options["serviceUrl"]
+    try:
+        knock(address, "6651" if address.startswith("pulsar+ssl") else "6650")
+    except Unreachable as error:
+        raise UserError(
+            f"Pulsar does not answer at {error}\n"
+            "source.options: serviceUrl, token and the tls* options decide this"
+        ) from None
     with closing(connect(options, timeout_ms)) as client:
         found = {}
         for topic in topic_names(options):

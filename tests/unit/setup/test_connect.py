@@ -47,7 +47,7 @@ def test_everything_in_order(
         "source": (True, f"{config['source']['path']} can be read", ""),
     }
     assert not Path(config["warehouse"]).exists()
-    assert main(["validate", "--config", str(tmp_path / "weir.yaml"), "--connect"]) == 0
+    assert main(["validate", "--config", str(tmp_path / "weir.yaml"), "--connect", "--show"]) == 0
     out = capsys.readouterr().out
     assert yaml.safe_load(out)["source"]["format"] == "files"  # what is added are comments
     assert f"# ok   warehouse: {config['warehouse']} can be written\n" in out

@@ -14,8 +14,9 @@ from app import sources
 from app.config.settings import Settings
 from app.demo import demo_source
 from app.errors import UserError
-from app.sources.kafka.kafka_probe import Unreachable, client_options, topics
+from app.sources.kafka.kafka_probe import client_options, topics
 from app.sources.kafka.kafka_records import chosen
+from app.sources.ports import Unreachable, knock
 
 MakeSettings = Callable[..., Settings]
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required "
@@ -152,3 +153,60 @@ def test_a_password_is_not_in_the_reason(open_port: int) -> None:
     with pytest.raises(Unreachable) as error:
         topics(options)
     assert "hush" not in str(error.value)
+
+
+@pytest.fixture
+def closed() -> str:
+    """An address at which nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("form", ["kafka_groups", "kafka", "pulsar", "pulsar_messages"])
+def test_a_port_that_refuses_is_told_by_its_first_answer(
+    make_settings: MakeSettings, closed: str, form: str
+) -> None:
+    """No client tries again: its limits of time are an hour."""
+    hour = 3_600_000
+    source = {
+        "kafka_groups": {"groups": {"options": {"bootstrap.servers": closed}, "timeout_ms": hour}},
+        "kafka": {"options": {"kafka.bootstrap.servers": closed, "subscribe": "t"}},
+        "pulsar": {
+            "options": {
+                "serviceUrl": f"pulsar://{closed}",
+                "topics": "a/b/c",
+                "operationTimeoutMs": hour,
+            }
+        },
+        "pulsar_messages": {
+            "options": {
+                "serviceUrl": f"pulsar://{closed}",
+                "topics": "a/b/c",
+                "operationTimeoutMs": hour,
+            }
+        },
+    }[form]
+    first = refusal(make_settings(source={"format": form, **source}))[0]
+    assert closed in first and first.endswith("Connection refused"), first
+
+
+@pytest.mark.parametrize(
+    ("servers", "port", "said"),
+    [
+        ("", "", "is not host:port"),
+        ("a.invalid", "", "a.invalid is not host:port"),
+        ("pulsar://[::1]:1/", "6650", "pulsar://[::1]:1/: "),
+        ("127.0.0.1:1,127.0.0.1:2", "", "127.0.0.1:2: Connection refused"),
+        ("pulsar://127.0.0.2", "1", "pulsar://127.0.0.2: Connection refused"),
+    ],
+)
+def test_the_reason_names_the_last_server(servers: str, port: str, said: str) -> None:
+    with pytest.raises(Unreachable) as refused:
+        knock(servers, port)
+    assert said in str(refused.value)
+
+
+def test_one_server_that_listens_is_enough(closed: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        knock(f"PLAINTEXT://{closed}, 127.0.0.1:{server.getsockname()[1]}")

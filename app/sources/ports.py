@@ -1,0 +1,31 @@
+"""Whether a server listens: a port that refuses is told at once, where clients try for longer."""
+
+from __future__ import annotations
+
+import socket
+
+TIMEOUT_S = 5.0
+
+
+class Unreachable(Exception):
+    """No server answered; the message has the reason."""
+
+
+def knock(servers: str, port: str = "") -> None:
+    """Connect to one of the servers, `host:port` each with commas between them; `port` is that of
+    a server without one. Raises Unreachable."""
+    reason = "no server is named"
+    for server in servers.split(","):
+        place = server.strip().rpartition("://")[2].rstrip("/")
+        host, sign, number = place.rpartition(":")
+        if port and (not sign or place.endswith("]")):
+            host, number = place, port
+        try:
+            socket.create_connection((host.strip("[]"), int(number)), timeout=TIMEOUT_S).close()
+        except ValueError:
+            reason = f"{server.strip()} is not host:port"
+        except OSError as error:
+            reason = f"{server.strip()}: {error.strerror or error}"
+        else:
+            return
+    raise Unreachable(reason)
