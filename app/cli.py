@@ -352,14 +352,15 @@ def size(
     shadows: Annotated[
         int, Option(min=0, max=1000, help="Shadows: sets of policies beside the live ones.")
     ] = 0,
+    why: Annotated[bool, Option("--why", help="Print every need and its formula.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Compute the cores, memory, disk and commits that a load needs, from measurements."""
+    """Compute the cores, memory and disk that a load needs, from measurements."""
     from app.setup.size import Load
     from app.setup.size import size as run_size
 
     batch_s = _duration(batch, "--batch") / 1000
-    return run_size(Load(events_per_s, topics, principals, batch_s, shadows), as_json)
+    return run_size(Load(events_per_s, topics, principals, batch_s, shadows), as_json, why)
 
 
 @app.command()

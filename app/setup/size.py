@@ -135,8 +135,8 @@ def _slower(topics: int, at_most: float) -> float:
     return 1 + (at_most - 1) * share
 
 
-def size(load: Load, as_json: bool) -> int:
-    """Print what a load needs; the exit code."""
+def size(load: Load, as_json: bool, why: bool = False) -> int:
+    """Print what a load needs, with `why` each need with its formula; the exit code."""
     document = json.loads(COEFFICIENTS.read_text("utf-8"))
     found = needs(load, document)
     if as_json:
@@ -150,6 +150,15 @@ def size(load: Load, as_json: bool) -> int:
                 indent=2,
             )
         )
+        return 0
+    if not why:
+        known = {each.name: each for each in found}
+        archive = known["archive"].value
+        disk = size_text(archive + known["tables"].value)
+        print(f"cores   {known['cores'].value:,.0f}")
+        print(f"memory  {_shown(known['memory'])}")
+        print(f"disk    {disk} a day, {size_text(archive)} of it the archive")
+        print("\n--why shows how they are computed and when that was measured.")
         return 0
     table = Table(box=None, pad_edge=False)
     for title in ("need", "value", "computed as", "measured by (date)"):

@@ -9,6 +9,7 @@ import pytest
 
 from app.cli import main
 from app.setup.size import COEFFICIENTS
+from app.terminal.sizes import size_text
 from benchmarks.coefficients import derived
 from benchmarks.result import FOLDER
 
@@ -77,8 +78,19 @@ def test_a_shadow_takes_its_measured_share_of_the_cores(
         assert three[name] == without[name]
 
 
+def test_three_numbers_are_those_of_the_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    load = ("--events-per-s", "5000", "--topics", "1000")
+    needs = asked(capsys, *load)
+    assert main(["size", *load]) == 0
+    cores, memory, disk, *_ = capsys.readouterr().out.splitlines()
+    assert cores.split() == ["cores", f"{needs['cores']['value']:.0f}"]
+    assert memory.split() == ["memory", *size_text(needs["memory"]["value"]).split()]
+    daily = needs["archive"]["value"] + needs["tables"]["value"]
+    assert disk.startswith(f"disk    {size_text(daily)} a day, ")
+
+
 def test_the_table_names_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["size", "--events-per-s", "5000", "--topics", "1000"]) == 0
+    assert main(["size", "--events-per-s", "5000", "--topics", "1000", "--why"]) == 0
     shown = capsys.readouterr().out
     assert "per day" in shown and "storage (20" in shown
     assert f"Measured on {derived()['measured_on']}" in shown
