@@ -6,6 +6,7 @@ from app.read.owner_rules import OWNED
 from app.read.question import USUAL, Param, Question
 from app.read.relations import OWNERS
 
+# Kafka has no tenants and namespaces: a topic or user of Kafka is one of its own.
 # A backlog counts from one check of the broker's topics to the next. Of caches side by side the
 # largest counts.
 _SHOWBACK = f"""
@@ -39,9 +40,11 @@ WITH passes AS (
 ), owned AS (
   {OWNED}
 ), placed AS (
-  SELECT k.*, o.owner, CASE $by WHEN 'principal' THEN k.user_name WHEN 'team' THEN o.owner.team
-    WHEN 'topic' THEN k.topic WHEN 'namespace' THEN weir_topic_namespace(k.topic)
-    ELSE weir_topic_tenant(k.topic) END AS name
+  SELECT k.*, o.owner, CASE $by WHEN 'principal' THEN coalesce(k.user_name, '(no principal)')
+    WHEN 'team' THEN coalesce(o.owner.team, '(no team)')
+    ELSE coalesce(CASE $by WHEN 'namespace' THEN weir_topic_namespace(k.topic)
+      WHEN 'tenant' THEN weir_topic_tenant(k.topic) END, k.topic, k.user_name, '(no topic)')
+    END AS name
   FROM kept AS k
   LEFT JOIN owned AS o ON o.cluster = k.cluster AND o.topic IS NOT DISTINCT FROM k.topic
     AND o.user_name IS NOT DISTINCT FROM k.user_name
@@ -56,7 +59,7 @@ SELECT cluster, month, name, CAST(sum(messages) AS BIGINT) AS messages,
     AS cost_centres
 FROM placed
 GROUP BY cluster, month, name
-ORDER BY month DESC, bytes DESC, new_ids DESC, cluster, name NULLS LAST
+ORDER BY month DESC, bytes DESC, new_ids DESC, cluster, name
 LIMIT $rows
 """.strip()
 
@@ -64,8 +67,8 @@ QUESTIONS = (
     Question(
         "showback",
         "What each tenant used in each month: messages, bytes, paused time, new"
-        " producer ids, backlog and cache (bytes times seconds), and its owners; Kafka's users are"
-        " under principal or team.",
+        " producer ids, backlog and cache (bytes times seconds), and its owners; a topic or user of"
+        " Kafka, which has no tenants, is one of its own.",
         ("topic_throttle_stats", "producer_id_stats", "backlog_checks", "cache_stats", OWNERS),
         _SHOWBACK,
         (
