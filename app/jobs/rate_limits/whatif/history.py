@@ -7,7 +7,7 @@ Records that the job refused as late or repeated are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -260,5 +260,5 @@ def _trace(parts: list[pa.RecordBatch], wanted: list[Named]) -> tuple[Named, Map
         column("end_ns"),
     )
     return wanted[rows.column("id")[0].as_py()], {
-        rate: replace(one, amount=column(rate).astype(np.int64)) for rate in RATES
+        rate: one._replace(amount=column(rate).astype(np.int64)) for rate in RATES
     }
