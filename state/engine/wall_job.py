@@ -177,7 +177,6 @@ class WallJob(ABC, Generic[S]):
         """See `state.engine.job`; policies decide nothing in a job that has none."""
 
     def _read(self, s: S, blobs: Sequence[bytes]) -> Records:
-        """The records of a batch."""
         return read_blobs(blobs, s.names, self.columns, room=length(s.waiting))
 
     def _own(self, s: S, records: Records, stream_ms: int, refused: Refused) -> Records:
