@@ -74,20 +74,21 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 LONG = (
     "tests/spark/test_cluster.py",
     "kafka",
-    "pulsar",
     "tests/crash/",
     "tests/spark/test_three_runners.py",
     "tests/spark/upgrade/",
-    "tests/servers/",
     "tests/spark/",
+    "pulsar",
+    "tests/servers/",
     "tests/unit/test_extreme_values.py",
     "tests/unit/contract/test_redaction.py",
-    "tests/unit/run/maintenance/test_at_once.py",
+    "tests/unit/run/maintenance/",
     "tests/unit/state/contract/",
     "tests/unit/setup/",
     "tests/unit/show/",
 )
-"""What takes longest is begun first, so that the processes of a run end together."""
+"""What takes longest is begun first, so that the processes of a run end together; of two processes
+one waits for a broker while the other one computes."""
 SERVED = {"spark", "kafka", "pulsar"}
 """Fixtures that start Java."""
 
