@@ -89,8 +89,6 @@ LONG = (
 )
 """What takes longest is begun first, so that the processes of a run end together; of two processes
 one waits for a broker while the other one computes."""
-SERVED = {"spark", "kafka", "pulsar"}
-"""Fixtures that start Java."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -112,9 +110,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     def is_out(item: pytest.Item) -> bool:
         slow = item.get_closest_marker("slow") is not None
-        return (slow and not SLOW) or (
-            QUICK and bool(SERVED & {*getattr(item, "fixturenames", ())})
-        )
+        # the fixture of a broker has the name of its group
+        java = {"spark", _group(item.location[0])} & {*getattr(item, "fixturenames", ())}
+        return (slow and not SLOW) or (QUICK and bool(java))
 
     out = {item for item in items if is_out(item)}
     config.hook.pytest_deselected(items=list(out))
