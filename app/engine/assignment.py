@@ -105,10 +105,12 @@ def plan(settings: Settings, only: Sequence[str] | None = None) -> QueryPlan:
                 f"--jobs {job}: is not a job of this configuration\nallowed: {', '.join(allowed)}"
             )
     begun = {
-        name: jobs for name, jobs in known(settings).items() if checkpoints.begun(settings, name)
+        name: jobs
+        for name, jobs in known(settings).items()
+        if checkpoints.begun(settings.location, name)
     }
     owner = {job: name for name, jobs in begun.items() for job in jobs}
-    taken = {*begun, *checkpoints.found(settings)}
+    taken = {*begun, *checkpoints.found(settings.location)}
     made = QueryPlan(archive=only is None or ARCHIVE in only)
     parts: dict[str, list[tuple[str, ...]]] = {name: [] for name in begun}
     for group in settings.queries:
@@ -179,16 +181,18 @@ def known(settings: Settings) -> dict[str, tuple[str, ...]]:
     """Jobs by query, of the queries that have begun. Without a manifest, or with one of an earlier
     version, they follow from the names of the checkpoints.
     """
-    kept = manifest.load(settings)
+    kept = manifest.load(settings.location)
     if kept is not None and kept.queries is not None:
         return {name: tuple(jobs) for name, jobs in kept.queries.items()}
-    queries = {name: _jobs_of(name) for name in checkpoints.found(settings)}
+    queries = {name: _jobs_of(name) for name in checkpoints.found(settings.location)}
     queries = {name: jobs for name, jobs in queries.items() if jobs}
     owner: dict[str, str] = {}
     for name, jobs in queries.items():
         for job in jobs:
             if job in owner:
-                first, second = (checkpoints.location(settings, n) for n in (owner[job], name))
+                first, second = (
+                    checkpoints.location(settings.location, n) for n in (owner[job], name)
+                )
                 raise UserError(
                     f"warehouse: two queries have run {job}, so its rows may be twice in "
                     f"the tables: {first} and {second}\n"
@@ -214,17 +218,17 @@ def apply(settings: Settings, made: QueryPlan) -> None:
     queries = {
         name: jobs
         for name, jobs in known(settings).items()
-        if name in made.queries or checkpoints.begun(settings, name)
+        if name in made.queries or checkpoints.begun(settings.location, name)
     }
     for split in made.splits:
-        if not checkpoints.settled(settings, split.query):
+        if not checkpoints.settled(settings.location, split.query):
             raise UserError(
                 f"queries: the last batch of {split.query} has not ended, so it cannot "
                 f"be split yet\nrun once with one group of {', '.join(queries[split.query])} "
                 "and --available-now, then change queries"
             )
         for name in split.apart:
-            checkpoints.copy(settings, split.query, name)
-        checkpoints.new_application_id(settings, split.query)
+            checkpoints.copy(settings.location, split.query, name)
+        checkpoints.new_application_id(settings.location, split.query)
         queries |= {split.query: split.kept, **split.apart}
-    manifest.record(settings, {**queries, **made.queries})
+    manifest.record(settings.location, {**queries, **made.queries})

@@ -35,12 +35,12 @@ class CatchUp:
         """
         self._context = spark.sparkContext
         self._settings, self._query, self._shares = settings, query, shares
-        self._again = checkpoints.planned(settings, query)
+        self._again = checkpoints.planned(settings.location, query)
         self._most = shares.most
         if self._again is not None:
-            kept = checkpoints.require_identity(settings, query)
+            kept = checkpoints.require_identity(settings.location, query)
             self._most = min(shares.most, kept.most_records or 0)
-        checkpoints.identify(settings, query, most_records=self._most)
+        checkpoints.identify(settings.location, query, most_records=self._most)
         self._ends: tuple[int, Document] | None = None
         self._latest_ms: dict[str, int] = {}
 
@@ -63,14 +63,14 @@ class CatchUp:
                 self._latest_ms[partition] = max(ms, self._latest_ms.get(partition, ms))
         if batch == self._again:
             self._again, self._most = None, self._shares.most
-            checkpoints.identify(self._settings, self._query, most_records=self._most)
+            checkpoints.identify(self._settings.location, self._query, most_records=self._most)
 
     def _ends_around(self, batch: int) -> tuple[Document, Document]:
         """Offsets at which a batch begins and ends."""
         if self._ends is not None and self._ends[0] == batch - 1:
             before = self._ends[1]
         else:
-            before = checkpoints.offsets(self._settings, self._query, batch - 1)
-        after = checkpoints.offsets(self._settings, self._query, batch)
+            before = checkpoints.offsets(self._settings.location, self._query, batch - 1)
+        after = checkpoints.offsets(self._settings.location, self._query, batch)
         self._ends = batch, after
         return before, after

@@ -59,7 +59,7 @@ def frame(
         {name: o.route for name, o in group_operators.items()},
         settings.shard_count,
         limits_of(settings),
-        as_spelled=manifest.as_spelled(settings),
+        as_spelled=manifest.as_spelled(settings.location),
     )
     idle_ms = settings.idle_advance_ms
     packed = raw.through(pack if raw.shares is None else bounded(pack), PACKED)
@@ -200,7 +200,7 @@ def start(
     source's present end. `watch` has the policies of the files as they are now.
     """
     name = name or query_name(group)
-    writer = writer or Writer(settings, name)
+    writer = writer or Writer(settings.location, name, settings.maintenance.history_ms)
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
     raw = open_stream(spark, settings, name, ending)
     catch_up = CatchUp(spark, settings, name, raw.shares) if raw.shares else None
@@ -215,7 +215,7 @@ def start(
         frame(raw, settings, group, policies.log, policies.shadows)
         .writeStream.queryName(name)
         .outputMode("append")
-        .option("checkpointLocation", checkpoints.location(settings, name))
+        .option("checkpointLocation", checkpoints.location(settings.location, name))
         .trigger(**(trigger or {"processingTime": f"{settings.trigger_ms} milliseconds"}))
         .foreachBatch(planned_files.compared(settings, name, committer))
         .start()

@@ -74,6 +74,7 @@ def operators(
         if in_stream:  # a replay leaves out what the stream refused
             params["max_future_ms"] = settings.max_future_ms
         tables = [table.name for table in job.written(params["extra_outputs"])]
+        params_hash = settings.params_hash(name, None if log is None else log.last)
         switches = sorted(settings.switches(name).items())
         assembles = job.payloads is not None and bool(params[job.payloads])
         payloads = _payloads(settings, params) if assembles and in_stream else None
@@ -95,15 +96,13 @@ def operators(
             {
                 "job": pa.scalar(name),
                 "switches": pa.scalar(switches, pa.map_(pa.string(), pa.string())),
-                "params_hash": pa.scalar(
-                    settings.params_hash(name, None if log is None else log.last)
-                ),
+                "params_hash": pa.scalar(params_hash),
             },
             payloads,
-            Stamp(() if log is None else log.hashes(settings, name)),
+            Stamp(() if log is None else log.hashes(name, params_hash)),
             {one.life[0]: one.core for one in beside},
             {
-                shadow: Stamp(own.log.hashes(settings, name))
+                shadow: Stamp(own.log.hashes(name, settings.params_hash(name, own.log.last)))
                 for shadow, own in (shadows or {}).items()
             },
         )
@@ -121,7 +120,8 @@ def live_logs(settings: Settings, jobs: Sequence[str]) -> dict[str, PolicyLog | 
     known = assignment.known(settings)
     queries = {job: query for query, every in known.items() for job in every}
     return {
-        job: policy_log.load(settings, queries[job]) if job in queries else None for job in jobs
+        job: policy_log.load(settings.location, queries[job]) if job in queries else None
+        for job in jobs
     }
 
 
@@ -136,10 +136,10 @@ def live_operators(settings: Settings, jobs: Sequence[str]) -> dict[str, Operato
 
 
 def _payloads(settings: Settings, params: Mapping[str, Any]) -> Payloads:
-    storage = {} if local_path(settings.warehouse) else settings.storage()
+    storage = {} if local_path(settings.warehouse) else settings.location.storage()
     return Payloads(
-        Files(path_in(settings, STAGED), storage),
-        Files(path_in(settings, WHOLE), storage),
+        Files(path_in(settings.location, STAGED), storage),
+        Files(path_in(settings.location, WHOLE), storage),
         params["inline_payload_bytes"],
         params["max_payload_bytes"],
     )

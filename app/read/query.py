@@ -200,7 +200,7 @@ def _warehouse(settings: Settings) -> Warehouse:
     """The warehouse of a configuration; UserError if this release does not know its layout."""
     warehouse = Warehouse.of(settings)
     warehouse.require()
-    load_manifest(settings)
+    load_manifest(settings.location)
     return warehouse
 
 

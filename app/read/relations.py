@@ -98,7 +98,7 @@ class Warehouse:
     @classmethod
     def of(cls, settings: Settings) -> Warehouse:
         """The warehouse of a configuration."""
-        return cls(settings.warehouse, settings.storage(), owners=tuple(settings.owners))
+        return cls(settings.warehouse, settings.location.storage(), owners=tuple(settings.owners))
 
     def at(self, as_of_ms: int | None) -> Warehouse:
         """The same warehouse as of a moment."""

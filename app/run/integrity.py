@@ -41,16 +41,16 @@ def check(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
 def of_warehouse(settings: Settings) -> Iterator[str]:
     """What is missing or wrong in a warehouse, whichever queries run next, each with its remedy."""
     try:
-        inventory.refuse(settings)
+        inventory.refuse(settings.location)
         queries = {**assignment.known(settings), ARCHIVE: (ARCHIVE,)}
-        there = manifest.load(settings)
+        there = manifest.load(settings.location)
     except UserError as error:
         yield str(error)
         return
     yield from problems(settings, queries)
     for one in (there.states if there else None) or ():
         try:
-            state_files.read(Path(path_in(settings, one.file)))
+            state_files.read(Path(path_in(settings.location, one.file)))
         except UserError as error:
             yield f"{error}\nput it back from a copy; without it replays begin with other states"
 
@@ -62,15 +62,15 @@ def problems(settings: Settings, queries: Mapping[str, Sequence[str]]) -> Iterat
     for query, jobs in queries.items():
         tables = tables_of(settings, jobs)
         every = [*tables, SHARED]
-        found = list(inventory.documents(settings, query))
+        found = list(inventory.documents(settings.location, query))
         if found:
             yield from found
-        elif not checkpoints.begun(settings, query):
+        elif not checkpoints.begun(settings.location, query):
             yield from _without_checkpoint(settings, query, tables)
             yield from _sources(settings, query)
-        elif not checkpoints.is_whole(settings, query):
+        elif not checkpoints.is_whole(settings.location, query):
             yield (
-                f"warehouse: the checkpoint {checkpoints.location(settings, query)} has lost files "
+                f"warehouse: the checkpoint {checkpoints.location(settings.location, query)} has lost files "
                 f"that Spark wrote before its last batch"
                 + (spark_logs.planned_again(settings, query, every) or f"\n{PUT_BACK}")
             )
@@ -78,7 +78,7 @@ def problems(settings: Settings, queries: Mapping[str, Sequence[str]]) -> Iterat
             yield from found
         else:
             repeated = partial(spark_logs.repeated, settings, query, every)
-            yield from inventory.progress(settings, query, every, repeated)
+            yield from inventory.progress(settings.location, query, every, repeated)
             yield from _sources(settings, query)
             yield from _tables(settings, query, tables)
 
@@ -93,7 +93,7 @@ def _sources(settings: Settings, query: str) -> Iterator[str]:
 
 def _tables(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[str]:
     """Tables that do not have what the query has written to them."""
-    commits = checkpoints.committed(settings, query).tables
+    commits = checkpoints.committed(settings.location, query).tables
     for name in dict.fromkeys([*commits, *tables]):
         commit = commits.get(name)
         lost = [] if commit is None else list(_lost(settings, query, name, commit, tables))
@@ -119,13 +119,13 @@ def _without_checkpoint(settings: Settings, query: str, tables: Sequence[str]) -
     filled = [
         name
         for name in tables
-        if (table := opened(settings, name)) is not None and _has_rows(table)
+        if (table := opened(settings.location, name)) is not None and _has_rows(table)
     ]
     if filled:
         shown = ", ".join(filled[:3]) + (f" and {len(filled) - 3} more" if filled[3:] else "")
         yield (
             f"warehouse: {shown} of {settings.warehouse} hold rows, but the checkpoint "
-            f"{checkpoints.location(settings, query)} that they come from is missing\n{PUT_BACK}"
+            f"{checkpoints.location(settings.location, query)} that they come from is missing\n{PUT_BACK}"
         )
 
 
@@ -135,7 +135,7 @@ def _lost(
     """The problem of a table that has lost the last batch that the query has written to it."""
     from deltalake.exceptions import DeltaError
 
-    path = path_in(settings, name)
+    path = path_in(settings.location, name)
     try:
         has = _newest_batch(settings, name, commit)
     except (DeltaError, OSError, ValueError) as error:
@@ -149,9 +149,9 @@ def _lost(
             f"warehouse: the table {path} is missing, and the query {query} has written to it\n"
             "put it back from a copy, or take another warehouse"
         )
-    elif has > checkpoints.last_planned(settings, query):
+    elif has > checkpoints.last_planned(settings.location, query):
         yield (
-            f"warehouse: the checkpoint {checkpoints.location(settings, query)} is older than the "
+            f"warehouse: the checkpoint {checkpoints.location(settings.location, query)} is older than the "
             f"table {path}, which has batch {has} of the query {query}\n"
             "put back tables and checkpoints of one time from a copy, or take another warehouse"
         )
@@ -167,7 +167,7 @@ def _newest_batch(settings: Settings, name: str, commit: Commit) -> int | None:
 
     An incomplete commit file at the end of the log is no part of the table.
     """
-    table = opened(settings, name)
+    table = opened(settings.location, name)
     if table is None:
         return None
     has = table.transaction_version(commit.application)
@@ -178,7 +178,7 @@ def _unfinished(settings: Settings, name: str) -> Iterator[str]:
     """The problem of an incomplete commit file at the end of a log whose batch has not ended: the
     batch is processed again, so no row is lost.
     """
-    path = path_in(settings, name)
+    path = path_in(settings.location, name)
     file = unfinished_commit(path) if local_path(settings.warehouse) else None
     if file is not None:
         yield (
@@ -191,7 +191,7 @@ def _kept(settings: Settings, query: str, commit: Commit, has: int) -> bool:
     """Whether a table whose newest batch is `has` is complete but for a batch that has not ended,
     which is processed again.
     """
-    again = commit.batch > checkpoints.last_ended(settings, query)
+    again = commit.batch > checkpoints.last_ended(settings.location, query)
     return has >= (commit.before if again else commit.batch)
 
 
@@ -201,7 +201,9 @@ def _waits(settings: Settings, query: str, name: str, commit: Commit, has: int) 
     """
     if local_path(settings.warehouse) is None:
         return False
-    return any(has < batch <= commit.batch for batch in Gathered(settings, query).batches(name))
+    return any(
+        has < batch <= commit.batch for batch in Gathered(settings.location, query).batches(name)
+    )
 
 
 def _remedy(
@@ -212,7 +214,7 @@ def _remedy(
     there = f", whose log has an empty file ({empty[-1]})" if empty else ""
     if unfinished is not None and not empty:
         there = f", whose log has an unfinished file ({unfinished})"
-    last = checkpoints.last_ended(settings, query)
+    last = checkpoints.last_ended(settings.location, query)
     at_end = not empty or empty[-1] == unfinished
     remedy = ""
     if local_path(settings.warehouse) and commit.batch == last and has >= commit.before and at_end:

@@ -20,12 +20,12 @@ def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> QueryPlan:
 
     Local checks come first, then sources and sinks are contacted within their time-outs.
     """
-    inventory.refuse(settings)
+    inventory.refuse(settings.location)
     made = assignment.plan(settings, jobs)
     _ = settings.feed
-    manifest.check(settings)
-    formats.check(settings, made.jobs)
-    writable.require(settings)
+    manifest.check(settings.location, settings.partitions, settings.shards)
+    formats.check(settings.location, made.jobs)
+    writable.require(settings.location)
     run_lock.refuse(settings.warehouse, made.touched)
     integrity.check(settings, made.own)
 

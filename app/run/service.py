@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from app import sources
+from app.config.described import described
 from app.engine import archive_query, assignment, govern
 from app.engine.assignment import QueryPlan
 from app.engine.gatherers import Gatherers
@@ -89,7 +90,7 @@ def work(
     An `interactive` run ends at Ctrl-C like any other command, without finishing a batch.
     """
     made = refuse(settings, jobs)
-    with only_run(settings, made.touched):
+    with only_run(settings.location, made.touched):
         if assignment.plan(settings, jobs) != made:
             raise UserError(
                 f"warehouse: another run has just begun or ended on {settings.warehouse}\n"
@@ -118,21 +119,25 @@ def _with_spark(
     progress.say(f"warehouse {settings.warehouse}, source {settings.feed.format}: starting Spark")
     stopping = Stopping()
     with stoppable():
-        spark = build_session(manifest.followed(settings), "weir")
+        spark = build_session(
+            settings.model_copy(update=manifest.numbers(settings.location)), "weir"
+        )
     try:
         with stoppable():
             partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
-            inventory.claim(settings, partitions)
+            inventory.claim(settings.location, partitions, settings.shards)
             for query in made.touched:
-                gathering.commit_left(settings, query)
+                gathering.commit_left(settings.location, query, settings.maintenance.history_ms)
             assignment.apply(settings, made)
-            formats.keep(settings, made.jobs)
-            last_configuration.keep(settings)
+            formats.keep(settings.location, made.jobs)
+            last_configuration.keep(
+                settings.location, described(settings, time.time_ns() // 1_000_000)
+            )
             sources.claim(settings)
         with listening(spark, stopping, python=not interactive):
             for note in (*made.notes(), *sources.notes(settings)):
                 progress.say(note)
-            settings = manifest.followed(settings)
+            settings = settings.model_copy(update=manifest.numbers(settings.location))
             Service(
                 spark, settings, made.running, available_now, stopping, progress, origin, drain
             ).work()
@@ -297,7 +302,7 @@ class Service:
         ends_ms = {name: ms for name, ms in found.items() if ms is not None}
         for name, end_ms in ends_ms.items():
             now_ms = time.time_ns() // 1_000_000
-            checkpoints.plan_without_records(self._settings, name, end_ms, now_ms)
+            checkpoints.plan_without_records(self._settings.location, name, end_ms, now_ms)
             self.start(name)
         if ends_ms:
             self._progress.say(
@@ -312,12 +317,12 @@ class Service:
         """Where the clocks of a query are to stand behind its last record (ms); None where they
         stand there, or where there is no record.
         """
-        settings, last = self._settings, checkpoints.last_ended(self._settings, name)
-        clock_ms = checkpoints.next_watermark_ms(settings, name, last)
+        settings, last = self._settings, checkpoints.last_ended(self._settings.location, name)
+        clock_ms = checkpoints.next_watermark_ms(settings.location, name, last)
         newest = [f.latest_event_s for f in self._progress.figures if f.name == name]
         if any(newest):
             latest_ms = round(max(s or 0.0 for s in newest) * 1000)
-        elif clock_ms and not checkpoints.drained(settings, name):
+        elif clock_ms and not checkpoints.drained(settings.location, name):
             latest_ms = clock_ms + settings.idle_advance_ms
         else:
             return None
@@ -414,7 +419,7 @@ class Service:
             integrity.check(self._settings, self._groups)
         if isinstance(reason, RecordsGone):
             sources.check(self._settings)
-            if checkpoints.plan_anew(self._settings, name):
+            if checkpoints.plan_anew(self._settings.location, name):
                 reason = BeginsLater("the query begins at the new beginning")
         if isinstance(reason, TimeTooLarge):
             place = sources.place_beyond_time(self._settings, name)

@@ -69,7 +69,7 @@ def _maintain(settings: Settings) -> list[str]:
     from app.tables.run_lock import only_maintenance
 
     os.nice(NICENESS)
-    with only_maintenance(settings):
+    with only_maintenance(settings.location):
         done = upkeep(settings)
     return [f"{kept.table}: {kept.problem}" for kept in done.tables if kept.problem]
 
@@ -79,7 +79,7 @@ def _forecast(settings: Settings) -> list[str]:
     from app.tables.run_lock import only_forecast
 
     os.nice(NICENESS)
-    with only_forecast(settings):
+    with only_forecast(settings.location):
         one_round(settings).keep(settings)
     return []
 
@@ -89,7 +89,7 @@ def _reconcile(settings: Settings) -> list[str]:
     from app.show.reconcile.reconcile_command import until_next
     from app.tables.run_lock import only_reconciliation
 
-    with only_reconciliation(settings):
+    with only_reconciliation(settings.location):
         until_next(own(settings).interval_ms or 1, threading.Event())
         os.nice(NICENESS)
         return one_round(settings).problems

@@ -31,9 +31,9 @@ def problems(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[
     """Incomplete files, each with its remedy; `tables` are those that the query writes."""
     if local_path(settings.warehouse) is None:
         return
-    place = Path(checkpoints.location(settings, query))
-    ended = checkpoints.last_ended(settings, query)
-    planned = checkpoints.last_planned(settings, query)
+    place = Path(checkpoints.location(settings.location, query))
+    ended = checkpoints.last_ended(settings.location, query)
+    planned = checkpoints.last_planned(settings.location, query)
     commit = place / "commits" / str(ended)
     offsets = place / "offsets" / str(planned)
     if ended >= 0 and not _whole(commit):
@@ -58,16 +58,16 @@ def _others(settings: Settings, query: str, place: Path, ended: int) -> Iterator
         if settings.source is not None and settings.source.format in KAFKA and not first.exists():
             yield str(Damaged(str(first), "is gone: the start of the first batch is not known"))
         return
-    last = spark_files.entry_of(checkpoints.offsets(settings, query, ended))
+    last = spark_files.entry_of(checkpoints.offsets(settings.location, query, ended))
     if last is not None:
-        for name in spark_files.SourceLog(settings, query).logs(last):
+        for name in spark_files.SourceLog(settings.location, query).logs(last):
             if not (place / "sources" / "0" / name).exists():
                 yield str(
                     Damaged(
                         str(place / "sources" / "0" / name), "is gone: files would be read again"
                     )
                 )
-    numbers = manifest.load(settings)
+    numbers = manifest.load(settings.location)
     if query != ARCHIVE and numbers is not None:
         lost = spark_files.lost_state(place, ended, numbers.partitions)
         if lost is not None:
@@ -85,8 +85,8 @@ def repeated(
     Spark processes again the batch that it has planned last. A plan that follows the batch is
     removed with its mark; it cannot be if tables have rows of it.
     """
-    place = Path(checkpoints.location(settings, query))
-    ended = checkpoints.last_ended(settings, query)
+    place = Path(checkpoints.location(settings.location, query))
+    ended = checkpoints.last_ended(settings.location, query)
     plans = _plans_after(settings, query, tables, ended)
     if plans is None:
         return ""
@@ -100,8 +100,8 @@ def planned_again(settings: Settings, query: str, tables: Sequence[str]) -> str:
     """
     if local_path(settings.warehouse) is None:
         return ""
-    lost = checkpoints.last_ended(settings, query) + 1
-    if not Path(checkpoints.location(settings, query), "offsets", str(lost)).exists():
+    lost = checkpoints.last_ended(settings.location, query) + 1
+    if not Path(checkpoints.location(settings.location, query), "offsets", str(lost)).exists():
         return ""
     plans = _plans_after(settings, query, tables, lost)
     gone = " ".join(map(str, plans or ()))
@@ -115,8 +115,8 @@ def _plans_after(
     of.
     """
     place, newest = (
-        Path(checkpoints.location(settings, query)),
-        checkpoints.last_planned(settings, query),
+        Path(checkpoints.location(settings.location, query)),
+        checkpoints.last_planned(settings.location, query),
     )
     if newest == batch:
         return []
@@ -151,9 +151,9 @@ def written(settings: Settings, query: str, tables: Sequence[str], batch: int) -
     If none has it, the batch can be planned again, with other records. Gathered rows of a batch
     that has not ended do not count: the next start removes them.
     """
-    application = checkpoints.application_id(settings, query)
+    application = checkpoints.application_id(settings.location, query)
     for name in tables:
-        table = opened(settings, name)
+        table = opened(settings.location, name)
         has = None if table is None else table.transaction_version(application)
         if has is not None and has >= batch:
             return True

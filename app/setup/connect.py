@@ -48,8 +48,8 @@ def _throttle_feed(settings: Settings, topic: str) -> str:
 
 
 def _warehouse(settings: Settings) -> str:
-    manifest.check(settings)
-    writable.require(settings)
+    manifest.check(settings.location, settings.partitions, settings.shards)
+    writable.require(settings.location)
     return f"{settings.warehouse} can be written"
 
 

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.config.settings import shards_for
 from app.run import integrity
 from app.run.jars import coordinates
 from app.run.session import build_session, stop_session
@@ -142,7 +143,7 @@ def _place(settings: Settings) -> str:
     folder = local_path(settings.warehouse)
     if folder is None:
         return f"{settings.warehouse} (an object store: not tried)"
-    writable.require(settings)
+    writable.require(settings.location)
     return f"{folder.absolute()} ({'there' if folder.exists() else 'not yet there'})"
 
 
@@ -152,8 +153,8 @@ def _formats(settings: Settings, spark: SparkSession) -> Check:
 
 
 def _last_release(settings: Settings) -> str:
-    formats.check(settings, settings.jobs)
-    kept = formats.load(settings)
+    formats.check(settings.location, settings.jobs)
+    kept = formats.load(settings.location)
     return "no run yet" if kept is None else f"of Weir {kept.weir}"
 
 
@@ -163,10 +164,10 @@ def _partitions(settings: Settings, spark: SparkSession) -> Check:
 
 
 def _numbers(settings: Settings, spark: SparkSession) -> str:
-    kept = manifest.check(settings)
+    kept = manifest.check(settings.location, settings.partitions, settings.shards)
     if kept is None:
         now = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
-        return f"{now}, shards {settings.shards_for(now)} (no manifest yet)"
+        return f"{now}, shards {shards_for(now, settings.shards)} (no manifest yet)"
     return f"{kept.partitions}, shards {kept.shards}"
 
 

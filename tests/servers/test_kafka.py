@@ -232,9 +232,9 @@ def test_a_topic_that_was_created_again_is_refused_unless_data_may_be_lost(
 ) -> None:
     settings = kafka_settings(make_settings, kafka, topic)
     sources.check(settings)
-    manifest.claim(settings, 2)
+    manifest.claim(settings.location, 2, settings.shards)
     sources.claim(settings)
-    there = manifest.load(settings)
+    there = manifest.load(settings.location)
     assert there is not None and there.topics is not None
     (first,) = there.topics.items()
     sources.check(settings)
@@ -266,5 +266,5 @@ def test_a_topic_that_was_created_again_is_refused_unless_data_may_be_lost(
     sources.check(loose)
     sources.claim(loose)
     sources.check(settings)  # the new topic is the warehouse's from now on
-    there = manifest.load(settings)
+    there = manifest.load(settings.location)
     assert there is not None and there.topics != dict([first])

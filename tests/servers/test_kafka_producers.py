@@ -174,7 +174,7 @@ def last_times(broker: LoggingKafka, topic: str) -> dict[tuple[str, int, int], i
 
 
 def table(config: Settings, name: str) -> list[Row]:
-    rows: list[Row] = DeltaTable(path_in(config, name)).to_pyarrow_table().to_pylist()
+    rows: list[Row] = DeltaTable(path_in(config.location, name)).to_pyarrow_table().to_pylist()
     return rows
 
 

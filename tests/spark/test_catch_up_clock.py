@@ -38,7 +38,7 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self._spark, self._settings, self.next = spark, settings, 0
-        checkpoints.application_id(settings, QUERY)
+        checkpoints.application_id(settings.location, QUERY)
         self._write("sources/0/0", "\0v1", {"p0": 1000, "p1": 0, "p2": 50})
         self._ends = {"p0": 1000, "p1": 0, "p2": 50}
 
@@ -55,13 +55,17 @@ class Checkpoint:
         bound: str | None = self._spark.sparkContext.getLocalProperty(BOUND)
         one = {name.removeprefix("p"): ms for name, ms in latest_ms.items()}
         catch_up.end(batch, [pa.py_buffer(json.dumps(one).encode())])
-        write_text(self._settings, f"{checkpoints.FOLDER}/{QUERY}/commits/{batch}", "v1\n{}")
+        write_text(
+            self._settings.location, f"{checkpoints.FOLDER}/{QUERY}/commits/{batch}", "v1\n{}"
+        )
         return bound
 
     def _write(self, file: str, head: str, ends: dict[str, int]) -> None:
         content = {"events": {name.removeprefix("p"): end for name, end in ends.items()}}
         write_text(
-            self._settings, f"{checkpoints.FOLDER}/{QUERY}/{file}", f"{head}\n{json.dumps(content)}"
+            self._settings.location,
+            f"{checkpoints.FOLDER}/{QUERY}/{file}",
+            f"{head}\n{json.dumps(content)}",
         )
 
 
@@ -132,7 +136,7 @@ def test_a_batch_of_an_earlier_run_is_measured_by_the_limit_it_was_planned_under
     assert checkpoint.run(again, p0=7_000, p1=900) == UNKNOWN
     checkpoint.plan(p0=50, p1=50)
     assert checkpoint.run(again) is None
-    assert checkpoints.require_identity(settings, QUERY).most_records == 1000
+    assert checkpoints.require_identity(settings.location, QUERY).most_records == 1000
 
 
 def test_a_batch_of_a_version_that_kept_no_limit_is_taken_to_leave_records(

@@ -88,7 +88,9 @@ def test_a_run_and_its_restart_have_the_same_rows_with_maintenance(
         assert any(kept.files_after < kept.files for kept in done)
     upkeep(kept_run)
     assert all_rows(kept_run.warehouse) == all_rows(plain_run.warehouse)
-    few, many = (len(DeltaTable(path_in(s, "events")).file_uris()) for s in (kept_run, plain_run))
+    few, many = (
+        len(DeltaTable(path_in(s.location, "events")).file_uris()) for s in (kept_run, plain_run)
+    )
     assert few < many
 
 

@@ -41,7 +41,7 @@ def forget_command(
         options = ", ".join(f"--{kind.replace('_', '-')}" for kind in COLUMNS)
         raise UserError(f"forget: names nobody\ngive one or more of {options}")
     Warehouse.of(settings).require()
-    with nullcontext() if dry_run else run_lock.only_maintenance(settings):
+    with nullcontext() if dry_run else run_lock.only_maintenance(settings.location):
         refuse(settings, erase)
         tables, pages = forget(settings, wanted, dry_run, erase)
     left = still_named(settings, wanted, erase)

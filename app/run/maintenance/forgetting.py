@@ -47,7 +47,7 @@ class Forgotten:
 
 def refuse(settings: Settings, erase: bool) -> None:
     """UserError if the history cannot be erased now."""
-    if erase and run_lock.at_work(settings):
+    if erase and run_lock.at_work(settings.location):
         raise UserError(
             f"forget: --now removes what the run on {settings.warehouse} may be reading\n"
             "stop the run first; or leave --now out, and maintain removes the history in time"
@@ -134,12 +134,12 @@ class _Table:
 def _pages(settings: Settings, names: Sequence[Name], dry_run: bool) -> list[str]:
     """Replace the names in the pages of audits; returns the pages that held one."""
     found = []
-    for page in file_names(settings, PAGES):
-        text = new = read_text(settings, f"{PAGES}/{page}") or ""
+    for page in file_names(settings.location, PAGES):
+        text = new = read_text(settings.location, f"{PAGES}/{page}") or ""
         for name in names:
             new = name.replaced(new)
         if new != text:
             found.append(f"{PAGES}/{page}")
         if new != text and not dry_run:
-            write_text(settings, f"{PAGES}/{page}", new)
+            write_text(settings.location, f"{PAGES}/{page}", new)
     return found

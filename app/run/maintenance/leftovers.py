@@ -26,7 +26,7 @@ def sweep(settings: Settings, dry_run: bool) -> list[Path]:
     they come back.
     """
     root = local_path(settings.warehouse)
-    if root is None or not (root / "_weir").is_dir() or run_lock.at_work(settings):
+    if root is None or not (root / "_weir").is_dir() or run_lock.at_work(settings.location):
         return []
     before = time.time() - settings.maintenance.orphans_ms / 1000
     found = sorted(path for path in _unfinished(settings, root) if path.stat().st_mtime < before)
@@ -40,7 +40,7 @@ def sweep(settings: Settings, dry_run: bool) -> list[Path]:
 
 def _unfinished(settings: Settings, root: Path) -> Iterator[Path]:
     yield from (root / FOLDER).glob(f"*{COPYING}")
-    kept = manifest.load(settings)
+    kept = manifest.load(settings.location)
     if kept is not None and kept.moving is None:
         yield from root.glob(RESHARDING)
     for path in (root / "_weir").rglob(f".*{UNFINISHED}"):

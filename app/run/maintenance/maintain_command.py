@@ -26,7 +26,7 @@ def maintain_command(settings: Settings, dry_run: bool = False, as_json: bool = 
     """
     require_delta_rs(settings.warehouse)
     Warehouse.of(settings).require()
-    with nullcontext() if dry_run else only_maintenance(settings):
+    with nullcontext() if dry_run else only_maintenance(settings.location):
         done = upkeep(settings, dry_run)
     if as_json:
         print(

@@ -70,7 +70,7 @@ class RetentionRules:
     def __init__(self, settings: Settings, now_ms: int) -> None:
         self._settings = settings
         self._now_ms = now_ms
-        self._done = _DONE.usable(settings, DONE) or {}
+        self._done = _DONE.usable(settings.location, DONE) or {}
 
     def apply(self, opened: Opened, dry_run: bool) -> int:
         """Remove rows that are too old from a table; returns their number."""
@@ -88,7 +88,7 @@ class RetentionRules:
                 gone.append(cut.old)
             if whole and not dry_run:
                 self._done[key] = before_ms
-                _DONE.keep(self._settings, DONE, self._done)
+                _DONE.keep(self._settings.location, DONE, self._done)
         return left
 
 

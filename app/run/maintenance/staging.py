@@ -28,8 +28,8 @@ def sweep(settings: Settings, kept_hours: int = KEPT_HOURS) -> int:
     from deltalake import DeltaTable, Schema
     from deltalake.transaction import RemoveAction
 
-    options = settings.storage()
-    paths = [path_in(settings, name) for name in (STAGED, RELEASES)]
+    options = settings.location.storage()
+    paths = [path_in(settings.location, name) for name in (STAGED, RELEASES)]
     if not all(DeltaTable.is_deltatable(path, options) for path in paths):
         return 0
     staged, releases = (DeltaTable(path, storage_options=options) for path in paths)

@@ -68,7 +68,7 @@ def _not_searched(settings: Settings) -> Iterator[str]:
         f"state of the queries (_weir/checkpoints): until {idle} of event time after"
         " the last record of the name; rows that they write until then have it"
     )
-    if file_names(settings, "_weir/states"):
+    if file_names(settings.location, "_weir/states"):
         yield (
             "saved states (_weir/states): until "
             f"{settings.saved_states.keep} newer ones of their query are saved; without "
@@ -79,7 +79,7 @@ def _not_searched(settings: Settings) -> Iterator[str]:
         " commits them; forget again then"
     )
     yield "chunk_payloads, and payloads in other tables: not searched"
-    if read_text(settings, "_weir/replay.json") is not None:
+    if read_text(settings.location, "_weir/replay.json") is not None:
         yield "states of a replay (_weir/replay): as long as this folder"
     yield (
         "the source (Kafka, files), spools outside the warehouse, the configuration, reports and "

@@ -160,8 +160,8 @@ def _sweep_payloads(settings: Settings) -> None:
     """Remove released payloads from their table, unless a run does so, or an unfinished batch may
     release them again.
     """
-    queries = checkpoints.found(settings)
-    if STAGED not in TABLES or run_lock.at_work(settings):
+    queries = checkpoints.found(settings.location)
+    if STAGED not in TABLES or run_lock.at_work(settings.location):
         return
-    if all(checkpoints.settled(settings, query) for query in queries):
+    if all(checkpoints.settled(settings.location, query) for query in queries):
         staging.sweep(settings)

@@ -124,7 +124,7 @@ def check_command(
     refused = None
     if at_ms is None:
         Warehouse.of(settings).require()
-        refused = obstacle(settings, "alerts", "alerts/_delta_log")
+        refused = obstacle(settings.location, "alerts", "alerts/_delta_log")
     found = (
         evaluator.round(threading.Event())
         if at_ms is None and refused is None

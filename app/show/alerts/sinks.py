@@ -111,7 +111,7 @@ class Delivery:
 
     def _taken(self, sink: HttpSink) -> TakenChanges:
         """The changes that a sink has accepted so far."""
-        kept = _NOTE.usable(self._settings, _note_of(sink))
+        kept = _NOTE.usable(self._settings.location, _note_of(sink))
         if kept is not None:
             return kept
         firing = [row["number"] for row in self._journal.firing(self._names) if row["number"]]
@@ -124,7 +124,7 @@ class Delivery:
         left = taken.but if keep else [n for n in taken.but if n > number]
         new = TakenChanges(max(taken.number, number), left)
         if new != taken:
-            _NOTE.keep(self._settings, _note_of(sink), new)
+            _NOTE.keep(self._settings.location, _note_of(sink), new)
         return new
 
     def _changes(self, taken: TakenChanges) -> list[Row]:

@@ -50,7 +50,7 @@ def quality_command(
         if name not in TABLES:
             raise UserError(f"--table {name}: there is none ({did_you_mean(name, list(TABLES))})")
     Warehouse.of(settings).require()
-    load_manifest(settings)
+    load_manifest(settings.location)
     found = _audit(settings, tables, again)
     if as_json:
         write_json(SHOWN, [[row[name] for name in SHOWN] for row in found.rows], sys.stdout)
@@ -192,7 +192,7 @@ def _keep(settings: Settings, audited: _Audited) -> None:
     """Append what is new to `quality_results`, and write the pages of it."""
     rows = [row for name in audited.new if name != RESULTS.name for row in audited.found[name]]
     if rows:
-        append(settings, RESULTS.name, pa.Table.from_pylist(rows, schema=RESULTS.schema))
+        append(settings.location, RESULTS.name, pa.Table.from_pylist(rows, schema=RESULTS.schema))
     if audited.new:
         write_pages(settings, {**audited.kept, **audited.found}, audited.new)
 

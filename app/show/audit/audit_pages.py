@@ -79,8 +79,8 @@ def write_pages(
 ) -> None:
     """Write the pages of the tables `changed` and the list of all; failures come first."""
     for name in changed:
-        write_text(settings, f"{FOLDER}/{name}.html", page(name, results[name]))
-    write_text(settings, INDEX, index(results))
+        write_text(settings.location, f"{FOLDER}/{name}.html", page(name, results[name]))
+    write_text(settings.location, INDEX, index(results))
 
 
 def page(name: str, rows: list[Row]) -> str:

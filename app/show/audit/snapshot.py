@@ -31,7 +31,7 @@ def committed(settings: Settings) -> dict[str, DeltaTable | None]:
     opened = warehouse.open_all(TABLES)
     tables = [table for table in opened.values() if table is not None]
     for query in queries:
-        identity = checkpoints.identity(settings, query)
+        identity = checkpoints.identity(settings.location, query)
         if identity is None:
             continue
         application = identity.applications[-1]
@@ -49,12 +49,16 @@ def committed(settings: Settings) -> dict[str, DeltaTable | None]:
 
 
 def _ended(settings: Settings, query: str, batch: int) -> bool:
-    return read_text(settings, f"{FOLDER}/{query}/commits/{batch}") is not None
+    return read_text(settings.location, f"{FOLDER}/{query}/commits/{batch}") is not None
 
 
 def _first_gathered(settings: Settings, query: str) -> int | None:
     """The oldest batch of a query with rows that are in no table yet; None = there is none."""
-    return None if local_path(settings.warehouse) is None else Gathered(settings, query).first()
+    return (
+        None
+        if local_path(settings.warehouse) is None
+        else Gathered(settings.location, query).first()
+    )
 
 
 def _batch(table: DeltaTable, application: str) -> int:
@@ -68,5 +72,5 @@ def _queries(settings: Settings, warehouse: Warehouse) -> list[str]:
     if warehouse.folder is not None:
         folder = warehouse.folder / FOLDER
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    started = manifest.load(settings)
+    started = manifest.load(settings.location)
     return [*((started and started.queries) or ()), ARCHIVE]

@@ -57,7 +57,7 @@ def explain(
     window_ms = None if window is None else span_ms(window)
     warehouse = Warehouse.of(settings)
     warehouse.require()
-    load_manifest(settings)
+    load_manifest(settings.location)
     evidence = [table for job in explained() for table in job.also_read]
     reader = SnapshotReader(warehouse.at(as_of_ms), (*ask.entity, *ALSO_READ, *evidence))
     newest = newest_ms(reader, ask) if at_ms is None else at_ms

@@ -45,7 +45,7 @@ class ForecastRound:
         fresh = [row for row in self.rows if tuple(row[name] for name in KEY) not in there]
         if fresh:
             rows = pa.Table.from_pylist(fresh, schema=TABLES[TABLE].schema)
-            append(settings, TABLE, rows, "the forecasts")
+            append(settings.location, TABLE, rows, "the forecasts")
         return len(fresh)
 
 

@@ -40,7 +40,7 @@ _DOCUMENT: Document[Readings] = Document(Readings)
 
 def samples(settings: Settings) -> Iterator[Sample]:
     """The histogram of each broker at its newest reading."""
-    found = _DOCUMENT.usable(settings, RECONCILE)
+    found = _DOCUMENT.usable(settings.location, RECONCILE)
     for newest in (
         readings[-1] for readings in (found.scrapes.values() if found else ()) if readings
     ):

@@ -70,7 +70,7 @@ class Exporter(Collector):
         problems: dict[str, str] = {}
         try:
             self._warehouse.require()
-            manifest.load(self._settings)
+            manifest.load(self._settings.location)
             samples = list(self._read(problems))
             if not shows_topics(self._settings):
                 samples = list(without_topics(samples))

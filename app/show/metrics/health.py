@@ -62,7 +62,7 @@ class Health:
         self._next_s = now_s + WRITE_S
         try:
             for one in figures:
-                _FIGURES.keep(self._settings, f"{FOLDER}/{one.name}.json", asdict(one))
+                _FIGURES.keep(self._settings.location, f"{FOLDER}/{one.name}.json", asdict(one))
         except (UserError, OSError) as error:
             if not self._failed:
                 self._say(f"progress: cannot be written for the metrics ({error})")
@@ -71,8 +71,12 @@ class Health:
 
 def samples(settings: Settings) -> Iterator[Sample]:
     """The samples of every query that has run on the warehouse."""
-    for name in names(settings, FOLDER):
-        found = _DOCUMENT.usable(settings, f"{FOLDER}/{name}") if name.endswith(".json") else None
+    for name in names(settings.location, FOLDER):
+        found = (
+            _DOCUMENT.usable(settings.location, f"{FOLDER}/{name}")
+            if name.endswith(".json")
+            else None
+        )
         if found:
             yield from _samples(found)
 

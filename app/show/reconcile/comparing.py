@@ -72,11 +72,13 @@ class ReadingMemory(Generic[R]):
         or it cannot be read.
         """
         document: Document[ReadingMemory[Reading]] = Document(ReadingMemory[reading])
-        return document.usable(settings, RECONCILE) or ReadingMemory(uuid.uuid4().hex, 0, [], {})
+        return document.usable(settings.location, RECONCILE) or ReadingMemory(
+            uuid.uuid4().hex, 0, [], {}
+        )
 
     def keep(self, settings: Settings) -> None:
         """Write it down."""
-        _DOCUMENT.keep(settings, RECONCILE, self)
+        _DOCUMENT.keep(settings.location, RECONCILE, self)
 
 
 _DOCUMENT: Document[ReadingMemory[Reading]] = Document(ReadingMemory[Reading])
@@ -163,7 +165,9 @@ def _append(settings: Settings, memory: ReadingMemory[Reading]) -> None:
     from app.tables.commit import Writer
 
     try:
-        writer = Writer(settings, TABLE, f"weir-{TABLE}-{memory.id}")
+        writer = Writer(
+            settings.location, TABLE, settings.maintenance.history_ms, f"weir-{TABLE}-{memory.id}"
+        )
         writer.prepare([TABLE])
         if memory.rows:
             table = pa.Table.from_pylist(memory.rows, schema=TABLES[TABLE].schema)

@@ -45,8 +45,8 @@ def reconcile_command(settings: Settings, as_json: bool = False, watch: bool = F
     chosen = own(settings)
     require_delta_rs(settings.warehouse)
     Warehouse.of(settings).require()
-    load_manifest(settings)
-    with only_reconciliation(settings):
+    load_manifest(settings.location)
+    with only_reconciliation(settings.location):
         if not watch:
             done = one_round(settings)
             _print(done, as_json)

@@ -35,7 +35,7 @@ def check(settings: Settings) -> None:
 
     path = str(settings.feed.path)
     try:
-        table = DeltaTable(path, storage_options=settings.storage())
+        table = DeltaTable(path, storage_options=settings.location.storage())
         columns = {field.name for field in table.schema().fields}
     except (TableNotFoundError, FileNotFoundError):
         raise UserError(
@@ -79,7 +79,7 @@ def _admission(settings: Settings) -> dict[str, str]:
     if "maxbytespertrigger" in {key.lower() for key in source.options}:
         return {}
     files = pa.table(
-        DeltaTable(str(source.path), storage_options=settings.storage()).get_add_actions(
+        DeltaTable(str(source.path), storage_options=settings.location.storage()).get_add_actions(
             flatten=True
         )
     )

@@ -35,10 +35,13 @@ def problems(settings: Settings, query: str) -> Iterator[str]:
     """
     if settings.source is None or settings.source.format not in FORMATS:
         return
-    log, ended = SourceLog(settings, query), checkpoints.last_ended(settings, query)
-    planned = checkpoints.last_planned(settings, query)
-    done = entry_of(checkpoints.offsets(settings, query, ended)) if ended >= 0 else -1
-    upto = entry_of(checkpoints.offsets(settings, query, planned)) if planned >= 0 else -1
+    log, ended = (
+        SourceLog(settings.location, query),
+        checkpoints.last_ended(settings.location, query),
+    )
+    planned = checkpoints.last_planned(settings.location, query)
+    done = entry_of(checkpoints.offsets(settings.location, query, ended)) if ended >= 0 else -1
+    upto = entry_of(checkpoints.offsets(settings.location, query, planned)) if planned >= 0 else -1
     if done is None or upto is None:  # the query has read another kind of source
         return
     yield from _gone(query, (file.path for file in log.files(max(upto, log.last), done)))
@@ -57,7 +60,9 @@ def compared(settings: Settings, query: str, write: Write) -> Write:
             query,
             (
                 file.path
-                for file in SourceLog(settings, query).files(_end(settings, query, batch), done)
+                for file in SourceLog(settings.location, query).files(
+                    _end(settings, query, batch), done
+                )
             ),
         ):
             raise UserError(problem)
@@ -67,7 +72,7 @@ def compared(settings: Settings, query: str, write: Write) -> Write:
 
 
 def _end(settings: Settings, query: str, batch: int) -> int:
-    found = entry_of(checkpoints.offsets(settings, query, batch)) if batch >= 0 else None
+    found = entry_of(checkpoints.offsets(settings.location, query, batch)) if batch >= 0 else None
     return -1 if found is None else found
 
 

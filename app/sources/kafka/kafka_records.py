@@ -143,6 +143,8 @@ def place_beyond_time(settings: Settings, query: str) -> str | None:
     """Topic, partition, offset and timestamp of the first record of a planned batch that Spark
     cannot read.
     """
-    ended = checkpoints.last_ended(settings, query)
-    begin, end = (checkpoints.offsets(settings, query, batch) for batch in (ended, ended + 1))
+    ended = checkpoints.last_ended(settings.location, query)
+    begin, end = (
+        checkpoints.offsets(settings.location, query, batch) for batch in (ended, ended + 1)
+    )
     return later_than(settings.feed.reader_options(), begin, end, MOST_MS)

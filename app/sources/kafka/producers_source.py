@@ -132,7 +132,9 @@ class LiveTable:
         if application not in self._writers:
             from app.tables.commit import Writer
 
-            writer = Writer(self._settings, NAME, application)
+            writer = Writer(
+                self._settings.location, NAME, self._settings.maintenance.history_ms, application
+            )
             writer.prepare([TABLE])
             self._writers[application] = writer
         return self._writers[application]

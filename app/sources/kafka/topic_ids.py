@@ -43,12 +43,12 @@ def check(settings: Settings, names: Sequence[str]) -> None:
 def claim(settings: Settings, names: Sequence[str]) -> None:
     """Record the ids of the topics that the warehouse reads from now on."""
     manifest.keep_topics(
-        settings, {**_kept(settings), **topic_ids(settings.feed.reader_options(), names)}
+        settings.location, {**_kept(settings), **topic_ids(settings.feed.reader_options(), names)}
     )
 
 
 def _kept(settings: Settings) -> dict[str, str]:
-    there = manifest.load(settings)
+    there = manifest.load(settings.location)
     if there is not None and there.topics is not None:
         return there.topics
-    return _EARLIER.load(settings, NAME) or {}
+    return _EARLIER.load(settings.location, NAME) or {}

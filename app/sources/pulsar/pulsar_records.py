@@ -49,10 +49,10 @@ def batch(spark: SparkSession, settings: Settings) -> Raw:
 
 def finished(settings: Settings, query: str) -> bool:
     """Whether the query's last batch has ended and left no records behind."""
-    last = checkpoints.last_planned(settings, query)
+    last = checkpoints.last_planned(settings.location, query)
     return last < 0 or (
-        checkpoints.settled(settings, query)
-        and not checkpoints.offsets(settings, query, last).get(MORE)
+        checkpoints.settled(settings.location, query)
+        and not checkpoints.offsets(settings.location, query, last).get(MORE)
     )
 
 
@@ -95,14 +95,14 @@ def whole_plan(settings: Settings) -> RangePlan:
 
 def stream_plan(settings: Settings, query: str, ending: bool) -> RangePlan:
     """The plan of a query, from the position in its checkpoint."""
-    name = checkpoints.application_id(settings, query)
+    name = checkpoints.application_id(settings.location, query)
     prefix = settings.feed.options.get("subscriptionPrefix", PREFIX)
     plan = replace(
         whole_plan(settings),
         ending=ending,
         subscription=prefix + name.removeprefix(PREFIX),
-        planned=_end(settings, query, checkpoints.last_planned(settings, query)),
-        ended=_end(settings, query, checkpoints.last_ended(settings, query)),
+        planned=_end(settings, query, checkpoints.last_planned(settings.location, query)),
+        ended=_end(settings, query, checkpoints.last_ended(settings.location, query)),
     )
     if plan.options.get("startingOffsets", "earliest") == "latest":
         plan = replace(plan, first=_latest(settings, query, plan))
@@ -110,19 +110,19 @@ def stream_plan(settings: Settings, query: str, ending: bool) -> RangePlan:
 
 
 def _end(settings: Settings, query: str, batch: int) -> Document | None:
-    return checkpoints.offsets(settings, query, batch) if batch >= 0 else None
+    return checkpoints.offsets(settings.location, query, batch) if batch >= 0 else None
 
 
 def _latest(settings: Settings, query: str, plan: RangePlan) -> Document:
     """The end of the topics at the first start of the query."""
     from app.sources.pulsar.planned_ranges import Planner
 
-    kept = checkpoints.require_identity(settings, query).first_offset
+    kept = checkpoints.require_identity(settings.location, query).first_offset
     if kept is None:
         planner = Planner(plan)
         try:
             kept = planner.all() if plan.planned is None else EARLIEST
         finally:
             planner.close()
-        checkpoints.identify(settings, query, first_offset=kept)
+        checkpoints.identify(settings.location, query, first_offset=kept)
     return kept

@@ -124,9 +124,12 @@ class Archive:
             delta.load_as_version(version)
         self.version = int(delta.version())
         self._root = str(warehouse.folder.resolve() / "events") if warehouse.folder else None
-        self._location, self._storage = warehouse.location("events"), settings.storage()
-        self.shards = manifest.followed(settings).shard_count
-        self._as_spelled, self._skew_ms = manifest.as_spelled(settings), settings.clock_skew_ms
+        self._location, self._storage = warehouse.location("events"), settings.location.storage()
+        self.shards = settings.model_copy(update=manifest.numbers(settings.location)).shard_count
+        self._as_spelled, self._skew_ms = (
+            manifest.as_spelled(settings.location),
+            settings.clock_skew_ms,
+        )
         self._strays: dict[str, frozenset[tuple[str, int]]] = {}
         self._columns, kinds = needed(routes)
         self._kinds = pa.array(kinds)

@@ -111,7 +111,7 @@ def _saved(settings: Settings, jobs: Sequence[str], asked: ReplayRequest) -> Beg
     """With the newest states that a run has saved before `--from`."""
     begin_ms = asked.span.begin_ms
     before_ms = LAST_MS if begin_ms == FIRST_MS else begin_ms
-    kept = manifest.load(settings)
+    kept = manifest.load(settings.location)
     there = (kept.states if kept else None) or ()
     chosen: dict[str, SavedStates] = {}
     for one in sorted(there, key=lambda one: one.saved_ms):

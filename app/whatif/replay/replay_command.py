@@ -70,7 +70,7 @@ class Replay:
         self, settings: Settings, asked: ReplayRequest, archive_version: int | None = None
     ) -> None:
         """Of the newest version of the archive, or another one; UserError for what is wrong."""
-        self._settings = manifest.followed(settings)
+        self._settings = settings.model_copy(update=manifest.numbers(settings.location))
         self._jobs = asked.jobs or settings.jobs
         self._group = _group(self._settings, self._jobs, asked)
         self._asked = asked
@@ -100,7 +100,7 @@ class Replay:
 
     def run(self, say_begin: bool = True) -> None:
         """Judge all that is left; `say_begin` prints where it begins."""
-        with run_lock.only_run(self.out.settings, ["replay"]):
+        with run_lock.only_run(self.out.settings.location, ["replay"]):
             if not self.out.ended:
                 self.go_on(say_begin)
             else:

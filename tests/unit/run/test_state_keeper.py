@@ -83,17 +83,17 @@ def test_a_replay_leaves_out_what_the_states_have(make_settings: MakeSettings) -
 
 def test_the_newest_of_each_query_stay(make_settings: MakeSettings) -> None:
     settings = make_settings()
-    manifest.claim(settings, 2)
+    manifest.claim(settings.location, 2, settings.shards)
 
     def keep(query: str, batch: int) -> list[str]:
         return manifest.keep_states(
-            settings,
+            settings.location,
             manifest.SavedStates(f"{query}-{batch}", query, ["chunks"], batch, 1000 * batch, batch),
             2,
         )
 
     assert [keep("a", 1), keep("b", 1), keep("a", 2), keep("a", 2)] == [[], [], [], []]
     assert keep("a", 5) == ["a-1"]
-    found = manifest.load(settings)
+    found = manifest.load(settings.location)
     assert found is not None and found.states is not None
     assert [one.file for one in found.states] == ["b-1", "a-2", "a-5"]

@@ -79,7 +79,7 @@ def bakeoff(
     With `keep` the rows are appended to `cache_bakeoff` of the warehouse.
     """
     if keep:
-        load_manifest(settings)
+        load_manifest(settings.location)
     result = compare(settings, asked)
     table = rows(settings, result)
     if as_json:
@@ -149,7 +149,7 @@ def _counted(counted: Mapping[str, int]) -> dict[str, Any]:
 
 def keep_rows(settings: Settings, table: pa.Table) -> None:
     """Append rows to `cache_bakeoff` of the warehouse."""
-    append(settings, TABLE, table)
+    append(settings.location, TABLE, table)
 
 
 # -- printed ---------------------------------------------------------------------------------

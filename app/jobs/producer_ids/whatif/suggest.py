@@ -97,7 +97,7 @@ def advise(
                     " name cannot have one"
                 )
             say(f"The policies are in {out}.")
-    append(settings, ADVICE, rows, "these figures")
+    append(settings.location, ADVICE, rows, "these figures")
     return 0
 
 

@@ -61,7 +61,7 @@ def plain(table: pa.Table) -> list[str]:
 
 def writer(settings: Settings, query: str = "govern") -> Writer:
     """A writer that needs no Spark."""
-    return Writer(settings, query)
+    return Writer(settings.location, query, settings.maintenance.history_ms)
 
 
 def fill(settings: Settings, name: str, batches: range) -> None:

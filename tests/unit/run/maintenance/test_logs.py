@@ -67,14 +67,14 @@ def test_a_batch_is_known_after_its_commit_has_gone(make_settings: MakeSettings)
             again.append(NAME, rows(NAME, range(batch, batch + 1)), batch)
             again.add_files(NAME, [], batch)
     assert plain(found(settings, NAME)) == before
-    assert DeltaTable(path_in(settings, NAME)).version() == 10
+    assert DeltaTable(path_in(settings.location, NAME)).version() == 10
     assert list(integrity.problems(settings, {"govern": ["rate_limits"]})) != []  # no checkpoint
     place = Path(settings.warehouse, "_weir/checkpoints/govern")
     for log in ("offsets", "commits"):
         (place / log).mkdir(parents=True)
         (place / log / "8").write_text("v1\n{}\n{}")
     (place / "metadata").write_text("{}")
-    policy_log.keep(settings, "govern", policy_log.begun(settings, [], 0, 0, None), {})
+    policy_log.keep(settings.location, "govern", policy_log.begun([], {}, 0, 0, None), {})
     assert list(integrity.problems(settings, {"govern": ["rate_limits"]})) == []
 
 

@@ -38,6 +38,6 @@ def test_an_error_is_reported(make_settings: Make) -> None:
 def test_while_another_process_makes_them_a_round_does_nothing(make_settings: Make) -> None:
     settings = make_settings()
     fill(settings.warehouse, backlog_checks=growing())
-    with only_forecast(settings):
+    with only_forecast(settings.location):
         assert one_round("forecast", settings, Event()) == ""
     assert not Path(settings.warehouse, "forecasts").exists()

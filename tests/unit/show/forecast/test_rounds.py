@@ -327,7 +327,7 @@ def test_a_forgotten_name_is_in_no_forecast(
 
 def test_one_process_at_a_time_makes_forecasts(make_settings: Make) -> None:
     settings = make_settings()
-    with only_forecast(settings), pytest.raises(Busy), only_forecast(settings):
+    with only_forecast(settings.location), pytest.raises(Busy), only_forecast(settings.location):
         pass
 
 

@@ -117,10 +117,10 @@ def test_a_crash_neither_loses_nor_repeats_rows(
         one_round(hasty)
     rows = stored(hasty)
     assert [row["broker_value"] for row in rows] == [30]
-    assert json.loads(read_text(hasty, RECONCILE) or "")["rows"] == rows
+    assert json.loads(read_text(hasty.location, RECONCILE) or "")["rows"] == rows
     one_round(hasty)
     assert stored(hasty) == rows
-    assert json.loads(read_text(hasty, RECONCILE) or "")["rows"] == []
+    assert json.loads(read_text(hasty.location, RECONCILE) or "")["rows"] == []
 
 
 def test_a_restart_of_the_broker_has_no_number(server: AdminServer, settings: Settings) -> None:
@@ -171,9 +171,9 @@ def test_a_damaged_memory_begins_anew(server: AdminServer, settings: Settings) -
 
 
 def test_one_process_compares_at_a_time(settings: Settings) -> None:
-    again = only_reconciliation(settings)
+    again = only_reconciliation(settings.location)
     with (
-        only_reconciliation(settings),
+        only_reconciliation(settings.location),
         pytest.raises(Busy, match="another process compares"),
         again,
     ):

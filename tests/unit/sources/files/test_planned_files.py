@@ -52,7 +52,7 @@ class Planned:
 
     def _write(self, name: str, *lines: object) -> None:
         write_text(
-            self.settings,
+            self.settings.location,
             f"{checkpoints.FOLDER}/{QUERY}/{name}",
             "\n".join(["v1", *map(json.dumps, lines)]),
         )
@@ -115,7 +115,9 @@ def test_a_batch_whose_file_goes_while_it_is_planned_writes_nothing(planned: Pla
 def test_other_sources_have_no_files(make_settings: MakeSettings) -> None:
     kafka = {"format": "kafka", "options": {"kafka.bootstrap.servers": "x:1", "subscribe": "a"}}
     settings = make_settings(source=kafka)
-    write_text(settings, f"{checkpoints.FOLDER}/{QUERY}/sources/0/0", '\0v1\n{"a":{"0":0}}')
+    write_text(
+        settings.location, f"{checkpoints.FOLDER}/{QUERY}/sources/0/0", '\0v1\n{"a":{"0":0}}'
+    )
     assert list(planned_files.problems(settings, QUERY)) == []
     assert list(planned_files.problems(make_settings(source=None), QUERY)) == []
 
@@ -123,7 +125,7 @@ def test_other_sources_have_no_files(make_settings: MakeSettings) -> None:
 @pytest.mark.parametrize("text", ["", "v1\n{", "v1\n{}", "v1\n[]"])
 def test_a_plan_that_cannot_be_read_is_refused(planned: Planned, text: str) -> None:
     name = f"{checkpoints.FOLDER}/{QUERY}/sources/0/5"
-    write_text(planned.settings, name, text)
+    write_text(planned.settings.location, name, text)
     with pytest.raises(UserError, match=r"sources/0/5 is damaged"):
         _ = planned.problems
 
