@@ -333,6 +333,10 @@ def start(
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings.location, checkpoints.ARCHIVE))
         .trigger(**(trigger or {"processingTime": f"{settings.archive_trigger_ms} milliseconds"}))
-        .foreachBatch(planned_files.compared(settings, checkpoints.ARCHIVE, Archivist(writer)))
+        .foreachBatch(
+            planned_files.compared(
+                settings.feed, settings.location, checkpoints.ARCHIVE, Archivist(writer)
+            )
+        )
         .start()
     )

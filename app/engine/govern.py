@@ -217,6 +217,6 @@ def start(
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings.location, name))
         .trigger(**(trigger or {"processingTime": f"{settings.trigger_ms} milliseconds"}))
-        .foreachBatch(planned_files.compared(settings, name, committer))
+        .foreachBatch(planned_files.compared(settings.feed, settings.location, name, committer))
         .start()
     )

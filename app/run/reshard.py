@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
 
+    from app.config.location import Location
     from app.config.settings import Settings
 
 PIECES = pa.schema(
@@ -83,7 +84,7 @@ def refuse(settings: Settings, *, held: bool = False) -> Move:
     A number that is not configured stays; shards follow partitions as at a first start. With `held`
     this process holds the locks of the queries.
     """
-    root = _root(settings)
+    root = _root(settings.location)
     kept = manifest.load(settings.location)
     found = checkpoints.found(settings.location)
     if kept is not None and kept.moving is not None:
@@ -113,10 +114,10 @@ def _settled(settings: Settings, query: str) -> bool:
     """
     if checkpoints.settled(settings.location, query):
         return True
-    jobs = assignment.known(settings).get(query, (ARCHIVE,))
+    jobs = assignment.known(settings.location).get(query, (ARCHIVE,))
     tables = [*tables_of(settings, jobs), SHARED]
     return not written(
-        settings, query, tables, checkpoints.last_ended(settings.location, query) + 1
+        settings.location, query, tables, checkpoints.last_ended(settings.location, query) + 1
     )
 
 
@@ -125,7 +126,7 @@ def _move(settings: Settings, kept: Manifest, found: Sequence[str]) -> Move:
     shards = settings.shards or kept.shards
     if settings.shards is None and partitions != kept.partitions:
         shards = shards_for(partitions, settings.shards)
-    known = assignment.known(settings)
+    known = assignment.known(settings.location)
     return Move(
         (kept.shards, shards),
         (kept.partitions, partitions),
@@ -134,11 +135,11 @@ def _move(settings: Settings, kept: Manifest, found: Sequence[str]) -> Move:
     )
 
 
-def _root(settings: Settings) -> Path:
-    root = local_path(settings.warehouse)
+def _root(warehouse: Location) -> Path:
+    root = local_path(warehouse.uri)
     if root is None:
         raise UserError(
-            f"reshard: {settings.warehouse} is not on this machine, and checkpoints are exchanged "
+            f"reshard: {warehouse.uri} is not on this machine, and checkpoints are exchanged "
             "by renaming folders\ncopy the warehouse to a folder, reshard it there, copy it back"
         )
     return root
@@ -149,43 +150,43 @@ def reshard(settings: Settings, dry_run: bool = False) -> int:
     move = refuse(settings)
     if dry_run:
         say(f"would move: {move}")
-        _list(settings, move)
+        _list(settings.location, move)
         return 0
     began = time.monotonic()
     with run_lock.only_run(settings.location, list(move.queries)):
-        if finished(settings):
+        if finished(settings.location):
             say("the interrupted reshard is finished")
         move = refuse(settings, held=True)
         if not move.needed:
             say(f"nothing to move: {move}")
             return 0
-        root = _root(settings)
+        root = _root(settings.location)
         shutil.rmtree(root / RESHARDING, ignore_errors=True)
         _build(settings, move, root)
         manifest.renumber(settings.location, move.shards[1], move.partitions[1], list(move.queries))
-        finished(settings)
+        finished(settings.location)
     say(f"moved in {time.monotonic() - began:.0f} s: {move}")
     return 0
 
 
-def finished(settings: Settings) -> bool:
+def finished(warehouse: Location) -> bool:
     """Exchange checkpoints that are complete; returns whether there were any."""
-    root, kept = _root(settings), manifest.load(settings.location)
+    root, kept = _root(warehouse), manifest.load(warehouse)
     if kept is None or kept.moving is None:
         return False
     for query in kept.moving:
         checkpoints.put_in_place(root, query)
-    manifest.moved(settings.location)
+    manifest.moved(warehouse)
     shutil.rmtree(root / RESHARDING, ignore_errors=True)
     return True
 
 
-def _list(settings: Settings, move: Move) -> None:
+def _list(warehouse: Location, move: Move) -> None:
     for query, jobs in move.queries.items():
-        state = Path(checkpoints.location(settings.location, query)) / "state"
+        state = Path(checkpoints.location(warehouse, query)) / "state"
         size = sum(file.stat().st_size for file in state.rglob("*") if file.is_file())
         about = f"{', '.join(jobs)}; {size_text(size)} of state" if jobs else "no state"
-        say(f"  {query}: {about}, to batch {checkpoints.last_ended(settings.location, query)}")
+        say(f"  {query}: {about}, to batch {checkpoints.last_ended(warehouse, query)}")
 
 
 def _build(settings: Settings, move: Move, root: Path) -> None:

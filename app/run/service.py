@@ -128,14 +128,14 @@ def _with_spark(
             inventory.claim(settings.location, partitions, settings.shards)
             for query in made.touched:
                 gathering.commit_left(settings.location, query, settings.maintenance.history_ms)
-            assignment.apply(settings, made)
+            assignment.apply(settings.location, made)
             formats.keep(settings.location, made.jobs)
             last_configuration.keep(
                 settings.location, described(settings, time.time_ns() // 1_000_000)
             )
             sources.claim(settings)
         with listening(spark, stopping, python=not interactive):
-            for note in (*made.notes(), *sources.notes(settings)):
+            for note in (*made.notes(), *sources.notes(settings.feed)):
                 progress.say(note)
             settings = settings.model_copy(update=manifest.numbers(settings.location))
             Service(
@@ -168,11 +168,11 @@ class Service:
         self._settings = settings
         self._endless = not available_now
         self._to_drain, self._drained = drain, False
-        self._ended_here = not self._endless and not sources.ends_itself(settings)
+        self._ended_here = not self._endless and not sources.ends_itself(settings.feed)
         self._stopping = stopping
         self._progress = progress or Progress()
         self._policies = PolicyWatch(settings, self._progress.say, self._progress.warn, origin)
-        self._health = Health(settings, self._progress.warn)
+        self._health = Health(settings.location, self._progress.warn)
         self._source = SourceWatch(
             settings, self._progress.say, self._progress.warn, silence=self._endless
         )
@@ -358,7 +358,7 @@ class Service:
         from deltalake.exceptions import DeltaError
 
         try:
-            staging.sweep(self._settings)
+            staging.sweep(self._settings.location)
         except (DeltaError, OSError) as error:  # the next one tries again
             self._progress.warn(f"chunk_payloads: cannot be cleaned up ({type(error).__name__})")
 

@@ -18,6 +18,7 @@ from app.tables.log_files import opened
 from app.tables.small_files import Damaged, local_path
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
 
 KAFKA = ("kafka", "kafka_messages")
@@ -37,9 +38,9 @@ def problems(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[
     commit = place / "commits" / str(ended)
     offsets = place / "offsets" / str(planned)
     if ended >= 0 and not _whole(commit):
-        yield _unfinished(commit) + (repeated(settings, query, tables) or PUT_BACK_ALL)
+        yield _unfinished(commit) + (repeated(settings.location, query, tables) or PUT_BACK_ALL)
     elif not _whole(offsets):
-        if planned > ended and not written(settings, query, tables, planned):
+        if planned > ended and not written(settings.location, query, tables, planned):
             gone = " ".join(map(str, _with_sum(offsets)))
             yield _unfinished(offsets) + f"\nhave the batch planned again: rm {gone}"
         else:
@@ -77,7 +78,7 @@ def _others(settings: Settings, query: str, place: Path, ended: int) -> Iterator
 
 
 def repeated(
-    settings: Settings, query: str, tables: Sequence[str], also: Sequence[Path] = ()
+    warehouse: Location, query: str, tables: Sequence[str], also: Sequence[Path] = ()
 ) -> str:
     """The remedy that has the last batch that ended processed again; `also` are files to remove
     first. Empty if there is none.
@@ -85,42 +86,42 @@ def repeated(
     Spark processes again the batch that it has planned last. A plan that follows the batch is
     removed with its mark; it cannot be if tables have rows of it.
     """
-    place = Path(checkpoints.location(settings.location, query))
-    ended = checkpoints.last_ended(settings.location, query)
-    plans = _plans_after(settings, query, tables, ended)
+    place = Path(checkpoints.location(warehouse, query))
+    ended = checkpoints.last_ended(warehouse, query)
+    plans = _plans_after(warehouse, query, tables, ended)
     if plans is None:
         return ""
     gone = [*also, *_with_sum(place / "commits" / str(ended)), *plans]
     return "\nhave the batch processed again: rm " + " ".join(map(str, gone))
 
 
-def planned_again(settings: Settings, query: str, tables: Sequence[str]) -> str:
+def planned_again(warehouse: Location, query: str, tables: Sequence[str]) -> str:
     """The remedy of a checkpoint that has lost only the mark of the batch before its last plan,
     with which Spark would skip that batch. Empty if there is none.
     """
-    if local_path(settings.warehouse) is None:
+    if local_path(warehouse.uri) is None:
         return ""
-    lost = checkpoints.last_ended(settings.location, query) + 1
-    if not Path(checkpoints.location(settings.location, query), "offsets", str(lost)).exists():
+    lost = checkpoints.last_ended(warehouse, query) + 1
+    if not Path(checkpoints.location(warehouse, query), "offsets", str(lost)).exists():
         return ""
-    plans = _plans_after(settings, query, tables, lost)
+    plans = _plans_after(warehouse, query, tables, lost)
     gone = " ".join(map(str, plans or ()))
     return gone and f"\nhave the batches after batch {lost} planned again: rm {gone}"
 
 
 def _plans_after(
-    settings: Settings, query: str, tables: Sequence[str], batch: int
+    warehouse: Location, query: str, tables: Sequence[str], batch: int
 ) -> list[Path] | None:
     """The files of the plan that follows a batch; None if it is not one plan that no table has rows
     of.
     """
     place, newest = (
-        Path(checkpoints.location(settings.location, query)),
-        checkpoints.last_planned(settings.location, query),
+        Path(checkpoints.location(warehouse, query)),
+        checkpoints.last_planned(warehouse, query),
     )
     if newest == batch:
         return []
-    if newest > batch + 1 or written(settings, query, tables, newest):
+    if newest > batch + 1 or written(warehouse, query, tables, newest):
         return None
     return _with_sum(place / "offsets" / str(newest))
 
@@ -145,15 +146,15 @@ def _whole(file: Path) -> bool:
         return False
 
 
-def written(settings: Settings, query: str, tables: Sequence[str], batch: int) -> bool:
+def written(warehouse: Location, query: str, tables: Sequence[str], batch: int) -> bool:
     """Whether one of the query's tables has the batch.
 
     If none has it, the batch can be planned again, with other records. Gathered rows of a batch
     that has not ended do not count: the next start removes them.
     """
-    application = checkpoints.application_id(settings.location, query)
+    application = checkpoints.application_id(warehouse, query)
     for name in tables:
-        table = opened(settings.location, name)
+        table = opened(warehouse, name)
         has = None if table is None else table.transaction_version(application)
         if has is not None and has >= batch:
             return True

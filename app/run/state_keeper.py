@@ -166,7 +166,7 @@ def position(settings: Settings, query: str, batch: int) -> SourcePosition:
     """The records that the batches of a query up to this one have taken."""
     document = checkpoints.offsets(settings.location, query, batch)
     if settings.feed.format in OFFSETS:
-        shares = kafka_records.shares(kafka_records.stream_options(settings))
+        shares = kafka_records.shares(kafka_records.stream_options(settings.feed))
         return SourcePosition(shares.ends(document))
     base, last = folder(str(settings.feed.path)), int(document["logOffset"])
     return SourcePosition(

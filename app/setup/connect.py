@@ -56,7 +56,7 @@ def _warehouse(settings: Settings) -> str:
 def _source(settings: Settings) -> str:
     feed = settings.feed
     if feed.format == "pulsar_admin":
-        note = admin_source.answer(settings)
+        note = admin_source.answer(feed, settings.location)
         if feed.path is None:
             return "; ".join(filter(None, ["pulsar_admin answers", note]))
     else:

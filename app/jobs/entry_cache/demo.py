@@ -16,7 +16,7 @@ def compared(settings: Settings) -> str | None:
     if not reads:
         return None
     result = compare(settings, BakeoffRequest())
-    keep_rows(settings, rows(settings, result))
+    keep_rows(settings.location, rows(settings, result))
     policies, sizes = ({getattr(p, name) for p in result.points} for name in ("curve", "max_bytes"))
     return (
         f"{len(policies)} eviction policies at {len(sizes)} sizes are compared on the archived "

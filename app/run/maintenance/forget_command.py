@@ -42,7 +42,7 @@ def forget_command(
         raise UserError(f"forget: names nobody\ngive one or more of {options}")
     Warehouse.of(settings).require()
     with nullcontext() if dry_run else run_lock.only_maintenance(settings.location):
-        refuse(settings, erase)
+        refuse(settings.location, erase)
         tables, pages = forget(settings, wanted, dry_run, erase)
     left = still_named(settings, wanted, erase)
     if as_json:

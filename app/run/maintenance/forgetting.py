@@ -26,6 +26,7 @@ from app.tables.small_files import PAGES, read_text, write_text
 from app.tables.small_files import names as file_names
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.maintenance import MaintenanceSettings
     from app.config.settings import Settings
 
@@ -45,11 +46,11 @@ class Forgotten:
     problem: str | None = None
 
 
-def refuse(settings: Settings, erase: bool) -> None:
+def refuse(warehouse: Location, erase: bool) -> None:
     """UserError if the history cannot be erased now."""
-    if erase and run_lock.at_work(settings.location):
+    if erase and run_lock.at_work(warehouse):
         raise UserError(
-            f"forget: --now removes what the run on {settings.warehouse} may be reading\n"
+            f"forget: --now removes what the run on {warehouse.uri} may be reading\n"
             "stop the run first; or leave --now out, and maintain removes the history in time"
         )
 
@@ -74,7 +75,7 @@ def forget(
                 )
         except FAILURES as error:
             tables.append(Forgotten(name, problem=problem_of(error)))
-    return tables, _pages(settings, names, dry_run)
+    return tables, _pages(settings.location, names, dry_run)
 
 
 class _Table:
@@ -131,15 +132,15 @@ class _Table:
         logs.begin_anew(self._opened, erase)
 
 
-def _pages(settings: Settings, names: Sequence[Name], dry_run: bool) -> list[str]:
+def _pages(warehouse: Location, names: Sequence[Name], dry_run: bool) -> list[str]:
     """Replace the names in the pages of audits; returns the pages that held one."""
     found = []
-    for page in file_names(settings.location, PAGES):
-        text = new = read_text(settings.location, f"{PAGES}/{page}") or ""
+    for page in file_names(warehouse, PAGES):
+        text = new = read_text(warehouse, f"{PAGES}/{page}") or ""
         for name in names:
             new = name.replaced(new)
         if new != text:
             found.append(f"{PAGES}/{page}")
         if new != text and not dry_run:
-            write_text(settings.location, f"{PAGES}/{page}", new)
+            write_text(warehouse, f"{PAGES}/{page}", new)
     return found

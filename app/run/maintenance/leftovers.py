@@ -16,6 +16,7 @@ from app.tables.durable import UNFINISHED
 from app.tables.small_files import local_path
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
 
 
@@ -29,7 +30,9 @@ def sweep(settings: Settings, dry_run: bool) -> list[Path]:
     if root is None or not (root / "_weir").is_dir() or run_lock.at_work(settings.location):
         return []
     before = time.time() - settings.maintenance.orphans_ms / 1000
-    found = sorted(path for path in _unfinished(settings, root) if path.stat().st_mtime < before)
+    found = sorted(
+        path for path in _unfinished(settings.location, root) if path.stat().st_mtime < before
+    )
     for path in () if dry_run else found:
         if path.is_dir():
             shutil.rmtree(path)
@@ -38,9 +41,9 @@ def sweep(settings: Settings, dry_run: bool) -> list[Path]:
     return found
 
 
-def _unfinished(settings: Settings, root: Path) -> Iterator[Path]:
+def _unfinished(warehouse: Location, root: Path) -> Iterator[Path]:
     yield from (root / FOLDER).glob(f"*{COPYING}")
-    kept = manifest.load(settings.location)
+    kept = manifest.load(warehouse)
     if kept is not None and kept.moving is None:
         yield from root.glob(RESHARDING)
     for path in (root / "_weir").rglob(f".*{UNFINISHED}"):

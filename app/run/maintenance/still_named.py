@@ -11,6 +11,7 @@ from app.tables.small_files import local_path, read_text
 from app.tables.small_files import names as file_names
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
 
 MINUTE_MS = 60_000
@@ -31,7 +32,11 @@ SEARCHED = {
 
 def still_named(settings: Settings, names: Sequence[Name], erase: bool) -> list[str]:
     """Places that hold the names after the command, or may, one line each."""
-    return [*_history(settings, erase), *_searched(settings, names), *_not_searched(settings)]
+    return [
+        *_history(settings, erase),
+        *_searched(settings.location, names),
+        *_not_searched(settings),
+    ]
 
 
 def _history(settings: Settings, erase: bool) -> Iterator[str]:
@@ -40,8 +45,8 @@ def _history(settings: Settings, erase: bool) -> Iterator[str]:
         yield f"history of the tables (--as-of): until maintain removes it, in {kept} or later"
 
 
-def _searched(settings: Settings, names: Sequence[Name]) -> Iterator[str]:
-    root = local_path(settings.warehouse)
+def _searched(warehouse: Location, names: Sequence[Name]) -> Iterator[str]:
+    root = local_path(warehouse.uri)
     if root is None:
         yield (
             "policies (weir-policies.json), offsets and names of files in _weir/checkpoints, "

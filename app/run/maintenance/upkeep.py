@@ -22,6 +22,7 @@ from app.tables.data_files import data_files
 from app.tables.definitions import TABLES
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
 
 FAILURES = (UserError, DeltaError, OSError, duckdb.Error, pa.ArrowException)
@@ -67,7 +68,7 @@ def upkeep(settings: Settings, dry_run: bool = False) -> MaintenanceRound:
     warehouse.require()
     rules = retention.RetentionRules(settings, now_ms)
     if not dry_run:
-        _sweep_payloads(settings)
+        _sweep_payloads(settings.location)
     found = [_table(settings, warehouse, name, rules, now_ms, dry_run) for name in TABLES]
     return MaintenanceRound([kept for kept in found if kept], leftovers.sweep(settings, dry_run))
 
@@ -156,12 +157,12 @@ def _files(opened: Opened) -> tuple[int, int]:
     return len(files), sum(file.bytes for file in files)
 
 
-def _sweep_payloads(settings: Settings) -> None:
+def _sweep_payloads(warehouse: Location) -> None:
     """Remove released payloads from their table, unless a run does so, or an unfinished batch may
     release them again.
     """
-    queries = checkpoints.found(settings.location)
-    if STAGED not in TABLES or run_lock.at_work(settings.location):
+    queries = checkpoints.found(warehouse)
+    if STAGED not in TABLES or run_lock.at_work(warehouse):
         return
-    if all(checkpoints.settled(settings.location, query) for query in queries):
-        staging.sweep(settings)
+    if all(checkpoints.settled(warehouse, query) for query in queries):
+        staging.sweep(warehouse)

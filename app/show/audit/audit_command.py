@@ -28,6 +28,7 @@ from app.terminal.printable import say
 from app.terminal.rows import write_json, write_table
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
 
 RESULTS = TABLES["quality_results"]
@@ -58,7 +59,7 @@ def quality_command(
         _print(found.rows)
     held = all(row["success"] for row in found.rows)
     try:
-        _keep(settings, found)
+        _keep(settings.location, found)
     except UserError as error:
         if held:
             raise
@@ -72,7 +73,7 @@ def audit_warehouse(settings: Settings, tables: Sequence[str], again: bool = Fal
     Results that are new are appended to `quality_results`, and pages are written of them.
     """
     found = _audit(settings, tables, again)
-    _keep(settings, found)
+    _keep(settings.location, found)
     return found.rows
 
 
@@ -188,13 +189,13 @@ def _kept(warehouse: Warehouse, results: DeltaTable | None) -> dict[str, list[Ro
     return found
 
 
-def _keep(settings: Settings, audited: _Audited) -> None:
+def _keep(warehouse: Location, audited: _Audited) -> None:
     """Append what is new to `quality_results`, and write the pages of it."""
     rows = [row for name in audited.new if name != RESULTS.name for row in audited.found[name]]
     if rows:
-        append(settings.location, RESULTS.name, pa.Table.from_pylist(rows, schema=RESULTS.schema))
+        append(warehouse, RESULTS.name, pa.Table.from_pylist(rows, schema=RESULTS.schema))
     if audited.new:
-        write_pages(settings, {**audited.kept, **audited.found}, audited.new)
+        write_pages(warehouse, {**audited.kept, **audited.found}, audited.new)
 
 
 def _print(rows: list[Row]) -> None:

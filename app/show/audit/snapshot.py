@@ -20,6 +20,7 @@ from app.tables.small_files import local_path, read_text
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+    from app.config.location import Location
     from app.config.settings import Settings
 
 
@@ -27,7 +28,7 @@ def committed(settings: Settings) -> dict[str, DeltaTable | None]:
     """Every table, None where nothing has been written, at its newest version of whole batches."""
     warehouse = Warehouse.of(settings)
     queries = _queries(settings, warehouse)
-    waited = {query: _first_gathered(settings, query) for query in queries}
+    waited = {query: _first_gathered(settings.location, query) for query in queries}
     opened = warehouse.open_all(TABLES)
     tables = [table for table in opened.values() if table is not None]
     for query in queries:
@@ -36,10 +37,10 @@ def committed(settings: Settings) -> dict[str, DeltaTable | None]:
             continue
         application = identity.applications[-1]
         begun = max((_batch(table, application) for table in tables), default=-1)
-        partial = [] if begun < 0 or _ended(settings, query, begun) else [begun]
+        partial = [] if begun < 0 or _ended(settings.location, query, begun) else [begun]
         partial += [
             batch
-            for batch in (waited[query], _first_gathered(settings, query))
+            for batch in (waited[query], _first_gathered(settings.location, query))
             if batch is not None
         ]
         for table in tables if partial else ():
@@ -48,17 +49,13 @@ def committed(settings: Settings) -> dict[str, DeltaTable | None]:
     return opened
 
 
-def _ended(settings: Settings, query: str, batch: int) -> bool:
-    return read_text(settings.location, f"{FOLDER}/{query}/commits/{batch}") is not None
+def _ended(warehouse: Location, query: str, batch: int) -> bool:
+    return read_text(warehouse, f"{FOLDER}/{query}/commits/{batch}") is not None
 
 
-def _first_gathered(settings: Settings, query: str) -> int | None:
+def _first_gathered(warehouse: Location, query: str) -> int | None:
     """The oldest batch of a query with rows that are in no table yet; None = there is none."""
-    return (
-        None
-        if local_path(settings.warehouse) is None
-        else Gathered(settings.location, query).first()
-    )
+    return None if local_path(warehouse.uri) is None else Gathered(warehouse, query).first()
 
 
 def _batch(table: DeltaTable, application: str) -> int:

@@ -94,8 +94,8 @@ class Exporter(Collector):
             followed.refresh(problems)
             yield from followed.samples()
         yield from self._states.samples(problems)
-        yield from health.samples(self._settings)
-        yield from check_durations.samples(self._settings)
+        yield from health.samples(self._settings.location)
+        yield from check_durations.samples(self._settings.location)
 
     def keep_current(self, stop: threading.Event) -> None:
         """Refresh at every interval until `stop`."""

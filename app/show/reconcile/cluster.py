@@ -39,7 +39,7 @@ class Cluster:
 
     def __init__(self, settings: Settings, chosen: ReconcileSettings) -> None:
         # Retention is not compared.
-        self._own = groups(settings).model_copy(update={"retention_as_quota": False})
+        self._own = groups(settings.feed).model_copy(update={"retention_as_quota": False})
         self._chosen = chosen
         self._tables = Tables(settings, Warehouse.of(settings), self._own.cluster)
         self.names = (self._own.broker,)

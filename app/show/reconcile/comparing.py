@@ -23,6 +23,7 @@ from app.tables.json_documents import Document
 from app.tables.small_files import RECONCILE, local_path
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
 
 TABLE = "reconciliation"
@@ -67,18 +68,16 @@ class ReadingMemory(Generic[R]):
     scrapes: dict[str, list[R]]
 
     @classmethod
-    def load(cls, settings: Settings, reading: Any) -> ReadingMemory[Reading]:
+    def load(cls, warehouse: Location, reading: Any) -> ReadingMemory[Reading]:
         """As the round before left it, with readings of this class; a new one where there is none,
         or it cannot be read.
         """
         document: Document[ReadingMemory[Reading]] = Document(ReadingMemory[reading])
-        return document.usable(settings.location, RECONCILE) or ReadingMemory(
-            uuid.uuid4().hex, 0, [], {}
-        )
+        return document.usable(warehouse, RECONCILE) or ReadingMemory(uuid.uuid4().hex, 0, [], {})
 
-    def keep(self, settings: Settings) -> None:
+    def keep(self, warehouse: Location) -> None:
         """Write it down."""
-        _DOCUMENT.keep(settings.location, RECONCILE, self)
+        _DOCUMENT.keep(warehouse, RECONCILE, self)
 
 
 _DOCUMENT: Document[ReadingMemory[Reading]] = Document(ReadingMemory[Reading])
@@ -123,7 +122,7 @@ def side_of(settings: Settings) -> ComparedSide:
 def one_round(settings: Settings, stopping: threading.Event | None = None) -> ComparisonRound:
     """Read, and compare what can be; the caller holds the lock."""
     side, done = side_of(settings), ComparisonRound()
-    memory = ReadingMemory.load(settings, side.reading)
+    memory = ReadingMemory.load(settings.location, side.reading)
     _append(settings, memory)
     for name in [name for name in memory.scrapes if name not in side.names]:
         del memory.scrapes[name]
@@ -139,7 +138,7 @@ def one_round(settings: Settings, stopping: threading.Event | None = None) -> Co
         memory.scrapes[name] = _compare(side, kept, done)
     memory.number += 1
     memory.rows = done.rows
-    memory.keep(settings)
+    memory.keep(settings.location)
     _append(settings, memory)
     return done
 
@@ -176,7 +175,7 @@ def _append(settings: Settings, memory: ReadingMemory[Reading]) -> None:
             if root is not None:
                 durable.sync(root)  # before the memory forgets the rows
             memory.rows = []
-            memory.keep(settings)
+            memory.keep(settings.location)
     except (DeltaError, OSError) as error:
         raise UserError(
             f"{TABLE}: cannot be written ({(str(error).splitlines() or [''])[0][:200]})"

@@ -33,6 +33,7 @@ from app.whatif.replay.slices import RECORDS
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
     from app.show.policy.policy_changes_text import LimitChange
 
@@ -101,7 +102,7 @@ def effect(
     """
     require_delta_rs(before.settings.warehouse)
     Warehouse.of(before.settings).require()
-    _refuse_live(before.settings, wanted.keep)
+    _refuse_live(before.settings.location, wanted.keep)
     with _folder(wanted.keep) as folder:
         first = _replay(before, wanted, folder)
         second = _replay(after, wanted, folder, first.archive_version)
@@ -148,9 +149,9 @@ def _jobs(side: PolicySide, wanted: Wanted) -> tuple[str, ...]:
     return jobs
 
 
-def _refuse_live(settings: Settings, keep: Path | None) -> None:
+def _refuse_live(warehouse: Location, keep: Path | None) -> None:
     """UserError for a folder inside the warehouse that is replayed."""
-    live = local_path(settings.warehouse)
+    live = local_path(warehouse.uri)
     if keep is not None and live is not None and keep.resolve().is_relative_to(live.resolve()):
         raise UserError(f"--keep {keep}: is in the warehouse that is replayed\nname another folder")
 

@@ -29,6 +29,7 @@ from app.whatif.replay.archive_reader import FIRST_MS
 from app.whatif.replay.slices import TimeSlice
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
     from app.engine.operators import Operator
 
@@ -92,7 +93,7 @@ class ReplayFolder:
                 "commit": "delta-rs",
             }
         )
-        self._refuse_live(settings)
+        self._refuse_live(settings.location)
         self._identity = json.loads(json.dumps(identity))
         self._progress = self._load()
         refused = writable.obstacle(self.settings.location)
@@ -103,8 +104,8 @@ class ReplayFolder:
         self._held: dict[str, list[pa.Table]] = {}
         self._held_rows = 0
 
-    def _refuse_live(self, settings: Settings) -> None:
-        live = local_path(settings.warehouse)
+    def _refuse_live(self, warehouse: Location) -> None:
+        live = local_path(warehouse.uri)
         if live is not None and live.resolve() == self.root.resolve():
             raise UserError(
                 f"{self._place}: is the warehouse that is replayed\nname another folder"

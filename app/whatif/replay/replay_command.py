@@ -50,7 +50,7 @@ def replay(settings: Settings, asked: ReplayRequest) -> int:
 def _group(settings: Settings, jobs: Sequence[str], asked: ReplayRequest) -> Mapping[str, Operator]:
     """The operators: under the policies of the run each version holds from its time on, as there;
     others hold from the beginning."""
-    logs = [log for log in live_logs(settings, jobs).values() if log is not None]
+    logs = [log for log in live_logs(settings.location, jobs).values() if log is not None]
     policies = settings.policy_dicts()
     if not asked.throughout and all(log.last == policies for log in logs):
         return live_operators(settings, jobs)

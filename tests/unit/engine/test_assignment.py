@@ -24,7 +24,7 @@ def started(make: MakeSettings, queries: list[list[str]]) -> dict[str, tuple[str
     settings = make(queries=queries)
     manifest.claim(settings.location, 2, settings.shards)
     made = assignment.plan(settings)
-    assignment.apply(settings, made)
+    assignment.apply(settings.location, made)
     for name in made.queries:
         if not checkpoints.begun(settings.location, name):
             come_to(settings, name)
@@ -116,7 +116,7 @@ def test_jobs_are_not_taken_apart_in_the_middle_of_a_batch(make_settings: MakeSe
     changed = make_settings(queries=[list(FOUR)])
 
     with pytest.raises(UserError) as refused:
-        assignment.apply(changed, assignment.plan(changed))
+        assignment.apply(changed.location, assignment.plan(changed))
 
     assert str(refused.value).splitlines() == [
         "queries: the last batch of govern has not ended, so it cannot be split yet",
@@ -132,7 +132,7 @@ def test_a_warehouse_of_an_earlier_version_is_known_by_its_checkpoints(
     come_to(settings, "govern-chunks-backlog")
     come_to(settings, "archive")
 
-    assert assignment.known(settings) == {"govern-chunks-backlog": ("chunks", "backlog")}
+    assert assignment.known(settings.location) == {"govern-chunks-backlog": ("chunks", "backlog")}
     assert assignment.plan(settings).queries == {
         "govern-rate_limits-producer_ids-entry_cache": (
             "rate_limits",
@@ -163,6 +163,6 @@ def test_two_checkpoints_of_the_same_job_are_refused(make_settings: MakeSettings
 def test_a_start_that_did_no_batch_binds_nobody(make_settings: MakeSettings) -> None:
     settings = make_settings()
     manifest.claim(settings.location, 2, settings.shards)
-    assignment.apply(settings, assignment.plan(settings))
+    assignment.apply(settings.location, assignment.plan(settings))
 
     assert list(assignment.plan(make_settings(queries=[["chunks"]])).queries) == ["chunks"]

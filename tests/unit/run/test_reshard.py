@@ -229,10 +229,10 @@ def test_it_is_finished_wherever_it_was_interrupted(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", counted)
         try:
-            assert finished(settings)
+            assert finished(settings.location)
         except Killed:
             assert at < 4
-    finished(settings)
+    finished(settings.location)
     kept = manifest.check(settings.location, settings.partitions, settings.shards)
     assert kept is not None and (kept.shards, kept.partitions) == (5, 3)
     for query in ("archive", "govern"):
@@ -243,6 +243,6 @@ def test_it_is_finished_wherever_it_was_interrupted(
 def test_what_is_built_and_not_committed_changes_nothing(make_settings: MakeSettings) -> None:
     settings = begun(make_settings, shards=16)
     (Path(settings.warehouse) / checkpoints.RESHARDING / "govern").mkdir(parents=True)
-    assert not finished(settings)
+    assert not finished(settings.location)
     assert manifest.check(settings.location, settings.partitions, settings.shards) is not None
     assert checkpoints.found(settings.location) == ["archive", "govern"]

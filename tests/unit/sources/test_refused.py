@@ -70,10 +70,10 @@ def test_a_demo_in_an_object_store(make_settings: MakeSettings) -> None:
 
 def test_the_demo_is_generated_once(make_settings: MakeSettings) -> None:
     settings = make_settings(source={"format": "demo", "events": 20_000, "seed": 3})
-    folder = demo_source.generated(settings)
+    folder = demo_source.generated(settings.feed, settings.location)
     assert sorted(p.name for p in folder.iterdir()) == ["events", "policies.yaml"]
     kept = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
-    assert demo_source.generated(settings) == folder
+    assert demo_source.generated(settings.feed, settings.location) == folder
     assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == kept
 
 

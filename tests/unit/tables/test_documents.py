@@ -30,11 +30,11 @@ DAMAGED = (
 )
 READERS: dict[str, Callable[[Settings], Any]] = {
     last_configuration.NAME: lambda settings: last_configuration.load(settings.location),
-    f"{health.FOLDER}/govern.json": lambda settings: list(health.samples(settings)),
+    f"{health.FOLDER}/govern.json": lambda settings: list(health.samples(settings.location)),
     retention.DONE: lambda settings: retention.RetentionRules(settings, 0) and None,
     RECONCILE: lambda settings: (
-        comparing.ReadingMemory.load(settings, Scrape).scrapes
-        or list(check_durations.samples(settings))
+        comparing.ReadingMemory.load(settings.location, Scrape).scrapes
+        or list(check_durations.samples(settings.location))
     ),
 }
 
@@ -57,8 +57,8 @@ def test_what_was_written_is_read(make_settings: MakeSettings) -> None:
     assert kept is not None and kept == described(settings, kept.started_ms)
     settings = make_settings(reconcile={"brokers": {"b:1": "http://127.0.0.1:1"}})
     memory = comparing.ReadingMemory[Scrape]("id", 3, [{"a": 1.5}], {"b:1": []})
-    memory.keep(settings)
-    assert comparing.ReadingMemory.load(settings, Scrape) == memory
+    memory.keep(settings.location)
+    assert comparing.ReadingMemory.load(settings.location, Scrape) == memory
 
 
 @pytest.mark.parametrize(

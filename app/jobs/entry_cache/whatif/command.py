@@ -27,6 +27,7 @@ from app.terminal.sizes import size_text
 from state.entry_cache.declaration import NAME as JOB
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
 
 TABLE = "cache_bakeoff"
@@ -87,7 +88,7 @@ def bakeoff(
     else:
         say("\n".join(lines(result)))
     if keep:
-        keep_rows(settings, table)
+        keep_rows(settings.location, table)
     return 0
 
 
@@ -147,9 +148,9 @@ def _counted(counted: Mapping[str, int]) -> dict[str, Any]:
     return {**{name: counted[name] for name in COUNTED}, "hit_ratio": hit_ratio(counted)}
 
 
-def keep_rows(settings: Settings, table: pa.Table) -> None:
+def keep_rows(warehouse: Location, table: pa.Table) -> None:
     """Append rows to `cache_bakeoff` of the warehouse."""
-    append(settings.location, TABLE, table)
+    append(warehouse, TABLE, table)
 
 
 # -- printed ---------------------------------------------------------------------------------

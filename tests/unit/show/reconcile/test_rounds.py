@@ -144,11 +144,11 @@ def test_a_broker_without_an_answer_is_reported_and_its_span_grows(
 ) -> None:
     count(server, 100)
     one_round(settings)
-    before = ReadingMemory.load(settings, Scrape).scrapes
+    before = ReadingMemory.load(settings.location, Scrape).scrapes
     server.answers["/metrics/"] = answer
     found = one_round(settings)
     assert len(found.problems) == 1 and said in found.problems[0]
-    assert ReadingMemory.load(settings, Scrape).scrapes == before
+    assert ReadingMemory.load(settings.location, Scrape).scrapes == before
 
 
 def test_a_refused_token_is_an_error(server: AdminServer, settings: Settings) -> None:
