@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.config.base import resolved
@@ -13,7 +12,7 @@ class Location:
     """A folder or object-store prefix, and the options with which tables are opened there."""
 
     uri: str
-    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    storage_options: dict[str, str] = field(default_factory=dict, repr=False)
     """As they are configured: secrets are names of variables."""
 
     def storage(self) -> dict[str, str]:

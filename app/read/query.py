@@ -21,7 +21,17 @@ from app.read.ddl import ENGINES, ddl
 from app.read.memory import bounded, default_bytes
 from app.read.question import MOST, Question, given
 from app.read.questions import QUESTIONS
-from app.read.relations import GONE, Warehouse, connect, first_lines, only_select, state, states
+from app.read.relations import (
+    ANY_ORDER,
+    GONE,
+    Warehouse,
+    connect,
+    connect_once,
+    first_lines,
+    only_select,
+    state,
+    states,
+)
 from app.tables.definitions import TABLES, VIEWS
 from app.tables.manifest import load as load_manifest
 from app.terminal.interrupt import stoppable
@@ -109,16 +119,10 @@ def _query(
     warehouse = _warehouse(settings).at(as_of_ms)
     with duckdb.connect(config={"enable_external_access": "false"}) as reader:
         only_select(reader, sql, "query")
-    limits = {"memory_limit": f"{memory_bytes}B"}
+    config = {"memory_limit": f"{memory_bytes}B", **({} if question is None else ANY_ORDER)}
     try:
-        connection = connect(
-            warehouse,
-            sql,
-            values,
-            alone=True,
-            in_order=question is None,
-            limits=limits,
-            calendar=question is not None,
+        connection = connect_once(
+            warehouse, sql, values, config=config, calendar=question is not None
         )
         with connection, bounded(memory_bytes, "query"):
             connection.execute(sql, values)
@@ -198,7 +202,7 @@ def list_questions(output: Output = "table") -> int:
 
 def _warehouse(settings: Settings) -> Warehouse:
     """The warehouse of a configuration; UserError if this release does not know its layout."""
-    warehouse = Warehouse.of(settings)
+    warehouse = Warehouse.of(settings.location, settings.owners)
     warehouse.require()
     load_manifest(settings.location)
     return warehouse

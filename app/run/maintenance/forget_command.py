@@ -40,7 +40,7 @@ def forget_command(
     if not wanted:
         options = ", ".join(f"--{kind.replace('_', '-')}" for kind in COLUMNS)
         raise UserError(f"forget: names nobody\ngive one or more of {options}")
-    Warehouse.of(settings).require()
+    Warehouse.of(settings.location).require()
     with nullcontext() if dry_run else run_lock.only_maintenance(settings.location):
         refuse(settings.location, erase)
         tables, pages = forget(settings, wanted, dry_run, erase)

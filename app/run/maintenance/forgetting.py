@@ -64,7 +64,7 @@ def forget(
     With `erase` the history is removed as well: old files and commits, which `maintain` keeps for
     `history_ms`.
     """
-    warehouse = Warehouse.of(settings)
+    warehouse = Warehouse.of(settings.location, settings.owners)
     tables = []
     for name in TABLES:
         try:

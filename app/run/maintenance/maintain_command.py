@@ -25,7 +25,7 @@ def maintain_command(settings: Settings, dry_run: bool = False, as_json: bool = 
     maintained.
     """
     require_delta_rs(settings.warehouse)
-    Warehouse.of(settings).require()
+    Warehouse.of(settings.location).require()
     with nullcontext() if dry_run else only_maintenance(settings.location):
         done = upkeep(settings, dry_run)
     if as_json:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from app.config.maintenance import DAY_MS, Retention
 from app.engine.payloads import STAGED
 from app.errors import UserError, did_you_mean
-from app.read.relations import connect_to, literal
+from app.read.relations import ANY_ORDER, connect_to, literal
 from app.run.maintenance.exchange import exchange
 from app.run.maintenance.opened import Opened, clock_of
 from app.run.maintenance.rewriting import Rewriter
@@ -117,7 +117,7 @@ class _Cut:
         if opened.name in KEPT:
             column, newest = KEPT[opened.name]
             conditions.append(f'NOT list_contains($kept, "{column}")')
-            with connect_to(opened.warehouse, {opened.name: opened.delta}, {}) as connection:
+            with connect_to(opened.warehouse, {opened.name: opened.delta}, ANY_ORDER) as connection:
                 self._params["kept"] = [row[0] for row in connection.execute(newest).fetchall()]
         conditions += [f"({condition}) IS NOT TRUE" for condition in gone]
         self._plain = len(conditions) == 1

@@ -64,7 +64,7 @@ def upkeep(settings: Settings, dry_run: bool = False) -> MaintenanceRound:
     """
     now_ms = time.time_ns() // 1_000_000
     retention.check(settings)
-    warehouse = Warehouse.of(settings)
+    warehouse = Warehouse.of(settings.location, settings.owners)
     warehouse.require()
     rules = retention.RetentionRules(settings, now_ms)
     if not dry_run:

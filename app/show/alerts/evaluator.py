@@ -61,7 +61,7 @@ class Evaluator:
     def __init__(self, settings: Settings, only: Sequence[str] = ()) -> None:
         """With `only`, rules of these names are evaluated; sinks receive all changes."""
         self.settings = settings
-        self._warehouse = Warehouse.of(settings)
+        self._warehouse = Warehouse.of(settings.location, settings.owners)
         self.rules = rules_of(settings.alerts, only)
         every = rules_of(settings.alerts) if only else self.rules
         self.journal = Journal(self._warehouse)
@@ -123,7 +123,7 @@ def check_command(
     evaluator = Evaluator(settings, only)
     refused = None
     if at_ms is None:
-        Warehouse.of(settings).require()
+        Warehouse.of(settings.location).require()
         refused = obstacle(settings.location, "alerts", "alerts/_delta_log")
     found = (
         evaluator.round(threading.Event())

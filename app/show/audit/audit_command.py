@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from app.errors import UserError, did_you_mean
-from app.read.relations import Warehouse, connect_to
+from app.read.relations import ANY_ORDER, Warehouse, connect_to
 from app.show.audit.audit_pages import write_pages
 from app.show.audit.checks import AuditCheck
 from app.show.audit.snapshot import committed
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 RESULTS = TABLES["quality_results"]
-LIMITS = {"memory_limit": "1GB", "threads": "1"}
+CONFIG = {"memory_limit": "1GB", "threads": "1", **ANY_ORDER}
 """Limits of DuckDB, so that an audit leaves memory and cores to the stream; what needs more memory
 is spilled to disk."""
 SHOWN = ("table", "version", "expectation", "column", "success", "unexpected_count", "observed")
@@ -50,7 +50,7 @@ def quality_command(
     for name in tables:
         if name not in TABLES:
             raise UserError(f"--table {name}: there is none ({did_you_mean(name, list(TABLES))})")
-    Warehouse.of(settings).require()
+    Warehouse.of(settings.location).require()
     load_manifest(settings.location)
     found = _audit(settings, tables, again)
     if as_json:
@@ -94,7 +94,7 @@ class _Audited:
 
 def _audit(settings: Settings, tables: Sequence[str], again: bool) -> _Audited:
     """Audit the tables; nothing is written."""
-    warehouse = Warehouse.of(settings)
+    warehouse = Warehouse.of(settings.location, settings.owners)
     opened = committed(settings)
     kept = {} if again else _kept(warehouse, opened[RESULTS.name])
     run_id, checked_ms = uuid.uuid4().hex, time.time_ns() // 1_000_000
@@ -134,7 +134,7 @@ class _Audits:
         from app.show.audit.audit import add_functions, audit
 
         if self._connection is None:
-            self._connection = connect_to(self._warehouse, self._opened, LIMITS)
+            self._connection = connect_to(self._warehouse, self._opened, CONFIG)
             add_functions(self._connection)
         delta = self._opened[table]
         assert delta is not None
@@ -175,7 +175,7 @@ def _kept(warehouse: Warehouse, results: DeltaTable | None) -> dict[str, list[Ro
     if results is None:
         return {}
     name = RESULTS.name
-    with connect_to(warehouse, {name: results}, LIMITS) as connection:
+    with connect_to(warehouse, {name: results}, CONFIG) as connection:
         newest = connection.execute(f"""
             SELECT * FROM {name} SEMI JOIN (
               SELECT "table", arg_max(run_id, checked_ms) AS run_id FROM {name} GROUP BY ALL

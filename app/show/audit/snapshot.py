@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def committed(settings: Settings) -> dict[str, DeltaTable | None]:
     """Every table, None where nothing has been written, at its newest version of whole batches."""
-    warehouse = Warehouse.of(settings)
+    warehouse = Warehouse.of(settings.location, settings.owners)
     queries = _queries(settings, warehouse)
     waited = {query: _first_gathered(settings.location, query) for query in queries}
     opened = warehouse.open_all(TABLES)

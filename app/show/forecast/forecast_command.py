@@ -40,7 +40,7 @@ DIGITS = 4
 def forecast_command(settings: Settings, at_ms: int | None = None, as_json: bool = False) -> int:
     """One round; the forecasts that it printed are kept; 0."""
     require_delta_rs(settings.warehouse)
-    Warehouse.of(settings).require()
+    Warehouse.of(settings.location).require()
     load_manifest(settings.location)
     with only_forecast(settings.location):
         done = one_round(settings, at_ms)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.read.relations import Warehouse, connect
+from app.read.relations import Warehouse, connect_once
 from app.show.forecast.backtest import Forecast, forecast
 from app.show.forecast.methods import HOURS_PER_DAY, METHODS, Method
 from app.show.forecast.uses import HOUR_MS, Use, known_until, uses
@@ -40,7 +40,9 @@ class ForecastRound:
         if not self.rows:
             return 0
         hour = {"known_ms": self.known_ms}
-        with connect(Warehouse.of(settings), _KEPT, hour, alone=True) as connection:
+        with connect_once(
+            Warehouse.of(settings.location, settings.owners), _KEPT, hour
+        ) as connection:
             there = set(connection.execute(_KEPT, hour).fetchall())
         fresh = [row for row in self.rows if tuple(row[name] for name in KEY) not in there]
         if fresh:
@@ -51,7 +53,7 @@ class ForecastRound:
 
 def one_round(settings: Settings, at_ms: int | None = None) -> ForecastRound:
     """Forecast every limit as of `at_ms` (ms since the epoch; None: now); nothing is written."""
-    warehouse = Warehouse.of(settings)
+    warehouse = Warehouse.of(settings.location, settings.owners)
     known_ms = known_until(warehouse, at_ms)
     if known_ms is None:
         return ForecastRound()

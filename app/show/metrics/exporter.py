@@ -47,7 +47,7 @@ class Exporter(Collector):
         self._settings = settings
         options = settings.metrics or MetricsSettings()
         self._refresh_s = options.refresh_s
-        self._warehouse = Warehouse.of(settings)
+        self._warehouse = Warehouse.of(settings.location, settings.owners)
         self._say = say
         bounds = Bounds(options.top, options.idle_s * 1000, options.share, shows_topics(settings))
         self._followed = [

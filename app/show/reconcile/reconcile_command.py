@@ -44,7 +44,7 @@ def reconcile_command(settings: Settings, as_json: bool = False, watch: bool = F
     interval, until SIGTERM or SIGINT; 0."""
     chosen = own(settings)
     require_delta_rs(settings.warehouse)
-    Warehouse.of(settings).require()
+    Warehouse.of(settings.location).require()
     load_manifest(settings.location)
     with only_reconciliation(settings.location):
         if not watch:

@@ -38,7 +38,7 @@ def build(
 ) -> Page:
     """The page about the warehouse of `settings`; `configured`: these are the settings of its
     run, not only its location. Links start in the folder `links_from`."""
-    warehouse = Warehouse.of(settings).at(as_of_ms)
+    warehouse = Warehouse.of(settings.location, settings.owners).at(as_of_ms)
     warehouse.require()
     manifest = load_manifest(settings.location)
     kept = described(settings) if configured else last_configuration.load(settings.location)

@@ -36,7 +36,7 @@ def differences(
     """
     found = list(_overridden(settings, choice, span))
     if pauses and not choice.filters:
-        found += _unreported(Warehouse.of(settings), model, span)
+        found += _unreported(Warehouse.of(settings.location, settings.owners), model, span)
     return found
 
 
@@ -70,14 +70,14 @@ def _unreported(live: Warehouse, model: Warehouse, span: EventSpan) -> Iterable[
     if live.open("limiter_stats") is None or live.open("throttle_events") is None:
         return ()
     values = {"from_ms": max(span.begin_ms, FIRST_MS), "to_ms": span.end_ms}
-    with connect(live, _REPORTED + _PAUSES, values) as connection:
+    with connect(live, _REPORTED + _PAUSES) as connection:
         (reported,) = connection.execute(_REPORTED, values).fetchall()[0]
         if not reported:
             return ()
         pauses, seconds = connection.execute(_PAUSES, values).fetchall()[0]
     alone, lasted = 0, 0.0
     if model.open("throttle_events") is not None:
-        with connect(model, _PAUSES, values) as connection:
+        with connect(model, _PAUSES) as connection:
             alone, lasted = connection.execute(_PAUSES, values).fetchall()[0]
     return (
         f"Both sides ignore the pauses that the feed reports, since other limits would have had "

@@ -112,7 +112,7 @@ class Archive:
         the records that it does not get again."""
         self._settings, self._routes = settings, routes
         self.span, self._choice, self._applied = span, choice, applied or {}
-        warehouse = Warehouse.of(settings)
+        warehouse = Warehouse.of(settings.location, settings.owners)
         warehouse.require()
         delta = warehouse.open("events")
         if delta is None:

@@ -39,7 +39,7 @@ class LeftOut:
             job: (place.offsets, frozenset(place.files)) for job, place in applied.items()
         }
         self._by_job: dict[str, dict[str, Array]] = {}
-        delta = Warehouse.of(settings).open("quarantine")
+        delta = Warehouse.of(settings.location, settings.owners).open("quarantine")
         if delta is None:
             return
         wall = pc.field("ts_wall_ms")

@@ -41,7 +41,7 @@ what Python does between two compiled steps is short."""
 def replay(settings: Settings, asked: ReplayRequest) -> int:
     """Replay, and with `verify` compare; 0, or 1 where live tables differ."""
     require_delta_rs(settings.warehouse)
-    Warehouse.of(settings).require()
+    Warehouse.of(settings.location).require()
     begun = Replay(settings, asked)
     begun.run()
     return begun.verified() if asked.verify else 0
@@ -197,8 +197,8 @@ class Replay:
             end_ms = min(end_ms, latest) - open_ms - settings.allowed_lateness_ms
         without_payload = not settings.archive_payload
         counts, found = verify.differences(
-            Warehouse.of(settings),
-            Warehouse.of(self.out.settings),
+            Warehouse.of(settings.location, settings.owners),
+            Warehouse.of(self.out.settings.location, self.out.settings.owners),
             self._group,
             begin_ms,
             end_ms,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from app.read.relations import Warehouse, connect
+from app.read.relations import ANY_ORDER, Warehouse, connect
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -56,7 +56,9 @@ class Untimed:
     """The records of an archive without a wall time, each with a time (ms since the epoch)."""
 
     def __init__(self, settings: Settings) -> None:
-        connection = connect(Warehouse.of(settings), SQL, in_order=False)
+        connection = connect(
+            Warehouse.of(settings.location, settings.owners), SQL, config=ANY_ORDER
+        )
         found = connection.execute(SQL).fetchall()
         self._at: dict[Place, int] = {(part, offset): at for part, offset, at in found}
 

@@ -99,7 +99,9 @@ def between(
 ) -> WeirNumber:
     for name, rows in tables.items():
         write(settings.warehouse, name, rows)
-    return Tables(settings, Warehouse.of(settings), "east").between(first, second)
+    return Tables(settings, Warehouse.of(settings.location, settings.owners), "east").between(
+        first, second
+    )
 
 
 def flat(*polls: list[Json]) -> list[Json]:
@@ -325,7 +327,7 @@ def test_names_that_are_asked_for_are_those_of_the_newest_checks(settings: Setti
         "group_lag",
         [lag(0, "old"), lag(3600), lag(3600, '""', topic=None, partition=None), lag(3500, "other")],
     )
-    tables = Tables(settings, Warehouse.of(settings), "east")
+    tables = Tables(settings, Warehouse.of(settings.location, settings.owners), "east")
     assert tables.live(START_MS + 3700 * S) == ({"orders"}, {"billing", "other"})
 
 
