@@ -324,7 +324,7 @@ def start(
     writer = Writer(settings.location, checkpoints.ARCHIVE, settings.maintenance.history_ms)
     writer.prepare(list(WRITES))
     blind_ms = settings.blind_after_gap_ms()
-    raw = open_stream(spark, settings, checkpoints.ARCHIVE, ending)
+    raw = open_stream(spark, settings.feed, settings.location, checkpoints.ARCHIVE, ending)
     roots = {name: path_in(settings.location, name) for name in WRITES}
     storage = {} if local_path(settings.warehouse) else settings.location.storage()
     frame = raw.through(file_writer(roots, storage, blind_ms, settings.archive_payload), WRITTEN)

@@ -202,7 +202,7 @@ def start(
     name = name or query_name(group)
     writer = writer or Writer(settings.location, name, settings.maintenance.history_ms)
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
-    raw = open_stream(spark, settings, name, ending)
+    raw = open_stream(spark, settings.feed, settings.location, name, ending)
     catch_up = CatchUp(spark, settings, name, raw.shares) if raw.shares else None
     watch = watch or PolicyWatch(settings, _unheard, _unheard)
     policies = PolicyChanges(spark, settings, name, watch)

@@ -11,7 +11,7 @@ from state.engine.documents import Source, full_topic_name
 from state.policies import parse_document
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    pass
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,9 @@ class LastPolicy:
 
 
 def last_policies(
-    settings: Settings, at_ms: int | None = None, cluster: str | None = None
+    warehouse: Warehouse, at_ms: int | None = None, cluster: str | None = None
 ) -> dict[str | None, dict[Source, LastPolicy]]:
     """The latest documents up to a moment, by cluster, scope and name; none without an archive."""
-    warehouse = Warehouse.of(settings.location, settings.owners)
     if warehouse.open("events") is None:
         return {}
     parameters: dict[str, Any] = {}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from app.config.location import Location
     from app.config.settings import Settings
+    from app.config.source import SourceSettings
 
 SHARED = "quarantine"
 """The table that every query writes; its rows belong to no single query."""
@@ -68,26 +69,26 @@ def problems(settings: Settings, queries: Mapping[str, Sequence[str]]) -> Iterat
             yield from found
         elif not checkpoints.begun(settings.location, query):
             yield from _without_checkpoint(settings.location, query, tables)
-            yield from _sources(settings, query)
+            yield from _sources(settings.location, settings.source, query)
         elif not checkpoints.is_whole(settings.location, query):
             yield (
                 f"warehouse: the checkpoint {checkpoints.location(settings.location, query)} has lost files "
                 f"that Spark wrote before its last batch"
                 + (spark_logs.planned_again(settings.location, query, every) or f"\n{PUT_BACK}")
             )
-        elif found := list(spark_logs.problems(settings, query, every)):
+        elif found := list(spark_logs.problems(settings.location, settings.source, query, every)):
             yield from found
         else:
             repeated = partial(spark_logs.repeated, settings.location, query, every)
             yield from inventory.progress(settings.location, query, every, repeated)
-            yield from _sources(settings, query)
+            yield from _sources(settings.location, settings.source, query)
             yield from _tables(settings.location, query, tables)
 
 
-def _sources(settings: Settings, query: str) -> Iterator[str]:
+def _sources(warehouse: Location, source: SourceSettings | None, query: str) -> Iterator[str]:
     """Files of the source that the query has planned to read and that are gone."""
     try:
-        yield from planned_files.problems(settings.source, settings.location, query)
+        yield from planned_files.problems(source, warehouse, query)
     except Damaged as error:
         yield str(error)
 

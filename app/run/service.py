@@ -133,7 +133,7 @@ def _with_spark(
             last_configuration.keep(
                 settings.location, described(settings, time.time_ns() // 1_000_000)
             )
-            sources.claim(settings)
+            sources.claim(settings.feed, settings.location)
         with listening(spark, stopping, python=not interactive):
             for note in (*made.notes(), *sources.notes(settings.feed)):
                 progress.say(note)
@@ -407,7 +407,9 @@ class Service:
         """Whether a query has reported that no record is left, and none is."""
         progress = query.lastProgress
         return (
-            progress is not None and not ended(progress) and sources.finished(self._settings, name)
+            progress is not None
+            and not ended(progress)
+            and sources.finished(self._settings.feed, self._settings.location, name)
         )
 
     def _restart_later(self, name: str, text: str) -> None:
@@ -418,11 +420,11 @@ class Service:
         if isinstance(reason, QueryFailed):
             integrity.check(self._settings, self._groups)
         if isinstance(reason, RecordsGone):
-            sources.check(self._settings)
+            sources.check(self._settings.feed, self._settings.location)
             if checkpoints.plan_anew(self._settings.location, name):
                 reason = BeginsLater("the query begins at the new beginning")
         if isinstance(reason, TimeTooLarge):
-            place = sources.place_beyond_time(self._settings, name)
+            place = sources.place_beyond_time(self._settings.feed, self._settings.location, name)
             raise UserError(f"{reason}\nit is {place}") if place else reason
         if not isinstance(reason, Passing):
             raise reason

@@ -55,32 +55,36 @@ class RepeatedWork:
 
 
 def _audit(settings: Settings) -> list[str]:
+    from app.read.relations import Warehouse
     from app.show.audit.audit_command import audit_warehouse
     from app.tables.definitions import TABLES
 
     os.nice(NICENESS)
-    rows = audit_warehouse(settings, list(TABLES))
+    rows = audit_warehouse(Warehouse.of(settings.location, settings.owners), list(TABLES))
     failed = [f"{row['table']}: {row['expectation']}" for row in rows if not row["success"]]
     return [f"{len(failed)} of {len(rows)} expectations failed ({_named(failed)})"] * bool(failed)
 
 
 def _maintain(settings: Settings) -> list[str]:
+    from app.read.relations import Warehouse
     from app.run.maintenance.upkeep import upkeep
     from app.tables.run_lock import only_maintenance
 
     os.nice(NICENESS)
     with only_maintenance(settings.location):
-        done = upkeep(settings)
+        done = upkeep(Warehouse.of(settings.location, settings.owners), settings.maintenance)
     return [f"{kept.table}: {kept.problem}" for kept in done.tables if kept.problem]
 
 
 def _forecast(settings: Settings) -> list[str]:
+    from app.read.relations import Warehouse
     from app.show.forecast.forecasting import one_round
     from app.tables.run_lock import only_forecast
 
     os.nice(NICENESS)
     with only_forecast(settings.location):
-        one_round(settings).keep(settings)
+        warehouse = Warehouse.of(settings.location)
+        one_round(warehouse, settings.forecast.history_ms).keep(warehouse)
     return []
 
 

@@ -19,7 +19,7 @@ from app.tables.small_files import Damaged, local_path
 
 if TYPE_CHECKING:
     from app.config.location import Location
-    from app.config.settings import Settings
+    from app.config.source import SourceSettings
 
 KAFKA = ("kafka", "kafka_messages")
 """Sources whose first offsets Spark keeps."""
@@ -28,47 +28,51 @@ LINES = {"offsets": 3, "commits": 2}
 PUT_BACK_ALL = "\nput the warehouse back from a copy, or take another warehouse"
 
 
-def problems(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[str]:
+def problems(
+    warehouse: Location, source: SourceSettings | None, query: str, tables: Sequence[str]
+) -> Iterator[str]:
     """Incomplete files, each with its remedy; `tables` are those that the query writes."""
-    if local_path(settings.warehouse) is None:
+    if local_path(warehouse.uri) is None:
         return
-    place = Path(checkpoints.location(settings.location, query))
-    ended = checkpoints.last_ended(settings.location, query)
-    planned = checkpoints.last_planned(settings.location, query)
+    place = Path(checkpoints.location(warehouse, query))
+    ended = checkpoints.last_ended(warehouse, query)
+    planned = checkpoints.last_planned(warehouse, query)
     commit = place / "commits" / str(ended)
     offsets = place / "offsets" / str(planned)
     if ended >= 0 and not _whole(commit):
-        yield _unfinished(commit) + (repeated(settings.location, query, tables) or PUT_BACK_ALL)
+        yield _unfinished(commit) + (repeated(warehouse, query, tables) or PUT_BACK_ALL)
     elif not _whole(offsets):
-        if planned > ended and not written(settings.location, query, tables, planned):
+        if planned > ended and not written(warehouse, query, tables, planned):
             gone = " ".join(map(str, _with_sum(offsets)))
             yield _unfinished(offsets) + f"\nhave the batch planned again: rm {gone}"
         else:
             yield _unfinished(offsets) + ", and tables have the rows of its batch" + PUT_BACK_ALL
     else:
-        yield from _others(settings, query, place, ended)
+        yield from _others(warehouse, source, query, place, ended)
 
 
-def _others(settings: Settings, query: str, place: Path, ended: int) -> Iterator[str]:
+def _others(
+    warehouse: Location, source: SourceSettings | None, query: str, place: Path, ended: int
+) -> Iterator[str]:
     """What is missing or damaged beside the newest entries of the two logs."""
     for file in (place / "metadata", *sorted((place / "sources").glob("*/[0-9]*"))):
         if spark_files.changed(file) or not file.stat().st_size:
             yield str(Damaged(str(file), "is not as Spark wrote it"))
     if ended < 0:
         first = place / "sources" / "0" / "0"
-        if settings.source is not None and settings.source.format in KAFKA and not first.exists():
+        if source is not None and source.format in KAFKA and not first.exists():
             yield str(Damaged(str(first), "is gone: the start of the first batch is not known"))
         return
-    last = spark_files.entry_of(checkpoints.offsets(settings.location, query, ended))
+    last = spark_files.entry_of(checkpoints.offsets(warehouse, query, ended))
     if last is not None:
-        for name in spark_files.SourceLog(settings.location, query).logs(last):
+        for name in spark_files.SourceLog(warehouse, query).logs(last):
             if not (place / "sources" / "0" / name).exists():
                 yield str(
                     Damaged(
                         str(place / "sources" / "0" / name), "is gone: files would be read again"
                     )
                 )
-    numbers = manifest.load(settings.location)
+    numbers = manifest.load(warehouse)
     if query != ARCHIVE and numbers is not None:
         lost = spark_files.lost_state(place, ended, numbers.partitions)
         if lost is not None:

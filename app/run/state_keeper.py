@@ -28,7 +28,9 @@ from state.jobs import DECLARED
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from app.config.location import Location
     from app.config.settings import Settings
+    from app.config.source import SourceSettings
 
 OFFSETS = ("kafka", "kafka_messages")
 SOURCES = (*OFFSETS, "files")
@@ -126,7 +128,7 @@ def keep(
     for row in rows.toLocalIterator():
         state, due_ms = live_state(bytes(row["state"])), row["due_ms"]
         found.keep((row["job"], row["shard"]), state, due_ms if due_ms >= 0 else None)
-    place = position(settings, query, batch)
+    place = position(settings.location, settings.feed, query, batch)
     numbers = settings.model_copy(update=manifest.numbers(settings.location))
     path = f"{state_files.FOLDER}/{query}-{batch}.arrow"
     at = local_path(path_in(settings.location, path))
@@ -162,16 +164,16 @@ def keep(
         file.unlink(missing_ok=True)
 
 
-def position(settings: Settings, query: str, batch: int) -> SourcePosition:
+def position(warehouse: Location, feed: SourceSettings, query: str, batch: int) -> SourcePosition:
     """The records that the batches of a query up to this one have taken."""
-    document = checkpoints.offsets(settings.location, query, batch)
-    if settings.feed.format in OFFSETS:
-        shares = kafka_records.shares(kafka_records.stream_options(settings.feed))
+    document = checkpoints.offsets(warehouse, query, batch)
+    if feed.format in OFFSETS:
+        shares = kafka_records.shares(kafka_records.stream_options(feed))
         return SourcePosition(shares.ends(document))
-    base, last = folder(str(settings.feed.path)), int(document["logOffset"])
+    base, last = folder(str(feed.path)), int(document["logOffset"])
     return SourcePosition(
         files=sorted(
             absolute(file.path).removeprefix(base).lstrip("/")
-            for file in SourceLog(settings.location, query).files(last)
+            for file in SourceLog(warehouse, query).files(last)
         )
     )

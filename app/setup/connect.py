@@ -21,7 +21,10 @@ from app.sources.pulsar import admin_source, topic_client
 from app.tables import manifest, writable
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
+    from app.config.source import SourceSettings
+    from app.config.throttle_feed import ThrottleFeedSettings
 
 
 def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
@@ -31,10 +34,9 @@ def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
         names = ", ".join(unset)
         yield Check("environment", False, f"{names} not set", "export them before the start")
     yield checked("warehouse", lambda: _warehouse(settings))
-    yield checked("source", lambda: _source(settings))
+    yield checked("source", lambda: _source(settings.feed, settings.location))
     if settings.throttle_feed is not None:
-        topic = settings.throttle_feed.topic
-        yield checked("throttle_feed", lambda: _throttle_feed(settings, topic))
+        yield checked("throttle_feed", partial(_throttle_feed, settings.throttle_feed))
     if settings.reconcile is not None:
         for broker in settings.reconcile.brokers:
             yield checked(f"reconcile.brokers.{broker}", partial(_broker, settings, broker))
@@ -42,9 +44,9 @@ def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
         yield checked(f"alerts.sinks[{number}]", partial(_sink, sink))
 
 
-def _throttle_feed(settings: Settings, topic: str) -> str:
-    throttle_publisher.check(settings)
-    return f"topic {topic} is there"
+def _throttle_feed(feed: ThrottleFeedSettings) -> str:
+    throttle_publisher.check(feed)
+    return f"topic {feed.topic} is there"
 
 
 def _warehouse(settings: Settings) -> str:
@@ -53,14 +55,14 @@ def _warehouse(settings: Settings) -> str:
     return f"{settings.warehouse} can be written"
 
 
-def _source(settings: Settings) -> str:
-    feed = settings.feed
+def _source(feed: SourceSettings, warehouse: Location) -> str:
+    feed = feed
     if feed.format == "pulsar_admin":
-        note = admin_source.answer(feed, settings.location)
+        note = admin_source.answer(feed, warehouse)
         if feed.path is None:
             return "; ".join(filter(None, ["pulsar_admin answers", note]))
     else:
-        sources.check(settings)
+        sources.check(feed, warehouse)
     if feed.format in ("kafka", "kafka_messages"):
         return _kafka(feed.reader_options())
     if feed.format in ("pulsar", "pulsar_messages"):

@@ -24,6 +24,7 @@ from app.sources.raw import SCHEMA, Raw
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from app.config.location import Location
     from app.config.settings import Settings
     from app.config.source import SourceSettings
     from app.sources.polling import Polling
@@ -65,9 +66,9 @@ def _module(feed: SourceSettings) -> ModuleType:
     return import_module(FORMATS[feed.format])
 
 
-def check(settings: Settings) -> None:
+def check(feed: SourceSettings, warehouse: Location) -> None:
     """UserError for a source that cannot be read, with the remedy."""
-    _module(settings.feed).check(settings.feed, settings.location)
+    _module(feed).check(feed, warehouse)
 
 
 def notes(feed: SourceSettings) -> list[str]:
@@ -77,11 +78,11 @@ def notes(feed: SourceSettings) -> list[str]:
     return found
 
 
-def claim(settings: Settings) -> None:
+def claim(feed: SourceSettings, warehouse: Location) -> None:
     """Record what the warehouse reads, if the source checks it at the next start."""
-    module = _module(settings.feed)
+    module = _module(feed)
     if hasattr(module, "claim"):
-        module.claim(settings.feed, settings.location)
+        module.claim(feed, warehouse)
 
 
 def keep_polling(
@@ -114,16 +115,20 @@ def poller(settings: Settings, say: Callable[[str], None] | None = None) -> Poll
 
 
 def open_stream(
-    spark: SparkSession, settings: Settings, query: str = "", ending: bool = False
+    spark: SparkSession,
+    feed: SourceSettings,
+    warehouse: Location,
+    query: str = "",
+    ending: bool = False,
 ) -> Raw:
     """The records of the source as the stream of a query. With `ending` it stops at the source's
     present end.
     """
-    module = _module(settings.feed)
+    module = _module(feed)
     if hasattr(module, "stream"):
-        opened: Raw = module.stream(spark, settings.feed, settings.location, query, ending)
+        opened: Raw = module.stream(spark, feed, warehouse, query, ending)
         return opened
-    read: Raw = module.read(spark.readStream, settings.feed, settings.location)
+    read: Raw = module.read(spark.readStream, feed, warehouse)
     return read
 
 
@@ -132,37 +137,36 @@ def ends_itself(feed: SourceSettings) -> bool:
     return not hasattr(_module(feed), "stream")
 
 
-def finished(settings: Settings, query: str) -> bool:
+def finished(feed: SourceSettings, warehouse: Location, query: str) -> bool:
     """Whether a query that Spark cannot stop has reached the end that the source had when it
     started.
     """
-    return bool(_module(settings.feed).finished(settings.location, query))
+    return bool(_module(feed).finished(warehouse, query))
 
 
-def place_beyond_time(settings: Settings, query: str) -> str | None:
+def place_beyond_time(feed: SourceSettings, warehouse: Location, query: str) -> str | None:
     """Where the batch that a query has planned has a record of Kafka whose timestamp Spark cannot
     read; None where that is not found.
     """
-    feed = settings.feed
-    found: str | None = _module(feed).place_beyond_time(feed, settings.location, query)
+    found: str | None = _module(feed).place_beyond_time(feed, warehouse, query)
     return found
 
 
-def open_batch(spark: SparkSession, settings: Settings) -> Raw:
+def open_batch(spark: SparkSession, feed: SourceSettings, warehouse: Location) -> Raw:
     """The records that the source holds now."""
-    module = _module(settings.feed)
+    module = _module(feed)
     if hasattr(module, "batch"):
-        opened: Raw = module.batch(spark, settings.feed)
+        opened: Raw = module.batch(spark, feed)
         return opened
-    read: Raw = module.read(spark.read, settings.feed, settings.location)
+    read: Raw = module.read(spark.read, feed, warehouse)
     return read
 
 
-def read_stream(spark: SparkSession, settings: Settings) -> DataFrame:
+def read_stream(spark: SparkSession, feed: SourceSettings, warehouse: Location) -> DataFrame:
     """`open_stream` as a Spark frame of SCHEMA."""
-    return open_stream(spark, settings).records()
+    return open_stream(spark, feed, warehouse).records()
 
 
-def read_batch(spark: SparkSession, settings: Settings) -> DataFrame:
+def read_batch(spark: SparkSession, feed: SourceSettings, warehouse: Location) -> DataFrame:
     """`open_batch` as a Spark frame of SCHEMA."""
-    return open_batch(spark, settings).records()
+    return open_batch(spark, feed, warehouse).records()

@@ -170,7 +170,9 @@ def here(kafka: Kafka, request: pytest.FixtureRequest, tmp_path: Path) -> Callab
         name = f"billing-{tmp_path.name}"
         kafka.create_topic(name)
         before = load_settings(None, {"warehouse": str(tmp_path / "warehouse"), "source": source})
-        with closing(sources.poller(before)) as poller:  # what is there then is not new
+        poller = sources.poller(before)
+        assert poller is not None
+        with closing(poller):  # what is there then is not new
             poller.poll_once(0)
         kafka.produce_to(name, [(0, b"message")])
 

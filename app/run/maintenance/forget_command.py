@@ -43,8 +43,21 @@ def forget_command(
     Warehouse.of(settings.location).require()
     with nullcontext() if dry_run else run_lock.only_maintenance(settings.location):
         refuse(settings.location, erase)
-        tables, pages = forget(settings, wanted, dry_run, erase)
-    left = still_named(settings, wanted, erase)
+        tables, pages = forget(
+            Warehouse.of(settings.location, settings.owners),
+            settings.maintenance,
+            wanted,
+            dry_run,
+            erase,
+        )
+    left = still_named(
+        settings.location,
+        settings.maintenance,
+        settings.saved_states,
+        settings.idle_state_ms,
+        wanted,
+        erase,
+    )
     if as_json:
         print(
             json.dumps(

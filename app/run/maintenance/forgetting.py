@@ -28,7 +28,6 @@ from app.tables.small_files import names as file_names
 if TYPE_CHECKING:
     from app.config.location import Location
     from app.config.maintenance import MaintenanceSettings
-    from app.config.settings import Settings
 
 PASSES = 10
 """Most passes: files that another process has merged meanwhile are looked up again."""
@@ -56,7 +55,11 @@ def refuse(warehouse: Location, erase: bool) -> None:
 
 
 def forget(
-    settings: Settings, names: Sequence[Name], dry_run: bool, erase: bool
+    warehouse: Warehouse,
+    maintenance: MaintenanceSettings,
+    names: Sequence[Name],
+    dry_run: bool,
+    erase: bool,
 ) -> tuple[list[Forgotten], list[str]]:
     """Replace the names in every table and page. Returns what was found in each table, and the
     pages.
@@ -64,25 +67,28 @@ def forget(
     With `erase` the history is removed as well: old files and commits, which `maintain` keeps for
     `history_ms`.
     """
-    warehouse = Warehouse.of(settings.location, settings.owners)
     tables = []
     for name in TABLES:
         try:
             delta = warehouse.open(name)
             if delta is not None and name != STAGED:
                 tables.append(
-                    _Table(settings, Opened(warehouse, name, delta), names).forget(dry_run, erase)
+                    _Table(maintenance, Opened(warehouse, name, delta), names).forget(
+                        dry_run, erase
+                    )
                 )
         except FAILURES as error:
             tables.append(Forgotten(name, problem=problem_of(error)))
-    return tables, _pages(settings.location, names, dry_run)
+    return tables, _pages(warehouse, names, dry_run)
 
 
 class _Table:
     """One table and the names to replace."""
 
-    def __init__(self, settings: Settings, opened: Opened, names: Sequence[Name]) -> None:
-        self._own: MaintenanceSettings = settings.maintenance
+    def __init__(
+        self, maintenance: MaintenanceSettings, opened: Opened, names: Sequence[Name]
+    ) -> None:
+        self._own: MaintenanceSettings = maintenance
         self._opened = opened
         self._rewriter = Rewriter(opened, self._own.memory_bytes)
         self._values = replacements(names, opened.table)

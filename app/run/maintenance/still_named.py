@@ -12,7 +12,8 @@ from app.tables.small_files import names as file_names
 
 if TYPE_CHECKING:
     from app.config.location import Location
-    from app.config.settings import Settings
+    from app.config.maintenance import MaintenanceSettings
+    from app.config.saved_states import SavedStatesSettings
 
 MINUTE_MS = 60_000
 SEARCHED = {
@@ -30,18 +31,25 @@ SEARCHED = {
 """Files of text that are searched, and how long they keep what they hold."""
 
 
-def still_named(settings: Settings, names: Sequence[Name], erase: bool) -> list[str]:
+def still_named(
+    warehouse: Location,
+    maintenance: MaintenanceSettings,
+    saved_states: SavedStatesSettings,
+    idle_state_ms: int,
+    names: Sequence[Name],
+    erase: bool,
+) -> list[str]:
     """Places that hold the names after the command, or may, one line each."""
     return [
-        *_history(settings, erase),
-        *_searched(settings.location, names),
-        *_not_searched(settings),
+        *_history(maintenance, erase),
+        *_searched(warehouse, names),
+        *_not_searched(warehouse, saved_states, idle_state_ms),
     ]
 
 
-def _history(settings: Settings, erase: bool) -> Iterator[str]:
+def _history(maintenance: MaintenanceSettings, erase: bool) -> Iterator[str]:
     if not erase:
-        kept = f"{settings.maintenance.history_ms // MINUTE_MS} min"
+        kept = f"{maintenance.history_ms // MINUTE_MS} min"
         yield f"history of the tables (--as-of): until maintain removes it, in {kept} or later"
 
 
@@ -66,17 +74,19 @@ def _holds(path: Path, names: Sequence[Name]) -> bool:
     return any(name.replaced(text) != text for name in names)
 
 
-def _not_searched(settings: Settings) -> Iterator[str]:
+def _not_searched(
+    warehouse: Location, saved_states: SavedStatesSettings, idle_state_ms: int
+) -> Iterator[str]:
     """States and rows whose bytes are not searched."""
-    idle = f"{settings.idle_state_ms // MINUTE_MS} min"
+    idle = f"{idle_state_ms // MINUTE_MS} min"
     yield (
         f"state of the queries (_weir/checkpoints): until {idle} of event time after"
         " the last record of the name; rows that they write until then have it"
     )
-    if file_names(settings.location, "_weir/states"):
+    if file_names(warehouse, "_weir/states"):
         yield (
             "saved states (_weir/states): until "
-            f"{settings.saved_states.keep} newer ones of their query are saved; without "
+            f"{saved_states.keep} newer ones of their query are saved; without "
             "saved_states.interval_ms until you remove the files"
         )
     yield (
@@ -84,7 +94,7 @@ def _not_searched(settings: Settings) -> Iterator[str]:
         " commits them; forget again then"
     )
     yield "chunk_payloads, and payloads in other tables: not searched"
-    if read_text(settings.location, "_weir/replay.json") is not None:
+    if read_text(warehouse, "_weir/replay.json") is not None:
         yield "states of a replay (_weir/replay): as long as this folder"
     yield (
         "the source (Kafka, files), spools outside the warehouse, the configuration, reports and "

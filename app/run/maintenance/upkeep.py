@@ -23,7 +23,6 @@ from app.tables.definitions import TABLES
 
 if TYPE_CHECKING:
     from app.config.location import Location
-    from app.config.settings import Settings
 
 FAILURES = (UserError, DeltaError, OSError, duckdb.Error, pa.ArrowException)
 """Errors that stop the maintenance of one table only."""
@@ -57,24 +56,27 @@ class MaintenanceRound:
     leftovers: list[Path]
 
 
-def upkeep(settings: Settings, dry_run: bool = False) -> MaintenanceRound:
+def upkeep(
+    warehouse: Warehouse, maintenance: MaintenanceSettings, dry_run: bool = False
+) -> MaintenanceRound:
     """Maintain every table. The `problem` of a table has the error that stopped its maintenance.
 
     The caller holds the lock of maintenance (`run_lock.only_maintenance`).
     """
     now_ms = time.time_ns() // 1_000_000
-    retention.check(settings)
-    warehouse = Warehouse.of(settings.location, settings.owners)
+    retention.check(maintenance)
     warehouse.require()
-    rules = retention.RetentionRules(settings, now_ms)
+    rules = retention.RetentionRules(warehouse, maintenance, now_ms)
     if not dry_run:
-        _sweep_payloads(settings.location)
-    found = [_table(settings, warehouse, name, rules, now_ms, dry_run) for name in TABLES]
-    return MaintenanceRound([kept for kept in found if kept], leftovers.sweep(settings, dry_run))
+        _sweep_payloads(warehouse)
+    found = [_table(maintenance, warehouse, name, rules, now_ms, dry_run) for name in TABLES]
+    return MaintenanceRound(
+        [kept for kept in found if kept], leftovers.sweep(warehouse, maintenance, dry_run)
+    )
 
 
 def _table(
-    settings: Settings,
+    maintenance: MaintenanceSettings,
     warehouse: Warehouse,
     name: str,
     rules: retention.RetentionRules,
@@ -92,7 +94,7 @@ def _table(
         files, size = _files(opened)
         kept = MaintainedTable(name, files, files, size, size, log_bytes=before.bytes)
         look = _planned if dry_run else _done
-        return look(settings, opened, rules, now_ms, kept, before)
+        return look(maintenance, opened, rules, now_ms, kept, before)
     except FAILURES as error:
         return replace(kept, bytes_after=None, log_bytes_after=None, problem=problem_of(error))
 
@@ -103,14 +105,14 @@ def problem_of(error: Exception) -> str:
 
 
 def _planned(
-    settings: Settings,
+    maintenance: MaintenanceSettings,
     opened: Opened,
     rules: retention.RetentionRules,
     now_ms: int,
     kept: MaintainedTable,
     _before: logs.LogSize,
 ) -> MaintainedTable:
-    own: MaintenanceSettings = settings.maintenance
+    own: MaintenanceSettings = maintenance
     merged = compaction.planned(opened, own, now_ms)
     removed = vacuum.vacuum(opened, own, dry_run=True)
     return replace(
@@ -125,14 +127,14 @@ def _planned(
 
 
 def _done(
-    settings: Settings,
+    maintenance: MaintenanceSettings,
     opened: Opened,
     rules: retention.RetentionRules,
     now_ms: int,
     kept: MaintainedTable,
     before: logs.LogSize,
 ) -> MaintainedTable:
-    own: MaintenanceSettings = settings.maintenance
+    own: MaintenanceSettings = maintenance
     changed = logs.outdated(opened, own)
     if changed:
         opened.delta.alter.set_table_properties(changed)

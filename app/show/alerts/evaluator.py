@@ -25,6 +25,7 @@ from app.terminal.printable import printable, say
 from app.terminal.program import PROGRAM
 
 if TYPE_CHECKING:
+    from app.config.owners import Owner
     from app.config.settings import Settings
 
 Log = Callable[[str], None]
@@ -135,7 +136,7 @@ def check_command(
             f"warehouse: {settings.warehouse}: nothing was checked, since the tables that the rules"
             " read have no rows yet"
         )
-    _print(settings, found, as_json)
+    _print(settings.owners, found, as_json)
     if refused is not None:
         note = f"{refused}; changes are neither recorded nor delivered"
         if not found.firing:
@@ -207,19 +208,19 @@ def one_round(
     else:
         notes = found.notes()
         for each in formats:
-            show_changes(evaluator.settings, found.changes, each)
+            show_changes(evaluator.settings.owners, found.changes, each)
     for note in notes:
         if note not in logged:
             log(note)
     return set(notes)
 
 
-def show_changes(settings: Settings, rows: Sequence[Row], form: str) -> None:
+def show_changes(owners: Sequence[Owner], rows: Sequence[Row], form: str) -> None:
     """Print the alerts that began to fire or were resolved."""
     for row in rows:
         if row["state"] not in (FIRING, RESOLVED):
             continue
-        whole = with_owner(settings, row) if form == "json" else None
+        whole = with_owner(owners, row) if form == "json" else None
         if whole is None:
             say(line(row), flush=True)
         else:
@@ -233,12 +234,12 @@ def line(row: Row) -> str:
     return f"{row['state']:9} {row['alert']}{severity} at {at}: {printable(row['summary'])}"
 
 
-def _print(settings: Settings, found: AlertRound, as_json: bool) -> None:
+def _print(owners: Sequence[Owner], found: AlertRound, as_json: bool) -> None:
     if as_json:
         answer: dict[str, Any] = {
             "rules": found.rules,
-            "firing": [with_owner(settings, row) for row in found.firing],
-            "changes": [with_owner(settings, row) for row in found.changes],
+            "firing": [with_owner(owners, row) for row in found.firing],
+            "changes": [with_owner(owners, row) for row in found.changes],
             "broken": found.broken,
             "undelivered": found.undelivered,
             "left_out": found.left_out,
@@ -248,7 +249,7 @@ def _print(settings: Settings, found: AlertRound, as_json: bool) -> None:
         return
     for row in found.firing:
         say(f"firing    {row['alert']} ({row['severity']}): {printable(row['summary'])}")
-        if owner := owner_in(settings, row):
+        if owner := owner_in(owners, row):
             say(f"          owner: {printable(', '.join(owner.values()))}")
         if row["runbook"]:
             say(f"          what to do: {row['runbook']}")

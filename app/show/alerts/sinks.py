@@ -33,6 +33,7 @@ from app.tables.json_documents import Document
 from app.tables.small_files import local_path
 
 if TYPE_CHECKING:
+    from app.config.owners import Owner
     from app.config.settings import Settings
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
@@ -97,7 +98,9 @@ class Delivery:
                     post(
                         sink,
                         [
-                            _alert(sink, row, self._life_ms(sink), owner_in(self._settings, row))
+                            _alert(
+                                sink, row, self._life_ms(sink), owner_in(self._settings.owners, row)
+                            )
                             for row in rows
                         ],
                         stopping,
@@ -140,7 +143,7 @@ class Delivery:
         return {
             "version": 1,
             "warehouse": self._settings.warehouse,
-            "alerts": [with_owner(self._settings, row) for row in rows],
+            "alerts": [with_owner(self._settings.owners, row) for row in rows],
         }
 
     def _for_alertmanager(self, sink: AlertmanagerSink, changes: Sequence[Row]) -> list[Row]:
@@ -251,19 +254,19 @@ def plain(row: Row) -> dict[str, Any]:
     return {**row, "labels": dict(row["labels"]), "value": kept}
 
 
-def with_owner(settings: Settings, row: Row) -> dict[str, Any]:
+def with_owner(owners: Sequence[Owner], row: Row) -> dict[str, Any]:
     """A row as JSON, with the owner of what it is about if there is one."""
-    owner = owner_in(settings, row)
+    owner = owner_in(owners, row)
     return {**plain(row), **({"owner": owner} if owner else {})}
 
 
-def owner_in(settings: Settings, row: Row) -> dict[str, str] | None:
+def owner_in(owners: Sequence[Owner], row: Row) -> dict[str, str] | None:
     """The owner of the topic or user that an alert is about, as configured."""
     labels = dict(row["labels"])
     entity = labels.get("entity") or labels.get("limiter_name")
     is_topic = entity is not None and "/" in entity
     found = owner_of(
-        settings.owners,
+        owners,
         labels.get("cluster"),
         labels.get("topic") or (entity if is_topic else None),
         labels.get("user") or labels.get("principal") or (None if is_topic else entity),

@@ -52,7 +52,7 @@ def quality_command(
             raise UserError(f"--table {name}: there is none ({did_you_mean(name, list(TABLES))})")
     Warehouse.of(settings.location).require()
     load_manifest(settings.location)
-    found = _audit(settings, tables, again)
+    found = _audit(Warehouse.of(settings.location, settings.owners), tables, again)
     if as_json:
         write_json(SHOWN, [[row[name] for name in SHOWN] for row in found.rows], sys.stdout)
     else:
@@ -67,13 +67,13 @@ def quality_command(
     return 0 if held else 1
 
 
-def audit_warehouse(settings: Settings, tables: Sequence[str], again: bool = False) -> list[Row]:
+def audit_warehouse(warehouse: Warehouse, tables: Sequence[str], again: bool = False) -> list[Row]:
     """The results of tables as they are committed now, one row of `quality_results` per check.
 
     Results that are new are appended to `quality_results`, and pages are written of them.
     """
-    found = _audit(settings, tables, again)
-    _keep(settings.location, found)
+    found = _audit(warehouse, tables, again)
+    _keep(warehouse, found)
     return found.rows
 
 
@@ -92,10 +92,9 @@ class _Audited:
         return [row for rows in self.found.values() for row in rows]
 
 
-def _audit(settings: Settings, tables: Sequence[str], again: bool) -> _Audited:
+def _audit(warehouse: Warehouse, tables: Sequence[str], again: bool) -> _Audited:
     """Audit the tables; nothing is written."""
-    warehouse = Warehouse.of(settings.location, settings.owners)
-    opened = committed(settings)
+    opened = committed(warehouse)
     kept = {} if again else _kept(warehouse, opened[RESULTS.name])
     run_id, checked_ms = uuid.uuid4().hex, time.time_ns() // 1_000_000
     found: dict[str, list[Row]] = {}

@@ -16,7 +16,7 @@ from app.tables.definitions import TABLES
 from app.tables.writable import append
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    pass
 
 TABLE = "forecasts"
 KEY = ("kind", "cluster", "broker", "entity", "method")
@@ -32,7 +32,7 @@ class ForecastRound:
     """The end of the newest hour that they follow from; None while there is none."""
     rows: list[Row] = field(default_factory=list)
 
-    def keep(self, settings: Settings) -> int:
+    def keep(self, warehouse: Warehouse) -> int:
         """Append the rows that the table does not have, and how many these are; the caller holds
         the lock."""
         import pyarrow as pa
@@ -40,20 +40,17 @@ class ForecastRound:
         if not self.rows:
             return 0
         hour = {"known_ms": self.known_ms}
-        with connect_once(
-            Warehouse.of(settings.location, settings.owners), _KEPT, hour
-        ) as connection:
+        with connect_once(warehouse, _KEPT, hour) as connection:
             there = set(connection.execute(_KEPT, hour).fetchall())
         fresh = [row for row in self.rows if tuple(row[name] for name in KEY) not in there]
         if fresh:
             rows = pa.Table.from_pylist(fresh, schema=TABLES[TABLE].schema)
-            append(settings.location, TABLE, rows, "the forecasts")
+            append(warehouse, TABLE, rows, "the forecasts")
         return len(fresh)
 
 
-def one_round(settings: Settings, at_ms: int | None = None) -> ForecastRound:
+def one_round(warehouse: Warehouse, history_ms: int, at_ms: int | None = None) -> ForecastRound:
     """Forecast every limit as of `at_ms` (ms since the epoch; None: now); nothing is written."""
-    warehouse = Warehouse.of(settings.location, settings.owners)
     known_ms = known_until(warehouse, at_ms)
     if known_ms is None:
         return ForecastRound()
@@ -62,7 +59,7 @@ def one_round(settings: Settings, at_ms: int | None = None) -> ForecastRound:
         known_ms,
         [
             _row(use, method, made_ms, known_ms)
-            for use in uses(warehouse, known_ms, settings.forecast.history_ms)
+            for use in uses(warehouse, known_ms, history_ms)
             for method in METHODS
         ],
     )

@@ -47,7 +47,9 @@ def _overridden(settings: Settings, choice: Choice, span: EventSpan) -> Iterator
     names = sorted(
         {
             f"{scope} {name}"
-            for every in last_policies(settings, end_ms).values()
+            for every in last_policies(
+                Warehouse.of(settings.location, settings.owners), end_ms
+            ).values()
             for (scope, name), last in every.items()
             if choice.replaces((scope, name))
             and files.get((scope, name)) != last.document["limits"]

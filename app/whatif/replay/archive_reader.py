@@ -158,12 +158,16 @@ class Archive:
     @cached_property
     def _left_out(self) -> LeftOut:
         return LeftOut(
-            self._settings, tuple(self._routes), self.span.begin_ms, self.span.end_ms, self._applied
+            Warehouse.of(self._settings.location, self._settings.owners),
+            tuple(self._routes),
+            self.span.begin_ms,
+            self.span.end_ms,
+            self._applied,
         )
 
     @cached_property
     def _untimed(self) -> Untimed:
-        return Untimed(self._settings)
+        return Untimed(Warehouse.of(self._settings.location, self._settings.owners))
 
     def open(self, file: DataFile) -> pq.ParquetFile:
         """A data file; UserError where it is gone."""

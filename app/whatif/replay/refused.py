@@ -15,7 +15,7 @@ from app.tables.state_files import SourcePosition
 from state.engine.refused import DUPLICATE, OUT_OF_RANGE, TOO_LATE
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    pass
 
 Array = np.ndarray
 REFUSED = (TOO_LATE, DUPLICATE, OUT_OF_RANGE)
@@ -28,7 +28,7 @@ class LeftOut:
 
     def __init__(
         self,
-        settings: Settings,
+        warehouse: Warehouse,
         jobs: Sequence[str],
         begin_ms: int,
         end_ms: int,
@@ -39,7 +39,7 @@ class LeftOut:
             job: (place.offsets, frozenset(place.files)) for job, place in applied.items()
         }
         self._by_job: dict[str, dict[str, Array]] = {}
-        delta = Warehouse.of(settings.location, settings.owners).open("quarantine")
+        delta = warehouse.open("quarantine")
         if delta is None:
             return
         wall = pc.field("ts_wall_ms")

@@ -14,7 +14,7 @@ import pyarrow as pa
 from app.read.relations import ANY_ORDER, Warehouse, connect
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    pass
 
 Array = np.ndarray
 Place = tuple[str, int]
@@ -55,10 +55,8 @@ FROM placed WHERE ts_wall_ms IS NULL
 class Untimed:
     """The records of an archive without a wall time, each with a time (ms since the epoch)."""
 
-    def __init__(self, settings: Settings) -> None:
-        connection = connect(
-            Warehouse.of(settings.location, settings.owners), SQL, config=ANY_ORDER
-        )
+    def __init__(self, warehouse: Warehouse) -> None:
+        connection = connect(warehouse, SQL, config=ANY_ORDER)
         found = connection.execute(SQL).fetchall()
         self._at: dict[Place, int] = {(part, offset): at for part, offset, at in found}
 

@@ -24,7 +24,7 @@ JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required "
 def refusal(settings: Settings) -> list[str]:
     """The lines with which the source is refused."""
     with pytest.raises(UserError) as refused:
-        sources.check(settings)
+        sources.check(settings.feed, settings.location)
     return str(refused.value).splitlines()
 
 
@@ -40,7 +40,8 @@ def test_a_folder_that_does_not_exist(
 
 
 def test_an_empty_folder_is_waited_for(make_settings: MakeSettings, tmp_path: Path) -> None:
-    sources.check(make_settings(source={"format": "files", "path": str(tmp_path)}))
+    settings = make_settings(source={"format": "files", "path": str(tmp_path)})
+    sources.check(settings.feed, settings.location)
 
 
 def test_a_path_without_a_delta_table(make_settings: MakeSettings, tmp_path: Path) -> None:

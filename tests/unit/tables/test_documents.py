@@ -31,7 +31,9 @@ DAMAGED = (
 READERS: dict[str, Callable[[Settings], Any]] = {
     last_configuration.NAME: lambda settings: last_configuration.load(settings.location),
     f"{health.FOLDER}/govern.json": lambda settings: list(health.samples(settings.location)),
-    retention.DONE: lambda settings: retention.RetentionRules(settings, 0) and None,
+    retention.DONE: lambda settings: (
+        retention.RetentionRules(settings.location, settings.maintenance, 0) and None
+    ),
     RECONCILE: lambda settings: (
         comparing.ReadingMemory.load(settings.location, Scrape).scrapes
         or list(check_durations.samples(settings.location))

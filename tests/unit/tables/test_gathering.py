@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from app.config.settings import Settings
 from app.errors import UserError
+from app.read.relations import Warehouse
 from app.run import integrity
 from app.show.audit.snapshot import committed
 from app.tables import checkpoints, gathering, policy_log
@@ -356,7 +357,7 @@ def test_gathered_rows_that_are_lost_come_back_from_the_last_batch_only(query: Q
 @pytest.fixture
 def versions(query: Query) -> Iterator[Callable[[], dict[str, int]]]:
     def found() -> dict[str, int]:
-        opened = committed(query.settings)
+        opened = committed(Warehouse.of(query.settings.location, query.settings.owners))
         return {
             name: table.version()
             for name in (WAITS, AT_ONCE)

@@ -21,6 +21,7 @@ from app.jobs.rate_limits.whatif.search import (
     smallest_pair,
     together,
 )
+from app.read.relations import Warehouse
 from app.terminal.outputs import require_folder
 from app.terminal.printable import printable, say
 from app.terminal.rows import write_table
@@ -196,7 +197,7 @@ def suggest(
 
 def find(settings: Settings, asked: PublishRequest, owners: TopicOwners) -> SuggestedLimits:
     """Search the archive for the limits."""
-    history = History(settings, owners, asked.span)
+    history = History(Warehouse.of(settings.location, settings.owners), owners, asked.span)
     params = settings.job_params(JOB)
     rules = Rules(
         VERSIONS.index(params["tokenbucket"]),

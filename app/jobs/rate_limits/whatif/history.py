@@ -21,7 +21,6 @@ from state.rate_limits.alone import CLOSE, PUBLISH, USE, Trace
 from state.rate_limits.declaration import NAME as JOB
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
     from app.jobs.rate_limits.whatif.owners import TopicOwners
 
 Rate = Literal["messages", "bytes"]
@@ -155,9 +154,8 @@ class Named:
 class History:
     """The records of an archive that publish limiters see."""
 
-    def __init__(self, settings: Settings, owners: TopicOwners, span: EventSpan = WHOLE) -> None:
+    def __init__(self, warehouse: Warehouse, owners: TopicOwners, span: EventSpan = WHOLE) -> None:
         """UserError without an archive, or without a publish in it."""
-        warehouse = Warehouse.of(settings.location, settings.owners)
         warehouse.require()
         if warehouse.open("events") is None:
             raise UserError(

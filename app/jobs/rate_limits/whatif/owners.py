@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from app.errors import UserError
 from app.read.last_policies import last_policies
+from app.read.relations import Warehouse
 from state.rate_limits.limits import Limits, is_exempt, unpartitioned
 from udfs.topics import normal_topic
 
@@ -53,7 +54,11 @@ class TopicOwners:
     def __init__(self, settings: Settings, per: Per) -> None:
         self._settings, self._per = settings, per
         self._by_cluster: dict[str, Limits] = {}
-        self._stream = last_policies(settings) if per == "group" else {}
+        self._stream = (
+            last_policies(Warehouse.of(settings.location, settings.owners))
+            if per == "group"
+            else {}
+        )
         self.members: dict[str, str] = {}
         """The group of each namespace that was asked for."""
 

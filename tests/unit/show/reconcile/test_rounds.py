@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from app.cli import main
+from app.config.location import Location
 from app.config.settings import Settings
 from app.errors import UserError
 from app.show.reconcile import brokers
@@ -107,7 +108,7 @@ def test_a_crash_neither_loses_nor_repeats_rows(
     count(server, 130)
     keep = ReadingMemory.keep
 
-    def crash(memory: ReadingMemory[Any], of: Settings) -> None:
+    def crash(memory: ReadingMemory[Any], of: Location) -> None:
         if not memory.rows:  # they have just been appended
             raise KeyboardInterrupt
         keep(memory, of)

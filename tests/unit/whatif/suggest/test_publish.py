@@ -19,6 +19,7 @@ from app.jobs.rate_limits.whatif.history import LIMITS, History
 from app.jobs.rate_limits.whatif.owners import SCOPES, TopicOwners
 from app.jobs.rate_limits.whatif.search import point, smallest
 from app.jobs.rate_limits.whatif.verify import throttled
+from app.read.relations import Warehouse
 from app.whatif import policy_document
 from app.whatif.replay.archive_reader import WHOLE
 from state.policies import LIMIT_TYPES
@@ -199,7 +200,7 @@ def test_limits_do_to_a_drawn_trace_what_the_job_does(seed: int, make_settings: 
         },
     )
     owners = TopicOwners(settings, per)
-    history = History(settings, owners)
+    history = History(Warehouse.of(settings.location, settings.owners), owners)
     params = settings.job_params("rate_limits")
     rules = Rules(
         ("saturating", "wrapping", "per_tick").index(params["tokenbucket"]),
@@ -488,7 +489,9 @@ def test_what_was_found_is_the_same_twice(make_settings: Make) -> None:
 
 def test_a_limit_below_what_is_needed_throttles_more(make_settings: Make) -> None:
     settings = warehouse(make_settings, drawn(11))
-    history = History(settings, TopicOwners(settings, "topic"))
+    history = History(
+        Warehouse.of(settings.location, settings.owners), TopicOwners(settings, "topic")
+    )
     for trace in (t for _, traces in history.traces(history.names) for t in traces.values()):
         needed = smallest(trace, 0.02, Rules())
         assert needed is not None
