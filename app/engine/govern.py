@@ -203,7 +203,7 @@ def start(
     writer = writer or Writer(settings.location, name, settings.maintenance.history_ms)
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
     raw = open_stream(spark, settings.feed, settings.location, name, ending)
-    catch_up = CatchUp(spark, settings, name, raw.shares) if raw.shares else None
+    catch_up = CatchUp(spark, settings.location, name, raw.shares) if raw.shares else None
     watch = watch or PolicyWatch(settings, _unheard, _unheard)
     policies = PolicyChanges(spark, settings, name, watch)
     group_operators = operators(

@@ -59,17 +59,18 @@ def tables(
     """
     if name is not None and name not in TABLES and name not in VIEWS:
         raise UserError(f"tables: there is no {name} ({did_you_mean(name, [*TABLES, *VIEWS])})")
+    warehouse = Warehouse.of(settings.location, settings.owners)
     if ddl:
-        return _ddl(_warehouse(settings), engine, name, as_json)
+        return _ddl(_required(warehouse), engine, name, as_json)
     if name is None:
-        return _list(_warehouse(settings), bool(settings.shadows), as_json)
+        return _list(_required(warehouse), bool(settings.shadows), as_json)
     if sql:
         if name not in VIEWS:
             raise UserError(f"tables --sql: {name} is a table; views are {', '.join(VIEWS)}")
         text = VIEWS[name].sql
         print(json.dumps({"name": name, "sql": text}) if as_json else text)
         return 0
-    return _describe(_warehouse(settings), name, as_json)
+    return _describe(_required(warehouse), name, as_json)
 
 
 def query(
@@ -89,13 +90,14 @@ def query(
     have all rows, and a printed table reports the number of omitted ones.
     """
     with stoppable(timeout_ms):
+        warehouse = Warehouse.of(settings.location, settings.owners)
         return _query(
-            settings, sql, output, as_of_ms, params, memory_bytes or default_bytes(), rows
+            warehouse, sql, output, as_of_ms, params, memory_bytes or default_bytes(), rows
         )
 
 
 def _query(
-    settings: Settings,
+    warehouse: Warehouse,
     sql: str,
     output: Output,
     as_of_ms: int | None,
@@ -116,7 +118,7 @@ def _query(
         raise UserError("--param: goes with a ready question; query --list lists them")
     else:
         _require_sql(sql)
-    warehouse = _warehouse(settings).at(as_of_ms)
+    warehouse = _required(warehouse).at(as_of_ms)
     with duckdb.connect(config={"enable_external_access": "false"}) as reader:
         only_select(reader, sql, "query")
     config = {"memory_limit": f"{memory_bytes}B", **({} if question is None else ANY_ORDER)}
@@ -200,11 +202,10 @@ def list_questions(output: Output = "table") -> int:
     return 0
 
 
-def _warehouse(settings: Settings) -> Warehouse:
-    """The warehouse of a configuration; UserError if this release does not know its layout."""
-    warehouse = Warehouse.of(settings.location, settings.owners)
+def _required(warehouse: Warehouse) -> Warehouse:
+    """The warehouse; UserError if this release does not know its layout."""
     warehouse.require()
-    load_manifest(settings.location)
+    load_manifest(warehouse)
     return warehouse
 
 

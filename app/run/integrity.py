@@ -36,7 +36,8 @@ SHARED = "quarantine"
 
 def check(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
     """Raise UserError for queries whose tables and checkpoint do not fit each other."""
-    for problem in problems(settings, queries):
+    tables = {query: tables_of(settings, jobs) for query, jobs in queries.items()}
+    for problem in problems(settings.location, settings.source, tables):
         raise UserError(problem)
 
 
@@ -45,11 +46,12 @@ def of_warehouse(settings: Settings) -> Iterator[str]:
     try:
         inventory.refuse(settings.location)
         queries = {**assignment.known(settings.location), ARCHIVE: (ARCHIVE,)}
+        tables = {query: tables_of(settings, jobs) for query, jobs in queries.items()}
         there = manifest.load(settings.location)
     except UserError as error:
         yield str(error)
         return
-    yield from problems(settings, queries)
+    yield from problems(settings.location, settings.source, tables)
     for one in (there.states if there else None) or ():
         try:
             state_files.read(Path(path_in(settings.location, one.file)))
@@ -57,32 +59,33 @@ def of_warehouse(settings: Settings) -> Iterator[str]:
             yield f"{error}\nput it back from a copy; without it replays begin with other states"
 
 
-def problems(settings: Settings, queries: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """What does not fit, each with its remedy. `queries` has the jobs of each query, the archive
-    included.
+def problems(
+    warehouse: Location, source: SourceSettings | None, written: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """What does not fit, each with its remedy. `written` has the tables of each query that no
+    other writes, the archive included.
     """
-    for query, jobs in queries.items():
-        tables = tables_of(settings, jobs)
+    for query, tables in written.items():
         every = [*tables, SHARED]
-        found = list(inventory.documents(settings.location, query))
+        found = list(inventory.documents(warehouse, query))
         if found:
             yield from found
-        elif not checkpoints.begun(settings.location, query):
-            yield from _without_checkpoint(settings.location, query, tables)
-            yield from _sources(settings.location, settings.source, query)
-        elif not checkpoints.is_whole(settings.location, query):
+        elif not checkpoints.begun(warehouse, query):
+            yield from _without_checkpoint(warehouse, query, tables)
+            yield from _sources(warehouse, source, query)
+        elif not checkpoints.is_whole(warehouse, query):
             yield (
-                f"warehouse: the checkpoint {checkpoints.location(settings.location, query)} has lost files "
+                f"warehouse: the checkpoint {checkpoints.location(warehouse, query)} has lost files "
                 f"that Spark wrote before its last batch"
-                + (spark_logs.planned_again(settings.location, query, every) or f"\n{PUT_BACK}")
+                + (spark_logs.planned_again(warehouse, query, every) or f"\n{PUT_BACK}")
             )
-        elif found := list(spark_logs.problems(settings.location, settings.source, query, every)):
+        elif found := list(spark_logs.problems(warehouse, source, query, every)):
             yield from found
         else:
-            repeated = partial(spark_logs.repeated, settings.location, query, every)
-            yield from inventory.progress(settings.location, query, every, repeated)
-            yield from _sources(settings.location, settings.source, query)
-            yield from _tables(settings.location, query, tables)
+            repeated = partial(spark_logs.repeated, warehouse, query, every)
+            yield from inventory.progress(warehouse, query, every, repeated)
+            yield from _sources(warehouse, source, query)
+            yield from _tables(warehouse, query, tables)
 
 
 def _sources(warehouse: Location, source: SourceSettings | None, query: str) -> Iterator[str]:

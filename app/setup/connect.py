@@ -22,6 +22,7 @@ from app.tables import manifest, writable
 
 if TYPE_CHECKING:
     from app.config.location import Location
+    from app.config.reconcile import ReconcileSettings
     from app.config.settings import Settings
     from app.config.source import SourceSettings
     from app.config.throttle_feed import ThrottleFeedSettings
@@ -33,13 +34,17 @@ def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
         # Whatever needs one of them could not be opened.
         names = ", ".join(unset)
         yield Check("environment", False, f"{names} not set", "export them before the start")
-    yield checked("warehouse", lambda: _warehouse(settings))
+    yield checked(
+        "warehouse", lambda: _warehouse(settings.location, settings.partitions, settings.shards)
+    )
     yield checked("source", lambda: _source(settings.feed, settings.location))
     if settings.throttle_feed is not None:
         yield checked("throttle_feed", partial(_throttle_feed, settings.throttle_feed))
     if settings.reconcile is not None:
         for broker in settings.reconcile.brokers:
-            yield checked(f"reconcile.brokers.{broker}", partial(_broker, settings, broker))
+            yield checked(
+                f"reconcile.brokers.{broker}", partial(_broker, settings.reconcile, broker)
+            )
     for number, sink in enumerate(settings.alerts.http_sinks):
         yield checked(f"alerts.sinks[{number}]", partial(_sink, sink))
 
@@ -49,10 +54,10 @@ def _throttle_feed(feed: ThrottleFeedSettings) -> str:
     return f"topic {feed.topic} is there"
 
 
-def _warehouse(settings: Settings) -> str:
-    manifest.check(settings.location, settings.partitions, settings.shards)
-    writable.require(settings.location)
-    return f"{settings.warehouse} can be written"
+def _warehouse(warehouse: Location, partitions: int | None, shards: int | None) -> str:
+    manifest.check(warehouse, partitions, shards)
+    writable.require(warehouse)
+    return f"{warehouse.uri} can be written"
 
 
 def _source(feed: SourceSettings, warehouse: Location) -> str:
@@ -145,15 +150,14 @@ def _topic(client: dict[str, Any], topic: str) -> str:
     return f"topic {topic} with {len(ends)} partitions and {records:,} records"
 
 
-def _broker(settings: Settings, broker: str) -> str:
+def _broker(chosen: ReconcileSettings, broker: str) -> str:
     """The metrics of a broker."""
-    from app.show.reconcile.comparing import own
     from app.show.reconcile.scrape import scrape
 
     try:
-        found = scrape(own(settings), broker)
+        found = scrape(chosen, broker)
     except Unanswered as error:
-        address = own(settings).brokers[broker]
+        address = chosen.brokers[broker]
         raise UserError(f"{address}: {error}\nbrokers, token and timeout_ms decide this") from None
     return f"cluster {found.cluster}, {len(found.topics)} topics"
 

@@ -55,7 +55,10 @@ def doctor(settings: Settings, as_json: bool) -> int:
         _workers(spark),
         checked("warehouse", lambda: _writable(location)),
         checked("formats", lambda: _last_release(location, settings.jobs)),
-        checked("partitions", lambda: _numbers(settings, spark)),
+        checked(
+            "partitions",
+            lambda: _numbers(settings.location, settings.partitions, settings.shards, spark),
+        ),
         _tables(settings),
         _environment(settings),
     ]
@@ -153,12 +156,14 @@ def _last_release(warehouse: Location, jobs: Sequence[str]) -> str:
     return "no run yet" if kept is None else f"of Weir {kept.weir}"
 
 
-def _numbers(settings: Settings, spark: SparkSession) -> str:
+def _numbers(
+    warehouse: Location, partitions: int | None, shards: int | None, spark: SparkSession
+) -> str:
     """Whether the configured numbers fit the manifest, which supplies those not configured."""
-    kept = manifest.check(settings.location, settings.partitions, settings.shards)
+    kept = manifest.check(warehouse, partitions, shards)
     if kept is None:
         now = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
-        return f"{now}, shards {shards_for(now, settings.shards)} (no manifest yet)"
+        return f"{now}, shards {shards_for(now, shards)} (no manifest yet)"
     return f"{kept.partitions}, shards {kept.shards}"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from app.config.alerts import StdoutSink
+from app.config.alerts import AlertSettings, StdoutSink
 from app.errors import UserError
 from app.read.relations import Warehouse
 from app.show.alerts.episodes import FIRING, RESOLVED
@@ -59,18 +59,20 @@ class AlertRound:
 class Evaluator:
     """Evaluates the rules of a configuration on its warehouse, records changes and notifies."""
 
-    def __init__(self, settings: Settings, only: Sequence[str] = ()) -> None:
+    def __init__(
+        self, warehouse: Warehouse, alerts: AlertSettings, only: Sequence[str] = ()
+    ) -> None:
         """With `only`, rules of these names are evaluated; sinks receive all changes."""
-        self.settings = settings
-        self._warehouse = Warehouse.of(settings.location, settings.owners)
-        self.rules = rules_of(settings.alerts, only)
-        every = rules_of(settings.alerts) if only else self.rules
-        self.journal = Journal(self._warehouse)
-        self.delivery = Delivery(settings, self.journal, [rule.name for rule in every])
+        self.warehouse = warehouse
+        self._alerts = alerts
+        self.rules = rules_of(alerts, only)
+        every = rules_of(alerts) if only else self.rules
+        self.journal = Journal(self.warehouse)
+        self.delivery = Delivery(warehouse, alerts, self.journal, [rule.name for rule in every])
 
     def look(self, at_ms: int | None) -> AlertRound:
         """The alerts that fire at a time, by the data alone; nothing is recorded or delivered."""
-        found = evaluate_all(self._warehouse, self.rules, self.settings.alerts, {}, at_ms)
+        found = evaluate_all(self.warehouse, self.rules, self._alerts, {}, at_ms)
         firing, wordless = firing_rows(found.evaluated, {})
         left_out = {one.rule.name: one.left_out for one in found.evaluated if one.left_out}
         return AlertRound(
@@ -79,7 +81,7 @@ class Evaluator:
 
     def round(self, stopping: threading.Event) -> AlertRound:
         """Evaluate every rule, record the changes, and deliver what sinks have not accepted."""
-        self._warehouse.require()
+        self.warehouse.require()
         self.journal.load()
         found = self.evaluate()
         written, wordless = self.journal.record(found.evaluated)
@@ -104,9 +106,7 @@ class Evaluator:
         )
 
     def evaluate(self) -> Evaluation:
-        return evaluate_all(
-            self._warehouse, self.rules, self.settings.alerts, self.journal.recorded()
-        )
+        return evaluate_all(self.warehouse, self.rules, self._alerts, self.journal.recorded())
 
 
 def check_command(
@@ -121,10 +121,10 @@ def check_command(
     A rule that cannot be evaluated is reported by name and does not keep the others from being
     evaluated; it is a UserError if nothing fires.
     """
-    evaluator = Evaluator(settings, only)
+    evaluator = Evaluator(Warehouse.of(settings.location, settings.owners), settings.alerts, only)
     refused = None
     if at_ms is None:
-        Warehouse.of(settings.location).require()
+        evaluator.warehouse.require()
         refused = obstacle(settings.location, "alerts", "alerts/_delta_log")
     found = (
         evaluator.round(threading.Event())
@@ -157,7 +157,9 @@ def watch_command(
 ) -> int:
     """Rounds until SIGTERM or SIGINT; 0. A repeated error is logged once."""
     with stopping_at_signals() as stopping:
-        evaluator = Evaluator(settings, only)
+        evaluator = Evaluator(
+            Warehouse.of(settings.location, settings.owners), settings.alerts, only
+        )
         sinks = [s for s in settings.alerts.sinks if isinstance(s, StdoutSink)]
         formats = {"json"} if as_json else {sink.format for sink in sinks} or {"text"}
         pause_ms = interval_ms or settings.alerts.interval_ms
@@ -208,7 +210,7 @@ def one_round(
     else:
         notes = found.notes()
         for each in formats:
-            show_changes(evaluator.settings.owners, found.changes, each)
+            show_changes(evaluator.warehouse.owners, found.changes, each)
     for note in notes:
         if note not in logged:
             log(note)

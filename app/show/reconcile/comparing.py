@@ -95,12 +95,12 @@ class ComparisonRound:
     problems: list[str] = field(default_factory=list)
 
 
-def own(settings: Settings) -> ReconcileSettings:
+def own(section: ReconcileSettings | None, polls_kafka: bool) -> ReconcileSettings:
     """The section of the configuration; a UserError where it is missing. Polled groups of Kafka
     need none: the source has the cluster."""
-    if settings.reconcile is not None:
-        return settings.reconcile
-    if settings.polls_kafka:
+    if section is not None:
+        return section
+    if polls_kafka:
         return ReconcileSettings()
     raise UserError(
         f"{WHERE}: is missing (the brokers whose counters are compared)\n"
@@ -113,17 +113,17 @@ def side_of(settings: Settings) -> ComparedSide:
     if settings.polls_kafka:
         from app.show.reconcile.cluster import Cluster
 
-        return Cluster(settings, own(settings))
+        return Cluster(settings, own(settings.reconcile, settings.polls_kafka))
     from app.show.reconcile.brokers import PulsarBrokers
 
-    return PulsarBrokers(settings, own(settings))
+    return PulsarBrokers(settings, own(settings.reconcile, settings.polls_kafka))
 
 
 def one_round(settings: Settings, stopping: threading.Event | None = None) -> ComparisonRound:
     """Read, and compare what can be; the caller holds the lock."""
     side, done = side_of(settings), ComparisonRound()
     memory = ReadingMemory.load(settings.location, side.reading)
-    _append(settings, memory)
+    _append(settings.location, settings.maintenance.history_ms, memory)
     for name in [name for name in memory.scrapes if name not in side.names]:
         del memory.scrapes[name]
     for name, found in side.read(stopping or threading.Event()):
@@ -139,7 +139,7 @@ def one_round(settings: Settings, stopping: threading.Event | None = None) -> Co
     memory.number += 1
     memory.rows = done.rows
     memory.keep(settings.location)
-    _append(settings, memory)
+    _append(settings.location, settings.maintenance.history_ms, memory)
     return done
 
 
@@ -156,7 +156,7 @@ def _compare(side: ComparedSide, kept: list[Reading], done: ComparisonRound) -> 
     return kept
 
 
-def _append(settings: Settings, memory: ReadingMemory[Reading]) -> None:
+def _append(warehouse: Location, history_ms: int, memory: ReadingMemory[Reading]) -> None:
     """Append the rows under the number of their round, unless the table has it."""
     import pyarrow as pa
     from deltalake.exceptions import DeltaError
@@ -164,18 +164,16 @@ def _append(settings: Settings, memory: ReadingMemory[Reading]) -> None:
     from app.tables.commit import Writer
 
     try:
-        writer = Writer(
-            settings.location, TABLE, settings.maintenance.history_ms, f"weir-{TABLE}-{memory.id}"
-        )
+        writer = Writer(warehouse, TABLE, history_ms, f"weir-{TABLE}-{memory.id}")
         writer.prepare([TABLE])
         if memory.rows:
             table = pa.Table.from_pylist(memory.rows, schema=TABLES[TABLE].schema)
             writer.append(TABLE, table, memory.number)
-            root = local_path(settings.warehouse)
+            root = local_path(warehouse.uri)
             if root is not None:
                 durable.sync(root)  # before the memory forgets the rows
             memory.rows = []
-            memory.keep(settings.location)
+            memory.keep(warehouse)
     except (DeltaError, OSError) as error:
         raise UserError(
             f"{TABLE}: cannot be written ({(str(error).splitlines() or [''])[0][:200]})"

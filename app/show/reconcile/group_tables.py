@@ -5,16 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.read.relations import Warehouse, connect_once
 from app.show.reconcile.cluster_reading import Reading
 from app.show.reconcile.group_rows import Empty, Key, Lost, WeirNumber
 from app.show.reconcile.side import CHECKS_MS, CONFIG
 from app.sources.kafka.offsets import FEED, NAMELESS, Place
-
-if TYPE_CHECKING:
-    from app.config.settings import Settings
 
 _CHECKS = """
 SELECT DISTINCT pass_ms FROM group_lag
@@ -73,7 +70,6 @@ WHERE c.event_type = 'cursor_state'
 class Tables:
     """The tables of one cluster."""
 
-    settings: Settings
     warehouse: Warehouse
     cluster: str
 

@@ -124,7 +124,8 @@ def effect(
         )
         jobs = _jobs(before, wanted)
         unlike = differences(
-            before.settings,
+            Warehouse.of(before.settings.location),
+            before.settings.policy_dicts(),
             _choice(before, wanted),
             wanted.span,
             replayed,

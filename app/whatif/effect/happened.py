@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from app.read.last_policies import last_policies
 from app.read.relations import Warehouse, connect
@@ -12,7 +12,7 @@ from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS, EventSpan
 from app.whatif.replay.choice import Choice, policy_key
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    pass
 
 NAMED = 5
 """Overridden documents that a sentence names."""
@@ -27,29 +27,34 @@ WHERE window_start_ms >= $from_ms AND window_start_ms < $to_ms
 
 
 def differences(
-    settings: Settings, choice: Choice, span: EventSpan, model: Warehouse, pauses: bool
+    live: Warehouse,
+    policies: Sequence[Mapping[str, Any]],
+    choice: Choice,
+    span: EventSpan,
+    model: Warehouse,
+    pauses: bool,
 ) -> list[str]:
     """Sentences on what the replay under the first policies has otherwise than the live run.
 
-    `settings` are those of that replay, `choice` its records, and `model` its tables; `pauses`: it
+    `policies` are those of that replay, `choice` its records, and `model` its tables; `pauses`: it
     has pauses of connections.
     """
-    found = list(_overridden(settings, choice, span))
+    found = list(_overridden(live, policies, choice, span))
     if pauses and not choice.filters:
-        found += _unreported(Warehouse.of(settings.location, settings.owners), model, span)
+        found += _unreported(live, model, span)
     return found
 
 
-def _overridden(settings: Settings, choice: Choice, span: EventSpan) -> Iterator[str]:
+def _overridden(
+    live: Warehouse, policies: Sequence[Mapping[str, Any]], choice: Choice, span: EventSpan
+) -> Iterator[str]:
     """The documents of the stream that the policy files replace by others."""
-    files = {policy_key(d): d["limits"] for d in settings.policy_dicts()}
+    files = {policy_key(d): d["limits"] for d in policies}
     end_ms = None if span.end_ms == LAST_MS else span.end_ms
     names = sorted(
         {
             f"{scope} {name}"
-            for every in last_policies(
-                Warehouse.of(settings.location, settings.owners), end_ms
-            ).values()
+            for every in last_policies(live, end_ms).values()
             for (scope, name), last in every.items()
             if choice.replaces((scope, name))
             and files.get((scope, name)) != last.document["limits"]

@@ -96,7 +96,7 @@ class Replay:
     @property
     def begins(self) -> list[str]:
         """Where it begins, in words: which rows a longer past could change."""
-        return self._begin.said(self._settings, self._jobs)
+        return self._begin.said(self._settings.blind_after_gap_ms(), self._jobs)
 
     def run(self, say_begin: bool = True) -> None:
         """Judge all that is left; `say_begin` prints where it begins."""

@@ -441,7 +441,11 @@ def inside(place):
 )
 def test_a_file_below_the_warehouse_is_no_table(settings, inside, capsys, sql):
     with pytest.raises(UserError, match=r"there is no table .*kept\.json.*no files"):
-        query(settings, sql.format(file=f"{inside}/kept.json"), "csv")
+        query(
+            settings,
+            sql.format(file=f"{inside}/kept.json"),
+            "csv",
+        )
     assert SECRET not in capsys.readouterr().out
 
 

@@ -25,6 +25,7 @@ from app.terminal.counts import counted
 from app.terminal.printable import say
 from app.terminal.sizes import size_text
 from state.entry_cache.declaration import NAME as JOB
+from state.entry_cache.parameters import EntryCacheParameters
 
 if TYPE_CHECKING:
     from app.config.location import Location
@@ -96,11 +97,12 @@ def compare(settings: Settings, asked: BakeoffRequest) -> Result:
     """Replay the trace through every cache."""
     curves, sizes = choice.curves(asked.policies, asked.vary), choice.sizes(asked.sizes)
     trace = read_trace(settings, asked.trace)
-    event = release_event(settings, trace)
+    own = settings.section(EntryCacheParameters)
+    event = release_event(own, trace)
     off = BakeOff(settings, trace, event)
     if sizes is None:
         sizes = around(off.working_set(_reference(curves)))
-        configured = choice.configured_size(settings)
+        configured = choice.configured_size(own)
         sizes = sorted({*sizes, *([configured, 2 * configured] if configured else [])})
     return Result(trace, event, tuple(off.points(curves, sizes)))
 

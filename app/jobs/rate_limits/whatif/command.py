@@ -163,8 +163,9 @@ def suggest(
     require_folder(page, "--page")
     if JOB not in settings.jobs:
         raise UserError(f"policy suggest publish: the configuration does not run the job {JOB}")
-    owners = TopicOwners(settings, asked.per)
-    found = find(settings, asked, owners)
+    warehouse = Warehouse.of(settings.location)
+    owners = TopicOwners(warehouse, settings.policy_dicts(), asked.per)
+    found = find(warehouse, settings.job_params(JOB), asked, owners)
     broken: list[str] = []
     if verify:
         from app.jobs.rate_limits.whatif.verify import verified
@@ -195,10 +196,14 @@ def suggest(
     return 1 if broken else 0
 
 
-def find(settings: Settings, asked: PublishRequest, owners: TopicOwners) -> SuggestedLimits:
+def find(
+    warehouse: Warehouse,
+    params: Mapping[str, Any],
+    asked: PublishRequest,
+    owners: TopicOwners,
+) -> SuggestedLimits:
     """Search the archive for the limits."""
-    history = History(Warehouse.of(settings.location, settings.owners), owners, asked.span)
-    params = settings.job_params(JOB)
+    history = History(warehouse, owners, asked.span)
     rules = Rules(
         VERSIONS.index(params["tokenbucket"]),
         params["release_condition"] == "positive",

@@ -93,7 +93,7 @@ def test_a_second_one_is_refused(settings: Settings, capsys: pytest.CaptureFixtu
     with only_maintenance(settings.location):
         assert ran(settings) == 2
         assert ran(settings, "--dry-run") == 0
-        assert one_round("maintenance", settings, Event()) == ""
+        assert one_round("maintenance", settings.model_dump_json(), Event()) == ""
     assert capsys.readouterr().err.splitlines() == [
         f"weir: maintain: another process maintains {settings.warehouse}",
         "it does the same work: wait for its end",
@@ -176,5 +176,5 @@ def test_a_run_maintains_its_warehouse(make_settings: MakeSettings) -> None:
 def test_problems_beside_a_run_are_reported(settings: Settings) -> None:
     damaged = Path(settings.warehouse, "quarantine", "_delta_log", f"{1:020}.json")
     damaged.write_text("")
-    report = one_round("maintenance", settings, Event())
+    report = one_round("maintenance", settings.model_dump_json(), Event())
     assert report.startswith("quarantine: warehouse: the table ")

@@ -68,14 +68,17 @@ def test_a_batch_is_known_after_its_commit_has_gone(make_settings: MakeSettings)
             again.add_files(NAME, [], batch)
     assert plain(found(settings, NAME)) == before
     assert DeltaTable(path_in(settings.location, NAME)).version() == 10
-    assert list(integrity.problems(settings, {"govern": ["rate_limits"]})) != []  # no checkpoint
+    written = {"govern": integrity.tables_of(settings, ["rate_limits"])}
+    assert (
+        list(integrity.problems(settings.location, settings.source, written)) != []
+    )  # no checkpoint
     place = Path(settings.warehouse, "_weir/checkpoints/govern")
     for log in ("offsets", "commits"):
         (place / log).mkdir(parents=True)
         (place / log / "8").write_text("v1\n{}\n{}")
     (place / "metadata").write_text("{}")
     policy_log.keep(settings.location, "govern", policy_log.begun([], {}, 0, 0, None), {})
-    assert list(integrity.problems(settings, {"govern": ["rate_limits"]})) == []
+    assert list(integrity.problems(settings.location, settings.source, written)) == []
 
 
 def test_an_open_writer_goes_on_after_its_version_has_left_the_log(

@@ -59,5 +59,5 @@ def test_while_another_process_compares_a_round_does_nothing(make_settings: Make
         server.answers["/metrics/"] = status(200, METRICS)
         settings = make_settings(reconcile={"brokers": [server.url], "interval_ms": 100})
         with only_reconciliation(settings.location):
-            assert one_round("reconcile", settings, Event()) == ""
+            assert one_round("reconcile", settings.model_dump_json(), Event()) == ""
         assert server.asked == []
