@@ -189,18 +189,19 @@ def start(
     group: Sequence[str],
     trigger: dict[str, Any] | None = None,
     on_time: Callable[[MessageKind, int], None] | None = None,
-    name: str | None = None,
     writer: Writer | None = None,
     ending: bool = False,
     watch: PolicyWatch | None = None,
 ) -> StreamingQuery:
-    """Start the query of a group of jobs under its name, which identifies its checkpoint.
+    """Start the query of a group of jobs under the name of its `writer`, which identifies its
+    checkpoint.
 
-    Without a `writer` every micro-batch commits its rows. With `ending` the query stops at the
-    source's present end. `watch` has the policies of the files as they are now.
+    Without a `writer` it has the name of the group, and every micro-batch commits its rows. With
+    `ending` the query stops at the source's present end. `watch` has the policies of the files as
+    they are now.
     """
-    name = name or query_name(group)
-    writer = writer or Writer(settings.location, name, settings.maintenance.history_ms)
+    writer = writer or Writer(settings.location, query_name(group), settings.maintenance.history_ms)
+    name = writer.query
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
     raw = open_stream(spark, settings.feed, settings.location, name, ending)
     catch_up = CatchUp(spark, settings.location, name, raw.shares) if raw.shares else None

@@ -201,7 +201,6 @@ class Service:
                     group,
                     trigger,
                     self._times,
-                    name,
                     self._gatherers.writer(name),
                     not self._endless,
                     self._policies,

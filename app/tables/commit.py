@@ -40,7 +40,7 @@ class Writer:
         """Tables that it creates keep the versions of the last `history_ms` readable. `application`
         is for a writer that is no query and numbers its batches itself."""
         self._warehouse = warehouse
-        self._query = query
+        self.query = query
         self._local = local_path(warehouse.uri)
         self._record: checkpoints.Committed | None = None
         """What the checkpoint of a query records of its commits, in a local warehouse."""
@@ -132,13 +132,13 @@ class Writer:
             crc32 = (
                 None
                 if batch is None
-                else checkpoints.plan_crc32(self._warehouse, self._query, batch)
+                else checkpoints.plan_crc32(self._warehouse, self.query, batch)
             )
             if batch is not None and crc32 is not None:
                 settled = checkpoints.Settled(batch, crc32)
             wanted = checkpoints.Committed(dict(self._commits), self._waiting(), settled)
             if wanted != self._record:
-                checkpoints.record(self._warehouse, self._query, wanted)
+                checkpoints.record(self._warehouse, self.query, wanted)
                 self._record = wanted
         durable.sync(self._local)
 
