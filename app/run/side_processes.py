@@ -60,7 +60,7 @@ def _audit(settings: Settings) -> list[str]:
     from app.tables.definitions import TABLES
 
     os.nice(NICENESS)
-    rows = audit_warehouse(Warehouse.of(settings.location, settings.owners), list(TABLES))
+    rows = audit_warehouse(Warehouse.of(settings.location), list(TABLES))
     failed = [f"{row['table']}: {row['expectation']}" for row in rows if not row["success"]]
     return [f"{len(failed)} of {len(rows)} expectations failed ({_named(failed)})"] * bool(failed)
 
@@ -72,7 +72,7 @@ def _maintain(settings: Settings) -> list[str]:
 
     os.nice(NICENESS)
     with only_maintenance(settings.location):
-        done = upkeep(Warehouse.of(settings.location, settings.owners), settings.maintenance)
+        done = upkeep(Warehouse.of(settings.location), settings.maintenance)
     return [f"{kept.table}: {kept.problem}" for kept in done.tables if kept.problem]
 
 

@@ -37,11 +37,7 @@ def maintained(settings: Settings) -> Iterator[list[MaintainedTable]]:
     def work() -> None:
         while not stop.wait(0.05):
             if Path(settings.warehouse, "_weir").is_dir():
-                done.extend(
-                    upkeep(
-                        Warehouse.of(settings.location, settings.owners), settings.maintenance
-                    ).tables
-                )
+                done.extend(upkeep(Warehouse.of(settings.location), settings.maintenance).tables)
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -11,7 +11,7 @@ _READS = "SELECT count(*) FROM cache_stats WHERE hits > 0 OR misses > 0"
 
 def compared(settings: Settings) -> str | None:
     """A sentence on the comparison, which is kept as `bakeoff` does; None if no entry was read."""
-    with connect(Warehouse.of(settings.location, settings.owners), _READS) as connection:
+    with connect(Warehouse.of(settings.location), _READS) as connection:
         ((reads,),) = connection.execute(_READS).fetchall()
     if not reads:
         return None

@@ -40,24 +40,18 @@ def forget_command(
     if not wanted:
         options = ", ".join(f"--{kind.replace('_', '-')}" for kind in COLUMNS)
         raise UserError(f"forget: names nobody\ngive one or more of {options}")
-    Warehouse.of(settings.location).require()
-    with nullcontext() if dry_run else run_lock.only_maintenance(settings.location):
-        refuse(settings.location, erase)
+    warehouse = Warehouse.of(settings.location)
+    warehouse.require()
+    with nullcontext() if dry_run else run_lock.only_maintenance(warehouse):
+        refuse(warehouse, erase)
         tables, pages = forget(
-            Warehouse.of(settings.location, settings.owners),
+            warehouse,
             settings.maintenance,
             wanted,
             dry_run,
             erase,
         )
-    left = still_named(
-        settings.location,
-        settings.maintenance,
-        settings.saved_states,
-        settings.idle_state_ms,
-        wanted,
-        erase,
-    )
+    left = still_named(settings, wanted, erase)
     if as_json:
         print(
             json.dumps(

@@ -27,9 +27,7 @@ def maintain_command(settings: Settings, dry_run: bool = False, as_json: bool = 
     require_delta_rs(settings.warehouse)
     Warehouse.of(settings.location).require()
     with nullcontext() if dry_run else only_maintenance(settings.location):
-        done = upkeep(
-            Warehouse.of(settings.location, settings.owners), settings.maintenance, dry_run
-        )
+        done = upkeep(Warehouse.of(settings.location), settings.maintenance, dry_run)
     if as_json:
         print(
             json.dumps(

@@ -12,8 +12,7 @@ from app.tables.small_files import names as file_names
 
 if TYPE_CHECKING:
     from app.config.location import Location
-    from app.config.maintenance import MaintenanceSettings
-    from app.config.saved_states import SavedStatesSettings
+    from app.config.settings import Settings
 
 MINUTE_MS = 60_000
 SEARCHED = {
@@ -31,26 +30,18 @@ SEARCHED = {
 """Files of text that are searched, and how long they keep what they hold."""
 
 
-def still_named(
-    warehouse: Location,
-    maintenance: MaintenanceSettings,
-    saved_states: SavedStatesSettings,
-    idle_state_ms: int,
-    names: Sequence[Name],
-    erase: bool,
-) -> list[str]:
+def still_named(settings: Settings, names: Sequence[Name], erase: bool) -> list[str]:
     """Places that hold the names after the command, or may, one line each."""
     return [
-        *_history(maintenance, erase),
-        *_searched(warehouse, names),
-        *_not_searched(warehouse, saved_states, idle_state_ms),
+        *([] if erase else [_history(settings.maintenance.history_ms)]),
+        *_searched(settings.location, names),
+        *_not_searched(settings.location, settings.saved_states.keep, settings.idle_state_ms),
     ]
 
 
-def _history(maintenance: MaintenanceSettings, erase: bool) -> Iterator[str]:
-    if not erase:
-        kept = f"{maintenance.history_ms // MINUTE_MS} min"
-        yield f"history of the tables (--as-of): until maintain removes it, in {kept} or later"
+def _history(history_ms: int) -> str:
+    kept = f"{history_ms // MINUTE_MS} min"
+    return f"history of the tables (--as-of): until maintain removes it, in {kept} or later"
 
 
 def _searched(warehouse: Location, names: Sequence[Name]) -> Iterator[str]:
@@ -74,9 +65,7 @@ def _holds(path: Path, names: Sequence[Name]) -> bool:
     return any(name.replaced(text) != text for name in names)
 
 
-def _not_searched(
-    warehouse: Location, saved_states: SavedStatesSettings, idle_state_ms: int
-) -> Iterator[str]:
+def _not_searched(warehouse: Location, keep: int, idle_state_ms: int) -> Iterator[str]:
     """States and rows whose bytes are not searched."""
     idle = f"{idle_state_ms // MINUTE_MS} min"
     yield (
@@ -86,7 +75,7 @@ def _not_searched(
     if file_names(warehouse, "_weir/states"):
         yield (
             "saved states (_weir/states): until "
-            f"{saved_states.keep} newer ones of their query are saved; without "
+            f"{keep} newer ones of their query are saved; without "
             "saved_states.interval_ms until you remove the files"
         )
     yield (

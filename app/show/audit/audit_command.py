@@ -52,7 +52,7 @@ def quality_command(
             raise UserError(f"--table {name}: there is none ({did_you_mean(name, list(TABLES))})")
     Warehouse.of(settings.location).require()
     load_manifest(settings.location)
-    found = _audit(Warehouse.of(settings.location, settings.owners), tables, again)
+    found = _audit(Warehouse.of(settings.location), tables, again)
     if as_json:
         write_json(SHOWN, [[row[name] for name in SHOWN] for row in found.rows], sys.stdout)
     else:

@@ -57,7 +57,7 @@ def explain(
 ) -> int:
     """Print the decisions about an entity around a moment, its newest one by default; 0."""
     window_ms = None if window is None else span_ms(window)
-    warehouse = Warehouse.of(settings.location, settings.owners)
+    warehouse = Warehouse.of(settings.location)
     warehouse.require()
     load_manifest(settings.location)
     evidence = [table for job in explained() for table in job.also_read]

@@ -167,7 +167,7 @@ def show(
     kind = "topic" if _is_topic(name, found.in_force) else "principal"
     from app.read.last_policies import last_policies
 
-    every = last_policies(Warehouse.of(settings.location, settings.owners), at_ms, cluster)
+    every = last_policies(Warehouse.of(settings.location), at_ms, cluster)
     answers: dict[str | None, list[Held]] = {}
     for each in every or {cluster: {}}:
         levels = Levels(found.in_force, every.get(each, {}))

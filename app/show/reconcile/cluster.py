@@ -41,7 +41,7 @@ class Cluster:
         # Retention is not compared.
         self._own = groups(settings.feed).model_copy(update={"retention_as_quota": False})
         self._chosen = chosen
-        self._tables = Tables(Warehouse.of(settings.location, settings.owners), self._own.cluster)
+        self._tables = Tables(Warehouse.of(settings.location), self._own.cluster)
         self.names = (self._own.broker,)
 
     def read(self, stopping: threading.Event) -> Iterator[tuple[str, Reading | str]]:

@@ -101,7 +101,7 @@ def effect(
     page; returns 0. `changes` are the limits that differ.
     """
     require_delta_rs(before.settings.warehouse)
-    Warehouse.of(before.settings.location, before.settings.owners).require()
+    Warehouse.of(before.settings.location).require()
     _refuse_live(before.settings.location, wanted.keep)
     with _folder(wanted.keep) as folder:
         first = _replay(before, wanted, folder)
@@ -115,10 +115,10 @@ def effect(
             for side, one in ((before, first), (after, second)):
                 say(f"{side.name}: {side.given}", flush=True)
                 one.run(say_begin=False)  # the answer says it once
-        replayed = Warehouse.of(first.out.settings.location, first.out.settings.owners)
+        replayed = Warehouse.of(first.out.settings.location)
         found = compared(
             replayed,
-            Warehouse.of(second.out.settings.location, second.out.settings.owners),
+            Warehouse.of(second.out.settings.location),
             wanted.rows,
             before.settings.stats_window_ms,
         )

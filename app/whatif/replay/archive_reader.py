@@ -112,7 +112,7 @@ class Archive:
         the records that it does not get again."""
         self._settings, self._routes = settings, routes
         self.span, self._choice, self._applied = span, choice, applied or {}
-        warehouse = Warehouse.of(settings.location, settings.owners)
+        warehouse = self._warehouse = Warehouse.of(settings.location)
         warehouse.require()
         delta = warehouse.open("events")
         if delta is None:
@@ -124,12 +124,9 @@ class Archive:
             delta.load_as_version(version)
         self.version = int(delta.version())
         self._root = str(warehouse.folder.resolve() / "events") if warehouse.folder else None
-        self._location, self._storage = warehouse.location("events"), settings.location.storage()
-        self.shards = settings.model_copy(update=manifest.numbers(settings.location)).shard_count
-        self._as_spelled, self._skew_ms = (
-            manifest.as_spelled(settings.location),
-            settings.clock_skew_ms,
-        )
+        self._location, self._storage = warehouse.location("events"), warehouse.storage_options
+        self.shards = settings.model_copy(update=manifest.numbers(warehouse)).shard_count
+        self._as_spelled, self._skew_ms = manifest.as_spelled(warehouse), settings.clock_skew_ms
         self._strays: dict[str, frozenset[tuple[str, int]]] = {}
         self._columns, kinds = needed(routes)
         self._kinds = pa.array(kinds)
@@ -158,7 +155,7 @@ class Archive:
     @cached_property
     def _left_out(self) -> LeftOut:
         return LeftOut(
-            Warehouse.of(self._settings.location, self._settings.owners),
+            self._warehouse,
             tuple(self._routes),
             self.span.begin_ms,
             self.span.end_ms,
@@ -167,7 +164,7 @@ class Archive:
 
     @cached_property
     def _untimed(self) -> Untimed:
-        return Untimed(Warehouse.of(self._settings.location, self._settings.owners))
+        return Untimed(self._warehouse)
 
     def open(self, file: DataFile) -> pq.ParquetFile:
         """A data file; UserError where it is gone."""

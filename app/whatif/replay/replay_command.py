@@ -197,8 +197,8 @@ class Replay:
             end_ms = min(end_ms, latest) - open_ms - settings.allowed_lateness_ms
         without_payload = not settings.archive_payload
         counts, found = verify.differences(
-            Warehouse.of(settings.location, settings.owners),
-            Warehouse.of(self.out.settings.location, self.out.settings.owners),
+            Warehouse.of(settings.location),
+            Warehouse.of(self.out.settings.location),
             self._group,
             begin_ms,
             end_ms,

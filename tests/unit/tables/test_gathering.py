@@ -357,7 +357,7 @@ def test_gathered_rows_that_are_lost_come_back_from_the_last_batch_only(query: Q
 @pytest.fixture
 def versions(query: Query) -> Iterator[Callable[[], dict[str, int]]]:
     def found() -> dict[str, int]:
-        opened = committed(Warehouse.of(query.settings.location, query.settings.owners))
+        opened = committed(Warehouse.of(query.settings.location))
         return {
             name: table.version()
             for name in (WAITS, AT_ONCE)

@@ -87,7 +87,7 @@ def release_event(own: EntryCacheParameters, trace: PackedTrace) -> str:
 
 
 def _archived(settings: Settings, group: Mapping[str, Operator]) -> PackedTrace:
-    warehouse = Warehouse.of(settings.location, settings.owners)
+    warehouse = Warehouse.of(settings.location)
     warehouse.require()
     if warehouse.open("events") is None:
         raise UserError("bakeoff: the archive is empty; run the job archive first, or give --trace")

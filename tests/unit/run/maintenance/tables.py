@@ -73,7 +73,7 @@ def fill(settings: Settings, name: str, batches: range) -> None:
 
 def opened(settings: Settings, name: str) -> Opened:
     """A table as maintenance opens it."""
-    warehouse = Warehouse.of(settings.location, settings.owners)
+    warehouse = Warehouse.of(settings.location)
     delta = warehouse.open(name)
     assert delta is not None
     return Opened(warehouse, name, delta)

@@ -76,7 +76,7 @@ def test_every_row_is_there_once(batches: int, rounds: int, make_settings: MakeS
     ]
     seen = dict.fromkeys(NAMES, 0)
     followed = dict.fromkeys(NAMES, 0)
-    warehouse = Warehouse.of(settings.location, settings.owners)
+    warehouse = Warehouse.of(settings.location)
     followers = {name: TableFollower(warehouse) for name in NAMES}
     reads = 0
     while any(process.poll() is None for process in work):

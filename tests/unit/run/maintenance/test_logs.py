@@ -164,7 +164,7 @@ def test_a_batch_is_written_although_properties_change(
 def test_compaction_is_no_news_about_rows(make_settings: MakeSettings) -> None:
     settings = make_settings()
     fill(settings, NAME, range(9))
-    warehouse = Warehouse.of(settings.location, settings.owners)
+    warehouse = Warehouse.of(settings.location)
     before = state(warehouse, NAME, warehouse.open(NAME))
     table = opened(settings, NAME)
     table.delta.alter.set_table_properties({"delta.checkpointInterval": "77"})

@@ -194,7 +194,7 @@ def test_whole_files_that_leave_are_no_new_rows_for_the_metrics(
 ) -> None:
     settings = make_settings(maintenance={"retention": [{"table": NAME, "keep_ms": "7d"}]})
     write(settings.warehouse, NAME, [row(10)])
-    follower = TableFollower(Warehouse.of(settings.location, settings.owners))
+    follower = TableFollower(Warehouse.of(settings.location))
     news = follower.news(NAME)
     assert news is not None
     follower.done([news])

@@ -44,7 +44,7 @@ def end(settings, batch):
 def versions(settings):
     return {
         name: table.version()
-        for name, table in committed(Warehouse.of(settings.location, settings.owners)).items()
+        for name, table in committed(Warehouse.of(settings.location)).items()
         if table is not None
     }
 

@@ -28,9 +28,7 @@ FOR_EVER = {"idle_s": 10**9}
 
 
 def rows_of_view(settings: Settings, view: str) -> list[dict[str, Any]]:
-    cursor = connect(Warehouse.of(settings.location, settings.owners)).execute(
-        f"SELECT * FROM {view}"
-    )
+    cursor = connect(Warehouse.of(settings.location)).execute(f"SELECT * FROM {view}")
     names = [column[0] for column in cursor.description or []]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 

@@ -99,7 +99,7 @@ def between(
 ) -> WeirNumber:
     for name, rows in tables.items():
         write(settings.warehouse, name, rows)
-    return Tables(Warehouse.of(settings.location, settings.owners), "east").between(first, second)
+    return Tables(Warehouse.of(settings.location), "east").between(first, second)
 
 
 def flat(*polls: list[Json]) -> list[Json]:
@@ -327,7 +327,7 @@ def test_names_that_are_asked_for_are_those_of_the_newest_checks(settings: Setti
         "group_lag",
         [lag(0, "old"), lag(3600), lag(3600, '""', topic=None, partition=None), lag(3500, "other")],
     )
-    tables = Tables(Warehouse.of(settings.location, settings.owners), "east")
+    tables = Tables(Warehouse.of(settings.location), "east")
     assert tables.live(START_MS + 3700 * S) == ({"orders"}, {"billing", "other"})
 
 

@@ -200,7 +200,7 @@ def test_limits_do_to_a_drawn_trace_what_the_job_does(seed: int, make_settings: 
         },
     )
     owners = TopicOwners(Warehouse.of(settings.location), settings.policy_dicts(), per)
-    history = History(Warehouse.of(settings.location, settings.owners), owners)
+    history = History(Warehouse.of(settings.location), owners)
     params = settings.job_params("rate_limits")
     rules = Rules(
         ("saturating", "wrapping", "per_tick").index(params["tokenbucket"]),
@@ -498,7 +498,7 @@ def test_what_was_found_is_the_same_twice(make_settings: Make) -> None:
 def test_a_limit_below_what_is_needed_throttles_more(make_settings: Make) -> None:
     settings = warehouse(make_settings, drawn(11))
     history = History(
-        Warehouse.of(settings.location, settings.owners),
+        Warehouse.of(settings.location),
         TopicOwners(Warehouse.of(settings.location), settings.policy_dicts(), "topic"),
     )
     for trace in (t for _, traces in history.traces(history.names) for t in traces.values()):
