@@ -40,14 +40,13 @@ def read(
 
 def generated(feed: SourceSettings, warehouse: Location) -> Path:
     """The folder of the trace: `events/` and `policies.yaml`, created at the first call."""
-    source = feed
-    root = Path(source.path) if source.path else Path(warehouse.uri) / "_weir" / "demo"
-    folder = root.absolute() / f"seed-{source.seed}-events-{source.events}"
+    root = Path(feed.path) if feed.path else Path(warehouse.uri) / "_weir" / "demo"
+    folder = root.absolute() / f"seed-{feed.seed}-events-{feed.events}"
     if not folder.exists():
         unfinished = folder.with_suffix(".unfinished")  # of a run that was interrupted
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
-        trace = plan_trace(load_scenario("demo"), source.events, source.seed)
+        trace = plan_trace(load_scenario("demo"), feed.events, feed.seed)
         write_files(trace, unfinished / "events")
         write_policies(trace, unfinished / "policies.yaml")
         unfinished.rename(folder)

@@ -61,7 +61,6 @@ def _warehouse(warehouse: Location, partitions: int | None, shards: int | None) 
 
 
 def _source(feed: SourceSettings, warehouse: Location) -> str:
-    feed = feed
     if feed.format == "pulsar_admin":
         note = admin_source.answer(feed, warehouse)
         if feed.path is None:

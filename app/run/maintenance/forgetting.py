@@ -88,7 +88,7 @@ class _Table:
     def __init__(
         self, maintenance: MaintenanceSettings, opened: Opened, names: Sequence[Name]
     ) -> None:
-        self._own: MaintenanceSettings = maintenance
+        self._own = maintenance
         self._opened = opened
         self._rewriter = Rewriter(opened, self._own.memory_bytes)
         self._values = replacements(names, opened.table)

@@ -112,9 +112,8 @@ def _planned(
     kept: MaintainedTable,
     _before: logs.LogSize,
 ) -> MaintainedTable:
-    own: MaintenanceSettings = maintenance
-    merged = compaction.planned(opened, own, now_ms)
-    removed = vacuum.vacuum(opened, own, dry_run=True)
+    merged = compaction.planned(opened, maintenance, now_ms)
+    removed = vacuum.vacuum(opened, maintenance, dry_run=True)
     return replace(
         kept,
         files_after=kept.files - merged.before + merged.after,
@@ -134,14 +133,13 @@ def _done(
     kept: MaintainedTable,
     before: logs.LogSize,
 ) -> MaintainedTable:
-    own: MaintenanceSettings = maintenance
-    changed = logs.outdated(opened, own)
+    changed = logs.outdated(opened, maintenance)
     if changed:
         opened.delta.alter.set_table_properties(changed)
     rows = rules.apply(opened, dry_run=False)
-    compaction.compact(opened, own, now_ms)
-    removed = vacuum.vacuum(opened, own, dry_run=False)
-    logs.shorten(opened, own, before)
+    compaction.compact(opened, maintenance, now_ms)
+    removed = vacuum.vacuum(opened, maintenance, dry_run=False)
+    logs.shorten(opened, maintenance, before)
     files, size = _files(opened)
     return replace(
         kept,

@@ -78,19 +78,18 @@ def _admission(feed: SourceSettings, warehouse: Location) -> dict[str, str]:
     """The default limit of a trigger: bytes of data files with about as many records as configured."""
     from deltalake import DeltaTable
 
-    source = feed
-    if "maxbytespertrigger" in {key.lower() for key in source.options}:
+    if "maxbytespertrigger" in {key.lower() for key in feed.options}:
         return {}
     files = pa.table(
-        DeltaTable(str(source.path), storage_options=warehouse.storage()).get_add_actions(
+        DeltaTable(str(feed.path), storage_options=warehouse.storage()).get_add_actions(
             flatten=True
         )
     )
     size = pc.sum(files["size_bytes"]).as_py() or 0
     rows = pc.sum(files["num_records"]).as_py() or 0 if "num_records" in files.column_names else 0
-    most = source.max_bytes_per_trigger
+    most = feed.max_bytes_per_trigger
     if rows:
-        most = min(most, max(size * source.max_records_per_trigger // rows, 1))
+        most = min(most, max(size * feed.max_records_per_trigger // rows, 1))
     return {"maxBytesPerTrigger": str(most)}
 
 

@@ -114,11 +114,10 @@ def stream_options(feed: SourceSettings) -> dict[str, str]:
     options = feed.reader_options()
     bound: dict[str, str] = {}
     if "maxoffsetspertrigger" not in {key.lower() for key in options}:
-        source = feed
-        most = source.max_records_per_trigger
+        most = feed.max_records_per_trigger
         mean_bytes = record_bytes(options, chosen(options))
         if mean_bytes:
-            most = min(most, max(int(source.max_bytes_per_trigger / mean_bytes), 1))
+            most = min(most, max(int(feed.max_bytes_per_trigger / mean_bytes), 1))
         bound = {"maxOffsetsPerTrigger": str(most)}
     return {**DEFAULTS, **bound, **options}
 

@@ -84,15 +84,14 @@ def whole_plan(feed: SourceSettings) -> RangePlan:
     """The plan of everything that the topics hold."""
     from app.sources.pulsar.planned_ranges import RangePlan
 
-    source = feed
-    options = source.reader_options()
+    options = feed.reader_options()
     topics = tuple(topic_names(options))
     return RangePlan(
         options,
         topics,
-        PulsarShares(source.max_records_per_trigger, len(topics) != 1),
-        max_records=source.max_records_per_trigger,
-        max_bytes=source.max_bytes_per_trigger,
+        PulsarShares(feed.max_records_per_trigger, len(topics) != 1),
+        max_records=feed.max_records_per_trigger,
+        max_bytes=feed.max_bytes_per_trigger,
     )
 
 
