@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.read.relations import Warehouse, connect_once
 from app.terminal.moments import instant_of
 from state.engine.documents import Source, full_topic_name
 from state.policies import parse_document
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

@@ -59,18 +59,17 @@ def tables(
     """
     if name is not None and name not in TABLES and name not in VIEWS:
         raise UserError(f"tables: there is no {name} ({did_you_mean(name, [*TABLES, *VIEWS])})")
-    warehouse = Warehouse.of(settings.location, settings.owners)
     if ddl:
-        return _ddl(_required(warehouse), engine, name, as_json)
+        return _ddl(_required(Warehouse.of(settings.location)), engine, name, as_json)
     if name is None:
-        return _list(_required(warehouse), bool(settings.shadows), as_json)
+        return _list(_required(Warehouse.of(settings.location)), bool(settings.shadows), as_json)
     if sql:
         if name not in VIEWS:
             raise UserError(f"tables --sql: {name} is a table; views are {', '.join(VIEWS)}")
         text = VIEWS[name].sql
         print(json.dumps({"name": name, "sql": text}) if as_json else text)
         return 0
-    return _describe(_required(warehouse), name, as_json)
+    return _describe(_required(Warehouse.of(settings.location)), name, as_json)
 
 
 def query(

@@ -171,10 +171,9 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
 
 
 def without_secrets(
-    text: str, source: SourceSettings | None, throttle_feed: ThrottleFeedSettings | None
+    text: str, source: SourceSettings | None, feed: ThrottleFeedSettings | None
 ) -> str:
     """The text with every secret of the source's and the throttle feed's options masked."""
-    source, feed = source, throttle_feed
     if source is not None:
         text = _masked(text, source.options, source.reader_options())
     return text if feed is None else _masked(text, feed.options, feed.writer_options())

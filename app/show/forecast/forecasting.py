@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from app.show.forecast.methods import HOURS_PER_DAY, METHODS, Method
 from app.show.forecast.uses import HOUR_MS, Use, known_until, uses
 from app.tables.definitions import TABLES
 from app.tables.writable import append
-
-if TYPE_CHECKING:
-    pass
 
 TABLE = "forecasts"
 KEY = ("kind", "cluster", "broker", "entity", "method")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.read.last_policies import last_policies
 from app.read.relations import Warehouse, connect
 from app.terminal.counts import counted
 from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS, EventSpan
 from app.whatif.replay.choice import Choice, policy_key
-
-if TYPE_CHECKING:
-    pass
 
 NAMED = 5
 """Overridden documents that a sentence names."""

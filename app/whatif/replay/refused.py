@@ -4,7 +4,6 @@ that the states it begins with have."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +12,6 @@ import pyarrow.compute as pc
 from app.read.relations import Warehouse
 from app.tables.state_files import SourcePosition
 from state.engine.refused import DUPLICATE, OUT_OF_RANGE, TOO_LATE
-
-if TYPE_CHECKING:
-    pass
 
 Array = np.ndarray
 REFUSED = (TOO_LATE, DUPLICATE, OUT_OF_RANGE)

@@ -6,15 +6,10 @@ Jobs on the monotonic clock need no wall time; a replay that goes slice by slice
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 
 from app.read.relations import ANY_ORDER, Warehouse, connect
-
-if TYPE_CHECKING:
-    pass
 
 Array = np.ndarray
 Place = tuple[str, int]

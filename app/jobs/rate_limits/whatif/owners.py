@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from app.errors import UserError
 from app.read.last_policies import last_policies
 from app.read.relations import Warehouse
 from state.rate_limits.limits import Limits, is_exempt, unpartitioned
 from udfs.topics import normal_topic
-
-if TYPE_CHECKING:
-    pass
 
 Per = Literal["topic", "namespace", "group"]
 SCOPES: Mapping[str, str] = {
