@@ -68,7 +68,7 @@ def test_the_lock_ends_with_its_process(make_settings: MakeSettings) -> None:
     code = (
         "import os, sys; from app.tables.run_lock import only_run;"
         "from app.config.settings import load_settings;"
-        "lock = only_run(load_settings(overrides={'warehouse': sys.argv[1]}), ['archive']);"
+        "lock = only_run(load_settings(overrides={'warehouse': sys.argv[1]}).location, ['archive']);"
         "lock.__enter__(); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, settings.warehouse], check=False, timeout=60)
