@@ -64,7 +64,7 @@ class Evaluator:
     ) -> None:
         """With `only`, rules of these names are evaluated; sinks receive all changes."""
         self.warehouse = warehouse
-        self._alerts = alerts
+        self.alerts = alerts
         self.rules = rules_of(alerts, only)
         every = rules_of(alerts) if only else self.rules
         self.journal = Journal(self.warehouse)
@@ -72,7 +72,7 @@ class Evaluator:
 
     def look(self, at_ms: int | None) -> AlertRound:
         """The alerts that fire at a time, by the data alone; nothing is recorded or delivered."""
-        found = evaluate_all(self.warehouse, self.rules, self._alerts, {}, at_ms)
+        found = evaluate_all(self.warehouse, self.rules, self.alerts, {}, at_ms)
         firing, wordless = firing_rows(found.evaluated, {})
         left_out = {one.rule.name: one.left_out for one in found.evaluated if one.left_out}
         return AlertRound(
@@ -106,7 +106,7 @@ class Evaluator:
         )
 
     def evaluate(self) -> Evaluation:
-        return evaluate_all(self.warehouse, self.rules, self._alerts, self.journal.recorded())
+        return evaluate_all(self.warehouse, self.rules, self.alerts, self.journal.recorded())
 
 
 def check_command(

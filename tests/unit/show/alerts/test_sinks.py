@@ -417,7 +417,7 @@ def test_secrets_are_neither_shown_nor_written(
 
 def test_a_note_moves_on_only(tmp_warehouse, evaluator):
     one = evaluator({"type": "webhook", "url": "http://127.0.0.1:1"})
-    (sink,) = one.settings.alerts.http_sinks
+    (sink,) = one.alerts.http_sinks
     delivery = one.delivery
     assert delivery.note(sink, TakenChanges(7, [2, 5]), 3) == TakenChanges(7, [5])
     assert delivery.note(sink, TakenChanges(7, []), 9) == TakenChanges(9, [])
