@@ -258,7 +258,7 @@ def test_the_configuration_that_a_run_kept_is_shown_without_secrets(
 ) -> None:
     write(tmp_warehouse, "topic_throttle_stats", [stats(0, SCRIPT)])
     settings = make_settings(storage_options={"aws_secret_access_key": "hunter2"})
-    last_configuration.keep(settings.location, described(settings, 1))
+    last_configuration.keep(settings.location, described(settings, START_MS))
     answer = content(capsys, tmp_warehouse)
     assert answer["config_hash"] == settings.config_hash()
     section = answer["sections"]["configuration"]
