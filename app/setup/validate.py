@@ -83,7 +83,7 @@ def validate(
     unset = unset_variables(settings)
     idle = idle_limits(settings)
     document = settings.display()
-    hashes = {job: settings.params_hash(job) for job in settings.jobs}
+    hashes = settings.params_hashes()
     answers: list[Check] = []
     if connect:
         from app.setup.connect import ask

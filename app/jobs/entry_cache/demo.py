@@ -11,12 +11,12 @@ _READS = "SELECT count(*) FROM cache_stats WHERE hits > 0 OR misses > 0"
 
 def compared(settings: Settings) -> str | None:
     """A sentence on the comparison, which is kept as `bakeoff` does; None if no entry was read."""
-    with connect(Warehouse.of(settings), _READS) as connection:
+    with connect(Warehouse.of(settings.location), _READS) as connection:
         ((reads,),) = connection.execute(_READS).fetchall()
     if not reads:
         return None
     result = compare(settings, BakeoffRequest())
-    keep_rows(settings, rows(settings, result))
+    keep_rows(settings.location, rows(settings, result))
     policies, sizes = ({getattr(p, name) for p in result.points} for name in ("curve", "max_bytes"))
     return (
         f"{len(policies)} eviction policies at {len(sizes)} sizes are compared on the archived "

@@ -19,7 +19,7 @@ _STATS = f"SELECT {', '.join(COLUMNS)} FROM {TABLE}"
 
 def compared(settings: Settings) -> str | None:
     """A sentence on pauses that the throttle command would have avoided; None without any."""
-    with connect(Warehouse.of(settings), _STATS) as connection:
+    with connect(Warehouse.of(settings.location), _STATS) as connection:
         found = connection.execute(_STATS).fetchall()
     paused = [dict(zip(COLUMNS, row, strict=True)) for row in found]
     return other_protocol(paused, _with_exchange(settings))

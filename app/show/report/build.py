@@ -9,6 +9,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.config.described import described
 from app.jobs import every
 from app.read.question import LEAST, MOST
 from app.read.questions import QUESTIONS
@@ -21,7 +22,7 @@ from app.show.report.sections.data_quality import data_quality
 from app.show.report.sections.quotas import quotas
 from app.show.report.summary import verdict, what_happened
 from app.show.report.text import seconds_text, time_text, utc
-from app.tables import last_configuration as kept_configuration
+from app.tables import last_configuration
 from app.tables.manifest import load as load_manifest
 
 if TYPE_CHECKING:
@@ -37,11 +38,10 @@ def build(
 ) -> Page:
     """The page about the warehouse of `settings`; `configured`: these are the settings of its
     run, not only its location. Links start in the folder `links_from`."""
-    warehouse = Warehouse.of(settings).at(as_of_ms)
+    warehouse = Warehouse.of(settings.location, settings.owners).at(as_of_ms)
     warehouse.require()
-    manifest = load_manifest(settings)
-    read_kept = kept_configuration.described if configured else kept_configuration.load
-    kept = read_kept(settings)
+    manifest = load_manifest(settings.location)
+    kept = described(settings) if configured else last_configuration.load(settings.location)
     reader = ReportReader(warehouse, span)
     first = what_happened(reader)
     declared: list[JobSection] = list(every("report", "SECTIONS"))

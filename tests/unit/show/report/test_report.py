@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from app.cli import main
+from app.config.described import described
 from app.config.settings import Settings, load_settings
 from app.read.questions import QUESTIONS
 from app.tables import last_configuration
@@ -176,7 +177,7 @@ def test_the_configuration_that_a_run_kept_is_shown_without_secrets(
 ) -> None:
     write(tmp_warehouse, "topic_throttle_stats", [stats(0, SCRIPT)])
     settings = make_settings(storage_options={"aws_secret_access_key": "hunter2"})
-    last_configuration.keep(settings)
+    last_configuration.keep(settings.location, described(settings, START_MS))
     answer = content(capsys, tmp_warehouse)
     assert answer["config_hash"] == settings.config_hash()
     section = answer["sections"]["configuration"]
@@ -193,7 +194,7 @@ def test_a_configuration_that_is_named_comes_before_the_kept_one(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    last_configuration.keep(make_settings())
+    last_configuration.keep(make_settings().location, described(make_settings(), 1))
     file = tmp_path / "weir.yaml"
     file.write_text(f"warehouse: {tmp_warehouse}\nshards: 4\n")
     answer = content(capsys, tmp_warehouse, "--config", str(file))
@@ -206,9 +207,9 @@ def test_a_kept_configuration_that_cannot_be_read_is_left_out(
     text: str, make_settings: Callable[..., Settings]
 ) -> None:
     settings = make_settings()
-    last_configuration.keep(settings)
+    last_configuration.keep(settings.location, described(settings, 1))
     Path(settings.warehouse, last_configuration.NAME).write_text(text)
-    assert last_configuration.load(settings) is None
+    assert last_configuration.load(settings.location) is None
 
 
 @pytest.mark.parametrize(
