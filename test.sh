@@ -2,7 +2,7 @@
 # Sets everything up, then style, types, import rules and pytest; other arguments go to pytest.
 #
 #   ./test.sh --quick   tests/unit without Spark, on few random traces: no Java, no server
-#   ./test.sh           every test but the soaks, two processes at a time
+#   ./test.sh           every test but the soaks, two processes at a time (WEIR_PROCESSES)
 #   ./test.sh --slow    the soaks as well, and every random trace
 #   ./test.sh tests/unit/config/test_settings.py  one file
 set -euo pipefail
@@ -23,5 +23,5 @@ export WEIR_JARS=$WEIR_HOME/share/weir/jars NUMBA_CACHE_DIR=$WEIR_HOME/share/wei
 "$python" -m ruff check .
 "$python" -m mypy
 "$WEIR_HOME/bin/lint-imports"
-[ $# -gt 0 ] || set -- "$tests" --numprocesses 2 --no-loadscope-reorder
+[ $# -gt 0 ] || set -- "$tests" --numprocesses "${WEIR_PROCESSES:-2}" --no-loadscope-reorder
 exec "$python" -m pytest --durations 10 "$@"

@@ -847,19 +847,23 @@ def suggest_publish(
     history_ms = read_duration_ms(min_history, f"--min-history {min_history}")
     return _answer_of("policy suggest publish")(
         _settings(config, warehouse),
-        per,
-        rate,
-        0.01 if share is None else share,
-        headroom,
-        min_publishes,
-        history_ms,
-        _span(start, end),
-        out,
-        page,
-        verify,
-        curve,
-        every,
-        as_json,
+        {
+            "per": per,
+            "rates": rate,
+            "share": 0.01 if share is None else share,
+            "headroom": headroom,
+            "min_publishes": min_publishes,
+            "min_history_ms": history_ms,
+            "span": _span(start, end),
+        },
+        {
+            "out": out,
+            "page": page,
+            "verify": verify,
+            "curves": curve,
+            "every": every,
+            "as_json": as_json,
+        },
     )
 
 

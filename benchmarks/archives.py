@@ -41,12 +41,17 @@ def batches_of(trace: Trace) -> Iterator[pa.RecordBatch]:
 
 def build(settings: Settings, trace: Trace, rows_per_commit: int = ROWS_PER_COMMIT) -> int:
     """Write the archive of a trace into the warehouse; how many records it read."""
-    writer = Writer(settings, "archive", application="weir-bench-archive")
+    writer = Writer(
+        settings.location,
+        "archive",
+        settings.maintenance.history_ms,
+        application="weir-bench-archive",
+    )
     writer.prepare(list(archive_query.WRITES))
-    roots = {name: path_in(settings, name) for name in archive_query.WRITES}
+    roots = {name: path_in(settings.location, name) for name in archive_query.WRITES}
     write = archive_query.file_writer(
         roots,
-        {} if local_path(settings.warehouse) else settings.storage(),
+        {} if local_path(settings.warehouse) else settings.location.storage(),
         settings.blind_after_gap_ms(),
     )
     number = read = 0

@@ -18,6 +18,7 @@ from unittest import mock
 from deltalake import DeltaTable
 
 from app.config.settings import Settings, load_settings
+from app.read.relations import Warehouse
 from app.run.maintenance import exchange, logs, merging
 from app.run.maintenance.upkeep import upkeep
 from app.tables.commit import Writer
@@ -107,7 +108,7 @@ def _maintained(settings: Settings) -> float:
         mock.patch.object(exchange, "clock_ms", lambda: int(then * 1000)),
         mock.patch.object(merging, "SETTLED_MS", 0),
     ):
-        done = upkeep(settings)
+        done = upkeep(Warehouse.of(settings.location, settings.owners), settings.maintenance)
     assert not [kept.problem for kept in done.tables if kept.problem], done
     return time.perf_counter() - start
 

@@ -71,13 +71,30 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return compare
 
 
-LONG = ("tests/spark/test_cluster.py", "brokers", "tests/crash/", "tests/servers/", "tests/spark/")
-"""What takes longest is begun first, so that the processes of a run end together."""
+LONG = (
+    "tests/spark/test_cluster.py",
+    "kafka",
+    "tests/crash/",
+    "tests/spark/test_three_runners.py",
+    "tests/spark/upgrade/",
+    "tests/spark/",
+    "pulsar",
+    "tests/servers/",
+    "tests/unit/test_extreme_values.py",
+    "tests/unit/contract/test_redaction.py",
+    "tests/unit/run/maintenance/",
+    "tests/unit/state/contract/",
+    "tests/unit/setup/",
+    "tests/unit/show/",
+)
+"""What takes longest is begun first, so that the processes of a run end together; of two processes
+one waits for a broker while the other one computes."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Several processes share the tests by file; those with a broker are all of one process."""
+    """Several processes share the tests by file; those with a Kafka broker are all of one process,
+    those with a Pulsar broker of one, too."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByGroup(LoadScopeScheduling):
@@ -88,12 +105,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is slow unless it is asked for, and Spark where only what is quick is; the
-    order is that of their beginning."""
+    """Leave out what is slow unless it is asked for, and Java where only what is quick is; the order
+    is that of their beginning."""
 
     def is_out(item: pytest.Item) -> bool:
         slow = item.get_closest_marker("slow") is not None
-        return (slow and not SLOW) or (QUICK and "spark" in getattr(item, "fixturenames", ()))
+        # the fixture of a broker has the name of its group
+        java = {"spark", _group(item.location[0])} & {*getattr(item, "fixturenames", ())}
+        return (slow and not SLOW) or (QUICK and bool(java))
 
     out = {item for item in items if is_out(item)}
     config.hook.pytest_deselected(items=list(out))
@@ -104,7 +123,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @functools.cache
 def _group(file: str) -> str:
     text = (ROOT / file).read_text(encoding="utf-8")
-    return "brokers" if re.search(r"tests\.support\.servers\.(kafka|pulsar)\b", text) else file
+    brokers = re.findall(r"tests\.support\.servers\.(kafka|pulsar)\b", text)
+    return max(brokers, default=file)  # a file with both starts Kafka once more
 
 
 def _turn(group: str) -> tuple[int, str]:

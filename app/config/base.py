@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
@@ -109,7 +110,7 @@ def _user(text: str) -> str:
     return ":".join(each if ENV.fullmatch(each) else MASK for each in _PARTS.findall(text))
 
 
-def resolved(options: dict[str, str], where: str) -> dict[str, str]:
+def resolved(options: Mapping[str, str], where: str) -> dict[str, str]:
     """Options with every `${env:NAME}` replaced; a variable that is not set is a UserError."""
 
     def value(key: str, match: re.Match[str]) -> str:

@@ -32,12 +32,12 @@ from app.config.base import (
     as_text,
     in_unit,
     in_units,
-    resolved,
     shown,
     without_users,
 )
 from app.config.forecast import ForecastSettings
 from app.config.levels import compiled
+from app.config.location import Location
 from app.config.maintenance import MaintenanceSettings
 from app.config.metrics import MetricsSettings
 from app.config.owners import Owner, owner_documents
@@ -262,11 +262,7 @@ class Settings(_WithJobs):
     @property
     def shard_count(self) -> int:
         """Shards of each core, if the warehouse does not define the number."""
-        return self.shards_for(self.partitions or os.cpu_count() or 1)
-
-    def shards_for(self, partitions: int) -> int:
-        """Shards of each core for a number of shuffle partitions, as configured or derived."""
-        return self.shards or SHARDS_PER_PARTITION * partitions
+        return shards_for(self.partitions or os.cpu_count() or 1, self.shards)
 
     def window_end_ms(self, ms: int) -> int:
         """The end of the window of statistics in which a time lies (ms since the epoch)."""
@@ -318,6 +314,10 @@ class Settings(_WithJobs):
         policies = self.policy_dicts() if policies is None else policies
         return digest({"job": job, "params": params, "policies": policies})
 
+    def params_hashes(self, policies: list[dict[str, Any]] | None = None) -> dict[str, str]:
+        """`params_hash` by job, of the jobs of every query."""
+        return {job: self.params_hash(job, policies) for job in self.jobs}
+
     def config_hash(self) -> str:
         """Hash of the whole configuration with its policies, but without secrets of the
         environment.
@@ -341,15 +341,23 @@ class Settings(_WithJobs):
         found: dict[str, Any] = without_users(plain)
         return found
 
-    def storage(self) -> dict[str, str]:
-        """Options for the object store of the warehouse, with secrets from the environment."""
-        return resolved(self.storage_options, "storage_options")
+    @property
+    def location(self) -> Location:
+        """Where the warehouse is."""
+        return Location(self.warehouse, self.storage_options)
 
     def __repr_args__(self) -> Any:
         return [
             (name, shown(self.storage_options) if name == "storage_options" else value)
             for name, value in super().__repr_args__()
         ]
+
+
+def shards_for(partitions: int, shards: int | None) -> int:
+    """Shards of each core for a number of shuffle partitions: the configured number, or two for
+    each partition.
+    """
+    return shards or SHARDS_PER_PARTITION * partitions
 
 
 def digest(value: Any) -> str:

@@ -17,34 +17,36 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
-    from app.config.settings import Settings
+    from app.config.location import Location
+    from app.config.source import SourceSettings
 
 
-def check(settings: Settings) -> None:
+def check(feed: SourceSettings, warehouse: Location) -> None:
     """UserError for a warehouse in an object store: the demo's input is local files."""
-    if "://" in settings.warehouse:
+    if "://" in warehouse.uri:
         raise UserError(
-            f"source.format: demo writes local files, which cannot go below {settings.warehouse}\n"
+            f"source.format: demo writes local files, which cannot go below {warehouse.uri}\n"
             "take a folder as warehouse, or one of the formats files, kafka, delta"
         )
 
 
-def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+def read(
+    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
+) -> Raw:
     """The lines of the scenario."""
-    folder = generated(settings) / "events"
-    return line_files.read_path(reader, str(folder), settings.feed)
+    folder = generated(feed, warehouse) / "events"
+    return line_files.read_path(reader, str(folder), feed)
 
 
-def generated(settings: Settings) -> Path:
+def generated(feed: SourceSettings, warehouse: Location) -> Path:
     """The folder of the trace: `events/` and `policies.yaml`, created at the first call."""
-    source = settings.feed
-    root = Path(source.path) if source.path else Path(settings.warehouse) / "_weir" / "demo"
-    folder = root.absolute() / f"seed-{source.seed}-events-{source.events}"
+    root = Path(feed.path) if feed.path else Path(warehouse.uri) / "_weir" / "demo"
+    folder = root.absolute() / f"seed-{feed.seed}-events-{feed.events}"
     if not folder.exists():
         unfinished = folder.with_suffix(".unfinished")  # of a run that was interrupted
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
-        trace = plan_trace(load_scenario("demo"), source.events, source.seed)
+        trace = plan_trace(load_scenario("demo"), feed.events, feed.seed)
         write_files(trace, unfinished / "events")
         write_policies(trace, unfinished / "policies.yaml")
         unfinished.rename(folder)

@@ -321,18 +321,22 @@ def start(
     ending: bool = False,
 ) -> StreamingQuery:
     """Start the archive of the source. With `ending` it stops at the source's present end."""
-    writer = Writer(settings, checkpoints.ARCHIVE)
+    writer = Writer(settings.location, checkpoints.ARCHIVE, settings.maintenance.history_ms)
     writer.prepare(list(WRITES))
     blind_ms = settings.blind_after_gap_ms()
-    raw = open_stream(spark, settings, checkpoints.ARCHIVE, ending)
-    roots = {name: path_in(settings, name) for name in WRITES}
-    storage = {} if local_path(settings.warehouse) else settings.storage()
+    raw = open_stream(spark, settings.feed, settings.location, checkpoints.ARCHIVE, ending)
+    roots = {name: path_in(settings.location, name) for name in WRITES}
+    storage = {} if local_path(settings.warehouse) else settings.location.storage()
     frame = raw.through(file_writer(roots, storage, blind_ms, settings.archive_payload), WRITTEN)
     return (
         frame.writeStream.queryName(checkpoints.ARCHIVE)
         .outputMode("append")
-        .option("checkpointLocation", checkpoints.location(settings, checkpoints.ARCHIVE))
+        .option("checkpointLocation", checkpoints.location(settings.location, checkpoints.ARCHIVE))
         .trigger(**(trigger or {"processingTime": f"{settings.archive_trigger_ms} milliseconds"}))
-        .foreachBatch(planned_files.compared(settings, checkpoints.ARCHIVE, Archivist(writer)))
+        .foreachBatch(
+            planned_files.compared(
+                settings.feed, settings.location, checkpoints.ARCHIVE, Archivist(writer)
+            )
+        )
         .start()
     )

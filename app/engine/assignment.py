@@ -19,6 +19,7 @@ from app.tables.checkpoints import ARCHIVE
 from state.jobs import JOBS
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
 
 
@@ -105,10 +106,12 @@ def plan(settings: Settings, only: Sequence[str] | None = None) -> QueryPlan:
                 f"--jobs {job}: is not a job of this configuration\nallowed: {', '.join(allowed)}"
             )
     begun = {
-        name: jobs for name, jobs in known(settings).items() if checkpoints.begun(settings, name)
+        name: jobs
+        for name, jobs in known(settings.location).items()
+        if checkpoints.begun(settings.location, name)
     }
     owner = {job: name for name, jobs in begun.items() for job in jobs}
-    taken = {*begun, *checkpoints.found(settings)}
+    taken = {*begun, *checkpoints.found(settings.location)}
     made = QueryPlan(archive=only is None or ARCHIVE in only)
     parts: dict[str, list[tuple[str, ...]]] = {name: [] for name in begun}
     for group in settings.queries:
@@ -175,20 +178,20 @@ def _unused(name: str, taken: set[str]) -> str:
     return found
 
 
-def known(settings: Settings) -> dict[str, tuple[str, ...]]:
+def known(warehouse: Location) -> dict[str, tuple[str, ...]]:
     """Jobs by query, of the queries that have begun. Without a manifest, or with one of an earlier
     version, they follow from the names of the checkpoints.
     """
-    kept = manifest.load(settings)
+    kept = manifest.load(warehouse)
     if kept is not None and kept.queries is not None:
         return {name: tuple(jobs) for name, jobs in kept.queries.items()}
-    queries = {name: _jobs_of(name) for name in checkpoints.found(settings)}
+    queries = {name: _jobs_of(name) for name in checkpoints.found(warehouse)}
     queries = {name: jobs for name, jobs in queries.items() if jobs}
     owner: dict[str, str] = {}
     for name, jobs in queries.items():
         for job in jobs:
             if job in owner:
-                first, second = (checkpoints.location(settings, n) for n in (owner[job], name))
+                first, second = (checkpoints.location(warehouse, n) for n in (owner[job], name))
                 raise UserError(
                     f"warehouse: two queries have run {job}, so its rows may be twice in "
                     f"the tables: {first} and {second}\n"
@@ -206,25 +209,25 @@ def _jobs_of(query: str) -> tuple[str, ...]:
     return jobs if all(job in JOBS for job in jobs) else ()
 
 
-def apply(settings: Settings, made: QueryPlan) -> None:
+def apply(warehouse: Location, made: QueryPlan) -> None:
     """Split the queries that the plan splits, and record the jobs of each query.
 
     Raises UserError if a batch of a query to be split has not ended.
     """
     queries = {
         name: jobs
-        for name, jobs in known(settings).items()
-        if name in made.queries or checkpoints.begun(settings, name)
+        for name, jobs in known(warehouse).items()
+        if name in made.queries or checkpoints.begun(warehouse, name)
     }
     for split in made.splits:
-        if not checkpoints.settled(settings, split.query):
+        if not checkpoints.settled(warehouse, split.query):
             raise UserError(
                 f"queries: the last batch of {split.query} has not ended, so it cannot "
                 f"be split yet\nrun once with one group of {', '.join(queries[split.query])} "
                 "and --available-now, then change queries"
             )
         for name in split.apart:
-            checkpoints.copy(settings, split.query, name)
-        checkpoints.new_application_id(settings, split.query)
+            checkpoints.copy(warehouse, split.query, name)
+        checkpoints.new_application_id(warehouse, split.query)
         queries |= {split.query: split.kept, **split.apart}
-    manifest.record(settings, {**queries, **made.queries})
+    manifest.record(warehouse, {**queries, **made.queries})

@@ -22,25 +22,27 @@ from app.tables import checkpoints
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.config.settings import Settings
+    from app.config.location import Location
     from app.sources.raw import Document, Shares
 
 
 class CatchUp:
     """The bound of one query's clock, batch by batch, on the driver."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, query: str, shares: Shares) -> None:
+    def __init__(
+        self, spark: SparkSession, warehouse: Location, query: str, shares: Shares
+    ) -> None:
         """`shares` is how this run divides a trigger. An unfinished batch may come from an earlier
         run with another limit.
         """
         self._context = spark.sparkContext
-        self._settings, self._query, self._shares = settings, query, shares
-        self._again = checkpoints.planned(settings, query)
+        self._warehouse, self._query, self._shares = warehouse, query, shares
+        self._again = checkpoints.planned(warehouse, query)
         self._most = shares.most
         if self._again is not None:
-            kept = checkpoints.require_identity(settings, query)
+            kept = checkpoints.require_identity(warehouse, query)
             self._most = min(shares.most, kept.most_records or 0)
-        checkpoints.identify(settings, query, most_records=self._most)
+        checkpoints.identify(warehouse, query, most_records=self._most)
         self._ends: tuple[int, Document] | None = None
         self._latest_ms: dict[str, int] = {}
 
@@ -63,14 +65,14 @@ class CatchUp:
                 self._latest_ms[partition] = max(ms, self._latest_ms.get(partition, ms))
         if batch == self._again:
             self._again, self._most = None, self._shares.most
-            checkpoints.identify(self._settings, self._query, most_records=self._most)
+            checkpoints.identify(self._warehouse, self._query, most_records=self._most)
 
     def _ends_around(self, batch: int) -> tuple[Document, Document]:
         """Offsets at which a batch begins and ends."""
         if self._ends is not None and self._ends[0] == batch - 1:
             before = self._ends[1]
         else:
-            before = checkpoints.offsets(self._settings, self._query, batch - 1)
-        after = checkpoints.offsets(self._settings, self._query, batch)
+            before = checkpoints.offsets(self._warehouse, self._query, batch - 1)
+        after = checkpoints.offsets(self._warehouse, self._query, batch)
         self._ends = batch, after
         return before, after

@@ -20,15 +20,20 @@ class Gatherers:
     def __init__(self, settings: Settings, gathers: bool, warn: Callable[[str], None]) -> None:
         """Without `gathers` every batch commits its rows, as in a run with `--available-now`."""
         self._settings, self._warn = settings, warn
-        self._gathers = gathers and gathering.possible(settings)
+        self._gathers = gathers and gathering.possible(settings.location)
         self._writers: dict[str, GatheringWriter] = {}
 
     def writer(self, query: str) -> Writer:
         """The writer of a query; a restarted query gets the same one."""
         if not self._gathers:
-            return Writer(self._settings, query)
+            return Writer(self._settings.location, query, self._settings.maintenance.history_ms)
         if query not in self._writers:
-            self._writers[query] = GatheringWriter(self._settings, query)
+            self._writers[query] = GatheringWriter(
+                self._settings.location,
+                query,
+                self._settings.maintenance.history_ms,
+                self._settings.commit_interval_ms,
+            )
         return self._writers[query]
 
     def commit_due(self) -> None:

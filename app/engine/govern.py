@@ -59,7 +59,7 @@ def frame(
         {name: o.route for name, o in group_operators.items()},
         settings.shard_count,
         limits_of(settings),
-        as_spelled=manifest.as_spelled(settings),
+        as_spelled=manifest.as_spelled(settings.location),
     )
     idle_ms = settings.idle_advance_ms
     packed = raw.through(pack if raw.shares is None else bounded(pack), PACKED)
@@ -189,21 +189,22 @@ def start(
     group: Sequence[str],
     trigger: dict[str, Any] | None = None,
     on_time: Callable[[MessageKind, int], None] | None = None,
-    name: str | None = None,
     writer: Writer | None = None,
     ending: bool = False,
     watch: PolicyWatch | None = None,
 ) -> StreamingQuery:
-    """Start the query of a group of jobs under its name, which identifies its checkpoint.
+    """Start the query of a group of jobs under the name of its `writer`, which identifies its
+    checkpoint.
 
-    Without a `writer` every micro-batch commits its rows. With `ending` the query stops at the
-    source's present end. `watch` has the policies of the files as they are now.
+    Without a `writer` it has the name of the group, and every micro-batch commits its rows. With
+    `ending` the query stops at the source's present end. `watch` has the policies of the files as
+    they are now.
     """
-    name = name or query_name(group)
-    writer = writer or Writer(settings, name)
+    writer = writer or Writer(settings.location, query_name(group), settings.maintenance.history_ms)
+    name = writer.query
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
-    raw = open_stream(spark, settings, name, ending)
-    catch_up = CatchUp(spark, settings, name, raw.shares) if raw.shares else None
+    raw = open_stream(spark, settings.feed, settings.location, name, ending)
+    catch_up = CatchUp(spark, settings.location, name, raw.shares) if raw.shares else None
     watch = watch or PolicyWatch(settings, _unheard, _unheard)
     policies = PolicyChanges(spark, settings, name, watch)
     group_operators = operators(
@@ -215,8 +216,8 @@ def start(
         frame(raw, settings, group, policies.log, policies.shadows)
         .writeStream.queryName(name)
         .outputMode("append")
-        .option("checkpointLocation", checkpoints.location(settings, name))
+        .option("checkpointLocation", checkpoints.location(settings.location, name))
         .trigger(**(trigger or {"processingTime": f"{settings.trigger_ms} milliseconds"}))
-        .foreachBatch(planned_files.compared(settings, name, committer))
+        .foreachBatch(planned_files.compared(settings.feed, settings.location, name, committer))
         .start()
     )

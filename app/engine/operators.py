@@ -23,6 +23,7 @@ from state.engine.shadows import Shadow, WithShadows
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
     from state.engine.declaration import Declaration
 
@@ -74,9 +75,10 @@ def operators(
         if in_stream:  # a replay leaves out what the stream refused
             params["max_future_ms"] = settings.max_future_ms
         tables = [table.name for table in job.written(params["extra_outputs"])]
+        params_hash = settings.params_hash(name, None if log is None else log.last)
         switches = sorted(settings.switches(name).items())
         assembles = job.payloads is not None and bool(params[job.payloads])
-        payloads = _payloads(settings, params) if assembles and in_stream else None
+        payloads = _payloads(settings.location, params) if assembles and in_stream else None
         if payloads is not None:
             tables += [STAGED, RELEASES]
         core = job.core(params, documents, payloads.stage if payloads else None)
@@ -95,15 +97,13 @@ def operators(
             {
                 "job": pa.scalar(name),
                 "switches": pa.scalar(switches, pa.map_(pa.string(), pa.string())),
-                "params_hash": pa.scalar(
-                    settings.params_hash(name, None if log is None else log.last)
-                ),
+                "params_hash": pa.scalar(params_hash),
             },
             payloads,
-            Stamp(() if log is None else log.hashes(settings, name)),
+            Stamp(() if log is None else log.hashes(name, params_hash)),
             {one.life[0]: one.core for one in beside},
             {
-                shadow: Stamp(own.log.hashes(settings, name))
+                shadow: Stamp(own.log.hashes(name, settings.params_hash(name, own.log.last)))
                 for shadow, own in (shadows or {}).items()
             },
         )
@@ -116,12 +116,12 @@ def _shadow(job: Declaration, params: Mapping[str, Any], name: str, own: ShadowL
     return Shadow((name, own.batch), core)
 
 
-def live_logs(settings: Settings, jobs: Sequence[str]) -> dict[str, PolicyLog | None]:
+def live_logs(warehouse: Location, jobs: Sequence[str]) -> dict[str, PolicyLog | None]:
     """By job, the policy versions that its query has judged by; None if it has judged by none."""
-    known = assignment.known(settings)
+    known = assignment.known(warehouse)
     queries = {job: query for query, every in known.items() for job in every}
     return {
-        job: policy_log.load(settings, queries[job]) if job in queries else None for job in jobs
+        job: policy_log.load(warehouse, queries[job]) if job in queries else None for job in jobs
     }
 
 
@@ -130,16 +130,16 @@ def live_operators(settings: Settings, jobs: Sequence[str]) -> dict[str, Operato
     from its time on; under the configured policies if no query has judged.
     """
     found: dict[str, Operator] = {}
-    for job, log in live_logs(settings, jobs).items():
+    for job, log in live_logs(settings.location, jobs).items():
         found |= operators(settings, [job], log=log)
     return found
 
 
-def _payloads(settings: Settings, params: Mapping[str, Any]) -> Payloads:
-    storage = {} if local_path(settings.warehouse) else settings.storage()
+def _payloads(warehouse: Location, params: Mapping[str, Any]) -> Payloads:
+    storage = {} if local_path(warehouse.uri) else warehouse.storage()
     return Payloads(
-        Files(path_in(settings, STAGED), storage),
-        Files(path_in(settings, WHOLE), storage),
+        Files(path_in(warehouse, STAGED), storage),
+        Files(path_in(warehouse, WHOLE), storage),
         params["inline_payload_bytes"],
         params["max_payload_bytes"],
     )

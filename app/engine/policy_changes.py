@@ -39,12 +39,14 @@ class PolicyChanges:
     ) -> None:
         self._context = spark.sparkContext
         self._settings, self._query, self._watch = settings, query, watch
-        self._again = checkpoints.planned(settings, query)
-        kept, now = policy_log.load(settings, query), watch.now
+        self._again = checkpoints.planned(settings.location, query)
+        kept, now = policy_log.load(settings.location, query), watch.now
         self.log: PolicyLog = (
             kept.log
             if kept
-            else policy_log.begun(settings, now.policies, 0, now.read_ms, now.author)
+            else policy_log.begun(
+                now.policies, settings.params_hashes(now.policies), 0, now.read_ms, now.author
+            )
         )
         before = kept.shadows if kept else {}
         self.shadows = {name: before.get(name) or self._shadow(name) for name in settings.shadows}
@@ -58,11 +60,12 @@ class PolicyChanges:
         """The log of a new shadow. Its past is the query's, and its own policies are a change that
         the next batch takes. In a query without a batch it begins with its own policies.
         """
-        batch = checkpoints.last_planned(self._settings, self._query) + 1
+        batch = checkpoints.last_planned(self._settings.location, self._query) + 1
         log, now = self.log, self._watch.now
         if not batch:
             documents = {**self._settings.shadow_dicts(), **now.shadows}[name]
-            log = policy_log.begun(self._settings, documents, batch, now.read_ms, now.author)
+            hashes = self._settings.params_hashes(documents)
+            log = policy_log.begun(documents, hashes, batch, now.read_ms, now.author)
         return ShadowLog(batch, log)
 
     @property
@@ -79,11 +82,11 @@ class PolicyChanges:
         if self._taken == self._at_start:
             self._context.setLocalProperty(VERSIONS, None)  # type: ignore[arg-type]
             return
-        hashes = {job: self.log.hashes(self._settings, job) for job in group}
+        hashes = {job: self._hashes(self.log, job) for job in group}
         for job, operator in group.items():
             operator.stamp.hashes = hashes[job]
             for name, stamp in operator.stamps.items():
-                stamp.hashes = self.shadows[name].log.hashes(self._settings, job)
+                stamp.hashes = self._hashes(self.shadows[name].log, job)
         self._context.setLocalProperty(
             VERSIONS,
             written(
@@ -92,6 +95,9 @@ class PolicyChanges:
                 {name: one.log.versions for name, one in self.shadows.items()},
             ),
         )
+
+    def _hashes(self, log: PolicyLog, job: str) -> list[tuple[int, str]]:
+        return log.hashes(job, self._settings.params_hash(job, log.last))
 
     def _take(self, batch: int) -> None:
         """Begin the versions that the files have and the logs do not."""
@@ -111,14 +117,14 @@ class PolicyChanges:
             self._watch.say(sentence)
 
     def _keep(self) -> None:
-        policy_log.keep(self._settings, self._query, self.log, self.shadows)
+        policy_log.keep(self._settings.location, self._query, self.log, self.shadows)
 
     def _next(self, log: PolicyLog, policies: Policies, now: Read, batch: int) -> PolicyLog:
         """A log with one more version, which holds from the beginning of a batch on."""
-        watermark_ms = checkpoints.watermark_ms(self._settings, self._query, batch)
+        watermark_ms = checkpoints.watermark_ms(self._settings.location, self._query, batch)
         return log.with_next(
-            self._settings,
             policies,
+            self._settings.params_hashes(policies),
             batch,
             watermark_ms + self._settings.idle_advance_ms + 1,
             now.read_ms,

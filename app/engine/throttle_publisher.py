@@ -22,7 +22,6 @@ from udfs import wire
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.config.settings import Settings
     from app.config.throttle_feed import ThrottleFeedSettings
 
 COMMANDS = "producer_throttle"
@@ -103,11 +102,8 @@ def _json(values: dict[str, Any]) -> bytes:
     return json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
 
 
-def check(settings: Settings) -> None:
+def check(feed: ThrottleFeedSettings) -> None:
     """Raise UserError if the feed's cluster does not answer or does not have the topic."""
-    feed = settings.throttle_feed
-    if feed is None:
-        return
     options = feed.writer_options()
     servers = options["kafka.bootstrap.servers"]
     try:

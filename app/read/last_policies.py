@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from app.read.relations import Warehouse, connect
+from app.read.relations import Warehouse, connect_once
 from app.terminal.moments import instant_of
 from state.engine.documents import Source, full_topic_name
 from state.policies import parse_document
-
-if TYPE_CHECKING:
-    from app.config.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -23,10 +20,9 @@ class LastPolicy:
 
 
 def last_policies(
-    settings: Settings, at_ms: int | None = None, cluster: str | None = None
+    warehouse: Warehouse, at_ms: int | None = None, cluster: str | None = None
 ) -> dict[str | None, dict[Source, LastPolicy]]:
     """The latest documents up to a moment, by cluster, scope and name; none without an archive."""
-    warehouse = Warehouse.of(settings)
     if warehouse.open("events") is None:
         return {}
     parameters: dict[str, Any] = {}
@@ -42,7 +38,7 @@ def last_policies(
         "SELECT cluster, policy_json, ts_wall_ms, source_partition, source_offset FROM events"
         f" WHERE {' AND '.join(wanted)} ORDER BY ts_wall_ms, seq"
     )
-    with connect(warehouse, sql, parameters, alone=True) as connection:
+    with connect_once(warehouse, sql, parameters) as connection:
         rows = connection.execute(sql, parameters).fetchall()
     found: dict[str | None, dict[Source, LastPolicy]] = {}
     for where, text, wall_ms, partition, offset in rows:

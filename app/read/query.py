@@ -21,7 +21,17 @@ from app.read.ddl import ENGINES, ddl
 from app.read.memory import bounded, default_bytes
 from app.read.question import MOST, Question, given
 from app.read.questions import QUESTIONS
-from app.read.relations import GONE, Warehouse, connect, first_lines, only_select, state, states
+from app.read.relations import (
+    ANY_ORDER,
+    GONE,
+    Warehouse,
+    connect,
+    connect_once,
+    first_lines,
+    only_select,
+    state,
+    states,
+)
 from app.tables.definitions import TABLES, VIEWS
 from app.tables.manifest import load as load_manifest
 from app.terminal.interrupt import stoppable
@@ -51,16 +61,16 @@ def tables(
     if name is not None and name not in TABLES and name not in VIEWS:
         raise UserError(f"tables: there is no {name} ({did_you_mean(name, [*TABLES, *VIEWS])})")
     if ddl:
-        return _ddl(_warehouse(settings), engine, name, as_json)
+        return _ddl(_required(Warehouse.of(settings.location)), engine, name, as_json)
     if name is None:
-        return _list(_warehouse(settings), bool(settings.shadows), as_json)
+        return _list(_required(Warehouse.of(settings.location)), bool(settings.shadows), as_json)
     if sql:
         if name not in VIEWS:
             raise UserError(f"tables --sql: {name} is a table; views are {', '.join(VIEWS)}")
         text = VIEWS[name].sql
         print(json.dumps({"name": name, "sql": text}) if as_json else text)
         return 0
-    return _describe(_warehouse(settings), name, as_json)
+    return _describe(_required(Warehouse.of(settings.location)), name, as_json)
 
 
 def query(
@@ -80,13 +90,14 @@ def query(
     have all rows, and a printed table reports the number of omitted ones.
     """
     with stoppable(timeout_ms):
+        warehouse = Warehouse.of(settings.location, settings.owners)
         return _query(
-            settings, sql, output, as_of_ms, params, memory_bytes or default_bytes(), rows
+            warehouse, sql, output, as_of_ms, params, memory_bytes or default_bytes(), rows
         )
 
 
 def _query(
-    settings: Settings,
+    warehouse: Warehouse,
     sql: str,
     output: Output,
     as_of_ms: int | None,
@@ -109,19 +120,13 @@ def _query(
         raise UserError("--param: goes with a ready question; query --all lists them")
     else:
         _require_sql(sql)
-    warehouse = _warehouse(settings).at(as_of_ms)
+    warehouse = _required(warehouse).at(as_of_ms)
     with duckdb.connect(config={"enable_external_access": "false"}) as reader:
         only_select(reader, sql, "query")
-    limits = {"memory_limit": f"{memory_bytes}B"}
+    config = {"memory_limit": f"{memory_bytes}B", **({} if question is None else ANY_ORDER)}
     try:
-        connection = connect(
-            warehouse,
-            sql,
-            values,
-            alone=True,
-            in_order=question is None,
-            limits=limits,
-            calendar=question is not None,
+        connection = connect_once(
+            warehouse, sql, values, config=config, calendar=question is not None
         )
         with connection, bounded(memory_bytes, "query"):
             connection.execute(sql, values)
@@ -206,11 +211,10 @@ def list_questions(output: Output = "table", every: bool = True) -> int:
     return 0
 
 
-def _warehouse(settings: Settings) -> Warehouse:
-    """The warehouse of a configuration; UserError if this release does not know its layout."""
-    warehouse = Warehouse.of(settings)
+def _required(warehouse: Warehouse) -> Warehouse:
+    """The warehouse; UserError if this release does not know its layout."""
     warehouse.require()
-    load_manifest(settings)
+    load_manifest(warehouse)
     return warehouse
 
 

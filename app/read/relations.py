@@ -12,10 +12,10 @@ import secrets
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import duckdb
@@ -23,6 +23,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from app.config.location import Location
 from app.config.owners import Owner
 from app.errors import UserError
 from app.read import pruning
@@ -35,10 +36,17 @@ from app.tables.time_travel import rows_changed_in, version_at
 from app.terminal.interrupt import watch
 from app.terminal.program import PROGRAM
 
-if TYPE_CHECKING:
-    from app.config.settings import Settings
-
-__all__ = ["STATES", "TableState", "Warehouse", "connect", "first_lines", "only_select", "states"]
+__all__ = [
+    "ANY_ORDER",
+    "STATES",
+    "TableState",
+    "Warehouse",
+    "connect",
+    "connect_once",
+    "first_lines",
+    "only_select",
+    "states",
+]
 
 GLOB = re.compile(r"[*?]")
 """Characters that DuckDB would expand in a file name."""
@@ -81,24 +89,24 @@ FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999 (ms since the epoch). Clocks may be outside, where no calendar applies."""
 EVENT_TIMES = ("pass_ms", "window_start_ms", "at_ms", "ts_wall_ms")
 """Columns with the time of a row; the first one present is used."""
+ANY_ORDER = {"preserve_insertion_order": "false"}
+"""Setting of DuckDB: rows come in any order unless a statement orders them, and sooner."""
 NARROWER = "ask for a shorter time, or where there is more memory"
 
 
 @dataclass(frozen=True)
-class Warehouse:
-    """A folder or object-store prefix with one Delta table per name."""
+class Warehouse(Location):
+    """A location with one Delta table per name, as it is read."""
 
-    uri: str
-    storage_options: dict[str, str] = field(default_factory=dict, repr=False)
     as_of_ms: int | None = None
     """Tables are read as of this moment (ms since the epoch); None for now."""
     owners: tuple[Owner, ...] = ()
     """The configured rules of owners."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Warehouse:
-        """The warehouse of a configuration."""
-        return cls(settings.warehouse, settings.storage(), owners=tuple(settings.owners))
+    def of(cls, location: Location, owners: Sequence[Owner] = ()) -> Warehouse:
+        """The warehouse at a location, with secrets from the environment."""
+        return cls(location.uri, location.storage(), owners=tuple(owners))
 
     def at(self, as_of_ms: int | None) -> Warehouse:
         """The same warehouse as of a moment."""
@@ -213,7 +221,7 @@ def connect_files(
     A table without files is empty. Rows come in any order, with times as for `calendar` in
     `connect`.
     """
-    connection = sealed(warehouse, in_order=False)
+    connection = sealed(warehouse, ANY_ORDER)
     for name, found in tables.items():
         relation = _Relation(TABLES[name], found[0] if found else None, calendar=True)
         relation.take(found[1] if found else ())
@@ -224,56 +232,78 @@ def connect_files(
 def connect(
     warehouse: Warehouse,
     sql: str | None = None,
-    params: Mapping[str, Any] | None = None,
     *,
-    alone: bool = False,
-    in_order: bool = True,
+    config: Mapping[str, str] | None = None,
     recent: Recent | None = None,
-    limits: Mapping[str, str] | None = None,
-    opened: Mapping[str, DeltaTable] | None = None,
     calendar: bool = False,
 ) -> duckdb.DuckDBPyConnection:
     """A connection with the tables and views named in `sql`, or with all of them.
 
     A table without rows is empty. The connection can read below the warehouse and nothing else; the
-    caller refuses statements (`only_select`). With `alone` the connection serves this one
-    statement: files that it cannot need are left out. Without `in_order` rows come in any order
-    unless the statement orders them, and sooner. With `recent` older rows are left out. `limits`
-    are settings of DuckDB, such as threads and memory_limit. `opened` has tables that are already
-    open. With `calendar` times and durations (ms) outside the calendar are null, and rows at such
-    times are left out, so that a statement can compute with them.
+    caller refuses statements (`only_select`). With `recent` older rows are left out. `config` are
+    settings of DuckDB, such as threads, memory_limit and ANY_ORDER. With `calendar` times and
+    durations (ms) outside the calendar are null, and rows at such times are left out, so that a
+    statement can compute with them.
     """
-    warehouse.require()
-    words = set(re.findall(r"\w+", sql.lower())) if sql else {*TABLES, *VIEWS}
-    views = [name for name in VIEWS if name in words]
-    wanted = words | {table for name in views for table in VIEWS[name].reads}
-    tables = [name for name in TABLES if name in wanted]
-    connection = sealed(warehouse, in_order, limits)
-    closed = [name for name in tables if name not in (opened or {})]
-    found = (
-        warehouse.open_all(closed)
-        if len(closed) > 1
-        else {name: warehouse.open(name) for name in closed}
-    )
-    found |= opened or {}
-    relations = [_Relation(TABLES[name], found[name], calendar) for name in tables]
-    if alone and sql is not None and any(len(r.paths) > FEW_FILES for r in relations):
-        columns = {name: own for name, own in OWN_COLUMNS.items() if name in words}
-        columns |= {r.table.name: r.columns for r in relations}
-        texts = {name: VIEWS[name].sql for name in views}
-        kept = pruning.needed(sql, params or {}, columns, texts)
-        for relation in relations:
-            relation.prune(kept.get(relation.table.name))
+    relations = _relations(warehouse, sql, calendar)
     if recent is not None:
         _leave_out_older(relations, recent)
-    for relation in relations:
+    return _with_views(warehouse, sql, relations, config)
+
+
+def connect_once(
+    warehouse: Warehouse,
+    sql: str,
+    params: Mapping[str, Any],
+    *,
+    config: Mapping[str, str] | None = None,
+    calendar: bool = False,
+) -> duckdb.DuckDBPyConnection:
+    """As `connect`, for this one statement: files that it cannot need are left out."""
+    relations = _relations(warehouse, sql, calendar)
+    if any(len(relation.paths) > FEW_FILES for relation in relations):
+        words = _words(sql)
+        columns = {name: own for name, own in OWN_COLUMNS.items() if name in words}
+        columns |= {relation.table.name: relation.columns for relation in relations}
+        texts = {name: view.sql for name, view in VIEWS.items() if name in words}
+        kept = pruning.needed(sql, params, columns, texts)
+        for relation in relations:
+            relation.prune(kept.get(relation.table.name))
+    return _with_views(warehouse, sql, relations, config)
+
+
+def _words(sql: str | None) -> set[str]:
+    return set(re.findall(r"\w+", sql.lower())) if sql else {*TABLES, *VIEWS}
+
+
+def _relations(warehouse: Warehouse, sql: str | None, calendar: bool) -> list[_Relation]:
+    """The tables that a text names, and those of the views that it names."""
+    warehouse.require()
+    words = _words(sql)
+    wanted = words | {table for name in VIEWS if name in words for table in VIEWS[name].reads}
+    tables = [name for name in TABLES if name in wanted]
+    opened = (
+        warehouse.open_all(tables)
+        if len(tables) > 1
+        else {name: warehouse.open(name) for name in tables}
+    )
+    return [_Relation(TABLES[name], opened[name], calendar) for name in tables]
+
+
+def _with_views(
+    warehouse: Warehouse,
+    sql: str | None,
+    relations: Sequence[_Relation],
+    config: Mapping[str, str] | None,
+) -> duckdb.DuckDBPyConnection:
+    """A connection with these tables and what else a text names."""
+    connection, words = sealed(warehouse, config), _words(sql)
+    # If nothing is read, all are there to be listed, and for DuckDB to suggest.
+    for relation in relations or [_Relation(table, None) for table in TABLES.values()]:
         relation.add(connection, warehouse)
-    if not tables:
-        # Nothing is read. They are there to be listed, and for DuckDB to suggest.
-        for table in TABLES.values():
-            _Relation(table, None).add(connection, warehouse)
-    for name in views if tables else VIEWS:
-        connection.execute(f"CREATE VIEW {name} AS {VIEWS[name].sql}")
+    for name, view in VIEWS.items():
+        if name in words or not relations:
+            connection.execute(f"CREATE VIEW {name} AS {view.sql}")
     add_functions(connection, sql or "")
     if STATES in words:
         _add_states(connection, warehouse)
@@ -285,13 +315,12 @@ def connect(
 
 
 def connect_to(
-    warehouse: Warehouse, opened: Mapping[str, DeltaTable | None], limits: Mapping[str, str]
+    warehouse: Warehouse, opened: Mapping[str, DeltaTable | None], config: Mapping[str, str]
 ) -> duckdb.DuckDBPyConnection:
-    """A connection with tables as they were opened, whatever is committed meanwhile.
-
-    `limits` are settings of DuckDB, such as `memory_limit`.
+    """A connection with tables as they were opened, whatever is committed meanwhile; `config` as
+    for `connect`.
     """
-    connection = sealed(warehouse, in_order=False, limits=limits)
+    connection = sealed(warehouse, config)
     for name, delta in opened.items():
         _Relation(TABLES[name], delta).add(connection, warehouse)
     return connection
@@ -462,7 +491,7 @@ class _Relation:
 
 
 def sealed(
-    warehouse: Warehouse, in_order: bool, limits: Mapping[str, str] | None = None
+    warehouse: Warehouse, config: Mapping[str, str] | None = None
 ) -> duckdb.DuckDBPyConnection:
     """A connection that reads below the warehouse, and neither writes nor loads anything."""
     spill = Path(tempfile.gettempdir()) / f"weir-query-{secrets.token_hex(8)}"
@@ -472,9 +501,8 @@ def sealed(
             "autoload_known_extensions": "false",
             "allow_persistent_secrets": "false",
             "temp_directory": str(spill),
-            "preserve_insertion_order": str(in_order).lower(),
             "memory_limit": MEMORY_SHARE,
-            **(limits or {}),
+            **(config or {}),
         }
     )
     watch(connection, spill)

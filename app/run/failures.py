@@ -11,6 +11,8 @@ from app.tables.small_files import MAKE_ROOM, MAKE_WRITABLE
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.config.source import SourceSettings
+    from app.config.throttle_feed import ThrottleFeedSettings
 
 _OURS = re.compile(r"app\.[\w.]+\.(?:UserError|Damaged): ([^\n]+(?:\n(?!\s*(?:at |\n|$))[^\n]+)?)")
 _PASSING = re.compile(
@@ -135,7 +137,7 @@ class WorkerDied(Passing):
 
 def failure(name: str, text: str, settings: Settings) -> Exception:
     """The exception for the end of query `name` with the error `text`."""
-    text = without_secrets(text, settings)
+    text = without_secrets(text, settings.source, settings.throttle_feed)
     ours = _OURS.search(text)
     if ours:
         return UserError(ours[1])
@@ -168,9 +170,10 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
     return QueryFailed(f"query {name}: {_cause(text)}")
 
 
-def without_secrets(text: str, settings: Settings) -> str:
+def without_secrets(
+    text: str, source: SourceSettings | None, feed: ThrottleFeedSettings | None
+) -> str:
     """The text with every secret of the source's and the throttle feed's options masked."""
-    source, feed = settings.source, settings.throttle_feed
     if source is not None:
         text = _masked(text, source.options, source.reader_options())
     return text if feed is None else _masked(text, feed.options, feed.writer_options())

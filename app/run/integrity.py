@@ -26,7 +26,9 @@ from state.jobs import DECLARED
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+    from app.config.location import Location
     from app.config.settings import Settings
+    from app.config.source import SourceSettings
 
 SHARED = "quarantine"
 """The table that every query writes; its rows belong to no single query."""
@@ -34,70 +36,73 @@ SHARED = "quarantine"
 
 def check(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
     """Raise UserError for queries whose tables and checkpoint do not fit each other."""
-    for problem in problems(settings, queries):
+    tables = {query: tables_of(settings, jobs) for query, jobs in queries.items()}
+    for problem in problems(settings.location, settings.source, tables):
         raise UserError(problem)
 
 
 def of_warehouse(settings: Settings) -> Iterator[str]:
     """What is missing or wrong in a warehouse, whichever queries run next, each with its remedy."""
     try:
-        inventory.refuse(settings)
-        queries = {**assignment.known(settings), ARCHIVE: (ARCHIVE,)}
-        there = manifest.load(settings)
+        inventory.refuse(settings.location)
+        queries = {**assignment.known(settings.location), ARCHIVE: (ARCHIVE,)}
+        tables = {query: tables_of(settings, jobs) for query, jobs in queries.items()}
+        there = manifest.load(settings.location)
     except UserError as error:
         yield str(error)
         return
-    yield from problems(settings, queries)
+    yield from problems(settings.location, settings.source, tables)
     for one in (there.states if there else None) or ():
         try:
-            state_files.read(Path(path_in(settings, one.file)))
+            state_files.read(Path(path_in(settings.location, one.file)))
         except UserError as error:
             yield f"{error}\nput it back from a copy; without it replays begin with other states"
 
 
-def problems(settings: Settings, queries: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """What does not fit, each with its remedy. `queries` has the jobs of each query, the archive
-    included.
+def problems(
+    warehouse: Location, source: SourceSettings | None, written: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """What does not fit, each with its remedy. `written` has the tables of each query that no
+    other writes, the archive included.
     """
-    for query, jobs in queries.items():
-        tables = tables_of(settings, jobs)
+    for query, tables in written.items():
         every = [*tables, SHARED]
-        found = list(inventory.documents(settings, query))
+        found = list(inventory.documents(warehouse, query))
         if found:
             yield from found
-        elif not checkpoints.begun(settings, query):
-            yield from _without_checkpoint(settings, query, tables)
-            yield from _sources(settings, query)
-        elif not checkpoints.is_whole(settings, query):
+        elif not checkpoints.begun(warehouse, query):
+            yield from _without_checkpoint(warehouse, query, tables)
+            yield from _sources(warehouse, source, query)
+        elif not checkpoints.is_whole(warehouse, query):
             yield (
-                f"warehouse: the checkpoint {checkpoints.location(settings, query)} has lost files "
+                f"warehouse: the checkpoint {checkpoints.location(warehouse, query)} has lost files "
                 f"that Spark wrote before its last batch"
-                + (spark_logs.planned_again(settings, query, every) or f"\n{PUT_BACK}")
+                + (spark_logs.planned_again(warehouse, query, every) or f"\n{PUT_BACK}")
             )
-        elif found := list(spark_logs.problems(settings, query, every)):
+        elif found := list(spark_logs.problems(warehouse, source, query, every)):
             yield from found
         else:
-            repeated = partial(spark_logs.repeated, settings, query, every)
-            yield from inventory.progress(settings, query, every, repeated)
-            yield from _sources(settings, query)
-            yield from _tables(settings, query, tables)
+            repeated = partial(spark_logs.repeated, warehouse, query, every)
+            yield from inventory.progress(warehouse, query, every, repeated)
+            yield from _sources(warehouse, source, query)
+            yield from _tables(warehouse, query, tables)
 
 
-def _sources(settings: Settings, query: str) -> Iterator[str]:
+def _sources(warehouse: Location, source: SourceSettings | None, query: str) -> Iterator[str]:
     """Files of the source that the query has planned to read and that are gone."""
     try:
-        yield from planned_files.problems(settings, query)
+        yield from planned_files.problems(source, warehouse, query)
     except Damaged as error:
         yield str(error)
 
 
-def _tables(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[str]:
+def _tables(warehouse: Location, query: str, tables: Sequence[str]) -> Iterator[str]:
     """Tables that do not have what the query has written to them."""
-    commits = checkpoints.committed(settings, query).tables
+    commits = checkpoints.committed(warehouse, query).tables
     for name in dict.fromkeys([*commits, *tables]):
         commit = commits.get(name)
-        lost = [] if commit is None else list(_lost(settings, query, name, commit, tables))
-        yield from lost or _unfinished(settings, name)
+        lost = [] if commit is None else list(_lost(warehouse, query, name, commit, tables))
+        yield from lost or _unfinished(warehouse, name)
 
 
 def tables_of(settings: Settings, jobs: Sequence[str]) -> list[str]:
@@ -114,30 +119,30 @@ def tables_of(settings: Settings, jobs: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(found) if name != SHARED]
 
 
-def _without_checkpoint(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[str]:
+def _without_checkpoint(warehouse: Location, query: str, tables: Sequence[str]) -> Iterator[str]:
     """Tables that hold rows of a query whose checkpoint is gone."""
     filled = [
         name
         for name in tables
-        if (table := opened(settings, name)) is not None and _has_rows(table)
+        if (table := opened(warehouse, name)) is not None and _has_rows(table)
     ]
     if filled:
         shown = ", ".join(filled[:3]) + (f" and {len(filled) - 3} more" if filled[3:] else "")
         yield (
-            f"warehouse: {shown} of {settings.warehouse} hold rows, but the checkpoint "
-            f"{checkpoints.location(settings, query)} that they come from is missing\n{PUT_BACK}"
+            f"warehouse: {shown} of {warehouse.uri} hold rows, but the checkpoint "
+            f"{checkpoints.location(warehouse, query)} that they come from is missing\n{PUT_BACK}"
         )
 
 
 def _lost(
-    settings: Settings, query: str, name: str, commit: Commit, tables: Sequence[str]
+    warehouse: Location, query: str, name: str, commit: Commit, tables: Sequence[str]
 ) -> Iterator[str]:
     """The problem of a table that has lost the last batch that the query has written to it."""
     from deltalake.exceptions import DeltaError
 
-    path = path_in(settings, name)
+    path = path_in(warehouse, name)
     try:
-        has = _newest_batch(settings, name, commit)
+        has = _newest_batch(warehouse, name, commit)
     except (DeltaError, OSError, ValueError) as error:
         yield (
             f"warehouse: the table {path} cannot be read: {str(error).splitlines()[0][:200]}\n"
@@ -149,37 +154,37 @@ def _lost(
             f"warehouse: the table {path} is missing, and the query {query} has written to it\n"
             "put it back from a copy, or take another warehouse"
         )
-    elif has > checkpoints.last_planned(settings, query):
+    elif has > checkpoints.last_planned(warehouse, query):
         yield (
-            f"warehouse: the checkpoint {checkpoints.location(settings, query)} is older than the "
+            f"warehouse: the checkpoint {checkpoints.location(warehouse, query)} is older than the "
             f"table {path}, which has batch {has} of the query {query}\n"
             "put back tables and checkpoints of one time from a copy, or take another warehouse"
         )
-    elif not (_kept(settings, query, commit, has) or _waits(settings, query, name, commit, has)):
+    elif not (_kept(warehouse, query, commit, has) or _waits(warehouse, query, name, commit, has)):
         yield (
             f"warehouse: the table {path} has lost batch {commit.batch} of the query {query}"
-            + _remedy(settings, query, tables, path, commit, has)
+            + _remedy(warehouse, query, tables, path, commit, has)
         )
 
 
-def _newest_batch(settings: Settings, name: str, commit: Commit) -> int | None:
+def _newest_batch(warehouse: Location, name: str, commit: Commit) -> int | None:
     """The newest batch of a query in a table: -1 for none, None without a table.
 
     An incomplete commit file at the end of the log is no part of the table.
     """
-    table = opened(settings, name)
+    table = opened(warehouse, name)
     if table is None:
         return None
     has = table.transaction_version(commit.application)
     return -1 if has is None else int(has)
 
 
-def _unfinished(settings: Settings, name: str) -> Iterator[str]:
+def _unfinished(warehouse: Location, name: str) -> Iterator[str]:
     """The problem of an incomplete commit file at the end of a log whose batch has not ended: the
     batch is processed again, so no row is lost.
     """
-    path = path_in(settings, name)
-    file = unfinished_commit(path) if local_path(settings.warehouse) else None
+    path = path_in(warehouse, name)
+    file = unfinished_commit(path) if local_path(warehouse.uri) else None
     if file is not None:
         yield (
             f"warehouse: the log of the table {path} ends with an unfinished file ({file}), of a "
@@ -187,37 +192,37 @@ def _unfinished(settings: Settings, name: str) -> Iterator[str]:
         )
 
 
-def _kept(settings: Settings, query: str, commit: Commit, has: int) -> bool:
+def _kept(warehouse: Location, query: str, commit: Commit, has: int) -> bool:
     """Whether a table whose newest batch is `has` is complete but for a batch that has not ended,
     which is processed again.
     """
-    again = commit.batch > checkpoints.last_ended(settings, query)
+    again = commit.batch > checkpoints.last_ended(warehouse, query)
     return has >= (commit.before if again else commit.batch)
 
 
-def _waits(settings: Settings, query: str, name: str, commit: Commit, has: int) -> bool:
+def _waits(warehouse: Location, query: str, name: str, commit: Commit, has: int) -> bool:
     """Whether the rows of a lost commit are still in their gathered files, which are removed only
     after the commit is on disk.
     """
-    if local_path(settings.warehouse) is None:
+    if local_path(warehouse.uri) is None:
         return False
-    return any(has < batch <= commit.batch for batch in Gathered(settings, query).batches(name))
+    return any(has < batch <= commit.batch for batch in Gathered(warehouse, query).batches(name))
 
 
 def _remedy(
-    settings: Settings, query: str, tables: Sequence[str], path: str, commit: Commit, has: int
+    warehouse: Location, query: str, tables: Sequence[str], path: str, commit: Commit, has: int
 ) -> str:
     """How to restore the lost batch: from the query if it is its last one, otherwise from a copy."""
     empty, unfinished = empty_commits(path), unfinished_commit(path)
     there = f", whose log has an empty file ({empty[-1]})" if empty else ""
     if unfinished is not None and not empty:
         there = f", whose log has an unfinished file ({unfinished})"
-    last = checkpoints.last_ended(settings, query)
+    last = checkpoints.last_ended(warehouse, query)
     at_end = not empty or empty[-1] == unfinished
     remedy = ""
-    if local_path(settings.warehouse) and commit.batch == last and has >= commit.before and at_end:
+    if local_path(warehouse.uri) and commit.batch == last and has >= commit.before and at_end:
         also = [] if unfinished is None else [unfinished]
-        remedy = spark_logs.repeated(settings, query, [*tables, SHARED], also)
+        remedy = spark_logs.repeated(warehouse, query, [*tables, SHARED], also)
     return there + (remedy or "\nput the table back from a copy, or take another warehouse")
 
 

@@ -20,12 +20,12 @@ def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> QueryPlan:
 
     Local checks come first, then sources and sinks are contacted within their time-outs.
     """
-    inventory.refuse(settings)
+    inventory.refuse(settings.location)
     made = assignment.plan(settings, jobs)
     _ = settings.feed
-    manifest.check(settings)
-    formats.check(settings, made.jobs)
-    writable.require(settings)
+    manifest.check(settings.location, settings.partitions, settings.shards)
+    formats.check(settings.location, made.jobs)
+    writable.require(settings.location)
     run_lock.refuse(settings.warehouse, made.touched)
     integrity.check(settings, made.own)
 
@@ -38,12 +38,12 @@ def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> QueryPlan:
     state_keeper.refuse(settings)
     if settings.alerts.interval_ms and settings.alerts.rule_files is not None:
         rule_files.rules_of(settings.alerts)
-    retention.check(settings)
+    retention.check(settings.maintenance)
     if settings.metrics is not None:
         from app.show.metrics.listen import require_free
 
         require_free(settings.metrics.listen)
-    sources.check(settings)
-    if made.queries:
-        throttle_publisher.check(settings)
+    sources.check(settings.feed, settings.location)
+    if made.queries and settings.throttle_feed is not None:
+        throttle_publisher.check(settings.throttle_feed)
     return made

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
+from app.config.settings import shards_for
 from app.engine import assignment
 from app.engine.operators import operators
 from app.engine.step import STATE
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import SparkSession
 
+    from app.config.location import Location
     from app.config.settings import Settings
 
 PIECES = pa.schema(
@@ -82,9 +84,9 @@ def refuse(settings: Settings, *, held: bool = False) -> Move:
     A number that is not configured stays; shards follow partitions as at a first start. With `held`
     this process holds the locks of the queries.
     """
-    root = _root(settings)
-    kept = manifest.load(settings)
-    found = checkpoints.found(settings)
+    root = _root(settings.location)
+    kept = manifest.load(settings.location)
+    found = checkpoints.found(settings.location)
     if kept is not None and kept.moving is not None:
         found = sorted({*found, *kept.moving})
     if kept is None or not found:
@@ -92,7 +94,7 @@ def refuse(settings: Settings, *, held: bool = False) -> Move:
             f"reshard: {root} has no state to move\n"
             "a first start takes any number of shards and partitions; --warehouse names another"
         )
-    writable.require(settings)
+    writable.require(settings.location)
     if not held:
         run_lock.refuse(settings.warehouse)
     for query in found:
@@ -102,7 +104,7 @@ def refuse(settings: Settings, *, held: bool = False) -> Move:
                 "run once with --available-now and the configuration as it was, then reshard"
             )
     move = _move(settings, kept, found)
-    formats.check(settings, [job for jobs in move.queries.values() for job in jobs])
+    formats.check(settings.location, [job for jobs in move.queries.values() for job in jobs])
     return move
 
 
@@ -110,19 +112,21 @@ def _settled(settings: Settings, query: str) -> bool:
     """Whether no batch of a query is half written. A run that is stopped in the middle of a backlog
     has planned its next batch; nothing of it is written, and it can be planned again.
     """
-    if checkpoints.settled(settings, query):
+    if checkpoints.settled(settings.location, query):
         return True
-    jobs = assignment.known(settings).get(query, (ARCHIVE,))
+    jobs = assignment.known(settings.location).get(query, (ARCHIVE,))
     tables = [*tables_of(settings, jobs), SHARED]
-    return not written(settings, query, tables, checkpoints.last_ended(settings, query) + 1)
+    return not written(
+        settings.location, query, tables, checkpoints.last_ended(settings.location, query) + 1
+    )
 
 
 def _move(settings: Settings, kept: Manifest, found: Sequence[str]) -> Move:
     partitions = settings.partitions or kept.partitions
     shards = settings.shards or kept.shards
     if settings.shards is None and partitions != kept.partitions:
-        shards = settings.shards_for(partitions)
-    known = assignment.known(settings)
+        shards = shards_for(partitions, settings.shards)
+    known = assignment.known(settings.location)
     return Move(
         (kept.shards, shards),
         (kept.partitions, partitions),
@@ -131,11 +135,11 @@ def _move(settings: Settings, kept: Manifest, found: Sequence[str]) -> Move:
     )
 
 
-def _root(settings: Settings) -> Path:
-    root = local_path(settings.warehouse)
+def _root(warehouse: Location) -> Path:
+    root = local_path(warehouse.uri)
     if root is None:
         raise UserError(
-            f"reshard: {settings.warehouse} is not on this machine, and checkpoints are exchanged "
+            f"reshard: {warehouse.uri} is not on this machine, and checkpoints are exchanged "
             "by renaming folders\ncopy the warehouse to a folder, reshard it there, copy it back"
         )
     return root
@@ -146,43 +150,43 @@ def reshard(settings: Settings, dry_run: bool = False) -> int:
     move = refuse(settings)
     if dry_run:
         say(f"would move: {move}")
-        _list(settings, move)
+        _list(settings.location, move)
         return 0
     began = time.monotonic()
-    with run_lock.only_run(settings, list(move.queries)):
-        if finished(settings):
+    with run_lock.only_run(settings.location, list(move.queries)):
+        if finished(settings.location):
             say("the interrupted reshard is finished")
         move = refuse(settings, held=True)
         if not move.needed:
             say(f"nothing to move: {move}")
             return 0
-        root = _root(settings)
+        root = _root(settings.location)
         shutil.rmtree(root / RESHARDING, ignore_errors=True)
         _build(settings, move, root)
-        manifest.renumber(settings, move.shards[1], move.partitions[1], list(move.queries))
-        finished(settings)
+        manifest.renumber(settings.location, move.shards[1], move.partitions[1], list(move.queries))
+        finished(settings.location)
     say(f"moved in {time.monotonic() - began:.0f} s: {move}")
     return 0
 
 
-def finished(settings: Settings) -> bool:
+def finished(warehouse: Location) -> bool:
     """Exchange checkpoints that are complete; returns whether there were any."""
-    root, kept = _root(settings), manifest.load(settings)
+    root, kept = _root(warehouse), manifest.load(warehouse)
     if kept is None or kept.moving is None:
         return False
     for query in kept.moving:
         checkpoints.put_in_place(root, query)
-    manifest.moved(settings)
+    manifest.moved(warehouse)
     shutil.rmtree(root / RESHARDING, ignore_errors=True)
     return True
 
 
-def _list(settings: Settings, move: Move) -> None:
+def _list(warehouse: Location, move: Move) -> None:
     for query, jobs in move.queries.items():
-        state = Path(checkpoints.location(settings, query)) / "state"
+        state = Path(checkpoints.location(warehouse, query)) / "state"
         size = sum(file.stat().st_size for file in state.rglob("*") if file.is_file())
         about = f"{', '.join(jobs)}; {size_text(size)} of state" if jobs else "no state"
-        say(f"  {query}: {about}, to batch {checkpoints.last_ended(settings, query)}")
+        say(f"  {query}: {about}, to batch {checkpoints.last_ended(warehouse, query)}")
 
 
 def _build(settings: Settings, move: Move, root: Path) -> None:
@@ -196,9 +200,9 @@ def _build(settings: Settings, move: Move, root: Path) -> None:
         try:
             for query, jobs in move.queries.items():
                 old, new = root / FOLDER / query, root / RESHARDING / query
-                ended = checkpoints.last_ended(settings, query)
+                ended = checkpoints.last_ended(settings.location, query)
                 checkpoints.without_state(old, new, move.partitions[1], ended)
-                checkpoints.renumbered(settings, query, move.shards[1])
+                checkpoints.renumbered(settings.location, query, move.shards[1])
                 if (old / "state").is_dir():
                     work = root / RESHARDING / f"{query}.work"
                     _states(spark, wanted, move, jobs, old, work)
@@ -228,7 +232,7 @@ def _states(
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
-    log = policy_log.load(settings, old.name)
+    log = policy_log.load(settings.location, old.name)
     made = operators(settings, jobs, log=log, shadows=log.shadows if log else None)
     cores = {name: operator.job for name, operator in made.items()}
     session = spark.newSession()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from app import sources
+from app.config.described import described
 from app.engine import archive_query, assignment, govern
 from app.engine.assignment import QueryPlan
 from app.engine.gatherers import Gatherers
@@ -89,7 +90,7 @@ def work(
     An `interactive` run ends at Ctrl-C like any other command, without finishing a batch.
     """
     made = refuse(settings, jobs)
-    with only_run(settings, made.touched):
+    with only_run(settings.location, made.touched):
         if assignment.plan(settings, jobs) != made:
             raise UserError(
                 f"warehouse: another run has just begun or ended on {settings.warehouse}\n"
@@ -118,21 +119,25 @@ def _with_spark(
     progress.say(f"warehouse {settings.warehouse}, source {settings.feed.format}: starting Spark")
     stopping = Stopping()
     with stoppable():
-        spark = build_session(manifest.followed(settings), "weir")
+        spark = build_session(
+            settings.model_copy(update=manifest.numbers(settings.location)), "weir"
+        )
     try:
         with stoppable():
             partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
-            inventory.claim(settings, partitions)
+            inventory.claim(settings.location, partitions, settings.shards)
             for query in made.touched:
-                gathering.commit_left(settings, query)
-            assignment.apply(settings, made)
-            formats.keep(settings, made.jobs)
-            last_configuration.keep(settings)
-            sources.claim(settings)
+                gathering.commit_left(settings.location, query, settings.maintenance.history_ms)
+            assignment.apply(settings.location, made)
+            formats.keep(settings.location, made.jobs)
+            last_configuration.keep(
+                settings.location, described(settings, time.time_ns() // 1_000_000)
+            )
+            sources.claim(settings.feed, settings.location)
         with listening(spark, stopping, python=not interactive):
-            for note in (*made.notes(), *sources.notes(settings)):
+            for note in (*made.notes(), *sources.notes(settings.feed)):
                 progress.say(note)
-            settings = manifest.followed(settings)
+            settings = settings.model_copy(update=manifest.numbers(settings.location))
             Service(
                 spark, settings, made.running, available_now, stopping, progress, origin, drain
             ).work()
@@ -163,11 +168,11 @@ class Service:
         self._settings = settings
         self._endless = not available_now
         self._to_drain, self._drained = drain, False
-        self._ended_here = not self._endless and not sources.ends_itself(settings)
+        self._ended_here = not self._endless and not sources.ends_itself(settings.feed)
         self._stopping = stopping
         self._progress = progress or Progress()
         self._policies = PolicyWatch(settings, self._progress.say, self._progress.warn, origin)
-        self._health = Health(settings, self._progress.warn)
+        self._health = Health(settings.location, self._progress.warn)
         self._source = SourceWatch(
             settings, self._progress.say, self._progress.warn, silence=self._endless
         )
@@ -196,7 +201,6 @@ class Service:
                     group,
                     trigger,
                     self._times,
-                    name,
                     self._gatherers.writer(name),
                     not self._endless,
                     self._policies,
@@ -297,7 +301,7 @@ class Service:
         ends_ms = {name: ms for name, ms in found.items() if ms is not None}
         for name, end_ms in ends_ms.items():
             now_ms = time.time_ns() // 1_000_000
-            checkpoints.plan_without_records(self._settings, name, end_ms, now_ms)
+            checkpoints.plan_without_records(self._settings.location, name, end_ms, now_ms)
             self.start(name)
         if ends_ms:
             self._progress.say(
@@ -312,12 +316,12 @@ class Service:
         """Where the clocks of a query are to stand behind its last record (ms); None where they
         stand there, or where there is no record.
         """
-        settings, last = self._settings, checkpoints.last_ended(self._settings, name)
-        clock_ms = checkpoints.next_watermark_ms(settings, name, last)
+        settings, last = self._settings, checkpoints.last_ended(self._settings.location, name)
+        clock_ms = checkpoints.next_watermark_ms(settings.location, name, last)
         newest = [f.latest_event_s for f in self._progress.figures if f.name == name]
         if any(newest):
             latest_ms = round(max(s or 0.0 for s in newest) * 1000)
-        elif clock_ms and not checkpoints.drained(settings, name):
+        elif clock_ms and not checkpoints.drained(settings.location, name):
             latest_ms = clock_ms + settings.idle_advance_ms
         else:
             return None
@@ -353,7 +357,7 @@ class Service:
         from deltalake.exceptions import DeltaError
 
         try:
-            staging.sweep(self._settings)
+            staging.sweep(self._settings.location)
         except (DeltaError, OSError) as error:  # the next one tries again
             self._progress.warn(f"chunk_payloads: cannot be cleaned up ({type(error).__name__})")
 
@@ -402,7 +406,9 @@ class Service:
         """Whether a query has reported that no record is left, and none is."""
         progress = query.lastProgress
         return (
-            progress is not None and not ended(progress) and sources.finished(self._settings, name)
+            progress is not None
+            and not ended(progress)
+            and sources.finished(self._settings.feed, self._settings.location, name)
         )
 
     def _restart_later(self, name: str, text: str) -> None:
@@ -413,11 +419,11 @@ class Service:
         if isinstance(reason, QueryFailed):
             integrity.check(self._settings, self._groups)
         if isinstance(reason, RecordsGone):
-            sources.check(self._settings)
-            if checkpoints.plan_anew(self._settings, name):
+            sources.check(self._settings.feed, self._settings.location)
+            if checkpoints.plan_anew(self._settings.location, name):
                 reason = BeginsLater("the query begins at the new beginning")
         if isinstance(reason, TimeTooLarge):
-            place = sources.place_beyond_time(self._settings, name)
+            place = sources.place_beyond_time(self._settings.feed, self._settings.location, name)
             raise UserError(f"{reason}\nit is {place}") if place else reason
         if not isinstance(reason, Passing):
             raise reason

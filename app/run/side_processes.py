@@ -55,32 +55,36 @@ class RepeatedWork:
 
 
 def _audit(settings: Settings) -> list[str]:
+    from app.read.relations import Warehouse
     from app.show.audit.audit_command import audit_warehouse
     from app.tables.definitions import TABLES
 
     os.nice(NICENESS)
-    rows = audit_warehouse(settings, list(TABLES))
+    rows = audit_warehouse(Warehouse.of(settings.location), list(TABLES))
     failed = [f"{row['table']}: {row['expectation']}" for row in rows if not row["success"]]
     return [f"{len(failed)} of {len(rows)} expectations failed ({_named(failed)})"] * bool(failed)
 
 
 def _maintain(settings: Settings) -> list[str]:
+    from app.read.relations import Warehouse
     from app.run.maintenance.upkeep import upkeep
     from app.tables.run_lock import only_maintenance
 
     os.nice(NICENESS)
-    with only_maintenance(settings):
-        done = upkeep(settings)
+    with only_maintenance(settings.location):
+        done = upkeep(Warehouse.of(settings.location), settings.maintenance)
     return [f"{kept.table}: {kept.problem}" for kept in done.tables if kept.problem]
 
 
 def _forecast(settings: Settings) -> list[str]:
+    from app.read.relations import Warehouse
     from app.show.forecast.forecasting import one_round
     from app.tables.run_lock import only_forecast
 
     os.nice(NICENESS)
-    with only_forecast(settings):
-        one_round(settings).keep(settings)
+    with only_forecast(settings.location):
+        warehouse = Warehouse.of(settings.location)
+        one_round(warehouse, settings.forecast.history_ms).keep(warehouse)
     return []
 
 
@@ -89,8 +93,10 @@ def _reconcile(settings: Settings) -> list[str]:
     from app.show.reconcile.reconcile_command import until_next
     from app.tables.run_lock import only_reconciliation
 
-    with only_reconciliation(settings):
-        until_next(own(settings).interval_ms or 1, threading.Event())
+    with only_reconciliation(settings.location):
+        until_next(
+            own(settings.reconcile, settings.polls_kafka).interval_ms or 1, threading.Event()
+        )
         os.nice(NICENESS)
         return one_round(settings).problems
 
@@ -148,7 +154,7 @@ def repeating(name: str, settings: Settings, log: Log) -> Iterator[None]:
     def repeat(stop: threading.Event) -> None:
         reported = ""
         while not stop.wait(_pause_s(interval_ms, each.aligned)):
-            problems = one_round(name, settings, stop)
+            problems = one_round(name, settings.model_dump_json(), stop)
             if problems and problems != reported and not stop.is_set():
                 log(f"{name}: {problems}")
             reported = problems
@@ -163,10 +169,12 @@ def _pause_s(interval_ms: int, aligned: bool) -> float:
     return (interval_ms - (time.time() + LEAD_S) * 1000 % interval_ms) / 1000
 
 
-def one_round(name: str, settings: Settings, stop: threading.Event) -> str:
-    """One round in its process; its problems or its error, in a line. Cancelled by `stop`."""
+def one_round(name: str, settings: str, stop: threading.Event) -> str:
+    """One round in its process, which gets the `settings` as JSON; its problems or its error, in a
+    line. Cancelled by `stop`.
+    """
     with _started(name, stdout=subprocess.PIPE) as process:
-        asked: bytes | None = settings.model_dump_json().encode()
+        asked: bytes | None = settings.encode()
         while True:
             try:
                 out, error = process.communicate(asked, timeout=POLL_S)
@@ -204,7 +212,7 @@ def evaluating(settings: Settings, log: Log) -> Iterator[None]:
         log(f"{ALERTS}: not evaluated, since only Spark reaches this warehouse")
         yield
         return
-    keeper = _Keeper(settings, log)
+    keeper = _Keeper(settings.model_dump_json(), log)
     keeper.start()
     try:
         yield
@@ -218,8 +226,8 @@ class _Keeper:
     Its standard input stays open: end of file means that the run has ended, for whatever reason.
     """
 
-    def __init__(self, settings: Settings, log: Log) -> None:
-        self._document = settings.model_dump_json().encode() + b"\n"
+    def __init__(self, settings: str, log: Log) -> None:
+        self._document = settings.encode() + b"\n"
         self._log = log
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -304,6 +312,7 @@ def _named(problems: Sequence[str]) -> str:
 
 def _evaluate(settings: Settings) -> int:
     from app.config.alerts import StdoutSink
+    from app.read.relations import Warehouse
     from app.show.alerts.evaluator import Evaluator, keep_watching, one_round
 
     os.nice(NICENESS)
@@ -322,7 +331,7 @@ def _evaluate(settings: Settings) -> int:
     interval_ms = settings.alerts.interval_ms
     assert interval_ms is not None
     try:
-        evaluator = Evaluator(settings)
+        evaluator = Evaluator(Warehouse.of(settings.location, settings.owners), settings.alerts)
     except UserError as error:
         log(f"{error}; no alerts are evaluated")
         return 0

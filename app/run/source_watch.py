@@ -90,7 +90,7 @@ class SourceWatch:
 
     def _try(self) -> None:
         try:
-            sources.check(self._settings)
+            sources.check(self._settings.feed, self._settings.location)
         except LastingError as error:
             self._lasting = error
             self._answer.append("")

@@ -18,7 +18,8 @@ from app.tables.log_files import opened
 from app.tables.small_files import Damaged, local_path
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
+    from app.config.source import SourceSettings
 
 KAFKA = ("kafka", "kafka_messages")
 """Sources whose first offsets Spark keeps."""
@@ -27,47 +28,51 @@ LINES = {"offsets": 3, "commits": 2}
 PUT_BACK_ALL = "\nput the warehouse back from a copy, or take another warehouse"
 
 
-def problems(settings: Settings, query: str, tables: Sequence[str]) -> Iterator[str]:
+def problems(
+    warehouse: Location, source: SourceSettings | None, query: str, tables: Sequence[str]
+) -> Iterator[str]:
     """Incomplete files, each with its remedy; `tables` are those that the query writes."""
-    if local_path(settings.warehouse) is None:
+    if local_path(warehouse.uri) is None:
         return
-    place = Path(checkpoints.location(settings, query))
-    ended = checkpoints.last_ended(settings, query)
-    planned = checkpoints.last_planned(settings, query)
+    place = Path(checkpoints.location(warehouse, query))
+    ended = checkpoints.last_ended(warehouse, query)
+    planned = checkpoints.last_planned(warehouse, query)
     commit = place / "commits" / str(ended)
     offsets = place / "offsets" / str(planned)
     if ended >= 0 and not _whole(commit):
-        yield _unfinished(commit) + (repeated(settings, query, tables) or PUT_BACK_ALL)
+        yield _unfinished(commit) + (repeated(warehouse, query, tables) or PUT_BACK_ALL)
     elif not _whole(offsets):
-        if planned > ended and not written(settings, query, tables, planned):
+        if planned > ended and not written(warehouse, query, tables, planned):
             gone = " ".join(map(str, _with_sum(offsets)))
             yield _unfinished(offsets) + f"\nhave the batch planned again: rm {gone}"
         else:
             yield _unfinished(offsets) + ", and tables have the rows of its batch" + PUT_BACK_ALL
     else:
-        yield from _others(settings, query, place, ended)
+        yield from _others(warehouse, source, query, place, ended)
 
 
-def _others(settings: Settings, query: str, place: Path, ended: int) -> Iterator[str]:
+def _others(
+    warehouse: Location, source: SourceSettings | None, query: str, place: Path, ended: int
+) -> Iterator[str]:
     """What is missing or damaged beside the newest entries of the two logs."""
     for file in (place / "metadata", *sorted((place / "sources").glob("*/[0-9]*"))):
         if spark_files.changed(file) or not file.stat().st_size:
             yield str(Damaged(str(file), "is not as Spark wrote it"))
     if ended < 0:
         first = place / "sources" / "0" / "0"
-        if settings.source is not None and settings.source.format in KAFKA and not first.exists():
+        if source is not None and source.format in KAFKA and not first.exists():
             yield str(Damaged(str(first), "is gone: the start of the first batch is not known"))
         return
-    last = spark_files.entry_of(checkpoints.offsets(settings, query, ended))
+    last = spark_files.entry_of(checkpoints.offsets(warehouse, query, ended))
     if last is not None:
-        for name in spark_files.SourceLog(settings, query).logs(last):
+        for name in spark_files.SourceLog(warehouse, query).logs(last):
             if not (place / "sources" / "0" / name).exists():
                 yield str(
                     Damaged(
                         str(place / "sources" / "0" / name), "is gone: files would be read again"
                     )
                 )
-    numbers = manifest.load(settings)
+    numbers = manifest.load(warehouse)
     if query != ARCHIVE and numbers is not None:
         lost = spark_files.lost_state(place, ended, numbers.partitions)
         if lost is not None:
@@ -77,7 +82,7 @@ def _others(settings: Settings, query: str, place: Path, ended: int) -> Iterator
 
 
 def repeated(
-    settings: Settings, query: str, tables: Sequence[str], also: Sequence[Path] = ()
+    warehouse: Location, query: str, tables: Sequence[str], also: Sequence[Path] = ()
 ) -> str:
     """The remedy that has the last batch that ended processed again; `also` are files to remove
     first. Empty if there is none.
@@ -85,42 +90,42 @@ def repeated(
     Spark processes again the batch that it has planned last. A plan that follows the batch is
     removed with its mark; it cannot be if tables have rows of it.
     """
-    place = Path(checkpoints.location(settings, query))
-    ended = checkpoints.last_ended(settings, query)
-    plans = _plans_after(settings, query, tables, ended)
+    place = Path(checkpoints.location(warehouse, query))
+    ended = checkpoints.last_ended(warehouse, query)
+    plans = _plans_after(warehouse, query, tables, ended)
     if plans is None:
         return ""
     gone = [*also, *_with_sum(place / "commits" / str(ended)), *plans]
     return "\nhave the batch processed again: rm " + " ".join(map(str, gone))
 
 
-def planned_again(settings: Settings, query: str, tables: Sequence[str]) -> str:
+def planned_again(warehouse: Location, query: str, tables: Sequence[str]) -> str:
     """The remedy of a checkpoint that has lost only the mark of the batch before its last plan,
     with which Spark would skip that batch. Empty if there is none.
     """
-    if local_path(settings.warehouse) is None:
+    if local_path(warehouse.uri) is None:
         return ""
-    lost = checkpoints.last_ended(settings, query) + 1
-    if not Path(checkpoints.location(settings, query), "offsets", str(lost)).exists():
+    lost = checkpoints.last_ended(warehouse, query) + 1
+    if not Path(checkpoints.location(warehouse, query), "offsets", str(lost)).exists():
         return ""
-    plans = _plans_after(settings, query, tables, lost)
+    plans = _plans_after(warehouse, query, tables, lost)
     gone = " ".join(map(str, plans or ()))
     return gone and f"\nhave the batches after batch {lost} planned again: rm {gone}"
 
 
 def _plans_after(
-    settings: Settings, query: str, tables: Sequence[str], batch: int
+    warehouse: Location, query: str, tables: Sequence[str], batch: int
 ) -> list[Path] | None:
     """The files of the plan that follows a batch; None if it is not one plan that no table has rows
     of.
     """
     place, newest = (
-        Path(checkpoints.location(settings, query)),
-        checkpoints.last_planned(settings, query),
+        Path(checkpoints.location(warehouse, query)),
+        checkpoints.last_planned(warehouse, query),
     )
     if newest == batch:
         return []
-    if newest > batch + 1 or written(settings, query, tables, newest):
+    if newest > batch + 1 or written(warehouse, query, tables, newest):
         return None
     return _with_sum(place / "offsets" / str(newest))
 
@@ -145,15 +150,15 @@ def _whole(file: Path) -> bool:
         return False
 
 
-def written(settings: Settings, query: str, tables: Sequence[str], batch: int) -> bool:
+def written(warehouse: Location, query: str, tables: Sequence[str], batch: int) -> bool:
     """Whether one of the query's tables has the batch.
 
     If none has it, the batch can be planned again, with other records. Gathered rows of a batch
     that has not ended do not count: the next start removes them.
     """
-    application = checkpoints.application_id(settings, query)
+    application = checkpoints.application_id(warehouse, query)
     for name in tables:
-        table = opened(settings, name)
+        table = opened(warehouse, name)
         has = None if table is None else table.transaction_version(application)
         if has is not None and has >= batch:
             return True

@@ -28,7 +28,9 @@ from state.jobs import DECLARED
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from app.config.location import Location
     from app.config.settings import Settings
+    from app.config.source import SourceSettings
 
 OFFSETS = ("kafka", "kafka_messages")
 SOURCES = (*OFFSETS, "files")
@@ -91,7 +93,7 @@ class StateKeeper:
     def _keep_all(self) -> None:
         for query, jobs in self._queries.items():
             try:
-                batch = checkpoints.last_ended(self._settings, query)
+                batch = checkpoints.last_ended(self._settings.location, query)
                 if batch >= 0 and self._kept.get(query) != batch:
                     keep(self._spark, self._settings, query, jobs, batch)
                     self._kept[query] = batch
@@ -108,13 +110,13 @@ def keep(
     """Save the states of a query after one of its batches, and remove the oldest ones."""
     from pyspark.sql import functions as F
 
-    clock_ms = checkpoints.next_watermark_ms(settings, query, batch)
+    clock_ms = checkpoints.next_watermark_ms(settings.location, query, batch)
     latest_ms = clock_ms + settings.idle_advance_ms if clock_ms > 0 else 0
     found = States(latest_ms=latest_ms)
     rows = (
         spark.read.format("statestore")
         .option("batchId", batch)
-        .load(checkpoints.location(settings, query))
+        .load(checkpoints.location(settings.location, query))
         .select(
             "key.job",
             "key.shard",
@@ -126,10 +128,10 @@ def keep(
     for row in rows.toLocalIterator():
         state, due_ms = live_state(bytes(row["state"])), row["due_ms"]
         found.keep((row["job"], row["shard"]), state, due_ms if due_ms >= 0 else None)
-    place = position(settings, query, batch)
-    numbers = manifest.followed(settings)
+    place = position(settings.location, settings.feed, query, batch)
+    numbers = settings.model_copy(update=manifest.numbers(settings.location))
     path = f"{state_files.FOLDER}/{query}-{batch}.arrow"
-    at = local_path(path_in(settings, path))
+    at = local_path(path_in(settings.location, path))
     assert at is not None
     state_files.write(
         at,
@@ -145,7 +147,7 @@ def keep(
         },
     )
     gone = manifest.keep_states(
-        settings,
+        settings.location,
         manifest.SavedStates(
             path,
             query,
@@ -157,21 +159,21 @@ def keep(
         settings.saved_states.keep,
     )
     for name in gone:
-        file = local_path(path_in(settings, name))
+        file = local_path(path_in(settings.location, name))
         assert file is not None
         file.unlink(missing_ok=True)
 
 
-def position(settings: Settings, query: str, batch: int) -> SourcePosition:
+def position(warehouse: Location, feed: SourceSettings, query: str, batch: int) -> SourcePosition:
     """The records that the batches of a query up to this one have taken."""
-    document = checkpoints.offsets(settings, query, batch)
-    if settings.feed.format in OFFSETS:
-        shares = kafka_records.shares(kafka_records.stream_options(settings))
+    document = checkpoints.offsets(warehouse, query, batch)
+    if feed.format in OFFSETS:
+        shares = kafka_records.shares(kafka_records.stream_options(feed))
         return SourcePosition(shares.ends(document))
-    base, last = folder(str(settings.feed.path)), int(document["logOffset"])
+    base, last = folder(str(feed.path)), int(document["logOffset"])
     return SourcePosition(
         files=sorted(
             absolute(file.path).removeprefix(base).lstrip("/")
-            for file in SourceLog(settings, query).files(last)
+            for file in SourceLog(warehouse, query).files(last)
         )
     )

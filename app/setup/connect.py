@@ -22,7 +22,11 @@ from app.sources.pulsar import admin_source, topic_client
 from app.tables import manifest, writable
 
 if TYPE_CHECKING:
+    from app.config.location import Location
+    from app.config.reconcile import ReconcileSettings
     from app.config.settings import Settings
+    from app.config.source import SourceSettings
+    from app.config.throttle_feed import ThrottleFeedSettings
 
 
 def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
@@ -31,37 +35,39 @@ def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
         # Whatever needs one of them could not be opened.
         names = ", ".join(unset)
         yield Check("environment", False, f"{names} not set", "export them before the start")
-    yield checked("warehouse", lambda: _warehouse(settings))
-    yield checked("source", lambda: _source(settings))
+    yield checked(
+        "warehouse", lambda: _warehouse(settings.location, settings.partitions, settings.shards)
+    )
+    yield checked("source", lambda: _source(settings.feed, settings.location))
     if settings.throttle_feed is not None:
-        topic = settings.throttle_feed.topic
-        yield checked("throttle_feed", lambda: _throttle_feed(settings, topic))
+        yield checked("throttle_feed", partial(_throttle_feed, settings.throttle_feed))
     if settings.reconcile is not None:
         for broker in settings.reconcile.brokers:
-            yield checked(f"reconcile.brokers.{broker}", partial(_broker, settings, broker))
+            yield checked(
+                f"reconcile.brokers.{broker}", partial(_broker, settings.reconcile, broker)
+            )
     for number, sink in enumerate(settings.alerts.http_sinks):
         yield checked(f"alerts.sinks[{number}]", partial(_sink, sink))
 
 
-def _throttle_feed(settings: Settings, topic: str) -> str:
-    throttle_publisher.check(settings)
-    return f"topic {topic} is there"
+def _throttle_feed(feed: ThrottleFeedSettings) -> str:
+    throttle_publisher.check(feed)
+    return f"topic {feed.topic} is there"
 
 
-def _warehouse(settings: Settings) -> str:
-    manifest.check(settings)
-    writable.require(settings)
-    return f"{settings.warehouse} can be written"
+def _warehouse(warehouse: Location, partitions: int | None, shards: int | None) -> str:
+    manifest.check(warehouse, partitions, shards)
+    writable.require(warehouse)
+    return f"{warehouse.uri} can be written"
 
 
-def _source(settings: Settings) -> str:
-    feed = settings.feed
+def _source(feed: SourceSettings, warehouse: Location) -> str:
     if feed.format == "pulsar_admin":
-        note = admin_source.answer(settings)
+        note = admin_source.answer(feed, warehouse)
         if feed.path is None:
             return "; ".join(filter(None, ["pulsar_admin answers", note]))
     else:
-        sources.check(settings)
+        sources.check(feed, warehouse)
     if feed.format in ("kafka", "kafka_messages"):
         return _kafka(feed.reader_options())
     if feed.format in ("pulsar", "pulsar_messages"):
@@ -144,15 +150,14 @@ def _topic(client: dict[str, Any], topic: str) -> str:
     return f"topic {topic} with {len(ends)} partitions and {records:,} records"
 
 
-def _broker(settings: Settings, broker: str) -> str:
+def _broker(chosen: ReconcileSettings, broker: str) -> str:
     """The metrics of a broker."""
-    from app.show.reconcile.comparing import own
     from app.show.reconcile.scrape import scrape
 
     try:
-        found = scrape(own(settings), broker)
+        found = scrape(chosen, broker)
     except Unanswered as error:
-        address = own(settings).brokers[broker]
+        address = chosen.brokers[broker]
         raise UserError(f"{address}: {error}\nbrokers, token and timeout_ms decide this") from None
     return f"cluster {found.cluster}, {len(found.topics)} topics"
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import platform
 import tempfile
-from collections.abc import Callable
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app import sources
+from app.config.settings import shards_for
 from app.run import integrity
 from app.run.jars import coordinates
 from app.run.session import build_session, stop_session
@@ -23,6 +26,7 @@ from app.terminal.printable import say
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from app.config.location import Location
     from app.config.settings import Settings
 
 PACKAGES = (
@@ -41,22 +45,25 @@ PACKAGES = (
 def doctor(settings: Settings, as_json: bool) -> int:
     """Run every check; exit code 1 if one fails."""
     spark = build_session(settings, "weir-doctor")
-    looks: tuple[Callable[[Settings, SparkSession], Check], ...] = (
-        _python,
-        _java,
-        _spark,
-        _delta,
-        _kafka,
-        _workers,
-        _warehouse,
-        _formats,
-        _partitions,
-        _tables,
-        _environment,
-    )
+    location = settings.location
+    checks = [
+        _python(),
+        _java(spark),
+        _spark(spark),
+        _delta(spark),
+        _kafka(spark),
+        _workers(spark),
+        checked("warehouse", lambda: _writable(location)),
+        checked("formats", lambda: _last_release(location, settings.jobs)),
+        checked(
+            "partitions",
+            lambda: _numbers(settings.location, settings.partitions, settings.shards, spark),
+        ),
+        _tables(settings),
+        _environment(settings),
+    ]
     if settings.source is not None and settings.source.format == "kafka_producers":
-        looks = (*looks, _producers)
-    checks = [look(settings, spark) for look in looks]
+        checks.append(checked("producers", lambda: first_poll(settings)))
     stop_session(spark)
     if as_json:
         print(json.dumps([asdict(check) for check in checks], indent=2))
@@ -67,26 +74,26 @@ def doctor(settings: Settings, as_json: bool) -> int:
     return 0 if all(check.ok for check in checks) else 1
 
 
-def _python(settings: Settings, spark: SparkSession) -> Check:
+def _python() -> Check:
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return Check("python", True, f"{platform.python_version()}: {packages}")
 
 
-def _java(settings: Settings, spark: SparkSession) -> Check:
+def _java(spark: SparkSession) -> Check:
     jvm: Any = spark._jvm
     found = jvm.java.lang.System.getProperty("java.version")
     fits = 17 <= int(found.split(".")[0]) <= 21
     return Check("java", fits, found, "Spark 4.0 needs Java 17 to 21")
 
 
-def _spark(settings: Settings, spark: SparkSession) -> Check:
+def _spark(spark: SparkSession) -> Check:
     line = ".".join(version("pyspark").split(".")[:2])
     context = spark.sparkContext
     found = f"{spark.version} on {context.master}, {context.defaultParallelism} cores"
     return Check("spark", spark.version.startswith(line + "."), found, f"the jars are for {line}.x")
 
 
-def _delta(settings: Settings, spark: SparkSession) -> Check:
+def _delta(spark: SparkSession) -> Check:
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "table")
         if not (spark.sparkContext.master or "").startswith("local"):
@@ -99,13 +106,13 @@ def _delta(settings: Settings, spark: SparkSession) -> Check:
     return Check("delta", rows == 3, coordinates()[0], "a table came back with other rows")
 
 
-def _kafka(settings: Settings, spark: SparkSession) -> Check:
+def _kafka(spark: SparkSession) -> Check:
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
     spark.readStream.format("kafka").options(**options).load()
     return Check("kafka", True, coordinates()[1])
 
 
-def _workers(settings: Settings, spark: SparkSession) -> Check:
+def _workers(spark: SparkSession) -> Check:
     """Python, numba and Weir's own code on the workers, as in queries."""
     parts = spark.sparkContext.defaultParallelism
     rows = spark.range(parts, numPartitions=parts).mapInArrow(_on_worker, "found string").collect()
@@ -134,43 +141,33 @@ def _on_worker(batches):  # type: ignore[no-untyped-def]
         yield pa.record_batch({"found": pa.array([f"{text}, {columns}"])})
 
 
-def _warehouse(settings: Settings, spark: SparkSession) -> Check:
-    return checked("warehouse", lambda: _place(settings))
-
-
-def _place(settings: Settings) -> str:
-    folder = local_path(settings.warehouse)
+def _writable(warehouse: Location) -> str:
+    folder = local_path(warehouse.uri)
     if folder is None:
-        return f"{settings.warehouse} (an object store: not tried)"
-    writable.require(settings)
+        return f"{warehouse.uri} (an object store: not tried)"
+    writable.require(warehouse)
     return f"{folder.absolute()} ({'there' if folder.exists() else 'not yet there'})"
 
 
-def _formats(settings: Settings, spark: SparkSession) -> Check:
+def _last_release(warehouse: Location, jobs: Sequence[str]) -> str:
     """Whether this release continues what the last run wrote."""
-    return checked("formats", lambda: _last_release(settings))
-
-
-def _last_release(settings: Settings) -> str:
-    formats.check(settings, settings.jobs)
-    kept = formats.load(settings)
+    formats.check(warehouse, jobs)
+    kept = formats.load(warehouse)
     return "no run yet" if kept is None else f"of Weir {kept.weir}"
 
 
-def _partitions(settings: Settings, spark: SparkSession) -> Check:
+def _numbers(
+    warehouse: Location, partitions: int | None, shards: int | None, spark: SparkSession
+) -> str:
     """Whether the configured numbers fit the manifest, which supplies those not configured."""
-    return checked("partitions", lambda: _numbers(settings, spark))
-
-
-def _numbers(settings: Settings, spark: SparkSession) -> str:
-    kept = manifest.check(settings)
+    kept = manifest.check(warehouse, partitions, shards)
     if kept is None:
         now = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
-        return f"{now}, shards {settings.shards_for(now)} (no manifest yet)"
+        return f"{now}, shards {shards_for(now, shards)} (no manifest yet)"
     return f"{kept.partitions}, shards {kept.shards}"
 
 
-def _tables(settings: Settings, spark: SparkSession) -> Check:
+def _tables(settings: Settings) -> Check:
     """Whether everything is there that belongs to the warehouse and its checkpoints, and the tables
     have what the checkpoints have committed to them.
     """
@@ -184,14 +181,17 @@ def _tables(settings: Settings, spark: SparkSession) -> Check:
     )
 
 
-def _producers(settings: Settings, spark: SparkSession) -> Check:
-    """Producer states and their owners, asked for from the JVM as the polls do."""
-    from app.sources.kafka import producers_source
+def first_poll(settings: Settings) -> str:
+    """Producer states and their owners, asked for from the JVM as the polls do; nothing is written."""
+    from app.sources.kafka.producers_poll import ProducerPoller
 
-    return checked("producers", lambda: producers_source.look(settings))
+    poller = sources.poller(settings)
+    assert isinstance(poller, ProducerPoller)
+    with closing(poller):
+        return poller.look()
 
 
-def _environment(settings: Settings, spark: SparkSession) -> Check:
+def _environment(settings: Settings) -> Check:
     unset = unset_variables(settings)
     found = ", ".join(unset) + " not set" if unset else "every variable of the options is set"
     return Check("environment", not unset, found, "export them before the start")

@@ -146,7 +146,7 @@ def validate(
         return 2
     unset = unset_variables(settings)
     idle = idle_limits(settings)
-    hashes = {job: settings.params_hash(job) for job in settings.jobs}
+    hashes = settings.params_hashes()
     answers: list[Check] = []
     if connect:
         from app.setup.connect import ask

@@ -13,7 +13,7 @@ from app.tables.small_files import local_path
 from app.threads import working
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
     from app.sources.polling import Polling
 
 
@@ -33,16 +33,16 @@ def polling(
         yield
 
 
-def spool_folder(settings: Settings, chosen: str | None, where: str, name: str) -> Path:
+def spool_folder(warehouse: Location, chosen: str | None, where: str, name: str) -> Path:
     """The folder of the polls: as configured, else `name` below a local warehouse. `where` is the
     place of the feed's settings.
     """
     if chosen is not None:
         return Path(chosen)
-    root = local_path(settings.warehouse)
+    root = local_path(warehouse.uri)
     if root is None:
         raise UserError(
-            f"{where}.spool: is missing, and {settings.warehouse} is not a local folder\n"
+            f"{where}.spool: is missing, and {warehouse.uri} is not a local folder\n"
             "allowed: a folder that this machine and every Spark worker can reach"
         )
     return root / name

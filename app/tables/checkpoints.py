@@ -22,7 +22,7 @@ from app.tables.json_documents import Document
 from app.tables.small_files import Damaged, local_path, names, path_in, read_text, write_text
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 FOLDER = "_weir/checkpoints"
 IDENTITY = "weir-query.json"
@@ -104,55 +104,55 @@ _FIRST: Document[dict[str, Any]] = Document(dict[str, Any])
 _APPLICATION = re.compile(r"weir-[\w-]+")
 
 
-def location(settings: Settings, query: str) -> str:
+def location(warehouse: Location, query: str) -> str:
     """The path of a query's checkpoint."""
-    return path_in(settings, f"{FOLDER}/{query}")
+    return path_in(warehouse, f"{FOLDER}/{query}")
 
 
-def found(settings: Settings) -> list[str]:
+def found(warehouse: Location) -> list[str]:
     """The queries that have a checkpoint."""
-    kept = names(settings, FOLDER)
-    return sorted(name for name in kept if not name.endswith(COPYING) and begun(settings, name))
+    kept = names(warehouse, FOLDER)
+    return sorted(name for name in kept if not name.endswith(COPYING) and begun(warehouse, name))
 
 
-def begun(settings: Settings, query: str) -> bool:
+def begun(warehouse: Location, query: str) -> bool:
     """Whether the query has planned a batch."""
-    return last_planned(settings, query) >= 0
+    return last_planned(warehouse, query) >= 0
 
 
-def last_planned(settings: Settings, query: str) -> int:
+def last_planned(warehouse: Location, query: str) -> int:
     """The newest batch that was planned; -1 for none."""
-    return _last(settings, query, "offsets")
+    return _last(warehouse, query, "offsets")
 
 
-def last_ended(settings: Settings, query: str) -> int:
+def last_ended(warehouse: Location, query: str) -> int:
     """The newest batch that has ended; -1 for none."""
-    return _last(settings, query, "commits")
+    return _last(warehouse, query, "commits")
 
 
-def settled(settings: Settings, query: str) -> bool:
+def settled(warehouse: Location, query: str) -> bool:
     """Whether every planned batch has ended."""
-    return last_planned(settings, query) == last_ended(settings, query)
+    return last_planned(warehouse, query) == last_ended(warehouse, query)
 
 
-def _last(settings: Settings, query: str, log: str) -> int:
-    found = names(settings, f"{FOLDER}/{query}/{log}")
+def _last(warehouse: Location, query: str, log: str) -> int:
+    found = names(warehouse, f"{FOLDER}/{query}/{log}")
     return max((int(name) for name in found if name.isdigit()), default=-1)
 
 
-def planned(settings: Settings, query: str) -> int | None:
+def planned(warehouse: Location, query: str) -> int | None:
     """The batch that was planned and has not ended; None if there is none."""
-    newest = _last(settings, query, "offsets")
-    return None if newest == last_ended(settings, query) else newest
+    newest = _last(warehouse, query, "offsets")
+    return None if newest == last_ended(warehouse, query) else newest
 
 
-def plan_anew(settings: Settings, query: str) -> bool:
+def plan_anew(warehouse: Location, query: str) -> bool:
     """Forget the first batch that a query has planned, if it has not ended: nothing has been read,
     so the query plans from the beginning that the source has now. False if a batch has ended, or in
     an object store.
     """
-    local = local_path(settings.warehouse)
-    if local is None or last_ended(settings, query) >= 0:
+    local = local_path(warehouse.uri)
+    if local is None or last_ended(warehouse, query) >= 0:
         return False
     folder = local / FOLDER / query
     for log in ("offsets", "sources/0"):
@@ -161,181 +161,181 @@ def plan_anew(settings: Settings, query: str) -> bool:
     return True
 
 
-def offsets(settings: Settings, query: str, batch: int) -> dict[str, Any]:
+def offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
     """The end of a batch in the source, as Spark records it; for batch -1 the start of the first
     batch.
 
     Empty if not known: only Kafka records a start.
     """
     file = f"offsets/{batch}" if batch >= 0 else "sources/0/0"
-    text = read_text(settings, f"{FOLDER}/{query}/{file}")
+    text = read_text(warehouse, f"{FOLDER}/{query}/{file}")
     found: dict[str, Any] = json.loads(text.splitlines()[-1]) if text else {}
     return found
 
 
-def watermark_ms(settings: Settings, query: str, batch: int) -> int:
+def watermark_ms(warehouse: Location, query: str, batch: int) -> int:
     """The stream's clock at the beginning of a planned batch (ms since the epoch; 0 for none)."""
-    return int(_about(settings, query, f"offsets/{batch}").get("batchWatermarkMs", 0))
+    return int(_about(warehouse, query, f"offsets/{batch}").get("batchWatermarkMs", 0))
 
 
-def partitions(settings: Settings, query: str) -> int | None:
+def partitions(warehouse: Location, query: str) -> int | None:
     """The number of partitions of the newest plan; None if it names none."""
-    newest = last_planned(settings, query)
+    newest = last_planned(warehouse, query)
     try:
-        return int(_about(settings, query, f"offsets/{newest}")["conf"][PARTITIONS])
+        return int(_about(warehouse, query, f"offsets/{newest}")["conf"][PARTITIONS])
     except (Damaged, KeyError, TypeError, ValueError):
         return None
 
 
-def next_watermark_ms(settings: Settings, query: str, batch: int) -> int:
+def next_watermark_ms(warehouse: Location, query: str, batch: int) -> int:
     """The stream's clock after a batch that has ended (ms since the epoch; 0 for none)."""
-    return int(_about(settings, query, f"commits/{batch}").get("nextBatchWatermarkMs", 0))
+    return int(_about(warehouse, query, f"commits/{batch}").get("nextBatchWatermarkMs", 0))
 
 
-def _about(settings: Settings, query: str, file: str) -> dict[str, Any]:
+def _about(warehouse: Location, query: str, file: str) -> dict[str, Any]:
     """What Spark has in the second line of a file; nothing if there is none."""
-    text = read_text(settings, f"{FOLDER}/{query}/{file}")
+    text = read_text(warehouse, f"{FOLDER}/{query}/{file}")
     lines = text.splitlines() if text else []
     found: dict[str, Any] = json.loads(lines[1]) if len(lines) > 1 else {}
     return found
 
 
-def drained(settings: Settings, query: str) -> bool:
+def drained(warehouse: Location, query: str) -> bool:
     """Whether the last batch is one of `plan_without_records`: its clock is not what the batch
     before has left.
     """
-    last = last_ended(settings, query)
-    return last > 0 and watermark_ms(settings, query, last) != next_watermark_ms(
-        settings, query, last - 1
+    last = last_ended(warehouse, query)
+    return last > 0 and watermark_ms(warehouse, query, last) != next_watermark_ms(
+        warehouse, query, last - 1
     )
 
 
-def plan_without_records(settings: Settings, query: str, watermark_ms: int, now_ms: int) -> None:
+def plan_without_records(warehouse: Location, query: str, watermark_ms: int, now_ms: int) -> None:
     """Plan one more batch, at the end of the last one in the source and with another clock: the
     next start of a query whose batches have ended begins with it, as with any that was interrupted.
     """
-    last, folder = last_ended(settings, query), f"{FOLDER}/{query}/offsets"
-    text = read_text(settings, f"{folder}/{last}")
+    last, folder = last_ended(warehouse, query), f"{FOLDER}/{query}/offsets"
+    text = read_text(warehouse, f"{folder}/{last}")
     assert text is not None
     version, about, *sources = text.split("\n")
     found = {**json.loads(about), "batchWatermarkMs": watermark_ms, "batchTimestampMs": now_ms}
     text = "\n".join([version, json.dumps(found, separators=(",", ":")), *sources])
-    write_text(settings, f"{folder}/{last + 1}", text)
+    write_text(warehouse, f"{folder}/{last + 1}", text)
 
 
-def identity(settings: Settings, query: str) -> Identity | None:
+def identity(warehouse: Location, query: str) -> Identity | None:
     """The identity of a checkpoint; None if it has none."""
-    found = _IDENTITY.load(settings, f"{FOLDER}/{query}/{IDENTITY}")
-    return _of_earlier_version(settings, query) if found is None else found
+    found = _IDENTITY.load(warehouse, f"{FOLDER}/{query}/{IDENTITY}")
+    return _of_earlier_version(warehouse, query) if found is None else found
 
 
-def keep_identity(settings: Settings, folder: str, kept: Identity) -> None:
+def keep_identity(warehouse: Location, folder: str, kept: Identity) -> None:
     """Write the identity of the checkpoint in a folder of the warehouse."""
-    _IDENTITY.keep(settings, f"{folder}/{IDENTITY}", kept)
+    _IDENTITY.keep(warehouse, f"{folder}/{IDENTITY}", kept)
 
 
-def require_identity(settings: Settings, query: str) -> Identity:
+def require_identity(warehouse: Location, query: str) -> Identity:
     """The identity of a checkpoint, which a query that has planned no batch gets now."""
-    found = identity(settings, query)
+    found = identity(warehouse, query)
     if found is None:
-        if begun(settings, query):
-            raise no_identity(settings, query)
-        there = manifest.load(settings)
+        if begun(warehouse, query):
+            raise no_identity(warehouse, query)
+        there = manifest.load(warehouse)
         found = Identity(
             query,
             [_new_application(query)],
             None if there is None else there.id,
             None if there is None else there.shards,
         )
-        keep_identity(settings, f"{FOLDER}/{query}", found)
+        keep_identity(warehouse, f"{FOLDER}/{query}", found)
     return found
 
 
-def no_identity(settings: Settings, query: str) -> Damaged:
+def no_identity(warehouse: Location, query: str) -> Damaged:
     """The refusal of a query that has begun and has no identity: its batches would be written a
     second time.
     """
-    return Damaged(path_in(settings, f"{FOLDER}/{query}/{IDENTITY}"), "is gone")
+    return Damaged(path_in(warehouse, f"{FOLDER}/{query}/{IDENTITY}"), "is gone")
 
 
-def identify(settings: Settings, query: str, **changed: Any) -> None:
+def identify(warehouse: Location, query: str, **changed: Any) -> None:
     """Change the identity of a checkpoint."""
-    kept = require_identity(settings, query)
+    kept = require_identity(warehouse, query)
     wanted = replace(kept, **changed)
     if wanted != kept:
-        keep_identity(settings, f"{FOLDER}/{query}", wanted)
+        keep_identity(warehouse, f"{FOLDER}/{query}", wanted)
 
 
-def application_id(settings: Settings, query: str) -> str:
+def application_id(warehouse: Location, query: str) -> str:
     """The application id of a query's commits; a new checkpoint gets a new one."""
-    return require_identity(settings, query).applications[-1]
+    return require_identity(warehouse, query).applications[-1]
 
 
-def new_application_id(settings: Settings, query: str) -> None:
+def new_application_id(warehouse: Location, query: str) -> None:
     """Give the following commits of a query a new application id."""
-    kept = require_identity(settings, query)
-    identify(settings, query, applications=[*kept.applications, _new_application(query)])
+    kept = require_identity(warehouse, query)
+    identify(warehouse, query, applications=[*kept.applications, _new_application(query)])
 
 
 def _new_application(query: str) -> str:
     return f"weir-{query}-{uuid.uuid4()}"
 
 
-def _of_earlier_version(settings: Settings, query: str) -> Identity | None:
+def _of_earlier_version(warehouse: Location, query: str) -> Identity | None:
     """The identity in the files of an earlier version, in a warehouse of such a version."""
-    kept = manifest.load(settings)
+    kept = manifest.load(warehouse)
     if kept is not None and kept.id is not None:
         return None
     application, most, first = (f"{FOLDER}/{query}/{name}" for name in EARLIER)
-    found, limit = read_text(settings, application), read_text(settings, most)
+    found, limit = read_text(warehouse, application), read_text(warehouse, most)
     if found is None:
         return None
     if not _APPLICATION.fullmatch(found):
-        raise Damaged(path_in(settings, application), "is damaged (no application id)")
-    commits = committed(settings, query).tables.values()
+        raise Damaged(path_in(warehouse, application), "is damaged (no application id)")
+    commits = committed(warehouse, query).tables.values()
     earlier = dict.fromkeys(one.application for one in commits if one.application != found)
     return Identity(
         query,
         [*earlier, found],
         shards=None if kept is None else kept.shards,
         most_records=int(limit) if limit and limit.isdigit() else None,
-        first_offset=_FIRST.load(settings, first),
+        first_offset=_FIRST.load(warehouse, first),
     )
 
 
-def is_whole(settings: Settings, query: str) -> bool:
+def is_whole(warehouse: Location, query: str) -> bool:
     """Whether the checkpoint of a query that has begun has the files that Spark writes before it
     plans the last batch: the query's id and the end of the batch before.
     """
-    named = "metadata" in names(settings, f"{FOLDER}/{query}")
-    return named and last_planned(settings, query) <= last_ended(settings, query) + 1
+    named = "metadata" in names(warehouse, f"{FOLDER}/{query}")
+    return named and last_planned(warehouse, query) <= last_ended(warehouse, query) + 1
 
 
-def committed(settings: Settings, query: str) -> Committed:
+def committed(warehouse: Location, query: str) -> Committed:
     """The last commits of the query; empty if none are recorded."""
-    found = _COMMITTED.load(settings, f"{FOLDER}/{query}/{COMMITTED}")
+    found = _COMMITTED.load(warehouse, f"{FOLDER}/{query}/{COMMITTED}")
     return Committed(found) if isinstance(found, dict) else found or Committed()
 
 
-def record(settings: Settings, query: str, commits: Committed) -> None:
+def record(warehouse: Location, query: str, commits: Committed) -> None:
     """Record the last commits of the query."""
-    _COMMITTED.keep(settings, f"{FOLDER}/{query}/{COMMITTED}", commits)
+    _COMMITTED.keep(warehouse, f"{FOLDER}/{query}/{COMMITTED}", commits)
 
 
-def forget_gathered_after(settings: Settings, query: str, ended: int) -> None:
+def forget_gathered_after(warehouse: Location, query: str, ended: int) -> None:
     """Record that no rows wait of batches after this one, which are repeated."""
-    kept = committed(settings, query)
+    kept = committed(warehouse, query)
     left = {
         table: [file for file in files if file.batch <= ended]
         for table, files in kept.gathered.items()
     }
     if left != kept.gathered:
-        record(settings, query, replace(kept, gathered=left))
+        record(warehouse, query, replace(kept, gathered=left))
 
 
-def plan_crc32(settings: Settings, query: str, batch: int) -> int | None:
+def plan_crc32(warehouse: Location, query: str, batch: int) -> int | None:
     """The CRC-32 of the plan of a batch; None without a plan."""
-    text = read_text(settings, f"{FOLDER}/{query}/offsets/{batch}")
+    text = read_text(warehouse, f"{FOLDER}/{query}/offsets/{batch}")
     return None if text is None else zlib.crc32(text.encode())
 
 
@@ -355,14 +355,14 @@ def without_state(source: Path, target: Path, partitions: int, ended: int) -> No
         file.write_text("\n".join([version, about, *sources]))
 
 
-def renumbered(settings: Settings, query: str, shards: int) -> None:
+def renumbered(warehouse: Location, query: str, shards: int) -> None:
     """Give the checkpoint that `reshard` builds its number of shards. Its plans have changed, so
     the settled one is not known any more.
     """
-    kept = replace(require_identity(settings, query), shards=shards)
-    keep_identity(settings, f"{RESHARDING}/{query}", kept)
-    commits = replace(committed(settings, query), settled=None)
-    _COMMITTED.keep(settings, f"{RESHARDING}/{query}/{COMMITTED}", commits)
+    kept = replace(require_identity(warehouse, query), shards=shards)
+    keep_identity(warehouse, f"{RESHARDING}/{query}", kept)
+    commits = replace(committed(warehouse, query), settled=None)
+    _COMMITTED.keep(warehouse, f"{RESHARDING}/{query}/{COMMITTED}", commits)
 
 
 def put_in_place(root: Path, query: str) -> None:
@@ -379,19 +379,19 @@ def put_in_place(root: Path, query: str) -> None:
     built.rename(place)
 
 
-def copy(settings: Settings, query: str, new: str) -> None:
+def copy(warehouse: Location, query: str, new: str) -> None:
     """Copy the progress of `query` to the query `new`, which gets an application id of its own.
 
     Raises UserError if the warehouse is not a local folder.
     """
-    root = local_path(settings.warehouse)
+    root = local_path(warehouse.uri)
     if root is None:
         raise UserError(
             f"queries: {query} runs more jobs than it is given now, and its checkpoint is in "
-            f"{settings.warehouse}\nqueries that have begun can only be split in a warehouse on "
+            f"{warehouse.uri}\nqueries that have begun can only be split in a warehouse on "
             f"this machine; put queries back as they were, or take another warehouse"
         )
-    kept = require_identity(settings, query)
+    kept = require_identity(warehouse, query)
     target = root / FOLDER / new
     unfinished = Path(f"{target}{COPYING}")
     try:
@@ -402,7 +402,7 @@ def copy(settings: Settings, query: str, new: str) -> None:
         (unfinished / ".metadata.crc").unlink(missing_ok=True)
         (unfinished / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
         keep_identity(
-            settings,
+            warehouse,
             f"{FOLDER}/{unfinished.name}",
             replace(kept, query=new, applications=[*kept.applications, _new_application(new)]),
         )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from deltalake import CommitProperties, DeltaTable
 
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 
 ATTEMPTS = 5
@@ -32,24 +32,26 @@ class Writer:
 
     def __init__(
         self,
-        settings: Settings,
+        warehouse: Location,
         query: str,
+        history_ms: int,
         application: str | None = None,
     ) -> None:
-        """`application` is for a writer that is no query and numbers its batches itself."""
-        self._settings = settings
-        self._query = query
-        self._local = local_path(settings.warehouse)
+        """Tables that it creates keep the versions of the last `history_ms` readable. `application`
+        is for a writer that is no query and numbers its batches itself."""
+        self._warehouse = warehouse
+        self.query = query
+        self._local = local_path(warehouse.uri)
         self._record: checkpoints.Committed | None = None
         """What the checkpoint of a query records of its commits, in a local warehouse."""
         if application is None:
-            self.application = checkpoints.application_id(settings, query)
+            self.application = checkpoints.application_id(warehouse, query)
             if self._local is not None:
-                self._record = checkpoints.committed(settings, query)
+                self._record = checkpoints.committed(warehouse, query)
         else:
             self.application = application
         self._commits = dict(self._record.tables) if self._record else {}
-        self._properties = log_properties(settings.maintenance.history_ms)
+        self._properties = log_properties(history_ms)
         self._open: dict[str, Any] = {}
         self._wider: set[str] = set()
         """Tables of a later release: they have more columns, null in the rows of this one."""
@@ -130,13 +132,13 @@ class Writer:
             crc32 = (
                 None
                 if batch is None
-                else checkpoints.plan_crc32(self._settings, self._query, batch)
+                else checkpoints.plan_crc32(self._warehouse, self.query, batch)
             )
             if batch is not None and crc32 is not None:
                 settled = checkpoints.Settled(batch, crc32)
             wanted = checkpoints.Committed(dict(self._commits), self._waiting(), settled)
             if wanted != self._record:
-                checkpoints.record(self._settings, self._query, wanted)
+                checkpoints.record(self._warehouse, self.query, wanted)
                 self._record = wanted
         durable.sync(self._local)
 
@@ -155,7 +157,7 @@ class Writer:
             from deltalake import DeltaTable
 
             definition = TABLES[name]
-            path, options = path_in(self._settings, name), self._settings.storage()
+            path, options = path_in(self._warehouse, name), self._warehouse.storage()
             if not DeltaTable.is_deltatable(path, options):
                 DeltaTable.create(
                     path,

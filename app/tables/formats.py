@@ -19,7 +19,7 @@ from app.tables.small_files import path_in
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 NAME = "_weir/formats.json"
 VERSION = 2
@@ -59,29 +59,29 @@ DOCUMENT: Document[Formats] = Document(
 _VERSION: Document[_Version] = Document(_Version, DOCUMENT.remedy)
 
 
-def load(settings: Settings) -> Formats | None:
+def load(warehouse: Location) -> Formats | None:
     """The formats of the warehouse; None before the first start.
 
     Raises UserError for a file that is damaged or of a later release.
     """
-    found = _VERSION.load(settings, NAME)
+    found = _VERSION.load(warehouse, NAME)
     if found is not None and found.version > VERSION:
         raise UserError(
-            f"{path_in(settings, NAME)}: has version {found.version}, written by Weir {found.weir};"
+            f"{path_in(warehouse, NAME)}: has version {found.version}, written by Weir {found.weir};"
             f" this release ({__version__}) reads version {VERSION}\n{_forward(found.weir)}"
         )
-    return DOCUMENT.load(settings, NAME)
+    return DOCUMENT.load(warehouse, NAME)
 
 
-def check(settings: Settings, jobs: Iterable[str]) -> None:
+def check(warehouse: Location, jobs: Iterable[str]) -> None:
     """UserError if this release cannot continue these jobs on the warehouse."""
-    for problem in problems(settings, jobs):
+    for problem in problems(warehouse, jobs):
         raise UserError(problem)
 
 
-def problems(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
+def problems(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
     """Reasons why this release cannot continue, each with its remedy."""
-    kept = load(settings)
+    kept = load(warehouse)
     wanted = list(jobs)
     for job in wanted:
         if kept is None:
@@ -97,18 +97,18 @@ def problems(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
                 )
             )
             yield (
-                f"warehouse: the state of {job} in {settings.warehouse} has version {version}, "
+                f"warehouse: the state of {job} in {warehouse.uri} has version {version}, "
                 f"written by Weir {kept.weir}; this release ({__version__}) reads version {reads}"
                 f"\n{remedy}"
             )
-    yield from _changed_columns(settings, wanted)
+    yield from _changed_columns(warehouse, wanted)
 
 
 def _forward(weir: str) -> str:
     return f"start Weir {weir} or later, or put back a copy of the warehouse from before it ran"
 
 
-def _changed_columns(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
+def _changed_columns(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
     """Columns whose type differs from the one that this release writes.
 
     `app.run.integrity` reports tables that cannot be opened.
@@ -122,7 +122,7 @@ def _changed_columns(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
         for table in (*DECLARED[job].tables, *DECLARED[job].shadow_tables)
     ]
     for name in dict.fromkeys([*names, *_OF_THE_ARCHIVE]):
-        path, options = path_in(settings, name), settings.storage()
+        path, options = path_in(warehouse, name), warehouse.storage()
         if not DeltaTable.is_deltatable(path, options):
             continue
         try:
@@ -139,10 +139,10 @@ def _changed_columns(settings: Settings, jobs: Iterable[str]) -> Iterator[str]:
                 )
 
 
-def keep(settings: Settings, jobs: Iterable[str]) -> None:
+def keep(warehouse: Location, jobs: Iterable[str]) -> None:
     """Record the versions that this release writes."""
-    kept = load(settings)
+    kept = load(warehouse)
     states = {**(kept.states if kept else {}), **{j: DECLARED[j].state_version for j in jobs}}
     wanted = Formats(VERSION, __version__, states)
     if wanted != kept:
-        DOCUMENT.keep(settings, NAME, wanted)
+        DOCUMENT.keep(warehouse, NAME, wanted)

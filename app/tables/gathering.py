@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -38,24 +38,24 @@ from app.tables.shape import shaped
 from app.tables.small_files import Damaged, local_path
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 FOLDER = "gathered"
 MOST_BYTES = 32 << 20
 """Rows of a table that exceed this (bytes) are committed before the end of the interval."""
 
 
-def possible(settings: Settings) -> bool:
+def possible(warehouse: Location) -> bool:
     """Whether rows can gather. In an object store a file costs as much as a commit."""
-    return local_path(settings.warehouse) is not None
+    return local_path(warehouse.uri) is not None
 
 
 class Gathered:
     """The files of a query's rows that are not yet committed."""
 
-    def __init__(self, settings: Settings, query: str) -> None:
+    def __init__(self, warehouse: Location, query: str) -> None:
         """Requires a warehouse in a local folder."""
-        self._folder = Path(checkpoints.location(settings, query)) / FOLDER
+        self._folder = Path(checkpoints.location(warehouse, query)) / FOLDER
 
     def tables(self) -> list[str]:
         """Tables with gathered rows, now or earlier."""
@@ -120,9 +120,19 @@ class GatheringWriter(Writer):
     periodically, on any thread.
     """
 
-    def __init__(self, settings: Settings, query: str) -> None:
-        super().__init__(settings, query)
-        self._gathered = Gathered(settings, query)
+    def __init__(
+        self,
+        warehouse: Location,
+        query: str,
+        history_ms: int,
+        intervals_ms: Mapping[str, int] | None = None,
+    ) -> None:
+        """`intervals_ms` are the commit intervals of tables in place of those that the definitions
+        have.
+        """
+        super().__init__(warehouse, query, history_ms)
+        self._gathered = Gathered(warehouse, query)
+        self._intervals_ms = intervals_ms or {}
         self._since_s: dict[str, float] = {}
         self._bytes: dict[str, int] = {}
         before = self._record.gathered if self._record else {}
@@ -198,7 +208,7 @@ class GatheringWriter(Writer):
 
     def _interval_ms(self, name: str) -> int:
         own = TABLES[name].commit_interval_ms
-        return self._settings.commit_interval_ms.get(name, own)
+        return self._intervals_ms.get(name, own)
 
     def _append_gathered(self, name: str) -> list[int]:
         """Commit the gathered rows of a table; returns the batches that it now has."""
@@ -216,14 +226,14 @@ class GatheringWriter(Writer):
         return batches
 
 
-def commit_left(settings: Settings, query: str) -> None:
+def commit_left(warehouse: Location, query: str, history_ms: int) -> None:
     """Commit the rows that a killed run has left, before the query continues."""
-    if local_path(settings.warehouse) is None:
+    if local_path(warehouse.uri) is None:
         return
-    gathered, ended = Gathered(settings, query), checkpoints.last_ended(settings, query)
+    gathered, ended = Gathered(warehouse, query), checkpoints.last_ended(warehouse, query)
     for name in gathered.tables():
         batches = gathered.batches(name)
         gathered.remove(name, [batch for batch in batches if batch > ended])
-    checkpoints.forget_gathered_after(settings, query, ended)
+    checkpoints.forget_gathered_after(warehouse, query, ended)
     if gathered.first() is not None:
-        GatheringWriter(settings, query).commit_all()
+        GatheringWriter(warehouse, query, history_ms).commit_all()

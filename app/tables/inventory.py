@@ -30,131 +30,131 @@ from app.tables.log_files import opened
 from app.tables.small_files import PUT_BACK, Damaged, local_path, path_in
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 COPIED = "is of another query, or of another warehouse or time"
 
 
-def claim(settings: Settings, partitions: int) -> None:
+def claim(warehouse: Location, partitions: int, shards: int | None) -> None:
     """Write what belongs to the warehouse and is not there yet. A warehouse of an earlier version
     gets its identity, and so do its checkpoints.
     """
-    refuse(settings)
-    kept = manifest.claim(settings, partitions)
+    refuse(warehouse)
+    kept = manifest.claim(warehouse, partitions, shards)
     if kept.id is not None:
         return
     begun = {
-        query: checkpoints.require_identity(settings, query)
-        for query in checkpoints.found(settings)
+        query: checkpoints.require_identity(warehouse, query)
+        for query in checkpoints.found(warehouse)
     }
     # A start that was killed here has given it to some.
     given = [own.warehouse for own in begun.values() if own.warehouse is not None]
     own_id = given[0] if given else str(uuid.uuid4())
     for query, own in begun.items():
         wanted = replace(own, warehouse=own_id, shards=kept.shards)
-        checkpoints.keep_identity(settings, f"{FOLDER}/{query}", wanted)
-    manifest.identify(settings, own_id)
+        checkpoints.keep_identity(warehouse, f"{FOLDER}/{query}", wanted)
+    manifest.identify(warehouse, own_id)
 
 
-def refuse(settings: Settings) -> None:
+def refuse(warehouse: Location) -> None:
     """Damaged for a warehouse without a manifest that has been begun."""
-    found = checkpoints.found(settings)
-    if found and manifest.load(settings) is None:
+    found = checkpoints.found(warehouse)
+    if found and manifest.load(warehouse) is None:
         raise Damaged(
-            manifest.path(settings),
-            f"is gone, and {checkpoints.location(settings, found[0])} has a query's progress",
+            manifest.path(warehouse),
+            f"is gone, and {checkpoints.location(warehouse, found[0])} has a query's progress",
         )
 
 
-def documents(settings: Settings, query: str) -> Iterator[str]:
+def documents(warehouse: Location, query: str) -> Iterator[str]:
     """What is missing or wrong of Weir's own documents in the checkpoint of a query, each with its
     remedy.
     """
-    begun = checkpoints.begun(settings, query)
+    begun = checkpoints.begun(warehouse, query)
     try:
-        if (found := checkpoints.identity(settings, query)) is not None:
-            _fits(settings, query, found)
+        if (found := checkpoints.identity(warehouse, query)) is not None:
+            _fits(warehouse, query, found)
         elif begun:
-            raise checkpoints.no_identity(settings, query)
-        checkpoints.committed(settings, query)
-        if policy_log.load(settings, query) is None and begun and query != ARCHIVE:
-            raise Damaged(path_in(settings, policy_log.file_of(query)), "is gone")
+            raise checkpoints.no_identity(warehouse, query)
+        checkpoints.committed(warehouse, query)
+        if policy_log.load(warehouse, query) is None and begun and query != ARCHIVE:
+            raise Damaged(path_in(warehouse, policy_log.file_of(query)), "is gone")
     except UserError as error:
         yield str(error)
 
 
-def _fits(settings: Settings, query: str, found: Identity) -> None:
+def _fits(warehouse: Location, query: str, found: Identity) -> None:
     """Damaged for an identity that is not of this query and warehouse."""
-    path = path_in(settings, f"{FOLDER}/{query}/{IDENTITY}")
-    kept = manifest.load(settings)
+    path = path_in(warehouse, f"{FOLDER}/{query}/{IDENTITY}")
+    kept = manifest.load(warehouse)
     if found.query != query or not found.applications:
         raise Damaged(path, f"is of the query {found.query}, not of {query}")
     if kept is None or kept.moving is not None:
         return
     if kept.id is not None and found.warehouse not in (None, kept.id):
-        raise Damaged(path, f"does not belong to {manifest.path(settings)}")
-    partitions = checkpoints.partitions(settings, query)
+        raise Damaged(path, f"does not belong to {manifest.path(warehouse)}")
+    partitions = checkpoints.partitions(warehouse, query)
     for what, there, own in (
         ("shards", kept.shards, found.shards),
         ("partitions", kept.partitions, partitions),
     ):
         if own not in (None, there):
             raise Damaged(
-                manifest.path(settings),
+                manifest.path(warehouse),
                 f"has {there} {what}, and the states of {query} are in {own}",
             )
 
 
 def progress(
-    settings: Settings, query: str, tables: Iterable[str], repeated: Callable[[], str]
+    warehouse: Location, query: str, tables: Iterable[str], repeated: Callable[[], str]
 ) -> Iterator[str]:
     """What is missing or wrong of what a query has written, each with its remedy. Its documents
     and Spark's logs have been checked; `tables` are those that it writes. `repeated` returns the
     remedy that has its last batch processed again, empty if there is none.
     """
-    if local_path(settings.warehouse) is None:
+    if local_path(warehouse.uri) is None:
         return
-    identity = checkpoints.require_identity(settings, query)
-    commits = checkpoints.committed(settings, query)
-    yield from _commits(settings, query, identity, commits, tables)
-    yield from _gathered(settings, query, commits, repeated)
-    yield from _plan(settings, query, commits)
+    identity = checkpoints.require_identity(warehouse, query)
+    commits = checkpoints.committed(warehouse, query)
+    yield from _commits(warehouse, query, identity, commits, tables)
+    yield from _gathered(warehouse, query, commits, repeated)
+    yield from _plan(warehouse, query, commits)
 
 
 def _commits(
-    settings: Settings, query: str, identity: Identity, commits: Committed, tables: Iterable[str]
+    warehouse: Location, query: str, identity: Identity, commits: Committed, tables: Iterable[str]
 ) -> Iterator[str]:
     """Recorded commits that are not of this query, and tables that have more than is recorded."""
     from deltalake.exceptions import DeltaError
 
-    path = path_in(settings, f"{FOLDER}/{query}/{checkpoints.COMMITTED}")
+    path = path_in(warehouse, f"{FOLDER}/{query}/{checkpoints.COMMITTED}")
     if any(one.application not in identity.applications for one in commits.tables.values()):
         yield str(Damaged(path, COPIED))
         return
-    ended, application = checkpoints.last_ended(settings, query), identity.applications[-1]
+    ended, application = checkpoints.last_ended(warehouse, query), identity.applications[-1]
     for name in tables:
         if name in commits.tables:
             continue
         try:
-            table = opened(settings, name)
+            table = opened(warehouse, name)
         except (DeltaError, OSError, ValueError):  # reported as a table that cannot be read
             continue
         has = None if table is None else table.transaction_version(application)
-        if has is not None and has <= ended and not _waits(settings, query, name, has):
+        if has is not None and has <= ended and not _waits(warehouse, query, name, has):
             yield str(Damaged(path, f"has no commit of {name}, which has batch {has} of {query}"))
             return
 
 
-def _waits(settings: Settings, query: str, table: str, batch: int) -> bool:
+def _waits(warehouse: Location, query: str, table: str, batch: int) -> bool:
     """Whether a commit was interrupted before it was recorded: its files are still there."""
-    return batch in Gathered(settings, query).batches(table)
+    return batch in Gathered(warehouse, query).batches(table)
 
 
 def _gathered(
-    settings: Settings, query: str, commits: Committed, repeated: Callable[[], str]
+    warehouse: Location, query: str, commits: Committed, repeated: Callable[[], str]
 ) -> Iterator[str]:
     """Files with rows of ended batches that are gone or changed."""
-    gathered, ended = Gathered(settings, query), checkpoints.last_ended(settings, query)
+    gathered, ended = Gathered(warehouse, query), checkpoints.last_ended(warehouse, query)
     known: set[tuple[str, int]] = set()
     for table, files in commits.gathered.items():
         for file in files:
@@ -174,12 +174,12 @@ def _gathered(
                     yield str(error)
 
 
-def _plan(settings: Settings, query: str, commits: Committed) -> Iterator[str]:
+def _plan(warehouse: Location, query: str, commits: Committed) -> Iterator[str]:
     """A plan that is not the one of the last batch that was written and has ended."""
     settled = commits.settled
-    if settled is None or settled.batch > checkpoints.last_ended(settings, query):
+    if settled is None or settled.batch > checkpoints.last_ended(warehouse, query):
         return
-    found = checkpoints.plan_crc32(settings, query, settled.batch)
+    found = checkpoints.plan_crc32(warehouse, query, settled.batch)
     if found is not None and found != settled.crc32:
-        file = f"{checkpoints.location(settings, query)}/offsets/{settled.batch}"
+        file = f"{checkpoints.location(warehouse, query)}/offsets/{settled.batch}"
         yield str(Damaged(file, COPIED))

@@ -16,7 +16,7 @@ from app.tables.small_files import PUT_BACK, Damaged, path_in, read_text, write_
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 T = TypeVar("T")
 LONGEST_REASON = 200
@@ -38,16 +38,16 @@ class Document(Generic[T]):
 
         return TypeAdapter(self.kind)
 
-    def load(self, settings: Settings, name: str) -> T | None:
+    def load(self, warehouse: Location, name: str) -> T | None:
         """The contents of the file `name` below the warehouse; None if there is none. Damaged for
         other contents.
         """
-        text = read_text(settings, name, self.remedy)
+        text = read_text(warehouse, name, self.remedy)
         try:
             return None if text is None else self.of_text(text)
         except ValueError as error:
             raise Damaged(
-                path_in(settings, name), f"is damaged ({str(error)[:LONGEST_REASON]})", self.remedy
+                path_in(warehouse, name), f"is damaged ({str(error)[:LONGEST_REASON]})", self.remedy
             ) from None
 
     def of_text(self, text: str) -> T:
@@ -62,16 +62,16 @@ class Document(Generic[T]):
             reason = f"{place}: {first['msg']}" if place else first["msg"]
             raise ValueError(reason if text.strip() else "empty") from None
 
-    def usable(self, settings: Settings, name: str) -> T | None:
+    def usable(self, warehouse: Location, name: str) -> T | None:
         """As `load`; None also for a damaged file."""
         try:
-            return self.load(settings, name)
+            return self.load(warehouse, name)
         except Damaged:
             return None
 
-    def keep(self, settings: Settings, name: str, contents: T) -> None:
+    def keep(self, warehouse: Location, name: str, contents: T) -> None:
         """Write the file, whole or not at all."""
-        write_text(settings, name, self.text(contents))
+        write_text(warehouse, name, self.text(contents))
 
     def text(self, contents: T) -> str:
         """The text of a file with these contents."""

@@ -19,7 +19,7 @@ from app.terminal.program import PROGRAM
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 
 def commit_files(location: str) -> list[Path]:
@@ -38,14 +38,14 @@ def unfinished_commit(location: str) -> Path | None:
     return next((path for path in newest if not _ends_whole(path)), None)
 
 
-def opened(settings: Settings, name: str) -> DeltaTable | None:
+def opened(warehouse: Location, name: str) -> DeltaTable | None:
     """A table without an incomplete commit file at the end of its log; None if there is none."""
     from deltalake import DeltaTable
 
-    path, options = path_in(settings, name), settings.storage()
+    path, options = path_in(warehouse, name), warehouse.storage()
     if not DeltaTable.is_deltatable(path, options):
         return None
-    file = unfinished_commit(path) if local_path(settings.warehouse) else None
+    file = unfinished_commit(path) if local_path(warehouse.uri) else None
     if file is None:
         return DeltaTable(path, storage_options=options)
     before = int(file.stem) - 1

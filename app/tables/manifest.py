@@ -19,7 +19,7 @@ from app.tables.small_files import path_in
 from app.terminal.program import PROGRAM
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 LAYOUT_VERSION = 2
 """In version 2 a topic belongs to the shard of its full name, in version 1 to that of its name as
@@ -79,74 +79,73 @@ DOCUMENT: Document[Manifest] = Document(Manifest, indent=1)
 _LAYOUT: Document[_Layout] = Document(_Layout)
 
 
-def load(settings: Settings) -> Manifest | None:
+def load(warehouse: Location) -> Manifest | None:
     """The manifest of the warehouse; None before the first start."""
-    layout = _LAYOUT.load(settings, NAME)
+    layout = _LAYOUT.load(warehouse, NAME)
     if layout is not None and layout.layout_version not in READABLE:
         raise UserError(
-            f"{path(settings)}: the warehouse has layout version {layout.layout_version}\n"
+            f"{path(warehouse)}: the warehouse has layout version {layout.layout_version}\n"
             f"this version of Weir reads layout version {LAYOUT_VERSION}; "
             "take another warehouse, or the Weir that wrote this one"
         )
-    return DOCUMENT.load(settings, NAME)
+    return DOCUMENT.load(warehouse, NAME)
 
 
-def check(settings: Settings, partitions: int | None = None) -> Manifest | None:
-    """The manifest; UserError for settings that do not fit it.
-
-    `partitions` is the number that the session would use; without it the configured number counts.
-    """
-    manifest = load(settings)
+def check(warehouse: Location, partitions: int | None, shards: int | None) -> Manifest | None:
+    """The manifest; UserError for numbers that do not fit it (None: any does)."""
+    manifest = load(warehouse)
     if manifest is None:
         return None
     if manifest.moving is not None:
         raise UserError(
-            f"warehouse: a reshard of {settings.warehouse} was interrupted\n{RESHARD} finishes it"
+            f"warehouse: a reshard of {warehouse.uri} was interrupted\n{RESHARD} finishes it"
         )
-    wanted = {"partitions": partitions or settings.partitions, "shards": settings.shards}
-    for key, value in wanted.items():
+    for key, value in (("partitions", partitions), ("shards", shards)):
         kept = getattr(manifest, key)
         if value is not None and value != kept:
             raise UserError(
                 f"{key}: {value} does not fit the warehouse, whose state is in {kept} {key} "
-                f"({path(settings)})\n{RESHARD} moves it; or set {key} to {kept}"
+                f"({path(warehouse)})\n{RESHARD} moves it; or set {key} to {kept}"
             )
     return manifest
 
 
-def claim(settings: Settings, partitions: int) -> Manifest:
-    """The manifest of the warehouse; the first start writes it."""
-    manifest = check(settings, partitions)
+def claim(warehouse: Location, partitions: int, shards: int | None) -> Manifest:
+    """The manifest of the warehouse; the first start writes it, without `shards` with the number
+    that follows from the partitions.
+    """
+    from app.config.settings import shards_for
+
+    manifest = check(warehouse, partitions, shards)
     if manifest is None:
         now_ms = time.time_ns() // 1_000_000
-        shards = settings.shards_for(partitions)
+        shards = shards_for(partitions, shards)
         manifest = Manifest(LAYOUT_VERSION, partitions, shards, now_ms, id=str(uuid.uuid4()))
-        DOCUMENT.keep(settings, NAME, manifest)
+        DOCUMENT.keep(warehouse, NAME, manifest)
     return manifest
 
 
-def as_spelled(settings: Settings) -> bool:
+def as_spelled(warehouse: Location) -> bool:
     """Whether a topic belongs to the shard of its name as records spell it."""
-    manifest = load(settings)
+    manifest = load(warehouse)
     return manifest is not None and manifest.layout_version < LAYOUT_VERSION
 
 
-def followed(settings: Settings) -> Settings:
-    """The settings with the numbers of the manifest, if there is one."""
-    manifest = load(settings)
+def numbers(warehouse: Location) -> dict[str, int]:
+    """The settings that the manifest decides, with its values; empty before the first start."""
+    manifest = load(warehouse)
     if manifest is None:
-        return settings
-    numbers = {"partitions": manifest.partitions, "shards": manifest.shards}
-    return settings.model_copy(update=numbers)
+        return {}
+    return {"partitions": manifest.partitions, "shards": manifest.shards}
 
 
-def renumber(settings: Settings, shards: int, partitions: int, moving: Sequence[str]) -> None:
+def renumber(warehouse: Location, shards: int, partitions: int, moving: Sequence[str]) -> None:
     """Record new numbers, for which the checkpoints of these queries are complete."""
     DOCUMENT.keep(
-        settings,
+        warehouse,
         NAME,
         replace(
-            _there(settings),
+            _there(warehouse),
             layout_version=LAYOUT_VERSION,
             shards=shards,
             partitions=partitions,
@@ -155,54 +154,54 @@ def renumber(settings: Settings, shards: int, partitions: int, moving: Sequence[
     )
 
 
-def moved(settings: Settings) -> None:
+def moved(warehouse: Location) -> None:
     """Record that every checkpoint is in its place."""
-    DOCUMENT.keep(settings, NAME, replace(_there(settings), moving=None))
+    DOCUMENT.keep(warehouse, NAME, replace(_there(warehouse), moving=None))
 
 
-def keep_states(settings: Settings, saved: SavedStates, most: int) -> list[str]:
+def keep_states(warehouse: Location, saved: SavedStates, most: int) -> list[str]:
     """Record saved states. Of their query only the newest `most` stay; returns the files of the
     others.
     """
-    there = _there(settings)
+    there = _there(warehouse)
     kept = [one for one in there.states or () if one.file != saved.file] + [saved]
     mine = [one for one in kept if one.query == saved.query]
     gone = {one.file for one in mine[: max(len(mine) - most, 0)]}
     states = [one for one in kept if one.file not in gone]
-    DOCUMENT.keep(settings, NAME, replace(there, states=states))
+    DOCUMENT.keep(warehouse, NAME, replace(there, states=states))
     return sorted(gone)
 
 
-def keep_topics(settings: Settings, topics: dict[str, str]) -> None:
+def keep_topics(warehouse: Location, topics: dict[str, str]) -> None:
     """Record the ids of the Kafka topics that the warehouse reads."""
-    there = _there(settings)
+    there = _there(warehouse)
     if topics != (there.topics or {}):
-        DOCUMENT.keep(settings, NAME, replace(there, topics=topics))
+        DOCUMENT.keep(warehouse, NAME, replace(there, topics=topics))
 
 
-def _there(settings: Settings) -> Manifest:
-    manifest = load(settings)
+def _there(warehouse: Location) -> Manifest:
+    manifest = load(warehouse)
     if manifest is None:
         raise UserError(
-            f"{path(settings)}: is missing, so the warehouse has no state\n"
+            f"{path(warehouse)}: is missing, so the warehouse has no state\n"
             "run begins one; if it was lost, put it back from a copy"
         )
     return manifest
 
 
-def record(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
+def record(warehouse: Location, queries: Mapping[str, Sequence[str]]) -> None:
     """Record the jobs of each query."""
-    manifest = load(settings)
+    manifest = load(warehouse)
     wanted = {name: list(jobs) for name, jobs in queries.items()}
     if manifest is not None and manifest.queries != wanted:
-        DOCUMENT.keep(settings, NAME, replace(manifest, queries=wanted))
+        DOCUMENT.keep(warehouse, NAME, replace(manifest, queries=wanted))
 
 
-def identify(settings: Settings, identity: str) -> None:
+def identify(warehouse: Location, identity: str) -> None:
     """Record the identity of a warehouse whose manifest has none."""
-    DOCUMENT.keep(settings, NAME, replace(_there(settings), id=identity))
+    DOCUMENT.keep(warehouse, NAME, replace(_there(warehouse), id=identity))
 
 
-def path(settings: Settings) -> str:
+def path(warehouse: Location) -> str:
     """Path of the manifest."""
-    return path_in(settings, NAME)
+    return path_in(warehouse, NAME)

@@ -17,7 +17,7 @@ from app.tables.small_files import Damaged, path_in
 from state.engine.documents import Version, changes
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 Policies = list[dict[str, Any]]
 """Documents as the jobs have them."""
@@ -65,18 +65,18 @@ class PolicyLog:
         """The versions after the first."""
         return [one.version for one in self.taken[1:]]
 
-    def hashes(self, settings: Settings, job: str) -> list[tuple[int, str]]:
+    def hashes(self, job: str, last_hash: str) -> list[tuple[int, str]]:
         """The `params_hash` values of a job's rows, each with the event time (ms) from which it
-        holds.
+        holds; that of the newest version is of the parameters as they are now.
         """
         found = [(one.since_ms or 0, one.hashes.get(job, "")) for one in self.taken[:-1]]
         last = self.taken[-1].since_ms or 0
-        return [*found, (last, settings.params_hash(job, self.last))]
+        return [*found, (last, last_hash)]
 
     def with_next(
         self,
-        settings: Settings,
         policies: Policies,
+        hashes: dict[str, str],
         batch: int,
         since_ms: int,
         read_ms: int,
@@ -85,18 +85,20 @@ class PolicyLog:
         """The log with one more version, which holds from an event time at least 1 ms after the
         last.
         """
+        from app.config.settings import digest
+
         before = self.taken[-1]
         since_ms = max(since_ms, (before.since_ms or 0) + 1)
         changed = changes(texts(self.last), texts(policies), None)
-        found = _taken(
-            settings,
-            policies,
+        found = TakenVersion(
             before.number + 1,
             batch,
             since_ms,
             read_ms,
+            digest(policies),
             author,
             [(*source, text) for source, text in changed.items()],
+            hashes,
         )
         return PolicyLog(self.first, policies, [*self.taken, found])
 
@@ -107,27 +109,13 @@ def texts(policies: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def begun(
-    settings: Settings, policies: Policies, batch: int, read_ms: int, author: str | None
+    policies: Policies, hashes: dict[str, str], batch: int, read_ms: int, author: str | None
 ) -> PolicyLog:
-    """The log of a query that begins with these documents."""
-    first = _taken(settings, policies, 0, batch, None, read_ms, author, [])
-    return PolicyLog(policies, policies, [first])
-
-
-def _taken(
-    settings: Settings,
-    policies: Policies,
-    number: int,
-    batch: int,
-    since_ms: int | None,
-    read_ms: int,
-    author: str | None,
-    changed: list[tuple[str, str, str | None]],
-) -> TakenVersion:
-    hashes = {job: settings.params_hash(job, policies) for job in settings.jobs}
+    """The log of a query that begins with these documents; `hashes` has the `params_hash` by job."""
     from app.config.settings import digest
 
-    return TakenVersion(number, batch, since_ms, read_ms, digest(policies), author, changed, hashes)
+    first = TakenVersion(0, batch, None, read_ms, digest(policies), author, [], hashes)
+    return PolicyLog(policies, policies, [first])
 
 
 @dataclass(frozen=True)
@@ -157,20 +145,20 @@ class KeptLog(PolicyLog):
 DOCUMENT: Document[KeptLog] = Document(KeptLog)
 
 
-def load(settings: Settings, query: str) -> KeptLog | None:
+def load(warehouse: Location, query: str) -> KeptLog | None:
     """The logs of a query and its shadows; None if there are none. Damaged for logs that do not
     have the documents that their hashes are of, and for those of another query.
     """
     name = file_of(query)
-    found = DOCUMENT.load(settings, name)
+    found = DOCUMENT.load(warehouse, name)
     if found is None:
         return None
     if not all(_whole(log) for log in (found, *(own.log for own in found.shadows.values()))):
-        raise Damaged(path_in(settings, name), "is damaged (its hashes are of other documents)")
-    whose = checkpoints.identity(settings, query)
+        raise Damaged(path_in(warehouse, name), "is damaged (its hashes are of other documents)")
+    whose = checkpoints.identity(warehouse, query)
     foreign = whose is not None and found.application not in (None, *whose.applications)
     if foreign:
-        raise Damaged(path_in(settings, name), "is of another query or warehouse")
+        raise Damaged(path_in(warehouse, name), "is of another query or warehouse")
     return found
 
 
@@ -183,11 +171,11 @@ def _whole(log: PolicyLog) -> bool:
     return hashes == (digest(log.first), digest(log.last))
 
 
-def keep(settings: Settings, query: str, log: PolicyLog, shadows: Mapping[str, ShadowLog]) -> None:
+def keep(warehouse: Location, query: str, log: PolicyLog, shadows: Mapping[str, ShadowLog]) -> None:
     """Write the logs of a query and its shadows."""
-    application = checkpoints.application_id(settings, query)
+    application = checkpoints.application_id(warehouse, query)
     DOCUMENT.keep(
-        settings,
+        warehouse,
         file_of(query),
         KeptLog(log.first, log.last, log.taken, dict(shadows), application),
     )

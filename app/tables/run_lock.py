@@ -13,7 +13,7 @@ from app.errors import UserError
 from app.tables.small_files import local_path
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 FOLDER = "_weir/locks"
 MAINTENANCE = "_weir/maintenance.lock"
@@ -26,19 +26,19 @@ class Busy(UserError):
 
 
 @contextmanager
-def only_run(settings: Settings, queries: Sequence[str]) -> Iterator[None]:
+def only_run(warehouse: Location, queries: Sequence[str]) -> Iterator[None]:
     """Hold the locks of these queries; UserError if another process holds one.
 
     A lock ends with its process, however that ends. An object store has no locks: there Spark's
     checkpoint rejects the second writer, later and with a less clear message.
     """
-    root = local_path(settings.warehouse)
+    root = local_path(warehouse.uri)
     with ExitStack() as held:
         for folder, name in () if root is None else product([root / FOLDER], queries):
             folder.mkdir(parents=True, exist_ok=True)
             file = held.enter_context((folder / name).open("w"))
             if not _taken(file):
-                raise _refusal(settings.warehouse, name)
+                raise _refusal(warehouse.uri, name)
         yield
 
 
@@ -58,48 +58,48 @@ def refuse(warehouse: str, queries: Sequence[str] | None = None) -> None:
             raise _refusal(warehouse, path.name)
 
 
-def at_work(settings: Settings) -> bool:
+def at_work(warehouse: Location) -> bool:
     """Whether a run holds a lock of the warehouse."""
     try:
-        refuse(settings.warehouse)
+        refuse(warehouse.uri)
     except UserError:
         return True
     return False
 
 
 @contextmanager
-def only_maintenance(settings: Settings) -> Iterator[None]:
+def only_maintenance(warehouse: Location) -> Iterator[None]:
     """Hold the lock of the warehouse's maintenance; Busy if another process holds it.
 
     In an object store two processes may do the same work; each commit is accepted from one.
     """
-    with _only(settings, MAINTENANCE, f"maintain: another process maintains {settings.warehouse}"):
+    with _only(warehouse, MAINTENANCE, f"maintain: another process maintains {warehouse.uri}"):
         yield
 
 
 @contextmanager
-def only_reconciliation(settings: Settings) -> Iterator[None]:
+def only_reconciliation(warehouse: Location) -> Iterator[None]:
     """Hold the lock of the warehouse's comparisons; Busy if another process holds it. An object
     store has no locks: only one process may compare there.
     """
-    what = f"reconcile: another process compares {settings.warehouse} with its brokers"
-    with _only(settings, RECONCILIATION, what):
+    what = f"reconcile: another process compares {warehouse.uri} with its brokers"
+    with _only(warehouse, RECONCILIATION, what):
         yield
 
 
 @contextmanager
-def only_forecast(settings: Settings) -> Iterator[None]:
+def only_forecast(warehouse: Location) -> Iterator[None]:
     """Hold the lock of the warehouse's forecasts; Busy if another process holds it. An object store
     has no locks: only one process may forecast there.
     """
-    what = f"forecast: another process makes forecasts of {settings.warehouse}"
-    with _only(settings, FORECAST, what):
+    what = f"forecast: another process makes forecasts of {warehouse.uri}"
+    with _only(warehouse, FORECAST, what):
         yield
 
 
 @contextmanager
-def _only(settings: Settings, name: str, what: str) -> Iterator[None]:
-    root = local_path(settings.warehouse)
+def _only(warehouse: Location, name: str, what: str) -> Iterator[None]:
+    root = local_path(warehouse.uri)
     with ExitStack() as held:
         if root is not None:
             file = root / name

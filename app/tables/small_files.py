@@ -12,7 +12,7 @@ from app.tables.durable import replacing
 from app.tables.object_store import object_store
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 _SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 RECONCILE = "_weir/reconcile.json"
@@ -34,10 +34,10 @@ def local_path(warehouse: str) -> Path | None:
     return None if _SCHEME.match(warehouse) else Path(warehouse)
 
 
-def path_in(settings: Settings, name: str) -> str:
+def path_in(warehouse: Location, name: str) -> str:
     """Path of a table or file of the warehouse, for Spark and delta-rs."""
-    local = local_path(settings.warehouse)
-    root = settings.warehouse.rstrip("/") if local is None else str(local.absolute())
+    local = local_path(warehouse.uri)
+    root = warehouse.uri.rstrip("/") if local is None else str(local.absolute())
     return f"{root}/{name}"
 
 
@@ -48,37 +48,37 @@ class Damaged(UserError):
         super().__init__(f"warehouse: {path} {what}\n{remedy}")
 
 
-def read_text(settings: Settings, name: str, remedy: str = PUT_BACK) -> str | None:
+def read_text(warehouse: Location, name: str, remedy: str = PUT_BACK) -> str | None:
     """Text of the file `name` below the warehouse; None if there is none. Damaged, with the remedy,
     for what is no text.
     """
-    local = local_path(settings.warehouse)
+    local = local_path(warehouse.uri)
     try:
         if local is not None:
             file = local / name
             return file.read_text("utf-8") if file.exists() else None
-        system, place = _remote(settings, name)
+        system, place = _remote(warehouse, name)
         return system.read(place)
     except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
-        raise Damaged(path_in(settings, name), f"is damaged ({reason})", remedy) from None
+        raise Damaged(path_in(warehouse, name), f"is damaged ({reason})", remedy) from None
 
 
-def names(settings: Settings, folder: str) -> list[str]:
+def names(warehouse: Location, folder: str) -> list[str]:
     """Names of the files in a folder below the warehouse; none if the folder is missing."""
-    local = local_path(settings.warehouse)
+    local = local_path(warehouse.uri)
     if local is not None:
         path = local / folder
         return sorted(file.name for file in path.iterdir()) if path.is_dir() else []
-    system, folder = _remote(settings, folder)
+    system, folder = _remote(warehouse, folder)
     return sorted(system.names(folder))
 
 
-def write_text(settings: Settings, name: str, text: str) -> None:
+def write_text(warehouse: Location, name: str, text: str) -> None:
     """Write the file `name` below the warehouse, whole or not at all."""
-    local = local_path(settings.warehouse)
+    local = local_path(warehouse.uri)
     if local is None:
-        system, name = _remote(settings, name)
+        system, name = _remote(warehouse, name)
         system.write(name, text)
         return
     file = local / name
@@ -92,20 +92,20 @@ def write_text(settings: Settings, name: str, text: str) -> None:
         ) from error
 
 
-def _remote(settings: Settings, name: str) -> tuple[_ObjectStore | _Hadoop, str]:
-    scheme = _SCHEME.match(settings.warehouse)
+def _remote(warehouse: Location, name: str) -> tuple[_ObjectStore | _Hadoop, str]:
+    scheme = _SCHEME.match(warehouse.uri)
     if scheme and scheme[1].lower() in DELTA_RS:
-        return _ObjectStore(settings), name
-    return _Hadoop(), f"{settings.warehouse.rstrip('/')}/{name}"
+        return _ObjectStore(warehouse), name
+    return _Hadoop(), f"{warehouse.uri.rstrip('/')}/{name}"
 
 
 class _ObjectStore:
     """Files of an object store, opened with the options of the tables."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, warehouse: Location) -> None:
         import pyarrow.fs as pafs
 
-        self._system = object_store(settings.warehouse, settings.storage())
+        self._system = object_store(warehouse.uri, warehouse.storage())
         self._not_found = pafs.FileType.NotFound
 
     def read(self, name: str) -> str | None:

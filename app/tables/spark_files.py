@@ -20,7 +20,7 @@ from app.tables import checkpoints
 from app.tables.small_files import Damaged, names, path_in, read_text
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 _HEAD = b"crc\0"
 _SNAPSHOT = re.compile(r"(\d+)\.zip")
@@ -78,10 +78,10 @@ class SourceFile:
 class SourceLog:
     """Spark's log of the files that a query has found in its source (`sources/0`)."""
 
-    def __init__(self, settings: Settings, query: str) -> None:
-        self._settings = settings
+    def __init__(self, warehouse: Location, query: str) -> None:
+        self._warehouse = warehouse
         self._folder = f"{checkpoints.FOLDER}/{query}/sources/0"
-        self._names = set(names(settings, self._folder))
+        self._names = set(names(warehouse, self._folder))
 
     @property
     def last(self) -> int:
@@ -115,16 +115,16 @@ class SourceLog:
     def _entries(self, name: str) -> list[SourceFile]:
         place = f"{self._folder}/{name}"
         try:
-            text = read_text(self._settings, place)
+            text = read_text(self._warehouse, place)
             if text is None:
-                raise Damaged(path_in(self._settings, place), "is gone")
+                raise Damaged(path_in(self._warehouse, place), "is gone")
             version, *lines = text.splitlines()
             found = [json.loads(line) for line in lines if line]
             if not version.startswith("v"):
                 raise ValueError("no version")
             return [SourceFile(unquote(one["path"]), int(one["batchId"])) for one in found]
         except (ValueError, KeyError, TypeError) as error:
-            raise Damaged(path_in(self._settings, place), f"is damaged ({error!r:.200})") from None
+            raise Damaged(path_in(self._warehouse, place), f"is damaged ({error!r:.200})") from None
 
 
 def entry_of(offsets: dict[str, Any]) -> int | None:

@@ -16,14 +16,14 @@ from app.tables.small_files import local_path, path_in
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 
-def obstacle(settings: Settings, *names: str) -> UserError | None:
+def obstacle(warehouse: Location, *names: str) -> UserError | None:
     """Why the warehouse, or one of the folders `names` below it, cannot be written; None if all can
     be. An object store is not checked: only a write shows it.
     """
-    root = local_path(settings.warehouse)
+    root = local_path(warehouse.uri)
     for folder in () if root is None else (root, *(root / name for name in names)):
         refused = _refusal(folder.absolute())
         if refused is not None:
@@ -31,28 +31,28 @@ def obstacle(settings: Settings, *names: str) -> UserError | None:
     return None
 
 
-def require(settings: Settings) -> None:
+def require(warehouse: Location) -> None:
     """UserError if the warehouse, or a folder of its tables or queries, cannot be written."""
     tables = [name for table in TABLES for name in (table, f"{table}/_delta_log")]
-    refused = obstacle(settings, "_weir", FOLDER, *tables)
+    refused = obstacle(warehouse, "_weir", FOLDER, *tables)
     if refused is not None:
         raise refused
 
 
-def append(settings: Settings, name: str, rows: pa.Table, what: str = "the results") -> None:
+def append(warehouse: Location, name: str, rows: pa.Table, what: str = "the results") -> None:
     """Append rows to a table, also during a run. If that is not possible, a UserError reports that
     `what` is printed only.
     """
     from deltalake import write_deltalake
     from deltalake.exceptions import DeltaError
 
-    refused = obstacle(settings, name, f"{name}/_delta_log")
+    refused = obstacle(warehouse, name, f"{name}/_delta_log")
     if refused is not None:
         raise UserError(f"{refused}; {what} are not kept")
-    options: dict[str, Any] = {"storage_options": settings.storage()}
+    options: dict[str, Any] = {"storage_options": warehouse.storage()}
     try:
         write_deltalake(
-            path_in(settings, name),
+            path_in(warehouse, name),
             rows,
             mode="append",
             description=TABLES[name].meaning,
@@ -63,7 +63,7 @@ def append(settings: Settings, name: str, rows: pa.Table, what: str = "the resul
     except (DeltaError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise UserError(
-            f"{path_in(settings, name)}: cannot be written ({reason}); {what} are not kept"
+            f"{path_in(warehouse, name)}: cannot be written ({reason}); {what} are not kept"
         ) from error
 
 

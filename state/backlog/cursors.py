@@ -56,7 +56,6 @@ def _is_less(w: Store, a: Int, b: Int) -> bool:
 
 @compiled
 def _begins(w: Store, name: Int, text: Array) -> bool:
-    """Whether a name begins with a text."""
     at = w.text_start[name]
     if w.text_start[name + 1] - at < len(text):
         return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from state.backlog import layout as L
@@ -42,6 +44,24 @@ MOST_SKIPPED = np.int64(2**31 - 1)
 """Most entries that a round skips: a broker counts them as an `int`."""
 CLEARLY = 1 + 2.0**-20
 """More than the rounding error of a factor."""
+
+
+class _Call(NamedTuple):
+    """What an eviction call has done."""
+
+    kind: Int
+    """SIZE or TIME."""
+    moved: Int
+    """Cursors, which `order` lists."""
+    rule: Int
+    rounds: Int
+    """NULL where there are none."""
+    target: Int
+    """Bytes to reach, NULL of a call by time."""
+    older_s: Int
+    """Age of what expires, NULL of a call by size."""
+    first: float
+    """The first factor, NaN without one."""
 
 
 @compiled
@@ -282,7 +302,7 @@ def evict(w: Store, o: Out, key: Int, kind: Int, limit: Int, precise: Int, row: 
         older_s = limit
         moved, rounds = _by_ledger(w, key, limit, now)
         rule = L.JUMPED if rounds > 0 else L.NOT_CLOSED
-    _write(w, o, key, kind, moved, rule, rounds, target, older_s, first, row)
+    _write(w, o, key, _Call(kind, moved, rule, rounds, target, older_s, first), row)
     if w.settings[0]["apply"] == 0:
         return
     for i in range(moved):
@@ -294,19 +314,7 @@ def evict(w: Store, o: Out, key: Int, kind: Int, limit: Int, precise: Int, row: 
 
 
 @compiled
-def _write(
-    w: Store,
-    o: Out,
-    key: Int,
-    kind: Int,
-    moved: Int,
-    rule: Int,
-    rounds: Int,
-    target: Int,
-    older_s: Int,
-    first: float,
-    check: Record,
-) -> None:
+def _write(w: Store, o: Out, key: Int, call: _Call, check: Record) -> None:
     """Rows of a call: one of each cursor that has moved, else one of the slowest."""
     p = w.settings[0]
     oldest, last, skipped = slowest(w, key), _slowest(w, key), np.int64(0)
@@ -317,15 +325,15 @@ def _write(
         c = w.cursors[last]
         after = bytes_after(w, key, c["to_ledger"], c["to_entry"])
     begin = p["evictions"]
-    if moved == 0:
+    if call.moved == 0:
         w.order[0] = oldest
-    for i in range(max(moved, np.int64(1))):
+    for i in range(max(call.moved, np.int64(1))):
         row = o.evictions[p["evictions"]]
         p["evictions"] += 1
         row["key"], row["at_ms"], row["mono_ns"] = key, check["at_ms"], check["mono_ns"]
         row["broker"], row["feed"], row["row_no"] = check["broker"], check["feed"], i
-        row["rule"], row["type"], row["rounds"] = rule, kind, rounds
-        row["target"], row["older_s"], row["count"] = target, older_s, 0
+        row["rule"], row["type"], row["rounds"] = call.rule, call.kind, call.rounds
+        row["target"], row["older_s"], row["count"] = call.target, call.older_s, 0
         row["before"], row["after"], row["factor"] = before, after, np.nan
         row["name"], row["from_ledger"], row["to_ledger"] = NOBODY, NULL, NULL
         row["skipped"] = 0
@@ -338,8 +346,8 @@ def _write(
             w, key, c["to_ledger"], c["to_entry"]
         )
         skipped = plus(skipped, row["skipped"])
-        if kind == L.SIZE:
-            row["factor"] = first if moved == 0 else c["factor"]
+        if call.kind == L.SIZE:
+            row["factor"] = call.first if call.moved == 0 else c["factor"]
     for i in range(begin, p["evictions"]):
         o.evictions[i]["phantom"] = 1 if skipped == 0 else 0
     if skipped != 0 or p["every_call"] != 0:

@@ -8,7 +8,7 @@ judged, refused or kept waiting.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,20 @@ from state.engine.refused import DUPLICATE, OUT_OF_RANGE, TOO_LATE, Refused
 from state.engine.sequence import POLICY
 
 _NOTHING = np.zeros(0, np.int64)
+
+
+class _Rows(NamedTuple):
+    """Records of one key: where they are, their run and time in it, and their columns."""
+
+    at: Array
+    run: Array
+    time: Array
+    mono: Array
+    wall: Array
+
+    def picked(self, by: Array) -> _Rows:
+        """These records by position, or under a mask."""
+        return _Rows(*(column[by] for column in self))
 
 
 class Admission:
@@ -101,7 +115,8 @@ class Admission:
         usable = ~fresh & ~held & (mono != NULL)
         clock, clock_wall = self._begin(k, at, mono, wall, starts, usable)
         if not len(at):
-            return at if clock is None else self._judge_rows(b, at, at, at, at, at, at, at, clock)
+            rows = _Rows(at, at, at, at, at)
+            return at if clock is None else self._judge_rows(b, rows, at, at, clock)
         floats = (kind == POLICY) & (mono == NULL)
         by_wall = (wall != NULL) & (wall < clock_wall)
         late = fresh & (floats | starts) & by_wall
@@ -123,10 +138,10 @@ class Admission:
         if late.any():
             self._refuse_late(k, at[late])
         aside, floating = at[held], at[floats]
-        normal = ~(held | floats | late)
+        rows, normal = _Rows(at, run, time, mono, wall), ~(held | floats | late)
         if not normal.all():
-            at, run, time, mono, wall = (x[normal] for x in (at, run, time, mono, wall))
-        return self._judge_rows(b, at, run, time, mono, wall, floating, aside, clock)
+            rows = rows.picked(normal)
+        return self._judge_rows(b, rows, floating, aside, clock)
 
     def _run_and_time(self, at: Array, mono: Array, starts: Array) -> tuple[Array, Array]:
         """The broker's run and the time in it, of the records of one key."""
@@ -201,33 +216,26 @@ class Admission:
     def _judge_rows(
         self,
         b: Key,
-        at: Array,
-        run: Array,
-        time: Array,
-        mono: Array,
-        wall: Array,
+        rows: _Rows,
         floating: Array,
         aside: Array,
         clock: Moment | None,
     ) -> Array:
-        sort = self._ordered(at, run, time)
-        at, run, time, mono, wall = (x[sort] for x in (at, run, time, mono, wall))
+        rows = rows.picked(self._ordered(rows.at, rows.run, rows.time))
         floating = self._floating(floating)
-        k, still = b.key, self._r["home"][at] & STILL != 0
-        strange = clocks.out_of_range(k, run, mono, wall, still, self._max_future_ms)
-        strange &= self._is_new[at]
+        k, still = b.key, self._r["home"][rows.at] & STILL != 0
+        strange = clocks.out_of_range(k, rows.run, rows.mono, rows.wall, still, self._max_future_ms)
+        strange &= self._is_new[rows.at]
         if strange.any():
-            self._refuse_strange(k, at[strange])
-            at, run, time, mono, wall, still = (
-                x[~strange] for x in (at, run, time, mono, wall, still)
-            )
-        moving = (run, mono, wall) if not still.any() else (x[~still] for x in (run, mono, wall))
-        runs, monos, walls = moving
-        if len(runs):
-            own = clocks.by_records(k, runs, monos, walls, self._lateness_ns)
+            self._refuse_strange(k, rows.at[strange])
+            rows, still = rows.picked(~strange), still[~strange]
+        moving = rows if not still.any() else rows.picked(~still)
+        if len(moving.at):
+            own = clocks.by_records(k, moving.run, moving.mono, moving.wall, self._lateness_ns)
             clock = own if clock is None else max(clock, own)
-            latest = int(monos[-1])
-            k["latest_ns"] = max(int(k["latest_ns"]), latest) if runs[-1] == 0 else latest
+            latest = int(moving.mono[-1])
+            k["latest_ns"] = max(int(k["latest_ns"]), latest) if moving.run[-1] == 0 else latest
+        at, run, time, mono, wall = rows
         if clock is None:
             return np.concatenate([at, floating, aside])
         judged = int(np.count_nonzero(clocks.is_before(run, time, clock)))
@@ -236,9 +244,7 @@ class Admission:
             # the monotonic one only within the run of the clock
             next_ns = int(mono[judged]) if run[judged] == clock.run else None
             next_wall = int(wall[judged])
-        floating = play(
-            self._s, b, self._r, at[:judged], wall[:judged], clock, next_ns, next_wall, floating
-        )
+        floating = play(self._s, b, self._r, at[:judged], clock, next_ns, next_wall, floating)
         return np.concatenate([at[judged:], floating, aside])
 
     def _ordered(self, at: Array, run: Array, time: Array) -> Array:

@@ -216,15 +216,16 @@ def _write(
     columns: Array,
     is_text: Array,
     bounds: Array,
-    name_bytes: Array,
-    name_offsets: Array,
+    texts: tuple[Array, Array],
     out: Array,
     ends: Array,
     done: int,
 ) -> int:
     """Write one blob per part, one after the other, behind those that are done; returns the first
-    part for which there is no room in `out`. In the parts before it `values` has numbers of names.
+    part for which there is no room in `out`. In the parts before it `values` has numbers of names,
+    whose bytes and offsets are `texts`.
     """
+    name_bytes, name_offsets = texts
     count = len(columns)
     place = np.full(len(name_offsets), _NONE, np.int64)
     used = np.empty(len(name_offsets), np.int64)
@@ -304,7 +305,7 @@ def write(
     )
     done = 0
     while True:
-        done = _write(values, numbers, is_text, bounds, name_bytes, name_offsets, out, ends, done)
+        done = _write(values, numbers, is_text, bounds, (name_bytes, name_offsets), out, ends, done)
         size = int(ends[done - 1]) if done else 0
         if done == len(ends):
             return out[:size], ends

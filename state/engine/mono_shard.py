@@ -4,6 +4,15 @@ name.
 A shard also has waiting records, documents of its keys, documents for every broker (stars), and the
 documents configured in its last run. A key is opened when it has something to do; the arrays of the
 others stay in their stored form.
+
+Worked example. The last run was configured with x at 10/s and has kept the key b1, which took y at
+5/s of time 2000 from the stream. This run begins with x at 20/s, and a version of the configuration
+sets x to 30/s from 5000 on:
+
+    open(b1)   x 10/s, y 5/s: a key continues with what it had
+    changed    x 20/s, which `mono` applies to b1 at its clock
+    open(b2)   x 20/s: a new key begins with what is configured now
+    stars      x 30/s of 5000, for every cluster: each key applies it at that time (see `play`)
 """
 
 from __future__ import annotations

@@ -1,4 +1,23 @@
-"""A batch of one key on the monotonic clock: records, documents and passing time, in turn."""
+"""A batch of one key on the monotonic clock: records, documents and passing time, in turn.
+
+A policy with a wall time alone holds from the key's monotonic time that belongs to it, which is
+counted from the key's last record before it.
+
+Worked example. Two records, in ms of the monotonic and the wall clock, and the key's clock at 200:
+
+    record  monotonic  wall
+    a       100        1000
+    b       160        1060
+
+    policy of   takes force
+    1030        at 130, 30 after a: a, the policy, b
+    1060        at 160, just before b, which is not before it
+    1080        at 180, 20 after b
+    1110        not yet: at 210 the key's clock is not there, so it waits
+    990         at 100, just before a; in a later batch at 200, where the clock has been
+
+If the wall time of a is not known, the policy of 1030 holds from 160 on, just before b.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +42,7 @@ class _Timed(NamedTuple):
     due_ms: int
     policy: Policy
     star: Star | None = None
-    place: int = -1
+    place: int | None = None
     """Of a record: its place in `floating`."""
 
 
@@ -32,7 +51,6 @@ def play(
     b: Key,
     r: Records,
     picked: Array,
-    wall: Array,
     clock: Moment,
     next_ns: int | None,
     next_wall: int,
@@ -42,9 +60,10 @@ def play(
     their time."""
     k, judged = b.key, len(picked)
     was_ns, was_wall = int(k["clock_ns"]), int(k["clock_wall_ms"])
+    records = take(r, picked)
+    wall = records["ts_wall_ms"]
     if judged and not k["any"]:
         b.before_first(int(wall[0]), cluster_policies.pending(s, b))
-    records = take(r, picked)
     policies = {
         int(i): policy_of(s.names, int(records["policy_json"][i]), int(wall[i]))
         for i in np.flatnonzero(records["event_type"] == POLICY)
@@ -99,7 +118,7 @@ def play(
             b.applied.add(star.id)
             if star.cluster == EVERY_CLUSTER:
                 b.reconfigured(policy.source)
-        elif done:
+        elif done and place is not None:
             waiting.discard(place)
     b.judge(feed, at, judged, records, policies)
     k["has_clock"], k["clock_ns"] = 1, clock.ns

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from state.engine import wall
-from state.engine.kernel import Int, compiled
+from state.engine.kernel import Int, codes, compiled
 from state.engine.records import Array
 
-STARTS, GAPS = np.int64(1), np.int64(2)
-"""`start` of a turn: the broker starts; its records up to here were lost."""
+SETTINGS, STARTS, GAPS = codes(3)
+"""`start` of a turn: settings of the broker change; it starts; its records up to here were lost."""
 LARGEST = np.int64(2**63 - 1)
 
 

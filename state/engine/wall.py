@@ -7,7 +7,7 @@ A new record before the clock at the beginning of its batch is refused.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -24,14 +24,23 @@ CLOCK_FIELDS = [("has_clock", "|u1"), ("clock_ms", "<i8"), ("latest_ms", "<i8")]
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
+class Lateness(NamedTuple):
+    """What decides that a record of a batch is late."""
+
+    stream_ms: int
+    """Time that the stream has reached."""
+    lateness_ms: int
+    """How far a clock is behind the latest record of its key."""
+    idle_advance_ms: int
+    """How far that is behind the newest record of the whole stream."""
+
+
 def admit(
     keys: Array,
     key: Array,
     records: Records,
     first_new: int,
-    stream_ms: int,
-    lateness_ms: int,
-    idle_advance_ms: int,
+    lateness: Lateness,
     order: Order,
     names: Names,
     refused: Refused,
@@ -44,17 +53,17 @@ def admit(
     """
     time = records["ts_wall_ms"]
     still = records["home"] & STILL != 0
-    late = _late(keys, key, time, first_new, stream_ms)
+    late = _late(keys, key, time, first_new, lateness.stream_ms)
     kept = None
     if len(late):
-        _refuse_late(keys, key, records, late, stream_ms, lateness_ms, idle_advance_ms, refused)
+        _refuse_late(keys, key, records, late, lateness, refused)
         kept = np.delete(np.arange(len(time)), late)
         records, key, time, still = take(records, kept), key[kept], time[kept], still[kept]
     rows, twice = order.ordered(key, time, records, names)
     if len(twice):
         refused.add(records, twice, DUPLICATE, [""] * len(twice))
         rows = rows[~np.isin(rows, twice)]
-    now, later = _parted(keys, key, time, still, rows, lateness_ms)
+    now, later = _parted(keys, key, time, still, rows, lateness.lateness_ms)
     return (now, later) if kept is None else (kept[now], kept[later])
 
 
@@ -114,11 +123,10 @@ def _refuse_late(
     key: Array,
     records: Records,
     late: Array,
-    stream_ms: int,
-    lateness_ms: int,
-    idle_advance_ms: int,
+    lateness: Lateness,
     refused: Refused,
 ) -> None:
+    stream_ms, lateness_ms, idle_advance_ms = lateness
     time, latest = records["ts_wall_ms"][late], keys["latest_ms"][key[late]]
     own = np.where(latest != NULL, latest, NULL + lateness_ms) - lateness_ms
     by_stream = time >= own

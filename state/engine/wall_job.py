@@ -93,9 +93,7 @@ class WallJob(ABC, Generic[S]):
             key,
             both,
             length(s.waiting),
-            stream_ms,
-            self._lateness_ms,
-            self._idle_advance_ms,
+            wall.Lateness(stream_ms, self._lateness_ms, self._idle_advance_ms),
             self.order,
             s.names,
             refused,
@@ -179,7 +177,6 @@ class WallJob(ABC, Generic[S]):
         """See `state.engine.job`; policies decide nothing in a job that has none."""
 
     def _read(self, s: S, blobs: Sequence[bytes]) -> Records:
-        """The records of a batch."""
         return read_blobs(blobs, s.names, self.columns, room=length(s.waiting))
 
     def _own(self, s: S, records: Records, stream_ms: int, refused: Refused) -> Records:

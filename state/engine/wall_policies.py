@@ -7,6 +7,22 @@ array beside the records: `what` is START, GAP or, from 1 on, a kind of document
 that it is about; further fields have what it sets; `fresh` is set in the batch that brought it. A
 document of the configuration applies to every broker of every cluster, earlier than all times; a
 changed one applies from the restart's stream time.
+
+Worked example, with a parameter `samples` of 11 and these shared records of a cluster:
+
+    rank  time  record
+    0     1000  document of every broker: samples 5
+    1     2000  document of b1: samples 7
+    2     3000  document of every broker: samples 6
+    3     4000  b1 starts
+
+`turns` makes of them for b1, whose own document wins, and for b2:
+
+    b1: 11 from the beginning, 5 from rank 0 on, 7 from rank 1 on, a start at rank 3
+    b2: 11 from the beginning, 5 from rank 0 on, 6 from rank 2 on
+
+A key of b1 judges a record of 2000 with 5, since a document comes behind the records of its time,
+and one of 2001 with 7.
 """
 
 from __future__ import annotations
@@ -26,11 +42,14 @@ from state.engine.refused import DUPLICATE, Refused
 from state.engine.sequence import POLICY
 from state.engine.sequence import Sequence as Order
 from state.engine.structs import joined, picked, words
-from state.engine.turns import GAPS, STARTS
+from state.engine.turns import GAPS, SETTINGS, STARTS
 from state.events import EVERY_BROKER, KIND_INDEX
 
-START, GAP = 0, 1000
-"""`what` of a broker start, and of a gap in a broker's records."""
+UNUSED, START, GAP = -1, 0, 1000
+"""`what` of a document that the job does not use, of a broker start, and of a gap in a broker's
+records."""
+BEGINNING = -1
+"""Rank of the first turn of a place, before all shared records."""
 _OF_A_COPY = ("home", "ingest_ms")
 """Columns in which the copies of one record differ."""
 STARTED, LOST = KIND_INDEX["broker_started"], KIND_INDEX["gap"]
@@ -78,7 +97,7 @@ class Standing(ABC):
         """Settings of a broker in the form that the kernel takes."""
 
     def meanings(self, records: Records, names: Names) -> Array:
-        """The content of each shared record; `what` is -1 for a record that the job does not use."""
+        """The content of each shared record."""
         fields = (self.meaning.names or ())[2:-1]
         found = np.zeros(length(records), self.meaning)
         found["what"] = np.where(records["event_type"] == LOST, GAP, START)
@@ -94,7 +113,7 @@ class Standing(ABC):
         for row, text in zip(said, texts.tolist(), strict=True):
             document = self.parsed(names.get(text))
             if document is None:
-                row["what"] = -1
+                row["what"] = UNUSED
                 continue
             row["what"], name, values = document
             row["name"] = names.intern_one(name)
@@ -122,7 +141,7 @@ class Standing(ABC):
             at_home = twice[both["home"][twice] & HOME != 0]
             refused.add(both, at_home, DUPLICATE, [""] * len(at_home))
             rows = rows[~np.isin(rows, twice)]
-        rows = rows[np.concatenate([np.ones(len(meaning), bool), said["what"] >= 0])[rows]]
+        rows = rows[np.concatenate([np.ones(len(meaning), bool), said["what"] != UNUSED])[rows]]
         return take(both, rows), picked(every, rows)
 
     def united(self, every: Sequence[tuple[Records, Array]], names: Names) -> tuple[Records, Array]:
@@ -250,7 +269,6 @@ class Many:
 def _needed(
     standing: Standing, content: bytes, clusters: bytes, brokers: bytes, is_past: bytes
 ) -> Array:
-    """See `Standing.needed`."""
     meaning = np.frombuffer(content, standing.meaning)
     cluster, broker = np.frombuffer(clusters, np.int64), np.frombuffer(brokers, np.int64)
     past = np.frombuffer(is_past, bool)
@@ -301,7 +319,9 @@ def _turns(
     rank, at_ms = np.frombuffer(rows, np.int64), np.frombuffer(times, np.int64)
     own = every = (standing.unset,) * len(standing.settings)
     now = base
-    found: list[tuple[Any, ...]] = [(-1, int(NULL), 0, 0, *standing.in_force(now))]
+    found: list[tuple[Any, ...]] = [
+        (BEGINNING, int(NULL), int(SETTINGS), 0, *standing.in_force(now))
+    ]
     for i in np.flatnonzero(holds).tolist():
         if not start[i]:
             said = tuple(meaning[field][i].item() for field in standing.settings)
@@ -322,7 +342,7 @@ def _turns(
             (
                 int(rank[i]),
                 int(at_ms[i]),
-                _TURN_OF.get(int(meaning["what"][i]), 0),
+                _TURN_OF.get(int(meaning["what"][i]), int(SETTINGS)),
                 int(meaning["fresh"][i]),
                 *standing.in_force(now),
             )

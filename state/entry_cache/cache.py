@@ -32,6 +32,7 @@ from state.entry_cache.layout import (
     ZERO,
     Int,
     Out,
+    Position,
     Record,
     World,
     compiled,
@@ -432,11 +433,9 @@ def invalidate_ledger(w: World, o: Out, v: int, cell: int, ledger: int) -> None:
 
 
 @compiled
-def pass_by(
-    w: World, v: int, cell: int, after_ledger: int, after_entry: int, ledger: int, entry: int
-) -> None:
+def pass_by(w: World, v: int, cell: int, after: Position, to: Position) -> None:
     """Lower the expected reads of the entries after one position up to another by one."""
-    p = first_from(w, w.sets[cell], after_ledger, after_entry >> BLOCK_SHIFT)
+    p = first_from(w, w.sets[cell], after.ledger, after.entry >> BLOCK_SHIFT)
     while p >= 0:
         page = w.pages[p]
         bits = page["bits"]
@@ -444,8 +443,8 @@ def pass_by(
             i = lowest(bits)
             bits &= bits - ONE
             at = entry_at(w, p, i)
-            if precedes(ledger, entry, page["ledger"], at):
+            if precedes(to.ledger, to.entry, page["ledger"], at):
                 return
-            if precedes(after_ledger, after_entry, page["ledger"], at):
+            if precedes(after.ledger, after.entry, page["ledger"], at):
                 change(w, v, w.slots[p, i], -ONE)
         p = page["next"]

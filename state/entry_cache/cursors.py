@@ -11,13 +11,26 @@ from state.entry_cache.layout import (
     ONE,
     PROPORTIONAL,
     ZERO,
+    CursorState,
     Int,
     Out,
+    Position,
+    Record,
+    Slowest,
     World,
     compiled,
     inlined,
 )
-from state.entry_cache.positions import add, discard, entry_at, first_from, has, lowest, precedes
+from state.entry_cache.positions import (
+    add,
+    discard,
+    entry_at,
+    first_from,
+    has,
+    lowest,
+    precedes,
+    replay_owner,
+)
 
 
 @compiled
@@ -51,11 +64,11 @@ def persist(w: World, t: int, ledger: int, entry: int) -> None:
 
 
 @compiled
-def is_last(w: World, t: int, ledger: int, entry: int) -> bool:
+def is_last(w: World, t: int, at: Position) -> bool:
     """Whether a position is at or after the last persisted one."""
     topic = w.topics[t]
     return topic["has_persisted"] != 0 and not precedes(
-        ledger, entry, topic["persisted_ledger"], topic["persisted_entry"]
+        at.ledger, at.entry, topic["persisted_ledger"], topic["persisted_entry"]
     )
 
 
@@ -67,20 +80,40 @@ def is_counted(w: World, c: int) -> bool:
 
 
 @compiled
-def others_before(w: World, t: int, c: int, ledger: int, entry: int) -> Int:
+def others_before(w: World, t: int, c: int, at: Position) -> Int:
     """Active cursors besides one that read at a position or before it."""
     n = ZERO
-    at = w.topics[t]["first_cursor"]
-    while at >= 0:
-        cursor = w.cursors[at]
+    other = w.topics[t]["first_cursor"]
+    while other >= 0:
+        cursor = w.cursors[other]
         if (
-            at != c
-            and is_counted(w, at)
-            and not precedes(ledger, entry, cursor["read_ledger"], cursor["read_entry"])
+            other != c
+            and is_counted(w, other)
+            and not precedes(at.ledger, at.entry, cursor["read_ledger"], cursor["read_entry"])
         ):
             n += ONE
-        at = cursor["next"]
+        other = cursor["next"]
     return n
+
+
+@compiled
+def slowest_read(topic: Record) -> Slowest:
+    """The slowest position of a topic by reads."""
+    return Slowest(topic["has_slow_read"], topic["slow_read_ledger"], topic["slow_read_entry"])
+
+
+@compiled
+def slowest_mark(topic: Record) -> Slowest:
+    """The slowest position of a topic by mark-deletes."""
+    return Slowest(topic["has_slow_mark"], topic["slow_mark_ledger"], topic["slow_mark_entry"])
+
+
+@compiled
+def has_moved(was: Slowest, now: Slowest) -> bool:
+    """Whether a slowest position is another one than before."""
+    return now.exists != 0 and (
+        was.exists == 0 or now.ledger != was.ledger or now.entry != was.entry
+    )
 
 
 @compiled
@@ -120,14 +153,14 @@ def find_slowest(w: World, t: int) -> None:
 
 
 @compiled
-def read_on(w: World, t: int, c: int, ledger: int, entry: int, is_replay: bool) -> bool:
+def read_on(w: World, t: int, c: int, at: Position, is_replay: bool) -> bool:
     """Move a reader past what it has read; True if the slowest position may have changed."""
     cursor = w.cursors[c]
     if cursor["known"] == 0:
         return False
     had = cursor["has_read"] != 0
     if had:
-        if precedes(ledger, entry, cursor["read_ledger"], cursor["read_entry"]):
+        if precedes(at.ledger, at.entry, cursor["read_ledger"], cursor["read_entry"]):
             return False
     elif is_replay:
         return False
@@ -143,7 +176,7 @@ def read_on(w: World, t: int, c: int, ledger: int, entry: int, is_replay: bool) 
         )
     )
     cursor["has_read"] = 1
-    cursor["read_ledger"], cursor["read_entry"] = ledger, entry + ONE
+    cursor["read_ledger"], cursor["read_entry"] = at.ledger, at.entry + ONE
     if cursor["active"] == 0 or not was_slowest:
         return False
     find_slowest(w, t)
@@ -151,35 +184,28 @@ def read_on(w: World, t: int, c: int, ledger: int, entry: int, is_replay: bool) 
 
 
 @compiled
-def follow(
-    w: World,
-    o: Out,
-    v: int,
-    t: int,
-    had_read: int,
-    read_ledger: int,
-    read_entry: int,
-    had_mark: int,
-    mark_ledger: int,
-    mark_entry: int,
-) -> None:
-    """Remove what the slowest active cursor has passed, if it has moved and the policy requires it."""
+def follow_read(w: World, o: Out, v: int, t: int) -> None:
+    """Remove what the slowest cursor has read, after it has moved, if the policy requires it."""
     cache, topic = w.variants[v], w.topics[t]
-    if cache["policy"] != FIFO and cache["policy"] != PROPORTIONAL:
-        return
-    cell = t * len(w.variants) + v
-    if cache["by_mark_delete"] == 0:
-        ledger, entry = topic["slow_read_ledger"], topic["slow_read_entry"]
-        if topic["has_slow_read"] != 0 and not (
-            had_read != 0 and ledger == read_ledger and entry == read_entry
-        ):
-            invalidate_before(w, o, v, cell, ledger, entry)
-        return
-    ledger, entry = topic["slow_mark_ledger"], topic["slow_mark_entry"]
-    if topic["has_slow_mark"] != 0 and not (
-        had_mark != 0 and ledger == mark_ledger and entry == mark_entry
-    ):
-        invalidate_before(w, o, v, cell, ledger, entry + ONE)
+    if evicts_behind(w, v) and cache["by_mark_delete"] == 0:
+        cell = t * len(w.variants) + v
+        invalidate_before(w, o, v, cell, topic["slow_read_ledger"], topic["slow_read_entry"])
+
+
+@compiled
+def follow_mark(w: World, o: Out, v: int, t: int) -> None:
+    """The same for what the slowest cursor has deleted."""
+    cache, topic = w.variants[v], w.topics[t]
+    if evicts_behind(w, v) and cache["by_mark_delete"] != 0:
+        cell = t * len(w.variants) + v
+        invalidate_before(w, o, v, cell, topic["slow_mark_ledger"], topic["slow_mark_entry"] + ONE)
+
+
+@compiled
+def evicts_behind(w: World, v: int) -> bool:
+    """Whether a cache removes what all active cursors have passed."""
+    policy = w.variants[v]["policy"]
+    return policy == FIFO or policy == PROPORTIONAL
 
 
 # -- replay ----------------------------------------------------------------------------------
@@ -188,7 +214,7 @@ def follow(
 @compiled
 def queue_replay(w: World, t: int, c: int, ledger: int, entry: int) -> None:
     """A subscription will read this entry again."""
-    _, _, is_new = add(w, w.flag_sets[c], -ONE - c, ledger, entry)
+    _, _, is_new = add(w, w.flag_sets[c], replay_owner(c), ledger, entry)
     if is_new:
         w.topics[t]["flags"] += 1
         w.cursors[c]["flags"] += 1
@@ -199,7 +225,7 @@ def take_replay(w: World, t: int, c: int, ledger: int, entry: int) -> bool:
     """Remove an entry from the replay queue of a subscription; returns whether it was queued."""
     if c < 0 or w.cursors[c]["flags"] == 0:
         return False
-    p = has(w, w.flag_sets[c], -ONE - c, ledger, entry)
+    p = has(w, w.flag_sets[c], replay_owner(c), ledger, entry)
     if p < 0:
         return False
     drop_replay(w, t, c, p, entry & BLOCK_MASK)
@@ -252,43 +278,26 @@ def drop_replays_of_ledger(w: World, t: int, ledger: int) -> None:
 
 
 @compiled
-def set_cursor(
-    w: World,
-    t: int,
-    c: int,
-    active: int,
-    told: int,
-    durable: int,
-    has_read: int,
-    read_ledger: int,
-    read_entry: int,
-    has_mark: int,
-    mark_ledger: int,
-    mark_entry: int,
-) -> None:
+def set_cursor(w: World, t: int, c: int, state: CursorState) -> None:
     """Apply the record of a cursor; an advancing mark-delete may lower counts."""
     cursor, topic = w.cursors[c], w.topics[t]
     if cursor["known"] == 0:
         topic["cursors"] += 1
         cursor["known"] = 1
-    topic["active"] += active - cursor["active"]
-    cursor["active"], cursor["has_read"] = active, has_read
-    cursor["told"], cursor["durable"] = told, durable
-    cursor["read_ledger"], cursor["read_entry"] = read_ledger, read_entry
-    if has_mark != 0:
-        had, was_ledger, was_entry = (
-            cursor["has_mark"],
-            cursor["mark_ledger"],
-            cursor["mark_entry"],
-        )
+    topic["active"] += state.active - cursor["active"]
+    cursor["active"], cursor["has_read"] = state.active, state.has_read
+    cursor["told"], cursor["durable"] = state.told, state.durable
+    cursor["read_ledger"], cursor["read_entry"] = state.read
+    if state.has_mark != 0:
+        had, was = cursor["has_mark"], Position(cursor["mark_ledger"], cursor["mark_entry"])
         cursor["has_mark"] = 1
-        cursor["mark_ledger"], cursor["mark_entry"] = mark_ledger, mark_entry
-        drop_replays_to(w, t, c, mark_ledger, mark_entry)
-        if had != 0 and active != 0:
+        cursor["mark_ledger"], cursor["mark_entry"] = state.mark
+        drop_replays_to(w, t, c, state.mark.ledger, state.mark.entry)
+        if had != 0 and state.active != 0:
             count = len(w.variants)
             for v in range(count):
                 if w.variants[v]["decrement"] != 0:
-                    pass_by(w, v, t * count + v, was_ledger, was_entry, mark_ledger, mark_entry)
+                    pass_by(w, v, t * count + v, was, state.mark)
 
 
 @compiled
@@ -306,31 +315,24 @@ def delete_cursor(w: World, t: int, c: int) -> None:
 
 
 @compiled
-def after_cursor(
-    w: World,
-    o: Out,
-    t: int,
-    active: int,
-    had_read: int,
-    read_ledger: int,
-    read_entry: int,
-    had_mark: int,
-    mark_ledger: int,
-    mark_entry: int,
-) -> None:
-    """Apply the effects of a changed cursor to the entries of its topic."""
+def after_cursor(w: World, o: Out, t: int, active: int, read: Slowest, mark: Slowest) -> None:
+    """Apply the effects of a changed cursor to the entries of its topic; the number of active
+    cursors and the slowest positions are those before the change.
+    """
     topic = w.topics[t]
     left = active > 0 and topic["active"] == 0
     if left:
         topic["left_ns"] = w.key[0]["now_ns"]
     find_slowest(w, t)
+    has_read, has_marked = (
+        has_moved(read, slowest_read(topic)),
+        has_moved(mark, slowest_mark(topic)),
+    )
     count = len(w.variants)
     for v in range(count):
-        cache = w.variants[v]
-        if (
-            left
-            and cache["grace_ns"] == 0
-            and (cache["policy"] == FIFO or cache["policy"] == PROPORTIONAL)
-        ):
+        if left and w.variants[v]["grace_ns"] == 0 and evicts_behind(w, v):
             invalidate_all(w, o, v, t * count + v)
-        follow(w, o, v, t, had_read, read_ledger, read_entry, had_mark, mark_ledger, mark_entry)
+        if has_read:
+            follow_read(w, o, v, t)
+        if has_marked:
+            follow_mark(w, o, v, t)

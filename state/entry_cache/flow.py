@@ -22,7 +22,8 @@ from state.entry_cache.cursors import (
     after_cursor,
     delete_cursor,
     drop_replays_of_ledger,
-    follow,
+    follow_read,
+    has_moved,
     is_counted,
     is_last,
     meet,
@@ -31,6 +32,8 @@ from state.entry_cache.cursors import (
     queue_replay,
     read_on,
     set_cursor,
+    slowest_mark,
+    slowest_read,
     take_replay,
 )
 from state.entry_cache.layout import (
@@ -43,9 +46,11 @@ from state.entry_cache.layout import (
     REPLAY,
     TAIL,
     ZERO,
+    CursorState,
     Feed,
     Int,
     Out,
+    Position,
     World,
     compiled,
     inlined,
@@ -207,7 +212,8 @@ def judge(w: World, o: Out, f: Feed, i: int, now: int, kind: int) -> None:
     if kind != CURSOR_STATE and kind != CURSOR_DELETED:
         topic["event"] = k["touched"] = 1
     if is_read:
-        read(w, o, t, c, f.subscription[i], ledger, entry, f.size[i], f.next_read[i], by_dispatch)
+        at = Position(ledger, entry)
+        read(w, o, t, c, f.subscription[i], at, f.size[i], f.next_read[i])
     elif kind == ENTRY_ADDED:
         persist(w, t, ledger, entry)
         add_entry(w, o, t, ledger, entry, f.size[i], f.next_read[i])
@@ -239,37 +245,21 @@ def judge(w: World, o: Out, f: Feed, i: int, now: int, kind: int) -> None:
 def change_cursor(w: World, o: Out, f: Feed, i: int, t: int, c: int, kind: int) -> None:
     """Create, move or delete a cursor."""
     topic = w.topics[t]
-    active = topic["active"]
-    had_read, read_ledger, read_entry = (
-        topic["has_slow_read"],
-        topic["slow_read_ledger"],
-        topic["slow_read_entry"],
-    )
-    had_mark, mark_ledger, mark_entry = (
-        topic["has_slow_mark"],
-        topic["slow_mark_ledger"],
-        topic["slow_mark_entry"],
-    )
+    active, read, mark = topic["active"], slowest_read(topic), slowest_mark(topic)
     if kind == CURSOR_STATE:
-        set_cursor(
-            w,
-            t,
-            c,
+        state = CursorState(
             f.active[i],
             f.told[i],
             f.durable[i],
             f.has_read[i],
-            f.read_ledger[i],
-            f.read_entry[i],
+            Position(f.read_ledger[i], f.read_entry[i]),
             f.has_mark[i],
-            f.mark_ledger[i],
-            f.mark_entry[i],
+            Position(f.mark_ledger[i], f.mark_entry[i]),
         )
+        set_cursor(w, t, c, state)
     elif kind == CURSOR_DELETED:
         delete_cursor(w, t, c)
-    after_cursor(
-        w, o, t, active, had_read, read_ledger, read_entry, had_mark, mark_ledger, mark_entry
-    )
+    after_cursor(w, o, t, active, read, mark)
 
 
 @inlined
@@ -294,34 +284,27 @@ def read(
     t: int,
     c: int,
     subscription: int,
-    ledger: int,
-    entry: int,
+    at: Position,
     size: int,
     next_read: int,
-    releases: bool,
 ) -> None:
     """A reader requests an entry: hit, or miss and insertion; then the reader moves on."""
     k, topic, count = w.key[0], w.topics[t], len(w.variants)
-    now, reader = k["now_ns"], CATCH_UP
+    now, reader, releases = k["now_ns"], CATCH_UP, k["by_dispatch"] != 0
+    ledger, entry = at
     is_blind = k["blind"] != 0 and now < k["blind_until_ns"]
     if take_replay(w, t, c, ledger, entry):
         reader = REPLAY
-    elif is_last(w, t, ledger, entry):
+    elif is_last(w, t, at):
         reader = TAIL
-    expected, at_ledger, at_entry = ZERO, NULL, NULL
+    expected, was_at = ZERO, Position(NULL, NULL)
     if c >= 0 and is_counted(w, c):
         # its position before it moves
-        expected, at_ledger, at_entry = (
-            NOBODY,
-            w.cursors[c]["read_ledger"],
-            w.cursors[c]["read_entry"],
-        )
-    had_read, read_ledger, read_entry = (
-        topic["has_slow_read"],
-        topic["slow_read_ledger"],
-        topic["slow_read_entry"],
-    )
-    moved = c >= 0 and read_on(w, t, c, ledger, entry, reader == REPLAY)
+        cursor = w.cursors[c]
+        expected, was_at = NOBODY, Position(cursor["read_ledger"], cursor["read_entry"])
+    slowest = slowest_read(topic)
+    moves = c >= 0 and read_on(w, t, c, at, reader == REPLAY)
+    has_passed = moves and has_moved(slowest, slowest_read(topic))
     for v in range(count):
         cell = t * count + v
         cache, counts = w.variants[v], w.cells[cell]
@@ -344,27 +327,16 @@ def read(
                 and (cache["backlog_cursors"] < 1 or caches_reads(w, t, c, v))
             ):
                 if expected < 0:
-                    expected = ONE + others_before(w, t, c, at_ledger, at_entry)
+                    expected = ONE + others_before(w, t, c, was_at)
                 insert(w, v, cell, ledger, entry, size, expected, next_read)
                 check_size(w, o, v, now, now)
                 x = find(w, cell, ledger, entry)
         if releases and x >= 0:
             change(w, v, x, -ONE)
-        if moved:
-            follow(
-                w,
-                o,
-                v,
-                t,
-                had_read,
-                read_ledger,
-                read_entry,
-                topic["has_slow_mark"],
-                topic["slow_mark_ledger"],
-                topic["slow_mark_entry"],
-            )
+        if has_passed:
+            follow_read(w, o, v, t)
         if k["with_reads"] != 0:
-            write_read(w, o, v, cell, subscription, ledger, entry, found, reader)
+            write_read(w, o, v, cell, subscription, at, found, reader)
 
 
 @compiled
@@ -374,8 +346,7 @@ def write_read(
     v: int,
     cell: int,
     subscription: int,
-    ledger: int,
-    entry: int,
+    at: Position,
     found: int,
     reader: int,
 ) -> None:
@@ -390,9 +361,9 @@ def write_read(
     row["row_no"] = k["read_no"]
     row["variant"], row["policy"], row["max_bytes"] = v, cache["policy"], cache["max_bytes"]
     row["topic"] = w.topics[cell // len(w.variants)]["name"]
-    row["subscription"], row["ledger"], row["entry"] = subscription, ledger, entry
+    row["subscription"], row["ledger"], row["entry"] = subscription, at.ledger, at.entry
     row["hit"], row["reader"] = found, reader
-    x = find(w, cell, ledger, entry)
+    x = find(w, cell, at.ledger, at.entry)
     row["expected"] = w.entries[x]["expected"] if x >= 0 and w.entries[x]["counted"] != 0 else NULL
 
 

@@ -140,7 +140,7 @@ SET = _layout(*_longs("first", "last", "finger"))
 """Pages of an ordered set of positions; `finger` is the one used last."""
 
 PAGE = _layout(*_longs("owner", "ledger", "block", "bits", "previous", "next"))
-"""Entries block * 32 to block * 32 + 31 of a ledger. Owner: a cell, or -1 - cursor for the replay
+"""Entries block * 32 to block * 32 + 31 of a ledger. Owner: a cell, or `replay_owner` for the replay
 queue of that subscription.
 """
 
@@ -379,6 +379,33 @@ class Out(NamedTuple):
     evictions: Array
     reads: Array
     stats: Array
+
+
+class Position(NamedTuple):
+    """A position of a topic."""
+
+    ledger: Int
+    entry: Int
+
+
+class Slowest(NamedTuple):
+    """The smallest position of a topic's active cursors, by reads or by mark-deletes."""
+
+    exists: Int
+    ledger: Int
+    entry: Int
+
+
+class CursorState(NamedTuple):
+    """The record of a cursor."""
+
+    active: Int
+    told: Int
+    durable: Int
+    has_read: Int
+    read: Position
+    has_mark: Int
+    mark: Position
 
 
 class Feed(NamedTuple):

@@ -33,6 +33,12 @@ _HALVES = (
 
 
 @compiled
+def replay_owner(c: int) -> Int:
+    """The owner of the replay queue of a cursor: below 0, where no cell is."""
+    return -ONE - c
+
+
+@compiled
 def place_of(w: World, owner: int, ledger: int, block: int) -> Int:
     """Where the table holds a page, or would."""
     mask = np.int64(len(w.table) - 1)

@@ -21,7 +21,7 @@ from state.entry_cache.layout import (
     World,
     compiled,
 )
-from state.entry_cache.positions import add, entry_at, lowest
+from state.entry_cache.positions import add, entry_at, lowest, replay_owner
 from state.entry_cache.world import blank, empty_world, link_cursors
 
 PARTS = ("key", "variants", "topics", "cells", "cursors", "flags", "entries", "ledgers")
@@ -273,7 +273,7 @@ def fill_flags(w: World, kept: Array) -> None:
     """Put back what is queued for replay."""
     for n in range(len(kept)):
         c = kept[n]["cursor"]
-        add(w, w.flag_sets[c], -ONE - c, kept[n]["ledger"], kept[n]["entry"])
+        add(w, w.flag_sets[c], replay_owner(c), kept[n]["ledger"], kept[n]["entry"])
 
 
 @compiled

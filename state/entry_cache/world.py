@@ -56,7 +56,6 @@ def blank(name: str, count: int) -> Array:
 
 @lru_cache
 def _empty(name: str) -> Array:
-    """One empty element."""
     array = np.zeros(1, LAYOUTS[name])
     for field in _NO_PLACE.get(name, ()):
         array[field] = NOBODY

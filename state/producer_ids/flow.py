@@ -169,27 +169,29 @@ def _is_idle(w: World, key: Int, now: Int) -> bool:
 
 
 @compiled
+def _samples(w: World, key: Int) -> quota.Samples:
+    k, at = w.keys[key], w.links[key]["sample_at"]
+    return quota.Samples(w.sample_start, w.sample_last, w.sample_total, at, k["used"], k["current"])
+
+
+@compiled
+def _sampling(w: World, key: Int) -> quota.Sampling:
+    t = w.turns[w.links[key]["turn"] - 1]
+    return quota.Sampling(t["samples"], t["span_ms"], w.settings[0]["stat"])
+
+
+@compiled
 def levels(w: World, key: Int, now: Int, bound: float) -> tuple[float, float]:
     """Rate and tokens of a key at a time, changing nothing; `bound` is per second."""
-    p, k, e = w.settings[0], w.keys[key], w.links[key]
-    t = w.turns[e["turn"] - 1]
-    used: Int
+    k = w.keys[key]
+    t = w.turns[w.links[key]["turn"] - 1]
     refilled: Int
     tokens: Record
-    used, tokens, refilled = k["used"], k["tokens"], k["refilled_ms"]
+    s, tokens, refilled = _samples(w, key), k["tokens"], k["refilled_ms"]
     if _is_idle(w, key, now):
-        used, tokens, refilled = np.int64(0), 0.0, np.int64(0)
-    rate, _ = quota.sampled_rate(
-        w.sample_start,
-        w.sample_last,
-        w.sample_total,
-        e["sample_at"],
-        used,
-        now,
-        t["samples"],
-        t["span_ms"],
-        p["stat"],
-    )
+        s = quota.Samples(s.start, s.last, s.total, s.at, np.int64(0), s.current)
+        tokens, refilled = 0.0, np.int64(0)
+    rate, _ = quota.sampled_rate(s, now, _sampling(w, key))
     return rate, quota.balance(tokens, refilled, now, bound, t["samples"], t["span_ms"])
 
 
@@ -198,35 +200,12 @@ def record(w: World, key: Int, value: float, now: Int, bound: float) -> None:
     """Charge `value` ids to the sensor of a key, without a test; the rate is updated under either
     arithmetic.
     """
-    p, k, e = w.settings[0], w.keys[key], w.links[key]
-    t = w.turns[e["turn"] - 1]
-    sample = quota.next_sample(
-        w.sample_start,
-        e["sample_at"],
-        k["used"],
-        k["current"],
-        now,
-        t["samples"],
-        t["span_ms"],
-        p["stat"],
-    )
-    if sample >= e["sample_room"]:
+    k, how = w.keys[key], _sampling(w, key)
+    if quota.next_sample(_samples(w, key), now, how) >= w.links[key]["sample_room"]:
         more_samples(w, key)
-    k["used"], k["current"] = quota.add_sample(
-        w.sample_start,
-        w.sample_last,
-        w.sample_total,
-        e["sample_at"],
-        k["used"],
-        k["current"],
-        value,
-        now,
-        t["samples"],
-        t["span_ms"],
-        p["stat"],
-    )
-    if p["math"] == quota.TOKEN_BUCKET:
-        quota.record_tokens(k, value, now, bound, t["samples"], t["span_ms"])
+    k["used"], k["current"] = quota.add_sample(_samples(w, key), value, now, how)
+    if w.settings[0]["math"] == quota.TOKEN_BUCKET:
+        quota.record_tokens(k, value, now, bound, how.samples, how.window_ms)
     k["recorded_ms"] = now
 
 
@@ -234,46 +213,13 @@ def record(w: World, key: Int, value: float, now: Int, bound: float) -> None:
 def read_rate(w: World, key: Int, now: Int) -> tuple[float, Int]:
     """Rate (ids per second) of a key and its span (ms); samples that have expired start anew, and
     without any the first one starts."""
-    p, k, e = w.settings[0], w.keys[key], w.links[key]
-    t = w.turns[e["turn"] - 1]
+    k, how = w.keys[key], _sampling(w, key)
     if k["used"] == 0:
-        if e["sample_room"] == 0:
+        if w.links[key]["sample_room"] == 0:
             more_samples(w, key)
-        k["used"], k["current"] = quota.add_sample(
-            w.sample_start,
-            w.sample_last,
-            w.sample_total,
-            e["sample_at"],
-            0,
-            0,
-            0.0,
-            now,
-            t["samples"],
-            t["span_ms"],
-            p["stat"],
-        )
-    quota.expire_samples(
-        w.sample_start,
-        w.sample_last,
-        w.sample_total,
-        e["sample_at"],
-        k["used"],
-        now,
-        t["samples"],
-        t["span_ms"],
-        p["stat"],
-    )
-    return quota.sampled_rate(
-        w.sample_start,
-        w.sample_last,
-        w.sample_total,
-        e["sample_at"],
-        k["used"],
-        now,
-        t["samples"],
-        t["span_ms"],
-        p["stat"],
-    )
+        k["used"], k["current"] = quota.add_sample(_samples(w, key), 0.0, now, how)
+    quota.expire_samples(_samples(w, key), now, how)
+    return quota.sampled_rate(_samples(w, key), now, how)
 
 
 @compiled

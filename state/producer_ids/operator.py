@@ -194,7 +194,6 @@ class ProducerIds(SharedWallJob[Shard]):
 
 
 def _more_stats(w: World, o: Out) -> Out:
-    """Room for more rows of windows."""
     used = int(w.settings[0]["stats"])
     if used < len(o.stats):
         return o

@@ -10,6 +10,8 @@ instant: accepted with 10 tokens left, accepted with -80, rejected for 8000 ms.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from state.engine.kernel import Array, Int, Record, codes, compiled
@@ -150,111 +152,91 @@ def tokens_throttle(tokens: float, bound: float) -> Int:
     return round_half_up(_ratio(-tokens, bound) * 1000.0)
 
 
-# Sampled rate. Samples are three arrays (start and last event in ms, total) from a place on: those
-# of many users are in one array.
+# Sampled rate.
+
+
+class Samples(NamedTuple):
+    """The samples of one user: the first `used` from place `at` on, in arrays of many users."""
+
+    start: Array
+    """ms"""
+    last: Array
+    """Last event (ms)."""
+    total: Array
+    at: Int
+    used: Int
+    current: Int
+
+
+class Sampling(NamedTuple):
+    """How a rate is sampled."""
+
+    samples: Int
+    window_ms: Int
+    """Length W of a sample."""
+    stat: Int
+    """What expires a sample; place in STATS."""
 
 
 @compiled
-def _reset(start: Array, last: Array, total: Array, i: int, now: int) -> None:
-    start[i] = now
-    last[i] = now
-    total[i] = 0.0
+def _reset(s: Samples, i: int, now: int) -> None:
+    s.start[i] = now
+    s.last[i] = now
+    s.total[i] = 0.0
 
 
 @compiled
-def _is_expired(start: Array, last: Array, i: int, now: int, age: int, stat: int) -> bool:
-    """Whether a read at `now` starts a sample anew; `age` = samples * W in ms."""
-    since = last[i] if stat == LAST_EVENT else start[i]
-    return bool(now - since >= age)
+def _is_expired(s: Samples, i: int, now: int, how: Sampling) -> bool:
+    """Whether a read at `now` starts a sample anew: after samples * W."""
+    since = s.last[i] if how.stat == LAST_EVENT else s.start[i]
+    return bool(now - since >= how.samples * how.window_ms)
 
 
 @compiled
-def next_sample(
-    start: Array,
-    at: int,
-    used: int,
-    current: int,
-    now: int,
-    samples: int,
-    window_ms: int,
-    stat: int,
-) -> Int:
+def next_sample(s: Samples, now: int, how: Sampling) -> Int:
     """Which sample takes what is recorded at `now`: the current one, or one that starts anew.
 
     A sample ends W after its start. A place of `used` is one that was not used before.
     """
-    if used == 0:
+    if s.used == 0:
         return np.int64(0)
-    if now - start[at + current] < window_ms:
-        return np.int64(current)
-    return np.int64((current + 1) % (samples + 1 if stat == LAST_EVENT else samples))
+    if now - s.start[s.at + s.current] < how.window_ms:
+        return np.int64(s.current)
+    most = how.samples + 1 if how.stat == LAST_EVENT else how.samples
+    return np.int64((s.current + 1) % most)
 
 
 @compiled
-def add_sample(
-    start: Array,
-    last: Array,
-    total: Array,
-    at: int,
-    used: int,
-    current: int,
-    value: float,
-    now: int,
-    samples: int,
-    window_ms: int,
-    stat: int,
-) -> tuple[Int, Int]:
-    """Add `value` at `now` to the samples at place `at`; returns how many are used, and which is
-    current."""
-    begins = used == 0 or now - start[at + current] >= window_ms
-    place = next_sample(start, at, used, current, now, samples, window_ms, stat)
+def add_sample(s: Samples, value: float, now: int, how: Sampling) -> tuple[Int, Int]:
+    """Add `value` at `now`; returns how many samples are used, and which is current."""
+    begins = s.used == 0 or now - s.start[s.at + s.current] >= how.window_ms
+    place = next_sample(s, now, how)
     if begins:
-        _reset(start, last, total, at + place, now)
-    total[at + place] += value
-    last[at + place] = now
-    return max(np.int64(used), place + 1), place
+        _reset(s, s.at + place, now)
+    s.total[s.at + place] += value
+    s.last[s.at + place] = now
+    return max(np.int64(s.used), place + 1), place
 
 
 @compiled
-def expire_samples(
-    start: Array,
-    last: Array,
-    total: Array,
-    at: int,
-    used: int,
-    now: int,
-    samples: int,
-    window_ms: int,
-    stat: int,
-) -> None:
+def expire_samples(s: Samples, now: int, how: Sampling) -> None:
     """Start the samples anew that a read at `now` finds expired."""
-    age = samples * window_ms
-    for i in range(at, at + used):
-        if _is_expired(start, last, i, now, age, stat):
-            _reset(start, last, total, i, now)
+    for i in range(s.at, s.at + s.used):
+        if _is_expired(s, i, now, how):
+            _reset(s, i, now)
 
 
 @compiled
-def sampled_rate(
-    start: Array,
-    last: Array,
-    total: Array,
-    at: int,
-    used: int,
-    now: int,
-    samples: int,
-    window_ms: int,
-    stat: int,
-) -> tuple[float, Int]:
+def sampled_rate(s: Samples, now: int, how: Sampling) -> tuple[float, Int]:
     """Rate (ids per second) and the span it is taken over (ms, at least 1); changes nothing."""
-    age = samples * window_ms
+    samples, window_ms = how.samples, how.window_ms
     found, oldest = 0.0, np.int64(now)
-    for i in range(at, at + used):
-        expired = _is_expired(start, last, i, now, age, stat)
-        begin = np.int64(now) if expired else start[i]
+    for i in range(s.at, s.at + s.used):
+        expired = _is_expired(s, i, now, how)
+        begin = np.int64(now) if expired else s.start[i]
         if not expired:
-            found += total[i]
-        if i == at or begin < oldest:
+            found += s.total[i]
+        if i == s.at or begin < oldest:
             oldest = begin
     span = np.int64(now - oldest)
     # toward zero; the span is negative when the clock is behind

@@ -9,6 +9,7 @@ other, so a trace is charged as the job charges it, whatever other limits there 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from state.rate_limits.bucket import (
     pause_of,
     read_for_pause,
 )
-from state.rate_limits.layout import BUCKET, NEVER, Array, Record, compiled
+from state.rate_limits.layout import BUCKET, NEVER, Array, Int, compiled
 from state.rate_limits.limiter import release_due
 
 USE, PUBLISH, CLOSE = np.int64(0), np.int64(1), np.int64(2)
@@ -32,8 +33,7 @@ THROTTLED, PUBLISHES, PAUSES, PAUSED_NS, VICTIM_NS = range(5)
 _COUNTS = 5
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(NamedTuple):
     """Parameters of the job that affect a limiter."""
 
     version: int = int(SATURATING)
@@ -43,8 +43,7 @@ class Rules:
     idle_ns: int = int(LARGEST)
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(NamedTuple):
     """Records of the limiters of one name; all arrays are int64 of one length but `starts`.
 
     Each limiter has the records from `starts[i]` to before `starts[i + 1]`, in judging order.
@@ -115,80 +114,69 @@ def _played(trace: Trace, limit: int, rules: Rules) -> tuple[Array, Array]:
     places = int(trace.cnx.max()) + 1 if len(trace.cnx) else 1
     counts = np.zeros(_COUNTS, np.float64)
     found = np.zeros(len(trace.cnx), np.bool_)
-    _play(
+    room = _Room(
         np.zeros(1, BUCKET),
         np.zeros(len(trace.cnx) + 1, np.int64),
         np.zeros(len(trace.cnx) + 1, np.int64),
         np.zeros(places, np.int64),
         np.zeros(places, np.int64),
         np.zeros(places, np.int64),
-        trace.starts,
-        trace.kind,
-        trace.mono_ns,
-        trace.amount,
-        trace.cnx,
-        trace.others,
-        trace.end_ns,
-        limit,
-        int(rules.positive),
-        rules.idle_ns,
-        rules.version,
         counts,
         found,
     )
+    _play(room, trace, limit, rules)
     return counts, found
 
 
+class _Room(NamedTuple):
+    """Memory of one limiter at a time, and the results of all."""
+
+    buckets: Array
+    """One."""
+    timers: Array
+    """Due times of release tasks; has a place for every record, as `held` has."""
+    held: Array
+    """Paused connections."""
+    waits: Array
+    """Waiting producers of each connection, as `since` and `beside` by connection."""
+    since: Array
+    """Begin of the pause."""
+    beside: Array
+    """Other topics at the begin of the pause."""
+    counts: Array
+    throttled: Array
+    """By record, whether it is a throttled publish."""
+
+
+class _Queue(NamedTuple):
+    """The queue of a limiter."""
+
+    used_ns: Int
+    """Last use of the limiter."""
+    waiting: Int
+    """Producers."""
+    tasks: Int
+    """Elements of `timers` in use."""
+    paused: Int
+    """Elements of `held` in use."""
+
+
 @compiled
-def _play(
-    buckets: Array,
-    timers: Array,
-    held: Array,
-    waits: Array,
-    since: Array,
-    beside: Array,
-    starts: Array,
-    kind: Array,
-    mono: Array,
-    amount: Array,
-    cnx: Array,
-    others: Array,
-    end: Array,
-    limit: int,
-    positive: int,
-    idle_ns: int,
-    version: int,
-    counts: Array,
-    throttled: Array,
-) -> None:
-    """Play each limiter. `timers` (due times of release tasks), `held` (paused connections) and
-    `throttled` have a place for every record; `waits`, `since` and `beside` one for every
-    connection."""
-    b = buckets[0]
+def _play(room: _Room, trace: Trace, limit: int, rules: Rules) -> None:
+    buckets, timers, held, waits, since, beside, counts, throttled = room
+    starts, kind, mono, amount, cnx, others, end = trace
+    b, version, idle_ns, zero = buckets[0], rules.version, rules.idle_ns, np.int64(0)
     for s in range(len(starts) - 1):
-        used, waiting, due, paused = NEVER, np.int64(0), np.int64(0), np.int64(0)
+        used, waiting, tasks, paused = NEVER, zero, zero, zero
         for i in range(starts[s], starts[s + 1]):
             now, c = mono[i], cnx[i]
-            while due > 0 and _earliest(timers, due) < now:
-                used, waiting, due, paused = _run_timer(
-                    b,
-                    timers,
-                    due,
-                    held,
-                    paused,
-                    waits,
-                    since,
-                    beside,
-                    used,
-                    waiting,
-                    positive,
-                    version,
-                    counts,
-                )
+            while tasks > 0 and _earliest(timers, tasks) < now:
+                queue = _Queue(used, waiting, tasks, paused)
+                used, waiting, tasks, paused = _run_timer(room, queue, rules)
             if kind[i] == CLOSE:
                 if waits[c] > 0:
                     waiting -= waits[c]
-                    _end_pause(waits, since, beside, c, now, counts)
+                    _end_pause(room, c, now)
                 continue
             if used == NEVER or (
                 version == SATURATING
@@ -212,88 +200,58 @@ def _play(
             waiting += 1
             if waiting == 1:
                 balance = read_for_pause(b, now, PERIOD_NS, RESOLUTION_NS, version)
-                timers[due] = release_due(now, pause_of(b, balance, PERIOD_NS, version))
-                due += 1
+                timers[tasks] = release_due(now, pause_of(b, balance, PERIOD_NS, version))
+                tasks += 1
         stop = np.int64(end[starts[s + 1] - 1])
-        while due > 0 and _earliest(timers, due) < stop:
-            used, waiting, due, paused = _run_timer(
-                b,
-                timers,
-                due,
-                held,
-                paused,
-                waits,
-                since,
-                beside,
-                used,
-                waiting,
-                positive,
-                version,
-                counts,
-            )
-        _end_pauses(held, paused, waits, since, beside, stop, counts)
+        while tasks > 0 and _earliest(timers, tasks) < stop:
+            queue = _Queue(used, waiting, tasks, paused)
+            used, waiting, tasks, paused = _run_timer(room, queue, rules)
+        _end_pauses(room, paused, stop)
 
 
 @compiled
-def _earliest(timers: Array, due: int) -> int:
+def _earliest(timers: Array, tasks: int) -> int:
     first = timers[0]
-    for i in range(1, due):
+    for i in range(1, tasks):
         first = min(first, timers[i])
     return first
 
 
 @compiled
-def _run_timer(
-    b: Record,
-    timers: Array,
-    due: int,
-    held: Array,
-    paused: int,
-    waits: Array,
-    since: Array,
-    beside: Array,
-    used: int,
-    waiting: int,
-    positive: int,
-    version: int,
-    counts: Array,
-) -> tuple[int, int, int, int]:
-    """Run the earliest release task. Returns when the limiter was used last, the number of waiting
-    producers, and the numbers of tasks and of used elements of `held`.
-    """
+def _run_timer(room: _Room, queue: _Queue, rules: Rules) -> _Queue:
+    """Run the earliest release task; returns the queue behind it."""
+    b, timers = room.buckets[0], room.timers
+    used, waiting, tasks, paused = queue
     first = 0
-    for i in range(1, due):
+    for i in range(1, tasks):
         if timers[i] < timers[first]:
             first = i
     now = timers[first] + 1
-    due -= 1
-    timers[first] = timers[due]
+    tasks -= 1
+    timers[first] = timers[tasks]
+    balance = read_for_pause(b, now, PERIOD_NS, RESOLUTION_NS, rules.version)
     if waiting > 0:
-        used = now
-    balance = read_for_pause(b, now, PERIOD_NS, RESOLUTION_NS, version)
-    pause = pause_of(b, balance, PERIOD_NS, version)
-    if waiting > 0:
-        if (balance > 0) if positive != 0 else (pause == 0):
-            _end_pauses(held, paused, waits, since, beside, now, counts)
-            waiting = paused = 0
+        used, pause = now, pause_of(b, balance, PERIOD_NS, rules.version)
+        if (balance > 0) if rules.positive else (pause == 0):
+            _end_pauses(room, paused, now)
+            waiting = paused = np.int64(0)
         else:
-            timers[due] = release_due(now, pause)
-            due += 1
-    return used, waiting, due, paused
+            timers[tasks] = release_due(now, pause)
+            tasks += 1
+    return _Queue(used, waiting, tasks, paused)
 
 
 @compiled
-def _end_pauses(
-    held: Array, paused: int, waits: Array, since: Array, beside: Array, now: int, counts: Array
-) -> None:
+def _end_pauses(room: _Room, paused: int, now: int) -> None:
     """Release all waiting producers, except those whose connection has closed."""
     for i in range(paused):
-        if waits[held[i]] > 0:
-            _end_pause(waits, since, beside, held[i], now, counts)
+        if room.waits[room.held[i]] > 0:
+            _end_pause(room, room.held[i], now)
 
 
 @compiled
-def _end_pause(waits: Array, since: Array, beside: Array, c: int, now: int, counts: Array) -> None:
-    counts[PAUSED_NS] += now - since[c]
-    counts[VICTIM_NS] += float(now - since[c]) * beside[c]
-    waits[c] = 0
+def _end_pause(room: _Room, c: int, now: int) -> None:
+    passed = now - room.since[c]
+    room.counts[PAUSED_NS] += passed
+    room.counts[VICTIM_NS] += float(passed) * room.beside[c]
+    room.waits[c] = 0

@@ -15,7 +15,7 @@ from state.engine.records import Records, among
 from state.rate_limits import flow
 from state.rate_limits import layout as L
 from state.rate_limits.connection import restart, stop_counting
-from state.rate_limits.layout import NEVER, NULL, Array, Feed, Int, Out, World
+from state.rate_limits.layout import NEVER, NULL, Array, Feed, Instant, Int, Out, World
 from state.rate_limits.limiter import change_limits, forget, use
 from state.rate_limits.limits import GROUPING, Limits, is_exempt, limits_of
 from state.rate_limits.observed import ignore_reports
@@ -115,10 +115,9 @@ class Broker(Key):
         named = np.zeros(len(self.world.topics), bool)
         named[topic[topic >= 0]] = True
         self._limit_topics(np.flatnonzero(named))
-        found = np.empty(len(kind), np.int64)
         w, more = self.world, int(np.count_nonzero(create))
         w = extend(w, producers=more, links=more)
-        used, links = find_producers(
+        used, links, producer = find_producers(
             w.producers,
             len(w.producers) - more,
             w.links,
@@ -127,7 +126,6 @@ class Broker(Key):
             topic,
             rows["producer_id"],
             create,
-            found,
         )
         self.world = w._replace(producers=w.producers[:used], links=w.links[:links])
         return Feed(
@@ -137,7 +135,7 @@ class Broker(Key):
             kind,
             cnx,
             topic,
-            found,
+            producer,
             thread,
             rows["supports_throttle"],
             rows["reports_pauses"],
@@ -252,20 +250,16 @@ class Broker(Key):
             elif status == flow.WINDOW:
                 self._end_window(int(f.mono[at]), True)
             elif status == flow.ASK:
+                when = Instant(int(f.mono[at]), int(f.wall[at]), int(f.feed[at]))
                 if f.kind[at] == flow.BROKER_STARTED:
-                    self._restart(int(f.mono[at]), int(f.wall[at]), int(f.feed[at]))
+                    self._restart(when)
                     self.key["run_wall_ms"], self.key["has_run"] = f.wall[at], 1
                     self.key["run_seq"] = rows["seq"][at]
                     self.key["run_has_seq"] = rows["has_seq"][at]
                 elif f.kind[at] == flow.GAP:
-                    self._lose_sight(
-                        int(f.mono[at]),
-                        int(f.wall[at]),
-                        int(f.feed[at]),
-                        int(rows["gap_from_mono_ns"][at]),
-                    )
+                    self._lose_sight(when, int(rows["gap_from_mono_ns"][at]))
                 elif at in policies:
-                    self.apply(policies[at], int(f.mono[at]), int(f.wall[at]))
+                    self.apply(policies[at], when.mono_ns, when.wall_ms)
                 at += 1
 
     # -- time --------------------------------------------------------------------------------
@@ -326,21 +320,20 @@ class Broker(Key):
         )
         return w.limiters[limited & used], w.cnxs[cnxs], w.threads[threads]
 
-    def _restart(self, now: int, wall: int, feed: int) -> None:
+    def _restart(self, at: Instant) -> None:
         k = self.key
         if k["any"]:
-            before = max(self.mono_at(wall), int(k["last_ns"]))
-            self.advance(before, None, wall)
+            before = max(self.mono_at(at.wall_ms), int(k["last_ns"]))
+            self.advance(before, None, at.wall_ms)
             self._reserve()
-            self._begin_anew(now, before, wall, feed, L.CONNECTION_CLOSED)
+            self._begin_anew(at, before, L.CONNECTION_CLOSED)
         else:
-            at = window_clock(now, wall)
-            k["any"], k["window_start_ms"] = 1, at // k["window_ms"] * k["window_ms"]
-        k["last_ns"], k["last_wall_ms"], k["last_feed"], k["acted"] = now, wall, feed, 0
-        use(self.world, L.BROKER_LIMITER, now)
+            clock_ms = window_clock(at.mono_ns, at.wall_ms)
+            k["any"], k["window_start_ms"] = 1, clock_ms // k["window_ms"] * k["window_ms"]
+            self._begin_run(at)
 
-    def _lose_sight(self, now: int, wall: int, feed: int, from_ns: int) -> None:
-        """Records from `from_ns` (NULL: from the beginning) up to `now` are missing, so the state
+    def _lose_sight(self, at: Instant, from_ns: int) -> None:
+        """Records from `from_ns` (NULL: from the beginning) up to now are missing, so the state
         of connections and buckets is unknown. They are reset as after a start, but the run
         continues.
         """
@@ -348,16 +341,21 @@ class Broker(Key):
         seen = int(k["acted_ns"] if k["acted"] else k["last_ns"])
         self._reserve()
         if from_ns != NULL:
-            seen = max(seen, min(from_ns, now))
-        self._begin_anew(now, seen, wall, feed, L.LOST_SIGHT)
-        k["last_ns"], k["last_wall_ms"], k["last_feed"], k["acted"] = now, wall, feed, 0
-        use(self.world, L.BROKER_LIMITER, now)
+            seen = max(seen, min(from_ns, at.mono_ns))
+        self._begin_anew(at, seen, L.LOST_SIGHT)
 
-    def _begin_anew(self, now: int, settle_ns: int, wall: int, feed: int, rule: Int) -> None:
+    def _begin_anew(self, at: Instant, settle_ns: int, rule: Int) -> None:
         """Close every connection and empty every limiter."""
-        restart(self.world, self.out, now, settle_ns, wall, feed, rule)
+        restart(self.world, self.out, at, settle_ns, rule)
         for limiter in range(len(self.world.limiters)):
             forget(self.world, limiter)
+        self._begin_run(at)
+
+    def _begin_run(self, at: Instant) -> None:
+        k = self.key
+        k["last_ns"], k["last_wall_ms"], k["last_feed"] = at
+        k["acted"] = 0
+        use(self.world, L.BROKER_LIMITER, at.mono_ns)
 
     def _reserve(self) -> None:
         """Make room for a step outside the kernel, which writes at most one row per place and mark."""
@@ -373,9 +371,8 @@ class Broker(Key):
             return
         self._reserve()
         k = self.key
-        ignore_reports(
-            self.world, self.out, int(k["last_ns"]), int(k["last_wall_ms"]), int(k["last_feed"])
-        )
+        at = Instant(int(k["last_ns"]), int(k["last_wall_ms"]), int(k["last_feed"]))
+        ignore_reports(self.world, self.out, at)
 
     # -- policies ----------------------------------------------------------------------------
 
@@ -410,7 +407,8 @@ class Broker(Key):
             (L.IO_THREAD, before.buffer_share(), k["buffer_share"]),
         ):
             if old_limit > 0 and limit <= 0:
-                stop_counting(self.world, self.out, now, wall, int(k["last_feed"]), kind)
+                at = Instant(now, wall, int(k["last_feed"]))
+                stop_counting(self.world, self.out, at, kind)
 
     def _seen(self, topics: Array, now: int) -> Array:
         used = self.world.topics["used_ns"][topics]

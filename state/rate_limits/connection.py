@@ -22,7 +22,10 @@ from state.rate_limits.layout import (
     NOT_OBSERVED,
     NULL,
     TYPES,
+    Amount,
+    Instant,
     Int,
+    Mark,
     Out,
     World,
     compiled,
@@ -109,7 +112,7 @@ def close_producer(w: World, p: int, now: int) -> None:
 
 
 @compiled
-def start_request(w: World, o: Out, now: int, wall: int, feed: int, p: int, size: int) -> None:
+def start_request(w: World, o: Out, at: Instant, p: int, size: int) -> None:
     """Add a publish to the requests in flight. At the limit the connection pauses; above the IO
     thread's share all of its connections do.
     """
@@ -140,7 +143,7 @@ def start_request(w: World, o: Out, now: int, wall: int, feed: int, p: int, size
     cnx["buffered"] += size
     if k["max_in_flight"] > 0 and cnx["in_flight"] == k["max_in_flight"]:
         cnx["resume_at"] = k["max_in_flight"] // 2
-        row = mark(w, o, now, wall, feed, c, p, t, CONNECTION, IN_FLIGHT_LIMIT, c, t)
+        row = mark(w, o, at, Mark(c, p, t, CONNECTION, IN_FLIGHT_LIMIT, c, t))
         announce(w, o, row, NOBODY)
     if cnx["thread"] < 0:
         return
@@ -150,26 +153,14 @@ def start_request(w: World, o: Out, now: int, wall: int, feed: int, p: int, size
     if k["buffer_share"] > 0 and thread["pending"] > k["buffer_share"] and thread["limited"] == 0:
         thread["limited"] = 1
         place = cnx["thread"]
-        row = mark(w, o, now, wall, feed, c, p, t, IO_THREAD, BUFFER_LIMIT, place, t)
+        row = mark(w, o, at, Mark(c, p, t, IO_THREAD, BUFFER_LIMIT, place, t))
         announce(w, o, row, NOBODY)
         first, last = by_age(w, place)
         for i in range(first, last):
             other = w.scratch[i]
             if other != c:
-                row = mark(
-                    w,
-                    o,
-                    now,
-                    wall,
-                    feed,
-                    other,
-                    NOBODY,
-                    NOBODY,
-                    IO_THREAD,
-                    BUFFER_LIMIT,
-                    place,
-                    t,
-                )
+                m = Mark(other, NOBODY, NOBODY, IO_THREAD, BUFFER_LIMIT, place, t)
+                row = mark(w, o, at, m)
                 announce(w, o, row, NOBODY)
 
 
@@ -188,9 +179,7 @@ def _free_flight(w: World, t: int, run: int, before: int) -> None:
 
 
 @compiled
-def end_request(
-    w: World, o: Out, now: int, wall: int, feed: int, c: int, t: int, size: int
-) -> None:
+def end_request(w: World, o: Out, at: Instant, c: int, t: int, size: int) -> None:
     """End a request because an entry was persisted: of its connection, or (c = -1) of the
     connection with the oldest request for its topic. Without a request in flight it has no effect.
     """
@@ -207,57 +196,38 @@ def end_request(
     cnx["in_flight"] -= 1
     cnx["buffered"] -= size
     if cnx["states"][CONNECTION] > 0 and cnx["in_flight"] <= cnx["resume_at"]:
-        end_flag(w, o, now, now, wall, feed, c, CONNECTION, IN_FLIGHT_HALF)
+        end_flag(w, o, at, at.mono_ns, c, CONNECTION, IN_FLIGHT_HALF)
     if cnx["thread"] >= 0:
         w.threads[cnx["thread"]]["pending"] -= size
-        resume_thread(w, o, now, now, wall, feed, cnx["thread"], BUFFER_HALF)
+        resume_thread(w, o, at, at.mono_ns, cnx["thread"], BUFFER_HALF)
 
 
 @compiled
-def end_flag(
-    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, kind: int, rule: int
-) -> None:
+def end_flag(w: World, o: Out, at: Instant, settle_ns: int, c: int, kind: int, rule: int) -> None:
     """End the mark of the connection or IO-thread limiter as the model does; that of an observed
     connection only if no pause was reported in time.
     """
     cnx = w.cnxs[c]
     if cnx["observed"] == 0:
-        unmark_flag(w, o, now, settle_ns, wall, feed, c, kind, rule)
-    elif is_overdue(w, c, cnx["flag_ns"][kind], now):
-        unmark_flag(w, o, now, settle_ns, wall, feed, c, kind, NOT_OBSERVED)
+        unmark_flag(w, o, at, settle_ns, c, kind, rule)
+    elif is_overdue(w, c, cnx["flag_ns"][kind], at.mono_ns):
+        unmark_flag(w, o, at, settle_ns, c, kind, NOT_OBSERVED)
 
 
 @compiled
 def unmark_flag(
-    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, kind: int, rule: int
+    w: World, o: Out, at: Instant, settle_ns: int, c: int, kind: int, rule: int
 ) -> None:
     """End the mark of the connection or IO-thread limiter with the producer it was made for."""
     cnx = w.cnxs[c]
     p, trigger = cnx["mark_producer"][kind], cnx["mark_topic"][kind]
     topic = w.producers[p]["topic"] if p >= 0 else NOBODY
-    unmark(
-        w,
-        o,
-        now,
-        settle_ns,
-        wall,
-        feed,
-        c,
-        p,
-        topic,
-        kind,
-        rule,
-        flag_owner(w, c, kind),
-        trigger,
-        NULL,
-        NO_EXCHANGE,
-    )
+    m = Mark(c, p, topic, kind, rule, flag_owner(w, c, kind), trigger)
+    unmark(w, o, at, settle_ns, m, NULL, NO_EXCHANGE)
 
 
 @compiled
-def resume_thread(
-    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, t: int, rule: int
-) -> None:
+def resume_thread(w: World, o: Out, at: Instant, settle_ns: int, t: int, rule: int) -> None:
     """Resume the connections of an IO thread when half of its share is free."""
     thread = w.threads[t]
     if thread["limited"] == 0 or thread["pending"] > w.key[0]["buffer_share"] // 2:
@@ -267,12 +237,17 @@ def resume_thread(
     for i in range(first, last):
         c = w.scratch[i]
         if w.cnxs[c]["states"][IO_THREAD] > 0:
-            end_flag(w, o, now, settle_ns, wall, feed, c, IO_THREAD, rule)
+            end_flag(w, o, at, settle_ns, c, IO_THREAD, rule)
 
 
 @compiled
-def peek(w: World, bucket: int, now: int) -> Int:
-    """The balance of a bucket without touching it; 0 without the bucket."""
+def peek(w: World, limiter: int, now: int) -> Amount:
+    """The balances of a limiter without touching it; 0 without the bucket."""
+    return Amount(_balance(w, 2 * limiter, now), _balance(w, 2 * limiter + 1, now))
+
+
+@compiled
+def _balance(w: World, bucket: int, now: int) -> Int:
     b = w.buckets[bucket]
     if b["rate"] <= 0:
         return np.int64(0)
@@ -280,34 +255,18 @@ def peek(w: World, bucket: int, now: int) -> Int:
 
 
 @compiled
-def _leave_queues(
-    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, rule: int
-) -> None:
+def _leave_queues(w: World, o: Out, at: Instant, settle_ns: int, c: int, rule: int) -> None:
     """The producers of a closed connection leave every FIFO, in the order of their marks."""
     place = w.cnxs[c]["first_mark"]
     while place >= 0:
         limiter, following = w.waiting[place]["limiter"], w.waiting[place]["after"]
-        unmark_place(
-            w,
-            o,
-            now,
-            settle_ns,
-            wall,
-            feed,
-            limiter,
-            place,
-            ahead_of(w, limiter, place),
-            rule,
-            peek(w, 2 * limiter, settle_ns),
-            peek(w, 2 * limiter + 1, settle_ns),
-        )
+        balances = peek(w, limiter, settle_ns)
+        unmark_place(w, o, at, settle_ns, place, ahead_of(w, limiter, place), rule, balances)
         place = following
 
 
 @compiled
-def close_connection(
-    w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, c: int, rule: int
-) -> None:
+def close_connection(w: World, o: Out, at: Instant, settle_ns: int, c: int, rule: int) -> None:
     """Close a connection that has closed or is out of sight: its marks, producers and requests end;
     `rule` is CONNECTION_CLOSED or LOST_SIGHT.
 
@@ -317,8 +276,8 @@ def close_connection(
     cnx = w.cnxs[c]
     for flag in FLAGS:
         if cnx["states"][flag] > 0:
-            unmark_flag(w, o, now, settle_ns, wall, feed, c, flag, rule)
-    _leave_queues(w, o, now, settle_ns, wall, feed, c, rule)
+            unmark_flag(w, o, at, settle_ns, c, flag, rule)
+    _leave_queues(w, o, at, settle_ns, c, rule)
     link = cnx["first_link"]
     while link >= 0:
         e = w.links[link]
@@ -349,17 +308,17 @@ def close_connection(
         e["pending"] -= buffered
         e["most_pending"] = max(e["most_pending"], e["pending"])  # it may have been below 0
         resumed_by = BUFFER_HALF if rule == CONNECTION_CLOSED else rule
-        resume_thread(w, o, now, settle_ns, wall, feed, thread, resumed_by)
+        resume_thread(w, o, at, settle_ns, thread, resumed_by)
 
 
 @compiled
-def stop_counting(w: World, o: Out, now: int, wall: int, feed: int, kind: int) -> None:
+def stop_counting(w: World, o: Out, at: Instant, kind: int) -> None:
     """Remove the connection or IO-thread limit: its marks end at once."""
     first, last = by_age(w, NOBODY)
     for i in range(first, last):
         c = w.scratch[i]
         if w.cnxs[c]["states"][kind] > 0:
-            end_flag(w, o, now, now, wall, feed, c, kind, LIMIT_REMOVED)
+            end_flag(w, o, at, at.mono_ns, c, kind, LIMIT_REMOVED)
     if kind == IO_THREAD:
         for t in range(len(w.threads)):
             w.threads[t]["limited"] = 0
@@ -376,13 +335,13 @@ def stop_counting(w: World, o: Out, now: int, wall: int, feed: int, kind: int) -
 
 
 @compiled
-def restart(w: World, o: Out, now: int, settle_ns: int, wall: int, feed: int, rule: int) -> None:
+def restart(w: World, o: Out, at: Instant, settle_ns: int, rule: int) -> None:
     """Close every connection, because the broker has started or was out of sight."""
     first, last = by_age(w, NOBODY)
     for i in range(first, last):
         c = w.scratch[i]
         if w.cnxs[c]["open"] != 0:
-            close_connection(w, o, now, settle_ns, wall, feed, c, rule)
+            close_connection(w, o, at, settle_ns, c, rule)
     for t in range(len(w.threads)):
         w.threads[t]["pending"], w.threads[t]["limited"] = 0, 0
     for t in range(len(w.topics)):

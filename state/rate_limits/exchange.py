@@ -35,11 +35,16 @@ from state.rate_limits.layout import (
     TYPE_CHANGED,
     WAITING_FOR,
     Array,
+    Instant,
     Int,
+    Mark,
     Out,
     Record,
+    Send,
     World,
     compiled,
+    flag_at,
+    place_of_flag,
 )
 from state.rate_limits.timers import schedule_receipt
 from state.rate_limits.tracker import (
@@ -86,9 +91,9 @@ def sort_by_two(a: Array, b: Array, c: Array) -> None:
 
 
 @compiled
-def client_clock(now: int, wall: int) -> Int:
+def client_clock(at: Instant) -> Int:
     """Milliseconds of the client: wall time, or the broker's monotonic time if that is unknown."""
-    return np.int64(now // NS_PER_MS) if wall == NULL else np.int64(wall)
+    return np.int64(at.mono_ns // NS_PER_MS) if at.wall_ms == NULL else np.int64(at.wall_ms)
 
 
 @compiled
@@ -107,14 +112,14 @@ def _pause_sent(w: World, row: Record) -> Int:
 
 
 @compiled
-def _new_row(w: World, o: Out, now: int, wall: int, feed: int, p: int, kind: int, rule: int) -> Int:
+def _new_row(w: World, o: Out, at: Instant, p: int, kind: int, rule: int) -> Int:
     """A row of producer_throttle with the columns of the decision and of the producer."""
     k = w.key[0]
-    if k["command_ns"] != now:
-        k["command_ns"], k["command_no"] = now, 0
+    if k["command_ns"] != at.mono_ns:
+        k["command_ns"], k["command_no"] = at.mono_ns, 0
     n = k["command_rows"]
     row = o.commands[n]
-    row["ts_mono_ns"], row["ts_wall_ms"], row["feed"] = now, wall, feed
+    row["ts_mono_ns"], row["ts_wall_ms"], row["feed"] = at
     row["row_no"], row["type"], row["rule"] = k["command_no"], kind, rule
     row["timed"], row["start_ms"], row["pause_ms"], row["end_ms"] = 0, 0, 0, 0
     row["request"], row["total_ms"], row["sequence_id"], row["exception"] = NULL, NULL, NULL, 0
@@ -129,28 +134,26 @@ def _new_row(w: World, o: Out, now: int, wall: int, feed: int, p: int, kind: int
 
 
 @compiled
-def _command(
-    w: World, o: Out, p: int, now: int, wall: int, feed: int, kind: int, rule: int, pause: int
-) -> Int:
+def _command(w: World, o: Out, p: int, at: Instant, kind: int, rule: int, pause: int) -> Int:
     """Send a command to a producer; returns its request id on the connection."""
     producer = w.producers[p]
     cnx, link = w.cnxs[producer["cnx"]], w.links[producer["link"]]
     cnx["requests"] += 1
     request = cnx["requests"]
     link["throttled_ms"][kind] += pause
-    at = client_clock(now, wall)
-    row = o.commands[_new_row(w, o, now, wall, feed, p, kind, rule)]
-    row["timed"] = 1 if wall != NULL else 0
-    row["start_ms"], row["pause_ms"], row["end_ms"] = at, pause, at + pause
+    begin = client_clock(at)
+    row = o.commands[_new_row(w, o, at, p, kind, rule)]
+    row["timed"] = 1 if at.wall_ms != NULL else 0
+    row["start_ms"], row["pause_ms"], row["end_ms"] = begin, pause, begin + pause
     row["request"], row["total_ms"] = request, link["throttled_ms"][kind]
-    producer["heard_ms"] = at
+    producer["heard_ms"] = begin
     if (
         w.key[0]["keeps_later"] == 0
         or producer["kept_end_ms"] == NEVER
-        or at + pause >= producer["kept_end_ms"]
+        or begin + pause >= producer["kept_end_ms"]
     ):
-        producer["kept_start_ms"], producer["kept_pause_ms"] = at, pause
-        producer["kept_end_ms"], producer["kept_request"] = at + pause, request
+        producer["kept_start_ms"], producer["kept_pause_ms"] = begin, pause
+        producer["kept_end_ms"], producer["kept_request"] = begin + pause, request
         producer["kept_type"], producer["kept_timed"] = kind, row["timed"]
     return request
 
@@ -180,9 +183,7 @@ def _producers(w: World, c: int) -> tuple[int, int]:
 
 
 @compiled
-def _inform(
-    w: World, o: Out, c: int, first: int, now: int, wall: int, feed: int, kind: int, pause: int
-) -> Int:
+def _inform(w: World, o: Out, c: int, first: int, at: Instant, kind: int, pause: int) -> Int:
     """Send a command to every producer of a connection, by id. Returns the request id of the first
     one, or of the smallest producer (first = -1); NULL without a producer.
     """
@@ -190,23 +191,21 @@ def _inform(
     first_place, last_place = _producers(w, c)
     for i in range(first_place, last_place):
         p = w.scratch[i]
-        request = _command(w, o, p, now, wall, feed, kind, INFORMED_ONLY, pause)
+        request = _command(w, o, p, at, kind, INFORMED_ONLY, pause)
         if i == first_place or p == first:
             answer = request
     return answer
 
 
 @compiled
-def _send_nothing(
-    w: World, o: Out, c: int, producer: int, now: int, wall: int, feed: int, kind: int
-) -> None:
+def _send_nothing(w: World, o: Out, c: int, producer: int, at: Instant, kind: int) -> None:
     """Write a row for each producer that would get a command if its client supported it."""
     if awaits_receipt(w, kind):
-        _new_row(w, o, now, wall, feed, producer, kind, CLIENT_UNSUPPORTED)
+        _new_row(w, o, at, producer, kind, CLIENT_UNSUPPORTED)
         return
     first, last = _producers(w, c)
     for i in range(first, last):
-        _new_row(w, o, now, wall, feed, w.scratch[i], kind, CLIENT_UNSUPPORTED)
+        _new_row(w, o, at, w.scratch[i], kind, CLIENT_UNSUPPORTED)
 
 
 @compiled
@@ -219,15 +218,15 @@ def announce(w: World, o: Out, row: int, place: int) -> None:
     receipt = r["receipt"]
     if k["protocol"] == 0 or r["transition"] == DROPPED:
         return
-    now, wall, feed, c = r["ts_mono_ns"], r["ts_wall_ms"], r["feed"], r["cnx"]
+    at, c = Instant(r["ts_mono_ns"], r["ts_wall_ms"], r["feed"]), r["cnx"]
     kind = np.int64(r["type"])
     request = NULL
     if receipt == RECEIVED or receipt == WAITING_FOR:
-        request = _command(w, o, r["producer"], now, wall, feed, kind, r["rule"], _pause_sent(w, r))
+        request = _command(w, o, r["producer"], at, kind, r["rule"], _pause_sent(w, r))
     elif receipt == NOT_WAITED:
-        request = _inform(w, o, c, r["producer"], now, wall, feed, kind, _pause_sent(w, r))
+        request = _inform(w, o, c, r["producer"], at, kind, _pause_sent(w, r))
     elif receipt == NOT_SUPPORTED:
-        _send_nothing(w, o, c, r["producer"], now, wall, feed, kind)
+        _send_nothing(w, o, c, r["producer"], at, kind)
     r["request"] = request
     if counts(kind, k["shared"]):
         w.waiting[place]["request"], w.waiting[place]["receipt"] = request, receipt
@@ -237,9 +236,9 @@ def announce(w: World, o: Out, row: int, place: int) -> None:
         mark = k["timer_order"]
         k["timer_order"] += 1
         cnx["flag_request"][kind], cnx["flag_mark"][kind] = request, mark
-        place = int(-1 - kind)
+        place = place_of_flag(kind)
     if receipt == WAITING_FOR:
-        schedule_receipt(w, now + k["receipt_wait_ns"], c, place, mark, request)
+        schedule_receipt(w, at.mono_ns + k["receipt_wait_ns"], c, place, mark, request)
 
 
 @compiled
@@ -248,14 +247,12 @@ def _is_waiting(w: World, c: int, place: int, mark: int) -> bool:
     if place >= 0:
         e = w.waiting[place]
         return e["order"] == mark and e["receipt"] == WAITING_FOR
-    cnx = w.cnxs[c]
-    return cnx["flag_mark"][-1 - place] == mark and cnx["flag_receipt"][-1 - place] == WAITING_FOR
+    cnx, kind = w.cnxs[c], flag_at(place)
+    return cnx["flag_mark"][kind] == mark and cnx["flag_receipt"][kind] == WAITING_FOR
 
 
 @compiled
-def _decide(
-    w: World, o: Out, now: int, wall: int, feed: int, c: int, place: int, receipt: int
-) -> None:
+def _decide(w: World, o: Out, at: Instant, c: int, place: int, receipt: int) -> None:
     """End the wait of a mark: without a receipt in time its reads pause."""
     cnx = w.cnxs[c]
     if place >= 0:
@@ -264,38 +261,24 @@ def _decide(
         producer, trigger, request = e["producer"], e["trigger"], e["request"]
         kind, owner = e["type"], e["limiter"]
     else:
-        kind = -1 - place
+        kind = flag_at(place)
         cnx["flag_receipt"][kind] = receipt
         producer, trigger = cnx["mark_producer"][kind], cnx["mark_topic"][kind]
         request, owner = cnx["flag_request"][kind], flag_owner(w, c, kind)
     was = cnx["paused"]
     if receipt == TIMED_OUT:
-        start_blocking(w, c, now, kind, owner, trigger)
+        start_blocking(w, c, at.mono_ns, kind, owner, trigger)
         if kind == TOPIC:
-            blame(w, c, now, trigger)
+            blame(w, c, at.mono_ns, trigger)
     topic = w.producers[producer]["topic"] if producer >= 0 else NOBODY
-    write_row(
-        w,
-        o,
-        now,
-        wall,
-        feed,
-        c,
-        producer,
-        topic,
-        RECEIPT,
-        kind,
-        STATE_CHANGED if cnx["paused"] != was else TYPE_CHANGED,
-        RECEIPT_TIMEOUT if receipt == TIMED_OUT else RECEIPT_IN_TIME,
-        owner,
-        trigger,
-        request,
-        receipt,
-    )
+    rule = RECEIPT_TIMEOUT if receipt == TIMED_OUT else RECEIPT_IN_TIME
+    transition = STATE_CHANGED if cnx["paused"] != was else TYPE_CHANGED
+    m = Mark(c, producer, topic, kind, rule, owner, trigger)
+    write_row(w, o, at, m, RECEIPT, transition, request, receipt)
 
 
 @compiled
-def take_receipt(w: World, o: Out, now: int, wall: int, feed: int, c: int, request: int) -> None:
+def take_receipt(w: World, o: Out, at: Instant, c: int, request: int) -> None:
     """A client has confirmed a command. A late, unknown or unexpected receipt has no effect."""
     k = w.key[0]
     if k["protocol"] == 0 or k["receipt_model"] != MODEL_OBSERVED:
@@ -305,34 +288,19 @@ def take_receipt(w: World, o: Out, now: int, wall: int, feed: int, c: int, reque
         if t["kind"] == RECEIPT_WAIT and t["cnx"] == c and t["request"] == request:
             place, mark = t["place"], t["mark"]
             if _is_waiting(w, c, place, mark):
-                _decide(w, o, now, wall, feed, c, place, RECEIVED)
+                _decide(w, o, at, c, place, RECEIVED)
                 return
 
 
 @compiled
-def end_wait(
-    w: World, o: Out, now: int, wall: int, feed: int, c: int, place: int, mark: int
-) -> None:
+def end_wait(w: World, o: Out, at: Instant, c: int, place: int, mark: int) -> None:
     """The time limit of a receipt has passed."""
     if _is_waiting(w, c, place, mark):
-        _decide(w, o, now, wall, feed, c, place, TIMED_OUT)
+        _decide(w, o, at, c, place, TIMED_OUT)
 
 
 @compiled
-def time_out(
-    w: World,
-    o: Out,
-    now: int,
-    wall: int,
-    feed: int,
-    p: Int,
-    cnx_name: int,
-    topic_name: int,
-    topic: int,
-    producer_id: int,
-    sequence_id: int,
-    publish_ms: int,
-) -> None:
+def time_out(w: World, o: Out, at: Instant, p: Int, topic: int, send: Send) -> None:
     """A send has timed out in the client: determine the exception that the client gets.
 
     `p` is the producer named by the record, -1 if its connection is not known.
@@ -340,30 +308,33 @@ def time_out(
     k = w.key[0]
     if k["protocol"] == 0:
         return
-    if cnx_name < 0 and topic >= 0:
+    if send.cnx_name < 0 and topic >= 0:
         latest = NEVER
         for i in range(len(w.producers)):
             e = w.producers[i]
             if (
                 e["open"] != 0
                 and e["topic"] == topic
-                and e["producer_id"] == producer_id
+                and e["producer_id"] == send.producer_id
                 and e["opened"] > latest
             ):
                 p, latest = np.int64(i), e["opened"]
     if p >= 0 and w.producers[p]["open"] == 0:
         p = NOBODY
-    row = o.commands[_new_row(w, o, now, wall, feed, p, NOBODY, SEND_TIMEOUT)]
-    row["sequence_id"], row["exception"] = sequence_id, TIMEOUT_EXCEPTION
+    row = o.commands[_new_row(w, o, at, p, NOBODY, SEND_TIMEOUT)]
+    row["sequence_id"], row["exception"] = send.sequence_id, TIMEOUT_EXCEPTION
     if p < 0:
-        row["cnx"], row["topic"], row["producer_id"] = cnx_name, topic_name, producer_id
+        row["cnx"], row["topic"] = send.cnx_name, send.topic_name
+        row["producer_id"] = send.producer_id
         row["producer_name"] = NOBODY
         return
     e = w.producers[p]
     if k["seen_counts"] != 0:
-        throttled = e["heard_ms"] != NEVER and (publish_ms == NULL or e["heard_ms"] >= publish_ms)
+        throttled = e["heard_ms"] != NEVER and (
+            send.publish_ms == NULL or e["heard_ms"] >= send.publish_ms
+        )
     else:
-        throttled = e["kept_end_ms"] != NEVER and client_clock(now, wall) < e["kept_end_ms"]
+        throttled = e["kept_end_ms"] != NEVER and client_clock(at) < e["kept_end_ms"]
     if throttled:
         row["exception"], row["type"], row["timed"] = (
             THROTTLED_EXCEPTION,

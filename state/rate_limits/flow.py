@@ -26,9 +26,12 @@ from state.rate_limits.layout import (
     NEVER,
     NULL,
     RELEASE_TASK,
+    Amount,
     Feed,
+    Instant,
     Int,
     Out,
+    Send,
     World,
     compiled,
 )
@@ -128,21 +131,21 @@ def advance(w: World, o: Out, clock: int, next_wall: int) -> Int:
     while k["timers"] > 0 and w.timers[0]["due_ns"] < clock:
         if no_room(w, o, NOTHING_MORE):
             return ROOM
-        at = w.timers[0]["due_ns"] + 1
-        wall = wall_at(w.key, at, next_wall)
-        if window_due(w, window_clock(at, wall)):
+        now = w.timers[0]["due_ns"] + 1
+        at = Instant(now, wall_at(w.key, now, next_wall), k["last_feed"])
+        if window_due(w, window_clock(now, at.wall_ms)):
             return WINDOW
         kind, limiter, c, place, mark = pop_timer(w)
         acts = True
         if kind == RELEASE_TASK:
-            release(w, o, at, wall, k["last_feed"], limiter)
+            release(w, o, at, limiter)
         elif kind == LOOK:
             # one of a connection that has closed meanwhile is not its newest
-            acts = w.cnxs[c]["look"] == mark and look(w, o, at, wall, k["last_feed"], c)
+            acts = w.cnxs[c]["look"] == mark and look(w, o, at, c)
         else:
-            end_wait(w, o, at, wall, k["last_feed"], c, place, mark)
+            end_wait(w, o, at, c, place, mark)
         if acts:
-            k["acted"], k["acted_ns"] = 1, at
+            k["acted"], k["acted_ns"] = 1, now
     return DONE
 
 
@@ -162,33 +165,33 @@ def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[int, int]:
         status = advance(w, o, now, wall)
         if status != DONE:
             return status, i
-        at = window_clock(now, wall)
+        clock_ms = window_clock(now, wall)
         if k["any"] == 0:
             k["any"] = 1
-            k["window_start_ms"] = at // k["window_ms"] * k["window_ms"]
+            k["window_start_ms"] = clock_ms // k["window_ms"] * k["window_ms"]
             use(w, BROKER_LIMITER, now)
-        elif window_due(w, at):
+        elif window_due(w, clock_ms):
             return WINDOW, i
         if kind == GAP:
             return ASK, i
         k["last_ns"], k["last_wall_ms"], k["last_feed"], k["acted"] = now, wall, feed, 0
         if kind == POLICY:
             return ASK, i
-        judge(w, o, f, i, now, wall, feed, kind)
+        judge(w, o, f, i, Instant(now, wall, feed), kind)
     return DONE, end
 
 
 @compiled
-def judge(w: World, o: Out, f: Feed, i: int, now: int, wall: int, feed: int, kind: int) -> None:
+def judge(w: World, o: Out, f: Feed, i: int, at: Instant, kind: int) -> None:
     """Carry out one record."""
-    c, t, p = f.cnx[i], f.topic[i], f.producer[i]
+    c, t, p, now = f.cnx[i], f.topic[i], f.producer[i], at.mono_ns
     if kind == PUBLISH:
         open_producer(w, p, now)
         name_producer(w, p, f.producer_name[i])
-        publish(w, o, now, wall, feed, p, f.messages[i], f.size[i])
+        publish(w, o, at, p, Amount(f.messages[i], f.size[i]))
     elif kind == ENTRY_ADDED:
         if t >= 0:
-            end_request(w, o, now, wall, feed, c, t, f.size[i])
+            end_request(w, o, at, c, t, f.size[i])
     elif kind == PRODUCER_CREATED:
         touch(w, t)
         open_producer(w, p, now)
@@ -213,32 +216,22 @@ def judge(w: World, o: Out, f: Feed, i: int, now: int, wall: int, feed: int, kin
             observe(w, c)
     elif kind == CONNECTION_CLOSED:
         if c >= 0 and w.cnxs[c]["open"] != 0:
-            close_connection(w, o, now, now, wall, feed, c, BY_CLOSING)
+            close_connection(w, o, at, now, c, BY_CLOSING)
     elif kind == TIMED_OUT_SEND:
-        time_out(
-            w,
-            o,
-            now,
-            wall,
-            feed,
-            p,
-            f.cnx_name[i],
-            f.topic_name[i],
-            t,
-            f.producer_id[i],
-            f.sequence_id[i],
-            f.publish_ms[i],
+        send = Send(
+            f.cnx_name[i], f.topic_name[i], f.producer_id[i], f.sequence_id[i], f.publish_ms[i]
         )
+        time_out(w, o, at, p, t, send)
     elif c < 0 or w.cnxs[c]["open"] == 0:
         return
     elif kind == THROTTLE_RECEIPT:
-        take_receipt(w, o, now, wall, feed, c, f.request[i])
+        take_receipt(w, o, at, c, f.request[i])
     elif corrects(w) and (kind == READS_PAUSED or kind == READS_RESUMED):
         observe(w, c)
         if kind == READS_PAUSED:
-            take_pause(w, o, now, wall, feed, c)
+            take_pause(w, o, at, c)
         else:
-            take_resume(w, o, now, wall, feed, c)
+            take_resume(w, o, at, c)
     elif kind == READS_PAUSED:
         w.cnxs[c]["seen_paused_ns"], w.cnxs[c]["seen_resumed_ns"] = now, NEVER
     elif kind == READS_RESUMED and w.cnxs[c]["seen_paused_ns"] != NEVER:
@@ -264,25 +257,23 @@ def use_topic(w: World, t: int, now: int) -> None:
 
 
 @compiled
-def publish(
-    w: World, o: Out, now: int, wall: int, feed: int, p: int, messages: int, size: int
-) -> None:
+def publish(w: World, o: Out, at: Instant, p: int, amount: Amount) -> None:
     """One publish request: put it in flight, then charge topic, broker and resource group."""
     t = w.producers[p]["topic"]
     topic = w.topics[t]
     touch(w, t)
-    topic["messages"] += messages
-    topic["bytes"] += size
-    topic["used_ns"] = now
+    topic["messages"] += amount.messages
+    topic["bytes"] += amount.bytes
+    topic["used_ns"] = at.mono_ns
     note_publish(w, p)
-    start_request(w, o, now, wall, feed, p, size)
+    start_request(w, o, at, p, amount.bytes)
     if topic["limiter"] >= 0:
-        charge_limiter(w, o, now, wall, feed, topic["limiter"], p, t, messages, size)
+        charge_limiter(w, o, at, topic["limiter"], p, t, amount)
     broker = w.limiters[BROKER_LIMITER]
     if topic["exempt"] == 0 and (broker["limit_msgs"] > 0 or broker["limit_bytes"] > 0):
-        charge_limiter(w, o, now, wall, feed, BROKER_LIMITER, p, t, messages, size)
+        charge_limiter(w, o, at, BROKER_LIMITER, p, t, amount)
     if topic["group"] >= 0:
-        charge_limiter(w, o, now, wall, feed, topic["group"], p, t, messages, size)
+        charge_limiter(w, o, at, topic["group"], p, t, amount)
 
 
 @compiled

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 
 from state.engine.kernel import NULL as NEVER
 from state.engine.kernel import Array, Int, Record, codes, compiled
@@ -311,8 +312,21 @@ TIMER = _layout(
     ("request", _i8),
 )
 """A release task of a limiter; the end of the wait for the receipt of `request` on a connection:
-for the mark of a place in a FIFO, or of the flag of type -1 - place; or a look at an observed
+for the mark of a place in a FIFO, or of a flag (`place_of_flag`); or a look at an observed
 connection for marks without a pause."""
+
+
+@register_jitable
+def place_of_flag(kind: Int) -> Int:
+    """What a timer has as place for the mark of a flag, which stands in no FIFO: below 0."""
+    return -1 - kind
+
+
+@register_jitable
+def flag_at(place: Int) -> Int:
+    """The flag (type) of such a place; also of an array of them."""
+    return -1 - place
+
 
 THREAD = _layout(
     ("name", _i8),
@@ -485,6 +499,49 @@ class Out(NamedTuple):
     snapshots: Array
     snapshot_topics: Array
     commands: Array
+
+
+class Instant(NamedTuple):
+    """A moment of a broker with the feed that its rows are attributed to."""
+
+    mono_ns: Int
+    wall_ms: Int
+    """NULL if it is not known."""
+    feed: Int
+
+
+class Amount(NamedTuple):
+    """Messages and bytes: of a publish, or the balances of a limiter's two buckets."""
+
+    messages: Int
+    bytes: Int
+
+
+class Mark(NamedTuple):
+    """A mark of a connection, which throttles it for a limit."""
+
+    cnx: Int
+    producer: Int
+    topic: Int
+    """Of the producer."""
+    kind: Int
+    """Throttle type."""
+    rule: Int
+    """Why it is set or ends."""
+    owner: Int
+    """Place of the limiter, connection or IO thread whose limit it is."""
+    trigger: Int
+    """Topic of the publish at which the limit acted."""
+
+
+class Send(NamedTuple):
+    """A send of a client, by what its record names."""
+
+    cnx_name: Int
+    topic_name: Int
+    producer_id: Int
+    sequence_id: Int
+    publish_ms: Int
 
 
 class Feed(NamedTuple):

@@ -32,7 +32,10 @@ from state.rate_limits.layout import (
     NOT_OBSERVED,
     NULL,
     RELEASED,
+    Amount,
+    Instant,
     Int,
+    Mark,
     Out,
     Record,
     World,
@@ -129,7 +132,7 @@ def pause_now(b: Record, balance: int, now: int, version: int) -> Int:
 
 
 @compiled
-def describe(w: World, o: Out, row: int, limiter: int, msgs: int, size: int, now: int) -> None:
+def describe(w: World, o: Out, row: int, limiter: int, balances: Amount, now: int) -> None:
     """Add balances, pause and FIFO length to a row of this limiter."""
     e, version = o.rows[row], w.key[0]["tokenbucket"]
     m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
@@ -137,51 +140,42 @@ def describe(w: World, o: Out, row: int, limiter: int, msgs: int, size: int, now
     pause = np.int64(0)
     if m["rate"] > 0:
         e["has"] |= 1
-        e["balance_msgs"] = msgs
-        pause = max(pause, pause_now(m, msgs, now, version))
+        e["balance_msgs"] = balances.messages
+        pause = max(pause, pause_now(m, balances.messages, now, version))
     if b["rate"] > 0:
         e["has"] |= 2
-        e["balance_bytes"] = size
-        pause = max(pause, pause_now(b, size, now, version))
+        e["balance_bytes"] = balances.bytes
+        pause = max(pause, pause_now(b, balances.bytes, now, version))
     e["pause_ns"] = pause
     e["waiting"] = w.limiters[limiter]["waiting"]
 
 
 @compiled
 def _verdict(
-    w: World,
-    o: Out,
-    now: int,
-    wall: int,
-    feed: int,
-    limiter: int,
-    topic: int,
-    messages: int,
-    size: int,
-    msgs: int,
-    bytes_: int,
+    w: World, o: Out, at: Instant, limiter: int, topic: int, charged: Amount, balances: Amount
 ) -> None:
-    k = w.key[0]
+    k, now = w.key[0], at.mono_ns
     version = k["tokenbucket"]
     if k["verdict_ns"] != now:
         k["verdict_ns"], k["verdict_no"] = now, 0
     v = o.verdicts[k["verdict_rows"]]
     m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
-    v["ts_mono_ns"], v["ts_wall_ms"], v["feed"], v["row_no"] = now, wall, feed, k["verdict_no"]
-    v["limiter"], v["topic"], v["messages"], v["bytes"] = limiter, topic, messages, size
+    v["ts_mono_ns"], v["ts_wall_ms"], v["feed"] = at
+    v["row_no"], v["limiter"], v["topic"] = k["verdict_no"], limiter, topic
+    v["messages"], v["bytes"] = charged
     v["has"], v["messages_ok"], v["bytes_ok"] = 0, 1, 1
     v["balance_msgs"], v["balance_bytes"] = 0, 0
     pause = np.int64(0)
     if m["rate"] > 0:
         v["has"] |= 1
-        v["balance_msgs"] = msgs
-        v["messages_ok"] = 1 if msgs > 0 else 0
-        pause = max(pause, pause_now(m, msgs, now, version))
+        v["balance_msgs"] = balances.messages
+        v["messages_ok"] = 1 if balances.messages > 0 else 0
+        pause = max(pause, pause_now(m, balances.messages, now, version))
     if b["rate"] > 0:
         v["has"] |= 2
-        v["balance_bytes"] = bytes_
-        v["bytes_ok"] = 1 if bytes_ > 0 else 0
-        pause = max(pause, pause_now(b, bytes_, now, version))
+        v["balance_bytes"] = balances.bytes
+        v["bytes_ok"] = 1 if balances.bytes > 0 else 0
+        pause = max(pause, pause_now(b, balances.bytes, now, version))
     v["pause_ns"] = pause
     k["verdict_rows"] += 1
     k["verdict_no"] += 1
@@ -260,41 +254,23 @@ def leave_queue(w: World, limiter: int, place: int, before: int) -> None:
 def unmark_place(
     w: World,
     o: Out,
-    now: int,
+    at: Instant,
     settle_ns: int,
-    wall: int,
-    feed: int,
-    limiter: int,
     place: int,
     before: int,
     rule: int,
-    msgs: int,
-    size: int,
+    balances: Amount,
 ) -> None:
-    """End the mark of a place, which leaves the FIFO; `msgs` and `size` are the balances."""
+    """End the mark of a place, which leaves the FIFO of its limiter."""
     waiting = w.waiting[place]
-    producer, trigger = waiting["producer"], waiting["trigger"]
+    limiter, producer, trigger = waiting["limiter"], waiting["producer"], waiting["trigger"]
     request, receipt = waiting["request"], waiting["receipt"]
     leave_queue(w, limiter, place, before)
     p = w.producers[producer]
-    row = unmark(
-        w,
-        o,
-        now,
-        settle_ns,
-        wall,
-        feed,
-        p["cnx"],
-        producer,
-        p["topic"],
-        w.limiters[limiter]["kind"],
-        rule,
-        limiter,
-        trigger,
-        request,
-        receipt,
-    )
-    describe(w, o, row, limiter, msgs, size, settle_ns)
+    kind = w.limiters[limiter]["kind"]
+    m = Mark(p["cnx"], producer, p["topic"], kind, rule, limiter, trigger)
+    row = unmark(w, o, at, settle_ns, m, request, receipt)
+    describe(w, o, row, limiter, balances, settle_ns)
 
 
 @compiled
@@ -307,7 +283,7 @@ def ahead_of(w: World, limiter: int, place: int) -> Int:
 
 
 @compiled
-def lift(w: World, limiter: int, now: int, to_target: bool) -> tuple[Int, Int]:
+def lift(w: World, limiter: int, now: int, to_target: bool) -> Amount:
     """Raise the balances of a limiter to what a release waits for, or to one token; returns them."""
     version, positive = w.key[0]["tokenbucket"], w.key[0]["positive"]
     msgs, size = np.int64(0), np.int64(0)
@@ -326,62 +302,39 @@ def lift(w: World, limiter: int, now: int, to_target: bool) -> tuple[Int, Int]:
             msgs = balance
         else:
             size = balance
-    return msgs, size
+    return Amount(msgs, size)
 
 
 @compiled
 def queue_up(
     w: World,
     o: Out,
-    now: int,
-    wall: int,
-    feed: int,
+    at: Instant,
     limiter: int,
     producer: int,
     topic: int,
     rule: int,
-    msgs: int,
-    size: int,
+    balances: Amount,
 ) -> None:
     """Throttle a producer: a place in the FIFO, the mark, and a release task where none is due."""
-    e = w.limiters[limiter]
+    e, now = w.limiters[limiter], at.mono_ns
     wait(w, limiter, producer, topic, now)
     e["throttled_before"], e["used_ns"] = 1, now
-    row = mark(
-        w,
-        o,
-        now,
-        wall,
-        feed,
-        w.producers[producer]["cnx"],
-        producer,
-        topic,
-        e["kind"],
-        rule,
-        limiter,
-        topic,
-    )
-    describe(w, o, row, limiter, msgs, size, now)
+    cnx = w.producers[producer]["cnx"]
+    row = mark(w, o, at, Mark(cnx, producer, topic, e["kind"], rule, limiter, topic))
+    describe(w, o, row, limiter, balances, now)
     announce(w, o, row, e["tail"])
     if e["waiting"] == 1 or e["tasks"] == 0:
-        pause, _, _ = read_limiter(w, limiter, now)
+        pause, _ = read_limiter(w, limiter, now)
         schedule(w, limiter, release_due(now, pause))
 
 
 @compiled
 def charge_limiter(
-    w: World,
-    o: Out,
-    now: int,
-    wall: int,
-    feed: int,
-    limiter: int,
-    producer: int,
-    topic: int,
-    messages: int,
-    size: int,
+    w: World, o: Out, at: Instant, limiter: int, producer: int, topic: int, amount: Amount
 ) -> bool:
     """Charge both buckets for one publish; throttle the producer if a bucket is empty."""
+    now = at.mono_ns
     use(w, limiter, now)
     e = w.limiters[limiter]
     m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
@@ -389,24 +342,24 @@ def charge_limiter(
         return False
     version = w.key[0]["tokenbucket"]
     e["charged"] = 1
-    e["messages"] += messages
-    e["bytes"] += size
+    e["messages"] += amount.messages
+    e["bytes"] += amount.bytes
     msgs, bytes_ = np.int64(1), np.int64(1)
     if m["rate"] > 0:
-        msgs = charge(m, messages, now, PERIOD_NS, RESOLUTION_NS, version)
+        msgs = charge(m, amount.messages, now, PERIOD_NS, RESOLUTION_NS, version)
         if (e["has_least"] & 1) == 0 or msgs < e["least_msgs"]:
             e["least_msgs"] = msgs
             e["has_least"] |= 1
     if b["rate"] > 0:
-        bytes_ = charge(b, size, now, PERIOD_NS, RESOLUTION_NS, version)
+        bytes_ = charge(b, amount.bytes, now, PERIOD_NS, RESOLUTION_NS, version)
         if (e["has_least"] & 2) == 0 or bytes_ < e["least_bytes"]:
             e["least_bytes"] = bytes_
             e["has_least"] |= 2
     if w.key[0]["verdicts"] != 0:
-        _verdict(w, o, now, wall, feed, limiter, topic, messages, size, msgs, bytes_)
+        _verdict(w, o, at, limiter, topic, amount, Amount(msgs, bytes_))
     if msgs > 0 and bytes_ > 0:
         return False
-    queue_up(w, o, now, wall, feed, limiter, producer, topic, BUCKET_EMPTY, msgs, bytes_)
+    queue_up(w, o, at, limiter, producer, topic, BUCKET_EMPTY, Amount(msgs, bytes_))
     return True
 
 
@@ -421,7 +374,7 @@ def release_due(now: int, pause: Int) -> Int:
 
 
 @compiled
-def read_limiter(w: World, limiter: int, now: int) -> tuple[Int, Int, Int]:
+def read_limiter(w: World, limiter: int, now: int) -> tuple[Int, Amount]:
     """Read both buckets: the larger pause (ns) and both balances."""
     m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
     version = w.key[0]["tokenbucket"]
@@ -432,25 +385,25 @@ def read_limiter(w: World, limiter: int, now: int) -> tuple[Int, Int, Int]:
     if b["rate"] > 0:
         size = read_for_pause(b, now, PERIOD_NS, RESOLUTION_NS, version)
         pause = max(pause, pause_of(b, size, PERIOD_NS, version))
-    return pause, msgs, size
+    return pause, Amount(msgs, size)
 
 
 @compiled
-def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> Int:
+def release(w: World, o: Out, at: Instant, limiter: int) -> Int:
     """Run a release task; returns the delay (ns) it scheduled itself with, NULL if none.
 
     All producers leave once both buckets have their target or, with `release_condition` positive,
     anything at all. Those of an observed connection stay until the feed reports that its reads are
     resumed, or has not reported a pause in time.
     """
-    e = w.limiters[limiter]
+    e, now = w.limiters[limiter], at.mono_ns
     m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
     if e["built"] != 0 and e["waiting"] > 0:
         # a task that finds nobody does nothing, so that one more or less changes nothing
         e["used_ns"] = now
-    pause, msgs, size = read_limiter(w, limiter, now)
+    pause, balances = read_limiter(w, limiter, now)
     if w.key[0]["positive"] != 0:
-        ready = (m["rate"] <= 0 or msgs > 0) and (b["rate"] <= 0 or size > 0)
+        ready = (m["rate"] <= 0 or balances.messages > 0) and (b["rate"] <= 0 or balances.bytes > 0)
     else:
         ready = pause == 0
     if ready:
@@ -466,7 +419,7 @@ def release(w: World, o: Out, now: int, wall: int, feed: int, limiter: int) -> I
                 if not is_overdue(w, c, waiting["marked_ns"], now):
                     before, place = np.int64(place), following
                     continue
-            unmark_place(w, o, now, now, wall, feed, limiter, place, before, rule, msgs, size)
+            unmark_place(w, o, at, now, place, before, rule, balances)
             place = following
     if ready or e["waiting"] == 0:
         return NULL

@@ -89,7 +89,6 @@ class Limits:
         return default
 
     def _broker_sources(self, keys: tuple[str, ...]) -> tuple[Source, ...]:
-        """Broker documents that give these limits."""
         found: list[Source] = []
         for key in keys:
             for name, limits in ((self._broker, self._own), (EVERY_BROKER, self._every)):

@@ -34,7 +34,10 @@ from state.rate_limits.layout import (
     TOPIC,
     TYPE_CHANGED,
     UNKNOWN,
+    Amount,
+    Instant,
     Int,
+    Mark,
     Out,
     World,
     compiled,
@@ -66,16 +69,17 @@ def observe(w: World, c: int) -> None:
 
 
 @compiled
-def ignore_reports(w: World, o: Out, now: int, wall: int, feed: int) -> None:
+def ignore_reports(w: World, o: Out, at: Instant) -> None:
     """Continue with the model alone after reports have corrected it, as a shadow does that begins
     with the live state: marks hold the reads again, and release tasks end them.
     """
+    now = at.mono_ns
     for c in range(len(w.cnxs)):
         cnx = w.cnxs[c]
         if cnx["observed"] == 0:
             continue
         if cnx["states"][UNKNOWN] > 0:
-            unmark_flag(w, o, now, now, wall, feed, c, UNKNOWN, NOT_OBSERVED)
+            unmark_flag(w, o, at, now, c, UNKNOWN, NOT_OBSERVED)
         joins = cnx["stopped"] == 0
         cnx["observed"], cnx["stopped"], cnx["look"], cnx["seen_paused_ns"] = 0, 0, NULL, NEVER
         for kind in range(CAUSES):
@@ -93,47 +97,35 @@ def ignore_reports(w: World, o: Out, now: int, wall: int, feed: int) -> None:
 
 
 @compiled
-def take_pause(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> None:
+def take_pause(w: World, o: Out, at: Instant, c: int) -> None:
     """The broker has stopped reading a connection."""
-    cnx = w.cnxs[c]
+    cnx, now = w.cnxs[c], at.mono_ns
     if cnx["stopped"] != 0:
         if cnx["seen_paused_ns"] == NEVER:
             cnx["seen_paused_ns"] = now
         return
     cnx["stopped"], cnx["seen_paused_ns"] = 1, now
-    if not _join(w, o, now, wall, feed, c):
-        _mark_nearest(w, o, now, wall, feed, c)
+    if not _join(w, o, at, c):
+        _mark_nearest(w, o, at, c)
 
 
 @compiled
-def take_resume(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> None:
+def take_resume(w: World, o: Out, at: Instant, c: int) -> None:
     """The broker reads a connection again: all of its marks end, and a limiter that a release has
     left has the balance that a release waits for.
     """
-    cnx = w.cnxs[c]
+    cnx, now = w.cnxs[c], at.mono_ns
     for kind in FLAGS:
         if cnx["states"][kind] > 0:
-            unmark_flag(w, o, now, now, wall, feed, c, kind, OBSERVED_RESUME)
+            unmark_flag(w, o, at, now, c, kind, OBSERVED_RESUME)
     place = cnx["first_mark"]
     while place >= 0:
         limiter, following = w.waiting[place]["limiter"], w.waiting[place]["after"]
         if w.limiters[limiter]["built"] != 0:
             w.limiters[limiter]["used_ns"] = now
-        msgs, size = lift(w, limiter, now, True)
-        unmark_place(
-            w,
-            o,
-            now,
-            now,
-            wall,
-            feed,
-            limiter,
-            place,
-            ahead_of(w, limiter, place),
-            OBSERVED_RESUME,
-            msgs,
-            size,
-        )
+        balances = lift(w, limiter, now, True)
+        before = ahead_of(w, limiter, place)
+        unmark_place(w, o, at, now, place, before, OBSERVED_RESUME, balances)
         place = following
     cnx["stopped"], cnx["seen_paused_ns"] = 0, NEVER
     link = cnx["first_link"]
@@ -159,11 +151,11 @@ def _next_flag(w: World, c: int, after: int) -> Int:
 
 
 @compiled
-def _join(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> bool:
+def _join(w: World, o: Out, at: Instant, c: int) -> bool:
     """Begin a pause with the marks that the model has made since the last one, in their order;
     whether there are any. Each limiter has one row.
     """
-    k, cnx = w.key[0], w.cnxs[c]
+    k, cnx, now = w.key[0], w.cnxs[c], at.mono_ns
     k["stamp"] += 1
     place, flag, found = cnx["first_mark"], _next_flag(w, c, NEVER), False
     while place >= 0 or flag >= 0:
@@ -187,27 +179,11 @@ def _join(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> bool:
             _count(w, c, kind, owner, 1)
         if fresh:
             topic = w.producers[producer]["topic"] if producer >= 0 else NOBODY
-            row = write_row(
-                w,
-                o,
-                now,
-                wall,
-                feed,
-                c,
-                producer,
-                topic,
-                PAUSE,
-                kind,
-                TYPE_CHANGED if found else STATE_CHANGED,
-                MARK_OBSERVED,
-                owner,
-                trigger,
-                NULL,
-                NO_EXCHANGE,
-            )
+            transition = TYPE_CHANGED if found else STATE_CHANGED
+            m = Mark(c, producer, topic, kind, MARK_OBSERVED, owner, trigger)
+            row = write_row(w, o, at, m, PAUSE, transition, NULL, NO_EXCHANGE)
             if kind == TOPIC or kind == RESOURCE_GROUP or kind == BROKER:
-                msgs, size = peek(w, 2 * owner, now), peek(w, 2 * owner + 1, now)
-                describe(w, o, row, owner, msgs, size, now)
+                describe(w, o, row, owner, peek(w, owner, now), now)
         found = True
     return found
 
@@ -248,12 +224,12 @@ def _room(w: World, limiter: int, now: int) -> tuple[float, Int]:
 
 
 @compiled
-def _mark_nearest(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> None:
+def _mark_nearest(w: World, o: Out, at: Instant, c: int) -> None:
     """Mark for a pause that the model lacks: the limiter that is nearest to acting among those that
     the connection's publishes have charged since its reads were resumed. Of two that are equally
     near, the one that is charged first; of its topics, the one published to last.
     """
-    k, cnx = w.key[0], w.cnxs[c]
+    k, cnx, now = w.key[0], w.cnxs[c], at.mono_ns
     left, kind, bucket, charged = FAR, UNKNOWN, NOBODY, NOBODY
     rank, number = np.int64(0), np.int64(0)
     link = cnx["first_link"]
@@ -292,14 +268,14 @@ def _mark_nearest(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> N
     topic_of = w.producers[charged]["topic"] if charged >= 0 else NOBODY
     if bucket >= 0:
         limiter = bucket // 2
-        _, msgs, size = read_limiter(w, limiter, now)
+        _, (msgs, size) = read_limiter(w, limiter, now)
         if bucket == 2 * limiter:
             w.buckets[bucket]["tokens"] -= msgs
             msgs = np.int64(0)
         else:
             w.buckets[bucket]["tokens"] -= size
             size = np.int64(0)
-        queue_up(w, o, now, wall, feed, limiter, charged, topic_of, OBSERVED_PAUSE, msgs, size)
+        queue_up(w, o, at, limiter, charged, topic_of, OBSERVED_PAUSE, Amount(msgs, size))
         _count(w, c, kind, limiter, 0)
         return
     owner = np.int64(c)
@@ -307,7 +283,7 @@ def _mark_nearest(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> N
         owner = np.int64(cnx["thread"])
     elif kind == CONNECTION:
         cnx["resume_at"] = k["max_in_flight"] // 2
-    mark(w, o, now, wall, feed, c, charged, topic_of, kind, OBSERVED_PAUSE, owner, topic_of)
+    mark(w, o, at, Mark(c, charged, topic_of, kind, OBSERVED_PAUSE, owner, topic_of))
     _count(w, c, kind, owner, 0)
 
 
@@ -321,11 +297,11 @@ def _has_ended(w: World, c: int, kind: int) -> bool:
 
 
 @compiled
-def look(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> bool:
+def look(w: World, o: Out, at: Instant, c: int) -> bool:
     """End the marks whose pause the feed has not reported in time and that the model would have
     ended; whether there were any. Marks whose time has not come are looked at again.
     """
-    cnx = w.cnxs[c]
+    cnx, now = w.cnxs[c], at.mono_ns
     cnx["look"] = NULL
     found, earliest = False, NULL
     if cnx["stopped"] != 0:
@@ -338,7 +314,7 @@ def look(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> bool:
                 earliest = np.int64(cnx["flag_ns"][kind])
         elif _has_ended(w, c, kind):
             found = True
-            unmark_flag(w, o, now, now, wall, feed, c, kind, NOT_OBSERVED)
+            unmark_flag(w, o, at, now, c, kind, NOT_OBSERVED)
     place = cnx["first_mark"]
     while place >= 0:
         e = w.waiting[place]
@@ -349,21 +325,9 @@ def look(w: World, o: Out, now: int, wall: int, feed: int, c: int) -> bool:
             break
         if e["ended"] != 0:
             found = True
-            msgs, size = lift(w, limiter, now, False)
-            unmark_place(
-                w,
-                o,
-                now,
-                now,
-                wall,
-                feed,
-                limiter,
-                place,
-                ahead_of(w, limiter, place),
-                NOT_OBSERVED,
-                msgs,
-                size,
-            )
+            balances = lift(w, limiter, now, False)
+            before = ahead_of(w, limiter, place)
+            unmark_place(w, o, at, now, place, before, NOT_OBSERVED, balances)
         place = following
     if earliest != NULL:
         schedule_look(w, earliest + w.key[0]["observed_wait_ns"], c)

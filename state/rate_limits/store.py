@@ -102,7 +102,7 @@ def _live_timers(w: World) -> Array:
     live[looks] = w.cnxs["look"][cnx[looks]] == timers["mark"][looks]
     e = w.waiting[place[fifo]]
     live[fifo] = (e["order"] == timers["mark"][fifo]) & (e["receipt"] == L.WAITING_FOR)
-    kind = -1 - place[flag]
+    kind = L.flag_at(place[flag])
     c = w.cnxs[cnx[flag]]
     row = np.arange(len(c))
     live[flag] = (c["flag_mark"][row, kind] == timers["mark"][flag]) & (

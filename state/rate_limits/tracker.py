@@ -41,7 +41,9 @@ from state.rate_limits.layout import (
     UNMARK,
     WAITING_FOR,
     Array,
+    Instant,
     Int,
+    Mark,
     Out,
     World,
     compiled,
@@ -336,35 +338,27 @@ def _snapshot(w: World, o: Out, c: int) -> Int:
 def write_row(
     w: World,
     o: Out,
-    now: int,
-    wall: int,
-    feed: int,
-    c: int,
-    producer: int,
-    topic: int,
+    at: Instant,
+    m: Mark,
     action: int,
-    kind: int,
     transition: int,
-    rule: int,
-    owner: int,
-    trigger: int,
     request: int,
     receipt: int,
 ) -> Int:
-    """Write the columns that every row has; returns its position."""
+    """Write the columns that every row of a mark has; returns its position."""
     k = w.key[0]
-    if k["row_ns"] != now:
-        k["row_ns"], k["row_no"] = now, 0
+    if k["row_ns"] != at.mono_ns:
+        k["row_ns"], k["row_no"] = at.mono_ns, 0
     n = k["rows"]
     row = o.rows[n]
-    row["ts_mono_ns"], row["ts_wall_ms"], row["feed"] = now, wall, feed
+    row["ts_mono_ns"], row["ts_wall_ms"], row["feed"] = at
     row["row_no"] = k["row_no"]
-    row["cnx"], row["producer"], row["topic"] = c, producer, topic
-    row["owner"], row["trigger"] = owner, trigger
-    row["producer_name"] = w.producers[producer]["name"] if producer >= 0 else -1
-    row["action"], row["type"], row["transition"], row["rule"] = action, kind, transition, rule
-    row["reads_paused"] = w.cnxs[c]["paused"]
-    row["snapshot"] = _snapshot(w, o, c) if w.cnxs[c]["paused"] != 0 else -1
+    row["cnx"], row["producer"], row["topic"] = m.cnx, m.producer, m.topic
+    row["owner"], row["trigger"] = m.owner, m.trigger
+    row["producer_name"] = w.producers[m.producer]["name"] if m.producer >= 0 else -1
+    row["action"], row["type"], row["transition"], row["rule"] = action, m.kind, transition, m.rule
+    row["reads_paused"] = w.cnxs[m.cnx]["paused"]
+    row["snapshot"] = _snapshot(w, o, m.cnx) if w.cnxs[m.cnx]["paused"] != 0 else -1
     row["has"], row["balance_msgs"], row["balance_bytes"] = 0, 0, 0
     row["pause_ns"], row["waiting"], row["observed_ns"], row["seen_ns"] = NULL, 0, NULL, NULL
     row["request"], row["receipt"] = request, receipt
@@ -406,92 +400,44 @@ def flag_owner(w: World, c: int, kind: int) -> Int:
 
 
 @compiled
-def mark(
-    w: World,
-    o: Out,
-    now: int,
-    wall: int,
-    feed: int,
-    c: int,
-    producer: int,
-    topic: int,
-    kind: int,
-    rule: int,
-    owner: int,
-    trigger: int,
-) -> Int:
-    """Mark a connection and write the row; returns its position in `o.rows`.
-
-    `owner` is the place of the limiter, connection or IO thread whose limit it is, `trigger` the
-    topic of the publish at which it acted.
-    """
-    cnx = w.cnxs[c]
+def mark(w: World, o: Out, at: Instant, m: Mark) -> Int:
+    """Mark a connection and write the row; returns its position in `o.rows`."""
+    cnx, c, kind, now = w.cnxs[m.cnx], m.cnx, m.kind, at.mono_ns
     shared = w.key[0]["shared"]
     transition = mark_state(cnx["states"], kind, shared)
     receipt = NO_EXCHANGE
     if transition != DROPPED:
         receipt = receipt_of(w, c, kind)
         if holds(w, c, receipt):
-            start_blocking(w, c, now, kind, owner, trigger)
+            start_blocking(w, c, now, kind, m.owner, m.trigger)
         elif cnx["observed"] != 0 and cnx["look"] == NULL:
             schedule_look(w, now + w.key[0]["observed_wait_ns"], c)
         if not counts(kind, shared):
             cnx["flag_mark"][kind], cnx["flag_ns"][kind] = w.key[0]["timer_order"], now
             w.key[0]["timer_order"] += 1
-            cnx["mark_producer"][kind], cnx["mark_topic"][kind] = producer, trigger
+            cnx["mark_producer"][kind], cnx["mark_topic"][kind] = m.producer, m.trigger
             if kind == IO_THREAD:
-                cnx["mark_thread"] = owner
+                cnx["mark_thread"] = m.owner
             cnx["flag_receipt"][kind], cnx["flag_request"][kind] = receipt, NULL
     if kind == TOPIC and cnx["paused"] != 0:
-        blame(w, c, now, trigger)
+        blame(w, c, now, m.trigger)
     if kind == CONNECTION:
         cnx["throttles"] += 1
     elif kind == IO_THREAD and cnx["thread"] >= 0:
         w.threads[cnx["thread"]]["throttles"] += 1
-    return write_row(
-        w,
-        o,
-        now,
-        wall,
-        feed,
-        c,
-        producer,
-        topic,
-        MARK,
-        kind,
-        transition,
-        rule,
-        owner,
-        trigger,
-        NULL,
-        receipt,
-    )
+    return write_row(w, o, at, m, MARK, transition, NULL, receipt)
 
 
 @compiled
 def unmark(
-    w: World,
-    o: Out,
-    now: int,
-    settle_ns: int,
-    wall: int,
-    feed: int,
-    c: int,
-    producer: int,
-    topic: int,
-    kind: int,
-    rule: int,
-    owner: int,
-    trigger: int,
-    request: Int,
-    receipt: Int,
+    w: World, o: Out, at: Instant, settle_ns: int, m: Mark, request: Int, receipt: Int
 ) -> Int:
     """Unmark a connection and write the row; paused time counts up to `settle_ns`.
 
     `request` and `receipt` are those of the mark that ends, if marks are counted; a flag has its
     own.
     """
-    cnx = w.cnxs[c]
+    cnx, kind = w.cnxs[m.cnx], m.kind
     shared = w.key[0]["shared"]
     transition = unmark_state(cnx["states"], kind, shared)
     observed = NULL
@@ -505,28 +451,11 @@ def unmark(
                 cnx["mark_thread"] = -1
     if transition == DROPPED:
         request, receipt = NULL, NO_EXCHANGE
-    elif holds(w, c, receipt):
-        observed = _stop_blocking(w, c, settle_ns, kind, owner)
-    n = write_row(
-        w,
-        o,
-        now,
-        wall,
-        feed,
-        c,
-        producer,
-        topic,
-        UNMARK,
-        kind,
-        transition,
-        rule,
-        owner,
-        trigger,
-        request,
-        receipt,
-    )
+    elif holds(w, m.cnx, receipt):
+        observed = _stop_blocking(w, m.cnx, settle_ns, kind, m.owner)
+    n = write_row(w, o, at, m, UNMARK, transition, request, receipt)
     o.rows[n]["observed_ns"] = observed
-    o.rows[n]["seen_ns"] = settle_ns if rule == LOST_SIGHT else NULL
+    o.rows[n]["seen_ns"] = settle_ns if m.rule == LOST_SIGHT else NULL
     return n
 
 

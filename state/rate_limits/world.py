@@ -38,7 +38,6 @@ def blank(name: str, count: int) -> Array:
 
 @lru_cache
 def _empty(name: str) -> Array:
-    """One empty element."""
     array = np.zeros(1, LAYOUTS[name])
     if name == "buckets":
         array["last_ns"] = NEVER
@@ -141,12 +140,11 @@ def find_producers(
     topic: Array,
     producer_id: Array,
     create: Array,
-    found: Array,
-) -> tuple[int, int]:
-    """Position of (connection, topic, producer id) per row, -1 if unknown and not to be created.
-
-    `producers` and `links` have room for one new element per row; returns how many are used.
+) -> tuple[int, int, Array]:
+    """How many of `producers` and `links` are used, which have room for one new element per row;
+    and the position of (connection, topic, producer id) per row, -1 if unknown and not created.
     """
+    found = np.empty(len(cnx), np.int64)
     size = 64
     while size < 2 * (known + len(cnx)):
         size *= 2
@@ -191,7 +189,7 @@ def find_producers(
             new["link"] = link_table[link_at]
             known += 1
         found[i] = table[at]
-    return known, known_links
+    return known, known_links, found
 
 
 @numba.njit(cache=True, nogil=True)

@@ -97,9 +97,9 @@ def miss_a_file(site: Site) -> None:
     start."""
     settings = site.settings
     for query in ("govern", "archive"):
-        log = SourceLog(settings, query)
-        ended = checkpoints.last_ended(settings, query)
-        done = entry_of(checkpoints.offsets(settings, query, ended)) if ended >= 0 else -1
+        log = SourceLog(settings.location, query)
+        ended = checkpoints.last_ended(settings.location, query)
+        done = entry_of(checkpoints.offsets(settings.location, query, ended)) if ended >= 0 else -1
         assert done is not None
         files = [absolute(file.path) for file in log.files(log.last, done)]
         if files:

@@ -134,8 +134,8 @@ def _killing(function: Callable[..., Any], when: str, counter: _Counter) -> Call
 
 
 def _watch(settings: Settings, query: str, log: str, more: int) -> None:
-    folder = Path(checkpoints.location(settings, query), log)
-    ended = checkpoints.last_ended(settings, query)
+    folder = Path(checkpoints.location(settings.location, query), log)
+    ended = checkpoints.last_ended(settings.location, query)
     while not (folder / str(ended + more)).exists():
         time.sleep(LOOK_S)
     die()

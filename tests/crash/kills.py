@@ -113,7 +113,7 @@ def reshard(site: Site) -> None:
     with site.running(command="reshard") as moves:
         moves.end_well()
     site.finish()
-    numbers = manifest.load(site.settings)
+    numbers = manifest.load(site.settings.location)
     if numbers is None or numbers.partitions != 3:
         raise Failed(f"resharded to {numbers}")
 

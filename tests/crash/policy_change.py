@@ -96,7 +96,7 @@ class Place:
 
     def log(self) -> policy_log.PolicyLog:
         """The versions that the query has judged by."""
-        found = policy_log.load(self.settings, QUERY)
+        found = policy_log.load(self.settings.location, QUERY)
         assert found is not None
         return found
 

@@ -84,8 +84,8 @@ def refusal(again: Run) -> list[str]:
 
 def tables_of(done: Settings, query: str, *, of_last_batch: bool) -> list[str]:
     """The tables of a query whose newest commit is of its last batch, or of an earlier one."""
-    ended = checkpoints.last_ended(done, query)
-    commits = checkpoints.committed(done, query).tables
+    ended = checkpoints.last_ended(done.location, query)
+    commits = checkpoints.committed(done.location, query).tables
     return [name for name, c in commits.items() if (c.batch == ended) is of_last_batch]
 
 
@@ -110,7 +110,7 @@ def test_a_log_file_of_the_last_batch_is_damaged_and_the_batch_processed_again(
 
     assert first == (
         f"warehouse: the table {tmp_warehouse}/{table} has lost batch "
-        f"{checkpoints.last_ended(done, query)} of the query {query}, whose log has {damage} "
+        f"{checkpoints.last_ended(done.location, query)} of the query {query}, whose log has {damage} "
         f"({last})"
     )
     assert second.startswith("have the batch processed again: rm ")
@@ -124,7 +124,7 @@ def test_a_log_file_of_an_earlier_batch_is_damaged_and_only_a_copy_has_its_rows(
     again: Run, tmp_warehouse: str, done: Settings, kept: int, damage: str
 ) -> None:
     table = tables_of(done, "govern", of_last_batch=False)[0]
-    lost = checkpoints.committed(done, "govern").tables[table].batch
+    lost = checkpoints.committed(done.location, "govern").tables[table].batch
     last = log_of(tmp_warehouse, table)[-1]
     last.write_bytes(last.read_bytes()[:kept])
 
@@ -140,8 +140,8 @@ def test_a_checkpoint_that_has_lost_files_is_noticed(
     again: Run, tmp_warehouse: str, done: Settings, gone: str
 ) -> None:
     """As when its folder is deleted while a query writes: the plan of the next batch is there."""
-    place = Path(checkpoints.location(done, "govern"))
-    planned = checkpoints.last_planned(done, "govern")
+    place = Path(checkpoints.location(done.location, "govern"))
+    planned = checkpoints.last_planned(done.location, "govern")
     if gone == "metadata":
         (place / gone).unlink()
     else:
@@ -159,8 +159,8 @@ def test_a_checkpoint_that_has_lost_files_is_noticed(
 
 def plan_another(done: Settings, query: str) -> Path:
     """As a stop or a kill may leave it: a batch has ended, and Spark has planned the next one."""
-    place = Path(checkpoints.location(done, query))
-    last = checkpoints.last_planned(done, query)
+    place = Path(checkpoints.location(done.location, query))
+    last = checkpoints.last_planned(done.location, query)
     plan = place / "offsets" / str(last + 1)
     shutil.copy(place / "offsets" / str(last), plan)
     return plan
@@ -171,7 +171,7 @@ def test_a_mark_lost_before_the_next_plan_is_noticed_and_both_batches_are_proces
 ) -> None:
     """Spark would process the next batch alone, and skip the one without a mark."""
     before = every_row(tmp_warehouse)
-    plan, last = plan_another(done, "govern"), checkpoints.last_ended(done, "govern")
+    plan, last = plan_another(done, "govern"), checkpoints.last_ended(done.location, "govern")
     remove(f"rm {tmp_warehouse}/_weir/checkpoints/govern/commits/{last}")
 
     first, second = refusal(again)
@@ -187,8 +187,8 @@ def test_a_lost_commit_before_the_next_plan_is_written_again(
     again: Run, tmp_warehouse: str, done: Settings
 ) -> None:
     before = every_row(tmp_warehouse)
-    last = checkpoints.last_ended(done, "govern")
-    commits = checkpoints.committed(done, "govern").tables
+    last = checkpoints.last_ended(done.location, "govern")
+    commits = checkpoints.committed(done.location, "govern").tables
     table = next(name for name, commit in commits.items() if commit.batch == last)
     plan = plan_another(done, "govern")
     log_of(tmp_warehouse, table)[-1].write_text("")
@@ -206,9 +206,9 @@ def test_a_plan_whose_rows_a_table_has_is_not_removed(
     again: Run, tmp_warehouse: str, done: Settings
 ) -> None:
     """Planned again it might have other records, and the table would skip them."""
-    last = checkpoints.last_ended(done, "govern")
-    assert last in [c.batch for c in checkpoints.committed(done, "govern").tables.values()]
-    mark = Path(checkpoints.location(done, "govern"), "commits", str(last))
+    last = checkpoints.last_ended(done.location, "govern")
+    assert last in [c.batch for c in checkpoints.committed(done.location, "govern").tables.values()]
+    mark = Path(checkpoints.location(done.location, "govern"), "commits", str(last))
     for file in (mark, mark.with_name(f".{last}.crc")):
         file.unlink()  # the last batch has not ended, and tables have rows of it
     before = mark.with_name(str(last - 1))
@@ -230,8 +230,8 @@ def test_a_log_file_of_a_batch_that_has_not_ended_is_removed_and_the_batch_repea
 ) -> None:
     """As after a loss of power within a batch, before anything of it was synced."""
     before = every_row(tmp_warehouse)
-    commits = checkpoints.committed(done, "govern").tables
-    last = checkpoints.last_ended(done, "govern")
+    commits = checkpoints.committed(done.location, "govern").tables
+    last = checkpoints.last_ended(done.location, "govern")
     table = next(name for name, commit in commits.items() if commit.batch == last)
     remove(f"rm {tmp_warehouse}/_weir/checkpoints/govern/commits/{last}")
     file = log_of(tmp_warehouse, table)[-1]
@@ -263,7 +263,7 @@ def test_an_unfinished_mark_is_removed_with_the_next_plan_and_the_batch_repeated
     before = every_row(tmp_warehouse)
     plan = f" {plan_another(done, 'govern')}" if planned else ""
     folder = Path(tmp_warehouse, "_weir", "checkpoints", "govern", "commits")
-    mark = folder / str(checkpoints.last_ended(done, "govern"))
+    mark = folder / str(checkpoints.last_ended(done.location, "govern"))
     mark.write_bytes(mark.read_bytes()[:kept])
 
     first, second = refusal(again)
@@ -280,7 +280,7 @@ def test_an_unfinished_plan_is_removed_unless_tables_have_rows_of_its_batch(
 ) -> None:
     before = every_row(tmp_warehouse)
     folder = Path(tmp_warehouse, "_weir", "checkpoints", "archive", "offsets")
-    last = checkpoints.last_planned(done, "archive")
+    last = checkpoints.last_planned(done.location, "archive")
     plan, new = folder / str(last), folder / str(last + 1)
     new.write_bytes(plan.read_bytes()[:60])  # a batch that was being planned
 
@@ -304,7 +304,7 @@ def test_a_checkpoint_that_is_older_than_the_tables_is_refused(
 ) -> None:
     """Its batches would be planned anew, and skipped as written."""
     place = Path(tmp_warehouse, "_weir", "checkpoints", "archive")
-    last = checkpoints.last_planned(done, "archive")
+    last = checkpoints.last_planned(done.location, "archive")
     for log in ("offsets", "commits"):
         (place / log / str(last)).unlink()
     kept = json.loads((place / checkpoints.COMMITTED).read_text())
@@ -324,11 +324,13 @@ def test_a_file_that_is_gone_and_that_the_last_batch_needs_is_refused_until_it_i
 ) -> None:
     """As after a crash within the batch: Spark would repeat it without the file."""
     before = every_row(tmp_warehouse)
-    last = checkpoints.last_ended(done, "archive")
-    ends = [entry_of(checkpoints.offsets(done, "archive", batch)) for batch in (last, last - 1)]
+    last = checkpoints.last_ended(done.location, "archive")
+    ends = [
+        entry_of(checkpoints.offsets(done.location, "archive", batch)) for batch in (last, last - 1)
+    ]
     assert ends[0] is not None and ends[1] is not None and ends[0] > ends[1]
-    file = Path(absolute(next(SourceLog(done, "archive").files(ends[0], ends[1])).path))
-    mark = Path(checkpoints.location(done, "archive"), "commits", str(last))
+    file = Path(absolute(next(SourceLog(done.location, "archive").files(ends[0], ends[1])).path))
+    mark = Path(checkpoints.location(done.location, "archive"), "commits", str(last))
     for one in (mark, checksum_of(mark)):
         one.unlink()
     away = file.rename(file.with_name("_away"))

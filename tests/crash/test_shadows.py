@@ -44,7 +44,7 @@ class Shadowed(Place):
 
     def logs(self) -> dict[str, policy_log.ShadowLog]:
         """What the shadows have judged by."""
-        kept = policy_log.load(self.settings, QUERY)
+        kept = policy_log.load(self.settings.location, QUERY)
         return {} if kept is None else kept.shadows
 
 

@@ -125,7 +125,7 @@ def test_asked_to_stop_it_finishes_its_batches_and_goes_on_later(
     assert messages[0].endswith(": starting Spark")
     assert any(text.endswith(f"the first batch of files {events}") for text in messages)
     settings = load_settings(config)
-    found = {(name, query): value for name, (query, *_), value in health.samples(settings)}
+    found = {(name, query): value for name, (query, *_), value in health.samples(settings.location)}
     assert found["weir_query_batches_total", "govern"] == batches(config, "govern", "commits")
     assert found["weir_query_state_bytes", "govern"] > 0
 

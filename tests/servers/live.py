@@ -73,7 +73,9 @@ def reference(reference_warehouse: str) -> dict[str, list[tuple[object, ...]]]:
 def running(spark: SparkSession, settings: Settings) -> Iterator[None]:
     """A run without an end; it is asked to stop at the end of the block and must end by itself."""
     stopping, failed = Stopping(), []
-    inventory.claim(settings, int(spark.conf.get("spark.sql.shuffle.partitions") or 0))
+    inventory.claim(
+        settings.location, int(spark.conf.get("spark.sql.shuffle.partitions") or 0), settings.shards
+    )
 
     def work() -> None:
         try:

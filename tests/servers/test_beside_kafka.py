@@ -133,7 +133,7 @@ def read_only(config: Settings) -> int:
 
 def assert_kafka_agrees(config: Settings, file: Path, since_ms: int, rounds: int) -> str:
     """Every number agrees, those of the last span to the offset; returns the readings."""
-    readings = read_text(config, RECONCILE)
+    readings = read_text(config.location, RECONCILE)
     assert readings is not None
     done = weir(file, "reconcile", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -158,7 +158,7 @@ def assert_changed_rows_differ(config: Settings, file: Path, readings: str) -> N
         ("lost_messages", "slow", {"to_offset": "to_offset - 1"}),
     ):
         DeltaTable(f"{config.warehouse}/{table}").update(update, predicate=f"\"group\" = '{group}'")
-    write_text(config, RECONCILE, readings)
+    write_text(config.location, RECONCILE, readings)
     done = weir(file, "reconcile", "--json")
     assert done.returncode == 1, done.stdout + done.stderr
     assert {

@@ -139,12 +139,12 @@ def test_partitions_hours_apart_are_caught_up_without_a_late_record(
     if read_before:
         kafka.produce_to(topic, lines[:read_before])
         assert run(settings, available_now=True) == 0
-    batches = checkpoints.last_ended(settings, QUERY)
+    batches = checkpoints.last_ended(settings.location, QUERY)
 
     kafka.produce_to(topic, lines[read_before:])
     assert run(settings, available_now=True) == 0
 
-    assert checkpoints.last_ended(settings, QUERY) - batches >= 6
+    assert checkpoints.last_ended(settings.location, QUERY) - batches >= 6
     caught_up = every_row(settings.warehouse)
     assert not [row for row in caught_up["quarantine"] if "TOO_LATE" in row]
     assert caught_up == uninterrupted
@@ -160,14 +160,14 @@ def test_a_catch_up_that_is_stopped_and_repeats_a_batch_gives_the_same_rows(
 ) -> None:
     kafka.produce_to(topic, lines)
     with running(spark, settings):
-        wait_for(lambda: checkpoints.last_ended(settings, QUERY) >= 2)
-    last = checkpoints.last_ended(settings, QUERY)
-    place = Path(checkpoints.location(settings, QUERY))
+        wait_for(lambda: checkpoints.last_ended(settings.location, QUERY) >= 2)
+    last = checkpoints.last_ended(settings.location, QUERY)
+    place = Path(checkpoints.location(settings.location, QUERY))
     for name in (f"commits/{last}", f"offsets/{last + 1}"):  # a stop may leave the next plan
         for file in (place / name, (place / name).with_name(f".{Path(name).name}.crc")):
             file.unlink(missing_ok=True)
 
     assert run(settings, available_now=True) == 0
 
-    assert checkpoints.last_ended(settings, QUERY) >= last + 2
+    assert checkpoints.last_ended(settings.location, QUERY) >= last + 2
     assert every_row(settings.warehouse) == uninterrupted

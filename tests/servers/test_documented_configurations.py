@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from app import sources
 from app.config.settings import load_settings
 from app.run.service import run
-from app.sources.kafka import producers_source
 from tests.support.broker_log_lines import batch, completed
 from tests.support.broker_logs import put
 from tests.support.readme import PAGES, blocks
@@ -170,7 +170,9 @@ def here(kafka: Kafka, request: pytest.FixtureRequest, tmp_path: Path) -> Callab
         name = f"billing-{tmp_path.name}"
         kafka.create_topic(name)
         before = load_settings(None, {"warehouse": str(tmp_path / "warehouse"), "source": source})
-        with closing(producers_source.poller(before)) as poller:  # what is there then is not new
+        poller = sources.poller(before)
+        assert poller is not None
+        with closing(poller):  # what is there then is not new
             poller.poll_once(0)
         kafka.produce_to(name, [(0, b"message")])
 

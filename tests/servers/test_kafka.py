@@ -231,13 +231,13 @@ def test_a_topic_that_was_created_again_is_refused_unless_data_may_be_lost(
     kafka: Kafka, topic: str, make_settings: MakeSettings
 ) -> None:
     settings = kafka_settings(make_settings, kafka, topic)
-    sources.check(settings)
-    manifest.claim(settings, 2)
-    sources.claim(settings)
-    there = manifest.load(settings)
+    sources.check(settings.feed, settings.location)
+    manifest.claim(settings.location, 2, settings.shards)
+    sources.claim(settings.feed, settings.location)
+    there = manifest.load(settings.location)
     assert there is not None and there.topics is not None
     (first,) = there.topics.items()
-    sources.check(settings)
+    sources.check(settings.feed, settings.location)
 
     with AdminClient({"bootstrap.servers": kafka.servers}) as admin:
         admin.delete_topics([topic])[topic].result(20)
@@ -245,7 +245,7 @@ def test_a_topic_that_was_created_again_is_refused_unless_data_may_be_lost(
     kafka.create_topic(topic, PARTITIONS)
 
     with pytest.raises(UserError) as refused:
-        sources.check(settings)
+        sources.check(settings.feed, settings.location)
     told, remedy = str(refused.value).splitlines()
     assert told.startswith(
         f"source.options: topic {topic} was deleted and created again since this warehouse has "
@@ -263,8 +263,8 @@ def test_a_topic_that_was_created_again_is_refused_unless_data_may_be_lost(
 
     options = {**settings.feed.options, "failOnDataLoss": "false"}
     loose = make_settings(source={"format": "kafka", "options": options})
-    sources.check(loose)
-    sources.claim(loose)
-    sources.check(settings)  # the new topic is the warehouse's from now on
-    there = manifest.load(settings)
+    sources.check(loose.feed, loose.location)
+    sources.claim(loose.feed, loose.location)
+    sources.check(settings.feed, settings.location)  # the new topic is the warehouse's from now on
+    there = manifest.load(settings.location)
     assert there is not None and there.topics != dict([first])

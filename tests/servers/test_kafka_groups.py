@@ -79,7 +79,7 @@ def test_a_cluster_that_asks_for_tls_and_a_login(
     assert cursors(records(poller.poll_once(now_ms())))["slow", 0][0] == "0:4"
     wrong = {**options, "sasl.password": f"not-{PASSWORD}"}
     with pytest.raises(UserError) as refused:
-        GroupPoller(cluster.settings(options=wrong), tmp_path / "wrong").check()
+        GroupPoller(cluster.settings(options=wrong, timeout_ms=5000), tmp_path / "wrong").check()
     assert "uthentication" in str(refused.value)
     assert PASSWORD not in str(refused.value) + "".join(capfd.readouterr())
 

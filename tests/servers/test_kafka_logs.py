@@ -254,7 +254,7 @@ def test_a_run_finds_the_offender(
     assert run(config, available_now=True) == 0
 
     def table(name: str) -> list[Row]:
-        rows: list[Row] = DeltaTable(path_in(config, name)).to_pyarrow_table().to_pylist()
+        rows: list[Row] = DeltaTable(path_in(config.location, name)).to_pyarrow_table().to_pylist()
         return rows
 
     # The clock of each user stands at its last record, less the lateness: all but those are judged.

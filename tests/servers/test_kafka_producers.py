@@ -29,11 +29,14 @@ from confluent_kafka.admin import (
 )
 from deltalake import DeltaTable
 
+from app import sources
 from app.config.kafka_producers import KafkaProducersSettings
 from app.errors import UserError
 from app.run.service import run
+from app.setup.doctor import first_poll
 from app.sources.kafka import producers_source
 from app.sources.kafka.dump_log import Dump, DumpedBatch
+from app.sources.kafka.producers_poll import ProducerPoller
 from app.tables.small_files import path_in
 from tests.support.servers import producer_ids
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
@@ -45,7 +48,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from app.config.settings import Settings
-    from app.sources.kafka.producers_poll import ProducerPoller
 
 pytestmark = pytest.mark.kafka
 USERS = ("alice", "bob", "carol")
@@ -57,6 +59,12 @@ PROPERTIES = {
 }
 Row = dict[str, Any]
 Make = Callable[..., "Settings"]
+
+
+def poller_of(settings: Settings, say: Callable[[str], None] | None = None) -> ProducerPoller:
+    poller = sources.poller(settings, say)
+    assert isinstance(poller, ProducerPoller)
+    return poller
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +182,7 @@ def last_times(broker: LoggingKafka, topic: str) -> dict[tuple[str, int, int], i
 
 
 def table(config: Settings, name: str) -> list[Row]:
-    rows: list[Row] = DeltaTable(path_in(config, name)).to_pyarrow_table().to_pylist()
+    rows: list[Row] = DeltaTable(path_in(config.location, name)).to_pyarrow_table().to_pylist()
     return rows
 
 
@@ -309,7 +317,7 @@ def test_owners_by_rule_and_by_acl(
     ruling = [{"topic": "^.*-ruled", "principal": "User:dave"}]
     config = settings({}, owners=ruling, acls=True)
     said: list[str] = []
-    with closing(producers_source.poller(config, said.append)) as poller:
+    with closing(poller_of(config, said.append)) as poller:
         assert polled(poller) == [] and said == []
         for name in (topic, ruled, granted):
             send(broker, "carol", "app", name, messages=1)
@@ -329,9 +337,7 @@ def test_owners_by_rule_and_by_acl(
         (ruled, "dave"): (1, 1),
         (granted, "carol"): (1, 1),
     }
-    assert producers_source.look(config) == (
-        "6 partitions, 3 live producer ids, 1 of them without an owner"
-    )
+    assert first_poll(config) == ("6 partitions, 3 live producer ids, 1 of them without an owner")
 
 
 def test_ids_that_expire_leave_and_may_come_again(
@@ -347,7 +353,7 @@ def test_ids_that_expire_leave_and_may_come_again(
                 future.result(10)
 
     config = settings()
-    with closing(producers_source.poller(config)) as poller:
+    with closing(poller_of(config)) as poller:
         assert polled(poller) == []
         producer_ids.produce(broker.servers, topic, 0, [10**9])
         assert [r["producer_id"] for r in polled(poller)] == [10**9]
@@ -367,7 +373,7 @@ def test_a_broker_that_is_away_loses_and_repeats_nothing(
     broker: LoggingKafka, topic: str, settings: Make, spark: SparkSession
 ) -> None:
     config = settings(timeout_ms=2000, interval_ms=2000)
-    poller = producers_source.poller(config, lambda _: None)
+    poller = poller_of(config, lambda _: None)
     assert polled(poller) == []
     send(broker, "alice", "a", topic)
     assert len(polled(poller)) == 2
@@ -377,7 +383,7 @@ def test_a_broker_that_is_away_loses_and_repeats_nothing(
         assert poller.poll_once(now_ms()) is None
         assert poller.last.skipped == 2 and poller.last.problems
         poller.close()
-        poller = producers_source.poller(config, lambda _: None)  # Weir starts again meanwhile
+        poller = poller_of(config, lambda _: None)  # Weir starts again meanwhile
         assert poller.poll_once(now_ms()) is None
     finally:
         broker.start()
@@ -421,18 +427,18 @@ def test_a_cluster_that_asks_for_tls_and_a_login(
         )
 
     given = config(PASSWORD)
-    producers_source.check(given)
-    with closing(producers_source.poller(given)) as poller:
+    producers_source.check(given.feed, given.location)
+    with closing(poller_of(given)) as poller:
         polled(poller)
         assert (poller.last.polled, poller.last.problems) == (2, [])
     assert live(given) == {(name, "unknown"): (1, 1)}
     wrong = config(f"not-{PASSWORD}")
     with pytest.raises(UserError, match="uthentication") as refused:
-        producers_source.check(wrong)
-    with closing(producers_source.poller(wrong)) as poller:
+        producers_source.check(wrong.feed, wrong.location)
+    with closing(poller_of(wrong)) as poller:
         assert poller.poll_once(now_ms()) is None
     with pytest.raises(UserError, match="uthentication"):
-        producers_source.look(wrong)
+        first_poll(wrong)
     said = str(refused.value) + poller.last.text()
     assert "uthentication" in poller.last.text() and PASSWORD not in said
 

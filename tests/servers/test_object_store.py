@@ -42,17 +42,19 @@ def settings(s3: S3, make_settings: MakeSettings, request: pytest.FixtureRequest
 
 
 def test_small_files_are_written_listed_and_read(settings: Settings) -> None:
-    assert read_text(settings, "_weir/a/b.json") is None
-    assert names(settings, "_weir/a") == []
-    write_text(settings, "_weir/a/b.json", "first")
-    write_text(settings, "_weir/a/b.json", "€")
-    assert read_text(settings, "_weir/a/b.json") == "€"
-    assert names(settings, "_weir/a") == ["b.json"]
-    assert checkpoints.application_id(settings, "q") == checkpoints.application_id(settings, "q")
-    write_text(settings, f"{checkpoints.FOLDER}/q/offsets/0", "v1")
-    assert checkpoints.found(settings) == ["q"]
+    assert read_text(settings.location, "_weir/a/b.json") is None
+    assert names(settings.location, "_weir/a") == []
+    write_text(settings.location, "_weir/a/b.json", "first")
+    write_text(settings.location, "_weir/a/b.json", "€")
+    assert read_text(settings.location, "_weir/a/b.json") == "€"
+    assert names(settings.location, "_weir/a") == ["b.json"]
+    assert checkpoints.application_id(settings.location, "q") == checkpoints.application_id(
+        settings.location, "q"
+    )
+    write_text(settings.location, f"{checkpoints.FOLDER}/q/offsets/0", "v1")
+    assert checkpoints.found(settings.location) == ["q"]
     with pytest.raises(UserError, match=r"_weir/manifest\.json is gone"):
-        inventory.refuse(settings)
+        inventory.refuse(settings.location)
 
 
 def test_writers_at_once_lose_nothing_and_double_nothing(settings: Settings) -> None:

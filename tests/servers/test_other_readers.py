@@ -32,7 +32,7 @@ class Stream:
 
     def __init__(self, spark: SparkSession, settings: Settings, folder: Path) -> None:
         self._spark = spark
-        self._path = path_in(settings, NAME)
+        self._path = path_in(settings.location, NAME)
         self._checkpoint = str(folder / "checkpoint")
         self.seen: Counter[int] = Counter()
 
@@ -114,7 +114,7 @@ def test_a_change_feed_has_new_rows_as_inserts_and_no_merges(
 ) -> None:
     settings = make_settings()
     append(settings, range(1))
-    path = path_in(settings, NAME)
+    path = path_in(settings.location, NAME)
     DeltaTable(path).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     since = DeltaTable(path).version()
     append(settings, range(1, 10))

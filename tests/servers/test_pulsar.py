@@ -188,7 +188,7 @@ def test_a_message_id_is_the_identity_whatever_the_topic_and_the_batch(
         }
     )
     for _ in range(2):
-        rows = sources.read_batch(spark, settings).collect()
+        rows = sources.read_batch(spark, settings.feed, settings.location).collect()
         found = [((r.source_partition, r.source_offset), bytes(r.value)) for r in rows]
         assert sorted(found) == sorted(sent)
     assert list(subscriptions(pulsar, plain)) == [KEEPER]
@@ -224,7 +224,7 @@ def test_a_record_in_chunks_is_read_wherever_a_batch_ends(
 
 def planner_of(settings: Settings) -> Planner:
     """What plans the batches of the query govern."""
-    return Planner(stream_plan(settings, "govern", ending=False))
+    return Planner(stream_plan(settings.feed, settings.location, "govern", ending=False))
 
 
 def test_only_what_has_been_processed_is_let_go(
@@ -288,7 +288,11 @@ def test_records_that_are_gone_are_noticed(
             pulsar.ask("POST", f"persistent/{name}/subscription/{subscription}/skip/90")
         old = position(ended, name).ledger
         wait_for(lambda: oldest_ledger(pulsar, name) > old, 30)
-    plan = replace(stream_plan(settings, "govern", ending=False), planned=ended, ended=ended)
+    plan = replace(
+        stream_plan(settings.feed, settings.location, "govern", ending=False),
+        planned=ended,
+        ended=ended,
+    )
     planner = Planner(plan)
     with pytest.raises(UserError) as refused:
         planner.next(ended)

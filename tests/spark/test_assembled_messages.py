@@ -94,5 +94,5 @@ def test_messages_are_assembled_from_chunks_of_many_batches(
     files = list(Path(config.warehouse, "chunk_payloads").glob("*.parquet"))
     assert sum(pq.ParquetFile(file).metadata.num_rows for file in files) > 20
     assert table(config, "chunk_payloads").num_rows == 0  # the unfinished ones have expired
-    assert staging.sweep(config, kept_hours=0) == 0
+    assert staging.sweep(config.location, kept_hours=0) == 0
     assert not list(Path(config.warehouse, "chunk_payloads").glob("*.parquet"))

@@ -38,7 +38,7 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self._spark, self._settings, self.next = spark, settings, 0
-        checkpoints.application_id(settings, QUERY)
+        checkpoints.application_id(settings.location, QUERY)
         self._write("sources/0/0", "\0v1", {"p0": 1000, "p1": 0, "p2": 50})
         self._ends = {"p0": 1000, "p1": 0, "p2": 50}
 
@@ -55,13 +55,17 @@ class Checkpoint:
         bound: str | None = self._spark.sparkContext.getLocalProperty(BOUND)
         one = {name.removeprefix("p"): ms for name, ms in latest_ms.items()}
         catch_up.end(batch, [pa.py_buffer(json.dumps(one).encode())])
-        write_text(self._settings, f"{checkpoints.FOLDER}/{QUERY}/commits/{batch}", "v1\n{}")
+        write_text(
+            self._settings.location, f"{checkpoints.FOLDER}/{QUERY}/commits/{batch}", "v1\n{}"
+        )
         return bound
 
     def _write(self, file: str, head: str, ends: dict[str, int]) -> None:
         content = {"events": {name.removeprefix("p"): end for name, end in ends.items()}}
         write_text(
-            self._settings, f"{checkpoints.FOLDER}/{QUERY}/{file}", f"{head}\n{json.dumps(content)}"
+            self._settings.location,
+            f"{checkpoints.FOLDER}/{QUERY}/{file}",
+            f"{head}\n{json.dumps(content)}",
         )
 
 
@@ -78,7 +82,7 @@ def checkpoint(spark: SparkSession, settings: Settings) -> Checkpoint:
 def test_the_slowest_partition_of_a_batch_that_leaves_records_bounds_the_clock(
     spark: SparkSession, settings: Settings, checkpoint: Checkpoint
 ) -> None:
-    catch_up = CatchUp(spark, settings, QUERY, MOST)
+    catch_up = CatchUp(spark, settings.location, QUERY, MOST)
     bounds = []
     for taken, returned in (
         ({"p0": 49, "p1": 50}, {"p0": 7_000, "p1": 900}),  # nothing is known of either
@@ -96,7 +100,7 @@ def test_the_slowest_partition_of_a_batch_that_leaves_records_bounds_the_clock(
 def test_a_partition_that_is_read_to_its_end_is_not_waited_for(
     spark: SparkSession, settings: Settings, checkpoint: Checkpoint
 ) -> None:
-    catch_up = CatchUp(spark, settings, QUERY, MOST)
+    catch_up = CatchUp(spark, settings.location, QUERY, MOST)
     checkpoint.plan(p0=40, p1=40, p2=20)
     assert checkpoint.run(catch_up, p0=7_000, p1=900, p2=8_000) == UNKNOWN
     checkpoint.plan(p0=50, p2=50)
@@ -114,7 +118,7 @@ def test_a_partition_that_is_read_to_its_end_is_not_waited_for(
 def test_a_batch_that_leaves_no_other_partition_behind_has_no_bound(
     spark: SparkSession, settings: Settings, checkpoint: Checkpoint, taken: dict[str, int]
 ) -> None:
-    catch_up = CatchUp(spark, settings, QUERY, MOST)
+    catch_up = CatchUp(spark, settings.location, QUERY, MOST)
     checkpoint.plan(p0=49, p1=50)
     assert checkpoint.run(catch_up, p0=7_000, p1=900) == UNKNOWN
     checkpoint.plan(**taken)
@@ -124,22 +128,22 @@ def test_a_batch_that_leaves_no_other_partition_behind_has_no_bound(
 def test_a_batch_of_an_earlier_run_is_measured_by_the_limit_it_was_planned_under(
     spark: SparkSession, settings: Settings, checkpoint: Checkpoint
 ) -> None:
-    CatchUp(spark, settings, QUERY, MOST)
+    CatchUp(spark, settings.location, QUERY, MOST)
     checkpoint.plan(p0=50, p1=50)  # and the run is killed, twice
     larger = Shares(1000, with_topic=False)
-    CatchUp(spark, settings, QUERY, larger)
-    again = CatchUp(spark, settings, QUERY, larger)
+    CatchUp(spark, settings.location, QUERY, larger)
+    again = CatchUp(spark, settings.location, QUERY, larger)
     assert checkpoint.run(again, p0=7_000, p1=900) == UNKNOWN
     checkpoint.plan(p0=50, p1=50)
     assert checkpoint.run(again) is None
-    assert checkpoints.require_identity(settings, QUERY).most_records == 1000
+    assert checkpoints.require_identity(settings.location, QUERY).most_records == 1000
 
 
 def test_a_batch_of_a_version_that_kept_no_limit_is_taken_to_leave_records(
     spark: SparkSession, settings: Settings, checkpoint: Checkpoint
 ) -> None:
     checkpoint.plan(p0=1, p1=1)
-    assert checkpoint.run(CatchUp(spark, settings, QUERY, MOST)) == UNKNOWN
+    assert checkpoint.run(CatchUp(spark, settings.location, QUERY, MOST)) == UNKNOWN
 
 
 def test_partitions_of_several_topics_are_told_apart() -> None:

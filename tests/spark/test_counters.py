@@ -93,6 +93,6 @@ def test_records_that_come_after_a_time_without_any_are_counted(
         file = Path(settings.warehouse, health.FOLDER, f"{query}.json")
         figures = json.loads(file.read_text(encoding="utf-8"))
         assert figures["events"] == sum(PARTS)
-    samples = {(name, labels): value for name, labels, value in health.samples(settings)}
+    samples = {(name, labels): value for name, labels, value in health.samples(settings.location)}
     assert samples["weir_query_records_total", ("archive",)] == sum(PARTS)
     assert samples["weir_query_records_total", ("govern",)] == sum(PARTS)

@@ -26,7 +26,7 @@ NAMES = ("value", "source_partition", "source_offset")
 
 def read(spark: SparkSession, settings: Settings) -> list[tuple[bytes, str, int]]:
     """(value, source_partition, source_offset) of every record."""
-    table = sources.read_batch(spark, settings).toArrow()
+    table = sources.read_batch(spark, settings.feed, settings.location).toArrow()
     return list(zip(*(table.column(name).to_pylist() for name in NAMES), strict=True))
 
 
@@ -58,7 +58,7 @@ def test_a_row_of_the_contract_is_the_json_it_stands_for(
     )
     write_deltalake(str(tmp_path / "t"), pa.Table.from_pylist([row], schema))
     settings = make_settings(source={"format": "delta", "path": str(tmp_path / "t")})
-    sources.check(settings)
+    sources.check(settings.feed, settings.location)
     ((value, partition, offset),) = read(spark, settings)
     assert json.loads(value) == {**event, "payload": base64.b64encode(b"\x00\xff").decode()}
     assert (partition, offset) == ("x.jsonl", 7)

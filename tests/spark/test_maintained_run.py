@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from app.config.settings import Settings
 from app.demo.generator.write import write_files
+from app.read.relations import Warehouse
 from app.run.maintenance import merging
 from app.run.maintenance.compaction import compact
 from app.run.maintenance.upkeep import MaintainedTable, upkeep
@@ -36,7 +37,7 @@ def maintained(settings: Settings) -> Iterator[list[MaintainedTable]]:
     def work() -> None:
         while not stop.wait(0.05):
             if Path(settings.warehouse, "_weir").is_dir():
-                done.extend(upkeep(settings).tables)
+                done.extend(upkeep(Warehouse.of(settings.location), settings.maintenance).tables)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -86,9 +87,11 @@ def test_a_run_and_its_restart_have_the_same_rows_with_maintenance(
             assert run(kept_run, available_now=True) == 0
         assert [kept.problem for kept in done if kept.problem] == []
         assert any(kept.files_after < kept.files for kept in done)
-    upkeep(kept_run)
+    upkeep(Warehouse.of(kept_run.location, kept_run.owners), kept_run.maintenance)
     assert all_rows(kept_run.warehouse) == all_rows(plain_run.warehouse)
-    few, many = (len(DeltaTable(path_in(s, "events")).file_uris()) for s in (kept_run, plain_run))
+    few, many = (
+        len(DeltaTable(path_in(s.location, "events")).file_uris()) for s in (kept_run, plain_run)
+    )
     assert few < many
 
 

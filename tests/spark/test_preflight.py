@@ -84,7 +84,7 @@ def test_a_warehouse_that_another_run_works_on(
 ) -> None:
     """Asked by `spark-submit.sh` before the JVM starts: what another query holds is no obstacle."""
     settings = make_settings(source=files)
-    with only_run(settings, ["archive"]):
+    with only_run(settings.location, ["archive"]):
         with pytest.raises(UserError) as refused:
             refuse(settings)
         refuse(settings, ["chunks"])
@@ -99,9 +99,9 @@ def test_a_run_whose_queries_are_to_be_taken_apart(
     make_settings: MakeSettings, files: dict[str, Any]
 ) -> None:
     begun = make_settings(source=files)
-    manifest.claim(begun, 2)
+    manifest.claim(begun.location, 2, begun.shards)
     come_to(begun, "govern")
     settings = make_settings(source=files, queries=[["chunks"], ["backlog"]])
     assert "govern" in plan(settings).touched
-    with only_run(begun, ["govern"]), pytest.raises(UserError, match=r"\(query govern\)"):
+    with only_run(begun.location, ["govern"]), pytest.raises(UserError, match=r"\(query govern\)"):
         refuse(settings)

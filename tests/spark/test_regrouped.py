@@ -125,7 +125,9 @@ def test_tables_without_the_checkpoint_that_filled_them_are_refused(
     start(ALL, 1)
     before = tables(tmp_path)
     for query in ("govern", "archive"):
-        folder = Path(checkpoints.location(configured(make_settings, tmp_path, ALL), query))
+        folder = Path(
+            checkpoints.location(configured(make_settings, tmp_path, ALL).location, query)
+        )
         folder.rename(tmp_path / query)
 
         with pytest.raises(UserError) as refused:

@@ -47,16 +47,19 @@ def test_a_job_that_is_not_configured_is_refused(make_settings: MakeSettings) ->
 
 def test_a_query_of_a_warehouse_runs_once_at_a_time(make_settings: MakeSettings) -> None:
     settings = make_settings()
-    with only_run(settings, ["rate_limits"]):
-        with only_run(settings, ["archive"]):
+    with only_run(settings.location, ["rate_limits"]):
+        with only_run(settings.location, ["archive"]):
             pass
-        with pytest.raises(UserError) as refused, only_run(settings, ["archive", "rate_limits"]):
+        with (
+            pytest.raises(UserError) as refused,
+            only_run(settings.location, ["archive", "rate_limits"]),
+        ):
             pass
     assert str(refused.value).splitlines() == [
         f"warehouse: another run works on {settings.warehouse} (query rate_limits)",
         "stop it first, or take another warehouse",
     ]
-    with only_run(settings, ["archive", "rate_limits"]):
+    with only_run(settings.location, ["archive", "rate_limits"]):
         pass
 
 
@@ -65,11 +68,11 @@ def test_the_lock_ends_with_its_process(make_settings: MakeSettings) -> None:
     code = (
         "import os, sys; from app.tables.run_lock import only_run;"
         "from app.config.settings import load_settings;"
-        "lock = only_run(load_settings(overrides={'warehouse': sys.argv[1]}), ['archive']);"
+        "lock = only_run(load_settings(overrides={'warehouse': sys.argv[1]}).location, ['archive']);"
         "lock.__enter__(); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, settings.warehouse], check=False, timeout=60)
-    with only_run(settings, ["archive"]):
+    with only_run(settings.location, ["archive"]):
         pass
 
 

@@ -10,8 +10,8 @@ from app.tables import checkpoints
 
 def come_to(settings: Settings, query: str, planned: int = 3, ended: int = 3) -> Path:
     """A checkpoint as Spark leaves it after some batches."""
-    folder = Path(checkpoints.location(settings, query))
-    checkpoints.application_id(settings, query)
+    folder = Path(checkpoints.location(settings.location, query))
+    checkpoints.application_id(settings.location, query)
     for log, last in (("offsets", planned), ("commits", ended)):
         (folder / log).mkdir(parents=True)
         for batch in range(last + 1):

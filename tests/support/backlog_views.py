@@ -34,5 +34,5 @@ def stored(config: Settings, tables: Sequence[str] = READS) -> dict[str, Rows]:
         if DeltaTable.is_deltatable(path)
         else []
         for name in tables
-        for path in [path_in(config, name)]
+        for path in [path_in(config.location, name)]
     }

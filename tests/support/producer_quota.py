@@ -59,6 +59,6 @@ def archive(settings: Settings, records: list[dict[str, Any]]) -> None:
         }
         for i, r in enumerate(records)
     ]
-    write_deltalake(path_in(settings, "events"), pa.Table.from_pylist(rows, SCHEMA))
+    write_deltalake(path_in(settings.location, "events"), pa.Table.from_pylist(rows, SCHEMA))
     quarantine = TABLES["quarantine"].schema.empty_table()
-    write_deltalake(path_in(settings, "quarantine"), quarantine)
+    write_deltalake(path_in(settings.location, "quarantine"), quarantine)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from app.config.settings import Settings
+from app.read.relations import Warehouse
+from app.show.alerts.evaluator import Evaluator
 from tests.support.throttle_rows import TOPIC, window, write
 
 RULE = {
@@ -18,6 +22,12 @@ RULE = {
     "summary": "{topic} sent {value:.0f} of {limit_msgs}",
 }
 BUSY = {"messages": 6000}
+
+
+def evaluator_of(settings: Settings, only: Sequence[str] = ()) -> Evaluator:
+    """The evaluator of a configuration."""
+    warehouse = Warehouse.of(settings.location, settings.owners)
+    return Evaluator(warehouse, settings.alerts, only)
 
 
 def states(receiver: Any) -> list[tuple[str, str]]:

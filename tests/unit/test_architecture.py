@@ -158,3 +158,38 @@ def test_few_names_are_those_of_several_classes() -> None:
                     found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     twice = {name: paths for name, paths in found.items() if len(paths) > 1}
     assert len(twice) <= MOST_CLASSES, twice
+
+
+MOST_PARAMETERS = 8
+"""More of them are a record that has no name yet."""
+WITH_MORE_PARAMETERS = {
+    "app/contract/parsing/block.py::_put_codes",
+    "app/contract/parsing/scanner.py::scan",
+    "app/contract/validation.py::_validate",
+    "app/demo/generator/incidents.py::_burst",
+    "app/engine/govern.py::start",
+    "app/jobs/rate_limits/whatif/__init__.py::answer",
+    "app/read/relations.py::connect",
+}
+"""Functions that still have more; none is added."""
+
+
+def parameters(a: ast.arguments) -> int:
+    """How many parameters a caller has to give, or may."""
+    names = [one.arg for one in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def test_functions_have_few_parameters() -> None:
+    found = set()
+    for folder in ("app", "state", "udfs"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            file = str(path.relative_to(ROOT))
+            if file == "app/cli.py":
+                continue  # each option of a command is one
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    continue
+                if parameters(node.args) > MOST_PARAMETERS:
+                    found.add(f"{file}::{node.name}")
+    assert found == WITH_MORE_PARAMETERS

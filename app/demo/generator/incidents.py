@@ -50,26 +50,25 @@ def _burst(
     limits: PublishLimits,
     plan: IncidentPlan,
     at: int,
-    topic: int,
+    producer: int,
     factor: float,
     allowed: float = 1.0,
     frames: int = FRAMES,
-    producer: int | None = None,
 ) -> int:
-    """Publishes `factor` seconds of a topic's limit at once; the end of the pause, if any (ns).
+    """Publishes `factor` seconds of the limit of a producer's topic at once; the end of the pause,
+    if any (ns). A topic's main producer has the topic's number.
 
-    `allowed` is the limit in force as a share of the topic's usual one. Without `producer` it is
-    the topic's main one that publishes.
+    `allowed` is the limit in force as a share of the topic's usual one.
     """
-    sender = topic if producer is None else producer
+    topic = int(fleet.producers.topic[producer])
     for i in range(frames):
         size = limits.size(fleet, topic, factor / frames)
-        plan.publish(at + i * 2 * MS, sender, size)
+        plan.publish(at + i * 2 * MS, producer, size)
     if factor <= allowed:
         return at
     pause = (factor / allowed - 1 + TARGET) * SECOND
     until = at + frames * 2 * MS + int(pause) + SLACK
-    plan.holds.append((int(fleet.producers.connection[sender]), at + 1, until))
+    plan.holds.append((int(fleet.producers.connection[producer]), at + 1, until))
     return until
 
 
@@ -112,7 +111,7 @@ def shared_topic(
     sent = limits.size(fleet, topic, OWN_SHARE)
     for i in range(spec.times):
         at = start + int(i * spec.every_s * SECOND)
-        until = _burst(fleet, limits, plan, at, topic, 1 + spec.pause_s, producer=producers[1])
+        until = _burst(fleet, limits, plan, at, producers[1], 1 + spec.pause_s)
         plan.publish(at + late, topic, sent)
         until += int(2 * OWN_SHARE * SECOND)
         plan.holds += [(own, at + late + 1, until), (other, at + 1, until)]

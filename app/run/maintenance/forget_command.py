@@ -40,10 +40,17 @@ def forget_command(
     if not wanted:
         options = ", ".join(f"--{kind.replace('_', '-')}" for kind in COLUMNS)
         raise UserError(f"forget: names nobody\ngive one or more of {options}")
-    Warehouse.of(settings).require()
-    with nullcontext() if dry_run else run_lock.only_maintenance(settings):
-        refuse(settings, erase)
-        tables, pages = forget(settings, wanted, dry_run, erase)
+    warehouse = Warehouse.of(settings.location)
+    warehouse.require()
+    with nullcontext() if dry_run else run_lock.only_maintenance(warehouse):
+        refuse(warehouse, erase)
+        tables, pages = forget(
+            warehouse,
+            settings.maintenance,
+            wanted,
+            dry_run,
+            erase,
+        )
     left = still_named(settings, wanted, erase)
     if as_json:
         print(

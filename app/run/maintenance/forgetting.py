@@ -26,8 +26,8 @@ from app.tables.small_files import PAGES, read_text, write_text
 from app.tables.small_files import names as file_names
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.maintenance import MaintenanceSettings
-    from app.config.settings import Settings
 
 PASSES = 10
 """Most passes: files that another process has merged meanwhile are looked up again."""
@@ -45,17 +45,21 @@ class Forgotten:
     problem: str | None = None
 
 
-def refuse(settings: Settings, erase: bool) -> None:
+def refuse(warehouse: Location, erase: bool) -> None:
     """UserError if the history cannot be erased now."""
-    if erase and run_lock.at_work(settings):
+    if erase and run_lock.at_work(warehouse):
         raise UserError(
-            f"forget: --now removes what the run on {settings.warehouse} may be reading\n"
+            f"forget: --now removes what the run on {warehouse.uri} may be reading\n"
             "stop the run first; or leave --now out, and maintain removes the history in time"
         )
 
 
 def forget(
-    settings: Settings, names: Sequence[Name], dry_run: bool, erase: bool
+    warehouse: Warehouse,
+    maintenance: MaintenanceSettings,
+    names: Sequence[Name],
+    dry_run: bool,
+    erase: bool,
 ) -> tuple[list[Forgotten], list[str]]:
     """Replace the names in every table and page. Returns what was found in each table, and the
     pages.
@@ -63,25 +67,28 @@ def forget(
     With `erase` the history is removed as well: old files and commits, which `maintain` keeps for
     `history_ms`.
     """
-    warehouse = Warehouse.of(settings)
     tables = []
     for name in TABLES:
         try:
             delta = warehouse.open(name)
             if delta is not None and name != STAGED:
                 tables.append(
-                    _Table(settings, Opened(warehouse, name, delta), names).forget(dry_run, erase)
+                    _Table(maintenance, Opened(warehouse, name, delta), names).forget(
+                        dry_run, erase
+                    )
                 )
         except FAILURES as error:
             tables.append(Forgotten(name, problem=problem_of(error)))
-    return tables, _pages(settings, names, dry_run)
+    return tables, _pages(warehouse, names, dry_run)
 
 
 class _Table:
     """One table and the names to replace."""
 
-    def __init__(self, settings: Settings, opened: Opened, names: Sequence[Name]) -> None:
-        self._own: MaintenanceSettings = settings.maintenance
+    def __init__(
+        self, maintenance: MaintenanceSettings, opened: Opened, names: Sequence[Name]
+    ) -> None:
+        self._own = maintenance
         self._opened = opened
         self._rewriter = Rewriter(opened, self._own.memory_bytes)
         self._values = replacements(names, opened.table)
@@ -131,15 +138,15 @@ class _Table:
         logs.begin_anew(self._opened, erase)
 
 
-def _pages(settings: Settings, names: Sequence[Name], dry_run: bool) -> list[str]:
+def _pages(warehouse: Location, names: Sequence[Name], dry_run: bool) -> list[str]:
     """Replace the names in the pages of audits; returns the pages that held one."""
     found = []
-    for page in file_names(settings, PAGES):
-        text = new = read_text(settings, f"{PAGES}/{page}") or ""
+    for page in file_names(warehouse, PAGES):
+        text = new = read_text(warehouse, f"{PAGES}/{page}") or ""
         for name in names:
             new = name.replaced(new)
         if new != text:
             found.append(f"{PAGES}/{page}")
         if new != text and not dry_run:
-            write_text(settings, f"{PAGES}/{page}", new)
+            write_text(warehouse, f"{PAGES}/{page}", new)
     return found

@@ -25,9 +25,9 @@ def maintain_command(settings: Settings, dry_run: bool = False, as_json: bool = 
     maintained.
     """
     require_delta_rs(settings.warehouse)
-    Warehouse.of(settings).require()
-    with nullcontext() if dry_run else only_maintenance(settings):
-        done = upkeep(settings, dry_run)
+    Warehouse.of(settings.location).require()
+    with nullcontext() if dry_run else only_maintenance(settings.location):
+        done = upkeep(Warehouse.of(settings.location), settings.maintenance, dry_run)
     if as_json:
         print(
             json.dumps(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from app.config.maintenance import DAY_MS, Retention
 from app.engine.payloads import STAGED
 from app.errors import UserError, did_you_mean
-from app.read.relations import connect_to, literal
+from app.read.relations import ANY_ORDER, connect_to, literal
 from app.run.maintenance.exchange import exchange
 from app.run.maintenance.opened import Opened, clock_of
 from app.run.maintenance.rewriting import Rewriter
@@ -23,7 +23,8 @@ from app.tables.json_documents import Document
 from state.engine.payloads import RELEASES
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
+    from app.config.maintenance import MaintenanceSettings
 
 DONE = "_weir/maintenance.json"
 """The midnight up to which each rule has been applied."""
@@ -47,9 +48,9 @@ audited table, or of a broker's topic and user.
 """
 
 
-def check(settings: Settings) -> None:
+def check(maintenance: MaintenanceSettings) -> None:
     """UserError for a rule that does not fit its table."""
-    for number, rule in enumerate(settings.maintenance.retention):
+    for number, rule in enumerate(maintenance.retention):
         where = f"maintenance.retention.{number}"
         allowed = [name for name in TABLES if name not in NEVER]
         if rule.table not in allowed:
@@ -67,28 +68,28 @@ def check(settings: Settings) -> None:
 class RetentionRules:
     """The configured rules of a warehouse, and the midnight up to which each has been applied."""
 
-    def __init__(self, settings: Settings, now_ms: int) -> None:
-        self._settings = settings
+    def __init__(self, warehouse: Location, maintenance: MaintenanceSettings, now_ms: int) -> None:
+        self._warehouse, self._maintenance = warehouse, maintenance
         self._now_ms = now_ms
-        self._done = _DONE.usable(settings, DONE) or {}
+        self._done = _DONE.usable(warehouse, DONE) or {}
 
     def apply(self, opened: Opened, dry_run: bool) -> int:
         """Remove rows that are too old from a table; returns their number."""
         left = 0
         gone: list[str] = []
-        for rule in self._settings.maintenance.retention:
+        for rule in self._maintenance.retention:
             before_ms = (self._now_ms - rule.keep_ms) // DAY_MS * DAY_MS
             key = f"{rule.table} {rule.tenant or ''}".strip()
             if rule.table != opened.name or self._done.get(key) == before_ms:
                 continue
-            cut = _Cut(self._settings, opened, rule, before_ms, gone)
+            cut = _Cut(self._maintenance, opened, rule, before_ms, gone)
             rows, whole = cut.apply(dry_run)
             left += rows
             if dry_run:
                 gone.append(cut.old)
             if whole and not dry_run:
                 self._done[key] = before_ms
-                _DONE.keep(self._settings, DONE, self._done)
+                _DONE.keep(self._warehouse, DONE, self._done)
         return left
 
 
@@ -97,7 +98,7 @@ class _Cut:
 
     def __init__(
         self,
-        settings: Settings,
+        maintenance: MaintenanceSettings,
         opened: Opened,
         rule: Retention,
         before_ms: int,
@@ -105,7 +106,7 @@ class _Cut:
     ) -> None:
         """`gone` has the conditions of rows that were already removed."""
         self._opened = opened
-        self._rewriter = Rewriter(opened, settings.maintenance.memory_bytes)
+        self._rewriter = Rewriter(opened, maintenance.memory_bytes)
         self._before_ms = before_ms
         clock = clock_of(opened.table)
         conditions = [f'coalesce("{clock}", $written_ms) < {before_ms}']
@@ -117,7 +118,7 @@ class _Cut:
         if opened.name in KEPT:
             column, newest = KEPT[opened.name]
             conditions.append(f'NOT list_contains($kept, "{column}")')
-            with connect_to(opened.warehouse, {opened.name: opened.delta}, {}) as connection:
+            with connect_to(opened.warehouse, {opened.name: opened.delta}, ANY_ORDER) as connection:
                 self._params["kept"] = [row[0] for row in connection.execute(newest).fetchall()]
         conditions += [f"({condition}) IS NOT TRUE" for condition in gone]
         self._plain = len(conditions) == 1

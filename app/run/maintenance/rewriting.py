@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from app.read.duckdb_functions import add_functions
-from app.read.relations import GLOB, literal, sealed
+from app.read.relations import ANY_ORDER, GLOB, literal, sealed
 from app.run.maintenance.exchange import exchange
 from app.run.maintenance.opened import Opened
 from app.tables.data_files import DataFile
@@ -135,7 +135,7 @@ class Rewriter:
         )
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
-        return sealed(self._opened.warehouse, in_order=False, limits=self._limits)
+        return sealed(self._opened.warehouse, {**self._limits, **ANY_ORDER})
 
     def _source(self, connection: duckdb.DuckDBPyConnection, files: Sequence[DataFile]) -> str:
         """The view that DuckDB reads: the stored rows of the files, and when the files were

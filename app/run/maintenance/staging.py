@@ -13,13 +13,13 @@ from state.engine.payloads import RELEASES
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction
 
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 KEPT_HOURS = 1
 """Hours for which data files of removed rows stay, for running readers."""
 
 
-def sweep(settings: Settings, kept_hours: int = KEPT_HOURS) -> int:
+def sweep(warehouse: Location, kept_hours: int = KEPT_HOURS) -> int:
     """Remove files whose rows have all been released from the table, and delete those that left it
     more than `kept_hours` ago. Returns the number of removed files.
 
@@ -28,8 +28,8 @@ def sweep(settings: Settings, kept_hours: int = KEPT_HOURS) -> int:
     from deltalake import DeltaTable, Schema
     from deltalake.transaction import RemoveAction
 
-    options = settings.storage()
-    paths = [path_in(settings, name) for name in (STAGED, RELEASES)]
+    options = warehouse.storage()
+    paths = [path_in(warehouse, name) for name in (STAGED, RELEASES)]
     if not all(DeltaTable.is_deltatable(path, options) for path in paths):
         return 0
     staged, releases = (DeltaTable(path, storage_options=options) for path in paths)

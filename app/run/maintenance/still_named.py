@@ -11,6 +11,7 @@ from app.tables.small_files import local_path, read_text
 from app.tables.small_files import names as file_names
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
 
 MINUTE_MS = 60_000
@@ -31,17 +32,20 @@ SEARCHED = {
 
 def still_named(settings: Settings, names: Sequence[Name], erase: bool) -> list[str]:
     """Places that hold the names after the command, or may, one line each."""
-    return [*_history(settings, erase), *_searched(settings, names), *_not_searched(settings)]
+    return [
+        *([] if erase else [_history(settings.maintenance.history_ms)]),
+        *_searched(settings.location, names),
+        *_not_searched(settings.location, settings.saved_states.keep, settings.idle_state_ms),
+    ]
 
 
-def _history(settings: Settings, erase: bool) -> Iterator[str]:
-    if not erase:
-        kept = f"{settings.maintenance.history_ms // MINUTE_MS} min"
-        yield f"history of the tables (--as-of): until maintain removes it, in {kept} or later"
+def _history(history_ms: int) -> str:
+    kept = f"{history_ms // MINUTE_MS} min"
+    return f"history of the tables (--as-of): until maintain removes it, in {kept} or later"
 
 
-def _searched(settings: Settings, names: Sequence[Name]) -> Iterator[str]:
-    root = local_path(settings.warehouse)
+def _searched(warehouse: Location, names: Sequence[Name]) -> Iterator[str]:
+    root = local_path(warehouse.uri)
     if root is None:
         yield (
             "policies (weir-policies.json), offsets and names of files in _weir/checkpoints, "
@@ -61,17 +65,17 @@ def _holds(path: Path, names: Sequence[Name]) -> bool:
     return any(name.replaced(text) != text for name in names)
 
 
-def _not_searched(settings: Settings) -> Iterator[str]:
+def _not_searched(warehouse: Location, keep: int, idle_state_ms: int) -> Iterator[str]:
     """States and rows whose bytes are not searched."""
-    idle = f"{settings.idle_state_ms // MINUTE_MS} min"
+    idle = f"{idle_state_ms // MINUTE_MS} min"
     yield (
         f"state of the queries (_weir/checkpoints): until {idle} of event time after"
         " the last record of the name; rows that they write until then have it"
     )
-    if file_names(settings, "_weir/states"):
+    if file_names(warehouse, "_weir/states"):
         yield (
             "saved states (_weir/states): until "
-            f"{settings.saved_states.keep} newer ones of their query are saved; without "
+            f"{keep} newer ones of their query are saved; without "
             "saved_states.interval_ms until you remove the files"
         )
     yield (
@@ -79,7 +83,7 @@ def _not_searched(settings: Settings) -> Iterator[str]:
         " commits them; forget again then"
     )
     yield "chunk_payloads, and payloads in other tables: not searched"
-    if read_text(settings, "_weir/replay.json") is not None:
+    if read_text(warehouse, "_weir/replay.json") is not None:
         yield "states of a replay (_weir/replay): as long as this folder"
     yield (
         "the source (Kafka, files), spools outside the warehouse, the configuration, reports and "

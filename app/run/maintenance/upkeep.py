@@ -22,7 +22,7 @@ from app.tables.data_files import data_files
 from app.tables.definitions import TABLES
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 FAILURES = (UserError, DeltaError, OSError, duckdb.Error, pa.ArrowException)
 """Errors that stop the maintenance of one table only."""
@@ -56,24 +56,27 @@ class MaintenanceRound:
     leftovers: list[Path]
 
 
-def upkeep(settings: Settings, dry_run: bool = False) -> MaintenanceRound:
+def upkeep(
+    warehouse: Warehouse, maintenance: MaintenanceSettings, dry_run: bool = False
+) -> MaintenanceRound:
     """Maintain every table. The `problem` of a table has the error that stopped its maintenance.
 
     The caller holds the lock of maintenance (`run_lock.only_maintenance`).
     """
     now_ms = time.time_ns() // 1_000_000
-    retention.check(settings)
-    warehouse = Warehouse.of(settings)
+    retention.check(maintenance)
     warehouse.require()
-    rules = retention.RetentionRules(settings, now_ms)
+    rules = retention.RetentionRules(warehouse, maintenance, now_ms)
     if not dry_run:
-        _sweep_payloads(settings)
-    found = [_table(settings, warehouse, name, rules, now_ms, dry_run) for name in TABLES]
-    return MaintenanceRound([kept for kept in found if kept], leftovers.sweep(settings, dry_run))
+        _sweep_payloads(warehouse)
+    found = [_table(maintenance, warehouse, name, rules, now_ms, dry_run) for name in TABLES]
+    return MaintenanceRound(
+        [kept for kept in found if kept], leftovers.sweep(warehouse, maintenance, dry_run)
+    )
 
 
 def _table(
-    settings: Settings,
+    maintenance: MaintenanceSettings,
     warehouse: Warehouse,
     name: str,
     rules: retention.RetentionRules,
@@ -91,7 +94,7 @@ def _table(
         files, size = _files(opened)
         kept = MaintainedTable(name, files, files, size, size, log_bytes=before.bytes)
         look = _planned if dry_run else _done
-        return look(settings, opened, rules, now_ms, kept, before)
+        return look(maintenance, opened, rules, now_ms, kept, before)
     except FAILURES as error:
         return replace(kept, bytes_after=None, log_bytes_after=None, problem=problem_of(error))
 
@@ -102,16 +105,15 @@ def problem_of(error: Exception) -> str:
 
 
 def _planned(
-    settings: Settings,
+    maintenance: MaintenanceSettings,
     opened: Opened,
     rules: retention.RetentionRules,
     now_ms: int,
     kept: MaintainedTable,
     _before: logs.LogSize,
 ) -> MaintainedTable:
-    own: MaintenanceSettings = settings.maintenance
-    merged = compaction.planned(opened, own, now_ms)
-    removed = vacuum.vacuum(opened, own, dry_run=True)
+    merged = compaction.planned(opened, maintenance, now_ms)
+    removed = vacuum.vacuum(opened, maintenance, dry_run=True)
     return replace(
         kept,
         files_after=kept.files - merged.before + merged.after,
@@ -124,21 +126,20 @@ def _planned(
 
 
 def _done(
-    settings: Settings,
+    maintenance: MaintenanceSettings,
     opened: Opened,
     rules: retention.RetentionRules,
     now_ms: int,
     kept: MaintainedTable,
     before: logs.LogSize,
 ) -> MaintainedTable:
-    own: MaintenanceSettings = settings.maintenance
-    changed = logs.outdated(opened, own)
+    changed = logs.outdated(opened, maintenance)
     if changed:
         opened.delta.alter.set_table_properties(changed)
     rows = rules.apply(opened, dry_run=False)
-    compaction.compact(opened, own, now_ms)
-    removed = vacuum.vacuum(opened, own, dry_run=False)
-    logs.shorten(opened, own, before)
+    compaction.compact(opened, maintenance, now_ms)
+    removed = vacuum.vacuum(opened, maintenance, dry_run=False)
+    logs.shorten(opened, maintenance, before)
     files, size = _files(opened)
     return replace(
         kept,
@@ -156,12 +157,12 @@ def _files(opened: Opened) -> tuple[int, int]:
     return len(files), sum(file.bytes for file in files)
 
 
-def _sweep_payloads(settings: Settings) -> None:
+def _sweep_payloads(warehouse: Location) -> None:
     """Remove released payloads from their table, unless a run does so, or an unfinished batch may
     release them again.
     """
-    queries = checkpoints.found(settings)
-    if STAGED not in TABLES or run_lock.at_work(settings):
+    queries = checkpoints.found(warehouse)
+    if STAGED not in TABLES or run_lock.at_work(warehouse):
         return
-    if all(checkpoints.settled(settings, query) for query in queries):
-        staging.sweep(settings)
+    if all(checkpoints.settled(warehouse, query) for query in queries):
+        staging.sweep(warehouse)

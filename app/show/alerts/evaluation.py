@@ -38,7 +38,7 @@ MOST_ROWS = 100_000
 GROUPS = 2
 """Then so many times the limit of the rule is the number of alerts that are evaluated."""
 _ALL, _KEPT = "_weir_rule_rows", "_weir_rule_alerts"
-LIMITS = {"threads": "1", "memory_limit": "1GB"}
+CONFIG = {"threads": "1", "memory_limit": "1GB"}
 """Resource limits of the SQL of rules: it runs at the same time as the stream."""
 _WINDOWS = """
 SELECT min(newest) FROM (
@@ -225,7 +225,7 @@ def _connections(
 
     def open_for(several: Sequence[Rule]) -> duckdb.DuckDBPyConnection:
         text = " ".join(f"{rule.sql} {rule.now}" for rule in several)
-        return connect(warehouse, text, recent=recent, limits=LIMITS, calendar=True)
+        return connect(warehouse, text, recent=recent, config=CONFIG, calendar=True)
 
     warehouse.require()
     try:

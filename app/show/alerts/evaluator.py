@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from app.config.alerts import StdoutSink
+from app.config.alerts import AlertSettings, StdoutSink
 from app.errors import UserError
 from app.read.relations import Warehouse
 from app.show.alerts.episodes import FIRING, RESOLVED
@@ -25,6 +25,7 @@ from app.terminal.printable import printable, say
 from app.terminal.program import PROGRAM
 
 if TYPE_CHECKING:
+    from app.config.owners import Owner
     from app.config.settings import Settings
 
 Log = Callable[[str], None]
@@ -58,18 +59,20 @@ class AlertRound:
 class Evaluator:
     """Evaluates the rules of a configuration on its warehouse, records changes and notifies."""
 
-    def __init__(self, settings: Settings, only: Sequence[str] = ()) -> None:
+    def __init__(
+        self, warehouse: Warehouse, alerts: AlertSettings, only: Sequence[str] = ()
+    ) -> None:
         """With `only`, rules of these names are evaluated; sinks receive all changes."""
-        self.settings = settings
-        self._warehouse = Warehouse.of(settings)
-        self.rules = rules_of(settings.alerts, only)
-        every = rules_of(settings.alerts) if only else self.rules
-        self.journal = Journal(self._warehouse)
-        self.delivery = Delivery(settings, self.journal, [rule.name for rule in every])
+        self.warehouse = warehouse
+        self.alerts = alerts
+        self.rules = rules_of(alerts, only)
+        every = rules_of(alerts) if only else self.rules
+        self.journal = Journal(self.warehouse)
+        self.delivery = Delivery(warehouse, alerts, self.journal, [rule.name for rule in every])
 
     def look(self, at_ms: int | None) -> AlertRound:
         """The alerts that fire at a time, by the data alone; nothing is recorded or delivered."""
-        found = evaluate_all(self._warehouse, self.rules, self.settings.alerts, {}, at_ms)
+        found = evaluate_all(self.warehouse, self.rules, self.alerts, {}, at_ms)
         firing, wordless = firing_rows(found.evaluated, {})
         left_out = {one.rule.name: one.left_out for one in found.evaluated if one.left_out}
         return AlertRound(
@@ -78,7 +81,7 @@ class Evaluator:
 
     def round(self, stopping: threading.Event) -> AlertRound:
         """Evaluate every rule, record the changes, and deliver what sinks have not accepted."""
-        self._warehouse.require()
+        self.warehouse.require()
         self.journal.load()
         found = self.evaluate()
         written, wordless = self.journal.record(found.evaluated)
@@ -103,9 +106,7 @@ class Evaluator:
         )
 
     def evaluate(self) -> Evaluation:
-        return evaluate_all(
-            self._warehouse, self.rules, self.settings.alerts, self.journal.recorded()
-        )
+        return evaluate_all(self.warehouse, self.rules, self.alerts, self.journal.recorded())
 
 
 def check_command(
@@ -120,11 +121,11 @@ def check_command(
     A rule that cannot be evaluated is reported by name and does not keep the others from being
     evaluated; it is a UserError if nothing fires.
     """
-    evaluator = Evaluator(settings, only)
+    evaluator = Evaluator(Warehouse.of(settings.location, settings.owners), settings.alerts, only)
     refused = None
     if at_ms is None:
-        Warehouse.of(settings).require()
-        refused = obstacle(settings, "alerts", "alerts/_delta_log")
+        evaluator.warehouse.require()
+        refused = obstacle(settings.location, "alerts", "alerts/_delta_log")
     found = (
         evaluator.round(threading.Event())
         if at_ms is None and refused is None
@@ -135,7 +136,7 @@ def check_command(
             f"warehouse: {settings.warehouse}: nothing was checked, since the tables that the rules"
             " read have no rows yet"
         )
-    _print(settings, found, as_json)
+    _print(settings.owners, found, as_json)
     if refused is not None:
         note = f"{refused}; changes are neither recorded nor delivered"
         if not found.firing:
@@ -156,7 +157,9 @@ def watch_command(
 ) -> int:
     """Rounds until SIGTERM or SIGINT; 0. A repeated error is logged once."""
     with stopping_at_signals() as stopping:
-        evaluator = Evaluator(settings, only)
+        evaluator = Evaluator(
+            Warehouse.of(settings.location, settings.owners), settings.alerts, only
+        )
         sinks = [s for s in settings.alerts.sinks if isinstance(s, StdoutSink)]
         formats = {"json"} if as_json else {sink.format for sink in sinks} or {"text"}
         pause_ms = interval_ms or settings.alerts.interval_ms
@@ -207,19 +210,19 @@ def one_round(
     else:
         notes = found.notes()
         for each in formats:
-            show_changes(evaluator.settings, found.changes, each)
+            show_changes(evaluator.warehouse.owners, found.changes, each)
     for note in notes:
         if note not in logged:
             log(note)
     return set(notes)
 
 
-def show_changes(settings: Settings, rows: Sequence[Row], form: str) -> None:
+def show_changes(owners: Sequence[Owner], rows: Sequence[Row], form: str) -> None:
     """Print the alerts that began to fire or were resolved."""
     for row in rows:
         if row["state"] not in (FIRING, RESOLVED):
             continue
-        whole = with_owner(settings, row) if form == "json" else None
+        whole = with_owner(owners, row) if form == "json" else None
         if whole is None:
             say(line(row), flush=True)
         else:
@@ -233,12 +236,12 @@ def line(row: Row) -> str:
     return f"{row['state']:9} {row['alert']}{severity} at {at}: {printable(row['summary'])}"
 
 
-def _print(settings: Settings, found: AlertRound, as_json: bool) -> None:
+def _print(owners: Sequence[Owner], found: AlertRound, as_json: bool) -> None:
     if as_json:
         answer: dict[str, Any] = {
             "rules": found.rules,
-            "firing": [with_owner(settings, row) for row in found.firing],
-            "changes": [with_owner(settings, row) for row in found.changes],
+            "firing": [with_owner(owners, row) for row in found.firing],
+            "changes": [with_owner(owners, row) for row in found.changes],
             "broken": found.broken,
             "undelivered": found.undelivered,
             "left_out": found.left_out,
@@ -248,7 +251,7 @@ def _print(settings: Settings, found: AlertRound, as_json: bool) -> None:
         return
     for row in found.firing:
         say(f"firing    {row['alert']} ({row['severity']}): {printable(row['summary'])}")
-        if owner := owner_in(settings, row):
+        if owner := owner_in(owners, row):
             say(f"          owner: {printable(', '.join(owner.values()))}")
         if row["runbook"]:
             say(f"          what to do: {row['runbook']}")

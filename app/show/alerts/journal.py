@@ -20,7 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from app.config.alert_rule import Rule
 from app.errors import UserError
-from app.read.relations import Warehouse, connect
+from app.read.relations import Warehouse, connect_to
 from app.show.alerts.episodes import (
     ACTIVE,
     FIRING,
@@ -185,8 +185,7 @@ class Journal:
         where = "" if after is None else "WHERE number > $after OR list_contains($also, number)"
         parameters = {} if after is None else {"after": after, "also": list(also)}
         sql = f"SELECT * FROM {TABLE.name} {where} ORDER BY number NULLS FIRST, at_ms, state"
-        opened = {TABLE.name: self._delta}
-        with connect(self._warehouse, TABLE.name, opened=opened) as connection:
+        with connect_to(self._warehouse, {TABLE.name: self._delta}, {}) as connection:
             found = connection.execute(sql, parameters)
             names = [column[0] for column in found.description or []]
             rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from urllib3 import BaseHTTPResponse
 from urllib3.exceptions import HTTPError
 
-from app.config.alerts import AlertmanagerSink, HttpSink, WebhookSink
+from app.config.alerts import AlertmanagerSink, AlertSettings, HttpSink, WebhookSink
 from app.config.owners import owner_of
 from app.errors import UserError
 from app.http import NoAnswer, attempts, connections_to, exchange
@@ -33,7 +33,8 @@ from app.tables.json_documents import Document
 from app.tables.small_files import local_path
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.owners import Owner
+    from app.read.relations import Warehouse
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
 MOST_IN_ONE = 100
@@ -61,8 +62,10 @@ _NOTE: Document[TakenChanges] = Document(TakenChanges)
 class Delivery:
     """Delivers the changes of one warehouse's alerts to the sinks of its configuration."""
 
-    def __init__(self, settings: Settings, journal: Journal, names: Sequence[str]) -> None:
-        self._settings = settings
+    def __init__(
+        self, warehouse: Warehouse, alerts: AlertSettings, journal: Journal, names: Sequence[str]
+    ) -> None:
+        self._warehouse, self._alerts = warehouse, alerts
         self._journal = journal
         self._names = names
         self._resent_at: dict[str, float] = {}
@@ -74,7 +77,7 @@ class Delivery:
         `current` holds the firing alerts with their newest values.
         """
         self._current = {key_of(row): row for row in current}
-        sinks = self._settings.alerts.http_sinks
+        sinks = self._alerts.http_sinks
         if not sinks:
             return []
         with self.alone() as alone:
@@ -97,7 +100,12 @@ class Delivery:
                     post(
                         sink,
                         [
-                            _alert(sink, row, self._life_ms(sink), owner_in(self._settings, row))
+                            _alert(
+                                sink,
+                                row,
+                                self._life_ms(sink),
+                                owner_in(self._warehouse.owners, row),
+                            )
                             for row in rows
                         ],
                         stopping,
@@ -111,7 +119,7 @@ class Delivery:
 
     def _taken(self, sink: HttpSink) -> TakenChanges:
         """The changes that a sink has accepted so far."""
-        kept = _NOTE.usable(self._settings, _note_of(sink))
+        kept = _NOTE.usable(self._warehouse, _note_of(sink))
         if kept is not None:
             return kept
         firing = [row["number"] for row in self._journal.firing(self._names) if row["number"]]
@@ -124,7 +132,7 @@ class Delivery:
         left = taken.but if keep else [n for n in taken.but if n > number]
         new = TakenChanges(max(taken.number, number), left)
         if new != taken:
-            _NOTE.keep(self._settings, _note_of(sink), new)
+            _NOTE.keep(self._warehouse, _note_of(sink), new)
         return new
 
     def _changes(self, taken: TakenChanges) -> list[Row]:
@@ -139,8 +147,8 @@ class Delivery:
     def _for_webhook(self, rows: Sequence[Row]) -> dict[str, Any]:
         return {
             "version": 1,
-            "warehouse": self._settings.warehouse,
-            "alerts": [with_owner(self._settings, row) for row in rows],
+            "warehouse": self._warehouse.uri,
+            "alerts": [with_owner(self._warehouse.owners, row) for row in rows],
         }
 
     def _for_alertmanager(self, sink: AlertmanagerSink, changes: Sequence[Row]) -> list[Row]:
@@ -166,13 +174,13 @@ class Delivery:
 
     def _life_ms(self, sink: AlertmanagerSink) -> int:
         """How long Alertmanager keeps an alert that is not sent again."""
-        longest = max(self._settings.alerts.interval_ms or 0, sink.resend_ms)
+        longest = max(self._alerts.interval_ms or 0, sink.resend_ms)
         return max(ROUNDS * longest, SHORTEST_LIFE_MS)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
         """Whether no other process delivers at this moment; always true on an object store."""
-        root = local_path(self._settings.warehouse)
+        root = local_path(self._warehouse.uri)
         if root is None:
             yield True
             return
@@ -251,19 +259,19 @@ def plain(row: Row) -> dict[str, Any]:
     return {**row, "labels": dict(row["labels"]), "value": kept}
 
 
-def with_owner(settings: Settings, row: Row) -> dict[str, Any]:
+def with_owner(owners: Sequence[Owner], row: Row) -> dict[str, Any]:
     """A row as JSON, with the owner of what it is about if there is one."""
-    owner = owner_in(settings, row)
+    owner = owner_in(owners, row)
     return {**plain(row), **({"owner": owner} if owner else {})}
 
 
-def owner_in(settings: Settings, row: Row) -> dict[str, str] | None:
+def owner_in(owners: Sequence[Owner], row: Row) -> dict[str, str] | None:
     """The owner of the topic or user that an alert is about, as configured."""
     labels = dict(row["labels"])
     entity = labels.get("entity") or labels.get("limiter_name")
     is_topic = entity is not None and "/" in entity
     found = owner_of(
-        settings.owners,
+        owners,
         labels.get("cluster"),
         labels.get("topic") or (entity if is_topic else None),
         labels.get("user") or labels.get("principal") or (None if is_topic else entity),

@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from app.errors import UserError, did_you_mean
-from app.read.relations import Warehouse, connect_to
+from app.read.relations import ANY_ORDER, Warehouse, connect_to
 from app.show.audit.audit_pages import write_pages
 from app.show.audit.checks import AuditCheck
 from app.show.audit.snapshot import committed
@@ -28,10 +28,11 @@ from app.terminal.printable import say
 from app.terminal.rows import write_json, write_table
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
 
 RESULTS = TABLES["quality_results"]
-LIMITS = {"memory_limit": "1GB", "threads": "1"}
+CONFIG = {"memory_limit": "1GB", "threads": "1", **ANY_ORDER}
 """Limits of DuckDB, so that an audit leaves memory and cores to the stream; what needs more memory
 is spilled to disk."""
 SHOWN = ("table", "version", "expectation", "column", "success", "unexpected_count", "observed")
@@ -49,16 +50,16 @@ def quality_command(
     for name in tables:
         if name not in TABLES:
             raise UserError(f"--table {name}: there is none ({did_you_mean(name, list(TABLES))})")
-    Warehouse.of(settings).require()
-    load_manifest(settings)
-    found = _audit(settings, tables, again)
+    Warehouse.of(settings.location).require()
+    load_manifest(settings.location)
+    found = _audit(Warehouse.of(settings.location), tables, again)
     if as_json:
         write_json(SHOWN, [[row[name] for name in SHOWN] for row in found.rows], sys.stdout)
     else:
         _print(found.rows)
     held = all(row["success"] for row in found.rows)
     try:
-        _keep(settings, found)
+        _keep(settings.location, found)
     except UserError as error:
         if held:
             raise
@@ -66,13 +67,13 @@ def quality_command(
     return 0 if held else 1
 
 
-def audit_warehouse(settings: Settings, tables: Sequence[str], again: bool = False) -> list[Row]:
+def audit_warehouse(warehouse: Warehouse, tables: Sequence[str], again: bool = False) -> list[Row]:
     """The results of tables as they are committed now, one row of `quality_results` per check.
 
     Results that are new are appended to `quality_results`, and pages are written of them.
     """
-    found = _audit(settings, tables, again)
-    _keep(settings, found)
+    found = _audit(warehouse, tables, again)
+    _keep(warehouse, found)
     return found.rows
 
 
@@ -91,10 +92,9 @@ class _Audited:
         return [row for rows in self.found.values() for row in rows]
 
 
-def _audit(settings: Settings, tables: Sequence[str], again: bool) -> _Audited:
+def _audit(warehouse: Warehouse, tables: Sequence[str], again: bool) -> _Audited:
     """Audit the tables; nothing is written."""
-    warehouse = Warehouse.of(settings)
-    opened = committed(settings)
+    opened = committed(warehouse)
     kept = {} if again else _kept(warehouse, opened[RESULTS.name])
     run_id, checked_ms = uuid.uuid4().hex, time.time_ns() // 1_000_000
     found: dict[str, list[Row]] = {}
@@ -133,7 +133,7 @@ class _Audits:
         from app.show.audit.audit import add_functions, audit
 
         if self._connection is None:
-            self._connection = connect_to(self._warehouse, self._opened, LIMITS)
+            self._connection = connect_to(self._warehouse, self._opened, CONFIG)
             add_functions(self._connection)
         delta = self._opened[table]
         assert delta is not None
@@ -174,7 +174,7 @@ def _kept(warehouse: Warehouse, results: DeltaTable | None) -> dict[str, list[Ro
     if results is None:
         return {}
     name = RESULTS.name
-    with connect_to(warehouse, {name: results}, LIMITS) as connection:
+    with connect_to(warehouse, {name: results}, CONFIG) as connection:
         newest = connection.execute(f"""
             SELECT * FROM {name} SEMI JOIN (
               SELECT "table", arg_max(run_id, checked_ms) AS run_id FROM {name} GROUP BY ALL
@@ -188,13 +188,13 @@ def _kept(warehouse: Warehouse, results: DeltaTable | None) -> dict[str, list[Ro
     return found
 
 
-def _keep(settings: Settings, audited: _Audited) -> None:
+def _keep(warehouse: Location, audited: _Audited) -> None:
     """Append what is new to `quality_results`, and write the pages of it."""
     rows = [row for name in audited.new if name != RESULTS.name for row in audited.found[name]]
     if rows:
-        append(settings, RESULTS.name, pa.Table.from_pylist(rows, schema=RESULTS.schema))
+        append(warehouse, RESULTS.name, pa.Table.from_pylist(rows, schema=RESULTS.schema))
     if audited.new:
-        write_pages(settings, {**audited.kept, **audited.found}, audited.new)
+        write_pages(warehouse, {**audited.kept, **audited.found}, audited.new)
 
 
 def _print(rows: list[Row]) -> None:

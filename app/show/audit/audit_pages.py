@@ -17,7 +17,7 @@ from app.tables.small_files import write_text
 from app.terminal.moments import instant_of
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 INDEX = f"{FOLDER}/index.html"
 """Where the list of the audited tables is, below the warehouse; `<table>.html` is beside it."""
@@ -75,12 +75,12 @@ _LIST = (
 
 
 def write_pages(
-    settings: Settings, results: Mapping[str, list[Row]], changed: Iterable[str]
+    warehouse: Location, results: Mapping[str, list[Row]], changed: Iterable[str]
 ) -> None:
     """Write the pages of the tables `changed` and the list of all; failures come first."""
     for name in changed:
-        write_text(settings, f"{FOLDER}/{name}.html", page(name, results[name]))
-    write_text(settings, INDEX, index(results))
+        write_text(warehouse, f"{FOLDER}/{name}.html", page(name, results[name]))
+    write_text(warehouse, INDEX, index(results))
 
 
 def page(name: str, rows: list[Row]) -> str:

@@ -20,26 +20,25 @@ from app.tables.small_files import local_path, read_text
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 
-def committed(settings: Settings) -> dict[str, DeltaTable | None]:
+def committed(warehouse: Warehouse) -> dict[str, DeltaTable | None]:
     """Every table, None where nothing has been written, at its newest version of whole batches."""
-    warehouse = Warehouse.of(settings)
-    queries = _queries(settings, warehouse)
-    waited = {query: _first_gathered(settings, query) for query in queries}
+    queries = _queries(warehouse)
+    waited = {query: _first_gathered(warehouse, query) for query in queries}
     opened = warehouse.open_all(TABLES)
     tables = [table for table in opened.values() if table is not None]
     for query in queries:
-        identity = checkpoints.identity(settings, query)
+        identity = checkpoints.identity(warehouse, query)
         if identity is None:
             continue
         application = identity.applications[-1]
         begun = max((_batch(table, application) for table in tables), default=-1)
-        partial = [] if begun < 0 or _ended(settings, query, begun) else [begun]
+        partial = [] if begun < 0 or _ended(warehouse, query, begun) else [begun]
         partial += [
             batch
-            for batch in (waited[query], _first_gathered(settings, query))
+            for batch in (waited[query], _first_gathered(warehouse, query))
             if batch is not None
         ]
         for table in tables if partial else ():
@@ -48,13 +47,13 @@ def committed(settings: Settings) -> dict[str, DeltaTable | None]:
     return opened
 
 
-def _ended(settings: Settings, query: str, batch: int) -> bool:
-    return read_text(settings, f"{FOLDER}/{query}/commits/{batch}") is not None
+def _ended(warehouse: Location, query: str, batch: int) -> bool:
+    return read_text(warehouse, f"{FOLDER}/{query}/commits/{batch}") is not None
 
 
-def _first_gathered(settings: Settings, query: str) -> int | None:
+def _first_gathered(warehouse: Location, query: str) -> int | None:
     """The oldest batch of a query with rows that are in no table yet; None = there is none."""
-    return None if local_path(settings.warehouse) is None else Gathered(settings, query).first()
+    return None if local_path(warehouse.uri) is None else Gathered(warehouse, query).first()
 
 
 def _batch(table: DeltaTable, application: str) -> int:
@@ -63,10 +62,10 @@ def _batch(table: DeltaTable, application: str) -> int:
     return -1 if batch is None else batch
 
 
-def _queries(settings: Settings, warehouse: Warehouse) -> list[str]:
+def _queries(warehouse: Warehouse) -> list[str]:
     """The queries that write, or have written, to the warehouse."""
     if warehouse.folder is not None:
         folder = warehouse.folder / FOLDER
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    started = manifest.load(settings)
+    started = manifest.load(warehouse)
     return [*((started and started.queries) or ()), ARCHIVE]

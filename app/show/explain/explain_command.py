@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import textwrap
+from collections.abc import Sequence
 from dataclasses import asdict
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from app.terminal.printable import printable, say
 from app.terminal.rows import plain
 
 if TYPE_CHECKING:
+    from app.config.owners import Owner
     from app.config.settings import Settings
 
 WINDOW_MS = 10_000
@@ -55,9 +57,9 @@ def explain(
 ) -> int:
     """Print the decisions about an entity around a moment, its newest one by default; 0."""
     window_ms = None if window is None else span_ms(window)
-    warehouse = Warehouse.of(settings)
+    warehouse = Warehouse.of(settings.location)
     warehouse.require()
-    load_manifest(settings)
+    load_manifest(settings.location)
     evidence = [table for job in explained() for table in job.also_read]
     reader = SnapshotReader(warehouse.at(as_of_ms), (*ask.entity, *ALSO_READ, *evidence))
     newest = newest_ms(reader, ask) if at_ms is None else at_ms
@@ -87,16 +89,16 @@ def explain(
     kept = sorted(result, key=lambda found: abs(found[1].at_ms - ask.at_ms))[: ask.limit]
     kept.sort(key=lambda found: (found[1].at_ms, found[0], found[1].order))
     shown = [sentence for _, sentence in kept]
-    owner = _owner(settings, ask, shown)
+    owner = _owner(settings.owners, ask, shown)
     (_print_json if as_json else _print)(ask, shown, len(result) - len(shown), owner)
     return 0
 
 
-def _owner(settings: Settings, ask: Ask, shown: list[Sentence]) -> dict[str, str] | None:
+def _owner(owners: Sequence[Owner], ask: Ask, shown: list[Sentence]) -> dict[str, str] | None:
     """The configured owner of a topic or principal."""
     cluster = ask.cluster or next((s.decision.key.get("cluster") for s in shown), None)
     found = owner_of(
-        settings.owners,
+        owners,
         cluster,
         topic=ask.names[-1] if ask.kind in ("topic", "subscription") else None,
         principal=ask.names[-1] if ask.kind == "principal" else None,

@@ -12,7 +12,15 @@ import duckdb
 from deltalake import DeltaTable
 
 from app.errors import UserError
-from app.read.relations import FEW_FILES, GONE, NARROWER, Warehouse, connect, first_lines
+from app.read.relations import (
+    FEW_FILES,
+    GONE,
+    NARROWER,
+    Warehouse,
+    connect,
+    connect_once,
+    first_lines,
+)
 from app.show.explain.sentence import Row
 from app.tables.definitions import TABLES
 from state.jobs import DECLARED
@@ -83,9 +91,7 @@ class SnapshotReader:
         read = {word for word in re.findall(r"\w+", sql) if word in TABLES}
         alone = not read or not read <= set(self._small)
         try:
-            connection = (
-                connect(self._warehouse, sql, params, alone=True) if alone else self._shared
-            )
+            connection = connect_once(self._warehouse, sql, params) if alone else self._shared
             connection.execute(sql, params)
             names = [column[0] for column in connection.description or []]
             return [dict(zip(names, row, strict=True)) for row in connection.fetchall()]

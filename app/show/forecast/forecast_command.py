@@ -40,15 +40,16 @@ DIGITS = 4
 def forecast_command(settings: Settings, at_ms: int | None = None, as_json: bool = False) -> int:
     """One round; the forecasts that it printed are kept; 0."""
     require_delta_rs(settings.warehouse)
-    Warehouse.of(settings).require()
-    load_manifest(settings)
-    with only_forecast(settings):
-        done = one_round(settings, at_ms)
+    warehouse = Warehouse.of(settings.location)
+    warehouse.require()
+    load_manifest(settings.location)
+    with only_forecast(settings.location):
+        done = one_round(warehouse, settings.forecast.history_ms, at_ms)
         if as_json:
             print(json.dumps({"known_ms": done.known_ms, "forecasts": done.rows}))
         else:
             _print(done)
-        done.keep(settings)
+        done.keep(warehouse)
     return 0
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from app.read.relations import Warehouse, connect
+from app.read.relations import Warehouse, connect_once
 from app.show.forecast.backtest import Forecast, forecast
 from app.show.forecast.methods import HOURS_PER_DAY, METHODS, Method
 from app.show.forecast.uses import HOUR_MS, Use, known_until, uses
 from app.tables.definitions import TABLES
 from app.tables.writable import append
-
-if TYPE_CHECKING:
-    from app.config.settings import Settings
 
 TABLE = "forecasts"
 KEY = ("kind", "cluster", "broker", "entity", "method")
@@ -32,7 +29,7 @@ class ForecastRound:
     """The end of the newest hour that they follow from; None while there is none."""
     rows: list[Row] = field(default_factory=list)
 
-    def keep(self, settings: Settings) -> int:
+    def keep(self, warehouse: Warehouse) -> int:
         """Append the rows that the table does not have, and how many these are; the caller holds
         the lock."""
         import pyarrow as pa
@@ -40,18 +37,17 @@ class ForecastRound:
         if not self.rows:
             return 0
         hour = {"known_ms": self.known_ms}
-        with connect(Warehouse.of(settings), _KEPT, hour, alone=True) as connection:
+        with connect_once(warehouse, _KEPT, hour) as connection:
             there = set(connection.execute(_KEPT, hour).fetchall())
         fresh = [row for row in self.rows if tuple(row[name] for name in KEY) not in there]
         if fresh:
             rows = pa.Table.from_pylist(fresh, schema=TABLES[TABLE].schema)
-            append(settings, TABLE, rows, "the forecasts")
+            append(warehouse, TABLE, rows, "the forecasts")
         return len(fresh)
 
 
-def one_round(settings: Settings, at_ms: int | None = None) -> ForecastRound:
+def one_round(warehouse: Warehouse, history_ms: int, at_ms: int | None = None) -> ForecastRound:
     """Forecast every limit as of `at_ms` (ms since the epoch; None: now); nothing is written."""
-    warehouse = Warehouse.of(settings)
     known_ms = known_until(warehouse, at_ms)
     if known_ms is None:
         return ForecastRound()
@@ -60,7 +56,7 @@ def one_round(settings: Settings, at_ms: int | None = None) -> ForecastRound:
         known_ms,
         [
             _row(use, method, made_ms, known_ms)
-            for use in uses(warehouse, known_ms, settings.forecast.history_ms)
+            for use in uses(warehouse, known_ms, history_ms)
             for method in METHODS
         ],
     )

@@ -18,13 +18,13 @@ import duckdb
 import numpy as np
 
 from app.errors import UserError
-from app.read.relations import Recent, Warehouse, connect, first_lines, state
+from app.read.relations import ANY_ORDER, Recent, Warehouse, connect, first_lines, state
 from app.show.forecast.methods import HOURS_PER_DAY, Hours
 from app.tables.quota_usage import QUOTAS, TABLES_OF_USE
 
 HOUR_MS = 3_600_000
 DAY_MS = HOURS_PER_DAY * HOUR_MS
-LIMITS = {"memory_limit": "1GB", "threads": "1"}
+CONFIG = {"memory_limit": "1GB", "threads": "1", **ANY_ORDER}
 """Limits of DuckDB: forecasts are made beside the stream; what needs more memory is spilled."""
 FETCHED = 10_000
 _OF = "kind, cluster, broker, entity"
@@ -98,9 +98,7 @@ def uses(warehouse: Warehouse, known_ms: int, history_ms: int) -> Iterator[Use]:
     times = {"since": since_ms, "until": known_ms, "day": known_ms - DAY_MS}
     recent = Recent(known_ms - since_ms, known_ms)
     try:
-        with connect(
-            warehouse, _HOURS, recent=recent, limits=LIMITS, calendar=True, in_order=False
-        ) as connection:
+        with connect(warehouse, _HOURS, config=CONFIG, recent=recent, calendar=True) as connection:
             connection.execute(_HOURS, times)
             rows = iter(lambda: connection.fetchmany(FETCHED), [])
             every = (row for several in rows for row in several)

@@ -14,7 +14,7 @@ from app.tables.json_documents import Document
 from app.tables.small_files import RECONCILE
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
 
 NAME = "pulsar_storage_backlog_quota_check_duration_seconds"
 
@@ -38,9 +38,9 @@ class Readings:
 _DOCUMENT: Document[Readings] = Document(Readings)
 
 
-def samples(settings: Settings) -> Iterator[Sample]:
+def samples(warehouse: Location) -> Iterator[Sample]:
     """The histogram of each broker at its newest reading."""
-    found = _DOCUMENT.usable(settings, RECONCILE)
+    found = _DOCUMENT.usable(warehouse, RECONCILE)
     for newest in (
         readings[-1] for readings in (found.scrapes.values() if found else ()) if readings
     ):

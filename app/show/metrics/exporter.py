@@ -47,7 +47,7 @@ class Exporter(Collector):
         self._settings = settings
         options = settings.metrics or MetricsSettings()
         self._refresh_s = options.refresh_s
-        self._warehouse = Warehouse.of(settings)
+        self._warehouse = Warehouse.of(settings.location, settings.owners)
         self._say = say
         bounds = Bounds(options.top, options.idle_s * 1000, options.share, shows_topics(settings))
         self._followed = [
@@ -70,7 +70,7 @@ class Exporter(Collector):
         problems: dict[str, str] = {}
         try:
             self._warehouse.require()
-            manifest.load(self._settings)
+            manifest.load(self._settings.location)
             samples = list(self._read(problems))
             if not shows_topics(self._settings):
                 samples = list(without_topics(samples))
@@ -94,8 +94,8 @@ class Exporter(Collector):
             followed.refresh(problems)
             yield from followed.samples()
         yield from self._states.samples(problems)
-        yield from health.samples(self._settings)
-        yield from check_durations.samples(self._settings)
+        yield from health.samples(self._settings.location)
+        yield from check_durations.samples(self._settings.location)
 
     def keep_current(self, stop: threading.Event) -> None:
         """Refresh at every interval until `stop`."""

@@ -16,7 +16,7 @@ from app.tables.json_documents import Document
 from app.tables.small_files import names
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
     from app.run.progress import Figures
 
 FOLDER = "_weir/progress"
@@ -48,8 +48,8 @@ _FIGURES: Document[dict[str, Any]] = Document(dict[str, Any])
 class Health:
     """Writes the figures of a run's queries."""
 
-    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
-        self._settings = settings
+    def __init__(self, warehouse: Location, say: Callable[[str], None]) -> None:
+        self._warehouse = warehouse
         self._say = say
         self._next_s = 0.0
         self._failed = False
@@ -62,17 +62,17 @@ class Health:
         self._next_s = now_s + WRITE_S
         try:
             for one in figures:
-                _FIGURES.keep(self._settings, f"{FOLDER}/{one.name}.json", asdict(one))
+                _FIGURES.keep(self._warehouse, f"{FOLDER}/{one.name}.json", asdict(one))
         except (UserError, OSError) as error:
             if not self._failed:
                 self._say(f"progress: cannot be written for the metrics ({error})")
             self._failed = True
 
 
-def samples(settings: Settings) -> Iterator[Sample]:
+def samples(warehouse: Location) -> Iterator[Sample]:
     """The samples of every query that has run on the warehouse."""
-    for name in names(settings, FOLDER):
-        found = _DOCUMENT.usable(settings, f"{FOLDER}/{name}") if name.endswith(".json") else None
+    for name in names(warehouse, FOLDER):
+        found = _DOCUMENT.usable(warehouse, f"{FOLDER}/{name}") if name.endswith(".json") else None
         if found:
             yield from _samples(found)
 

@@ -23,7 +23,7 @@ def shows_topics(settings: Settings) -> bool:
     """Whether series may name topics: not if this configuration or that of the last run on the
     warehouse says so.
     """
-    kept = last_configuration.load(settings)
+    kept = last_configuration.load(settings.location)
     sections = [kept.config.get(job) for job in JOBS] if kept else []
     return all(getattr(getattr(settings, job), KEY, True) for job in JOBS) and not any(
         isinstance(section, dict) and section.get(KEY) is False for section in sections

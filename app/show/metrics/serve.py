@@ -30,8 +30,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 def print_once(settings: Settings, as_json: bool) -> int:
     """Read the warehouse and print its metrics; 2 if a part of it could not be read."""
-    Warehouse.of(settings).require()
-    manifest.load(settings)
+    Warehouse.of(settings.location).require()
+    manifest.load(settings.location)
     exporter = Exporter(settings, say_to_log)
     problems = exporter.refresh()
     if as_json:

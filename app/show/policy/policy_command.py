@@ -21,6 +21,7 @@ from app.config.policy_files import (
 )
 from app.config.reading import read_yaml
 from app.errors import UserError
+from app.read.relations import Warehouse
 from app.show.policy.overridden import overridden
 from app.show.policy.policy_changes_text import changes
 from app.show.policy.resolve import Held, Levels
@@ -166,7 +167,7 @@ def show(
     kind = "topic" if _is_topic(name, found.in_force) else "principal"
     from app.read.last_policies import last_policies
 
-    every = last_policies(settings, at_ms, cluster)
+    every = last_policies(Warehouse.of(settings.location), at_ms, cluster)
     answers: dict[str | None, list[Held]] = {}
     for each in every or {cluster: {}}:
         levels = Levels(found.in_force, every.get(each, {}))

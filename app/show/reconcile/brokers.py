@@ -65,7 +65,7 @@ class PulsarBrokers:
 
     def _rows(self, span: ReadingSpan) -> list[Row]:
         settings, chosen = self._settings, self._chosen
-        tables = WeirSide(settings, Warehouse.of(settings), span)
+        tables = WeirSide(settings, Warehouse.of(settings.location), span)
         side = weir(tables)
         takes = chosen.takes
         if chosen.sampled_by == "topic":

@@ -39,9 +39,9 @@ class Cluster:
 
     def __init__(self, settings: Settings, chosen: ReconcileSettings) -> None:
         # Retention is not compared.
-        self._own = groups(settings).model_copy(update={"retention_as_quota": False})
+        self._own = groups(settings.feed).model_copy(update={"retention_as_quota": False})
         self._chosen = chosen
-        self._tables = Tables(settings, Warehouse.of(settings), self._own.cluster)
+        self._tables = Tables(Warehouse.of(settings.location), self._own.cluster)
         self.names = (self._own.broker,)
 
     def read(self, stopping: threading.Event) -> Iterator[tuple[str, Reading | str]]:

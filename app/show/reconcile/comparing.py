@@ -23,6 +23,7 @@ from app.tables.json_documents import Document
 from app.tables.small_files import RECONCILE, local_path
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
 
 TABLE = "reconciliation"
@@ -67,16 +68,16 @@ class ReadingMemory(Generic[R]):
     scrapes: dict[str, list[R]]
 
     @classmethod
-    def load(cls, settings: Settings, reading: Any) -> ReadingMemory[Reading]:
+    def load(cls, warehouse: Location, reading: Any) -> ReadingMemory[Reading]:
         """As the round before left it, with readings of this class; a new one where there is none,
         or it cannot be read.
         """
         document: Document[ReadingMemory[Reading]] = Document(ReadingMemory[reading])
-        return document.usable(settings, RECONCILE) or ReadingMemory(uuid.uuid4().hex, 0, [], {})
+        return document.usable(warehouse, RECONCILE) or ReadingMemory(uuid.uuid4().hex, 0, [], {})
 
-    def keep(self, settings: Settings) -> None:
+    def keep(self, warehouse: Location) -> None:
         """Write it down."""
-        _DOCUMENT.keep(settings, RECONCILE, self)
+        _DOCUMENT.keep(warehouse, RECONCILE, self)
 
 
 _DOCUMENT: Document[ReadingMemory[Reading]] = Document(ReadingMemory[Reading])
@@ -94,12 +95,12 @@ class ComparisonRound:
     problems: list[str] = field(default_factory=list)
 
 
-def own(settings: Settings) -> ReconcileSettings:
+def own(section: ReconcileSettings | None, polls_kafka: bool) -> ReconcileSettings:
     """The section of the configuration; a UserError where it is missing. Polled groups of Kafka
     need none: the source has the cluster."""
-    if settings.reconcile is not None:
-        return settings.reconcile
-    if settings.polls_kafka:
+    if section is not None:
+        return section
+    if polls_kafka:
         return ReconcileSettings()
     raise UserError(
         f"{WHERE}: is missing (the brokers whose counters are compared)\n"
@@ -112,17 +113,17 @@ def side_of(settings: Settings) -> ComparedSide:
     if settings.polls_kafka:
         from app.show.reconcile.cluster import Cluster
 
-        return Cluster(settings, own(settings))
+        return Cluster(settings, own(settings.reconcile, settings.polls_kafka))
     from app.show.reconcile.brokers import PulsarBrokers
 
-    return PulsarBrokers(settings, own(settings))
+    return PulsarBrokers(settings, own(settings.reconcile, settings.polls_kafka))
 
 
 def one_round(settings: Settings, stopping: threading.Event | None = None) -> ComparisonRound:
     """Read, and compare what can be; the caller holds the lock."""
     side, done = side_of(settings), ComparisonRound()
-    memory = ReadingMemory.load(settings, side.reading)
-    _append(settings, memory)
+    memory = ReadingMemory.load(settings.location, side.reading)
+    _append(settings.location, settings.maintenance.history_ms, memory)
     for name in [name for name in memory.scrapes if name not in side.names]:
         del memory.scrapes[name]
     for name, found in side.read(stopping or threading.Event()):
@@ -137,8 +138,8 @@ def one_round(settings: Settings, stopping: threading.Event | None = None) -> Co
         memory.scrapes[name] = _compare(side, kept, done)
     memory.number += 1
     memory.rows = done.rows
-    memory.keep(settings)
-    _append(settings, memory)
+    memory.keep(settings.location)
+    _append(settings.location, settings.maintenance.history_ms, memory)
     return done
 
 
@@ -155,7 +156,7 @@ def _compare(side: ComparedSide, kept: list[Reading], done: ComparisonRound) -> 
     return kept
 
 
-def _append(settings: Settings, memory: ReadingMemory[Reading]) -> None:
+def _append(warehouse: Location, history_ms: int, memory: ReadingMemory[Reading]) -> None:
     """Append the rows under the number of their round, unless the table has it."""
     import pyarrow as pa
     from deltalake.exceptions import DeltaError
@@ -163,16 +164,16 @@ def _append(settings: Settings, memory: ReadingMemory[Reading]) -> None:
     from app.tables.commit import Writer
 
     try:
-        writer = Writer(settings, TABLE, f"weir-{TABLE}-{memory.id}")
+        writer = Writer(warehouse, TABLE, history_ms, f"weir-{TABLE}-{memory.id}")
         writer.prepare([TABLE])
         if memory.rows:
             table = pa.Table.from_pylist(memory.rows, schema=TABLES[TABLE].schema)
             writer.append(TABLE, table, memory.number)
-            root = local_path(settings.warehouse)
+            root = local_path(warehouse.uri)
             if root is not None:
                 durable.sync(root)  # before the memory forgets the rows
             memory.rows = []
-            memory.keep(settings)
+            memory.keep(warehouse)
     except (DeltaError, OSError) as error:
         raise UserError(
             f"{TABLE}: cannot be written ({(str(error).splitlines() or [''])[0][:200]})"

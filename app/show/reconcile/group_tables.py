@@ -5,16 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from app.read.relations import Warehouse, connect
+from app.read.relations import Warehouse, connect_once
 from app.show.reconcile.cluster_reading import Reading
 from app.show.reconcile.group_rows import Empty, Key, Lost, WeirNumber
-from app.show.reconcile.side import CHECKS_MS, LIMITS
+from app.show.reconcile.side import CHECKS_MS, CONFIG
 from app.sources.kafka.offsets import FEED, NAMELESS, Place
-
-if TYPE_CHECKING:
-    from app.config.settings import Settings
 
 _CHECKS = """
 SELECT DISTINCT pass_ms FROM group_lag
@@ -73,7 +70,6 @@ WHERE c.event_type = 'cursor_state'
 class Tables:
     """The tables of one cluster."""
 
-    settings: Settings
     warehouse: Warehouse
     cluster: str
 
@@ -155,9 +151,7 @@ class Tables:
     def _ask(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         given = {"cluster": self.cluster, "feed": FEED, **params}
         given = {name: value for name, value in given.items() if f"${name}" in sql}
-        with connect(
-            self.warehouse, sql, given, alone=True, in_order=False, limits=LIMITS
-        ) as connection:
+        with connect_once(self.warehouse, sql, given, config=CONFIG) as connection:
             return connection.execute(sql, given).fetchall()
 
 

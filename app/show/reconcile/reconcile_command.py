@@ -42,11 +42,11 @@ OF_KAFKA = ("partition", "group")
 def reconcile_command(settings: Settings, as_json: bool = False, watch: bool = False) -> int:
     """One round, and its rows; 1 if a number differs. With `watch` a round now and at every
     interval, until SIGTERM or SIGINT; 0."""
-    chosen = own(settings)
+    chosen = own(settings.reconcile, settings.polls_kafka)
     require_delta_rs(settings.warehouse)
-    Warehouse.of(settings).require()
-    load_manifest(settings)
-    with only_reconciliation(settings):
+    Warehouse.of(settings.location).require()
+    load_manifest(settings.location)
+    with only_reconciliation(settings.location):
         if not watch:
             done = one_round(settings)
             _print(done, as_json)

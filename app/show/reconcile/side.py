@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from app.read.relations import Warehouse, connect
+from app.read.relations import ANY_ORDER, Warehouse, connect_once
 from app.show.reconcile.spans import Counted, Key, ReadingSpan
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
-LIMITS = {"memory_limit": "512MB", "threads": "1"}
+CONFIG = {"memory_limit": "512MB", "threads": "1", **ANY_ORDER}
 """Limits of DuckDB, so that a comparison leaves memory and cores to the stream."""
 CHECKS_MS = 900_000
 """How far the checks of backlogs before and after a reading are looked for."""
@@ -89,8 +89,6 @@ class WeirSide:
     def ask(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Rows of a query; `cluster` and `broker` are given."""
         given = {**params, "cluster": self._cluster, "broker": self.span.after.broker}
-        with connect(
-            self.warehouse, sql, given, alone=True, in_order=False, limits=LIMITS
-        ) as connection:
+        with connect_once(self.warehouse, sql, given, config=CONFIG) as connection:
             rows: list[tuple[Any, ...]] = connection.execute(sql, given).fetchall()
         return rows

@@ -9,6 +9,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.config.described import described
 from app.jobs import every
 from app.read.question import LEAST, MOST
 from app.read.questions import QUESTIONS
@@ -28,7 +29,7 @@ from app.show.report.summary import (
     what_to_do,
 )
 from app.show.report.text import seconds_text, time_text, utc
-from app.tables import last_configuration as kept_configuration
+from app.tables import last_configuration
 from app.tables.manifest import load as load_manifest
 
 if TYPE_CHECKING:
@@ -44,11 +45,10 @@ def build(
 ) -> Page:
     """The page about the warehouse of `settings`; `configured`: these are the settings of its
     run, not only its location. Links start in the folder `links_from`."""
-    warehouse = Warehouse.of(settings).at(as_of_ms)
+    warehouse = Warehouse.of(settings.location, settings.owners).at(as_of_ms)
     warehouse.require()
-    manifest = load_manifest(settings)
-    read_kept = kept_configuration.described if configured else kept_configuration.load
-    kept = read_kept(settings)
+    manifest = load_manifest(settings.location)
+    kept = described(settings) if configured else last_configuration.load(settings.location)
     reader = ReportReader(warehouse, span)
     findings = all_findings(reader)
     first = what_happened(findings)

@@ -13,6 +13,7 @@ from app.jobs import every
 from app.read.question import LEAST, MOST
 from app.read.questions import QUESTIONS
 from app.read.relations import (
+    ANY_ORDER,
     EVENT_TIMES,
     GONE,
     NARROWER,
@@ -60,7 +61,7 @@ class ReportReader:
         self.states: dict[str, TableState] = {s.name: s for s in states(warehouse)}
         names = [name for name in (*TABLES, *VIEWS, STATES, OWNERS) if name not in UNREAD]
         self._connection = connect(
-            warehouse, " ".join([*names, FUNCTIONS]), in_order=False, calendar=True
+            warehouse, " ".join([*names, FUNCTIONS]), config=ANY_ORDER, calendar=True
         )
         if not span.is_whole:
             self._narrow(names)

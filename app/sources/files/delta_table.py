@@ -23,19 +23,20 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
-    from app.config.settings import Settings
+    from app.config.location import Location
+    from app.config.source import SourceSettings
 
 NAMES = ("value", "source_partition", "source_offset")
 
 
-def check(settings: Settings) -> None:
+def check(feed: SourceSettings, warehouse: Location) -> None:
     """UserError for a path without a Delta table, or a table without records."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
-    path = str(settings.feed.path)
+    path = str(feed.path)
     try:
-        table = DeltaTable(path, storage_options=settings.storage())
+        table = DeltaTable(path, storage_options=warehouse.storage())
         columns = {field.name for field in table.schema().fields}
     except (TableNotFoundError, FileNotFoundError):
         raise UserError(
@@ -53,12 +54,14 @@ def check(settings: Settings) -> None:
         )
 
 
-def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+def read(
+    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
+) -> Raw:
     """The rows of the table at `source.path` as records."""
     from pyspark.sql.functions import input_file_block_start, input_file_name
 
-    table = reader.format("delta").options(**_admission(settings), **settings.feed.reader_options())
-    frame = table.load(str(settings.feed.path))
+    table = reader.format("delta").options(**_admission(feed, warehouse), **feed.reader_options())
+    frame = table.load(str(feed.path))
     value, identity = _value(frame).alias(NAMES[0]), _identity(frame)
     if identity is None:
         # Delta hides `_metadata.row_index`, and a stream of it all of `_metadata`.
@@ -71,23 +74,22 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     )
 
 
-def _admission(settings: Settings) -> dict[str, str]:
+def _admission(feed: SourceSettings, warehouse: Location) -> dict[str, str]:
     """The default limit of a trigger: bytes of data files with about as many records as configured."""
     from deltalake import DeltaTable
 
-    source = settings.feed
-    if "maxbytespertrigger" in {key.lower() for key in source.options}:
+    if "maxbytespertrigger" in {key.lower() for key in feed.options}:
         return {}
     files = pa.table(
-        DeltaTable(str(source.path), storage_options=settings.storage()).get_add_actions(
+        DeltaTable(str(feed.path), storage_options=warehouse.storage()).get_add_actions(
             flatten=True
         )
     )
     size = pc.sum(files["size_bytes"]).as_py() or 0
     rows = pc.sum(files["num_records"]).as_py() or 0 if "num_records" in files.column_names else 0
-    most = source.max_bytes_per_trigger
+    most = feed.max_bytes_per_trigger
     if rows:
-        most = min(most, max(size * source.max_records_per_trigger // rows, 1))
+        most = min(most, max(size * feed.max_records_per_trigger // rows, 1))
     return {"maxBytesPerTrigger": str(most)}
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
-    from app.config.settings import Settings
+    from app.config.location import Location
     from app.config.source import SourceSettings
 
 NAMES = "*.{json,jsonl,ndjson,json.gz,jsonl.gz,ndjson.gz,gz}"
@@ -45,9 +45,9 @@ NEVER = "36500d"  # without it Spark silently skips files much older than the ne
 _GLOB = re.compile(r"[*?\[{]")
 
 
-def check(settings: Settings) -> None:
+def check(feed: SourceSettings, warehouse: Location) -> None:
     """UserError for a local folder that does not exist."""
-    path = str(settings.feed.path)
+    path = str(feed.path)
     base = folder(path)
     if scheme_of(base) is None and not Path(base).is_dir() and not Path(path).is_file():
         raise UserError(
@@ -56,11 +56,11 @@ def check(settings: Settings) -> None:
         )
 
 
-def notes(settings: Settings) -> list[str]:
+def notes(feed: SourceSettings) -> list[str]:
     """What a user may not expect of the files that are there now, one sentence each."""
     from app.sources.files.listed import hidden  # it takes names from here
 
-    path = absolute(str(settings.feed.path))
+    path = absolute(str(feed.path))
     if scheme_of(path) is not None:
         return []
     chosen = re.compile(r".*\.(json|jsonl|ndjson)(\.gz)?|.*\.gz").fullmatch
@@ -80,9 +80,11 @@ def not_read(found: Sequence[str]) -> list[str]:
     ]
 
 
-def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+def read(
+    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
+) -> Raw:
     """The lines of the files at `source.path`."""
-    return read_path(reader, str(settings.feed.path), settings.feed)
+    return read_path(reader, str(feed.path), feed)
 
 
 def read_path(reader: DataFrameReader | DataStreamReader, path: str, source: SourceSettings) -> Raw:

@@ -21,7 +21,8 @@ from app.tables import checkpoints
 from app.tables.spark_files import SourceLog, entry_of
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
+    from app.config.location import Location
+    from app.config.source import SourceSettings
 
 FORMATS = ("files", "demo", "kafka_logs", "pulsar_admin", "kafka_groups", "kafka_producers")
 """Sources that Spark reads as files."""
@@ -29,45 +30,40 @@ SHOWN = 3
 Write = Callable[[Any, int], None]
 
 
-def problems(settings: Settings, query: str) -> Iterator[str]:
+def problems(source: SourceSettings | None, warehouse: Location, query: str) -> Iterator[str]:
     """Files that are gone and that a query has planned to read, in a batch that has not ended or
     in the next one; with the remedy. Damaged if the plan cannot be read.
     """
-    if settings.source is None or settings.source.format not in FORMATS:
+    if source is None or source.format not in FORMATS:
         return
-    log, ended = SourceLog(settings, query), checkpoints.last_ended(settings, query)
-    planned = checkpoints.last_planned(settings, query)
-    done = entry_of(checkpoints.offsets(settings, query, ended)) if ended >= 0 else -1
-    upto = entry_of(checkpoints.offsets(settings, query, planned)) if planned >= 0 else -1
+    log, ended = SourceLog(warehouse, query), checkpoints.last_ended(warehouse, query)
+    planned = checkpoints.last_planned(warehouse, query)
+    done = entry_of(checkpoints.offsets(warehouse, query, ended)) if ended >= 0 else -1
+    upto = entry_of(checkpoints.offsets(warehouse, query, planned)) if planned >= 0 else -1
     if done is None or upto is None:  # the query has read another kind of source
         return
     yield from _gone(query, (file.path for file in log.files(max(upto, log.last), done)))
 
 
-def compared(settings: Settings, query: str, write: Write) -> Write:
+def compared(feed: SourceSettings, warehouse: Location, query: str, write: Write) -> Write:
     """The function that writes the batches of a query. A batch whose files are not all there is an
     error before anything of it is written.
     """
-    if settings.feed.format not in FORMATS:
+    if feed.format not in FORMATS:
         return write
 
     def whole(frame: Any, batch: int) -> None:
-        done = _end(settings, query, batch - 1)
-        for problem in _gone(
-            query,
-            (
-                file.path
-                for file in SourceLog(settings, query).files(_end(settings, query, batch), done)
-            ),
-        ):
+        done = _end(warehouse, query, batch - 1)
+        files = SourceLog(warehouse, query).files(_end(warehouse, query, batch), done)
+        for problem in _gone(query, (file.path for file in files)):
             raise UserError(problem)
         write(frame, batch)
 
     return whole
 
 
-def _end(settings: Settings, query: str, batch: int) -> int:
-    found = entry_of(checkpoints.offsets(settings, query, batch)) if batch >= 0 else None
+def _end(warehouse: Location, query: str, batch: int) -> int:
+    found = entry_of(checkpoints.offsets(warehouse, query, batch)) if batch >= 0 else None
     return -1 if found is None else found
 
 

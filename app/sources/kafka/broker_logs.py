@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
-    from app.config.settings import Settings
-    from app.config.source import KafkaLogsSettings
+    from app.config.location import Location
+    from app.config.source import KafkaLogsSettings, SourceSettings
 
 REQUESTS, DUMP = "kafka_request_log", "kafka_dump_log"
 """Kinds of files, and the feeds that their records are of."""
@@ -57,9 +57,9 @@ LONGEST_STRANGE = 1000
 Lines = Iterator[tuple[pa.Array, pa.Array]]
 
 
-def check(settings: Settings) -> None:
+def check(feed: SourceSettings, warehouse: Location) -> None:
     """UserError for a local folder that does not exist and files that a worker cannot open."""
-    path = str(settings.feed.path)
+    path = str(feed.path)
     base = folder(path)
     scheme = scheme_of(base)
     if scheme not in DIRECT:
@@ -74,21 +74,23 @@ def check(settings: Settings) -> None:
         )
 
 
-def notes(settings: Settings) -> list[str]:
+def notes(feed: SourceSettings) -> list[str]:
     """What a user may not expect of the files that are there now, one sentence each."""
-    path = absolute(str(settings.feed.path))
+    path = absolute(str(feed.path))
     return not_read([file.path for file in hidden(path)] if scheme_of(path) is None else [])
 
 
-def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+def read(
+    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
+) -> Raw:
     """The records of the files at `source.path`, as columns of the contract."""
-    path = absolute(str(settings.feed.path))
-    logs = settings.feed.logs
+    path = absolute(str(feed.path))
+    logs = feed.logs
     options = {
         "recursiveFileLookup": "true",
         "maxFileAge": NEVER,
-        **admission(settings.feed, path),
-        **settings.feed.reader_options(),
+        **admission(feed, path),
+        **feed.reader_options(),
     }
     listing = reader.format("binaryFile").schema(LISTING).options(**options).load(path)
     return Raw(listing.select("path"), lambda batches: unpack(batches, path, logs))

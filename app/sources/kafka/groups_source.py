@@ -7,10 +7,10 @@ keep their identity and a restarted run continues where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.errors import UserError
@@ -23,58 +23,61 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
-    from app.config.settings import Settings
+    from app.config.location import Location
+    from app.config.source import SourceSettings
     from app.sources.kafka.groups_poll import GroupPoller
     from app.sources.raw import Raw
 
 NAME = "_weir/kafka_groups"
 
 
-def check(settings: Settings) -> None:
+def check(feed: SourceSettings, warehouse: Location) -> None:
     """UserError for a cluster that does not answer, or that denies the user a required right."""
-    if settings.feed.path is not None:
+    if feed.path is not None:
         raise UserError(
             "source.path: format kafka_groups polls a cluster and reads no path\n"
             "the files of polls that were made before are read with format files"
         )
-    with closing(_poller(settings)) as poller:
+    with closing(poller(feed, warehouse)) as asked:
         try:
-            knock(groups(settings).client_options()["bootstrap.servers"])
+            knock(groups(feed).client_options()["bootstrap.servers"])
         except Unreachable as error:
             raise UserError(f"{WHERE}: {error}\noptions and timeout_ms decide this") from None
-        poller.check()
+        asked.check()
 
 
-def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+def read(
+    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
+) -> Raw:
     """The records of the polls in the spool folder."""
-    records = spool_folder(settings) / "polls"
+    records = spool_folder(feed, warehouse) / "polls"
     records.mkdir(parents=True, exist_ok=True)
-    return line_files.read_path(reader, str(records), settings.feed)
+    return line_files.read_path(reader, str(records), feed)
 
 
-def polling(
-    settings: Settings, endless: bool, say: Callable[[str], None] | None = None
-) -> AbstractContextManager[None]:
-    """Poll while the body runs; once before it if the run has an end.
+def poller(
+    feed: SourceSettings,
+    warehouse: Location,
+    policies: Sequence[Mapping[str, Any]] = (),
+    say: Callable[[str], None] | None = None,
+) -> GroupPoller:
+    """The poller of the source; `policies` are the configured ones."""
+    from app.sources.kafka.groups_poll import GroupPoller  # with the client, which no worker needs
 
-    Does nothing for another source.
-    """
-    if settings.feed.format != "kafka_groups":
-        return nullcontext()
-    return polled.polling(_poller(settings, say), endless, say)
+    return GroupPoller(groups(feed), spool_folder(feed, warehouse), say, own_quotas(policies))
 
 
-def groups(settings: Settings) -> KafkaGroupsSettings:
+def groups(feed: SourceSettings) -> KafkaGroupsSettings:
     """The settings of the polls."""
-    found: KafkaGroupsSettings | None = getattr(settings.feed, "groups", None)
+    found: KafkaGroupsSettings | None = getattr(feed, "groups", None)
     if found is None:
         raise UserError(f"{WHERE}: is missing, format kafka_groups needs it")
     return found
 
 
-def spool_folder(settings: Settings) -> Path:
+def spool_folder(feed: SourceSettings, warehouse: Location) -> Path:
     """The folder of the polls: as configured, else below a local warehouse."""
-    return polled.spool_folder(settings, groups(settings).spool, WHERE, NAME)
+    return polled.spool_folder(warehouse, groups(feed).spool, WHERE, NAME)
 
 
 class OwnQuotas(frozenset[str]):
@@ -90,19 +93,13 @@ class OwnQuotas(frozenset[str]):
         )
 
 
-def own_quotas(settings: Settings) -> OwnQuotas:
+def own_quotas(policies: Sequence[Mapping[str, Any]]) -> OwnQuotas:
     """Topics with a configured backlog quota."""
     named = [
         (policy["scope"], policy["name"])
-        for policy in settings.policy_dicts()
+        for policy in policies
         if "backlog_quota" in policy["limits"]
     ]
     found = OwnQuotas(name for scope, name in named if scope == "topic")
     found.patterns = [source for source in named if source[0] == TOPICS]
     return found
-
-
-def _poller(settings: Settings, say: Callable[[str], None] | None = None) -> GroupPoller:
-    from app.sources.kafka.groups_poll import GroupPoller  # with the client, which no worker needs
-
-    return GroupPoller(groups(settings), spool_folder(settings), say, own_quotas(settings))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
-    from app.config.settings import Settings
-    from app.config.source import MessagesSettings
+    from app.config.location import Location
+    from app.config.source import MessagesSettings, SourceSettings
 
 Array = np.ndarray
 FEED = "kafka_messages"
@@ -39,12 +39,14 @@ claim = kafka_records.claim
 place_beyond_time = kafka_records.place_beyond_time
 
 
-def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+def read(
+    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
+) -> Raw:
     """The records of the topics as columns of the contract."""
     from pyspark.sql.functions import col, length, transform, unix_millis
 
-    options = {**kafka_records.stream_options(settings), "includeHeaders": "true"}
-    names = settings.feed.messages
+    options = {**kafka_records.stream_options(feed), "includeHeaders": "true"}
+    names = feed.messages
     headers = col("headers")
     frame = (
         reader.format("kafka")

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
-    from app.config.settings import Settings
+    from app.config.location import Location
+    from app.config.source import SourceSettings
 
 MOST_MS = (2**63 - 1) // 1000
 """The largest timestamp of a record that Spark can read: it counts microseconds."""
@@ -37,9 +38,9 @@ DEFAULTS = {
 SHOWN = 8
 
 
-def check(settings: Settings) -> None:
+def check(feed: SourceSettings, warehouse: Location) -> None:
     """UserError for a cluster that does not answer, and for topics that it lacks."""
-    options = settings.feed.reader_options()
+    options = feed.reader_options()
     servers = options["kafka.bootstrap.servers"]
     try:
         found = topics(options)
@@ -64,17 +65,17 @@ def check(settings: Settings) -> None:
                 f"source.options: topic {name} does not exist at {servers}\n"
                 f"topics there: {there or 'none'}"
             )
-    topic_ids.check(settings, _read(options, found))
+    topic_ids.check(feed, warehouse, _read(options, found))
 
 
-def claim(settings: Settings) -> None:
+def claim(feed: SourceSettings, warehouse: Location) -> None:
     """Record which topics the warehouse reads."""
-    options = settings.feed.reader_options()
+    options = feed.reader_options()
     try:
         found = topics(options)
     except Unreachable:
         return  # the queries meet it as well; the next start records them
-    topic_ids.claim(settings, _read(options, found or set()))
+    topic_ids.claim(feed, warehouse, _read(options, found or set()))
 
 
 def _read(options: dict[str, str], there: set[str]) -> list[str]:
@@ -85,11 +86,13 @@ def _read(options: dict[str, str], there: set[str]) -> list[str]:
     )
 
 
-def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+def read(
+    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
+) -> Raw:
     """The values of the topics."""
     from pyspark.sql.functions import col, concat_ws
 
-    options = stream_options(settings)
+    options = stream_options(feed)
     divided = shares(options)
     partition = col("partition").cast("string")
     if divided.with_topic:
@@ -103,20 +106,19 @@ def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
     )
 
 
-def stream_options(settings: Settings) -> dict[str, str]:
+def stream_options(feed: SourceSettings) -> dict[str, str]:
     """Options of Spark's Kafka source: the configured ones over the defaults.
 
     A trigger is bounded by records, and by bytes through the size of the newest records. Spark
     takes a share of each partition in proportion to its waiting records.
     """
-    options = settings.feed.reader_options()
+    options = feed.reader_options()
     bound: dict[str, str] = {}
     if "maxoffsetspertrigger" not in {key.lower() for key in options}:
-        source = settings.feed
-        most = source.max_records_per_trigger
+        most = feed.max_records_per_trigger
         mean_bytes = record_bytes(options, chosen(options))
         if mean_bytes:
-            most = min(most, max(int(source.max_bytes_per_trigger / mean_bytes), 1))
+            most = min(most, max(int(feed.max_bytes_per_trigger / mean_bytes), 1))
         bound = {"maxOffsetsPerTrigger": str(most)}
     return {**DEFAULTS, **bound, **options}
 
@@ -140,10 +142,10 @@ def chosen(options: dict[str, str]) -> list[str]:
     return [name.strip() for name in options.get("subscribe", "").split(",") if name.strip()]
 
 
-def place_beyond_time(settings: Settings, query: str) -> str | None:
+def place_beyond_time(feed: SourceSettings, warehouse: Location, query: str) -> str | None:
     """Topic, partition, offset and timestamp of the first record of a planned batch that Spark
     cannot read.
     """
-    ended = checkpoints.last_ended(settings, query)
-    begin, end = (checkpoints.offsets(settings, query, batch) for batch in (ended, ended + 1))
-    return later_than(settings.feed.reader_options(), begin, end, MOST_MS)
+    ended = checkpoints.last_ended(warehouse, query)
+    begin, end = (checkpoints.offsets(warehouse, query, batch) for batch in (ended, ended + 1))
+    return later_than(feed.reader_options(), begin, end, MOST_MS)

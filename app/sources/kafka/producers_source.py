@@ -9,7 +9,6 @@ others, so records keep their identity and a restarted run continues where it st
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
-    from app.config.settings import Settings
+    from app.config.location import Location
+    from app.config.source import SourceSettings
     from app.sources.kafka.producers_poll import ProducerPoller
     from app.sources.raw import Raw
 
@@ -34,18 +34,18 @@ NAME = "_weir/kafka_producers"
 TABLE = "producer_id_live"
 
 
-def check(settings: Settings) -> None:
+def check(feed: SourceSettings, warehouse: Location) -> None:
     """UserError for a cluster that does not answer, or refuses the login.
 
     It is asked before there is a JVM, so rights on topics are reported by the polls.
     """
-    if settings.feed.path is not None:
+    if feed.path is not None:
         raise UserError(
             "source.path: format kafka_producers polls a cluster and reads no path\n"
             "the files of polls that were made before are read with format files"
         )
-    spool_folder(settings)
-    options = settings.feed.reader_options()
+    spool_folder(feed, warehouse)
+    options = feed.reader_options()
     servers = options["kafka.bootstrap.servers"]
     try:
         topics(options)
@@ -55,58 +55,43 @@ def check(settings: Settings) -> None:
         ) from None
 
 
-def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+def read(
+    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
+) -> Raw:
     """The records of the polls in the spool folder."""
-    records = spool_folder(settings) / "polls"
+    records = spool_folder(feed, warehouse) / "polls"
     records.mkdir(parents=True, exist_ok=True)
-    feed = settings.feed.model_copy(update={"options": {}})  # the options are for Kafka
+    feed = feed.model_copy(update={"options": {}})  # the options are for Kafka
     return line_files.read_path(reader, str(records), feed)
 
 
-def polling(
-    settings: Settings, endless: bool, say: Callable[[str], None] | None = None
-) -> AbstractContextManager[None]:
-    """Poll while the body runs; once before it if the run has an end.
-
-    Does nothing for another source.
-    """
-    if settings.feed.format != "kafka_producers":
-        return nullcontext()
-    return polled.polling(poller(settings, say), endless, say)
-
-
-def spool_folder(settings: Settings) -> Path:
+def spool_folder(feed: SourceSettings, warehouse: Location) -> Path:
     """The folder of the polls: as configured, else below a local warehouse."""
-    return polled.spool_folder(settings, settings.feed.producers.spool, WHERE, NAME)
+    return polled.spool_folder(warehouse, feed.producers.spool, WHERE, NAME)
 
 
-def poller(settings: Settings, say: Callable[[str], None] | None = None) -> ProducerPoller:
+def poller(
+    feed: SourceSettings,
+    warehouse: Location,
+    history_ms: int,
+    tick_ms: int,
+    say: Callable[[str], None] | None = None,
+) -> ProducerPoller:
     """The poller of the source; it asks from the JVM of this process' Spark session."""
     from app.sources.kafka.producers_poll import ProducerPoller
 
-    options = {
-        key.removeprefix("kafka."): value for key, value in settings.feed.reader_options().items()
-    }
-    # A window's rows are written when the clock of its key passes its end.
-    tick_ms = settings.stats_window_ms + settings.idle_advance_ms + settings.allowed_lateness_ms
+    options = {key.removeprefix("kafka."): value for key, value in feed.reader_options().items()}
+    live = LiveTable(warehouse, history_ms)
     return ProducerPoller(
-        settings.feed.producers, options, spool_folder(settings), LiveTable(settings), say, tick_ms
+        feed.producers, options, spool_folder(feed, warehouse), live, say, tick_ms
     )
-
-
-def look(settings: Settings) -> str:
-    """The result of a first poll, from the JVM of this process' Spark session; nothing is written.
-    Raises UserError if a request is not answered.
-    """
-    with closing(poller(settings)) as asked:
-        return asked.look()
 
 
 class LiveTable:
     """The table `producer_id_live` of a warehouse."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, warehouse: Location, history_ms: int) -> None:
+        self._warehouse, self._history_ms = warehouse, history_ms
         self._writers: dict[str, Any] = {}
 
     def append(self, application: str, rows: list[dict[str, Any]]) -> None:
@@ -122,7 +107,7 @@ class LiveTable:
             if rows:
                 table = pa.Table.from_pylist(rows, schema=TABLES[TABLE].schema)
                 writer.append(TABLE, table, rows[-1]["number"])
-                root = local_path(self._settings.warehouse)
+                root = local_path(self._warehouse.uri)
                 if root is not None:
                     durable.sync(root)  # before the memory of the polls forgets the rows
         except (DeltaError, OSError) as error:
@@ -133,7 +118,7 @@ class LiveTable:
         if application not in self._writers:
             from app.tables.commit import Writer
 
-            writer = Writer(self._settings, NAME, application)
+            writer = Writer(self._warehouse, NAME, self._history_ms, application)
             writer.prepare([TABLE])
             self._writers[application] = writer
         return self._writers[application]

@@ -16,17 +16,18 @@ from app.tables.json_documents import Document
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.config.settings import Settings
+    from app.config.location import Location
+    from app.config.source import SourceSettings
 
 NAME = "_weir/topics.json"
 """Where an earlier version kept the ids."""
 _EARLIER: Document[dict[str, str]] = Document(dict[str, str])
 
 
-def check(settings: Settings, names: Sequence[str]) -> None:
+def check(feed: SourceSettings, warehouse: Location, names: Sequence[str]) -> None:
     """LastingError for a topic that has been created again since the warehouse began to read it."""
-    options = settings.feed.reader_options()
-    kept = _kept(settings)
+    options = feed.reader_options()
+    kept = _kept(warehouse)
     if not kept or options.get("failOnDataLoss", "true").lower() == "false":
         return
     now = topic_ids(options, [name for name in names if name in kept])
@@ -40,15 +41,13 @@ def check(settings: Settings, names: Sequence[str]) -> None:
             )
 
 
-def claim(settings: Settings, names: Sequence[str]) -> None:
+def claim(feed: SourceSettings, warehouse: Location, names: Sequence[str]) -> None:
     """Record the ids of the topics that the warehouse reads from now on."""
-    manifest.keep_topics(
-        settings, {**_kept(settings), **topic_ids(settings.feed.reader_options(), names)}
-    )
+    manifest.keep_topics(warehouse, {**_kept(warehouse), **topic_ids(feed.reader_options(), names)})
 
 
-def _kept(settings: Settings) -> dict[str, str]:
-    there = manifest.load(settings)
+def _kept(warehouse: Location) -> dict[str, str]:
+    there = manifest.load(warehouse)
     if there is not None and there.topics is not None:
         return there.topics
-    return _EARLIER.load(settings, NAME) or {}
+    return _EARLIER.load(warehouse, NAME) or {}

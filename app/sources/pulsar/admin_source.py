@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,59 +27,57 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
-    from app.config.settings import Settings
+    from app.config.location import Location
+    from app.config.source import SourceSettings
     from app.sources.raw import Raw
 
 NAME = "_weir/pulsar_admin"
 
 
-def check(settings: Settings) -> None:
+def check(feed: SourceSettings, warehouse: Location) -> None:
     """UserError for a cluster that does not answer, a refused token, or invalid recordings."""
-    answer(settings)
+    answer(feed, warehouse)
 
 
-def answer(settings: Settings) -> str | None:
+def answer(feed: SourceSettings, warehouse: Location) -> str | None:
     """As `check`; returns a note about the cluster's name."""
-    spool_folder(settings)
-    if settings.feed.path is not None:
-        recordings(Path(settings.feed.path))
+    spool_folder(feed, warehouse)
+    if feed.path is not None:
+        recordings(Path(feed.path))
         return None
-    return AdminPoller(admin(settings), spool_folder(settings)).check()
+    return poller(feed, warehouse).check()
 
 
-def read(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Raw:
+def read(
+    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
+) -> Raw:
     """The records of the polls in the spool folder."""
-    folder = spool_folder(settings)
-    if settings.feed.path is not None:
+    folder = spool_folder(feed, warehouse)
+    if feed.path is not None:
         folder = folder.with_name(f"{folder.name}_recorded")
-        done = convert(Path(settings.feed.path), folder, admin(settings))
+        done = convert(Path(feed.path), folder, admin(feed))
         if done.problems or done.notes:
             say(done.text(), file=sys.stderr, flush=True)
     records = folder / "polls"
     records.mkdir(parents=True, exist_ok=True)
-    return line_files.read_path(reader, str(records), settings.feed)
+    return line_files.read_path(reader, str(records), feed)
 
 
-def polling(
-    settings: Settings, endless: bool, say: Callable[[str], None] | None = None
-) -> AbstractContextManager[None]:
-    """Poll while the body runs; once before it if the run has an end.
-
-    Does nothing for another source, or if recorded polls are read.
-    """
-    if settings.feed.format != "pulsar_admin" or settings.feed.path is not None:
-        return nullcontext()
-    return polled.polling(AdminPoller(admin(settings), spool_folder(settings), say), endless, say)
+def poller(
+    feed: SourceSettings, warehouse: Location, say: Callable[[str], None] | None = None
+) -> AdminPoller:
+    """The poller of the source."""
+    return AdminPoller(admin(feed), spool_folder(feed, warehouse), say)
 
 
-def admin(settings: Settings) -> PulsarAdminSettings:
+def admin(feed: SourceSettings) -> PulsarAdminSettings:
     """The settings of the polls."""
-    found: PulsarAdminSettings | None = getattr(settings.feed, "admin", None)
+    found: PulsarAdminSettings | None = getattr(feed, "admin", None)
     if found is None:
         raise UserError(f"{WHERE}: is missing, format pulsar_admin needs it")
     return found
 
 
-def spool_folder(settings: Settings) -> Path:
+def spool_folder(feed: SourceSettings, warehouse: Location) -> Path:
     """The folder of the polls: as configured, else below a local warehouse."""
-    return polled.spool_folder(settings, admin(settings).spool, WHERE, NAME)
+    return polled.spool_folder(warehouse, admin(feed).spool, WHERE, NAME)

@@ -28,8 +28,8 @@ from app.sources.raw import Batches, Raw, Step
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.config.settings import Settings
-    from app.config.source import MessagesSettings
+    from app.config.location import Location
+    from app.config.source import MessagesSettings, SourceSettings
     from app.sources.pulsar.topic_client import Options
 
 FEED = "pulsar_messages"
@@ -38,10 +38,10 @@ PARTITION = "-partition-"
 finished = pulsar_records.finished
 
 
-def check(settings: Settings) -> None:
+def check(feed: SourceSettings, warehouse: Location) -> None:
     """UserError for brokers that do not answer, and topics that cannot be read."""
-    pulsar_records.check(settings)
-    options = settings.feed.reader_options()
+    pulsar_records.check(feed, warehouse)
+    options = feed.reader_options()
     if "adminUrl" not in options:
         return
     topic = topic_names(options)[0]
@@ -55,20 +55,22 @@ def check(settings: Settings) -> None:
         ) from None
 
 
-def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) -> Raw:
+def stream(
+    spark: SparkSession, feed: SourceSettings, warehouse: Location, query: str, ending: bool
+) -> Raw:
     """The entries of the topics from the query's position on. With `ending` it stops at their
     present end.
     """
-    plan = pulsar_records.stream_plan(settings, query, ending)
+    plan = pulsar_records.stream_plan(feed, warehouse, query, ending)
     frame = pulsar_records.ranges(spark, plan, streaming=True)
-    return Raw(frame, records(plan.options, settings.feed.messages), plan.shares)
+    return Raw(frame, records(plan.options, feed.messages), plan.shares)
 
 
-def batch(spark: SparkSession, settings: Settings) -> Raw:
+def batch(spark: SparkSession, feed: SourceSettings) -> Raw:
     """The entries that the topics hold now."""
-    plan = pulsar_records.whole_plan(settings)
+    plan = pulsar_records.whole_plan(feed)
     frame = pulsar_records.ranges(spark, plan, streaming=False)
-    return Raw(frame, records(plan.options, settings.feed.messages))
+    return Raw(frame, records(plan.options, feed.messages))
 
 
 def records(options: Options, names: MessagesSettings) -> Step:

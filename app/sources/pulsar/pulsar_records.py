@@ -21,38 +21,41 @@ from app.tables import checkpoints
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from app.config.settings import Settings
+    from app.config.location import Location
+    from app.config.source import SourceSettings
     from app.sources.pulsar.planned_ranges import RangePlan
     from app.sources.pulsar.topic_client import Options
 
 PREFIX = "weir"
 
 
-def check(settings: Settings) -> None:
+def check(feed: SourceSettings, warehouse: Location) -> None:
     """UserError for brokers that do not answer, and topics that cannot be read."""
-    topic_client.check(settings.feed.reader_options(), topic_client.TIMEOUT_MS)
+    topic_client.check(feed.reader_options(), topic_client.TIMEOUT_MS)
 
 
-def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) -> Raw:
+def stream(
+    spark: SparkSession, feed: SourceSettings, warehouse: Location, query: str, ending: bool
+) -> Raw:
     """The messages of the topics from the query's position on. With `ending` it stops at their
     present end.
     """
-    plan = stream_plan(settings, query, ending)
+    plan = stream_plan(feed, warehouse, query, ending)
     return Raw(ranges(spark, plan, streaming=True), values(plan.options), plan.shares)
 
 
-def batch(spark: SparkSession, settings: Settings) -> Raw:
+def batch(spark: SparkSession, feed: SourceSettings) -> Raw:
     """The messages that the topics hold now."""
-    plan = whole_plan(settings)
+    plan = whole_plan(feed)
     return Raw(ranges(spark, plan, streaming=False), values(plan.options))
 
 
-def finished(settings: Settings, query: str) -> bool:
+def finished(warehouse: Location, query: str) -> bool:
     """Whether the query's last batch has ended and left no records behind."""
-    last = checkpoints.last_planned(settings, query)
+    last = checkpoints.last_planned(warehouse, query)
     return last < 0 or (
-        checkpoints.settled(settings, query)
-        and not checkpoints.offsets(settings, query, last).get(MORE)
+        checkpoints.settled(warehouse, query)
+        and not checkpoints.offsets(warehouse, query, last).get(MORE)
     )
 
 
@@ -77,52 +80,51 @@ def ranges(spark: SparkSession, plan: RangePlan, *, streaming: bool) -> DataFram
     return reader.format(name).load()
 
 
-def whole_plan(settings: Settings) -> RangePlan:
+def whole_plan(feed: SourceSettings) -> RangePlan:
     """The plan of everything that the topics hold."""
     from app.sources.pulsar.planned_ranges import RangePlan
 
-    source = settings.feed
-    options = source.reader_options()
+    options = feed.reader_options()
     topics = tuple(topic_names(options))
     return RangePlan(
         options,
         topics,
-        PulsarShares(source.max_records_per_trigger, len(topics) != 1),
-        max_records=source.max_records_per_trigger,
-        max_bytes=source.max_bytes_per_trigger,
+        PulsarShares(feed.max_records_per_trigger, len(topics) != 1),
+        max_records=feed.max_records_per_trigger,
+        max_bytes=feed.max_bytes_per_trigger,
     )
 
 
-def stream_plan(settings: Settings, query: str, ending: bool) -> RangePlan:
+def stream_plan(feed: SourceSettings, warehouse: Location, query: str, ending: bool) -> RangePlan:
     """The plan of a query, from the position in its checkpoint."""
-    name = checkpoints.application_id(settings, query)
-    prefix = settings.feed.options.get("subscriptionPrefix", PREFIX)
+    name = checkpoints.application_id(warehouse, query)
+    prefix = feed.options.get("subscriptionPrefix", PREFIX)
     plan = replace(
-        whole_plan(settings),
+        whole_plan(feed),
         ending=ending,
         subscription=prefix + name.removeprefix(PREFIX),
-        planned=_end(settings, query, checkpoints.last_planned(settings, query)),
-        ended=_end(settings, query, checkpoints.last_ended(settings, query)),
+        planned=_end(warehouse, query, checkpoints.last_planned(warehouse, query)),
+        ended=_end(warehouse, query, checkpoints.last_ended(warehouse, query)),
     )
     if plan.options.get("startingOffsets", "earliest") == "latest":
-        plan = replace(plan, first=_latest(settings, query, plan))
+        plan = replace(plan, first=_latest(warehouse, query, plan))
     return plan
 
 
-def _end(settings: Settings, query: str, batch: int) -> Document | None:
-    return checkpoints.offsets(settings, query, batch) if batch >= 0 else None
+def _end(warehouse: Location, query: str, batch: int) -> Document | None:
+    return checkpoints.offsets(warehouse, query, batch) if batch >= 0 else None
 
 
-def _latest(settings: Settings, query: str, plan: RangePlan) -> Document:
+def _latest(warehouse: Location, query: str, plan: RangePlan) -> Document:
     """The end of the topics at the first start of the query."""
     from app.sources.pulsar.planned_ranges import Planner
 
-    kept = checkpoints.require_identity(settings, query).first_offset
+    kept = checkpoints.require_identity(warehouse, query).first_offset
     if kept is None:
         planner = Planner(plan)
         try:
             kept = planner.all() if plan.planned is None else EARLIEST
         finally:
             planner.close()
-        checkpoints.identify(settings, query, first_offset=kept)
+        checkpoints.identify(warehouse, query, first_offset=kept)
     return kept

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 
 from app.read.memory import default_bytes
-from app.read.relations import Warehouse, connect
+from app.read.relations import ANY_ORDER, Warehouse, connect
 
 Row = dict[str, Any]
 
@@ -151,11 +151,11 @@ def compared(before: Warehouse, after: Warehouse, rows: int, window_ms: int) -> 
     """The effects of other policies, from the tables of a replay under each set, with windows of
     the given length. The lists have the `rows` tenants, topics and users with the greatest changes.
     """
-    limits = {"memory_limit": f"{default_bytes() // 2}B"}
+    config = {"memory_limit": f"{default_bytes() // 2}B", **ANY_ORDER}
     every = " ".join(_SIDES.values())
     with (
-        connect(after, every, in_order=False, limits=limits, calendar=True) as theirs,
-        connect(before, every, in_order=False, limits=limits, calendar=True) as ours,
+        connect(after, every, config=config, calendar=True) as theirs,
+        connect(before, every, config=config, calendar=True) as ours,
     ):
         for name, sql in _SIDES.items():
             ours.execute(f"CREATE TABLE {name} AS SELECT 'before' AS side, * FROM ({sql})")

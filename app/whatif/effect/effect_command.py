@@ -33,6 +33,7 @@ from app.whatif.replay.slices import RECORDS
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
     from app.show.policy.policy_changes_text import LimitChange
 
@@ -100,8 +101,8 @@ def effect(
     page; returns 0. `changes` are the limits that differ.
     """
     require_delta_rs(before.settings.warehouse)
-    Warehouse.of(before.settings).require()
-    _refuse_live(before.settings, wanted.keep)
+    Warehouse.of(before.settings.location).require()
+    _refuse_live(before.settings.location, wanted.keep)
     with _folder(wanted.keep) as folder:
         first = _replay(before, wanted, folder)
         second = _replay(after, wanted, folder, first.archive_version)
@@ -114,16 +115,17 @@ def effect(
             for side, one in ((before, first), (after, second)):
                 say(f"{side.name}: {side.given}", flush=True)
                 one.run(say_begin=False)  # the answer says it once
-        replayed = Warehouse.of(first.out.settings)
+        replayed = Warehouse.of(first.out.settings.location)
         found = compared(
             replayed,
-            Warehouse.of(second.out.settings),
+            Warehouse.of(second.out.settings.location),
             wanted.rows,
             before.settings.stats_window_ms,
         )
         jobs = _jobs(before, wanted)
         unlike = differences(
-            before.settings,
+            Warehouse.of(before.settings.location),
+            before.settings.policy_dicts(),
             _choice(before, wanted),
             wanted.span,
             replayed,
@@ -148,9 +150,9 @@ def _jobs(side: PolicySide, wanted: Wanted) -> tuple[str, ...]:
     return jobs
 
 
-def _refuse_live(settings: Settings, keep: Path | None) -> None:
+def _refuse_live(warehouse: Location, keep: Path | None) -> None:
     """UserError for a folder inside the warehouse that is replayed."""
-    live = local_path(settings.warehouse)
+    live = local_path(warehouse.uri)
     if keep is not None and live is not None and keep.resolve().is_relative_to(live.resolve()):
         raise UserError(f"--keep {keep}: is in the warehouse that is replayed\nname another folder")
 

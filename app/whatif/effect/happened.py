@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from app.read.last_policies import last_policies
 from app.read.relations import Warehouse, connect
 from app.terminal.counts import counted
 from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS, EventSpan
 from app.whatif.replay.choice import Choice, policy_key
-
-if TYPE_CHECKING:
-    from app.config.settings import Settings
 
 NAMED = 5
 """Overridden documents that a sentence names."""
@@ -27,27 +24,34 @@ WHERE window_start_ms >= $from_ms AND window_start_ms < $to_ms
 
 
 def differences(
-    settings: Settings, choice: Choice, span: EventSpan, model: Warehouse, pauses: bool
+    live: Warehouse,
+    policies: Sequence[Mapping[str, Any]],
+    choice: Choice,
+    span: EventSpan,
+    model: Warehouse,
+    pauses: bool,
 ) -> list[str]:
     """Sentences on what the replay under the first policies has otherwise than the live run.
 
-    `settings` are those of that replay, `choice` its records, and `model` its tables; `pauses`: it
+    `policies` are those of that replay, `choice` its records, and `model` its tables; `pauses`: it
     has pauses of connections.
     """
-    found = list(_overridden(settings, choice, span))
+    found = list(_overridden(live, policies, choice, span))
     if pauses and not choice.filters:
-        found += _unreported(Warehouse.of(settings), model, span)
+        found += _unreported(live, model, span)
     return found
 
 
-def _overridden(settings: Settings, choice: Choice, span: EventSpan) -> Iterator[str]:
+def _overridden(
+    live: Warehouse, policies: Sequence[Mapping[str, Any]], choice: Choice, span: EventSpan
+) -> Iterator[str]:
     """The documents of the stream that the policy files replace by others."""
-    files = {policy_key(d): d["limits"] for d in settings.policy_dicts()}
+    files = {policy_key(d): d["limits"] for d in policies}
     end_ms = None if span.end_ms == LAST_MS else span.end_ms
     names = sorted(
         {
             f"{scope} {name}"
-            for every in last_policies(settings, end_ms).values()
+            for every in last_policies(live, end_ms).values()
             for (scope, name), last in every.items()
             if choice.replaces((scope, name))
             and files.get((scope, name)) != last.document["limits"]
@@ -70,14 +74,14 @@ def _unreported(live: Warehouse, model: Warehouse, span: EventSpan) -> Iterable[
     if live.open("limiter_stats") is None or live.open("throttle_events") is None:
         return ()
     values = {"from_ms": max(span.begin_ms, FIRST_MS), "to_ms": span.end_ms}
-    with connect(live, _REPORTED + _PAUSES, values) as connection:
+    with connect(live, _REPORTED + _PAUSES) as connection:
         (reported,) = connection.execute(_REPORTED, values).fetchall()[0]
         if not reported:
             return ()
         pauses, seconds = connection.execute(_PAUSES, values).fetchall()[0]
     alone, lasted = 0, 0.0
     if model.open("throttle_events") is not None:
-        with connect(model, _PAUSES, values) as connection:
+        with connect(model, _PAUSES) as connection:
             alone, lasted = connection.execute(_PAUSES, values).fetchall()[0]
     return (
         f"Both sides ignore the pauses that the feed reports, since other limits would have had "

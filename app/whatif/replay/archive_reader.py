@@ -112,7 +112,7 @@ class Archive:
         the records that it does not get again."""
         self._settings, self._routes = settings, routes
         self.span, self._choice, self._applied = span, choice, applied or {}
-        warehouse = Warehouse.of(settings)
+        warehouse = self._warehouse = Warehouse.of(settings.location)
         warehouse.require()
         delta = warehouse.open("events")
         if delta is None:
@@ -124,9 +124,9 @@ class Archive:
             delta.load_as_version(version)
         self.version = int(delta.version())
         self._root = str(warehouse.folder.resolve() / "events") if warehouse.folder else None
-        self._location, self._storage = warehouse.location("events"), settings.storage()
-        self.shards = manifest.followed(settings).shard_count
-        self._as_spelled, self._skew_ms = manifest.as_spelled(settings), settings.clock_skew_ms
+        self._location, self._storage = warehouse.location("events"), warehouse.storage_options
+        self.shards = settings.model_copy(update=manifest.numbers(warehouse)).shard_count
+        self._as_spelled, self._skew_ms = manifest.as_spelled(warehouse), settings.clock_skew_ms
         self._strays: dict[str, frozenset[tuple[str, int]]] = {}
         self._columns, kinds = needed(routes)
         self._kinds = pa.array(kinds)
@@ -155,12 +155,16 @@ class Archive:
     @cached_property
     def _left_out(self) -> LeftOut:
         return LeftOut(
-            self._settings, tuple(self._routes), self.span.begin_ms, self.span.end_ms, self._applied
+            self._warehouse,
+            tuple(self._routes),
+            self.span.begin_ms,
+            self.span.end_ms,
+            self._applied,
         )
 
     @cached_property
     def _untimed(self) -> Untimed:
-        return Untimed(self._settings)
+        return Untimed(self._warehouse)
 
     def open(self, file: DataFile) -> pq.ParquetFile:
         """A data file; UserError where it is gone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from app.whatif.replay.out import of_folder
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
     from app.whatif.replay.replay_request import ReplayRequest
 
@@ -45,20 +46,19 @@ class Begin:
     text: str = ""
     """Which states they are."""
 
-    def said(self, settings: Settings, jobs: Sequence[str]) -> list[str]:
+    def said(self, blind_ms: Mapping[str, int], jobs: Sequence[str]) -> list[str]:
         """The begin in words: with an empty one, which rows could be others in a run that began
-        earlier."""
+        earlier. `blind_ms` has the times for which a job may differ after a gap."""
         if self.states is not None:
             return [self.text]
         if self.read_ms == FIRST_MS:
             return []
-        blind = settings.blind_after_gap_ms()
         lines = [
             f"begins empty at {instant_of(self.read_ms)}: rows may differ from those of a run "
             "that began earlier"
         ]
         for job in jobs:
-            until_ms = self.read_ms + blind[job]
+            until_ms = self.read_ms + blind_ms[job]
             what = (
                 f"until {instant_of(until_ms)}"
                 if until_ms > self.span.begin_ms
@@ -77,7 +77,7 @@ def begin_of(settings: Settings, jobs: Sequence[str], asked: ReplayRequest) -> B
     if asked.after is not None:
         return _after(settings, jobs, asked, asked.after)
     if asked.saved:
-        return _saved(settings, jobs, asked)
+        return _saved(settings.location, settings.shard_count, jobs, asked)
     begin_ms = asked.span.begin_ms
     read_ms = begin_ms if begin_ms == FIRST_MS else begin_ms - asked.warm_up_ms
     return Begin(asked.span, read_ms, begin_ms, begin_ms)
@@ -107,11 +107,13 @@ def _after(settings: Settings, jobs: Sequence[str], asked: ReplayRequest, folder
     return Begin(span, end_ms, FIRST_MS, end_ms, states, text=f"begins with the states of {folder}")
 
 
-def _saved(settings: Settings, jobs: Sequence[str], asked: ReplayRequest) -> Begin:
+def _saved(
+    warehouse: Location, shard_count: int, jobs: Sequence[str], asked: ReplayRequest
+) -> Begin:
     """With the newest states that a run has saved before `--from`."""
     begin_ms = asked.span.begin_ms
     before_ms = LAST_MS if begin_ms == FIRST_MS else begin_ms
-    kept = manifest.load(settings)
+    kept = manifest.load(warehouse)
     there = (kept.states if kept else None) or ()
     chosen: dict[str, SavedStates] = {}
     for one in sorted(there, key=lambda one: one.saved_ms):
@@ -121,14 +123,14 @@ def _saved(settings: Settings, jobs: Sequence[str], asked: ReplayRequest) -> Beg
     if missing:
         when = "" if begin_ms == FIRST_MS else f" before {instant_of(begin_ms)}"
         raise UserError(
-            f"--saved: {settings.warehouse} has no saved states of {', '.join(missing)}{when}\n"
+            f"--saved: {warehouse.uri} has no saved states of {', '.join(missing)}{when}\n"
             "saved_states.interval_ms lets a run keep them; --warm-up does without"
         )
     states = States(latest_ms=min(one.at_ms for one in chosen.values()))
     applied: dict[str, Any] = {}
     for file in sorted({one.file for one in chosen.values()}):
         mine = [job for job, one in chosen.items() if one.file == file]
-        applied |= dict.fromkeys(mine, _take(settings, file, mine, states))
+        applied |= dict.fromkeys(mine, _take(warehouse, shard_count, file, mine, states))
     least, most = (f(one.at_ms for one in chosen.values()) for f in (min, max))
     read_ms = max(least - BEHIND_MS, 0)
     span = replace(asked.span, begin_ms=begin_ms)
@@ -143,17 +145,19 @@ def _saved(settings: Settings, jobs: Sequence[str], asked: ReplayRequest) -> Beg
     )
 
 
-def _take(settings: Settings, file: str, jobs: Sequence[str], into: States) -> SourcePosition:
+def _take(
+    warehouse: Location, shard_count: int, file: str, jobs: Sequence[str], into: States
+) -> SourcePosition:
     """Take the states of some jobs out of a file; the place in the source they stand for."""
-    root = local_path(settings.warehouse)
+    root = local_path(warehouse.uri)
     if root is None:
         raise UserError("--saved: states are kept in a warehouse on this machine only")
     found, about = state_files.read(root / file)
-    if about["shards"] != settings.shard_count:
+    if about["shards"] != shard_count:
         shards = counted(about["shards"], "shard")
         raise UserError(
             f"--saved: {file} is of {shards}, and the warehouse has "
-            f"{settings.shard_count} now\ntake a later begin, or --warm-up"
+            f"{shard_count} now\ntake a later begin, or --warm-up"
         )
     for job in jobs:
         if about["versions"][job] != DECLARED[job].state_version:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.config.described import described
 from app.errors import UserError
 from app.tables import last_configuration, state_files, writable
 from app.tables.commit import Writer
@@ -28,6 +29,7 @@ from app.whatif.replay.archive_reader import FIRST_MS
 from app.whatif.replay.slices import TimeSlice
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
     from app.engine.operators import Operator
 
@@ -91,10 +93,10 @@ class ReplayFolder:
                 "commit": "delta-rs",
             }
         )
-        self._refuse_live(settings)
+        self._refuse_live(settings.location)
         self._identity = json.loads(json.dumps(identity))
         self._progress = self._load()
-        refused = writable.obstacle(self.settings)
+        refused = writable.obstacle(self.settings.location)
         if refused is not None:
             raise UserError(f"{self._place}: {refused}")
         self._saved_s = time.monotonic()
@@ -102,15 +104,15 @@ class ReplayFolder:
         self._held: dict[str, list[pa.Table]] = {}
         self._held_rows = 0
 
-    def _refuse_live(self, settings: Settings) -> None:
-        live = local_path(settings.warehouse)
+    def _refuse_live(self, warehouse: Location) -> None:
+        live = local_path(warehouse.uri)
         if live is not None and live.resolve() == self.root.resolve():
             raise UserError(
                 f"{self._place}: is the warehouse that is replayed\nname another folder"
             )
 
     def _load(self) -> Progress | None:
-        found = _HEADER.load(self.settings, NAME)
+        found = _HEADER.load(self.settings.location, NAME)
         if found is None:
             if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
                 raise UserError(
@@ -135,7 +137,7 @@ class ReplayFolder:
                 f"{self._place}: belongs to another replay, whose {key} is {theirs.get(key)!r}, "
                 f"not {self._identity.get(key)!r}\nname another folder"
             )
-        return _PROGRESS.load(self.settings, NAME)
+        return _PROGRESS.load(self.settings.location, NAME)
 
     @property
     def begun(self) -> bool:
@@ -187,7 +189,9 @@ class ReplayFolder:
             self._write()
         else:
             self._save(0, start)
-        last_configuration.keep(self.settings)
+        last_configuration.keep(
+            self.settings.location, described(self.settings, time.time_ns() // 1_000_000)
+        )
 
     @property
     def applied(self) -> dict[str, SourcePosition]:
@@ -201,7 +205,12 @@ class ReplayFolder:
 
     def prepare(self, group: Mapping[str, Operator]) -> None:
         """Create the tables of the jobs."""
-        self._writer = Writer(self.settings, "replay", self._there.application)
+        self._writer = Writer(
+            self.settings.location,
+            "replay",
+            self.settings.maintenance.history_ms,
+            self._there.application,
+        )
         self._writer.prepare([*(t for o in group.values() for t in o.tables), "quarantine"])
 
     def take(
@@ -248,7 +257,7 @@ class ReplayFolder:
         self._saved_s = time.monotonic()
 
     def _write(self) -> None:
-        _PROGRESS.keep(self.settings, NAME, self._there)
+        _PROGRESS.keep(self.settings.location, NAME, self._there)
 
     @property
     def spill(self) -> Path:
@@ -267,7 +276,7 @@ def of_folder(settings: Settings, folder: Path, option: str) -> tuple[dict[str, 
     """What the replay in a folder was, and the states that it ended with; UserError where it has
     not ended."""
     there = settings.model_copy(update={"warehouse": str(folder), "storage_options": {}})
-    progress = _PROGRESS.load(there, NAME)
+    progress = _PROGRESS.load(there.location, NAME)
     if progress is None:
         raise UserError(
             f"{option} {folder}: is not the folder of a replay (allowed: one that "

@@ -4,7 +4,6 @@ that the states it begins with have."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +12,6 @@ import pyarrow.compute as pc
 from app.read.relations import Warehouse
 from app.tables.state_files import SourcePosition
 from state.engine.refused import DUPLICATE, OUT_OF_RANGE, TOO_LATE
-
-if TYPE_CHECKING:
-    from app.config.settings import Settings
 
 Array = np.ndarray
 REFUSED = (TOO_LATE, DUPLICATE, OUT_OF_RANGE)
@@ -28,7 +24,7 @@ class LeftOut:
 
     def __init__(
         self,
-        settings: Settings,
+        warehouse: Warehouse,
         jobs: Sequence[str],
         begin_ms: int,
         end_ms: int,
@@ -39,7 +35,7 @@ class LeftOut:
             job: (place.offsets, frozenset(place.files)) for job, place in applied.items()
         }
         self._by_job: dict[str, dict[str, Array]] = {}
-        delta = Warehouse.of(settings).open("quarantine")
+        delta = warehouse.open("quarantine")
         if delta is None:
             return
         wall = pc.field("ts_wall_ms")

@@ -41,7 +41,7 @@ what Python does between two compiled steps is short."""
 def replay(settings: Settings, asked: ReplayRequest) -> int:
     """Replay, and with `verify` compare; 0, or 1 where live tables differ."""
     require_delta_rs(settings.warehouse)
-    Warehouse.of(settings).require()
+    Warehouse.of(settings.location).require()
     begun = Replay(settings, asked)
     begun.run()
     return begun.verified() if asked.verify else 0
@@ -50,7 +50,7 @@ def replay(settings: Settings, asked: ReplayRequest) -> int:
 def _group(settings: Settings, jobs: Sequence[str], asked: ReplayRequest) -> Mapping[str, Operator]:
     """The operators: under the policies of the run each version holds from its time on, as there;
     others hold from the beginning."""
-    logs = [log for log in live_logs(settings, jobs).values() if log is not None]
+    logs = [log for log in live_logs(settings.location, jobs).values() if log is not None]
     policies = settings.policy_dicts()
     if not asked.throughout and all(log.last == policies for log in logs):
         return live_operators(settings, jobs)
@@ -70,7 +70,7 @@ class Replay:
         self, settings: Settings, asked: ReplayRequest, archive_version: int | None = None
     ) -> None:
         """Of the newest version of the archive, or another one; UserError for what is wrong."""
-        self._settings = manifest.followed(settings)
+        self._settings = settings.model_copy(update=manifest.numbers(settings.location))
         self._jobs = asked.jobs or settings.jobs
         self._group = _group(self._settings, self._jobs, asked)
         self._asked = asked
@@ -96,11 +96,11 @@ class Replay:
     @property
     def begins(self) -> list[str]:
         """Where it begins, in words: which rows a longer past could change."""
-        return self._begin.said(self._settings, self._jobs)
+        return self._begin.said(self._settings.blind_after_gap_ms(), self._jobs)
 
     def run(self, say_begin: bool = True) -> None:
         """Judge all that is left; `say_begin` prints where it begins."""
-        with run_lock.only_run(self.out.settings, ["replay"]):
+        with run_lock.only_run(self.out.settings.location, ["replay"]):
             if not self.out.ended:
                 self.go_on(say_begin)
             else:
@@ -197,8 +197,8 @@ class Replay:
             end_ms = min(end_ms, latest) - open_ms - settings.allowed_lateness_ms
         without_payload = not settings.archive_payload
         counts, found = verify.differences(
-            Warehouse.of(settings),
-            Warehouse.of(self.out.settings),
+            Warehouse.of(settings.location),
+            Warehouse.of(self.out.settings.location),
             self._group,
             begin_ms,
             end_ms,

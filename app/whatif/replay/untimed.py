@@ -6,15 +6,10 @@ Jobs on the monotonic clock need no wall time; a replay that goes slice by slice
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 
-from app.read.relations import Warehouse, connect
-
-if TYPE_CHECKING:
-    from app.config.settings import Settings
+from app.read.relations import ANY_ORDER, Warehouse, connect
 
 Array = np.ndarray
 Place = tuple[str, int]
@@ -55,8 +50,8 @@ FROM placed WHERE ts_wall_ms IS NULL
 class Untimed:
     """The records of an archive without a wall time, each with a time (ms since the epoch)."""
 
-    def __init__(self, settings: Settings) -> None:
-        connection = connect(Warehouse.of(settings), SQL, in_order=False)
+    def __init__(self, warehouse: Warehouse) -> None:
+        connection = connect(warehouse, SQL, config=ANY_ORDER)
         found = connection.execute(SQL).fetchall()
         self._at: dict[Place, int] = {(part, offset): at for part, offset, at in found}
 

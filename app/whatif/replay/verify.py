@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from app.read.relations import Warehouse, connect
+from app.read.relations import ANY_ORDER, Warehouse, connect
 from app.terminal.counts import counted
 from app.terminal.rows import plain
 from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS
@@ -77,7 +77,7 @@ class _Side:
     def __init__(
         self, warehouse: Warehouse, name: str, begin_ms: int, end_ms: int, left_out: Sequence[str]
     ) -> None:
-        self._connection: duckdb.DuckDBPyConnection = connect(warehouse, name, in_order=False)
+        self._connection: duckdb.DuckDBPyConnection = connect(warehouse, name, config=ANY_ORDER)
         columns = [
             c
             for (c,) in self._connection.execute(

@@ -47,9 +47,9 @@ def test_versions_that_are_declared_are_those_of_the_cores() -> None:
 
 
 def test_what_this_release_wrote_it_continues(settings: Settings) -> None:
-    assert formats.load(settings) is None
-    formats.keep(settings, JOBS)
-    kept = formats.load(settings)
+    assert formats.load(settings.location) is None
+    formats.keep(settings.location, JOBS)
+    kept = formats.load(settings.location)
     assert kept == formats.Formats(
         formats.VERSION, __version__, {name: job.state_version for name, job in DECLARED.items()}
     )
@@ -57,7 +57,7 @@ def test_what_this_release_wrote_it_continues(settings: Settings) -> None:
 
 
 def test_a_later_state_is_refused_with_the_release_that_reads_it(settings: Settings) -> None:
-    formats.keep(settings, JOBS)
+    formats.keep(settings.location, JOBS)
     reads = DECLARED["chunks"].state_version
     change(settings, formats.NAME, weir="7.0.0", states={"chunks": reads + 1})
     assert refused(settings) == [
@@ -68,7 +68,7 @@ def test_a_later_state_is_refused_with_the_release_that_reads_it(settings: Setti
 
 
 def test_an_earlier_state_is_refused_with_the_release_that_wrote_it(settings: Settings) -> None:
-    formats.keep(settings, JOBS)
+    formats.keep(settings.location, JOBS)
     change(settings, formats.NAME, weir="0.0.1", states={"backlog": 0})
     first, second = refused(settings)
     assert "the state of backlog" in first and "has version 0, written by Weir 0.0.1" in first
@@ -76,17 +76,17 @@ def test_an_earlier_state_is_refused_with_the_release_that_wrote_it(settings: Se
 
 
 def test_the_state_of_a_job_that_does_not_run_is_no_hindrance(settings: Settings) -> None:
-    formats.keep(settings, JOBS)
+    formats.keep(settings.location, JOBS)
     change(settings, formats.NAME, states={"backlog": 99})
     others = [job for job in JOBS if job != "backlog"]
-    formats.check(settings, others)
-    formats.keep(settings, others)
-    kept = formats.load(settings)
+    formats.check(settings.location, others)
+    formats.keep(settings.location, others)
+    kept = formats.load(settings.location)
     assert kept is not None and kept.states["backlog"] == 99
 
 
 def test_a_later_file_of_formats_is_refused(settings: Settings) -> None:
-    formats.keep(settings, JOBS)
+    formats.keep(settings.location, JOBS)
     change(settings, formats.NAME, version=formats.VERSION + 1, weir="7.0.0", states="unknown")
     first, second = refused(settings)
     assert f"has version {formats.VERSION + 1}, written by Weir 7.0.0" in first
@@ -94,7 +94,7 @@ def test_a_later_file_of_formats_is_refused(settings: Settings) -> None:
 
 
 def test_a_damaged_file_of_formats_is_refused_with_what_helps(settings: Settings) -> None:
-    formats.keep(settings, JOBS)
+    formats.keep(settings.location, JOBS)
     Path(settings.warehouse, formats.NAME).write_text("{", encoding="utf-8")
     first, second = refused(settings)
     assert first.startswith(f"warehouse: {settings.warehouse}/{formats.NAME} is damaged")
@@ -102,7 +102,7 @@ def test_a_damaged_file_of_formats_is_refused_with_what_helps(settings: Settings
 
 
 def test_a_later_layout_is_refused(settings: Settings) -> None:
-    manifest.claim(settings, 2)
+    manifest.claim(settings.location, 2, settings.shards)
     later = manifest.LAYOUT_VERSION + 1
     change(settings, manifest.NAME, layout_version=later)
     first, _ = refused(settings)

@@ -73,10 +73,10 @@ def leave_a_later_release_behind(folder: Path) -> None:
     for table in tables(folder).values():
         table.alter.add_columns([Field(LATER, PrimitiveType("long"))])
     settings = release.settings_of(folder)
-    kept = formats.load(settings)
+    kept = formats.load(settings.location)
     assert kept is not None
     text = (folder / release.WAREHOUSE / formats.NAME).read_text("utf-8")
-    write_text(settings, formats.NAME, text.replace(kept.weir, "99.0.0"))
+    write_text(settings.location, formats.NAME, text.replace(kept.weir, "99.0.0"))
 
 
 @pytest.mark.parametrize("archive", RELEASES, ids=ids)
@@ -104,7 +104,7 @@ def test_a_release_is_continued_and_goes_on_after_a_step_back(
             assert len(rows) > len(found[name]), name  # it begins with the upgrade
         else:
             assert found[name] == rows, name
-    written = formats.load(release.settings_of(folder))
+    written = formats.load(release.settings_of(folder).location)
     assert written is not None
     assert written.states == {name: job.state_version for name, job in DECLARED.items()}
     assert written.weir != "99.0.0"

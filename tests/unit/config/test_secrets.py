@@ -10,8 +10,8 @@ import yaml
 
 from app.cli import main
 from app.config.base import masked, without_users
+from app.config.described import described
 from app.config.settings import load_settings
-from app.tables import last_configuration
 
 HUSH = "hush"
 URL = f"http://me:{HUSH}@host:8080"
@@ -126,7 +126,7 @@ def test_a_secret_is_in_no_output_of_validate_and_not_in_the_warehouse(document,
         out, err = capsys.readouterr()
         assert out and HUSH not in out + err
     settings = load_settings(file)
-    assert HUSH not in json.dumps(asdict(last_configuration.described(settings)))
+    assert HUSH not in json.dumps(asdict(described(settings)))
     if "warehouse" not in document:
         assert HUSH not in repr(settings)
 

@@ -22,11 +22,11 @@ FOUR = ("rate_limits", "chunks", "producer_ids", "backlog")
 def started(make: MakeSettings, queries: list[list[str]]) -> dict[str, tuple[str, ...]]:
     """Start with these queries: every one that runs has done a batch afterwards."""
     settings = make(queries=queries)
-    manifest.claim(settings, 2)
+    manifest.claim(settings.location, 2, settings.shards)
     made = assignment.plan(settings)
-    assignment.apply(settings, made)
+    assignment.apply(settings.location, made)
     for name in made.queries:
-        if not checkpoints.begun(settings, name):
+        if not checkpoints.begun(settings.location, name):
             come_to(settings, name)
     return made.queries
 
@@ -59,9 +59,13 @@ def test_a_job_that_is_left_out_waits_and_goes_on_where_it_was(make_settings: Ma
     assert started(make_settings, [list(FOUR)]) == {"govern": FOUR}
 
     settings = make_settings()
-    folder, copied = (Path(checkpoints.location(settings, n)) for n in ("govern", "entry_cache"))
+    folder, copied = (
+        Path(checkpoints.location(settings.location, n)) for n in ("govern", "entry_cache")
+    )
     assert sorted(file.name for file in (copied / "commits").iterdir()) == ["0", "1", "2", "3"]
-    ids = {checkpoints.application_id(settings, name) for name in ("govern", "entry_cache")}
+    ids = {
+        checkpoints.application_id(settings.location, name) for name in ("govern", "entry_cache")
+    }
     assert len(ids) == 2
     assert (copied / "metadata").read_text() != (folder / "metadata").read_text()
     assert started(make_settings, ALL) == {"govern": FOUR, "entry_cache": ("entry_cache",)}
@@ -107,12 +111,12 @@ def test_a_part_of_a_query_cannot_be_run_by_name(make_settings: MakeSettings) ->
 
 def test_jobs_are_not_taken_apart_in_the_middle_of_a_batch(make_settings: MakeSettings) -> None:
     settings = make_settings()
-    manifest.claim(settings, 2)
+    manifest.claim(settings.location, 2, settings.shards)
     come_to(settings, "govern", planned=4, ended=3)
     changed = make_settings(queries=[list(FOUR)])
 
     with pytest.raises(UserError) as refused:
-        assignment.apply(changed, assignment.plan(changed))
+        assignment.apply(changed.location, assignment.plan(changed))
 
     assert str(refused.value).splitlines() == [
         "queries: the last batch of govern has not ended, so it cannot be split yet",
@@ -124,11 +128,11 @@ def test_a_warehouse_of_an_earlier_version_is_known_by_its_checkpoints(
     make_settings: MakeSettings,
 ) -> None:
     settings = make_settings()
-    manifest.claim(settings, 2)
+    manifest.claim(settings.location, 2, settings.shards)
     come_to(settings, "govern-chunks-backlog")
     come_to(settings, "archive")
 
-    assert assignment.known(settings) == {"govern-chunks-backlog": ("chunks", "backlog")}
+    assert assignment.known(settings.location) == {"govern-chunks-backlog": ("chunks", "backlog")}
     assert assignment.plan(settings).queries == {
         "govern-rate_limits-producer_ids-entry_cache": (
             "rate_limits",
@@ -148,7 +152,7 @@ def test_checkpoints_without_a_manifest_are_known_too(make_settings: MakeSetting
 
 def test_two_checkpoints_of_the_same_job_are_refused(make_settings: MakeSettings) -> None:
     settings = make_settings()
-    manifest.claim(settings, 2)
+    manifest.claim(settings.location, 2, settings.shards)
     folders = [come_to(settings, name) for name in ("chunks", "govern")]
 
     with pytest.raises(UserError, match="two queries have run chunks") as refused:
@@ -158,7 +162,7 @@ def test_two_checkpoints_of_the_same_job_are_refused(make_settings: MakeSettings
 
 def test_a_start_that_did_no_batch_binds_nobody(make_settings: MakeSettings) -> None:
     settings = make_settings()
-    manifest.claim(settings, 2)
-    assignment.apply(settings, assignment.plan(settings))
+    manifest.claim(settings.location, 2, settings.shards)
+    assignment.apply(settings.location, assignment.plan(settings))
 
     assert list(assignment.plan(make_settings(queries=[["chunks"]])).queries) == ["chunks"]

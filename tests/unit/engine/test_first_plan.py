@@ -20,17 +20,17 @@ def test_a_plan_is_forgotten_only_before_anything_was_read(
 ) -> None:
     settings = make_settings()
     folder = Path(settings.warehouse) / checkpoints.FOLDER / "govern"
-    assert checkpoints.plan_anew(settings, "govern"), "nothing is planned"
+    assert checkpoints.plan_anew(settings.location, "govern"), "nothing is planned"
     written(folder, "offsets/0", "offsets/.0.crc", "sources/0/0", "sources/0/.0.crc", "metadata")
-    assert checkpoints.begun(settings, "govern")
-    assert checkpoints.plan_anew(settings, "govern")
-    assert not checkpoints.begun(settings, "govern")
+    assert checkpoints.begun(settings.location, "govern")
+    assert checkpoints.plan_anew(settings.location, "govern")
+    assert not checkpoints.begun(settings.location, "govern")
     left = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
     assert left == ["metadata"], "the application id of its commits stays"
     written(folder, "offsets/0", "sources/0/0", "commits/0")
-    assert not checkpoints.plan_anew(settings, "govern"), "what was read is not forgotten"
-    assert checkpoints.begun(settings, "govern")
+    assert not checkpoints.plan_anew(settings.location, "govern"), "what was read is not forgotten"
+    assert checkpoints.begun(settings.location, "govern")
 
 
 def test_an_object_store_is_left_alone(make_settings: Callable[..., Settings]) -> None:
-    assert not checkpoints.plan_anew(make_settings(warehouse="s3://bucket/weir"), "govern")
+    assert not checkpoints.plan_anew(make_settings(warehouse="s3://bucket/weir").location, "govern")

@@ -191,7 +191,7 @@ def test_secrets_come_from_the_environment_and_are_never_shown(
     settings = load_settings(None, {"rate_limits": PIP, "throttle_feed": feed})
     assert settings.throttle_feed is not None
     assert settings.throttle_feed.writer_options()["kafka.sasl.jaas.config"] == "the-secret"
-    failed = without_secrets("a the-secret b plain-text c", settings)
+    failed = without_secrets("a the-secret b plain-text c", settings.source, settings.throttle_feed)
     for text in (repr(settings), str(settings), str(settings.display()), failed):
         assert "the-secret" not in text
         assert "plain-text" not in text

@@ -186,7 +186,7 @@ def warehouse(make_settings: Callable[..., Settings], tmp_path: Path) -> Setting
     for step in (first, last):
         for name, rows in step.tables.items():
             write_deltalake(
-                path_in(config, name),
+                path_in(config.location, name),
                 shaped(rows, TABLES[name], operator.constants),
                 mode="append",
             )
@@ -267,7 +267,7 @@ def test_the_age_of_a_topic_grows_until_the_newest_check_of_any_other(warehouse:
 @pytest.mark.parametrize("name", NAMES)
 def test_spark_gives_the_same_rows(name: str, warehouse: Settings, spark: SparkSession) -> None:
     for table in VIEWS[name].reads:
-        path = path_in(warehouse, table)
+        path = path_in(warehouse.location, table)
         spark.read.format("delta").load(path).createOrReplaceTempView(table)
     rows = [row.asDict() for row in spark.sql(VIEWS[name].sql).collect()]
     assert sorted(rows, key=str) == sorted(asked(stored(warehouse), name), key=str)

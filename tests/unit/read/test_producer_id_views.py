@@ -63,7 +63,7 @@ def settings(make_settings: Callable[..., Settings], tmp_path: Path) -> Settings
     for step in (first, last):
         for name, rows in step.tables.items():
             write_deltalake(
-                path_in(config, name),
+                path_in(config.location, name),
                 shaped(rows, TABLES[name], operator.constants),
                 mode="append",
             )
@@ -128,7 +128,9 @@ def test_spark_gives_the_same_rows(
     name: str, settings: Settings, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for table in VIEWS[name].reads:
-        spark.read.format("delta").load(path_in(settings, table)).createOrReplaceTempView(table)
+        spark.read.format("delta").load(path_in(settings.location, table)).createOrReplaceTempView(
+            table
+        )
     rows = [row.asDict() for row in spark.sql(VIEWS[name].sql).collect()]
     assert sorted(rows, key=str) == by_duckdb(settings, name, capsys)
     assert rows

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.cli import main
 from app.read.pruning import needed, overlaps
-from app.read.relations import FEW_FILES, Warehouse, connect
+from app.read.relations import FEW_FILES, Warehouse, connect, connect_once
 from tests.support.throttle_rows import START_MS, event, write
 
 COLUMNS = {
@@ -178,8 +178,11 @@ def test_a_log_without_statistics_rules_nothing_out(many_files, capsys):
 
 def test_a_connection_for_several_statements_has_every_file(many_files):
     sql = f"SELECT count(*) FROM throttle_events WHERE ts_wall_ms > {START_MS + 17_500}"
-    for alone, total in ((False, FEW_FILES + 4), (True, 2)):
-        connection = connect(Warehouse(many_files), sql, alone=alone)
+    warehouse = Warehouse(many_files)
+    for connection, total in (
+        (connect(warehouse, sql), FEW_FILES + 4),
+        (connect_once(warehouse, sql, {}), 2),
+    ):
         assert connection.execute(sql).fetchall() == [(2,)]
         everything = connection.execute("SELECT count(*) FROM throttle_events").fetchall()
         assert everything == [(total,)]

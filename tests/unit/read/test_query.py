@@ -150,7 +150,14 @@ def test_csv_quotes_what_needs_it_and_leaves_null_empty(settings, capsys):
 
 
 def test_a_table_for_reading_is_aligned_and_says_what_it_leaves_out(settings, capsys):
-    assert query(settings, "SELECT i AS n, 'x' AS s FROM range(202) t(i)", "table") == 0
+    assert (
+        query(
+            settings,
+            "SELECT i AS n, 'x' AS s FROM range(202) t(i)",
+            "table",
+        )
+        == 0
+    )
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] + lines[-2:] == [
         "  n  s",
@@ -162,7 +169,13 @@ def test_a_table_for_reading_is_aligned_and_says_what_it_leaves_out(settings, ca
 
 
 def test_a_table_for_reading_does_not_wait_for_a_hundred_million_rows(settings, capsys):
-    assert query(settings, "SELECT i, repeat('x', 99) AS s FROM range(100000000) t(i)") == 0
+    assert (
+        query(
+            settings,
+            "SELECT i, repeat('x', 99) AS s FROM range(100000000) t(i)",
+        )
+        == 0
+    )
     assert capsys.readouterr().out.splitlines()[-1] == (
         "200 of at least 1,200 rows; --rows N shows more"
     )
@@ -328,7 +341,13 @@ def test_a_row_that_is_too_wide_for_a_terminal_has_a_line_for_each_column(monkey
 
 
 def test_a_pipe_gets_whole_lines_without_blanks_at_their_ends(settings, capsys):
-    assert query(settings, f"SELECT '{'word ' * 40}' AS s, NULL AS n FROM range(3)") == 0
+    assert (
+        query(
+            settings,
+            f"SELECT '{'word ' * 40}' AS s, NULL AS n FROM range(3)",
+        )
+        == 0
+    )
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == ("word " * 40).rstrip()
     assert all(line == line.rstrip() for line in lines)

@@ -107,7 +107,7 @@ READERS = {
 def test_no_function_reads_a_file_outside_neither_with_the_lists_nor_without(
     place, settings, reader
 ):
-    connection = connect(Warehouse.of(settings), "throttle_events")
+    connection = connect(Warehouse.of(settings.location), "throttle_events")
     for way in WAYS:
         path = way.replace("{p}", str(place)) + READERS[reader]
         sql = f"SELECT * FROM {reader}('{path}')"
@@ -152,7 +152,7 @@ def test_no_path_stands_for_a_table(settings, statement, name):
 
 
 def test_every_table_function_of_this_duckdb_is_refused_or_known_to_be_harmless(place, settings):
-    connection = connect(Warehouse.of(settings), "throttle_events")
+    connection = connect(Warehouse.of(settings.location), "throttle_events")
     functions = {
         name
         for (name,) in connection.execute(
@@ -297,7 +297,7 @@ def test_scalar_functions_are_on_a_list_too(settings, sql):
 
 
 def test_every_function_of_this_duckdb_is_listed_or_refused(place, settings):
-    connection = connect(Warehouse.of(settings), "throttle_events")
+    connection = connect(Warehouse.of(settings.location), "throttle_events")
     functions = {
         name
         for (name,) in connection.execute(
@@ -330,7 +330,7 @@ def test_every_function_of_this_duckdb_is_listed_or_refused(place, settings):
 
 def test_ordinary_expressions_are_allowed(settings):
     only_select(
-        connect(Warehouse.of(settings), "throttle_events"),
+        connect(Warehouse.of(settings.location), "throttle_events"),
         """
         SELECT topic, count(*) FILTER (WHERE reads_paused) AS n, sum(balance_msgs) + 1 - -2,
           CASE WHEN topic LIKE 'a%' OR topic NOT ILIKE '%b' THEN 1 END, coalesce(topic, ''),
@@ -354,7 +354,7 @@ def test_variables_of_python_are_no_tables(settings):
 
 
 def test_a_large_sort_spills_to_a_folder_of_its_own_and_leaves_nothing(place, settings):
-    connection = connect(Warehouse.of(settings), "throttle_events")
+    connection = connect(Warehouse.of(settings.location), "throttle_events")
     ((spill,),) = connection.execute("SELECT current_setting('temp_directory')").fetchall()
     assert place not in Path(spill).parents and not Path(spill).exists()
     assert not (place / ".tmp").exists()
@@ -393,7 +393,7 @@ def test_what_reads_is_answered(settings, sql):
 
 
 def test_a_connection_cannot_unlock_itself(settings):
-    connection = connect(Warehouse.of(settings), "throttle_events")
+    connection = connect(Warehouse.of(settings.location), "throttle_events")
     for sql in (
         "SET enable_external_access = true",
         "SET allowed_directories = ['/']",
@@ -441,7 +441,11 @@ def inside(place):
 )
 def test_a_file_below_the_warehouse_is_no_table(settings, inside, capsys, sql):
     with pytest.raises(UserError, match=r"there is no table .*kept\.json.*no files"):
-        query(settings, sql.format(file=f"{inside}/kept.json"), "csv")
+        query(
+            settings,
+            sql.format(file=f"{inside}/kept.json"),
+            "csv",
+        )
     assert SECRET not in capsys.readouterr().out
 
 

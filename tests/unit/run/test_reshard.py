@@ -84,7 +84,7 @@ def test_every_row_is_that_of_a_run_that_never_changed(
         "the interrupted reshard is finished",
         "nothing to move: shards 5 to 5, partitions 3 to 3",
     ]
-    state = Path(checkpoints.location(wanted, "govern")) / "state" / "0"
+    state = Path(checkpoints.location(wanted.location, "govern")) / "state" / "0"
     assert sorted(p.name for p in state.iterdir() if p.name.isdigit()) == ["0", "1", "2"]
 
     for name, now in (("plain", settings("plain", **before)), ("moved", wanted)):
@@ -97,7 +97,7 @@ def test_every_row_is_that_of_a_run_that_never_changed(
 
 def begun(make: MakeSettings, planned: int = 3, **numbers: Any) -> Settings:
     """A warehouse whose queries have come to batch 3, in 16 shards and 2 partitions."""
-    manifest.claim(make(shards=16, partitions=2), 2)
+    manifest.claim(make(shards=16, partitions=2).location, 2, 16)
     settings = make(**numbers)
     for query in ("archive", "govern"):
         come_to(settings, query, planned=planned)
@@ -111,7 +111,9 @@ def append(settings: Settings, table: str, batch: int) -> None:
         pa.table({"column": [batch]}),
         mode="append",
         commit_properties=CommitProperties(
-            app_transactions=[Transaction(checkpoints.application_id(settings, "archive"), batch)]
+            app_transactions=[
+                Transaction(checkpoints.application_id(settings.location, "archive"), batch)
+            ]
         ),
     )
 
@@ -148,7 +150,7 @@ def test_a_dry_run_says_what_would_move(
         "  govern: rate_limits, chunks, producer_ids, backlog, entry_cache; 0 bytes of state, to "
         "batch 3",
     ]
-    assert manifest.check(make_settings(shards=16)) is not None
+    assert manifest.check(make_settings().location, None, 16) is not None
 
 
 @pytest.mark.parametrize("table", ["events", "quarantine"])
@@ -170,14 +172,17 @@ def test_a_batch_that_has_not_ended_is_refused_where_tables_have_rows_of_it(
 
 def test_a_run_at_work_is_refused(make_settings: MakeSettings) -> None:
     settings = begun(make_settings, shards=5)
-    with only_run(settings, ["govern"]), pytest.raises(UserError, match="another run works on"):
+    with (
+        only_run(settings.location, ["govern"]),
+        pytest.raises(UserError, match="another run works on"),
+    ):
         refuse(settings)
 
 
 def test_a_warehouse_without_state_is_refused(make_settings: MakeSettings) -> None:
     for claimed in (False, True):
         if claimed:
-            manifest.claim(make_settings(partitions=2), 2)
+            manifest.claim(make_settings().location, 2, None)
         with pytest.raises(UserError, match=r"reshard: .* has no state to move"):
             refuse(make_settings(shards=5))
 
@@ -192,10 +197,12 @@ def test_a_state_of_an_earlier_layout_is_moved(make_settings: MakeSettings) -> N
     file = Path(settings.warehouse) / manifest.NAME
     document = json.loads(file.read_text())
     file.write_text(json.dumps({**document, "layout_version": 1}))
-    assert manifest.check(settings) is not None and manifest.as_spelled(settings)
+    assert manifest.check(
+        settings.location, settings.partitions, settings.shards
+    ) is not None and manifest.as_spelled(settings.location)
     assert refuse(settings).needed
-    manifest.renumber(settings, 16, 2, [])
-    assert not manifest.as_spelled(settings)
+    manifest.renumber(settings.location, 16, 2, [])
+    assert not manifest.as_spelled(settings.location)
 
 
 @pytest.mark.parametrize("at", range(5))
@@ -208,7 +215,7 @@ def test_it_is_finished_wherever_it_was_interrupted(
     for query in ("archive", "govern"):
         shutil.copytree(root / checkpoints.FOLDER / query, root / checkpoints.RESHARDING / query)
         (root / checkpoints.RESHARDING / query / "new").touch()
-    manifest.renumber(settings, 5, 3, ["archive", "govern"])
+    manifest.renumber(settings.location, 5, 3, ["archive", "govern"])
     done = 0
     rename = Path.rename
 
@@ -222,11 +229,11 @@ def test_it_is_finished_wherever_it_was_interrupted(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", counted)
         try:
-            assert finished(settings)
+            assert finished(settings.location)
         except Killed:
             assert at < 4
-    finished(settings)
-    kept = manifest.check(settings)
+    finished(settings.location)
+    kept = manifest.check(settings.location, settings.partitions, settings.shards)
     assert kept is not None and (kept.shards, kept.partitions) == (5, 3)
     for query in ("archive", "govern"):
         assert (root / checkpoints.FOLDER / query / "new").exists()
@@ -236,6 +243,6 @@ def test_it_is_finished_wherever_it_was_interrupted(
 def test_what_is_built_and_not_committed_changes_nothing(make_settings: MakeSettings) -> None:
     settings = begun(make_settings, shards=16)
     (Path(settings.warehouse) / checkpoints.RESHARDING / "govern").mkdir(parents=True)
-    assert not finished(settings)
-    assert manifest.check(settings) is not None
-    assert checkpoints.found(settings) == ["archive", "govern"]
+    assert not finished(settings.location)
+    assert manifest.check(settings.location, settings.partitions, settings.shards) is not None
+    assert checkpoints.found(settings.location) == ["archive", "govern"]

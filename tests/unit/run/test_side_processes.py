@@ -72,5 +72,5 @@ def test_a_process_that_ends_with_an_error_is_a_failed_round(
     make_settings: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "no number")
-    problems = one_round("quality", make_settings(), Event())
+    problems = one_round("quality", make_settings().model_dump_json(), Event())
     assert problems.startswith("failed (") and problems != "failed (no message)"

@@ -11,6 +11,7 @@ import pytest
 
 from app.config.settings import Settings
 from app.errors import UserError
+from app.read.relations import Warehouse
 from app.run import state_keeper
 from app.tables import manifest
 from app.tables.state_files import SourcePosition
@@ -43,10 +44,10 @@ def test_only_sources_with_a_place_are_accepted(make_settings: MakeSettings) -> 
 def test_the_place_in_kafka_is_the_end_of_each_partition(make_settings: MakeSettings) -> None:
     settings = make_settings(source=KAFKA, saved_states=EVERY_HOUR)
     checkpoint(settings, "offsets/7", {"batchWatermarkMs": 0}, {"a": {"0": 12, "1": 5}})
-    place = state_keeper.position(settings, "govern", 7)
+    place = state_keeper.position(settings.location, settings.feed, "govern", 7)
     assert place == SourcePosition({"0": 12, "1": 5})
     two = {**KAFKA, "options": {**KAFKA["options"], "subscribe": "a,b"}}  # type: ignore[dict-item]
-    place = state_keeper.position(make_settings(source=two), "govern", 7)
+    place = state_keeper.position(settings.location, make_settings(source=two).feed, "govern", 7)
     assert place == SourcePosition({"a-0": 12, "a-1": 5})
 
 
@@ -64,7 +65,7 @@ def test_the_place_in_files_are_those_up_to_the_batch(
     checkpoint(settings, "sources/0/10", entry("d.jsonl"))
     checkpoint(settings, "sources/0/11", entry("e.jsonl"))
     checkpoint(settings, "offsets/3", {"batchWatermarkMs": 0}, {"logOffset": 10})
-    place = state_keeper.position(settings, "govern", 3)
+    place = state_keeper.position(settings.location, settings.feed, "govern", 3)
     assert place == SourcePosition(files=["a.jsonl", "d.jsonl", "sub/b c.jsonl"])
 
 
@@ -76,24 +77,26 @@ def test_a_replay_leaves_out_what_the_states_have(make_settings: MakeSettings) -
         }
     )
     applied = {"chunks": SourcePosition({"0": 12}), "backlog": SourcePosition(files=["f"])}
-    left_out = LeftOut(make_settings(), ("chunks", "backlog", "rate_limits"), 0, 1, applied)
+    left_out = LeftOut(
+        Warehouse.of(make_settings().location), ("chunks", "backlog", "rate_limits"), 0, 1, applied
+    )
     found = {job: missing.tolist() for job, missing in left_out.rows(rows).items()}
     assert found == {"chunks": [True, False, False, False], "backlog": [False] * 3 + [True]}
 
 
 def test_the_newest_of_each_query_stay(make_settings: MakeSettings) -> None:
     settings = make_settings()
-    manifest.claim(settings, 2)
+    manifest.claim(settings.location, 2, settings.shards)
 
     def keep(query: str, batch: int) -> list[str]:
         return manifest.keep_states(
-            settings,
+            settings.location,
             manifest.SavedStates(f"{query}-{batch}", query, ["chunks"], batch, 1000 * batch, batch),
             2,
         )
 
     assert [keep("a", 1), keep("b", 1), keep("a", 2), keep("a", 2)] == [[], [], [], []]
     assert keep("a", 5) == ["a-1"]
-    found = manifest.load(settings)
+    found = manifest.load(settings.location)
     assert found is not None and found.states is not None
     assert [one.file for one in found.states] == ["b-1", "a-2", "a-5"]

@@ -8,6 +8,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
+from app import sources
+from app.config.location import Location
 from app.config.source import SourceSettings
 from tests.support.waiting import wait_for
 
@@ -16,31 +18,33 @@ def settings(tmp_path: Path, name: str, **keys: Any) -> Any:
     """Settings of a run from the format `name`; keywords: keys of the source, and `warehouse`."""
     warehouse = keys.pop("warehouse", str(tmp_path / "w"))
     source = SourceSettings.model_construct(**{"format": name, "path": None, **keys})
-    return SimpleNamespace(source=source, feed=source, warehouse=warehouse)
+    return SimpleNamespace(
+        source=source, feed=source, warehouse=warehouse, location=Location(warehouse)
+    )
 
 
 def folder_read(adapter: ModuleType, given: Any) -> Path:
     """The folder that Spark would be asked for."""
     reader = MagicMock()
-    adapter.read(reader, given)
+    adapter.read(reader, given.feed, given.location)
     (path,) = reader.format().schema().options().load.call_args.args
     return Path(path)
 
 
 def assert_polled(adapter: ModuleType, given: Any, folder: Path) -> None:
     """One poll for what is available, several beside an endless run, none after it."""
-    adapter.check(given)
+    adapter.check(given.feed, given.location)
     assert folder_read(adapter, given) == folder
-    with adapter.polling(given, endless=False):
+    with sources.keep_polling(given, endless=False):
         assert len(list(folder.iterdir())) == 1
-    with adapter.polling(given, endless=True, say=lambda _: None):
+    with sources.keep_polling(given, endless=True, say=lambda _: None):
         wait_for(lambda: len(list(folder.iterdir())) > 2)
     count = len(list(folder.iterdir()))
     time.sleep(0.2)
     assert len(list(folder.iterdir())) == count
 
 
-def assert_polls_nothing(adapter: ModuleType, tmp_path: Path, key: str) -> None:
+def assert_polls_nothing(tmp_path: Path, key: str) -> None:
     """Where another source is configured."""
-    with adapter.polling(settings(tmp_path, "files", **{key: None}), endless=True):
+    with sources.keep_polling(settings(tmp_path, "files", **{key: None}), endless=True):
         assert not (tmp_path / "w").exists()

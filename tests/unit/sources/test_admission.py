@@ -62,11 +62,11 @@ def test_large_records_in_kafka_are_cut_by_bytes(kafka: Kafka, make_settings: Ma
         "options": {"kafka.bootstrap.servers": kafka.servers, "subscribe": topic},
     }
 
-    bound = stream_options(make_settings(source=source))["maxOffsetsPerTrigger"]
+    bound = stream_options(make_settings(source=source).feed)["maxOffsetsPerTrigger"]
     assert bound == "20"
 
     source["options"] = {**source["options"], "maxOffsetsPerTrigger": "7"}
-    assert stream_options(make_settings(source=source))["maxOffsetsPerTrigger"] == "7"
+    assert stream_options(make_settings(source=source).feed)["maxOffsetsPerTrigger"] == "7"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_an_empty_topic_is_bounded_by_records(kafka: Kafka, make_settings: MakeS
     kafka.create_topic(topic, 1)
     options = {"kafka.bootstrap.servers": kafka.servers, "subscribe": topic}
 
-    bound = stream_options(make_settings(source={"format": "kafka", "options": options}))
+    bound = stream_options(make_settings(source={"format": "kafka", "options": options}).feed)
 
     assert bound["maxOffsetsPerTrigger"] == "500000"
 

@@ -25,7 +25,7 @@ JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required "
 def refusal(settings: Settings) -> list[str]:
     """The lines with which the source is refused."""
     with pytest.raises(UserError) as refused:
-        sources.check(settings)
+        sources.check(settings.feed, settings.location)
     return str(refused.value).splitlines()
 
 
@@ -41,7 +41,8 @@ def test_a_folder_that_does_not_exist(
 
 
 def test_an_empty_folder_is_waited_for(make_settings: MakeSettings, tmp_path: Path) -> None:
-    sources.check(make_settings(source={"format": "files", "path": str(tmp_path)}))
+    settings = make_settings(source={"format": "files", "path": str(tmp_path)})
+    sources.check(settings.feed, settings.location)
 
 
 def test_a_path_without_a_delta_table(make_settings: MakeSettings, tmp_path: Path) -> None:
@@ -71,10 +72,10 @@ def test_a_demo_in_an_object_store(make_settings: MakeSettings) -> None:
 
 def test_the_demo_is_generated_once(make_settings: MakeSettings) -> None:
     settings = make_settings(source={"format": "demo", "events": 20_000, "seed": 3})
-    folder = demo_source.generated(settings)
+    folder = demo_source.generated(settings.feed, settings.location)
     assert sorted(p.name for p in folder.iterdir()) == ["events", "policies.yaml"]
     kept = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
-    assert demo_source.generated(settings) == folder
+    assert demo_source.generated(settings.feed, settings.location) == folder
     assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == kept
 
 

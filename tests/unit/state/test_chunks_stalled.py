@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
+from state.chunks.stored import MOST_PIECES
+from tests.reference.chunks import MOST_STORED
 from tests.support.chunks_shared import (
     MINUTE,
+    START_MS,
     Judge,
     Row,
     Rows,
+    by_core,
+    by_reference,
     chunk,
     joins,
     record,
@@ -190,3 +195,48 @@ def test_the_window_after_the_stall_says_that_it_is_over(rows_of: Judge) -> None
     assert stalled(rows, 2) == [HEAD, BEHIND] and stalled(rows, 3) == []
     ends = [r["window_start_ms"] // MINUTE - _FIRST for r in rows["chunk_topic_stats"]]
     assert ends[-1] == 3, "a row without a message follows"
+
+
+def by_reference_of_ten(records: list[Row], until_ms: int, **params: Any) -> Rows:
+    """The reference looks at every stored chunk for every record: with a bound of 10 it is quick."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.reference.chunks.MOST_STORED", 10)
+        return by_reference(records, until_ms, **params)
+
+
+BOUNDED = pytest.mark.parametrize(
+    ("judge", "most"), [(by_core, 10_000), (by_reference_of_ten, 10)], ids=["core", "reference"]
+)
+
+
+def without_first(at_ms: int, chunks: int) -> list[Row]:
+    """The message `w` with `chunks` stored chunks, from 1:10 on; its chunk 0 is gone."""
+    return [stored(at_ms, f"{i}/{chunks + 1}", 9 + i, "w") for i in range(1, chunks + 1)]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@BOUNDED
+def test_of_too_many_stored_chunks_the_oldest_are_forgotten(
+    judge: Judge, most: int, more: int
+) -> None:
+    """`u` is at the mark-delete first, `w` from minute 3 on."""
+    records = [*STALL[:3], *without_first(20, most - 1 + more), cursor(3 * MINUTE, "1:9")]
+    rows = judge(records, START_MS + 7 * MINUTE, shared_orphan="stall")
+    assert stalled(rows) == ([] if more else [HEAD, ("s", "w", "1:7", "1:10", [0])])
+    assert stalled(rows, 5) == [("s", "w", "1:10", "1:10", [0])]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@BOUNDED
+def test_of_too_many_stored_chunks_the_newest_are_forgotten_in_a_stall(
+    judge: Judge, most: int, more: int
+) -> None:
+    records = [*STALL, *without_first(3 * MINUTE, most - 3 + more)]
+    rows = judge(records, START_MS + 7 * MINUTE, shared_orphan="stall")
+    last = [] if more else [("s", "w", "1:7", "1:10", [0])]
+    assert stalled(rows) == [HEAD, BEHIND]
+    assert stalled(rows, 5) == [HEAD, BEHIND, *last]
+
+
+def test_the_reference_keeps_as_many_stored_chunks_as_the_core() -> None:
+    assert MOST_STORED == MOST_PIECES == 10_000

@@ -137,7 +137,7 @@ class Core:
         w.cursors["known"] = w.cursors["active"] = w.cursors["has_read"] = 1
         w.cursors["read_entry"] = positions
         return [
-            1 + others_before(w, np.int64(0), np.int64(i), LEDGER, np.int64(p))
+            1 + others_before(w, np.int64(0), np.int64(i), L.Position(LEDGER, np.int64(p)))
             for i, p in enumerate(positions)
         ]
 

@@ -16,7 +16,15 @@ from state.rate_limits.bucket import (
 )
 from state.rate_limits.connection import open_producer
 from state.rate_limits.flow import no_room
-from state.rate_limits.layout import BUCKET_EMPTY, LIMIT_REMOVED, NULL, RELEASED, TOPIC
+from state.rate_limits.layout import (
+    BUCKET_EMPTY,
+    LIMIT_REMOVED,
+    NULL,
+    RELEASED,
+    TOPIC,
+    Amount,
+    Instant,
+)
 from state.rate_limits.store import new_world
 from state.rate_limits.timers import pop_timer
 from state.rate_limits.world import extend, grow, new_out
@@ -71,7 +79,7 @@ class OneLimiter:
         self._room()
         before, since = len(self._due()), int(self._w.key["rows"][0])
         throttled = compiled.charge_limiter(
-            self._w, self._o, self.now, 0, 0, 1, producer, 0, messages, size
+            self._w, self._o, Instant(self.now, 0, 0), 1, producer, 0, Amount(messages, size)
         )
         rows = self._rows(since)
         assert [int(r["producer"]) for r in rows] == [producer] * throttled
@@ -102,7 +110,7 @@ class OneLimiter:
             at = self._due()[0] + self._delay_ns
             since = int(self._w.key["rows"][0])
             self.now = at
-            delay = compiled.release(self._w, self._o, at, 0, 0, pop_timer(self._w)[1])
+            delay = compiled.release(self._w, self._o, Instant(at, 0, 0), pop_timer(self._w)[1])
             rows = self._rows(since)
             assert all(int(r["ts_mono_ns"]) == at for r in rows)
             expected = RELEASED if self.has_bucket else LIMIT_REMOVED
@@ -130,10 +138,10 @@ class OneLimiter:
 
     def read(self) -> list[int | None]:
         """The same by a reading, which may move the buckets."""
-        _, msgs, size = compiled.read_limiter(self._w, 1, self.now)
+        _, balances = compiled.read_limiter(self._w, 1, self.now)
         return [
             int(value) if b["rate"] > 0 else None
-            for value, b in zip((msgs, size), self._w.buckets[2:4], strict=True)
+            for value, b in zip(balances, self._w.buckets[2:4], strict=True)
         ]
 
     def pauses(self) -> list[int]:

@@ -20,7 +20,7 @@ NAME = "limiter_stats"
 
 
 def writer(settings: Settings) -> Writer:
-    return Writer(settings, "govern")
+    return Writer(settings.location, "govern", settings.maintenance.history_ms)
 
 
 def rows(**columns: Any) -> pa.Table:
@@ -31,7 +31,7 @@ def test_a_table_of_an_earlier_version_gets_the_columns_that_it_lacks(
     make_settings: MakeSettings,
 ) -> None:
     settings = make_settings()
-    path = path_in(settings, NAME)
+    path = path_in(settings.location, NAME)
     names = TABLES[NAME].schema.names
     earlier = [name for name in names if name not in (names[3], names[-1])]
     old = rows(cluster="a").select(earlier)
@@ -52,8 +52,8 @@ def test_a_batch_is_written_once_and_recorded(make_settings: MakeSettings) -> No
         again.append(NAME, rows(cluster=cluster), batch)
         again.settle()
 
-    table = DeltaTable(path_in(settings, NAME))
+    table = DeltaTable(path_in(settings.location, NAME))
     assert sorted(table.to_pyarrow_table()["cluster"].to_pylist()) == ["a", "b", "c"]
-    commit = checkpoints.committed(settings, "govern").tables[NAME]
+    commit = checkpoints.committed(settings.location, "govern").tables[NAME]
     assert (commit.batch, commit.before) == (4, 1)
     assert table.transaction_version(commit.application) == 4

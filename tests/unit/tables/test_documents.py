@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.config.described import described
 from app.config.settings import Settings
 from app.run.maintenance import retention
 from app.show.metrics import check_durations, health
@@ -28,12 +29,14 @@ DAMAGED = (
     b"\xff\x00\xfe",
 )
 READERS: dict[str, Callable[[Settings], Any]] = {
-    last_configuration.NAME: last_configuration.load,
-    f"{health.FOLDER}/govern.json": lambda settings: list(health.samples(settings)),
-    retention.DONE: lambda settings: retention.RetentionRules(settings, 0) and None,
+    last_configuration.NAME: lambda settings: last_configuration.load(settings.location),
+    f"{health.FOLDER}/govern.json": lambda settings: list(health.samples(settings.location)),
+    retention.DONE: lambda settings: (
+        retention.RetentionRules(settings.location, settings.maintenance, 0) and None
+    ),
     RECONCILE: lambda settings: (
-        comparing.ReadingMemory.load(settings, Scrape).scrapes
-        or list(check_durations.samples(settings))
+        comparing.ReadingMemory.load(settings.location, Scrape).scrapes
+        or list(check_durations.samples(settings.location))
     ),
 }
 
@@ -51,13 +54,13 @@ def test_a_file_that_is_written_again(make_settings: MakeSettings, name: str) ->
 
 def test_what_was_written_is_read(make_settings: MakeSettings) -> None:
     settings = make_settings()
-    last_configuration.keep(settings)
-    kept = last_configuration.load(settings)
-    assert kept is not None and kept == last_configuration.described(settings, kept.started_ms)
+    last_configuration.keep(settings.location, described(settings, 1))
+    kept = last_configuration.load(settings.location)
+    assert kept is not None and kept == described(settings, kept.started_ms)
     settings = make_settings(reconcile={"brokers": {"b:1": "http://127.0.0.1:1"}})
     memory = comparing.ReadingMemory[Scrape]("id", 3, [{"a": 1.5}], {"b:1": []})
-    memory.keep(settings)
-    assert comparing.ReadingMemory.load(settings, Scrape) == memory
+    memory.keep(settings.location)
+    assert comparing.ReadingMemory.load(settings.location, Scrape) == memory
 
 
 @pytest.mark.parametrize(
@@ -73,15 +76,15 @@ def test_a_damaged_file_is_refused_with_path_reason_and_remedy(
 ) -> None:
     settings = make_settings()
     numbers: Document[dict[str, int]] = Document(dict[str, int], "remove it")
-    assert numbers.load(settings, "_weir/n.json") is None
-    numbers.keep(settings, "_weir/n.json", {"ä": 1})
-    assert numbers.load(settings, "_weir/n.json") == {"ä": 1}
+    assert numbers.load(settings.location, "_weir/n.json") is None
+    numbers.keep(settings.location, "_weir/n.json", {"ä": 1})
+    assert numbers.load(settings.location, "_weir/n.json") == {"ä": 1}
     file = Path(settings.warehouse, "_weir/n.json")
     file.write_bytes(text)
     with pytest.raises(Damaged) as refused:
-        numbers.load(settings, "_weir/n.json")
+        numbers.load(settings.location, "_weir/n.json")
     assert str(refused.value) == f"warehouse: {file} is damaged ({reason})\nremove it"
     file.unlink()
     file.mkdir()
     with pytest.raises(Damaged, match="Is a directory"):
-        numbers.load(settings, "_weir/n.json")
+        numbers.load(settings.location, "_weir/n.json")

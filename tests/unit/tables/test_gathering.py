@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from app.config.settings import Settings
 from app.errors import UserError
+from app.read.relations import Warehouse
 from app.run import integrity
 from app.show.audit.snapshot import committed
 from app.tables import checkpoints, gathering, policy_log
@@ -42,8 +43,8 @@ class Query:
         self.settings = settings
         self.rows: dict[int, dict[str, int]] = {}
         """By batch, how many rows of which tables it has."""
-        self._logs = Path(checkpoints.location(settings, "govern"))
-        policy_log.keep(settings, "govern", policy_log.begun(settings, [], 0, 0, None), {})
+        self._logs = Path(checkpoints.location(settings.location, "govern"))
+        policy_log.keep(settings.location, "govern", policy_log.begun([], {}, 0, 0, None), {})
         for log in ("offsets", "commits"):
             (self._logs / log).mkdir(parents=True, exist_ok=True)
         (self._logs / "metadata").write_text("{}")
@@ -52,9 +53,12 @@ class Query:
     def start(self) -> None:
         """The start of a run; a batch that has not ended is repeated."""
         integrity.check(self.settings, {"govern": ("rate_limits",)})
-        gathering.commit_left(self.settings, "govern")
-        self.writer = GatheringWriter(self.settings, "govern")
-        again = checkpoints.planned(self.settings, "govern")
+        warehouse, history_ms = self.settings.location, self.settings.maintenance.history_ms
+        gathering.commit_left(warehouse, "govern", history_ms)
+        self.writer = GatheringWriter(
+            warehouse, "govern", history_ms, self.settings.commit_interval_ms
+        )
+        again = checkpoints.planned(self.settings.location, "govern")
         if again is not None:
             self._write(again)
 
@@ -103,7 +107,7 @@ class Query:
 
     def table(self, name: str) -> DeltaTable:
         self.writer.prepare([name])
-        return DeltaTable(path_in(self.settings, name))
+        return DeltaTable(path_in(self.settings.location, name))
 
 
 def texts(batch: int, rows: int) -> list[str]:
@@ -140,13 +144,13 @@ def test_rows_of_several_batches_are_one_commit(query: Query) -> None:
     }
     assert query.found() == query.expected()
     assert query.table(WAITS).transaction_version(query.writer.application) == 2
-    assert Gathered(query.settings, "govern").first() is None
+    assert Gathered(query.settings.location, "govern").first() is None
 
 
 def test_a_batch_without_rows_commits_nothing(query: Query) -> None:
     query.writer.prepare(list(NAMES))
     query.batch(dict.fromkeys(NAMES, 0))
-    assert Gathered(query.settings, "govern").first() is None
+    assert Gathered(query.settings.location, "govern").first() is None
     query.writer.commit_all()
     assert {query.table(name).version() for name in NAMES} == {0}
 
@@ -189,8 +193,8 @@ def test_tables_of_one_interval_are_committed_together(
 
 
 def test_rows_gather_in_a_folder_and_by_deltars_only(make_settings: MakeSettings) -> None:
-    assert gathering.possible(make_settings())
-    assert not gathering.possible(make_settings(warehouse="s3://bucket/weir"))
+    assert gathering.possible(make_settings().location)
+    assert not gathering.possible(make_settings(warehouse="s3://bucket/weir").location)
 
 
 POINTS: dict[str, tuple[Any, str, bool]] = {
@@ -237,9 +241,9 @@ def test_each_row_is_committed_once_wherever_a_run_is_killed(
                 query.start()
         deadly.disarm()
     integrity.check(query.settings, {"govern": ("rate_limits",)})
-    gathering.commit_left(query.settings, "govern")
+    gathering.commit_left(query.settings.location, "govern", query.settings.maintenance.history_ms)
     assert query.found() == query.expected()
-    assert Gathered(query.settings, "govern").first() is None
+    assert Gathered(query.settings.location, "govern").first() is None
 
 
 class Deadly:
@@ -309,7 +313,7 @@ def test_a_lost_commit_whose_rows_are_still_gathered_is_written_again(
     monkeypatch.undo()
     lose_last_commit(query.table(WAITS))
     integrity.check(query.settings, {"govern": ("rate_limits",)})
-    gathering.commit_left(query.settings, "govern")
+    gathering.commit_left(query.settings.location, "govern", query.settings.maintenance.history_ms)
     assert query.found() == query.expected()
 
 
@@ -325,7 +329,9 @@ def test_a_lost_common_commit_does_not_come_back_from_its_last_batch(query: Quer
 def test_gathered_rows_that_are_lost_come_back_from_the_last_batch_only(query: Query) -> None:
     for _ in range(2):
         query.batch({WAITS: 1, ALSO_WAITS: 1})
-    first, last = (Path(Gathered(query.settings, "govern").path(WAITS, batch)) for batch in (0, 1))
+    first, last = (
+        Path(Gathered(query.settings.location, "govern").path(WAITS, batch)) for batch in (0, 1)
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Query, "_write", lambda *_: None)
         for file, remedy in ((first, PUT_BACK), (last, "have the batch processed again: rm ")):
@@ -351,7 +357,7 @@ def test_gathered_rows_that_are_lost_come_back_from_the_last_batch_only(query: Q
 @pytest.fixture
 def versions(query: Query) -> Iterator[Callable[[], dict[str, int]]]:
     def found() -> dict[str, int]:
-        opened = committed(query.settings)
+        opened = committed(Warehouse.of(query.settings.location))
         return {
             name: table.version()
             for name in (WAITS, AT_ONCE)

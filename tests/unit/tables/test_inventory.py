@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.config.location import Location
 from app.config.settings import Settings
 from app.errors import UserError
 from app.run import integrity
@@ -69,15 +70,17 @@ def left_behind(folder: Path, rows: int) -> Settings:
     """A warehouse as a killed run leaves it while rows gather, from that of a release."""
     release.unpacked(NEWEST, folder)
     settings = release.settings_of(folder)
-    inventory.claim(settings, 2)
-    formats.keep(settings, settings.jobs)
-    log = policy_log.load(settings, "govern")
+    inventory.claim(settings.location, 2, settings.shards)
+    formats.keep(settings.location, settings.jobs)
+    log = policy_log.load(settings.location, "govern")
     assert log is not None
-    policy_log.keep(settings, "govern", log.log, log.shadows)
-    writer = GatheringWriter(settings, "govern")
+    policy_log.keep(settings.location, "govern", log.log, log.shadows)
+    writer = GatheringWriter(
+        settings.location, "govern", settings.maintenance.history_ms, settings.commit_interval_ms
+    )
     writer.append(GATHERS, some(rows), 1)
     writer.settle(1)
-    Writer(settings, checkpoints.ARCHIVE).settle(0)
+    Writer(settings.location, checkpoints.ARCHIVE, settings.maintenance.history_ms).settle(0)
     return settings
 
 
@@ -94,9 +97,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The warehouse of another run, with other ids, rows, times and states."""
     settings = left_behind(tmp_path_factory.mktemp("other"), 4)
-    root, there = Path(settings.warehouse), manifest.load(settings)
+    root, there = Path(settings.warehouse), manifest.load(settings.location)
     assert there is not None and there.id is not None
-    ids = [there.id, *(checkpoints.application_id(settings, q) for q in ("govern", "archive"))]
+    ids = [
+        there.id,
+        *(checkpoints.application_id(settings.location, q) for q in ("govern", "archive")),
+    ]
     for name in DOCUMENTS:
         text = (root / name).read_text("utf-8")
         for one in ids:
@@ -267,25 +273,28 @@ def as_of_an_earlier_version(settings: Settings) -> None:
 def test_a_warehouse_of_an_earlier_version_gets_its_identity_wherever_a_start_is_killed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = checkpoints.require_identity(settings, "govern")
+    before = checkpoints.require_identity(settings.location, "govern")
     as_of_an_earlier_version(settings)
     refuse(settings)
     written: list[str] = []
     keep = checkpoints.keep_identity
 
-    def killed(settings: Settings, folder: str, kept: Identity) -> None:
-        keep(settings, folder, kept)
+    def killed(warehouse: Location, folder: str, kept: Identity) -> None:
+        keep(warehouse, folder, kept)
         written.append(str(kept.warehouse))
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(checkpoints, "keep_identity", killed)
-        inventory.claim(settings, 2)
+        inventory.claim(settings.location, 2, settings.shards)
     refuse(settings)
-    inventory.claim(settings, 2)
+    inventory.claim(settings.location, 2, settings.shards)
     refuse(settings)
 
-    there, after = manifest.load(settings), checkpoints.require_identity(settings, "govern")
+    there, after = (
+        manifest.load(settings.location),
+        checkpoints.require_identity(settings.location, "govern"),
+    )
     assert there is not None
     assert written == [there.id] == [after.warehouse]
     assert (after.applications, after.most_records) == (before.applications, 77)
@@ -318,7 +327,7 @@ def test_doctor_names_everything_that_is_wrong(settings: Settings) -> None:
     root = Path(settings.warehouse)
     assert list(integrity.of_warehouse(settings)) == []
     saved = manifest.SavedStates("_weir/states/govern-1.arrow", "govern", ["chunks"], 1, 0, 0)
-    manifest.keep_states(settings, saved, 3)
+    manifest.keep_states(settings.location, saved, 3)
     (root / STORED / "weir-committed.json").write_text("{")
     gathered, state = (
         root / GOVERN / name for name in (f"gathered/{GATHERS}/1.arrow", "state/0/1/2.changelog")

@@ -17,11 +17,15 @@ MakeSettings = Callable[..., Settings]
 
 def test_the_first_start_writes_what_later_ones_keep(make_settings: MakeSettings) -> None:
     settings = make_settings(partitions=3, shards=8)
-    assert manifest.load(settings) is None
-    assert manifest.check(settings) is None
+    assert manifest.load(settings.location) is None
+    assert manifest.check(settings.location, settings.partitions, settings.shards) is None
 
-    made = manifest.claim(settings, 3)
-    assert manifest.load(settings) == made == manifest.claim(settings, 3)
+    made = manifest.claim(settings.location, 3, settings.shards)
+    assert (
+        manifest.load(settings.location)
+        == made
+        == manifest.claim(settings.location, 3, settings.shards)
+    )
     document = json.loads((Path(settings.warehouse) / "_weir" / "manifest.json").read_text())
     assert document == {
         "layout_version": 2,
@@ -55,35 +59,36 @@ def test_other_numbers_than_those_of_the_state_are_refused(
     make_settings: MakeSettings, change: dict[str, int], first_line: str, second_line: str
 ) -> None:
     first = {"partitions": 3, "shards": 8}
-    manifest.claim(make_settings(**first), 3)
+    began = make_settings(**first)
+    manifest.claim(began.location, 3, began.shards)
     settings = make_settings(**{**first, **change})
     with pytest.raises(UserError) as refused:
-        manifest.check(settings)
+        manifest.check(settings.location, settings.partitions, settings.shards)
     path = f"{settings.warehouse}/_weir/manifest.json"
     assert str(refused.value) == f"{first_line.format(path=path)}\n{second_line}"
 
 
 def test_without_a_configured_number_the_manifest_decides(make_settings: MakeSettings) -> None:
-    manifest.claim(make_settings(partitions=3), 3)
+    manifest.claim(make_settings().location, 3, None)
     settings = make_settings(partitions=None)
-    kept = manifest.check(settings)
+    kept = manifest.check(settings.location, settings.partitions, settings.shards)
     assert kept is not None and kept.partitions == 3
     with pytest.raises(UserError, match="partitions: 2 does not fit"):
-        manifest.check(settings, partitions=2)
+        manifest.check(settings.location, 2, settings.shards)
 
 
 def test_two_shards_for_each_partition_of_the_first_start(make_settings: MakeSettings) -> None:
     """Another machine has other cores: the warehouse keeps its numbers."""
     settings = make_settings(partitions=None)
-    assert manifest.followed(settings) is settings
-    assert manifest.claim(settings, 3).shards == 6
-    found = manifest.followed(settings)
+    assert manifest.numbers(settings.location) == {}
+    assert manifest.claim(settings.location, 3, settings.shards).shards == 6
+    found = settings.model_copy(update=manifest.numbers(settings.location))
     assert (found.partitions, found.shards, found.shard_count) == (3, 6, 6)
-    assert manifest.claim(found, 3) == manifest.load(settings)
+    assert manifest.claim(found.location, 3, found.shards) == manifest.load(settings.location)
 
 
 def test_the_configured_shards_are_taken(make_settings: MakeSettings) -> None:
-    assert manifest.claim(make_settings(shards=5), 3).shards == 5
+    assert manifest.claim(make_settings().location, 3, 5).shards == 5
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"layout_version": 1}', "not json"])
@@ -93,18 +98,18 @@ def test_what_is_no_manifest_is_refused_by_name(make_settings: MakeSettings, tex
     file.parent.mkdir(parents=True)
     file.write_text(text)
     with pytest.raises(UserError) as refused:
-        manifest.load(settings)
+        manifest.load(settings.location)
     assert str(refused.value).startswith(f"warehouse: {file} is damaged (")
     assert len(str(refused.value).splitlines()) == 2
 
 
 def test_a_warehouse_of_another_layout_is_refused_in_two_lines(make_settings: MakeSettings) -> None:
     settings = make_settings()
-    manifest.claim(settings, 2)
+    manifest.claim(settings.location, 2, settings.shards)
     file = Path(settings.warehouse) / "_weir" / "manifest.json"
     file.write_text(file.read_text().replace('"layout_version": 2', '"layout_version": 3'))
     with pytest.raises(UserError) as refused:
-        manifest.check(settings)
+        manifest.check(settings.location, settings.partitions, settings.shards)
     assert str(refused.value).splitlines() == [
         f"{file}: the warehouse has layout version 3",
         "this version of Weir reads layout version 2; take another warehouse, or the Weir that "
@@ -117,4 +122,4 @@ def test_a_warehouse_that_cannot_be_written_is_refused(
 ) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"warehouse: cannot write .*file/_weir/manifest\.json"):
-        manifest.claim(make_settings(warehouse=str(tmp_path / "file")), 2)
+        manifest.claim(make_settings(warehouse=str(tmp_path / "file")).location, 2, None)

@@ -331,10 +331,10 @@ def changed(small: Path, tmp_path: Path) -> list[str]:
         )
         for name in ("wide.yaml", "tight.yaml")
     )
-    log = policy_log.begun(wide, wide.policy_dicts(), 0, 0, None).with_next(
-        wide, tight.policy_dicts(), 1, START_MS + 50_000, 0, None
+    log = policy_log.begun(wide.policy_dicts(), wide.params_hashes(), 0, 0, None).with_next(
+        tight.policy_dicts(), tight.params_hashes(), 1, START_MS + 50_000, 0, None
     )
-    policy_log.keep(wide, "govern", log, {})
+    policy_log.keep(wide.location, "govern", log, {})
     offsets = tmp_path / "warehouse" / "_weir" / "checkpoints" / "govern" / "offsets"
     offsets.mkdir()
     (offsets / "0").write_text("")

@@ -48,7 +48,7 @@ def advised(settings: Settings, share: float = 0.01) -> dict[str, dict[str, Any]
     from app.jobs.producer_ids.whatif.suggest import advise
 
     assert advise(settings, share, every=True, as_json=True) == 0
-    rows = DeltaTable(path_in(settings, ADVICE)).to_pyarrow_table().to_pylist()
+    rows = DeltaTable(path_in(settings.location, ADVICE)).to_pyarrow_table().to_pylist()
     newest = max(r["advised_ms"] for r in rows)
     return {r["user"]: r for r in rows if r["advised_ms"] == newest}
 
@@ -161,7 +161,7 @@ def test_policies_of_users_in_the_archive_do_not_count_but_say_what_is_in_force(
     archive(configured, trace())
     before = advised(configured)["busy"]
     write_deltalake(
-        path_in(configured, "events"), pa.Table.from_pylist([], SCHEMA), mode="overwrite"
+        path_in(configured.location, "events"), pa.Table.from_pylist([], SCHEMA), mode="overwrite"
     )
     rows = [
         {
@@ -175,7 +175,7 @@ def test_policies_of_users_in_the_archive_do_not_count_but_say_what_is_in_force(
         for i, r in enumerate(records)
     ]
     write_deltalake(
-        path_in(configured, "events"), pa.Table.from_pylist(rows, SCHEMA), mode="append"
+        path_in(configured.location, "events"), pa.Table.from_pylist(rows, SCHEMA), mode="append"
     )
     after = advised(configured)["busy"]
     assert after["rate_in_force"] == 1.0
@@ -201,6 +201,6 @@ def test_an_empty_archive_is_said(
     make_settings: Callable[..., Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = make_settings()
-    write_deltalake(path_in(settings, "alerts"), TABLES["alerts"].schema.empty_table())
+    write_deltalake(path_in(settings.location, "alerts"), TABLES["alerts"].schema.empty_table())
     assert main(["policy", "suggest", "producer-ids", "--warehouse", settings.warehouse]) == 2
     assert "the archive is empty" in capsys.readouterr().err

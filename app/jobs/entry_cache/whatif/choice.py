@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -17,9 +17,6 @@ from app.jobs.entry_cache.whatif.curves import Curve
 from app.terminal.sizes import read_size
 from state.entry_cache.layout import POLICIES
 from state.entry_cache.parameters import CacheVariant, EntryCacheParameters
-
-if TYPE_CHECKING:
-    from app.config.settings import Settings
 
 MIB = 2**20
 LARGEST = 2**62
@@ -70,9 +67,8 @@ def sizes(text: str | None) -> list[int] | None:
     return sorted(found)
 
 
-def configured_size(settings: Settings) -> int | None:
+def configured_size(own: EntryCacheParameters) -> int | None:
     """The configured size of caches, if any."""
-    own = settings.section(EntryCacheParameters)
     if own.max_bytes is not None:
         return own.max_bytes or None
     mebibytes = own.managedLedgerCacheSizeMB

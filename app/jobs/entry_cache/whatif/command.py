@@ -25,8 +25,10 @@ from app.terminal.counts import counted
 from app.terminal.printable import say
 from app.terminal.sizes import size_text
 from state.entry_cache.declaration import NAME as JOB
+from state.entry_cache.parameters import EntryCacheParameters
 
 if TYPE_CHECKING:
+    from app.config.location import Location
     from app.config.settings import Settings
 
 TABLE = "cache_bakeoff"
@@ -79,7 +81,7 @@ def bakeoff(
     With `keep` the rows are appended to `cache_bakeoff` of the warehouse.
     """
     if keep:
-        load_manifest(settings)
+        load_manifest(settings.location)
     result = compare(settings, asked)
     table = rows(settings, result)
     if as_json:
@@ -87,7 +89,7 @@ def bakeoff(
     else:
         say("\n".join(lines(result)))
     if keep:
-        keep_rows(settings, table)
+        keep_rows(settings.location, table)
     return 0
 
 
@@ -95,11 +97,12 @@ def compare(settings: Settings, asked: BakeoffRequest) -> Result:
     """Replay the trace through every cache."""
     curves, sizes = choice.curves(asked.policies, asked.vary), choice.sizes(asked.sizes)
     trace = read_trace(settings, asked.trace)
-    event = release_event(settings, trace)
+    own = settings.section(EntryCacheParameters)
+    event = release_event(own, trace)
     off = BakeOff(settings, trace, event)
     if sizes is None:
         sizes = around(off.working_set(_reference(curves)))
-        configured = choice.configured_size(settings)
+        configured = choice.configured_size(own)
         sizes = sorted({*sizes, *([configured, 2 * configured] if configured else [])})
     return Result(trace, event, tuple(off.points(curves, sizes)))
 
@@ -147,9 +150,9 @@ def _counted(counted: Mapping[str, int]) -> dict[str, Any]:
     return {**{name: counted[name] for name in COUNTED}, "hit_ratio": hit_ratio(counted)}
 
 
-def keep_rows(settings: Settings, table: pa.Table) -> None:
+def keep_rows(warehouse: Location, table: pa.Table) -> None:
     """Append rows to `cache_bakeoff` of the warehouse."""
-    append(settings, TABLE, table)
+    append(warehouse, TABLE, table)
 
 
 # -- printed ---------------------------------------------------------------------------------

@@ -60,18 +60,21 @@ def read_trace(settings: Settings, path: Path | None) -> PackedTrace:
     A UserError if nothing in it could be a record of the cache.
     """
     group = operators(settings, [JOB])
-    trace = _archived(settings, group) if path is None else _from_files(settings, group, path)
+    trace = (
+        _archived(settings, group)
+        if path is None
+        else _from_files(settings.shard_count, group, path)
+    )
     if not trace.records:
         raise UserError(f"bakeoff: {trace.name} has no records of entries and cursors\n{HINT}")
     return trace
 
 
-def release_event(settings: Settings, trace: PackedTrace) -> str:
+def release_event(own: EntryCacheParameters, trace: PackedTrace) -> str:
     """The parameter of that name; if it is not set, the one for which the trace has reads.
 
     A UserError for a trace without reads.
     """
-    own = settings.section(EntryCacheParameters)
     name: str = own.release_event
     if "release_event" not in own.model_fields_set and trace.counts.get("entry_read"):
         name = "entry_released"
@@ -84,7 +87,7 @@ def release_event(settings: Settings, trace: PackedTrace) -> str:
 
 
 def _archived(settings: Settings, group: Mapping[str, Operator]) -> PackedTrace:
-    warehouse = Warehouse.of(settings)
+    warehouse = Warehouse.of(settings.location)
     warehouse.require()
     if warehouse.open("events") is None:
         raise UserError("bakeoff: the archive is empty; run the job archive first, or give --trace")
@@ -93,7 +96,7 @@ def _archived(settings: Settings, group: Mapping[str, Operator]) -> PackedTrace:
     return PackedTrace(f"the archive of {settings.warehouse}", shards, latest, _counts(shards))
 
 
-def _from_files(settings: Settings, group: Mapping[str, Operator], path: Path) -> PackedTrace:
+def _from_files(shard_count: int, group: Mapping[str, Operator], path: Path) -> PackedTrace:
     files, base = _files(path)
     routes = {JOB: group[JOB].route}
     shards: dict[int, list[bytes]] = {}
@@ -103,7 +106,7 @@ def _from_files(settings: Settings, group: Mapping[str, Operator], path: Path) -
             now_ms = time.time_ns() // 1_000_000
             parsed = parse_batch(lines, [JOB])
             refused += int(parsed.n - parsed.valid.sum())
-            packed = pack_parsed(parsed, lines, routes, settings.shard_count, now_ms)
+            packed = pack_parsed(parsed, lines, routes, shard_count, now_ms)
             for row in packed.to_pylist():
                 latest = max(latest, int(row["ts"].timestamp() * 1000)) if row["ts"] else latest
                 if row["job"] != CLOCK:

@@ -69,7 +69,7 @@ def advise(
     policy_document.require_writable(out)
     if JOB not in settings.jobs:
         raise UserError(f"{COMMAND}: the configuration does not run the job {JOB}")
-    warehouse = Warehouse.of(settings)
+    warehouse = Warehouse.of(settings.location)
     warehouse.require()
     if warehouse.open("events") is None:
         raise UserError(f"{COMMAND}: the archive is empty; run the job archive first")
@@ -97,7 +97,7 @@ def advise(
                     " name cannot have one"
                 )
             say(f"The policies are in {out}.")
-    append(settings, ADVICE, rows, "these figures")
+    append(settings.location, ADVICE, rows, "these figures")
     return 0
 
 

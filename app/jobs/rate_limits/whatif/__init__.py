@@ -8,38 +8,23 @@ Start with `command`; `verify` replays the archive under the limits that were fo
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
-    from app.whatif.replay.archive_reader import EventSpan
 
 COMMAND = "policy suggest publish"
 
 
-def answer(
-    settings: Settings,
-    per: str,
-    rate: str,
-    share: float,
-    headroom: float,
-    min_publishes: int,
-    min_history_ms: int,
-    span: EventSpan,
-    out: Path | None,
-    page: Path | None,
-    verify: bool,
-    curve: bool,
-    every: bool,
-    as_json: bool,
-) -> int:
-    """Print the limits, or write them to files."""
+def answer(settings: Settings, asked: Mapping[str, Any], output: Mapping[str, Any]) -> int:
+    """Print the limits, or write them to files. `asked` has the values of a request, with the
+    owners and rates as they are typed; `output` the further options of `command.suggest`.
+    """
     from app.jobs.rate_limits.whatif.command import PublishRequest, suggest
     from app.jobs.rate_limits.whatif.history import required as rated
     from app.jobs.rate_limits.whatif.owners import required as owned
 
-    asked = PublishRequest(
-        owned(per), rated(rate), share, headroom, min_publishes, min_history_ms, span
-    )
-    return suggest(settings, asked, out, page, verify, curve, every, as_json)
+    per, rates = owned(asked["per"]), rated(asked["rates"])
+    request = PublishRequest(**{**asked, "per": per, "rates": rates})
+    return suggest(settings, request, **output)

@@ -21,6 +21,7 @@ from app.jobs.rate_limits.whatif.search import (
     smallest_pair,
     together,
 )
+from app.read.relations import Warehouse
 from app.terminal.outputs import require_folder
 from app.terminal.printable import printable, say
 from app.terminal.rows import write_table
@@ -162,8 +163,9 @@ def suggest(
     require_folder(page, "--page")
     if JOB not in settings.jobs:
         raise UserError(f"policy suggest publish: the configuration does not run the job {JOB}")
-    owners = TopicOwners(settings, asked.per)
-    found = find(settings, asked, owners)
+    warehouse = Warehouse.of(settings.location)
+    owners = TopicOwners(warehouse, settings.policy_dicts(), asked.per)
+    found = find(warehouse, settings.job_params(JOB), asked, owners)
     broken: list[str] = []
     if verify:
         from app.jobs.rate_limits.whatif.verify import verified
@@ -194,10 +196,14 @@ def suggest(
     return 1 if broken else 0
 
 
-def find(settings: Settings, asked: PublishRequest, owners: TopicOwners) -> SuggestedLimits:
+def find(
+    warehouse: Warehouse,
+    params: Mapping[str, Any],
+    asked: PublishRequest,
+    owners: TopicOwners,
+) -> SuggestedLimits:
     """Search the archive for the limits."""
-    history = History(settings, owners, asked.span)
-    params = settings.job_params(JOB)
+    history = History(warehouse, owners, asked.span)
     rules = Rules(
         VERSIONS.index(params["tokenbucket"]),
         params["release_condition"] == "positive",

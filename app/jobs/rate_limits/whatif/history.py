@@ -7,21 +7,20 @@ Records that the job refused as late or repeated are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from app.errors import UserError
-from app.read.relations import Warehouse, connect
+from app.read.relations import ANY_ORDER, Warehouse, connect
 from app.whatif.replay.archive_reader import WHOLE, EventSpan
 from app.whatif.replay.refused import REFUSED
 from state.rate_limits.alone import CLOSE, PUBLISH, USE, Trace
 from state.rate_limits.declaration import NAME as JOB
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
     from app.jobs.rate_limits.whatif.owners import TopicOwners
 
 Rate = Literal["messages", "bytes"]
@@ -155,15 +154,14 @@ class Named:
 class History:
     """The records of an archive that publish limiters see."""
 
-    def __init__(self, settings: Settings, owners: TopicOwners, span: EventSpan = WHOLE) -> None:
+    def __init__(self, warehouse: Warehouse, owners: TopicOwners, span: EventSpan = WHOLE) -> None:
         """UserError without an archive, or without a publish in it."""
-        warehouse = Warehouse.of(settings)
         warehouse.require()
         if warehouse.open("events") is None:
             raise UserError(
                 "policy suggest publish: the archive is empty; run the job archive first"
             )
-        self._connection = connect(warehouse, "events quarantine", in_order=False)
+        self._connection = connect(warehouse, "events quarantine", config=ANY_ORDER)
         between = (
             "true"
             if span == WHOLE
@@ -260,5 +258,5 @@ def _trace(parts: list[pa.RecordBatch], wanted: list[Named]) -> tuple[Named, Map
         column("end_ns"),
     )
     return wanted[rows.column("id")[0].as_py()], {
-        rate: replace(one, amount=column(rate).astype(np.int64)) for rate in RATES
+        rate: one._replace(amount=column(rate).astype(np.int64)) for rate in RATES
     }

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from app.errors import UserError
 from app.read.last_policies import last_policies
+from app.read.relations import Warehouse
 from state.rate_limits.limits import Limits, is_exempt, unpartitioned
 from udfs.topics import normal_topic
-
-if TYPE_CHECKING:
-    from app.config.settings import Settings
 
 Per = Literal["topic", "namespace", "group"]
 SCOPES: Mapping[str, str] = {
@@ -50,10 +48,13 @@ def required(text: str) -> Per:
 class TopicOwners:
     """The owners of topics; groups as they are at the end of the history."""
 
-    def __init__(self, settings: Settings, per: Per) -> None:
-        self._settings, self._per = settings, per
+    def __init__(
+        self, warehouse: Warehouse, policies: Sequence[Mapping[str, Any]], per: Per
+    ) -> None:
+        """`policies` are those of the configuration."""
+        self._policies, self._per = policies, per
         self._by_cluster: dict[str, Limits] = {}
-        self._stream = last_policies(settings) if per == "group" else {}
+        self._stream = last_policies(warehouse) if per == "group" else {}
         self.members: dict[str, str] = {}
         """The group of each namespace that was asked for."""
 
@@ -77,7 +78,7 @@ class TopicOwners:
     def _limits(self, cluster: str) -> Limits:
         """The documents of the configuration, overridden by the latest ones of the stream."""
         if cluster not in self._by_cluster:
-            own = ((d["scope"], d["name"], d) for d in self._settings.policy_dicts())
+            own = ((d["scope"], d["name"], d) for d in self._policies)
             said = ((s, n, last.document) for (s, n), last in self._stream.get(cluster, {}).items())
             self._by_cluster[cluster] = Limits(_limits_of([*own, *said]), "")
         return self._by_cluster[cluster]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import yaml
 
+from app.config.described import Described
 from app.show.report.model import Fold, Grid, GridColumn, Part, ReportSection
 from app.show.report.report_reader import ReportReader
 from app.show.report.text import time_text
 from app.tables.definitions import TABLES
-from app.tables.last_configuration import Described
 from app.tables.manifest import Manifest
 
 _HASHES = " UNION ALL ".join(

@@ -61,7 +61,7 @@ def plain(table: pa.Table) -> list[str]:
 
 def writer(settings: Settings, query: str = "govern") -> Writer:
     """A writer that needs no Spark."""
-    return Writer(settings, query)
+    return Writer(settings.location, query, settings.maintenance.history_ms)
 
 
 def fill(settings: Settings, name: str, batches: range) -> None:
@@ -73,7 +73,7 @@ def fill(settings: Settings, name: str, batches: range) -> None:
 
 def opened(settings: Settings, name: str) -> Opened:
     """A table as maintenance opens it."""
-    warehouse = Warehouse.of(settings)
+    warehouse = Warehouse.of(settings.location)
     delta = warehouse.open(name)
     assert delta is not None
     return Opened(warehouse, name, delta)

@@ -35,6 +35,7 @@ import sys
 import time
 from pathlib import Path
 from app.config.settings import load_settings
+from app.read.relations import Warehouse
 from app.run.maintenance import merging
 from app.run.maintenance.upkeep import upkeep
 merging.SETTLED_MS = 0
@@ -42,7 +43,7 @@ settings = load_settings(overrides={"warehouse": sys.argv[1]})
 while not all(Path(sys.argv[1], name).is_dir() for name in sys.argv[3].split(",")):
     time.sleep(0.01)  # the writers take longer to start
 for _ in range(int(sys.argv[2])):
-    done = upkeep(settings)
+    done = upkeep(Warehouse.of(settings.location), settings.maintenance)
     assert not [kept.problem for kept in done.tables if kept.problem], done
 """
 
@@ -76,7 +77,7 @@ def test_every_row_is_there_once(batches: int, rounds: int, make_settings: MakeS
     ]
     seen = dict.fromkeys(NAMES, 0)
     followed = dict.fromkeys(NAMES, 0)
-    warehouse = Warehouse.of(settings)
+    warehouse = Warehouse.of(settings.location)
     followers = {name: TableFollower(warehouse) for name in NAMES}
     reads = 0
     while any(process.poll() is None for process in work):

@@ -90,10 +90,10 @@ def test_a_dry_run_changes_nothing(settings: Settings, capsys: pytest.CaptureFix
 
 
 def test_a_second_one_is_refused(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    with only_maintenance(settings):
+    with only_maintenance(settings.location):
         assert ran(settings) == 2
         assert ran(settings, "--dry-run") == 0
-        assert one_round("maintenance", settings, Event()) == ""
+        assert one_round("maintenance", settings.model_dump_json(), Event()) == ""
     assert capsys.readouterr().err.splitlines() == [
         f"weir: maintain: another process maintains {settings.warehouse}",
         "it does the same work: wait for its end",
@@ -101,9 +101,9 @@ def test_a_second_one_is_refused(settings: Settings, capsys: pytest.CaptureFixtu
 
 
 def test_a_run_is_no_obstacle_and_maintenance_none_for_a_run(settings: Settings) -> None:
-    with only_run(settings, ["govern", "archive"]):
+    with only_run(settings.location, ["govern", "archive"]):
         assert ran(settings) == 0
-    with only_maintenance(settings), only_run(settings, ["govern"]):
+    with only_maintenance(settings.location), only_run(settings.location, ["govern"]):
         pass
     assert len(opened(settings, NAME).delta.file_uris()) == 1
 
@@ -135,7 +135,7 @@ def test_what_an_interrupted_command_left_behind_is_removed(
     then = time.time() - 25 * 3600
     for path in (copying, kept, unfinished):
         os.utime(path, (then, then))
-    with only_run(settings, ["govern"]):
+    with only_run(settings.location, ["govern"]):
         assert ran(settings) == 0
     assert copying.exists() and unfinished.exists()
     capsys.readouterr()
@@ -176,5 +176,5 @@ def test_a_run_maintains_its_warehouse(make_settings: MakeSettings) -> None:
 def test_problems_beside_a_run_are_reported(settings: Settings) -> None:
     damaged = Path(settings.warehouse, "quarantine", "_delta_log", f"{1:020}.json")
     damaged.write_text("")
-    report = one_round("maintenance", settings, Event())
+    report = one_round("maintenance", settings.model_dump_json(), Event())
     assert report.startswith("quarantine: warehouse: the table ")

@@ -112,7 +112,14 @@ def test_files_of_an_earlier_version_can_be_read_beside_merged_ones(
         fill_more.append(NAME, rows(NAME, range(3 * batch, 3 * batch + 3)), batch)
     compact(opened(settings, NAME), settings.maintenance, LATER_MS)
     assert len(plain(found(settings, NAME))) == len(before) + 27
-    assert query(settings, f"SELECT count(*), count(row_no) FROM {NAME}", "csv") == 0
+    assert (
+        query(
+            settings,
+            f"SELECT count(*), count(row_no) FROM {NAME}",
+            "csv",
+        )
+        == 0
+    )
     assert capsys.readouterr().out.splitlines()[1] == f"{9 + 20_000 + 36},24"
 
 

@@ -203,7 +203,9 @@ def test_no_file_of_the_warehouse_holds_a_name_afterwards(
     make_settings: MakeSettings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = naming(make_settings(), set(TABLES) - {"chunk_payloads"})
-    write_text(settings, "_weir/quality/events.html", "<pre>User:Zoë O&#x27;Hara, zoe-sub</pre>")
+    write_text(
+        settings.location, "_weir/quality/events.html", "<pre>User:Zoë O&#x27;Hara, zoe-sub</pre>"
+    )
     warehouse = Path(settings.warehouse)
     counted = forget(settings, capsys, "--dry-run")
     assert {t["table"]: t["rows"] for t in counted["tables"]} == {
@@ -238,7 +240,7 @@ def test_what_keeps_a_name_is_listed_with_how_long(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, text in LEFT.items():
-        write_text(settings, name, text)
+        write_text(settings.location, name, text)
     lines = forget(settings, capsys, "--now")["still_named"]
     found = [line.partition(": ") for line in lines if line.startswith(("_weir", "saved"))]
     assert [(place, until) for place, _, until in found] == [
@@ -326,7 +328,7 @@ def test_other_values_of_a_row_stay(settings: Settings, capsys: pytest.CaptureFi
 def test_history_stays_while_a_run_is_at_work(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with run_lock.only_run(settings, ["govern"]):
+    with run_lock.only_run(settings.location, ["govern"]):
         assert main(["forget", "--warehouse", settings.warehouse, "--now", *OPTIONS]) == 2
         assert "stop the run first" in capsys.readouterr().err
         forget(settings, capsys)

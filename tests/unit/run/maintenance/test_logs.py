@@ -67,15 +67,18 @@ def test_a_batch_is_known_after_its_commit_has_gone(make_settings: MakeSettings)
             again.append(NAME, rows(NAME, range(batch, batch + 1)), batch)
             again.add_files(NAME, [], batch)
     assert plain(found(settings, NAME)) == before
-    assert DeltaTable(path_in(settings, NAME)).version() == 10
-    assert list(integrity.problems(settings, {"govern": ["rate_limits"]})) != []  # no checkpoint
+    assert DeltaTable(path_in(settings.location, NAME)).version() == 10
+    written = {"govern": integrity.tables_of(settings, ["rate_limits"])}
+    assert (
+        list(integrity.problems(settings.location, settings.source, written)) != []
+    )  # no checkpoint
     place = Path(settings.warehouse, "_weir/checkpoints/govern")
     for log in ("offsets", "commits"):
         (place / log).mkdir(parents=True)
         (place / log / "8").write_text("v1\n{}\n{}")
     (place / "metadata").write_text("{}")
-    policy_log.keep(settings, "govern", policy_log.begun(settings, [], 0, 0, None), {})
-    assert list(integrity.problems(settings, {"govern": ["rate_limits"]})) == []
+    policy_log.keep(settings.location, "govern", policy_log.begun([], {}, 0, 0, None), {})
+    assert list(integrity.problems(settings.location, settings.source, written)) == []
 
 
 def test_an_open_writer_goes_on_after_its_version_has_left_the_log(
@@ -161,7 +164,7 @@ def test_a_batch_is_written_although_properties_change(
 def test_compaction_is_no_news_about_rows(make_settings: MakeSettings) -> None:
     settings = make_settings()
     fill(settings, NAME, range(9))
-    warehouse = Warehouse.of(settings)
+    warehouse = Warehouse.of(settings.location)
     before = state(warehouse, NAME, warehouse.open(NAME))
     table = opened(settings, NAME)
     table.delta.alter.set_table_properties({"delta.checkpointInterval": "77"})

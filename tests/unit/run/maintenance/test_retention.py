@@ -28,7 +28,9 @@ def row(days: float, **changes: Any) -> dict[str, Any]:
 
 
 def apply(settings: Settings, name: str = NAME, dry_run: bool = False, now_ms: int = NOW_MS) -> int:
-    return retention.RetentionRules(settings, now_ms).apply(opened(settings, name), dry_run)
+    return retention.RetentionRules(settings.location, settings.maintenance, now_ms).apply(
+        opened(settings, name), dry_run
+    )
 
 
 def days(settings: Settings, name: str = NAME) -> list[float | None]:
@@ -192,7 +194,7 @@ def test_whole_files_that_leave_are_no_new_rows_for_the_metrics(
 ) -> None:
     settings = make_settings(maintenance={"retention": [{"table": NAME, "keep_ms": "7d"}]})
     write(settings.warehouse, NAME, [row(10)])
-    follower = TableFollower(Warehouse.of(settings))
+    follower = TableFollower(Warehouse.of(settings.location))
     news = follower.news(NAME)
     assert news is not None
     follower.done([news])
@@ -226,5 +228,5 @@ def test_a_rule_that_no_table_can_follow_is_refused(
 ) -> None:
     settings = make_settings(maintenance={"retention": [{**rule, "keep_ms": "7d"}]})
     with pytest.raises(UserError) as refused:
-        retention.check(settings)
+        retention.check(settings.maintenance)
     assert str(refused.value).startswith(message)

@@ -13,17 +13,18 @@ import pytest
 
 from app.errors import UserError
 from app.read.relations import Warehouse
-from app.show.alerts.evaluator import Evaluator
 from app.show.alerts.journal import Journal
 from app.tables.definitions import TABLES
-from tests.support.sinks import BUSY, RULE, minutes
+from tests.support.sinks import BUSY, RULE, evaluator_of, minutes
 from tests.support.throttle_rows import OTHER, START_MS, TOPIC, window, write
 
 
 @pytest.fixture
 def evaluator(make_settings):
     def make(**changes):
-        return Evaluator(make_settings(alerts={"rules": [{**RULE, **changes}], "rule_files": []}))
+        return evaluator_of(
+            make_settings(alerts={"rules": [{**RULE, **changes}], "rule_files": []})
+        )
 
     return make
 
@@ -174,7 +175,7 @@ def test_alerts_beyond_the_limit_of_a_rule_are_counted(evaluator, tmp_warehouse)
 def test_rules_look_back_so_far_and_a_long_alert_keeps_its_beginning(make_settings, tmp_warehouse):
     def round_with(lookback_ms):
         rules = {"rules": [RULE], "rule_files": [], "lookback_ms": lookback_ms}
-        return go(Evaluator(make_settings(alerts=rules)))
+        return go(evaluator_of(make_settings(alerts=rules)))
 
     for minute in range(10):
         minutes(tmp_warehouse, minute, **BUSY)
@@ -213,7 +214,7 @@ def test_a_rule_of_many_alerts_has_those_that_began_first(make_settings, tmp_war
         "limit": 10,
     }
     settings = make_settings(alerts={"rules": [rule], "rule_files": []})
-    found = go(Evaluator(settings))
+    found = go(evaluator_of(settings))
     assert found.broken == []
     # of those that hold at minute 400 the topics 250 and 750 began first, 399 and 899 last
     began_first = [f"t{250 + i:04}" for i in range(5)] + [f"t{750 + i:04}" for i in range(5)]
@@ -221,7 +222,7 @@ def test_a_rule_of_many_alerts_has_those_that_began_first(make_settings, tmp_war
     values = {row["summary"]: row["value"] for row in found.firing}
     assert (values["t0250"], values["t0254"]) == (149, 145)
     assert found.left_out == {"many": 300 - 10}
-    assert go(Evaluator(settings)).changes == [], "the same alerts the next time"
+    assert go(evaluator_of(settings)).changes == [], "the same alerts the next time"
 
 
 @pytest.mark.parametrize(
@@ -275,7 +276,7 @@ def test_what_is_wrong_with_a_rule_is_said(make_settings, tmp_warehouse, changes
     write(tmp_warehouse, "topic_throttle_stats", [window(0, **BUSY)])
     rules = [{**RULE, **changes}, {**RULE, "name": "sound"}]
     alerts = {"rules": rules, "rule_files": [], "query_timeout_ms": 1000}
-    found = go(Evaluator(make_settings(alerts=alerts)))
+    found = go(evaluator_of(make_settings(alerts=alerts)))
     (error,) = found.broken
     assert error.startswith("alert rule busy: ")
     assert re.search(message, error), error

@@ -17,6 +17,7 @@ from app.read.relations import QUERIES, STATES, Warehouse, connect
 from app.show import alerts
 from app.show.alerts.rule_files import KEYS, rules_of, shipped_rules
 from app.tables.definitions import TABLES, VIEWS
+from tests.support import report_warehouse
 from tests.support.ready_questions import predicted
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
 
@@ -76,6 +77,15 @@ def limiter(minute, **changes):
 
 def limiters(minutes, **changes):
     return [limiter(minute, **changes) for minute in minutes]
+
+
+def test_the_texts_of_alerts(make_settings, tmp_warehouse, capsys, golden):
+    """Regenerate with `pytest --regenerate`."""
+    report_warehouse.fill(tmp_warehouse)
+    alerts.check(make_settings(), as_json=True)
+    firing = json.loads(capsys.readouterr().out)["firing"]
+    lines = sorted(f"{row['alert']} ({row['severity']}): {row['summary']}\n" for row in firing)
+    golden("alerts/report_warehouse.txt", "".join(lines))
 
 
 ABOUT = {"limiter": "topic", "entity": TOPIC}

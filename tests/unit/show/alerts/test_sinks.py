@@ -16,10 +16,9 @@ import pytest
 
 from app.config.settings import load_settings
 from app.errors import UserError
-from app.show.alerts.evaluator import Evaluator
 from app.show.alerts.sinks import TakenChanges
 from tests.support.servers.process import free_ports
-from tests.support.sinks import BUSY, RULE, minutes, states
+from tests.support.sinks import BUSY, RULE, evaluator_of, minutes, states
 from tests.support.throttle_rows import OTHER, START_MS, TOPIC
 from tests.unit.show.alerts.receiver import receiving
 
@@ -36,7 +35,7 @@ def evaluator(make_settings):
     """An evaluator of one rule with these sinks."""
 
     def make(*sinks, rules=(RULE,)):
-        return Evaluator(
+        return evaluator_of(
             make_settings(alerts={"rules": list(rules), "rule_files": [], "sinks": list(sinks)})
         )
 
@@ -227,7 +226,7 @@ def test_the_owner_of_the_topic_goes_with_the_alert(receiver, make_settings, tmp
     minutes(tmp_warehouse, 0, topic=OTHER, **BUSY)
     owner = {"team": "shop", "contact": "#shop-oncall"}
     go(
-        Evaluator(
+        evaluator_of(
             make_settings(
                 owners=[{"topic": "acme/orders/created", "cluster": "e*", **owner}],
                 alerts={
@@ -365,11 +364,11 @@ def test_only_named_rules_are_evaluated_and_nothing_of_others_is_lost(
     )
     minutes(tmp_warehouse, 0, **BUSY)
     receiver.answers = [500]
-    go(Evaluator(settings))
-    go(Evaluator(settings, ["other"]))
+    go(evaluator_of(settings))
+    go(evaluator_of(settings, ["other"]))
     assert sorted(a["alert"] for b in receiver.bodies() for a in b["alerts"]) == ["busy", "other"]
     with pytest.raises(UserError, match=r"--rule othr: no such rule\ndid you mean other\?"):
-        Evaluator(settings, ["othr"])
+        evaluator_of(settings, ["othr"])
 
 
 @pytest.mark.parametrize(
@@ -418,7 +417,7 @@ def test_secrets_are_neither_shown_nor_written(
 
 def test_a_note_moves_on_only(tmp_warehouse, evaluator):
     one = evaluator({"type": "webhook", "url": "http://127.0.0.1:1"})
-    (sink,) = one.settings.alerts.http_sinks
+    (sink,) = one.alerts.http_sinks
     delivery = one.delivery
     assert delivery.note(sink, TakenChanges(7, [2, 5]), 3) == TakenChanges(7, [5])
     assert delivery.note(sink, TakenChanges(7, []), 9) == TakenChanges(9, [])

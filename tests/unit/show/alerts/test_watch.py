@@ -19,9 +19,9 @@ from app.errors import UserError
 from app.run.service import run
 from app.run.side_processes import evaluating
 from app.setup.package import pack_config
-from app.show.alerts.evaluator import Evaluator, one_round
+from app.show.alerts.evaluator import one_round
 from app.show.alerts.rule_files import rules_of
-from tests.support.sinks import BUSY, RULE, minutes, states
+from tests.support.sinks import BUSY, RULE, evaluator_of, minutes, states
 from tests.support.throttle_rows import TOPIC
 from tests.support.waiting import wait_for
 from tests.unit.show.alerts.receiver import receiving
@@ -108,7 +108,7 @@ def test_a_packed_configuration_carries_the_rules(tmp_path):
 
 
 def test_an_error_is_logged_once_and_again_when_it_comes_back(make_settings, tmp_warehouse):
-    evaluator = Evaluator(make_settings(alerts={"rules": [RULE], "rule_files": []}))
+    evaluator = evaluator_of(make_settings(alerts={"rules": [RULE], "rule_files": []}))
     logged: list[str] = []
     errors: set[str] = set()
     for step in range(4):

@@ -45,12 +45,12 @@ def test_what_cannot_be_audited_is_said(tmp_warehouse):
     write(tmp_warehouse, "throttle_events", [event(100, "mark")])
     unset = {"AWS_SECRET_ACCESS_KEY": "${env:WEIR_TEST_NOT_SET}"}
     given = settings(tmp_warehouse).model_copy(update={"storage_options": unset})
-    assert "WEIR_TEST_NOT_SET" in one_round("quality", given, Event())
+    assert "WEIR_TEST_NOT_SET" in one_round("quality", given.model_dump_json(), Event())
 
 
 def test_a_run_that_ends_does_not_wait_for_an_audit(tmp_warehouse):
     write(tmp_warehouse, "throttle_events", [event(100, "unmark")])
     stop = Event()
     stop.set()
-    assert one_round("quality", settings(tmp_warehouse), stop) == ""
+    assert one_round("quality", settings(tmp_warehouse).model_dump_json(), stop) == ""
     assert Warehouse(tmp_warehouse).open("quality_results") is None

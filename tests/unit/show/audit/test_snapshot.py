@@ -8,6 +8,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from app.config.settings import load_settings
+from app.read.relations import Warehouse
 from app.show.audit.snapshot import committed
 from tests.support.throttle_rows import event, frame, window
 
@@ -42,7 +43,9 @@ def end(settings, batch):
 
 def versions(settings):
     return {
-        name: table.version() for name, table in committed(settings).items() if table is not None
+        name: table.version()
+        for name, table in committed(Warehouse.of(settings.location)).items()
+        if table is not None
     }
 
 

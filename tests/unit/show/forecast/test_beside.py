@@ -31,13 +31,13 @@ def test_an_error_is_reported(make_settings: Make) -> None:
     fill(settings.warehouse, backlog_checks=growing())
     for file in Path(settings.warehouse, "backlog_checks").glob("*.parquet"):
         file.unlink()
-    found = one_round("forecast", settings, Event())
+    found = one_round("forecast", settings.model_dump_json(), Event())
     assert found.startswith("IO Error: ") and "backlog_checks" in found
 
 
 def test_while_another_process_makes_them_a_round_does_nothing(make_settings: Make) -> None:
     settings = make_settings()
     fill(settings.warehouse, backlog_checks=growing())
-    with only_forecast(settings):
-        assert one_round("forecast", settings, Event()) == ""
+    with only_forecast(settings.location):
+        assert one_round("forecast", settings.model_dump_json(), Event()) == ""
     assert not Path(settings.warehouse, "forecasts").exists()

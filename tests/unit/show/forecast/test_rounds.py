@@ -11,6 +11,7 @@ import pytest
 
 from app.cli import main
 from app.config.settings import Settings
+from app.read.relations import Warehouse
 from app.show.forecast.forecasting import one_round
 from app.tables.definitions import TABLES
 from app.tables.run_lock import Busy, only_forecast
@@ -47,7 +48,7 @@ def answer(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
 def test_a_growing_backlog_has_the_hour_of_its_breach(make_settings: Make) -> None:
     settings = make_settings()
     fill(settings.warehouse, backlog_checks=growing())
-    done = one_round(settings)
+    done = one_round(Warehouse.of(settings.location), settings.forecast.history_ms)
     found = by_method(done.rows)
     # 700 bytes in the newest hour: 1001 after 43, so in the day that ends after 48; 1036 then.
     assert found["trend"] == {
@@ -85,7 +86,10 @@ def test_a_daily_pattern_of_a_topic_on_two_brokers(make_settings: Make) -> None:
         for ago in range(240)
     ]
     fill(settings.warehouse, limiter_stats=rows)
-    found = by_method(one_round(settings).rows, kind="topic_msgs")
+    found = by_method(
+        one_round(Warehouse.of(settings.location), settings.forecast.history_ms).rows,
+        kind="topic_msgs",
+    )
     assert set(found) == {"trend", "same_hour"}
     same = found["same_hour"]
     assert (same["breach_ms"], same["for_ms"], same["predicted"], same["mean_error"]) == (
@@ -103,7 +107,10 @@ def test_use_is_compared_with_the_limit_in_force(make_settings: Make) -> None:
     settings = make_settings()
     rows = [published(ago, 100.0 - ago, limit_msgs=100.0 if ago else 200.0) for ago in range(100)]
     fill(settings.warehouse, limiter_stats=rows)
-    found = by_method(one_round(settings).rows, kind="topic_msgs")["trend"]
+    found = by_method(
+        one_round(Warehouse.of(settings.location), settings.forecast.history_ms).rows,
+        kind="topic_msgs",
+    )["trend"]
     assert (found["limit"], found["highest"]) == (200.0, 0.99)
     # 100 in the newest hour, 196 after 96: the day that ends then was not tested.
     assert (found["breach_ms"], found["for_ms"]) == (None, END_MS + 2 * DAY)
@@ -122,7 +129,7 @@ def test_a_quota_of_producer_ids_is_that_of_each_broker(make_settings: Make) -> 
         producer_id_stats=rows,
         producer_id_decisions=[{**decided(0), "broker": b} for b in ("b1", "b2")],
     )
-    done = one_round(settings).rows
+    done = one_round(Warehouse.of(settings.location), settings.forecast.history_ms).rows
     assert {
         (row["broker"], row["entity"], row["limit"], row["predicted"])
         for row in done
@@ -158,8 +165,8 @@ def test_one_limit_is_not_several(make_settings: Make, capsys: pytest.CaptureFix
 def test_too_little_history_is_said_and_kept(make_settings: Make) -> None:
     settings = make_settings()
     fill(settings.warehouse, backlog_checks=growing(20))
-    done = one_round(settings)
-    done.keep(settings)
+    done = one_round(Warehouse.of(settings.location), settings.forecast.history_ms)
+    done.keep(Warehouse.of(settings.location))
     assert [
         (row["method"], row["reason"], row["predicted"], row["mean_error"])
         for row in stored(settings)
@@ -248,7 +255,7 @@ def test_a_clock_that_is_ahead_hides_nobody(make_settings: Make) -> None:
         settings.warehouse,
         limiter_stats=[published(0, 1.0, window_start_ms=ahead_ms, ts_wall_ms=ahead_ms)],
     )
-    done = one_round(settings)
+    done = one_round(Warehouse.of(settings.location), settings.forecast.history_ms)
     assert done.known_ms is not None and done.known_ms < ahead_ms
 
 
@@ -317,7 +324,8 @@ def test_a_forgotten_name_is_in_no_forecast(
         producer_id_stats=users,
         producer_id_decisions=[decided(0, "zoe"), decided(0, "bob")],
     )
-    one_round(settings).keep(settings)
+    warehouse = Warehouse.of(settings.location)
+    one_round(warehouse, settings.forecast.history_ms).keep(warehouse)
     for words in (["--principal", "User:zoe"], ["--topic", TOPIC]):
         assert main(["forget", "--warehouse", settings.warehouse, *words]) == 0
     names = {row["entity"] for row in stored(settings)}
@@ -327,11 +335,14 @@ def test_a_forgotten_name_is_in_no_forecast(
 
 def test_one_process_at_a_time_makes_forecasts(make_settings: Make) -> None:
     settings = make_settings()
-    with only_forecast(settings), pytest.raises(Busy), only_forecast(settings):
+    with only_forecast(settings.location), pytest.raises(Busy), only_forecast(settings.location):
         pass
 
 
 def test_every_column_is_filled_or_null(make_settings: Make) -> None:
     settings = make_settings()
     fill(settings.warehouse, backlog_checks=growing())
-    assert [list(row) for row in one_round(settings).rows] == 2 * [list(TABLES["forecasts"].names)]
+    assert [
+        list(row)
+        for row in one_round(Warehouse.of(settings.location), settings.forecast.history_ms).rows
+    ] == 2 * [list(TABLES["forecasts"].names)]

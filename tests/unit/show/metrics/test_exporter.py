@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from app.config.described import described
 from app.config.settings import Settings
 from app.read.relations import Warehouse, connect
 from app.show.metrics.exporter import Exporter
@@ -27,7 +28,7 @@ FOR_EVER = {"idle_s": 10**9}
 
 
 def rows_of_view(settings: Settings, view: str) -> list[dict[str, Any]]:
-    cursor = connect(Warehouse.of(settings)).execute(f"SELECT * FROM {view}")
+    cursor = connect(Warehouse.of(settings.location)).execute(f"SELECT * FROM {view}")
     names = [column[0] for column in cursor.description or []]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
@@ -688,7 +689,7 @@ def test_no_series_names_a_topic_where_topic_level_metrics_are_off(
         ]
         assert sums[0] == pytest.approx(sums[1]) and sums[0] > 0
     # A command without a configuration hides what the last run hid.
-    last_configuration.keep(hidden)
+    last_configuration.keep(hidden.location, described(hidden, 1))
     assert whole(shown).keys() == found.keys()
 
 
@@ -703,7 +704,7 @@ def test_the_durations_of_the_brokers_checks_are_passed_on(make_settings: MakeSe
         "checks": {"5.0": 7, "+Inf": 8, "count": 8, "sum": 12},
     }
     write_text(
-        settings,
+        settings.location,
         RECONCILE,
         json.dumps({"scrapes": {"b1:8080": [{**newest, "checks": {}}, newest]}}),
     )
@@ -712,5 +713,5 @@ def test_the_durations_of_the_brokers_checks_are_passed_on(make_settings: MakeSe
     assert value(found, f"{name}_sum", broker="b1:8080") == 12
     assert value(found, f"{name}_bucket", le="5.0") == 7
     assert value(found, f"{name}_bucket", le="+Inf") == 8
-    write_text(settings, RECONCILE, "{")
+    write_text(settings.location, RECONCILE, "{")
     assert not [metric for metric, _ in whole(settings) if metric.startswith(name)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import threading
 import urllib.error
@@ -22,7 +23,12 @@ def hello(environ, start_response):
 @pytest.fixture
 def port(monkeypatch):
     monkeypatch.setattr(under_test, "MOST_CONNECTIONS", 4)
-    monkeypatch.setattr(under_test, "LONGEST_S", 1.0)
+    monkeypatch.setattr(under_test, "LONGEST_S", 0.5)
+    # looks for ended connections, and whether to stop, twenty times a second
+    serve = functools.partialmethod(under_test.Server.serve_forever, poll_interval=0.05)
+    monkeypatch.setattr(under_test.Server, "serve_forever", serve)
+    # else the client tries again after a second to connect
+    monkeypatch.setattr(under_test.Server, "request_queue_size", 128)
     server, thread = under_test.start("127.0.0.1", 0, hello)
     yield server.server_port
     server.shutdown()

@@ -29,9 +29,9 @@ def test_brokers_are_read_at_every_interval(make_settings: Make) -> None:
         server.answers["/metrics/"] = status(200, METRICS)
         settings = make_settings(reconcile={"brokers": [server.url], "interval_ms": 1000})
         with repeating("reconcile", settings, reported.append):
-            wait_for(lambda: ReadingMemory.load(settings, Scrape).number >= 2)
+            wait_for(lambda: ReadingMemory.load(settings.location, Scrape).number >= 2)
     assert reported == []
-    (readings,) = ReadingMemory.load(settings, Scrape).scrapes.values()
+    (readings,) = ReadingMemory.load(settings.location, Scrape).scrapes.values()
     assert len(readings) >= 2
     assert all(one.topics == {"persistent://a/b/c": {"messages_in": 7}} for one in readings)
 
@@ -58,6 +58,6 @@ def test_while_another_process_compares_a_round_does_nothing(make_settings: Make
     with AdminServer() as server:
         server.answers["/metrics/"] = status(200, METRICS)
         settings = make_settings(reconcile={"brokers": [server.url], "interval_ms": 100})
-        with only_reconciliation(settings):
-            assert one_round("reconcile", settings, Event()) == ""
+        with only_reconciliation(settings.location):
+            assert one_round("reconcile", settings.model_dump_json(), Event()) == ""
         assert server.asked == []

@@ -46,7 +46,7 @@ def ask(make_settings: Callable[..., Settings]) -> Ask:
         }
         for name, rows in {"coverage_counts": [read], **tables}.items():
             write(settings.warehouse, name, rows)
-        return weir(WeirSide(settings, Warehouse.of(settings), span))
+        return weir(WeirSide(settings, Warehouse.of(settings.location), span))
 
     return answer
 
@@ -265,7 +265,7 @@ def test_entries_that_are_delivered_before_they_are_there(
         ],
     )
     span = ReadingSpan(scrape(0), scrape(MINUTE))
-    assert early_reads(WeirSide(settings, Warehouse.of(settings), span)) == 1
+    assert early_reads(WeirSide(settings, Warehouse.of(settings.location), span)) == 1
 
 
 def check(at_ms: int, size: int, topic: str = TOPIC) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from app.cli import main
+from app.config.location import Location
 from app.config.settings import Settings
 from app.errors import UserError
 from app.show.reconcile import brokers
@@ -107,7 +108,7 @@ def test_a_crash_neither_loses_nor_repeats_rows(
     count(server, 130)
     keep = ReadingMemory.keep
 
-    def crash(memory: ReadingMemory[Any], of: Settings) -> None:
+    def crash(memory: ReadingMemory[Any], of: Location) -> None:
         if not memory.rows:  # they have just been appended
             raise KeyboardInterrupt
         keep(memory, of)
@@ -117,10 +118,10 @@ def test_a_crash_neither_loses_nor_repeats_rows(
         one_round(hasty)
     rows = stored(hasty)
     assert [row["broker_value"] for row in rows] == [30]
-    assert json.loads(read_text(hasty, RECONCILE) or "")["rows"] == rows
+    assert json.loads(read_text(hasty.location, RECONCILE) or "")["rows"] == rows
     one_round(hasty)
     assert stored(hasty) == rows
-    assert json.loads(read_text(hasty, RECONCILE) or "")["rows"] == []
+    assert json.loads(read_text(hasty.location, RECONCILE) or "")["rows"] == []
 
 
 def test_a_restart_of_the_broker_has_no_number(server: AdminServer, settings: Settings) -> None:
@@ -144,11 +145,11 @@ def test_a_broker_without_an_answer_is_reported_and_its_span_grows(
 ) -> None:
     count(server, 100)
     one_round(settings)
-    before = ReadingMemory.load(settings, Scrape).scrapes
+    before = ReadingMemory.load(settings.location, Scrape).scrapes
     server.answers["/metrics/"] = answer
     found = one_round(settings)
     assert len(found.problems) == 1 and said in found.problems[0]
-    assert ReadingMemory.load(settings, Scrape).scrapes == before
+    assert ReadingMemory.load(settings.location, Scrape).scrapes == before
 
 
 def test_a_refused_token_is_an_error(server: AdminServer, settings: Settings) -> None:
@@ -171,9 +172,9 @@ def test_a_damaged_memory_begins_anew(server: AdminServer, settings: Settings) -
 
 
 def test_one_process_compares_at_a_time(settings: Settings) -> None:
-    again = only_reconciliation(settings)
+    again = only_reconciliation(settings.location)
     with (
-        only_reconciliation(settings),
+        only_reconciliation(settings.location),
         pytest.raises(Busy, match="another process compares"),
         again,
     ):

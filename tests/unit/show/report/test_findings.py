@@ -738,7 +738,10 @@ def test_a_folder_in_which_another_demo_is_at_work_is_left_alone(tmp_path: Path)
     command.prepare(tmp_path, ChosenScenario())
     (tmp_path / "report.html").touch()
     settings = Settings(warehouse=str(tmp_path / "warehouse"))
-    with only_run(settings, ["govern"]), pytest.raises(UserError, match="another run works on"):
+    with (
+        only_run(settings.location, ["govern"]),
+        pytest.raises(UserError, match="another run works on"),
+    ):
         command.prepare(tmp_path, ChosenScenario())
     assert (tmp_path / "report.html").exists()
     command.prepare(tmp_path, ChosenScenario())

@@ -48,11 +48,11 @@ class Planned:
 
     @property
     def problems(self) -> list[str]:
-        return list(planned_files.problems(self.settings, QUERY))
+        return list(planned_files.problems(self.settings.source, self.settings.location, QUERY))
 
     def _write(self, name: str, *lines: object) -> None:
         write_text(
-            self.settings,
+            self.settings.location,
             f"{checkpoints.FOLDER}/{QUERY}/{name}",
             "\n".join(["v1", *map(json.dumps, lines)]),
         )
@@ -101,7 +101,10 @@ def test_a_batch_whose_file_goes_while_it_is_planned_writes_nothing(planned: Pla
     planned.batches(1, 3, ended=1)
     written: list[int] = []
     write = planned_files.compared(
-        planned.settings, QUERY, lambda _frame, batch: written.append(batch)
+        planned.settings.feed,
+        planned.settings.location,
+        QUERY,
+        lambda _frame, batch: written.append(batch),
     )
     planned.lose(0)  # of a batch before
     frame: Any = None
@@ -115,15 +118,17 @@ def test_a_batch_whose_file_goes_while_it_is_planned_writes_nothing(planned: Pla
 def test_other_sources_have_no_files(make_settings: MakeSettings) -> None:
     kafka = {"format": "kafka", "options": {"kafka.bootstrap.servers": "x:1", "subscribe": "a"}}
     settings = make_settings(source=kafka)
-    write_text(settings, f"{checkpoints.FOLDER}/{QUERY}/sources/0/0", '\0v1\n{"a":{"0":0}}')
-    assert list(planned_files.problems(settings, QUERY)) == []
-    assert list(planned_files.problems(make_settings(source=None), QUERY)) == []
+    write_text(
+        settings.location, f"{checkpoints.FOLDER}/{QUERY}/sources/0/0", '\0v1\n{"a":{"0":0}}'
+    )
+    assert list(planned_files.problems(settings.source, settings.location, QUERY)) == []
+    assert list(planned_files.problems(None, settings.location, QUERY)) == []
 
 
 @pytest.mark.parametrize("text", ["", "v1\n{", "v1\n{}", "v1\n[]"])
 def test_a_plan_that_cannot_be_read_is_refused(planned: Planned, text: str) -> None:
     name = f"{checkpoints.FOLDER}/{QUERY}/sources/0/5"
-    write_text(planned.settings, name, text)
+    write_text(planned.settings.location, name, text)
     with pytest.raises(UserError, match=r"sources/0/5 is damaged"):
         _ = planned.problems
 
@@ -163,7 +168,7 @@ def test_hidden_files_are_named_once_at_the_start(
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).touch()
     settings = make_settings(source={"format": source, "path": str(tmp_path / "in")})
-    found = sources.notes(settings)
+    found = sources.notes(settings.feed)
     assert len(found) == bool(sentence)
     if sentence:
         assert found[0].startswith(f"source.path: {sentence} not read, because names begin with")
@@ -175,5 +180,5 @@ def test_a_pattern_names_hidden_files_that_it_matches(
     for name in ("a.log", "_b.log", "_c.txt"):
         (tmp_path / name).touch()
     settings = make_settings(source={"format": "files", "path": f"{tmp_path}/*.log"})
-    (note,) = sources.notes(settings)
+    (note,) = sources.notes(settings.feed)
     assert f"such as {tmp_path}/_b.log;" in note

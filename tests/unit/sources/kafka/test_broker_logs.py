@@ -272,14 +272,18 @@ def settings_of(make: MakeSettings, path: object, **logs: str) -> Settings:
     return make(source={"format": "kafka_logs", "path": str(path), "logs": logs})
 
 
+def checked(settings: Settings) -> None:
+    sources.check(settings.feed, settings.location)
+
+
 def test_what_is_refused_before_the_start(make_settings: MakeSettings, tmp_path: Path) -> None:
-    sources.check(settings_of(make_settings, tmp_path))
-    sources.check(settings_of(make_settings, tmp_path / "*.log"))
+    for path in (tmp_path, tmp_path / "*.log"):
+        checked(settings_of(make_settings, path))
     for path in (tmp_path / "no", tmp_path / "no/*.log"):
         with pytest.raises(UserError, match=r"source\.path: .* does not exist"):
-            sources.check(settings_of(make_settings, path))
+            checked(settings_of(make_settings, path))
     with pytest.raises(UserError, match="cannot read hdfs: paths"):
-        sources.check(settings_of(make_settings, "hdfs://host/logs"))
+        checked(settings_of(make_settings, "hdfs://host/logs"))
     with pytest.raises(UserError, match=r"source\.path: is missing, format kafka_logs needs it"):
         make_settings(source={"format": "kafka_logs"})
     for zone in ("Mars/Olympus", "", "../UTC", "/etc/passwd"):

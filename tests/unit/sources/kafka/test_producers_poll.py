@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 from app.config.kafka_producers import KafkaProducersSettings
+from app.config.location import Location
 from app.errors import UserError
 from app.sources.kafka.offsets import Place
 from app.sources.kafka.producer_states import IdState
@@ -56,18 +56,12 @@ class Site:
         self.at = 1000
 
     def poller(self) -> ProducerPoller:
-        warehouse: Any = SimpleNamespace(
-            warehouse=str(self.folder / "w"),
-            commit="delta-rs",
-            storage=dict,
-            maintenance=SimpleNamespace(history_ms=86_400_000),
-        )
         admin: Any = self.cluster
         return ProducerPoller(
             self.settings,
             {},
             self.folder / "spool",
-            LiveTable(warehouse),
+            LiveTable(Location(str(self.folder / "w")), 86_400_000),
             self.said.append,
             admin=lambda _: admin,
         )

@@ -106,9 +106,10 @@ def test_what_cannot_be_polled_is_refused(tmp_path: Path) -> None:
         ({"warehouse": "s3://bucket/w"}, "source.producers.spool: is missing"),
         ({"options": away}, f"source.options: 127.0.0.1:{port}: 127.0.0.1:{port}: Connection ref"),
     ):
+        given = source(tmp_path, **keys)
         with pytest.raises(UserError, match=wrong):
-            producers_source.check(source(tmp_path, **keys))
+            producers_source.check(given.feed, given.location)
 
 
 def test_another_source_polls_nothing(tmp_path: Path) -> None:
-    source_adapter.assert_polls_nothing(producers_source, tmp_path, "producers")
+    source_adapter.assert_polls_nothing(tmp_path, "producers")

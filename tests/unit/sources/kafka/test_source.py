@@ -45,7 +45,7 @@ def test_polls_go_to_the_folder_that_is_read(
 
 
 def test_configured_quotas_stay(tmp_path: Path) -> None:
-    assert groups_source.own_quotas(settings(tmp_path)) == {"orders"}
+    assert groups_source.own_quotas(POLICIES) == {"orders"}
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,10 @@ def test_configured_quotas_stay(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_read_is_refused(tmp_path: Path, keys: dict[str, Any], said: str) -> None:
+    given = settings(tmp_path, **keys)
     with pytest.raises(UserError, match=said):
-        groups_source.check(settings(tmp_path, **keys))
+        groups_source.check(given.feed, given.location)
 
 
 def test_another_source_polls_nothing(tmp_path: Path) -> None:
-    source_adapter.assert_polls_nothing(groups_source, tmp_path, "groups")
+    source_adapter.assert_polls_nothing(tmp_path, "groups")

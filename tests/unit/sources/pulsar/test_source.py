@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app import sources
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.errors import UserError
 from app.sources.pulsar import admin_source
@@ -41,8 +42,8 @@ def test_recorded_polls_are_converted_and_read(tmp_path: Path) -> None:
     (tmp_path / "in" / "a.jsonl").write_text(json.dumps(poll(AT)))
     admin = PulsarAdminSettings(cluster="c", spool=str(tmp_path / "spool"))
     given = settings(admin, tmp_path, path=str(tmp_path / "in"))
-    admin_source.check(given)
-    with admin_source.polling(given, endless=True):
+    admin_source.check(given.feed, given.location)
+    with sources.keep_polling(given, endless=True):
         folders = [source_adapter.folder_read(admin_source, given) for _ in range(2)]
     assert folders == [tmp_path / "spool_recorded" / "polls"] * 2
     assert len(list(folders[0].iterdir())) == 1
@@ -60,9 +61,10 @@ def test_recorded_polls_are_converted_and_read(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_refused(
     admin: PulsarAdminSettings | None, keys: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
+    given = settings(admin, tmp_path, **keys)
     with pytest.raises(UserError, match=said):
-        admin_source.check(settings(admin, tmp_path, **keys))
+        admin_source.check(given.feed, given.location)
 
 
 def test_another_source_polls_nothing(tmp_path: Path) -> None:
-    source_adapter.assert_polls_nothing(admin_source, tmp_path, "admin")
+    source_adapter.assert_polls_nothing(tmp_path, "admin")

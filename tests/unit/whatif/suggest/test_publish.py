@@ -19,6 +19,7 @@ from app.jobs.rate_limits.whatif.history import LIMITS, History
 from app.jobs.rate_limits.whatif.owners import SCOPES, TopicOwners
 from app.jobs.rate_limits.whatif.search import point, smallest
 from app.jobs.rate_limits.whatif.verify import throttled
+from app.read.relations import Warehouse
 from app.whatif import policy_document
 from app.whatif.replay.archive_reader import WHOLE
 from state.policies import LIMIT_TYPES
@@ -198,8 +199,8 @@ def test_limits_do_to_a_drawn_trace_what_the_job_does(seed: int, make_settings: 
             "release_condition": rng.choice(("target", "positive")),
         },
     )
-    owners = TopicOwners(settings, per)
-    history = History(settings, owners)
+    owners = TopicOwners(Warehouse.of(settings.location), settings.policy_dicts(), per)
+    history = History(Warehouse.of(settings.location), owners)
     params = settings.job_params("rate_limits")
     rules = Rules(
         ("saturating", "wrapping", "per_tick").index(params["tokenbucket"]),
@@ -482,13 +483,24 @@ def test_the_keys_of_the_limits_are_those_of_documents() -> None:
 def test_what_was_found_is_the_same_twice(make_settings: Make) -> None:
     settings = warehouse(make_settings, drawn(9))
     asked = PublishRequest(min_publishes=1, min_history_ms=0)
-    first, second = (find(settings, asked, TopicOwners(settings, "topic")) for _ in range(2))
+    first, second = (
+        find(
+            Warehouse.of(settings.location),
+            settings.job_params("rate_limits"),
+            asked,
+            TopicOwners(Warehouse.of(settings.location), settings.policy_dicts(), "topic"),
+        )
+        for _ in range(2)
+    )
     assert first == second
 
 
 def test_a_limit_below_what_is_needed_throttles_more(make_settings: Make) -> None:
     settings = warehouse(make_settings, drawn(11))
-    history = History(settings, TopicOwners(settings, "topic"))
+    history = History(
+        Warehouse.of(settings.location),
+        TopicOwners(Warehouse.of(settings.location), settings.policy_dicts(), "topic"),
+    )
     for trace in (t for _, traces in history.traces(history.names) for t in traces.values()):
         needed = smallest(trace, 0.02, Rules())
         assert needed is not None
