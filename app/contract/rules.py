@@ -245,12 +245,12 @@ def bit_of(code: str) -> np.int32:
     return np.int32(1 << CODES.index(code))
 
 
-@numba.njit(forceinline=True)
+@numba.njit(inline="always")
 def _none(record: Record) -> np.uint64:
     return NONE
 
 
-@numba.njit(forceinline=True)
+@numba.njit(inline="always")
 def _none_of(record: Record, rule: int) -> np.uint64:
     return NONE
 
@@ -266,11 +266,11 @@ def _compiled() -> tuple[Any, Any]:
 
 
 def _before(check: Any, by_any: Any, by_one: Any) -> tuple[Any, Any]:
-    @numba.njit(forceinline=True)
+    @numba.njit(inline="always")
     def any_rule(record: Record) -> np.uint64:
         return check(record) | by_any(record)
 
-    @numba.njit(forceinline=True)
+    @numba.njit(inline="always")
     def one_rule(record: Record, rule: int) -> np.uint64:
         return check(record) if rule == 0 else by_one(record, rule - 1)
 
