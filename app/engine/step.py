@@ -37,7 +37,7 @@ def stepper(
         key: tuple[str, int], frames: Iterator[pd.DataFrame], state: Any
     ) -> Iterator[pd.DataFrame]:
         settle()
-        if key[0] not in jobs:
+        if not key[0]:
             for frame in frames:
                 passed = [
                     Message(*row)
@@ -47,7 +47,9 @@ def stepper(
                 if passed:
                     yield _frame(passed)
             return
-        job = jobs[key[0]]
+        job = jobs.get(key[0])
+        if job is None:
+            return
         blobs = [] if state.hasTimedOut else [b for f in frames for b in f["blob"]]
         follower.follow()
         stream_ms = max(state.getCurrentWatermarkMs(), 0)
