@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.engine.routing import CLOCK, Route, packer
+from app.engine.routing import Route, packer
 from app.sources.clocks import ClockLimits
 from state.engine.blobs import of_columns
 from state.events import KIND_INDEX, SCHEMA
@@ -56,6 +56,6 @@ def parsed(
         columns = (packed.column(c).to_pylist() for c in ("job", "shard", "blob"))
         latest_us = max(latest_us, pc.max(packed.column("ts").cast(pa.int64())).as_py() or 0)
         for name, shard, blob in zip(*columns, strict=True):
-            if name != CLOCK:
+            if name == job:
                 found.setdefault(shard, []).append(blob)
     return found, latest_us // 1000 - IDLE_ADVANCE_MS

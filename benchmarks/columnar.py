@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from app.contract.event_contract import from_table
+from app.engine.messages import ANSWERS, PACKED
 from app.engine.operators import operators
-from app.engine.routing import PACKED, Route, needed, pack_parsed
-from app.engine.step import ANSWERS, STATE, stepper
+from app.engine.routing import Route, needed, pack_parsed
+from app.engine.step import STATE, stepper
 from app.sources.batches import regrouped
 from benchmarks import floors, per_topic
 from benchmarks.result import Result
@@ -72,6 +73,7 @@ def judged(settings: Settings, rows: DataFrame, job: str = "rate_limits") -> Dat
     marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
         "job",
         "shard",
+        "kind",
         "blob",
         F.lit(None)
         .cast("timestamp")

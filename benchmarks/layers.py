@@ -16,8 +16,9 @@ from unittest import mock
 import pyarrow as pa
 
 from app.engine import govern
+from app.engine.messages import PACKED, PACKED_SCHEMA
 from app.engine.operators import Operator, limits_of, operators
-from app.engine.routing import PACKED, packer
+from app.engine.routing import packer
 from app.sources import open_stream
 from app.sources.worker import settle
 from benchmarks import floors
@@ -94,13 +95,7 @@ def _dropped(pack: Callable[[Batches], Batches] | None = None) -> Callable[[Batc
     return drop
 
 
-_NOTHING = pa.record_batch(
-    [
-        pa.array([], kind)
-        for kind in (pa.string(), pa.int32(), pa.timestamp("us", "UTC"), pa.binary())
-    ],
-    ["job", "shard", "ts", "blob"],
-)
+_NOTHING = pa.RecordBatch.from_pylist([], PACKED_SCHEMA)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from app.engine.govern import Committer
+from app.engine.messages import ANSWERS
 from app.engine.operators import operators
-from app.engine.step import ANSWERS, STATE, stepper
+from app.engine.step import STATE, stepper
 from app.tables.commit import Writer
 from app.tables.small_files import path_in
 from benchmarks import floors

@@ -1,7 +1,8 @@
 """The rules on single records of the contract (section 6), applied to a whole block at once.
 
-One compiled pass over bit sets and numbers. Before it, names, positions and policies are validated
-once per distinct value. Reasons are written only for the records that failed.
+One compiled pass over bit sets and numbers, with the checks of the table `app.contract.rules`. Before
+it, names, positions and policies are validated once per distinct value. Reasons are written only
+for the records that failed.
 """
 
 from __future__ import annotations
@@ -16,58 +17,47 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.contract.parsing.block import Block
-from app.contract.reasons import SCHEMA, BrokenRules, bad_rows
+from app.contract.parsing.layout import bit
+from app.contract.reasons import Failing, Reasons
 from app.contract.rules import (
-    BAD_DOCUMENT,
-    BAD_POLICY,
-    BAD_POSITION,
-    BAD_PRODUCER_ID,
-    BAD_SUB_TYPE,
-    BAD_TOPIC,
-    BAD_TYPE,
-    CHUNK_FIELDS_INCOMPLETE,
-    CHUNK_ID_OUT_OF_RANGE,
-    CHUNK_IN_BATCH,
-    CHUNK_NON_PERSISTENT,
-    CLOCK_OUT_OF_RANGE,
-    KAFKA,
-    MASKS,
-    MISSING_CLOCK,
-    MISSING_REQUIRED,
-    NEGATIVE_AMOUNT,
-    POLLED,
+    CURSOR,
+    CURSOR_STATE,
+    KIND_TABLE,
+    NONE,
+    NUM_CHUNKS,
     POLLED_FEEDS,
+    PRODUCER_ID,
+    RULES,
     SUB_TYPES,
-    UNKNOWN_EVENT_TYPE,
-    UNPARSEABLE,
-    Masks,
+    KindTable,
+    Record,
+    at_fault,
+    at_fault_by,
+    bit_of,
 )
 from state import policies
 from state.events import KIND_INDEX
 from state.jobs import JOBS
 from udfs.positions import are_ranges, parse_positions
-from udfs.topics import INCOMPLETE, NOT_PERSISTENT, classify_topics
+from udfs.topics import classify_topics
 
 Array = np.ndarray
 
-POSITIONS = ("mark_delete", "read_pos", "acked_ranges")
-"""Text columns of positions and their ranges."""
+POLLED, KAFKA = 1, 2
+"""Flags of a feed."""
+SCHEMA = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("reason_code", pa.string()),
+        ("detail", pa.string()),
+        ("job", pa.string()),
+    ]
+)
 
 
-class _Flags(NamedTuple):
-    """Findings per distinct value, by the codes of the column; the last one is for null."""
+class _Texts(NamedTuple):
+    """One array per text column that is validated by its distinct values."""
 
-    kind: Array
-    feed: Array
-    topic: Array
-    mark_delete: Array
-    read_pos: Array
-    acked_ranges: Array
-    sub_type: Array
-    policy: Array
-
-
-class _Codes(NamedTuple):
     event_type: Array
     source_feed: Array
     topic: Array
@@ -85,6 +75,31 @@ class _Numbers(NamedTuple):
     num_messages: Array
 
 
+class _Columns(NamedTuple):
+    """Sets of columns by row."""
+
+    present: Array
+    empty: Array
+    negative: Array
+    bad_type: Array
+    refused: Array
+    """`marker_ids`, if they are not all positions of entries."""
+
+
+class _Input(NamedTuple):
+    """A block as the compiled pass sees it, and what the rules depend on."""
+
+    columns: _Columns
+    codes: _Texts
+    values: _Texts
+    """By code: the kind, the flags of the feed and of the topic; of the others the column, as a
+    set, if the value is refused. The last one is for null."""
+    numbers: _Numbers
+    kinds: KindTable
+    enabled: np.uint8
+    """Jobs."""
+
+
 @dataclass
 class Verdicts:
     """The result of the rules for each record of a block."""
@@ -100,143 +115,152 @@ class Verdicts:
     kafka: Array
     """Whether the topic is a Kafka name (bool)."""
     bad: pa.Table
-    """One row per failed rule, by record and in the order of the rules: `reasons.SCHEMA`."""
+    """One row per failed rule, by record and in the order of the rules: `SCHEMA`."""
+
+
+class _Results(NamedTuple):
+    """What the compiled pass fills, by row; see `Verdicts`."""
+
+    failed: Array
+    """Bit r: rule r is broken (int32). The caller sets the bit of UNPARSEABLE."""
+    applies: Array
+    missing_clock: Array
+    kind: Array
+    kafka: Array
+    at_fault: Array
+    """(row, rule) sets of columns; undefined where the rule holds."""
+
+
+RULE_COUNT = len(RULES)
 
 
 @numba.njit(cache=True, nogil=True)
-def _validate(
-    present: Array,
-    empty: Array,
-    negative: Array,
-    bad_type: Array,
-    codes: _Codes,
-    flags: _Flags,
-    numbers: _Numbers,
-    masks: Masks,
-    enabled: np.uint8,
-    failed: Array,
-    missing: Array,
-    applies: Array,
-    no_clock: Array,
-    kinds: Array,
-    kafka: Array,
-) -> None:
-    """Set a bit per failed rule in `failed` (the caller sets UNPARSEABLE), and the other results."""
-    none = np.uint64(0)
+def _validate(given: _Input, results: _Results) -> None:
+    """Apply the rules to the records that could be decoded. One loop: helpers that take arrays would
+    cost more than it.
+    """
+    columns, codes, values, kinds = given.columns, given.codes, given.values, given.kinds
+    numbers, enabled = given.numbers, given.enabled
+    failed, applies, missing_clock, kind_of, kafka_of, faults = results
     for i in range(len(failed)):
         if failed[i]:
             continue
-        here, below, bad = present[i], negative[i], bad_type[i]
-        filled = here & ~empty[i]
-        fail = 0
-        if bad != none:
-            fail |= 1 << BAD_TYPE
-        kind = np.int64(flags.kind[codes.event_type[i]])
-        kinds[i] = kind
-        if kind < 0 and bad & masks.event_type == none:
-            fail |= 1 << UNKNOWN_EVENT_TYPE
-        lacking = masks.required[kind] & ~filled & ~bad
-        if kind == masks.cursor_state and (filled | bad) & masks.cursor == none:
-            lacking |= masks.cursor
-        if lacking != none:
-            fail |= 1 << MISSING_REQUIRED
-            missing[i] = lacking
-        feed = flags.feed[codes.source_feed[i]]
-        readers = masks.readers[1 if feed & POLLED else 0, kind]
-        could, without = 0, 0
-        for j in range(masks.needs.shape[1]):
+        present, negative, bad = columns.present[i], columns.negative[i], columns.bad_type[i]
+        kind = np.int64(values.event_type[codes.event_type[i]])
+        feed = values.source_feed[codes.source_feed[i]]
+
+        filled = present & ~columns.empty[i]
+        missing = kinds.required[kind] & ~filled & ~bad
+        if kind == CURSOR_STATE and (filled | bad) & CURSOR == NONE:
+            missing |= CURSOR
+
+        could, without, clocks = 0, 0, NONE
+        readers = kinds.readers[1 if feed & POLLED else 0, kind]
+        for j in range(kinds.clocks.shape[1]):
             if readers >> j & 1:
-                need = masks.needs[kind, j]
-                if here & need != none:
+                clock = kinds.clocks[kind, j]
+                if present & clock != NONE:
                     could |= 1 << j
-                elif bad & need == none:
+                elif bad & clock == NONE and enabled >> j & 1:
                     without |= 1 << j
-        without &= enabled
-        if without:
-            fail |= 1 << MISSING_CLOCK
-            no_clock[i] = without
+                    clocks |= clock
+
+        refused = (
+            columns.refused[i]
+            | values.mark_delete[codes.mark_delete[i]]
+            | values.read_pos[codes.read_pos[i]]
+            | values.acked_ranges[codes.acked_ranges[i]]
+            | values.sub_type[codes.sub_type[i]]
+            | values.policy_json[codes.policy_json[i]]
+        )
+        kafka_kind = kinds.kafka[kind]
+        kafka = kafka_kind or feed & KAFKA != 0
+        num_chunks = numbers.num_chunks[i] if present & NUM_CHUNKS else np.int64(0)
+        record = Record(
+            kind,
+            kafka_kind,
+            kafka,
+            present,
+            negative,
+            bad,
+            missing,
+            clocks,
+            refused,
+            np.uint8(0) if kafka else values.topic[codes.topic[i]],
+            numbers.producer_id[i] if negative & PRODUCER_ID else np.int64(0),
+            num_chunks,
+            numbers.chunk_id[i] if num_chunks > 1 else np.int64(0),
+            numbers.num_messages[i] if num_chunks > 1 else np.int64(0),
+        )
+        if at_fault(record) != NONE:
+            for rule in range(RULE_COUNT):
+                faulty = at_fault_by(record, rule)
+                if faulty != NONE:
+                    failed[i] |= 1 << rule
+                    faults[i, rule] = faulty
         applies[i] = could
-        if below & masks.clocks != none:
-            fail |= 1 << CLOCK_OUT_OF_RANGE
-        if below & masks.amounts != none:
-            fail |= 1 << NEGATIVE_AMOUNT
-        if (
-            below & masks.ids != none
-            or flags.mark_delete[codes.mark_delete[i]]
-            or flags.read_pos[codes.read_pos[i]]
-            or flags.acked_ranges[codes.acked_ranges[i]]
-        ):
-            fail |= 1 << BAD_POSITION
-        if kind == masks.bad_document:
-            fail |= 1 << BAD_DOCUMENT
-        is_kafka_kind = masks.kafka_kind[kind]
-        if below & masks.producer_id != none and (
-            numbers.producer_id[i] < -1 or (kind >= 0 and not is_kafka_kind)
-        ):
-            fail |= 1 << BAD_PRODUCER_ID
-        kafka[i] = is_kafka_kind or feed & KAFKA != 0
-        topic = np.uint8(0) if kafka[i] else flags.topic[codes.topic[i]]
-        if topic & INCOMPLETE:
-            fail |= 1 << BAD_TOPIC
-        if flags.sub_type[codes.sub_type[i]]:
-            fail |= 1 << BAD_SUB_TYPE
-        if here & masks.num_chunks != none and numbers.num_chunks[i] > 1:
-            if masks.chunk & ~here & ~bad != none:
-                fail |= 1 << CHUNK_FIELDS_INCOMPLETE
-            chunk = numbers.chunk_id[i]
-            if here & masks.chunk_id != none and (chunk < 0 or chunk >= numbers.num_chunks[i]):
-                fail |= 1 << CHUNK_ID_OUT_OF_RANGE
-            if here & masks.num_messages != none and numbers.num_messages[i] > 1:
-                fail |= 1 << CHUNK_IN_BATCH
-            if topic & NOT_PERSISTENT:
-                fail |= 1 << CHUNK_NON_PERSISTENT
-        if flags.policy[codes.policy_json[i]]:
-            fail |= 1 << BAD_POLICY
-        failed[i] = fail
+        missing_clock[i] = without
+        kind_of[i] = kind
+        kafka_of[i] = kafka
 
 
 def validate(block: Block, jobs: Sequence[str]) -> Verdicts:
     """Validate a block for the enabled jobs."""
     n = block.n
     failed = np.zeros(n, np.int32)
-    failed[list(block.unparseable)] = 1 << UNPARSEABLE
-    missing, applies = np.zeros(n, np.uint64), np.zeros(n, np.uint8)
-    no_clock, kinds, kafka = np.zeros(n, np.uint8), np.full(n, -1, np.int8), np.zeros(n, np.bool_)
-    enabled = sum(1 << JOBS.index(job) for job in dict.fromkeys(jobs))
-    found = [_policy(text) for text in block.text("policy_json")[1].to_pylist()]
-    problems = [text for text, _ in found]
-    flags = _flags(block, problems)
-    _validate(
-        block.present,
-        block.empty,
-        block.negative,
-        block.bad_type,
-        _Codes(*(block.text(name)[0] for name in _Codes._fields)),
-        flags,
-        _Numbers(*(block.number(name) for name in _Numbers._fields)),
-        MASKS,
-        np.uint8(enabled),
+    failed[list(block.unparseable)] = bit_of("UNPARSEABLE")
+    results = _Results(
         failed,
-        missing,
-        applies,
-        no_clock,
-        kinds,
-        kafka,
+        np.zeros(n, np.uint8),
+        np.zeros(n, np.uint8),
+        np.full(n, -1, np.int8),
+        np.zeros(n, np.bool_),
+        np.empty((n, RULE_COUNT), np.uint64),
     )
-    wrong_markers = _wrong_markers(block)
-    failed[wrong_markers] |= 1 << BAD_POSITION
-    holds = np.array([*(holds for _, holds in found), False], np.bool_)
+    judged = [_policy(text) for text in block.text("policy_json")[1].to_pylist()]
+    problems = [text for text, _ in judged]
+    enabled = sum(1 << JOBS.index(job) for job in dict.fromkeys(jobs))
+    given = _Input(
+        _Columns(block.present, block.empty, block.negative, block.bad_type, _wrong_markers(block)),
+        _Texts(*(block.text(name)[0] for name in _Texts._fields)),
+        _values(block, problems),
+        _Numbers(*(block.number(name) for name in _Numbers._fields)),
+        KIND_TABLE,
+        np.uint8(enabled),
+    )
+    _validate(given, results)
+    holds = np.array([*(holds for _, holds in judged), False], np.bool_)
     partly = holds[block.text("policy_json")[0]]
-    pardoned = partly.astype(np.int32) << BAD_POLICY | np.int32(1 << MISSING_CLOCK)
+    pardoned = partly * bit_of("BAD_POLICY") | bit_of("MISSING_CLOCK")
     valid = (failed & ~pardoned) == 0
     bad = SCHEMA.empty_table()
     if failed.any():
-        wrong = {name: getattr(flags, name) for name in POSITIONS}
-        bad = bad_rows(
-            block,
-            BrokenRules(failed, missing, no_clock, kinds, wrong, wrong_markers, problems),
-        )
-    return Verdicts(valid, np.where(valid, applies, np.uint8(0)), no_clock, kinds, kafka, bad)
+        bad = _bad_rows(block, results, problems)
+    return Verdicts(
+        valid,
+        np.where(valid, results.applies, np.uint8(0)),
+        results.missing_clock,
+        results.kind,
+        results.kafka,
+        bad,
+    )
+
+
+def _bad_rows(block: Block, results: _Results, problems: list[str | None]) -> pa.Table:
+    """One row per failed rule, by record, then in the order of the rules and jobs."""
+    every: list[tuple[str, Reasons]] = []
+    for r, rule in enumerate(RULES):
+        rows = np.flatnonzero(results.failed >> r & 1)
+        if len(rows):
+            columns = results.at_fault[rows, r]
+            failing = Failing(block, rows, columns, results.kind, results.missing_clock, problems)
+            every += [(rule.code, reasons) for reasons in rule.detail(failing)]
+    row = np.concatenate([reasons.rows for _, reasons in every])
+    codes = [code for code, reasons in every for _ in reasons.details]
+    details = [detail for _, reasons in every for detail in reasons.details]
+    jobs = [reasons.job for _, reasons in every for _ in reasons.details]
+    table = pa.table([row, codes, details, pa.array(jobs, pa.string())], schema=SCHEMA)
+    return table.take(pa.array(np.argsort(row, kind="stable")))
 
 
 def _policy(text: str) -> tuple[str | None, bool]:
@@ -245,24 +269,32 @@ def _policy(text: str) -> tuple[str | None, bool]:
     return (wrong, False) if document is None else (policies.unknown_limits(document), True)
 
 
-def _flags(block: Block, problems: list[str | None]) -> _Flags:
-    kinds = block.text("event_type")[1].to_pylist()
-    feeds = block.text("source_feed")[1].to_pylist()
-    sub_types = pc.is_in(block.text("sub_type")[1], pa.array(SUB_TYPES))
-    # a null has code -1, the last place
-    return _Flags(
-        np.array([*(KIND_INDEX.get(kind, -1) for kind in kinds), -1], np.int8),
-        np.array(
-            [*(POLLED * (f in POLLED_FEEDS) | KAFKA * f.startswith("kafka") for f in feeds), 0],
-            np.uint8,
-        ),
-        np.append(classify_topics(block.text("topic")[1]), np.uint8(0)),
-        np.append(_wrong_positions(block.text("mark_delete")[1], -1), False),
-        np.append(_wrong_positions(block.text("read_pos")[1], -1), False),
-        np.append(_wrong_ranges(block.text("acked_ranges")[1]), False),
-        np.append(~sub_types.to_numpy(zero_copy_only=False).astype(np.bool_), False),
-        np.array([*(wrong is not None for wrong in problems), False], np.bool_),
+def _values(block: Block, problems: list[str | None]) -> _Texts:
+    kinds, feeds, topics, *positions, ranges, sub_types, _ = (
+        block.text(name)[1] for name in _Texts._fields
     )
+    is_one = pc.is_in(sub_types, pa.array(SUB_TYPES)).to_numpy(zero_copy_only=False)
+    mark_delete, read_pos = (_wrong_positions(texts, -1) for texts in positions)
+    # a null has code -1, the last place
+    return _Texts(
+        np.array([*(KIND_INDEX.get(kind, -1) for kind in kinds.to_pylist()), -1], np.int8),
+        np.array([*map(_feed, feeds.to_pylist()), 0], np.uint8),
+        np.append(classify_topics(topics), np.uint8(0)),
+        _refused("mark_delete", mark_delete),
+        _refused("read_pos", read_pos),
+        _refused("acked_ranges", [not are_ranges(text) for text in ranges.to_pylist()]),
+        _refused("sub_type", ~is_one.astype(np.bool_)),
+        _refused("policy_json", [wrong is not None for wrong in problems]),
+    )
+
+
+def _feed(name: str) -> int:
+    return POLLED * (name in POLLED_FEEDS) | KAFKA * name.startswith("kafka")
+
+
+def _refused(column: str, wrong: Sequence[bool] | Array) -> Array:
+    """By code, the column as a set where its value is refused."""
+    return np.append(wrong, False).astype(np.uint64) * np.uint64(bit(column))
 
 
 def _wrong_positions(positions: pa.Array, lowest_entry: int) -> Array:
@@ -270,14 +302,12 @@ def _wrong_positions(positions: pa.Array, lowest_entry: int) -> Array:
     return ~ok | (ledger < 0) | (entry < lowest_entry)
 
 
-def _wrong_ranges(texts: pa.Array) -> Array:
-    return np.array([not are_ranges(text) for text in texts.to_pylist()], np.bool_)
-
-
 def _wrong_markers(block: Block) -> Array:
-    """Rows whose `marker_ids` are not all positions of entries."""
+    """`marker_ids` as a set, by row, where they are not all positions of entries."""
+    refused = np.zeros(block.n, np.uint64)
     lists = block.marker_ids
-    if lists is None or lists.null_count == len(lists):
-        return np.zeros(0, np.int64)
-    owners = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
-    return np.unique(owners[_wrong_positions(pc.list_flatten(lists), 0)])
+    if lists is not None and lists.null_count < len(lists):
+        rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
+        wrong = _wrong_positions(pc.list_flatten(lists), 0)
+        refused[rows[wrong]] = np.uint64(bit("marker_ids"))
+    return refused

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.engine.messages import Message, MessageKind
+from app.engine.messages import MessageKind, control_row
 
 if TYPE_CHECKING:
     from app.sources.raw import Batches, Step
@@ -22,7 +22,6 @@ BOUND = "weir.clock.bound"
 """Local property of a batch that leaves records in the source: a wall time (ms), or UNKNOWN."""
 UNKNOWN = ""
 """The batch has a partition that was not read before: the clock does not move."""
-_CLOCK = Message(MessageKind.CLOCK).address
 
 
 def bounded(pack: Step) -> Step:
@@ -47,27 +46,17 @@ def bounded(pack: Step) -> Step:
 def _bounded(pack: Step, batches: Batches, bound_ms: int | None) -> Batches:
     partitions: set[str] = set()
     latest_ms: int | None = None
-    schema: pa.Schema | None = None
     for rows in pack(_noting(batches, partitions.add)):
-        schema = rows.schema
         found = pc.max(rows.column("ts")).cast(pa.int64()).as_py()
         if found is not None:
             latest_ms = max(found // 1000, found // 1000 if latest_ms is None else latest_ms)
-        place = schema.get_field_index("ts")
+        place = rows.schema.get_field_index("ts")
         yield rows.set_column(
-            place, schema.field(place), _moments(latest_ms, bound_ms, rows.num_rows)
+            place, rows.schema.field(place), _moments(latest_ms, bound_ms, rows.num_rows)
         )
-    if schema is not None and latest_ms is not None:
+    if latest_ms is not None:
         body = json.dumps(dict.fromkeys(sorted(partitions), latest_ms)).encode()
-        yield pa.record_batch(
-            [
-                pa.array([_CLOCK]),
-                pa.array([0], pa.int32()),
-                _moments(latest_ms, bound_ms, 1),
-                pa.array([body], pa.binary()),
-            ],
-            schema=schema,
-        )
+        yield control_row(MessageKind.CLOCK, body, _moments(latest_ms, bound_ms, 1))
 
 
 def _noting(batches: Batches, note: Callable[[str], None]) -> Batches:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,13 @@ import pyarrow as pa
 from app.engine.assignment import query_name
 from app.engine.bounded import bounded
 from app.engine.catch_up import CatchUp
-from app.engine.messages import Message, MessageKind
+from app.engine.messages import ANSWERS, PACKED, MessageKind
 from app.engine.operators import Operator, limits_of, operators
 from app.engine.policy_changes import TABLE as POLICIES
 from app.engine.policy_changes import PolicyChanges
 from app.engine.policy_watch import PolicyWatch
-from app.engine.routing import PACKED, packer
-from app.engine.step import ANSWERS, STATE, decode, stepper
+from app.engine.routing import packer
+from app.engine.step import STATE, decode, stepper
 from app.engine.throttle_publisher import COMMANDS, ThrottleFeed
 from app.sources import open_stream
 from app.sources.files import planned_files
@@ -40,23 +41,15 @@ if TYPE_CHECKING:
 
     from app.config.settings import Settings
     from app.sources.raw import Raw
-    from app.tables.policy_log import PolicyLog, ShadowLog
 
 
-def frame(
-    raw: Raw,
-    settings: Settings,
-    group: Sequence[str],
-    log: PolicyLog | None = None,
-    shadows: Mapping[str, ShadowLog] | None = None,
-) -> DataFrame:
+def frame(raw: Raw, settings: Settings, group: dict[str, Operator]) -> DataFrame:
     """The answers of a group of jobs to the records of a source, as a streaming frame of ANSWERS."""
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
-    group_operators = operators(settings, group, in_stream=True, log=log, shadows=shadows)
     pack = packer(
-        {name: o.route for name, o in group_operators.items()},
+        {name: operator.route for name, operator in group.items()},
         settings.shard_count,
         limits_of(settings),
         as_spelled=manifest.as_spelled(settings.location),
@@ -68,11 +61,12 @@ def frame(
     marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
         "job",
         "shard",
+        "kind",
         "blob",
         F.lit(None).cast("bigint").alias("watermark", metadata={"spark.watermarkDelayMs": idle_ms}),
     )
     return marked.groupBy("job", "shard").applyInPandasWithState(
-        stepper(group_operators),  # type: ignore[arg-type]
+        stepper(group),  # type: ignore[arg-type]
         ANSWERS,
         STATE,
         "append",
@@ -128,20 +122,19 @@ class Committer:
         if self._policies is not None:
             self._policies.begin(batch, self._group)
         collected = answers.toArrow()
-        found: dict[MessageKind, dict[str, list[Any]]] = {kind: {} for kind in MessageKind}
-        columns = (collected.column("table_name"), collected.column("blob"))
-        for address, blob in zip(*columns, strict=True):
-            message = Message.of(address.as_py(), blob.as_buffer())
-            found[message.kind].setdefault(message.name, []).append(message.body)
+        rows: defaultdict[str, list[Any]] = defaultdict(list)
+        control: dict[MessageKind, list[Any]] = {kind: [] for kind in MessageKind}
+        tables, kinds = (collected.column(n).to_pylist() for n in ("table_name", "kind"))
+        for table, kind, blob in zip(tables, kinds, collected.column("blob"), strict=True):
+            to = rows[table] if kind == MessageKind.DATA else control[kind]
+            to.append(blob.as_buffer())
         if self._on_time is not None:
             for kind in (MessageKind.LATE, MessageKind.AHEAD):
-                for needed_ms in found[kind].get("", ()):
+                for needed_ms in control[kind]:
                     self._on_time(kind, int(needed_ms.to_pybytes()))
-        for table, files in found[MessageKind.FILE].items():
-            self._add_files(table, files, batch)
-        rows = found[MessageKind.DATA]
-        for table, parts in found[MessageKind.REFUSED].items():
-            rows.setdefault(table, []).extend(parts)
+        self._add_files(control[MessageKind.FILE], batch)
+        if control[MessageKind.REFUSED]:
+            rows["quarantine"] += control[MessageKind.REFUSED]
         if self._feed is not None and COMMANDS in rows:
             self._feed.publish(self._rows(COMMANDS, rows[COMMANDS]))
         with ThreadPoolExecutor(COMMITS) as pool:
@@ -153,24 +146,21 @@ class Committer:
             self._writer.append(POLICIES, self._policies.rows(batch), batch)
         self._writer.settle(batch)
         if self._catch_up is not None:
-            self._catch_up.end(batch, found[MessageKind.CLOCK].get("", ()))
+            self._catch_up.end(batch, control[MessageKind.CLOCK])
 
     def _append(self, table: str, parts: Sequence[Any], batch: int) -> None:
         self._writer.append(table, self._rows(table, parts), batch)
 
-    def _add_files(self, table: str, listed: Sequence[Any], batch: int) -> None:
+    def _add_files(self, bodies: Sequence[Any], batch: int) -> None:
         from deltalake.transaction import AddAction
 
         now = time.time_ns() // 1_000_000
-        files = {one["path"]: one for one in (json.loads(f.to_pybytes()) for f in listed)}
-        self._writer.add_files(
-            table,
-            [
-                AddAction(path, one["bytes"], {}, now, True, one["stats"])
-                for path, one in files.items()
-            ],
-            batch,
-        )
+        added: defaultdict[str, dict[str, AddAction]] = defaultdict(dict)
+        for file in (json.loads(body.to_pybytes()) for body in bodies):
+            action = AddAction(file["path"], file["bytes"], {}, now, True, file["stats"])
+            added[file["table"]][file["path"]] = action
+        for table, files in added.items():
+            self._writer.add_files(table, list(files.values()), batch)
 
     def _rows(self, name: str, parts: Sequence[Any]) -> pa.Table:
         rows = decode(parts)
@@ -213,7 +203,7 @@ def start(
     committer = Committer(writer, group_operators, on_time, feed, catch_up, policies)
     committer.prepare()
     return (
-        frame(raw, settings, group, policies.log, policies.shadows)
+        frame(raw, settings, group_operators)
         .writeStream.queryName(name)
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings.location, name))

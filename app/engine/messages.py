@@ -1,59 +1,73 @@
-"""Messages from the packer to the operator, and from the operator to the committer.
+"""Rows between the packer, the operator and the committer.
 
-A message is a row with a name and a blob. Most rows carry records of a job or rows of a table and
-have its name. The name of any other kind begins with a character that begins no job and no table.
+A row has a kind and a blob. Rows of the kind DATA have a name as well: the job that the records are
+for, or the table of the rows. Rows of any other kind are on their way to the committer; their name
+is empty, so that one group without state passes them on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+PACKED = "job string, shard int, kind tinyint, ts timestamp, blob binary"
+"""Rows from the packer to the operator, which groups them by job and shard."""
+TS = pa.timestamp("us", tz="UTC")
+PACKED_SCHEMA = pa.schema(
+    [
+        ("job", pa.string()),
+        ("shard", pa.int32()),
+        ("kind", pa.int8()),
+        ("ts", TS),
+        ("blob", pa.binary()),
+    ]
+)
+ANSWERS = "table_name string, kind tinyint, blob binary"
+"""Rows from the operator to the committer."""
 
-class MessageKind(Enum):
-    """Kinds of messages; the value is the first character of the name."""
 
-    DATA = ""
+class MessageKind(IntEnum):
+    """Kinds of rows."""
+
+    DATA = 0
     """Records for a job, or rows of a table."""
-    CLOCK = "@"
+    CLOCK = 1
     """Only the time of the row, for a batch without records of these jobs. During a catch-up it
     carries the latest time (ms) of a source partition, which the operator passes on to the
     committer.
     """
-    FILE = "+"
-    """A data file, written by a task, that becomes part of the named table."""
-    REFUSED = "-"
-    """Rows of `quarantine` that need no state, on their way to the committer."""
-    AHEAD = ">"
+    FILE = 2
+    """A data file, written by a task, that becomes part of a table; the blob names both."""
+    REFUSED = 3
+    """Rows of `quarantine` that need no state."""
+    AHEAD = 4
     """The `clock_skew_ms` (ms) that would let records of a feed that is ahead move the clocks."""
-    LATE = "!"
+    LATE = 5
     """The `idle_advance_ms` (ms) that would have kept records which came too late."""
 
 
-_NOTES = {kind.value: kind for kind in MessageKind if kind.value}
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A row: its kind, the job or table that it is for, and its blob."""
+class Message(NamedTuple):
+    """A row: its kind, its blob, and of DATA the table."""
 
     kind: MessageKind
-    name: str = ""
-    body: Any = b""
+    body: Any
+    table: str = ""
 
-    @property
-    def address(self) -> str:
-        """The text of the row's name column."""
-        return self.kind.value + self.name
 
-    @classmethod
-    def of(cls, address: str, body: Any = b"") -> Message:
-        """The message of a row."""
-        kind = _NOTES.get(address[:1], MessageKind.DATA)
-        return cls(kind, address[len(kind.value) :], body)
+def control_row(kind: MessageKind, body: bytes, moment: pa.Array | None = None) -> pa.RecordBatch:
+    """A row of PACKED for the committer; without a `moment` it moves no clock."""
+    return pa.record_batch(
+        [
+            pa.array([""]),
+            pa.array([0], pa.int32()),
+            pa.array([kind], pa.int8()),
+            pa.nulls(1, TS) if moment is None else moment,
+            pa.array([body], pa.binary()),
+        ],
+        schema=PACKED_SCHEMA,
+    )
 
 
 def encode(rows: pa.Table) -> bytes:

@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.engine.messages import Message, MessageKind
 from app.tables.definitions import TABLES
 from app.tables.object_store import object_store
 from state.engine.payloads import PARTS
@@ -79,14 +78,14 @@ class Payloads:
     inline_bytes: int
     largest_bytes: int
     """Messages that declare a larger size are not assembled."""
-    _added: list[Message] = field(default_factory=list)
+    _added: list[bytes] = field(default_factory=list)
     _open: OrderedDict[str, tuple[pq.ParquetFile, Array]] = field(default_factory=OrderedDict)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_added": [], "_open": OrderedDict()}
 
-    def drain(self) -> list[Message]:
-        """The files that were written since the last call."""
+    def drain(self) -> list[bytes]:
+        """The files that were written since the last call, as bodies of FILE."""
         added, self._added = self._added, []
         return added
 
@@ -108,8 +107,13 @@ class Payloads:
         return path
 
     def _note(self, table: str, path: str, files: Files, rows: int) -> None:
-        file = {"path": path, "bytes": files.size(path), "stats": json.dumps({"numRecords": rows})}
-        self._added.append(Message(MessageKind.FILE, table, json.dumps(file).encode()))
+        file = {
+            "table": table,
+            "path": path,
+            "bytes": files.size(path),
+            "stats": json.dumps({"numRecords": rows}),
+        }
+        self._added.append(json.dumps(file).encode())
 
     def write_whole(self, rows: pa.Table) -> None:
         """Join the chunks of completed messages and write them as rows of `chunk_messages`.

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from app.contract.event_contract import DIGESTS, Parsed, parse_batch
 from app.contract.parsing.layout import INDEX, TEXT_SLOTS, slot
-from app.engine.messages import Message, MessageKind, encode
+from app.engine.messages import PACKED_SCHEMA, TS, MessageKind, control_row, encode
 from app.engine.payloads import Payloads
 from app.sources.batches import regrouped, with_next
 from app.sources.clocks import LATEST_MS, NEAR, ClockLimits, Jumps, is_ahead, plan_of
@@ -35,15 +35,6 @@ from udfs.hashing import NULL_HASH, combine_hashes, hash_strings, shard_of
 from udfs.users import user_of
 
 Array = np.ndarray
-PACKED = "job string, shard int, ts timestamp, blob binary"
-CLOCK = Message(MessageKind.CLOCK).address
-"""Job name of a row that has only the latest wall time."""
-AHEAD = Message(MessageKind.AHEAD).address
-REFUSED = Message(MessageKind.REFUSED, "quarantine").address
-_TS = pa.timestamp("us", tz="UTC")
-_SCHEMA = pa.schema(
-    [("job", pa.string()), ("shard", pa.int32()), ("ts", _TS), ("blob", pa.binary())]
-)
 PRINCIPAL = "principal"
 TOPIC = "topic"
 FILLED = ("home", "ingest_ms")
@@ -147,7 +138,7 @@ def packer(
             if far.any():
                 yield packing.refused(far, limits.max_future_ms)
             if leads and plan_ms is not None:
-                yield _note(AHEAD, str(wall.max() - plan_ms).encode())
+                yield control_row(MessageKind.AHEAD, str(wall.max() - plan_ms).encode())
 
     return pack
 
@@ -160,14 +151,6 @@ def _first_times(batch: pa.RecordBatch | None) -> dict[str, Array]:
     wall = times_of(parse_batch(first, []))
     names = np.array(first.column("source_partition").to_pylist(), object)
     return {name: wall[(names == name) & (wall != NULL)] for name in set(names)}
-
-
-def _note(address: str, body: bytes) -> pa.RecordBatch:
-    """A row of PACKED that is on its way to the committer and moves no clock."""
-    return pa.record_batch(
-        [pa.array([address]), pa.array([0], pa.int32()), pa.nulls(1, _TS), pa.array([body])],
-        schema=_SCHEMA,
-    )
 
 
 def times_of(parsed: Parsed) -> Array:
@@ -260,7 +243,7 @@ class Packing:
                     }
                 )
             )
-        return _note(REFUSED, encode(pa.concat_tables(parts)))
+        return control_row(MessageKind.REFUSED, encode(pa.concat_tables(parts)))
 
     def rows(self, left_out: Mapping[str, Array] | None = None) -> pa.RecordBatch:
         """Rows of PACKED; `left_out`: by job, records that it does not get (bool)."""
@@ -275,22 +258,25 @@ class Packing:
                 jobs += [job] * len(parts)
                 places += [part.shard for part in parts]
                 blobs.append(blob)
-            for file in route.payloads.drain() if route.payloads is not None else ():
-                jobs.append(file.address)
-                places.append(0)
-                blobs.append(pa.array([file.body], pa.binary()))
+        kinds = [MessageKind.DATA] * len(jobs)
+        for route in self._routes.values():
+            files = route.payloads.drain() if route.payloads is not None else []
+            kinds += [MessageKind.FILE] * len(files)
+            blobs.append(pa.array(files, pa.binary()))
         clock_ms = self._clock_ms
-        if not jobs and clock_ms is not None:
-            jobs, places, blobs = [CLOCK], [0], [pa.array([b""])]
+        if not kinds and clock_ms is not None:
+            kinds, blobs = [MessageKind.CLOCK], [pa.array([b""])]
+        controls = len(kinds) - len(jobs)
         moment = None if clock_ms is None else min(clock_ms, LATEST_MS) * 1000
         return pa.record_batch(
             [
-                pa.array(jobs, pa.string()),
-                pa.array(places, pa.int32()),
-                pa.array([moment] * len(jobs), _TS),
+                pa.array([*jobs, *[""] * controls], pa.string()),
+                pa.array([*places, *[0] * controls], pa.int32()),
+                pa.array(kinds, pa.int8()),
+                pa.array([moment] * len(kinds), TS),
                 pa.concat_arrays(blobs) if blobs else pa.array([], pa.binary()),
             ],
-            schema=_SCHEMA,
+            schema=PACKED_SCHEMA,
         )
 
     def by_slice(
@@ -475,8 +461,6 @@ def _content(parsed: Parsed, identity: pa.RecordBatch, route: Route) -> _Content
 
 
 class _Packer:
-    """Blobs of one block of parsed records."""
-
     def __init__(
         self, parsed: Parsed, identity: pa.RecordBatch, ingest_ms: int, still: Array | None
     ) -> None:

@@ -23,7 +23,6 @@ from state.engine.payloads import PARTS
 if TYPE_CHECKING:
     import pandas as pd
 
-ANSWERS = "table_name string, blob binary"
 STATE = "state binary"
 
 
@@ -38,14 +37,20 @@ def stepper(
         key: tuple[str, int], frames: Iterator[pd.DataFrame], state: Any
     ) -> Iterator[pd.DataFrame]:
         settle()
-        job = jobs.get(key[0])
-        blobs = [] if state.hasTimedOut else [b for f in frames for b in f["blob"]]
-        if job is None:
-            about = Message.of(key[0])
-            passed = [blob for blob in blobs if blob]  # on its way to the committer
-            if about.kind is not MessageKind.DATA and passed:
-                yield _frame([Message(about.kind, about.name, blob) for blob in passed])
+        if not key[0]:
+            for frame in frames:
+                passed = [
+                    Message(*row)
+                    for row in zip(frame["kind"], frame["blob"], strict=True)
+                    if row[1]
+                ]
+                if passed:
+                    yield _frame(passed)
             return
+        job = jobs.get(key[0])
+        if job is None:
+            return
+        blobs = [] if state.hasTimedOut else [b for f in frames for b in f["blob"]]
         follower.follow()
         stream_ms = max(state.getCurrentWatermarkMs(), 0)
         answer = job.step(state.get[0] if state.exists else None, blobs, stream_ms)
@@ -69,11 +74,11 @@ def _answers(answer: Step, operator: Operator) -> list[Message]:
                 whole = whole.append_column(part, rows.column(part))
             operator.payloads.write_whole(whole)
         else:
-            found.append(Message(MessageKind.DATA, name, encode(rows)))
+            found.append(Message(MessageKind.DATA, encode(rows), name))
     if operator.payloads is not None:
-        found += operator.payloads.drain()
+        found += [Message(MessageKind.FILE, file) for file in operator.payloads.drain()]
     if answer.needed_idle_advance_ms is not None:
-        found.append(Message(MessageKind.LATE, body=str(answer.needed_idle_advance_ms).encode()))
+        found.append(Message(MessageKind.LATE, str(answer.needed_idle_advance_ms).encode()))
     return found
 
 
@@ -82,7 +87,8 @@ def _frame(answers: Sequence[Message]) -> pd.DataFrame:
 
     return pd.DataFrame(
         {
-            "table_name": pd.Series([a.address for a in answers], dtype=object),
+            "table_name": pd.Series([a.table for a in answers], dtype=object),
+            "kind": pd.Series([a.kind for a in answers], dtype="int8"),
             "blob": pd.Series([a.body for a in answers], dtype=object),
         }
     )

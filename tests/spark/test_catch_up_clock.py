@@ -12,8 +12,9 @@ import pytest
 from app.config.settings import Settings
 from app.engine.bounded import BOUND, UNKNOWN, bounded
 from app.engine.catch_up import CatchUp
+from app.engine.messages import PACKED, MessageKind
 from app.engine.operators import limits_of, operators
-from app.engine.routing import PACKED, packer
+from app.engine.routing import packer
 from app.sources.raw import SCHEMA, Shares
 from app.tables import checkpoints
 from app.tables.small_files import write_text
@@ -154,14 +155,14 @@ def test_partitions_of_several_topics_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("bound", "times"),
     [
-        (None, {"rate_limits": 5_000}),
-        ("4000", {"rate_limits": 4_000, "@": 4_000}),
-        ("6000", {"rate_limits": 5_000, "@": 5_000}),
-        (UNKNOWN, {"rate_limits": None, "@": None}),
+        (None, {MessageKind.DATA: 5_000}),
+        ("4000", {MessageKind.DATA: 4_000, MessageKind.CLOCK: 4_000}),
+        ("6000", {MessageKind.DATA: 5_000, MessageKind.CLOCK: 5_000}),
+        (UNKNOWN, {MessageKind.DATA: None, MessageKind.CLOCK: None}),
     ],
 )
 def test_a_task_moves_the_clock_up_to_the_bound_and_returns_the_latest_time(
-    spark: SparkSession, settings: Settings, bound: str | None, times: dict[str, int | None]
+    spark: SparkSession, settings: Settings, bound: str | None, times: dict[MessageKind, int | None]
 ) -> None:
     values = [json.dumps({**EVENT, "ts_wall_ms": ms}).encode() for ms in (3_000, 5_000, 4_500)]
     rows = [(value, "7", number) for number, value in enumerate(values)]
@@ -173,7 +174,9 @@ def test_a_task_moves_the_clock_up_to_the_bound_and_returns_the_latest_time(
     finally:
         spark.sparkContext.setLocalProperty(BOUND, None)  # type: ignore[arg-type]
     found = packed.to_pylist()
-    assert {row["job"]: row["ts"] and int(row["ts"].timestamp() * 1000) for row in found} == times
-    assert [row["blob"] for row in found if row["job"] == "@"] == (
+    jobs = {MessageKind.DATA: "rate_limits", MessageKind.CLOCK: ""}
+    assert all(row["job"] == jobs[row["kind"]] for row in found)
+    assert {row["kind"]: row["ts"] and int(row["ts"].timestamp() * 1000) for row in found} == times
+    assert [row["blob"] for row in found if row["kind"] == MessageKind.CLOCK] == (
         [] if bound is None else [b'{"7": 5000}']
     )

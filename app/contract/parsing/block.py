@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -167,18 +168,21 @@ def _or_nulls(array: pa.Array | None, n: int, kind: pa.DataType) -> pa.Array:
     return pa.nulls(n, kind) if array is None else array
 
 
+class _Values(NamedTuple):
+    """The values of an Arrow column, and the rows of the block that get them."""
+
+    rows: Array
+    values: Array
+    valid: Array
+    """As `udfs.arrow.validity_of`."""
+    offset: int
+
+
 @numba.njit(cache=True, nogil=True)
 def _put_numbers(
-    rows: Array,
-    values: Array,
-    valid: Array,
-    offset: int,
-    here: np.uint64,
-    numbers: Array,
-    present: Array,
-    negative: Array,
+    column: _Values, here: np.uint64, numbers: Array, present: Array, negative: Array
 ) -> None:
-    """Numbers of a column into rows; `valid` as `udfs.arrow.validity_of`."""
+    rows, values, valid, offset = column
     for i in range(len(rows)):
         row, at = rows[i], offset + i
         if len(valid) and not valid[at >> 3] >> np.uint8(at & 7) & 1:
@@ -192,10 +196,7 @@ def _put_numbers(
 
 @numba.njit(cache=True, nogil=True)
 def _put_codes(
-    rows: Array,
-    values: Array,
-    valid: Array,
-    offset: int,
+    column: _Values,
     here: np.uint64,
     first: int,
     blank: Array,
@@ -204,6 +205,7 @@ def _put_codes(
     empty: Array,
 ) -> None:
     """Positions among distinct texts, which get the positions from `first` on, into rows."""
+    rows, values, valid, offset = column
     for i in range(len(rows)):
         row, at = rows[i], offset + i
         if len(valid) and not valid[at >> 3] >> np.uint8(at & 7) & 1:
@@ -231,10 +233,7 @@ def put_columns(block: Block, rows: Array, columns: Mapping[str, pa.Array]) -> N
             indices = distinct.indices
             known = block.dictionaries[slot]
             _put_codes(
-                rows,
-                values_of(indices),
-                validity_of(indices),
-                indices.offset,
+                _Values(rows, values_of(indices), validity_of(indices), indices.offset),
                 here,
                 len(known),
                 np.diff(offsets_of(distinct.dictionary)) == 0,
@@ -252,16 +251,8 @@ def put_columns(block: Block, rows: Array, columns: Mapping[str, pa.Array]) -> N
             block.present[rows] |= ~null_mask(array) * here
         else:
             numbers = values_of(array).astype(np.int64, copy=False)
-            _put_numbers(
-                rows,
-                numbers,
-                validity_of(array),
-                array.offset,
-                here,
-                block.numbers[slot],
-                block.present,
-                block.negative,
-            )
+            column = _Values(rows, numbers, validity_of(array), array.offset)
+            _put_numbers(column, here, block.numbers[slot], block.present, block.negative)
 
 
 def _encoded(array: pa.Array) -> pa.DictionaryArray:

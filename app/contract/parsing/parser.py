@@ -10,7 +10,7 @@ import pyarrow as pa
 from app.contract.parsing import decoder
 from app.contract.parsing.block import Block, new_block, put_columns
 from app.contract.parsing.layout import INDEX, NAMES, TEXT_SLOTS, bit
-from app.contract.parsing.scanner import DECLINED, KEYS, NULL, OK, gather, scan
+from app.contract.parsing.scanner import DECLINED, KEYS, NULL, OK, Scanned, gather, scan
 from state.events import SCHEMA
 from udfs.arrow import bytes_of, null_mask, offsets_of, plain
 from udfs.base64 import decode_base64, decode_stretches
@@ -35,18 +35,8 @@ def parse_block(values: Any, fast: bool = True) -> Block:
     if strings.null_count:
         status[null_mask(strings)] = NULL
     where = np.empty((n, 2), np.int64)
-    distinct = scan(
-        data,
-        offsets,
-        KEYS,
-        status,
-        block.numbers,
-        block.codes,
-        block.present,
-        block.empty,
-        block.negative,
-        where,
-    )
+    scanned = Scanned(block.numbers, block.codes, block.present, block.empty, block.negative, where)
+    distinct = scan(data, offsets, KEYS, status, scanned)
     block.dictionaries = _dictionaries(*gather(data, distinct, TEXT_SLOTS))
     payloads = _Payloads(n)
     with_payload = np.flatnonzero(block.present >> np.uint64(_PAYLOAD) & np.uint64(1))

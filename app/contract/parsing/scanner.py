@@ -43,7 +43,7 @@ _U0, _U1, _U32 = np.uint64(0), np.uint64(1), np.uint64(32)
 _LOW32 = np.uint64(0xFFFFFFFF)
 _TRUE, _ALSE, _NULL = (np.uint64(int.from_bytes(w, "little")) for w in (b"true", b"alse", b"null"))
 _QUOTE, _COMMA, _COLON, _OPEN, _CLOSE, _MINUS = (ord(c) for c in '",:{}-')
-_F, _T, _DIGIT_0, _DIGIT_9 = (ord(c) for c in "ft09")
+_F, _DIGIT_0, _DIGIT_9 = (ord(c) for c in "f09")
 _MAX_SHORT, _MIN_SHORT = 2**31 - 1, -(2**31)
 
 
@@ -58,6 +58,14 @@ class Keys(NamedTuple):
     """Open-addressing table of 256 places over the names; -1 marks a free place."""
     kind: Array
     slot: Array
+
+
+class KeyAddresses(NamedTuple):
+    """Addresses of the arrays of `Keys`, and how many columns they have."""
+
+    names: np.int64
+    table: np.int64
+    columns: int
 
 
 def _keys() -> Keys:
@@ -108,30 +116,94 @@ def _rehash(hashes: Array, count: int, slot_count: int) -> Array:
     return slots
 
 
+class Scanned(NamedTuple):
+    """What the scanner writes by row; the first five as `block.Block` has them."""
+
+    numbers: Array
+    codes: Array
+    present: Array
+    empty: Array
+    negative: Array
+    payload: Array
+    """(row, 2): start and length of the payload's text."""
+
+
+@numba.njit(forceinline=True)
+def _read_key(p: int, end: int, limit: int, expected: int, keys: KeyAddresses) -> tuple[int, int]:
+    """Column of the key at a position (`keys.columns` if none has it) and the position of its value;
+    -1 if that is not plain.
+    """
+    c = expected
+    if is_key(p, limit, keys.names + KEY_BYTES * c):
+        p += np.int64(word_at(keys.names + KEY_BYTES * c + 48))
+    else:
+        c, p = find_key(p, end, limit, keys.names, keys.table, keys.columns)
+        if p < 0:
+            return c, p
+    p = skip_space(p, end)
+    if p >= end or byte(p) != _COLON:
+        return c, -1
+    p = skip_space(p + 1, end)
+    return c, p if p < end else -1
+
+
+@numba.njit(forceinline=True)
+def _find_text(
+    h: np.uint64,
+    text: tuple[int, int, int],
+    data: tuple[int, int],
+    places: Array,
+    distinct: Distinct,
+) -> tuple[np.uint64, int]:
+    """Place of a text in the hash table, and its number among the distinct values; -1 for a new one.
+
+    `text` is its slot, position and length; `data` the positions of the first byte and after the last.
+    """
+    slot, start, length = text
+    base, limit = data
+    place_mask = np.uint64(len(places) - 1)
+    at = h & place_mask
+    while places[at] != _U0:
+        if (places[at] >> _U32) == (h >> _U32):
+            e = np.int64(places[at] & _LOW32) - 1
+            # exact: one hash never makes two names one
+            if (
+                distinct.lengths[e] == length
+                and distinct.owners[e] == slot
+                and same_bytes(base + distinct.starts[e], start, length, limit)
+            ):
+                return at, e
+        at = (at + _U1) & place_mask
+    return at, -1
+
+
+@numba.njit(forceinline=True)
+def _read_word(p: int, limit: int) -> tuple[int, int]:
+    """Position after `true`, `false` or `null`, and 1, 0 or -1; position -1 for anything else."""
+    word = load(p, limit) & _LOW32
+    if word == _TRUE:
+        return p + 4, 1
+    if word == _NULL:
+        return p + 4, -1
+    if byte(p) == _F and (load(p + 1, limit) & _LOW32) == _ALSE:
+        return p + 5, 0
+    return -1, -1
+
+
 @numba.njit(cache=True, nogil=True)
-def scan(
-    data: Array,
-    offsets: Array,
-    keys: Keys,
-    status: Array,
-    numbers: Array,
-    codes: Array,
-    present: Array,
-    empty: Array,
-    negative: Array,
-    where: Array,
-) -> Distinct:
+def scan(data: Array, offsets: Array, keys: Keys, status: Array, scanned: Scanned) -> Distinct:
     """Scan every row whose status is OK; a row that is not plain gets the status DECLINED.
 
-    Row i is the bytes `offsets[i]` to `offsets[i + 1]`. Written by row: `numbers` (slot, row),
-    `codes` (slot, row) into the distinct values of the slot, the bit sets `present`, `empty`
-    (strings) and `negative` (numbers), and `where` (row, 2): start and length of the payload.
+    Row i is the bytes `offsets[i]` to `offsets[i + 1]`. Codes are into the distinct values of a slot.
     """
+    numbers, codes, present, empty, negative, where = scanned
     base = np.int64(data.ctypes.data)
     limit = base + len(data)
     kinds, slots = keys.kind, keys.slot
-    names, table = np.int64(keys.names.ctypes.data), np.int64(keys.table.ctypes.data)
     columns, text_slots = len(keys.names), len(codes)
+    at_keys = KeyAddresses(
+        np.int64(keys.names.ctypes.data), np.int64(keys.table.ctypes.data), columns
+    )
     room = 1024
     hashes = np.empty(room, np.uint64)
     starts = np.empty(room, np.int64)
@@ -140,7 +212,6 @@ def scan(
     ranks = np.empty(room, np.int32)
     count = 0
     places = np.zeros(4096, np.uint64)
-    place_mask = np.uint64(4095)
     per_slot = np.zeros(text_slots, np.int32)
     # one producer writes its keys in one order: expect the key that came next the last time
     follower = np.zeros(columns + 1, np.int64)
@@ -154,7 +225,6 @@ def scan(
             ranks = _grown(ranks, room)
         if 2 * (count + text_slots) > len(places):
             places = _rehash(hashes, count, 4 * len(places))
-            place_mask = np.uint64(len(places) - 1)
         end = base + np.int64(offsets[i + 1])
         seen, blank, below = _U0, _U0, _U0
         previous = columns
@@ -166,14 +236,9 @@ def scan(
             while not good:
                 if p >= end or byte(p) != _QUOTE:
                     break
-                p += 1
-                c = follower[previous]
-                if is_key(p, limit, names + KEY_BYTES * c):
-                    p += np.int64(word_at(names + KEY_BYTES * c + 48))
-                else:
-                    c, p = find_key(p, end, limit, names, table, columns)
-                    if p < 0:
-                        break
+                c, p = _read_key(p + 1, end, limit, follower[previous], at_keys)
+                if p < 0:
+                    break
                 bit = _U0
                 if c < columns:
                     bit = _U1 << np.uint64(c)
@@ -181,12 +246,6 @@ def scan(
                         break
                     follower[previous] = c
                     previous = c
-                p = skip_space(p, end)
-                if p >= end or byte(p) != _COLON:
-                    break
-                p = skip_space(p + 1, end)
-                if p >= end:
-                    break
                 kind, slot = kinds[c], slots[c]
                 first = byte(p)
                 if first == _QUOTE:
@@ -196,21 +255,16 @@ def scan(
                         break
                     length = p - 1 - start
                     if kind == TEXT:
-                        at = h & place_mask
-                        code = np.int32(-1)
-                        while places[at] != _U0:
-                            if (places[at] >> _U32) == (h >> _U32):
-                                e = np.int64(places[at] & _LOW32) - 1
-                                # exact: one hash never makes two names one
-                                if (
-                                    lengths[e] == length
-                                    and owners[e] == slot
-                                    and same_bytes(base + starts[e], start, length, limit)
-                                ):
-                                    code = ranks[e]
-                                    break
-                            at = (at + _U1) & place_mask
-                        if code < 0:
+                        at, e = _find_text(
+                            h,
+                            (slot, start, length),
+                            (base, limit),
+                            places,
+                            Distinct(owners, starts, lengths),
+                        )
+                        if e >= 0:
+                            code = ranks[e]
+                        else:
                             code = per_slot[slot]
                             per_slot[slot] += 1
                             places[at] = ((h >> _U32) << _U32) | np.uint64(count + 1)
@@ -240,22 +294,19 @@ def scan(
                     if number < 0:
                         below |= bit
                     seen |= bit
-                elif first == _T or first == _F:  # noqa: SIM109 - faster compiled
-                    off = 1 if first == _F else 0
-                    if (load(p + off, limit) & _LOW32) != (_ALSE if off else _TRUE):
-                        break
-                    if kind == FLAG:
-                        numbers[slot, i] = 1 - off
-                    elif c < columns:
-                        break
-                    seen |= bit
-                    p += 4 + off
                 else:
-                    if (load(p, limit) & _LOW32) != _NULL:
+                    p, flag = _read_word(p, limit)
+                    if p < 0:
                         break
-                    # not present, but its key must not come again
-                    blank |= bit
-                    p += 4
+                    if flag < 0:
+                        # not present, but its key must not come again
+                        blank |= bit
+                    elif kind == FLAG or c == columns:
+                        if c < columns:
+                            numbers[slot, i] = flag
+                        seen |= bit
+                    else:
+                        break
                 p = skip_space(p, end)
                 if p >= end:
                     break

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.contract.event_contract import DIGESTS, from_table
-from app.engine.routing import CLOCK, Packing, Route, needed, times_of
+from app.engine.messages import MessageKind
+from app.engine.routing import Packing, Route, needed, times_of
 from app.errors import UserError
 from app.read.relations import Warehouse
 from app.sources.clocks import Jumps, is_ahead
@@ -358,9 +359,9 @@ def _is_in(batch: pa.RecordBatch, places: frozenset[tuple[str, int]]) -> Array:
 
 def _put(blobs: Blobs, packed: pa.RecordBatch) -> None:
     """Add packed rows to blobs."""
-    columns = (packed.column(name) for name in ("job", "shard", "blob"))
-    for job, shard, blob in zip(*columns, strict=True):
-        if job.as_py() != CLOCK:
+    columns = (packed.column(name) for name in ("kind", "job", "shard", "blob"))
+    for kind, job, shard, blob in zip(*columns, strict=True):
+        if kind.as_py() == MessageKind.DATA:
             blobs.setdefault((job.as_py(), shard.as_py()), []).append(blob.as_buffer())
 
 

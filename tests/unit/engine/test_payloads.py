@@ -14,7 +14,6 @@ import pytest
 
 from app.contract.event_contract import parse
 from app.engine.archive_query import events_rows, quarantine_rows
-from app.engine.messages import MessageKind
 from app.engine.payloads import STAGED, WHOLE, Files, Payloads, joined
 from app.tables.definitions import TABLES
 from state.jobs import JOBS
@@ -82,11 +81,8 @@ def test_staged_rows_are_read_by_their_number(payloads: Payloads) -> None:
     contents = [rng.randbytes(rng.choice((0, 10, 3_000_000))) for _ in range(12)]
     file = payloads.stage(rows_of(contents))
     [added] = payloads.drain()
-    assert (added.kind, added.name, json.loads(added.body)["path"]) == (
-        MessageKind.FILE,
-        STAGED,
-        file,
-    )
+    body = json.loads(added)
+    assert (body["table"], body["path"]) == (STAGED, file)
     assert payloads.drain() == []
     copied: Payloads = pickle.loads(pickle.dumps(payloads))
     for store in (payloads, copied):
@@ -144,7 +140,7 @@ def test_whole_messages_become_rows_of_their_table(payloads: Payloads, tmp_path:
             rows = rows.append_column(name, pa.nulls(3, table.schema.field(name).type))
     payloads.write_whole(rows)
     [added] = payloads.drain()
-    file = pq.ParquetFile(tmp_path / "whole" / json.loads(added.body)["path"])
-    assert (added.kind, added.name) == (MessageKind.FILE, WHOLE)
+    file = pq.ParquetFile(tmp_path / "whole" / json.loads(added)["path"])
+    assert json.loads(added)["table"] == WHOLE
     assert file.schema_arrow.equals(table.schema)
     assert [p[-1] for p in file.read().column("payload").to_pylist()] == [0, 1, 2]

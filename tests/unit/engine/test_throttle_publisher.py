@@ -11,8 +11,8 @@ import pytest
 
 from app.config.settings import load_settings
 from app.engine.govern import Committer
+from app.engine.messages import MessageKind, encode
 from app.engine.operators import operators
-from app.engine.step import encode
 from app.engine.throttle_publisher import MESSAGES, ThrottleFeed, messages
 from app.errors import UserError
 from app.run.failures import Passing, failure, without_secrets
@@ -215,7 +215,9 @@ class Recorder:
     def toArrow(self) -> pa.Table:  # noqa: N802  as Spark calls it
         names = ["throttle_events", "producer_throttle"]
         blobs = [encode(frame("throttle_events", [])), encode(self.rows)]
-        return pa.table({"table_name": names, "blob": pa.array(blobs, pa.binary())})
+        kinds = pa.array([MessageKind.DATA] * len(names), pa.int8())
+        columns = {"table_name": names, "kind": kinds, "blob": pa.array(blobs, pa.binary())}
+        return pa.table(columns)
 
     def publish(self, rows: pa.Table) -> None:
         self.calls.append(("feed", rows.num_rows))

@@ -47,7 +47,7 @@ def test_every_kind_has_a_reader_and_the_readers_their_order() -> None:
 
 
 def test_a_bit_of_a_byte_is_left_for_each_job() -> None:
-    """The rules of the contract keep a bit for each job (`app.contract.rules.Masks.readers`)."""
+    """The rules of the contract keep a bit for each job (`app.contract.rules.KindTable.readers`)."""
     assert len(JOBS) <= 8
 
 

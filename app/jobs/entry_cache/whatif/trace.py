@@ -12,7 +12,7 @@ import numpy as np
 
 from app.contract.event_contract import parse_batch
 from app.engine.operators import Operator, operators
-from app.engine.routing import CLOCK, pack_parsed
+from app.engine.routing import pack_parsed
 from app.errors import UserError
 from app.read.relations import Warehouse
 from app.sources.files.line_files import lines_of
@@ -109,7 +109,7 @@ def _from_files(shard_count: int, group: Mapping[str, Operator], path: Path) -> 
             packed = pack_parsed(parsed, lines, routes, shard_count, now_ms)
             for row in packed.to_pylist():
                 latest = max(latest, int(row["ts"].timestamp() * 1000)) if row["ts"] else latest
-                if row["job"] != CLOCK:
+                if row["job"] == JOB:
                     shards.setdefault(row["shard"], []).append(row["blob"])
     ordered = tuple(tuple(found) for _, found in sorted(shards.items()))
     return PackedTrace(str(path), ordered, latest, _counts(ordered), refused)

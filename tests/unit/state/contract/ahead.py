@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from app.engine.messages import Message, MessageKind
+from app.engine.messages import MessageKind
 from app.engine.routing import Route, packer
 from app.engine.step import decode
 from app.sources.clocks import ClockLimits, stamped
@@ -61,9 +61,8 @@ def streamed(
         state = step.state
         tables = [(name, table) for name, table in step.tables.items()]
         for row in packed:
-            about = Message.of(row["job"])
-            if about.kind is MessageKind.REFUSED:
-                tables.append((about.name, decode([row["blob"]])))
+            if row["kind"] == MessageKind.REFUSED:
+                tables.append(("quarantine", decode([row["blob"]])))
         times = [int(row["ts"].timestamp() * 1000) for row in packed if row["ts"] is not None]
         latest_ms = max([latest_ms, *times])
         for name, table in tables:

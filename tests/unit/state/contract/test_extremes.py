@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from app.contract.rules import AMOUNTS, CHUNK, CLOCKS, IDS, bit
+from app.contract.parsing.layout import bit
+from app.contract.rules import AMOUNTS, CHUNK, CLOCKS, IDS
 from state.events import KINDS, MONO, SCHEMA, WALL
 from tests.unit.state.contract.contract_traces import SEEDS, checked
 from tests.unit.state.contract.jobs import JOBS, Job, Rows, assert_same
