@@ -51,7 +51,9 @@ def demo(out: Path, asked: ChosenScenario) -> int:
         f"Processed in {time.monotonic() - began:.0f} s. What to do, most urgent first:\n",
         markup=False,
     )
-    reader = ReportReader(Warehouse.of(load_settings(config).location, load_settings(config).owners), ReportSpan())
+    reader = ReportReader(
+        Warehouse.of(load_settings(config).location, load_settings(config).owners), ReportSpan()
+    )
     actions = printed.render(reader, console)
     if recording is not None:
         console.print()
