@@ -699,6 +699,16 @@ def policy_check(
     return check(files, as_json)
 
 
+@policy_app.command("test")
+def policy_test(
+    files: Annotated[list[Path], Argument(help="Files with cases.")], as_json: Json = False
+) -> int:
+    """Play traffic against policies and compare with what is expected; exit code 1 if a case fails."""
+    from app.whatif.policy_test.cases import test_policies
+
+    return test_policies(files, as_json)
+
+
 @policy_app.command("show")
 def policy_show(
     name: Annotated[str, Argument(help="Topic, or principal such as User:etl or etl.")],

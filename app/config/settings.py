@@ -383,8 +383,15 @@ def load_settings(
     With `reads` it must name a source. Every mistake is collected; a UserError carries all of them
     and shows the first.
     """
-    where = str(path) if path else "configuration"
     document = merge(read_yaml(path, dict) if path else {}, overrides or {})
+    return settings_of_document(document, path, reads=reads)
+
+
+def settings_of_document(
+    document: dict[str, Any], path: Path | None, *, reads: bool = False
+) -> Settings:
+    """The configuration that a document of the file `path` is."""
+    where = str(path) if path else "configuration"
     folder = path.parent if path else Path()
     found = written(document, where, folder)
     shadows = shadows_written(document, where, folder)

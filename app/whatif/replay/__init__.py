@@ -21,9 +21,11 @@ def replayed(
     jobs: Sequence[str],
     records: int | None = None,
     group: Mapping[str, Operator] | None = None,
+    drain: bool = False,
 ) -> dict[str, pa.Table]:
     """Output tables of some jobs over the whole archive of the warehouse, for small archives;
-    judged in slices of so many `records`, by the operators of `group` or as configured."""
+    judged in slices of so many `records`, by the operators of `group` or as configured. With
+    `drain` nothing waits for later records."""
     import pyarrow as pa
 
     from app.engine.operators import operators
@@ -37,7 +39,8 @@ def replayed(
     found = slices(archive.counted(), archive.span, records=records or RECORDS)
     parts: dict[str, list[pa.Table]] = {}
     with temporary_folder("weir-replay-") as folder:
-        engine = Engine(archive, group, settings.idle_advance_ms)
+        until = settings.window_end_ms if drain else lambda _: None
+        engine = Engine(archive, group, settings.idle_advance_ms, drained_ms=until)
         for _, tables in engine.run(found, folder):
             for name, rows in tables.items():
                 parts.setdefault(name, []).append(rows)
