@@ -13,8 +13,8 @@ from typing import Any
 
 from app.config.settings import settings_of_document
 from app.whatif.policy_test import play as in_memory
-from app.whatif.policy_test.play import PlayedTables
 from app.whatif.policy_test.event_lines import Event, events_of
+from app.whatif.policy_test.play import PlayedTables
 
 __all__ = ["Event", "PlayedTables", "events", "play"]
 

@@ -55,8 +55,8 @@ def test_policies(files: Sequence[Path], as_json: bool) -> int:
 
 
 def _outcomes(file: Path) -> list[Outcome]:
-    from app.whatif.policy_test.play import play
     from app.whatif.policy_test.event_lines import events_of
+    from app.whatif.policy_test.play import play
 
     document = read_yaml(file, dict)
     cases = document.pop("cases", None)

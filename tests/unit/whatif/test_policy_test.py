@@ -13,7 +13,6 @@ import yaml
 from app.cli import main
 from app.errors import UserError
 from app.testing import events, play
-from tests.unit.state.trace import START_MS
 from tests.unit.state.trace import play as play_core
 
 ROOT = Path(__file__).resolve().parents[3]
