@@ -40,7 +40,7 @@ from state.backlog.layout import (
 )
 from state.backlog.ledgers import add, delete, entries_after, state, sum_up
 from state.backlog.pool import insert, is_short, lower, remove, room_for
-from state.engine.turns import GAPS, STARTS, comes_late, rank_at, turn_after
+from state.engine.broker_changes import GAPS, STARTS, comes_late, rank_at, turn_after
 from state.events import KIND_INDEX
 
 CREATED = np.int64(KIND_INDEX["producer_created"])

@@ -39,7 +39,7 @@ from state.backlog.layout import NULL, Array, Feed, Out, World
 from state.backlog.rows import Rows
 from state.backlog.sequence import SEQUENCE
 from state.backlog.shard import Shard
-from state.engine import turns, wall
+from state.engine import broker_changes, wall
 from state.engine.documents import Configured, parsed
 from state.engine.names import NONE, Names
 from state.engine.records import Records
@@ -126,7 +126,7 @@ class Backlog(SharedWallJob[Shard]):
 
     def _play(self, s: Shard, batch: Batch) -> tuple[World, Out]:
         keys, r = batch.keys, batch.records
-        places, place = turns.places(
+        places, place = broker_changes.places(
             np.concatenate([keys["cluster"], r["cluster"]]),
             np.concatenate([keys["broker"], r["broker"]]),
         )

@@ -136,7 +136,7 @@ def _parsed(text: str) -> Document | None:
     return None
 
 
-class Policies(wall_policies.Standing):
+class Policies(wall_policies.SharedRecords):
     """Policies and broker starts as this job reads them."""
 
     sequence = SEQUENCE

@@ -46,7 +46,7 @@ from state.chunks.tables import (
     remove,
     slot,
 )
-from state.engine.turns import GAPS, comes_late, rank_at, turn_after, until
+from state.engine.broker_changes import GAPS, comes_late, rank_at, turn_after, until
 from state.events import KIND_INDEX
 
 CREATED = np.int64(KIND_INDEX["consumer_created"])

@@ -9,9 +9,9 @@ import numpy as np
 from state.chunks import layout as L
 from state.chunks.sequence import SEQUENCE
 from state.engine import wall_policies
+from state.engine.broker_changes import places
 from state.engine.names import Names
 from state.engine.records import Array, Records
-from state.engine.turns import places
 from state.engine.wall_policies import Document, Settings
 
 MEANING = np.dtype([("what", "<i8"), ("name", "<i8"), ("fresh", "|u1")], align=True)
@@ -31,7 +31,7 @@ NO_GAPS = Timeline(
 """Timeline of one broker without gaps for all keys."""
 
 
-class Gaps(wall_policies.Standing):
+class Gaps(wall_policies.SharedRecords):
     """Gaps as this job reads them; it has no policies."""
 
     sequence = SEQUENCE

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from state.engine.documents import Star, policy_of
+from state.engine.documents import ClusterPolicy, policy_of
 from state.engine.kernel import Array
 from state.engine.key import Closed, Key
 from state.engine.mono_shard import EVERY_CLUSTER, KEYS, STAR, Shard
@@ -38,7 +38,7 @@ def taken(s: Shard[Any], records: Records, read: Array, refused: Refused) -> Arr
             continue
         known.add((cluster, feed, seq, wall))
         found = policy_of(s.names, int(records["policy_json"][i]), wall)
-        s.stars.append(Star(s.next_star, cluster, found, feed, seq))
+        s.stars.append(ClusterPolicy(s.next_star, cluster, found, feed, seq))
         s.next_star += 1
     return star
 
@@ -79,7 +79,7 @@ def united(every: Sequence[dict[str, Any]]) -> dict[str, Array]:
     return {"stars": stars, "next_star": np.array([len(stars)], np.int64)}
 
 
-def pending(s: Shard[Any], b: Key | Closed) -> list[Star]:
+def pending(s: Shard[Any], b: Key | Closed) -> list[ClusterPolicy]:
     """The stars that a key has not taken yet."""
     if not s.stars:
         return []

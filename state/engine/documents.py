@@ -37,7 +37,7 @@ class Policy(NamedTuple):
         return self.scope, self.name
 
 
-class Star(NamedTuple):
+class ClusterPolicy(NamedTuple):
     """A policy for every broker of a cluster, with a number that is local to the shard."""
 
     id: int

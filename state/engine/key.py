@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from state.engine.clocks import mono_at, wall_at
-from state.engine.documents import Policy, Source, Star
+from state.engine.documents import ClusterPolicy, Policy, Source
 from state.engine.kernel import NULL, Array, Record
 from state.engine.names import Names
 from state.engine.records import Records
@@ -83,7 +83,7 @@ class Key(ABC):
     def apply(self, policy: Policy, now: int, wall: int) -> None:
         """Apply a document: it replaces the one of its scope and name, unless that is newer."""
 
-    def before_first(self, wall: int, stars: Sequence[Star]) -> None:
+    def before_first(self, wall: int, stars: Sequence[ClusterPolicy]) -> None:
         """Apply stars that hold before the key's first record, which has this wall time."""
         return None
 

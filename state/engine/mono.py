@@ -26,7 +26,13 @@ from state.engine.documents import (
 from state.engine.job import Step
 from state.engine.kernel import NULL
 from state.engine.key import Key
-from state.engine.mono_shard import KEYS, Form, Shard, star_rows, versions_as_stars
+from state.engine.mono_shard import (
+    KEYS,
+    Form,
+    Shard,
+    cluster_policy_rows,
+    versions_as_cluster_policies,
+)
 from state.engine.names import Names
 from state.engine.records import concat, length, read_blobs, take
 from state.engine.refused import Refused
@@ -92,9 +98,9 @@ class MonoJob:
         """Bring a shard, as it is kept, up to the last version of the configuration."""
         _, number = first_and_number(names.texts(values["config"]))
         next_star = int(values["next_star"][0]) if len(values["next_star"]) else 0
-        more = versions_as_stars(self._policies, number, next_star, names)
+        more = versions_as_cluster_policies(self._policies, number, next_star, names)
         if more:
-            values["stars"] = np.concatenate([values["stars"], star_rows(more)])
+            values["stars"] = np.concatenate([values["stars"], cluster_policy_rows(more)])
             values["next_star"] = np.array([next_star + len(more)], np.int64)
 
 

@@ -26,10 +26,10 @@ import pyarrow as pa
 
 from state.engine.clocks import NS_PER_MS
 from state.engine.documents import (
+    ClusterPolicy,
     Configured,
     Policy,
     Source,
-    Star,
     changes,
     first_and_number,
     gone,
@@ -62,18 +62,20 @@ EVERY_CLUSTER = NONE
 """Cluster of a configured star; its feed is none as well."""
 
 
-def versions_as_stars(config: Configured, number: int, first_id: int, names: Names) -> list[Star]:
+def versions_as_cluster_policies(
+    config: Configured, number: int, first_id: int, names: Names
+) -> list[ClusterPolicy]:
     """The changes of the configuration's versions after a number, as stars of their times."""
-    found: list[Star] = []
+    found: list[ClusterPolicy] = []
     for version in config.after(number):
         for source, text in version.changed.items():
             written = names.intern_one(gone(source) if text is None else text)
             policy = policy_of(names, written, version.since_ms)
-            found.append(Star(first_id + len(found), EVERY_CLUSTER, policy, NONE, None))
+            found.append(ClusterPolicy(first_id + len(found), EVERY_CLUSTER, policy, NONE, None))
     return found
 
 
-def star_rows(stars: Sequence[Star]) -> Array:
+def cluster_policy_rows(stars: Sequence[ClusterPolicy]) -> Array:
     """Stars in their stored form."""
     return np.array(
         [
@@ -173,7 +175,9 @@ class Shard(ABC, Generic[K]):
         self.waiting: Records = found["waiting"]
         self.next_star = int(found["next_star"][0]) if data else 0
         self.stars = [
-            Star(id_, cluster, policy_of(names, text, wall), feed, seq if has_seq else None)
+            ClusterPolicy(
+                id_, cluster, policy_of(names, text, wall), feed, seq if has_seq else None
+            )
             for id_, cluster, text, wall, feed, seq, has_seq in found["stars"].tolist()
         ]
         numbers = found["config"].tolist()
@@ -187,7 +191,7 @@ class Shard(ABC, Generic[K]):
             self._documents = in_force(configured, texts, int(NULL))
         if was != configured or number != configured.number:
             numbers = [names.intern_one(text) for text in configured.kept]
-            more = versions_as_stars(configured, number, self.next_star, names)
+            more = versions_as_cluster_policies(configured, number, self.next_star, names)
             self.stars += more
             self.next_star += len(more)
         self._config = np.array(numbers, np.int64)
@@ -313,7 +317,7 @@ class Shard(ABC, Generic[K]):
             | {
                 "config": self._config,
                 "documents": np.array(documents, self.form.document),
-                "stars": star_rows(self.stars),
+                "stars": cluster_policy_rows(self.stars),
                 "applied": np.array(applied, _APPLIED),
                 "next_star": np.array([self.next_star], np.int64),
                 "sizes": np.array(sizes, np.int64).reshape(-1, len(self.form.parts)),

@@ -27,7 +27,7 @@ import numpy as np
 
 from state.engine import cluster_policies
 from state.engine.clocks import Moment
-from state.engine.documents import Policy, Star, policy_of
+from state.engine.documents import ClusterPolicy, Policy, policy_of
 from state.engine.kernel import NULL, Array
 from state.engine.key import Key
 from state.engine.mono_shard import EVERY_CLUSTER, Shard
@@ -41,7 +41,7 @@ class _Timed(NamedTuple):
 
     due_ms: int
     policy: Policy
-    star: Star | None = None
+    star: ClusterPolicy | None = None
     place: int | None = None
     """Of a record: its place in `floating`."""
 

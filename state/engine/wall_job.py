@@ -22,7 +22,7 @@ from state.engine.records import NULL, Array, Records, after, concat, length, re
 from state.engine.refused import Refused
 from state.engine.sequence import POLICY
 from state.engine.sequence import Sequence as Order
-from state.engine.wall_policies import LOST, STARTED, Standing
+from state.engine.wall_policies import LOST, STARTED, SharedRecords
 
 
 @dataclass
@@ -190,7 +190,7 @@ T = TypeVar("T", bound=SharedShard)
 class SharedWallJob(WallJob[T]):
     """A job with records that hold for many keys: policies, broker starts, gaps."""
 
-    standing: Standing
+    standing: SharedRecords
     _policies: documents.Configured
 
     def follow(self, versions: Iterable[documents.Version]) -> None:

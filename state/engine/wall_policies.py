@@ -36,13 +36,13 @@ from typing import Any
 import numpy as np
 
 from state.engine import documents, globs
+from state.engine.broker_changes import GAPS, SETTINGS, STARTS
 from state.engine.names import NONE, Names
 from state.engine.records import FLAGS, HOME, NULL, Array, Records, concat, length, take
 from state.engine.refused import DUPLICATE, Refused
 from state.engine.sequence import POLICY
 from state.engine.sequence import Sequence as Order
 from state.engine.structs import joined, picked, words
-from state.engine.turns import GAPS, SETTINGS, STARTS
 from state.events import EVERY_BROKER, KIND_INDEX
 
 UNUSED, START, GAP = -1, 0, 1000
@@ -61,7 +61,7 @@ fields.
 """
 
 
-class Standing(ABC):
+class SharedRecords(ABC):
     """How a job interprets shared records; one instance serves all shards."""
 
     sequence: Order
@@ -80,7 +80,7 @@ class Standing(ABC):
     start: Settings = ()
     """Fields of a broker start that are not zero."""
     turn: np.dtype[Any]
-    """Fields of a turn: `rank`, `at_ms`, `start` (see `turns`, or 0), `fresh` and the result of
+    """Fields of a turn: `rank`, `at_ms`, `start` (see `broker_changes`, or 0), `fresh` and the result of
     `in_force`.
     """
 
@@ -203,7 +203,7 @@ class Many:
     single names, for the kernel to find the last one in."""
 
     def __init__(
-        self, standing: Standing, meaning: Array, names: Names, groups: Array, rank: Array
+        self, standing: SharedRecords, meaning: Array, names: Names, groups: Array, rank: Array
     ) -> None:
         """`rank` has the documents of single names, group by group; `groups` where each begins
         and, at the next, ends."""
@@ -267,7 +267,7 @@ class Many:
 
 @lru_cache(maxsize=256)
 def _needed(
-    standing: Standing, content: bytes, clusters: bytes, brokers: bytes, is_past: bytes
+    standing: SharedRecords, content: bytes, clusters: bytes, brokers: bytes, is_past: bytes
 ) -> Array:
     meaning = np.frombuffer(content, standing.meaning)
     cluster, broker = np.frombuffer(clusters, np.int64), np.frombuffer(brokers, np.int64)
@@ -295,7 +295,7 @@ def _needed(
 
 @lru_cache(maxsize=1024)
 def _turns(
-    standing: Standing,
+    standing: SharedRecords,
     about: tuple[bytes, ...],
     cluster: int,
     broker: int,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from state.engine.turns import GAPS, STARTS, rank_at, until
+from state.engine.broker_changes import GAPS, STARTS, rank_at, until
 from state.events import KIND_INDEX
 from state.producer_ids import bloom, quota
 from state.producer_ids import layout as L

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from state.engine import globs, wall, wall_policies
+from state.engine.broker_changes import places as places_of
 from state.engine.documents import parsed
 from state.engine.names import NONE, Names
 from state.engine.records import Array, Records
-from state.engine.turns import places as places_of
 from state.engine.wall_policies import Document, Settings
 from state.events import EVERY_BROKER
 from state.producer_ids import layout as L
@@ -88,7 +88,7 @@ def _parsed(text: str) -> Document | None:
     return BROKER, name, (float("nan"), *values)
 
 
-class Policies(wall_policies.Standing):
+class Policies(wall_policies.SharedRecords):
     """Policies and broker starts as this job reads them."""
 
     sequence = SEQUENCE

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from state.engine.clocks import NS_PER_MS, wall_at, window_clock
-from state.engine.documents import Policy, Source, Star
+from state.engine.documents import ClusterPolicy, Policy, Source
 from state.engine.key import Key
 from state.engine.names import Names
 from state.engine.records import Records, among
@@ -94,7 +94,7 @@ class Broker(Key):
             )
             self._limit_topics(np.arange(len(self.world.topics)))
 
-    def before_first(self, wall: int, stars: Sequence[Star]) -> None:
+    def before_first(self, wall: int, stars: Sequence[ClusterPolicy]) -> None:
         """Apply documents for every broker that are not later than the key's first record."""
         held = [x for x in stars if wall == NULL or x.policy.wall_ms <= wall]
         self.applied.update(star.id for star in held)

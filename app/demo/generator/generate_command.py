@@ -10,7 +10,7 @@ from textwrap import indent
 from rich.console import Console
 from rich.progress import Progress
 
-from app.demo.generator.generated_configuration import Beside
+from app.demo.generator.generated_configuration import TraceConfiguration
 from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import ArrivalSlice, Trace, plan_trace
 from app.demo.generator.write import WrittenTrace, write_files, write_kafka, write_policies
@@ -61,11 +61,11 @@ def generate(
     return 0
 
 
-def _beside(kafka: str, config: Path | None) -> Beside:
+def _beside(kafka: str, config: Path | None) -> TraceConfiguration:
     servers, _, topic = kafka.rpartition("/")
     if not servers or not topic:
         raise UserError(f"--kafka {kafka}: write SERVERS/TOPIC, like host:9092/events")
-    return Beside(config, servers, topic)
+    return TraceConfiguration(config, servers, topic)
 
 
 def _report(trace: Trace, written: WrittenTrace, where: str, seconds: float) -> None:

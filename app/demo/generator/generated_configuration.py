@@ -24,7 +24,7 @@ def document(
     return found | {job: section for job, section in sections.items() if section}
 
 
-class Beside:
+class TraceConfiguration:
     """The files that go with a trace in Kafka: a configuration, and its policies beside it."""
 
     def __init__(self, config: Path | None, servers: str, topic: str) -> None:

@@ -116,7 +116,7 @@ def records_of(
     hints: set[str] = set()
     for values, numbers in _lines(file):
         kind = kind or kind_of(values)
-        found = _Found(source, logs)
+        found = _BlockRecords(source, logs)
         if kind is None:
             strange = strange or (numbers[0].as_py(), values[0].as_py()[:LONGEST_STRANGE])
         elif kind == REQUESTS:
@@ -125,7 +125,7 @@ def records_of(
             found.batches(values, numbers, dump, owners)
         yield from found.records()
     if kind is None and strange is not None:
-        found = _Found(source, logs)
+        found = _BlockRecords(source, logs)
         found.refuse(*strange, "the file is neither a request log nor a dump of Kafka")
         yield from found.records()
 
@@ -147,7 +147,7 @@ def kind_of(values: pa.Array) -> str | None:
 
 
 @dataclass
-class _Found:
+class _BlockRecords:
     """The records found in a block of lines of one file."""
 
     source: str

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from state.engine import turns
 from state.engine.clocks import Moment
 from state.engine.documents import Configured, Policy, Version, policy_of
 from state.engine.kernel import NULL
