@@ -178,21 +178,21 @@ def test_turns_of_two_brokers() -> None:
         [tuple(t[["rank", "at_ms", "start", "samples"]].tolist()) for t in found[start:end]]
         for start, end in pairwise(begin.tolist())
     ]
-    first = (BEGINNING, NULL, turns.SETTINGS, 11)
+    first = (BEGINNING, NULL, broker_changes.SETTINGS, 11)
     assert told == [
         [
             first,
-            (0, 1000, turns.SETTINGS, 5),
-            (1, 2000, turns.SETTINGS, 7),
-            (3, 4000, turns.STARTS, 7),
+            (0, 1000, broker_changes.SETTINGS, 5),
+            (1, 2000, broker_changes.SETTINGS, 7),
+            (3, 4000, broker_changes.STARTS, 7),
         ],
-        [first, (0, 1000, turns.SETTINGS, 5), (2, 3000, turns.SETTINGS, 6)],
+        [first, (0, 1000, broker_changes.SETTINGS, 5), (2, 3000, broker_changes.SETTINGS, 6)],
     ]
     # what holds for a record: the last turn below the rank of its time
     times = records["ts_wall_ms"]
     held = []
     for at_ms in (2000, 2001):
-        rank = turns.rank_at(times, np.int64(at_ms))
-        turn = turns.turn_after(found, begin, np.int64(0), rank)
+        rank = broker_changes.rank_at(times, np.int64(at_ms))
+        turn = broker_changes.turn_after(found, begin, np.int64(0), rank)
         held.append(int(found[turn - 1]["samples"]))
     assert held == [5, 7]
