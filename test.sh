@@ -2,7 +2,8 @@
 # Sets everything up, then style, types, import rules and pytest; other arguments go to pytest.
 #
 #   ./test.sh --quick   tests/unit without Spark, on few random traces: no Java, no server
-#   ./test.sh           every test but the soaks, two processes at a time (WEIR_PROCESSES)
+#   ./test.sh           every test but the soaks; WEIR_PROCESSES at a time, else three, or two in less
+#                       than 12 GB of memory
 #   ./test.sh --slow    the soaks as well, and every random trace
 #   ./test.sh tests/unit/config/test_settings.py  one file
 set -euo pipefail
@@ -23,5 +24,8 @@ export WEIR_JARS=$WEIR_HOME/share/weir/jars NUMBA_CACHE_DIR=$WEIR_HOME/share/wei
 "$python" -m ruff check .
 "$python" -m mypy
 "$WEIR_HOME/bin/lint-imports"
-[ $# -gt 0 ] || set -- "$tests" --numprocesses "${WEIR_PROCESSES:-2}" --no-loadscope-reorder
+# Of three one waits for a broker while the others compute; each has a JVM.
+memory_kb=$(awk '/^MemTotal/ {print $2}' /proc/meminfo 2>/dev/null || true)
+[ "${memory_kb:-0}" -ge 12000000 ] && [ -z "${WEIR_QUICK:-}" ] && processes=3 || processes=2
+[ $# -gt 0 ] || set -- "$tests" --numprocesses "${WEIR_PROCESSES:-$processes}" --no-loadscope-reorder
 exec "$python" -m pytest --durations 10 "$@"

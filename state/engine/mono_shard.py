@@ -65,7 +65,7 @@ EVERY_CLUSTER = NONE
 def versions_as_cluster_policies(
     config: Configured, number: int, first_id: int, names: Names
 ) -> list[ClusterPolicy]:
-    """The changes of the configuration's versions after a number, as policies of all brokers at their times."""
+    """Changes of the configuration after a version, as policies of all brokers at their times."""
     found: list[ClusterPolicy] = []
     for version in config.after(number):
         for source, text in version.changed.items():

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.crash.service import OF_PYTEST
 
-AT_WORK = {"Generated ": "Spark starts", " started: ": "the queries run"}
+AT_WORK = {" events: 10 minutes": "Spark starts", " started: ": "the queries run"}
 # The JVM ends at the same signal: it runs as a user has it.
 OF_SUITE = (*OF_PYTEST, "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
 

@@ -78,7 +78,7 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def until(holds: Callable[[], bool], seconds: float = 30) -> None:
+def until(holds: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "the broker has not done it"

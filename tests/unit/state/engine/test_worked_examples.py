@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from state.engine import broker_changes
 from state.engine.clocks import Moment
 from state.engine.documents import Configured, Policy, Version, policy_of
 from state.engine.kernel import NULL
