@@ -17,6 +17,7 @@ from app.errors import UserError
 from app.sources.files.line_files import folder
 from app.sources.files.open_file import absolute
 from app.sources.kafka import kafka_records
+from app.sources.raw import Shares
 from app.tables import checkpoints, manifest, state_files
 from app.tables.checkpoints import ARCHIVE
 from app.tables.small_files import local_path, path_in
@@ -168,7 +169,7 @@ def position(warehouse: Location, feed: SourceSettings, query: str, batch: int) 
     """The records that the batches of a query up to this one have taken."""
     document = checkpoints.offsets(warehouse, query, batch)
     if feed.format in OFFSETS:
-        shares = kafka_records.shares(kafka_records.stream_options(feed))
+        shares = Shares(0, with_topic=kafka_records.names_topics(feed.reader_options()))
         return SourcePosition(shares.ends(document))
     base, last = folder(str(feed.path)), int(document["logOffset"])
     return SourcePosition(

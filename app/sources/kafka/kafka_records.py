@@ -126,7 +126,12 @@ def stream_options(feed: SourceSettings) -> dict[str, str]:
 def shares(options: dict[str, str]) -> Shares:
     """How Spark divides a trigger among the partitions, by the options of `stream_options`."""
     most = next(value for key, value in options.items() if key.lower() == "maxoffsetspertrigger")
-    return Shares(int(most), with_topic=len(chosen(options)) != 1)
+    return Shares(int(most), with_topic=names_topics(options))
+
+
+def names_topics(options: dict[str, str]) -> bool:
+    """Whether a partition is named with its topic: not where the options name one topic."""
+    return len(chosen(options)) != 1
 
 
 def chosen(options: dict[str, str]) -> list[str]:
