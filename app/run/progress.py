@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ON_TERMINAL_S = 1.0
 IN_LOG_S = 10.0
+OF_POLLS_S = 300.0
+"""Between lines of figures of a source that is polled: each poll is a batch, and most are alike."""
 REST_MS = 1000
 """Time without a new batch after which a query is checked for waiting."""
 DAY_S = 86_400.0
@@ -92,8 +94,15 @@ class Figures:
 class Progress:
     """The log of a run: messages, and the figures of its queries."""
 
-    def __init__(self, out: TextIO | None = None, log_format: log.Format = "text") -> None:
+    def __init__(
+        self,
+        out: TextIO | None = None,
+        log_format: log.Format = "text",
+        pause_s: float | None = None,
+    ) -> None:
+        """`pause_s`: the least time between two lines of figures in a log, if not ten seconds."""
         self._log, self._lines = log.begin(log_format, out)
+        self._pause_s = pause_s
         self._figures: dict[str, Figures] = {}
         self._seen: dict[str, tuple[int, str]] = {}
         self._shown_at = time.monotonic()
@@ -120,7 +129,8 @@ class Progress:
             for progress in query.recentProgress if missed else (last,):
                 figures.take(progress)
             self._news = self._news or figures.batches > batches
-        pause = ON_TERMINAL_S if self._lines.live else IN_LOG_S
+        in_log = IN_LOG_S if self._pause_s is None else self._pause_s
+        pause = ON_TERMINAL_S if self._lines.live else in_log
         first = self._news and not self._reported
         if first or time.monotonic() - self._shown_at >= pause:
             self._shown_at = time.monotonic()

@@ -22,7 +22,7 @@ from app.run.clock_watch import ClockWatch
 from app.run.failures import BeginsLater, Passing, QueryFailed, RecordsGone, TimeTooLarge, failure
 from app.run.maintenance import staging
 from app.run.preflight import refuse
-from app.run.progress import Progress
+from app.run.progress import OF_POLLS_S, Progress
 from app.run.session import build_session, stop_session
 from app.run.shutdown import Stopping, ended, finish, listening, waits
 from app.run.side_processes import working_beside
@@ -97,7 +97,8 @@ def work(
                 "start again"
             )
         # Errors before this line go to the caller without a log line; the log begins here.
-        progress = Progress(log_format=log_format)
+        pause_s = OF_POLLS_S if sources.polls(settings.feed) else None
+        progress = Progress(log_format=log_format, pause_s=pause_s)
         stopped = _with_spark(settings, made, available_now, progress, interactive, origin, drain)
     log.end()
     return stopped

@@ -38,6 +38,7 @@ __all__ = [
     "notes",
     "open_batch",
     "open_stream",
+    "polls",
     "read_batch",
     "read_stream",
 ]
@@ -83,6 +84,11 @@ def claim(feed: SourceSettings, warehouse: Location) -> None:
     module = _module(feed)
     if hasattr(module, "claim"):
         module.claim(feed, warehouse)
+
+
+def polls(feed: SourceSettings) -> bool:
+    """Whether the source is polled, not read as records come."""
+    return hasattr(_module(feed), "poller") and feed.path is None
 
 
 def keep_polling(

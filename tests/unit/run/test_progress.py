@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from app import sources
+from app.config.source import SourceSettings
 from app.engine import catch_up_time
 from app.run import progress as module
 from app.run.progress import Progress
@@ -151,6 +153,33 @@ def test_the_first_figures_do_not_wait_for_their_turn(monkeypatch: pytest.Monkey
     for batches in ([], [batch(0, 1000)], [batch(0, 1000), batch(1, 3000)]):
         shown.look([query("govern", *batches)])
     assert lines(out) == ["govern: 2,000 events/s, batch 0.50 s, 10.0 s behind, state 2.5 MB"]
+
+
+def test_polls_that_are_alike_are_told_every_five_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, clock = io.StringIO(), [0.0]
+    monkeypatch.setattr(
+        module, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: NOW_S)
+    )
+    shown = Progress(out, pause_s=module.OF_POLLS_S)
+    for number in range(70):
+        clock[0] = 10.0 * number
+        shown.look([query("govern", batch(number, 100 * (number + 1)))])
+    told = [line.partition(", batch")[0] for line in lines(out)]
+    assert told == ["govern: 200 events/s"] + [
+        f"govern: {200 * (n + 1):,} events/s" for n in (30, 60)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ({"format": "kafka_groups", "groups": {"options": {"bootstrap.servers": "h:1"}}}, True),
+        ({"format": "files", "path": "events"}, False),
+        ({"format": "demo"}, False),
+    ],
+)
+def test_a_source_is_polled_or_not(section: dict[str, Any], expected: bool) -> None:
+    assert sources.polls(SourceSettings.model_validate(section)) == expected
 
 
 def test_every_line_of_a_log_has_a_time_and_a_level() -> None:
