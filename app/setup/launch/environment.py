@@ -67,7 +67,10 @@ def _build(home: Home, lock: Path, turn: TextIO) -> None:
             f"the venv module of {sys.executable} is incomplete\n"
             "install it with: sudo apt-get install -y python3.11-venv"
         )
-    say(f"building the Python environment in {home.folder} (about 1.3 GB, one to three minutes)")
+    say(
+        f"building the Python environment in {home.folder} (one to three minutes; about 1.8 GB with "
+        "jars and compiled cores)"
+    )
     venv.create(home.folder, clear=True, symlinks=True, with_pip=uv is None)
     install = [home.python, "-m", "pip", "install", "--no-compile", "--disable-pip-version-check"]
     if uv:
