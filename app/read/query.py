@@ -110,7 +110,6 @@ def _query(
     if question is not None:
         question = question.asked(given(params))
         sql, values = question.sql, question.values(given(params))
-        values = {name: value for name, value in values.items() if f"${name}" in sql}
         if "rows" in values:
             chosen = "rows" in given(params)
             usual = values["rows"] if chosen or output == "table" else None

@@ -82,7 +82,7 @@ class Question:
         return replace(question, name=self.name, params=(chosen, *question.params))
 
     def values(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """Every parameter's value, from the texts that are given."""
+        """The value of every parameter of the statement, from the texts that are given."""
         known = {param.name: param for param in self.params}
         for name in given:
             if name not in known:
@@ -91,6 +91,7 @@ class Question:
         return {
             name: param.read(given[name]) if name in given else param.default
             for name, param in known.items()
+            if f"${name}" in self.sql
         }
 
 

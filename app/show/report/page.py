@@ -14,13 +14,13 @@ from markupsafe import Markup
 from app.errors import UserError
 from app.show.report.charts import NARROW, WIDE, svg
 from app.show.report.model import Chart, Fold, Grid, Link, Page, Part, ReportSection, Runbook
+from app.show.report.phrases import unbroken
 from app.show.report.text import NUMBERS, cell_text, runbook_target
 from app.terminal.program import PROGRAM
 from app.terminal.rows import plain
 
 KINDS = {Grid: "grid", Chart: "chart", Fold: "fold", Link: "link", Runbook: "runbook"}
 RELATIVE_LINK = re.compile(r"\[([^]]*)\]\((?!https?:)[^)]*\)")
-NUMBER = re.compile(r"(?<=\d) (?=[\w%])")
 
 
 def html(page: Page, day: str) -> str:
@@ -46,7 +46,7 @@ def html(page: Page, day: str) -> str:
         cell=lambda value, kind: cell_text(value, kind, day),
         runbook=runbook_target,
         rendered=_rendered,
-        unbroken=lambda text: NUMBER.sub("\N{NO-BREAK SPACE}", text),
+        unbroken=unbroken,
         wide=lambda chart: _drawn(chart, WIDE),
         narrow=lambda chart: _drawn(chart, NARROW),
     )

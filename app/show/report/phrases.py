@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -12,11 +13,18 @@ Row = Mapping[str, Any]
 NAMED = 3
 """The most users, producers, consumers or topics that a sentence names."""
 PLURALS = {"batch": "batches"}
+GLUE = "\N{NO-BREAK SPACE}"
+_NUMBER = re.compile(r"(?<=\d) (?=[\w%])")
 
 
 def about(ms: int) -> str:
     """A time in whole minutes; a short one as `duration` formats it."""
     return duration(ms * 1_000_000) if ms < 120_000 else f"{round(ms / 60_000)} min"
+
+
+def unbroken(text: str) -> str:
+    """A text that no line parts between a number and what it counts."""
+    return _NUMBER.sub(GLUE, text)
 
 
 def short(topic: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import textwrap
 from collections.abc import Sequence
@@ -11,28 +10,26 @@ from pathlib import Path
 from rich.console import Console
 
 from app.show.report.model import Row
-from app.show.report.phrases import clock, short
+from app.show.report.phrases import GLUE, clock, short, unbroken
 from app.show.report.report_reader import ReportReader
 from app.show.report.summary import actions_of, all_findings
 from app.terminal.program import PROGRAM
 
 SHOWN = 7
 """Findings that are printed: with what is said about them, a demo fits a screen."""
-_NUMBER = re.compile(r"(?<=\d) (?=[\w%])")
-_GLUE = "\N{NO-BREAK SPACE}"
 
 
 def show(console: Console, text: str, begin: str = "  ") -> None:
     """Prints a paragraph after `begin`, in lines that part no number from what it counts."""
     filled = textwrap.fill(
-        _NUMBER.sub(_GLUE, text),
+        unbroken(text),
         console.width,
         initial_indent=begin,
         subsequent_indent=" " * len(begin),
         break_long_words=False,
         break_on_hyphens=False,
     )
-    console.print(filled.replace(_GLUE, " "), markup=False, soft_wrap=True)
+    console.print(filled.replace(GLUE, " "), markup=False, soft_wrap=True)
 
 
 def render(reader: ReportReader, console: Console) -> list[Row]:

@@ -87,7 +87,7 @@ class ReportReader:
         """The rows of a ready question."""
         given = {} if by is None else {"by": by}
         asked = QUESTIONS[question].asked(given)
-        values = {n: v for n, v in asked.values(given).items() if f"${n}" in asked.sql}
+        values = asked.values(given)
         if rows is not None:
             values["rows"] = rows
         return self.rows(asked.sql, **values)

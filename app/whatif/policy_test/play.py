@@ -40,9 +40,8 @@ class PlayedTables:
         if question in QUESTIONS:
             asked = QUESTIONS[question].asked(params)
             question, values = asked.sql, asked.values(params)
-        named = {name: value for name, value in values.items() if f"${name}" in question}
         with connect(self._warehouse, question, calendar=bool(values)) as connection:
-            connection.execute(question, named)
+            connection.execute(question, values)
             names = [column[0] for column in connection.description or []]
             return [dict(zip(names, row, strict=True)) for row in connection.fetchall()]
 

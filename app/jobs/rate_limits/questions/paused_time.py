@@ -4,30 +4,26 @@ from __future__ import annotations
 
 from app.read.question import Question
 
-_TOP_OFFENDERS = """
-SELECT cluster, topic, CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit,
-  round(sum(culprit_ns) / 1e9, 3) AS paused_s,
+_SUMS = """
+SELECT cluster, topic, {columns},
   epoch_ms(min(window_start_ms)) AS first_window, epoch_ms(max(window_start_ms)) AS last_window
 FROM topic_throttle_stats
-WHERE window_start_ms >= $since AND window_start_ms < $until
-  AND (culprit_times > 0 OR culprit_ns > 0)
+WHERE window_start_ms >= $since AND window_start_ms < $until AND ({whose}_times > 0 OR {whose}_ns > 0)
 GROUP BY cluster, topic
-ORDER BY sum(culprit_ns) DESC, broke_its_limit DESC, cluster, topic
+ORDER BY sum({whose}_ns) DESC, {first} DESC, cluster, topic
 LIMIT $rows
 """.strip()
-
-_TOP_VICTIMS = """
-SELECT cluster, topic, CAST(sum(collateral_times) AS BIGINT) AS paused_by_others,
-  round(sum(collateral_ns) / 1e9, 3) AS paused_s,
-  CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit,
-  epoch_ms(min(window_start_ms)) AS first_window, epoch_ms(max(window_start_ms)) AS last_window
-FROM topic_throttle_stats
-WHERE window_start_ms >= $since AND window_start_ms < $until
-  AND (collateral_times > 0 OR collateral_ns > 0)
-GROUP BY cluster, topic
-ORDER BY sum(collateral_ns) DESC, paused_by_others DESC, cluster, topic
-LIMIT $rows
-""".strip()
+_BROKE = "CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit"
+_PAUSED = "round(sum({whose}_ns) / 1e9, 3) AS paused_s"
+_TOP_OFFENDERS = _SUMS.format(
+    columns=f"{_BROKE}, {_PAUSED.format(whose='culprit')}", whose="culprit", first="broke_its_limit"
+)
+_TOP_VICTIMS = _SUMS.format(
+    columns="CAST(sum(collateral_times) AS BIGINT) AS paused_by_others,"
+    f" {_PAUSED.format(whose='collateral')}, {_BROKE}",
+    whose="collateral",
+    first="paused_by_others",
+)
 
 # A Kafka topic has neither: its rows come under null. In names of four parts the namespace has
 # three: tenant, cluster and namespace.
