@@ -1,19 +1,17 @@
-"""How the rules of a job are compiled: functions over struct arrays without reference counting."""
+"""The words of compiled rules: functions over struct arrays without reference counting."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
-Array = np.ndarray
-compiled = numba.njit(cache=True, nogil=True, _nrt=False)
-"""Compiles a function that only reads and writes the arrays that it is given.
+from state.engine.compiling import compiled, inlined
 
-numba's reference counting is off: counting every array of a World at every call would take six
-times as long as the rules themselves. Therefore a compiled function must not create arrays.
-"""
+__all__ = ["NULL", "Array", "Int", "Record", "codes", "compiled", "inlined"]
+
+Array = np.ndarray
+
 Record = Any
 """An element of a structured array; indexing by field name reads and writes in place."""
 

@@ -8,20 +8,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
-from state.engine.kernel import NULL, Array, Int, Record, codes, compiled
+from state.engine.kernel import NULL, Array, Int, Record, codes, compiled, inlined
 
 __all__ = ["NULL", "Array", "Int", "Record", "compiled", "inlined"]
-
-inlined = numba.njit(cache=True, nogil=True, _nrt=False, forceinline=True)
-"""As `compiled`, for functions that run once per record and have one or two callers: compiled into
-them.
-
-A call passes every array of a World and a Feed, 250 words in all, which took longer than the rules
-of a record.
-"""
 
 NOBODY = np.int64(-1)
 ZERO, ONE = codes(2)
