@@ -6,13 +6,12 @@ import pickle
 import zlib
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from numba.core import config, serialize
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.registry import CPUDispatcher
 
-F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = {"nopython": True, "nogil": True, "_nrt": False}
 """numba's reference counting is off: counting every array of a World at every call would take six
 times as long as the rules themselves. Therefore a compiled function must not create arrays.
@@ -20,19 +19,19 @@ times as long as the rules themselves. Therefore a compiled function must not cr
 _WITHOUT_ENTRY = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-def compiled(function: F) -> F:
+def compiled(function: Callable[..., Any]) -> Any:
     """Compile a function that only reads and writes the arrays that it is given."""
-    return function if config.DISABLE_JIT else cast(F, _Compiled(function, {}))
+    return function if config.DISABLE_JIT else _Compiled(function, {})
 
 
-def inlined(function: F) -> F:
+def inlined(function: Callable[..., Any]) -> Any:
     """As `compiled`, for functions that run once per record and have one or two callers: compiled
     into them.
 
     A call passes every array of a World and a Feed, 250 words in all, which took longer than the
     rules of a record.
     """
-    return function if config.DISABLE_JIT else cast(F, _Compiled(function, {"forceinline": True}))
+    return function if config.DISABLE_JIT else _Compiled(function, {"forceinline": True})
 
 
 class _Small(CompileResultCacheImpl):  # type: ignore[misc]

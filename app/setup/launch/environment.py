@@ -5,17 +5,43 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
 import venv
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TextIO
 
 from app.errors import UserError
 from app.setup.launch.home import Home, say
+
+SIZE = "1.5 GB with jars and compiled cores"
+TIME = "two to three minutes"
+TO_COMPILE = (
+    "annotated-types",
+    "llvmlite",
+    "mmh3",
+    "msgspec",
+    "numba",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pydantic",
+    "pydantic-core",
+    "python-dateutil",
+    "pytz",
+    "pyyaml",
+    "scipy",  # numba looks for it
+    "typing-extensions",
+    "typing-inspection",
+    "tzdata",
+)
+"""The packages that compiling needs; they are installed first."""
 
 
 def is_ready(home: Home, lock: Path) -> bool:
@@ -25,8 +51,10 @@ def is_ready(home: Home, lock: Path) -> bool:
     return built and mark.read_text(encoding="utf-8").strip() == _digest(lock)
 
 
-def prepare(home: Home, lock: Path) -> None:
-    """Build the environment unless it is ready; of several starts at once the first one does."""
+def prepare(home: Home, lock: Path, *, compiles: bool) -> None:
+    """Build the environment unless it is ready; of several starts at once the first one does.
+    `compiles`: the command needs the cores, so they are compiled while the rest is fetched.
+    """
     home.folder.parent.mkdir(parents=True, exist_ok=True)
     with home.folder.with_name(f"{home.folder.name}.lock").open("a+", encoding="utf-8") as turn:
         try:
@@ -39,7 +67,7 @@ def prepare(home: Home, lock: Path) -> None:
                 _begin_again(home, lock, turn)
             turn.truncate(0)
             print(lock.name, file=turn, flush=True)
-            _build(home, lock, turn)
+            _build(home, lock, turn, compiles)
 
 
 def _begin_again(home: Home, lock: Path, turn: TextIO) -> None:
@@ -59,21 +87,34 @@ def _begin_again(home: Home, lock: Path, turn: TextIO) -> None:
     say(f"the environment in {home.folder} is unfinished or of another lock: building it again")
 
 
-def _build(home: Home, lock: Path, turn: TextIO) -> None:
+def _build(home: Home, lock: Path, turn: TextIO, compiles: bool) -> None:
     began_s = time.monotonic()
-    uv = shutil.which("uv")
-    if uv is None and find_spec("ensurepip") is None:
+    if shutil.which("uv") is None and find_spec("ensurepip") is None:
         raise UserError(
             f"the venv module of {sys.executable} is incomplete\n"
             "install it with: sudo apt-get install -y python3.11-venv"
         )
-    say(
-        f"building the Python environment in {home.folder} (one to three minutes; about 1.8 GB with "
-        "jars and compiled cores)"
-    )
-    venv.create(home.folder, clear=True, symlinks=True, with_pip=uv is None)
+    say(f"building the Python environment in {home.folder} ({TIME} once; {SIZE})")
+    venv.create(home.folder, clear=True, symlinks=True, with_pip=shutil.which("uv") is None)
+    home.data.mkdir(parents=True)
+    with ThreadPoolExecutor(1) as beside:
+        compiled = None
+        if compiles:
+            first = home.data / f"compiling-{lock.name}"
+            first.write_text(_only(lock, TO_COMPILE), encoding="utf-8")
+            _install(home, first, turn)
+            compiled = beside.submit(home.prepare_cores)
+        _install(home, lock, turn)
+        say(f"the packages are installed ({time.monotonic() - began_s:.0f} s)")
+        if compiled:
+            compiled.result()
+    # Last: an environment without it is unfinished.
+    (home.data / "lock").write_text(f"{_digest(lock)}\n", encoding="utf-8")
+
+
+def _install(home: Home, lock: Path, turn: TextIO) -> None:
     install = [home.python, "-m", "pip", "install", "--no-compile", "--disable-pip-version-check"]
-    if uv:
+    if uv := shutil.which("uv"):
         install = [uv, "pip", "install", "--python", home.python]
     # Another start waits until the installer has ended, too.
     done = subprocess.run(
@@ -84,10 +125,12 @@ def _build(home: Home, lock: Path, turn: TextIO) -> None:
     )
     if done.returncode:
         raise UserError(f"the packages of {lock.name} could not be installed (see above)")
-    home.data.mkdir(parents=True)
-    # Last: an environment without it is unfinished.
-    (home.data / "lock").write_text(f"{_digest(lock)}\n", encoding="utf-8")
-    say(f"the Python environment is ready ({time.monotonic() - began_s:.0f} s)")
+
+
+def _only(lock: Path, names: Collection[str]) -> str:
+    """The lines of a lock for some packages."""
+    blocks = re.split(r"^(?=\S)", lock.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return "".join(block for block in blocks if re.split("[=; ]", block)[0] in names)
 
 
 def _of_venv(home: Home) -> Path:

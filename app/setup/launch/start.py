@@ -58,7 +58,8 @@ def main(arguments: Sequence[str], home: Home, lock: Path | None = None) -> int:
         if line.help and not environment.is_ready(home, lock):
             print(USAGE.format(commands=" ".join(lines.COMMANDS)), end="")
             return 0
-        environment.prepare(home, lock)
+        compiles = line.prepare or line.needs_spark or _runs_cores(line)
+        environment.prepare(home, lock, compiles=compiles)
         os.execv(home.python, [home.python, "-P", "-m", __package__, *arguments])
     except (UserError, OSError) as error:
         first, *others = str(error).split("\n")

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from app.setup.launch.environment import TO_COMPILE
 from app.setup.launch.home import Home
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -158,6 +159,42 @@ def test_the_first_start_builds_the_environment_and_the_second_does_not(checkout
     assert len(checkout.called()) == 1
 
 
+def test_what_compiling_needs_is_installed_first(checkout: Checkout) -> None:
+    lock, first = checkout.root / "requirements.lock", "share/weir/compiling-requirements.lock"
+    done = checkout.start("--prepare")
+    assert done.returncode == 0, done.stderr
+    assert checkout.called() == [
+        INSTALL.format(home=checkout.home, lock=checkout.home / first),
+        INSTALL.format(home=checkout.home, lock=lock),
+    ]
+    lines = (checkout.home / first).read_text(encoding="utf-8").splitlines()
+    pinned = {re.split("[=; ]", line)[0] for line in lines if line[:1].isalpha()}
+    assert pinned == set(TO_COMPILE)
+    assert set(lines) <= set(lock.read_text(encoding="utf-8").splitlines())
+
+
+def test_the_cores_compile_without_any_other_package() -> None:
+    program = f"""
+import sys
+from importlib.metadata import packages_distributions
+owners = packages_distributions()
+class Only:
+    def find_spec(self, name, path=None, target=None):
+        packages = [one.lower().replace("_", "-") for one in owners.get(name.split(".")[0], [])]
+        if packages and not set(packages) & set({TO_COMPILE}):
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Only())
+from app.jobs import parts
+from app.setup.warm import warm
+parts("warm")
+warm(["producer_ids"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_environment_that_was_interrupted_or_is_of_another_lock_is_built_again(
     checkout: Checkout,
 ) -> None:
@@ -230,7 +267,9 @@ def test_pip_installs_where_there_is_no_uv(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(environment.shutil, "which", lambda _: None)
     monkeypatch.setattr(environment.venv, "create", lambda *_, **__: (tmp_path / "env").mkdir())
     monkeypatch.setattr(environment.subprocess, "run", run)
-    environment.prepare(Home.of_environment(tmp_path / "env"), ROOT / "requirements.lock")
+    environment.prepare(
+        Home.of_environment(tmp_path / "env"), ROOT / "requirements.lock", compiles=False
+    )
     ((python, *pip),) = calls
     assert python == f"{tmp_path}/env/bin/python"
     assert pip[:3] == ["-m", "pip", "install"]
