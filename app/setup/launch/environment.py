@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Collection
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -99,12 +99,12 @@ def _build(home: Home, lock: Path, turn: TextIO, compiles: bool) -> None:
     home.data.mkdir(parents=True)
     with ThreadPoolExecutor(1) as beside:
         compiled = None
-        if compiles:
-            first = home.data / f"compiling-{lock.name}"
-            first.write_text(_only(lock, TO_COMPILE), encoding="utf-8")
-            _install(home, first, turn)
+        every = re.split(r"^(?=\S)", lock.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        first = [one for one in every if compiles and re.split("[=; ]", one)[0] in TO_COMPILE]
+        if first:
+            _install(home, lock.name, first, turn)
             compiled = beside.submit(home.prepare_cores)
-        _install(home, lock, turn)
+        _install(home, lock.name, [one for one in every if one not in first], turn)
         say(f"the packages are installed ({time.monotonic() - began_s:.0f} s)")
         if compiled:
             compiled.result()
@@ -112,25 +112,21 @@ def _build(home: Home, lock: Path, turn: TextIO, compiles: bool) -> None:
     (home.data / "lock").write_text(f"{_digest(lock)}\n", encoding="utf-8")
 
 
-def _install(home: Home, lock: Path, turn: TextIO) -> None:
+def _install(home: Home, lock: str, packages: Sequence[str], turn: TextIO) -> None:
+    file = home.data / lock
+    file.write_text("".join(packages), encoding="utf-8")
     install = [home.python, "-m", "pip", "install", "--no-compile", "--disable-pip-version-check"]
     if uv := shutil.which("uv"):
         install = [uv, "pip", "install", "--python", home.python]
     # Another start waits until the installer has ended, too.
     done = subprocess.run(
-        [*install, "--no-deps", "--require-hashes", "-r", str(lock)],
+        [*install, "--no-deps", "--require-hashes", "-r", str(file)],
         check=False,
         stdout=sys.stderr,
         pass_fds=(turn.fileno(),),
     )
     if done.returncode:
-        raise UserError(f"the packages of {lock.name} could not be installed (see above)")
-
-
-def _only(lock: Path, names: Collection[str]) -> str:
-    """The lines of a lock for some packages."""
-    blocks = re.split(r"^(?=\S)", lock.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return "".join(block for block in blocks if re.split("[=; ]", block)[0] in names)
+        raise UserError(f"the packages of {lock} could not be installed (see above)")
 
 
 def _of_venv(home: Home) -> Path:
