@@ -21,7 +21,6 @@ AT_ROOT = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
-    "feeds/pulsar/README.md": "feeds/plug-in-build.md",
 }
 RUNBOOKS = {
     page.relative_to(ROOT).as_posix(): f"runbooks.md#{page.stem}"
@@ -40,7 +39,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source, uri in AT_ROOT.items():
         files.append(File.generated(config, uri, abs_src_path=str(ROOT / source)))
     files.append(File.generated(config, "runbooks.md", content=_runbooks()))
-    sources = [*AT_ROOT, *RUNBOOKS, *(f"docs/{file.src_uri}" for file in files.documentation_pages())]
+    sources = [
+        *AT_ROOT,
+        *RUNBOOKS,
+        *(f"docs/{file.src_uri}" for file in files.documentation_pages()),
+    ]
     linked = {
         path
         for source in sources

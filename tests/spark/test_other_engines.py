@@ -1,4 +1,4 @@
-"""The snippets of docs/other-engines.md do what the page says."""
+"""The snippets of docs/tables.md do what the page says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.config.settings import Settings
 from tests.conftest import ROOT
 from tests.unit.run.maintenance.tables import rows, writer
 
-PAGE = (ROOT / "docs" / "other-engines.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(# \w+\n.*?)```", PAGE, re.DOTALL)
 
 
