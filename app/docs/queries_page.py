@@ -22,6 +22,7 @@ without Spark. [tables.md](tables.md) has the tables and views.
 ./spark-submit.sh query --all
 ./spark-submit.sh query blame --by victim --param since=2026-01-05T14:00:00Z --param rows=5
 ./spark-submit.sh query freshness --json
+./spark-submit.sh query blame --by victim --sql    # its SQL, with $parameters
 ./spark-submit.sh query "SELECT topic, max(ts_wall_ms) FROM throttle_events GROUP BY topic" --csv
 ```
 
@@ -105,11 +106,7 @@ def _question(question: Question) -> str:
     )
     if params:
         params = f"\n| parameter | meaning | default |\n| --- | --- | --- |\n{params}"
-    sql = {f"`by={value}`\n\n": each.sql for value, each in question.by.items()}
-    blocks = "\n".join(
-        f"{title}```sql\n{text}\n```\n" for title, text in (sql or {"": question.sql}).items()
-    )
-    return f"### {question.name}\n\n{question.meaning} Reads {reads}.\n{params}\n{blocks}"
+    return f"### {question.name}\n\n{question.meaning} Reads {reads}.\n{params}"
 
 
 def _allowed(words: tuple[str, ...]) -> str:
