@@ -42,7 +42,7 @@ views in Spark's catalogue, `--engine duckdb` for DuckDB with its extension `del
 # pandas
 from deltalake import DeltaTable
 
-table = DeltaTable("/data/weir/topic_throttle_stats")
+table = DeltaTable("weir-warehouse/topic_throttle_stats")
 rows = table.to_pandas(columns=["topic", "limited_times", "collateral_ns"])
 ```
 
@@ -51,7 +51,7 @@ rows = table.to_pandas(columns=["topic", "limited_times", "collateral_ns"])
 import duckdb
 from deltalake import DeltaTable
 
-owners = DeltaTable("/data/weir/producer_id_owners").to_pyarrow_dataset()
+owners = DeltaTable("weir-warehouse/producer_id_owners").to_pyarrow_dataset()
 rows = duckdb.sql(
     'SELECT "user", count(*) AS ids FROM owners GROUP BY ALL ORDER BY ids DESC'
 ).fetchall()
@@ -76,7 +76,7 @@ table, or its change data feed, sees:
 
 ```python
 spark.readStream.format("delta").option("skipChangeCommits", "true").load(
-    "/data/weir/throttle_events"
+    "weir-warehouse/throttle_events"
 )
 ```
 
