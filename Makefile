@@ -4,7 +4,7 @@ export WEIR_LOCK ?= $(CURDIR)/requirements-test.lock
 python = $(WEIR_HOME)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test slow format lint types imports docs examples bench figures disasters faults
+.PHONY: help setup demo quick test slow format lint types imports docs site examples bench figures disasters faults
 
 help: ## list the targets
 	@awk -F ': ## ' '/^[a-z]+: ## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ imports: ## check who imports whom
 
 docs: ## write the generated pages of docs/
 	$(python) -m app.docs
+
+site: ## build docs/ as a site with search in site/index.html, which needs no network
+	NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict --quiet
 
 examples: ## write the configurations of examples/ into the pages that show them
 	$(python) -m tests.support.examples

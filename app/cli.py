@@ -399,6 +399,7 @@ def query(
         str | None, Option(help="What a ready question's rows are about: --param by=VALUE.")
     ] = None,
     every: Annotated[bool, Option("--all", help="List all ready questions.")] = False,
+    statement: Annotated[bool, Option("--sql", help="Print the SQL of a ready question.")] = False,
     as_json: Json = False,
     csv: Annotated[bool, Option("--csv", help="Answer as CSV.")] = False,
     spreadsheet: Annotated[
@@ -419,7 +420,7 @@ def query(
 ) -> int:
     """Run SQL over the warehouse (DuckDB over the Delta tables), or a ready question; without
     either, list the questions that answer most."""
-    from app.read.query import Output, list_questions
+    from app.read.query import Output, list_questions, print_statement
     from app.read.query import query as run_query
 
     forms: dict[Output, bool] = {"json": as_json, "csv": csv, "spreadsheet": spreadsheet}
@@ -433,6 +434,8 @@ def query(
     memory_bytes = None if memory is None else _memory(memory)
     as_of_ms, settings = _moment(as_of, "--as-of"), _settings(config, warehouse)
     params = [*(param or []), *([] if by is None else [f"by={by}"])]
+    if statement:
+        return print_statement(sql, params)
     return run_query(settings, sql, output, as_of_ms, params, timeout_ms, memory_bytes, rows)
 
 

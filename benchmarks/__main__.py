@@ -78,7 +78,6 @@ RESULTS = (
     "backlog_job",
     "entry_cache",
     "query",
-    "maintenance",
     "flood",
     "flood_shapes",
     "first_hour",

@@ -170,6 +170,17 @@ def _reason(warehouse: Warehouse, question: Question, chosen: bool) -> str:
     return f"nothing has been written to {', '.join(sorted(reads))} yet"
 
 
+def print_statement(name: str, params: Sequence[str]) -> int:
+    """Print the SQL of a ready question, as these parameters choose it; returns 0."""
+    question = QUESTIONS.get(name)
+    if question is None:
+        raise UserError(
+            f"query --sql: there is no question {name} ({did_you_mean(name, list(QUESTIONS))})"
+        )
+    print(question.asked(given(params)).sql)
+    return 0
+
+
 def list_questions(output: Output = "table", every: bool = True) -> int:
     """Print the ready questions, each with its parameters and their defaults, or those that are
     asked most; returns 0."""

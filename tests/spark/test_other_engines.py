@@ -1,4 +1,4 @@
-"""The snippets of docs/other-engines.md do what the page says."""
+"""The snippets of docs/tables.md do what the page says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.config.settings import Settings
 from tests.conftest import ROOT
 from tests.unit.run.maintenance.tables import rows, writer
 
-PAGE = (ROOT / "docs" / "other-engines.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(# \w+\n.*?)```", PAGE, re.DOTALL)
 
 
@@ -24,7 +24,7 @@ def test_a_snippet_reads_the_rows(snippet: str, make_settings: Callable[..., Set
         for name in ("topic_throttle_stats", "producer_id_owners"):
             writing.append(name, rows(name, range(2)), batch)
     names: dict[str, Any] = {}
-    exec(snippet.replace("/data/weir", settings.warehouse), names)
+    exec(snippet.replace("weir-warehouse", settings.warehouse), names)
     assert len(names["rows"]) > 0
 
 

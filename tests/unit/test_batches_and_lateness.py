@@ -1,4 +1,4 @@
-"""What a cut between batches decides about late records (docs/semantics/lateness.md)."""
+"""What a cut between batches decides about late records (docs/semantics/time.md#lateness)."""
 
 from __future__ import annotations
 

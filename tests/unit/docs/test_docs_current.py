@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from app.docs import tables_page as docs_tables
@@ -18,11 +19,14 @@ def test_the_page_shows_every_column_of_every_table_and_every_view():
     page = PAGE.read_text("utf-8")
     sections = {part.split("\n")[0].split()[0]: part for part in page.split("\n## ")[1:]}
     for table in TABLES.values():
-        own = table.names[len(COMMON_OUTPUT) :] if table.job else table.names
+        before = list(TABLES[table.live].names) if table.live else [c.name for c in COMMON_OUTPUT]
+        own = [name for name in table.names if not table.job or name not in before]
         shown = [
             line.split("`")[1]
             for line in sections[table.name].splitlines()
             if line.startswith("| `")
         ]
-        assert shown == list(own)
-    assert all(view.sql in sections[view.name] for view in VIEWS.values())
+        assert shown == own
+    for view in VIEWS.values():
+        listed = sections[view.name].partition("Columns: ")[2].partition(".\n")[0].split("`")[1::2]
+        assert listed == [name for name in listed if re.search(rf"\b{name}\b", view.sql)] != []

@@ -134,3 +134,16 @@ def test_the_list_needs_no_warehouse(tmp_path, capsys):
 def test_the_page_of_questions_is_current():
     page = Path(__file__).resolve().parents[3] / "docs" / "queries.md"
     assert page.read_text("utf-8") == docs_queries.render(), "run python -m app.docs"
+
+
+def test_the_sql_of_a_question_gives_its_rows(tmp_warehouse, capsys):
+    put(tmp_warehouse, next(iter(CASES.values()))[0])
+    code, statement, _ = ask(capsys, tmp_warehouse, "freshness", "--sql")
+    assert code == 0
+    answers = [ask(capsys, tmp_warehouse, words, "--csv") for words in ("freshness", statement)]
+    assert answers[0] == answers[1] and len(answers[0][1].splitlines()) > 1
+    assert ask(capsys, tmp_warehouse, "blame", "--by", "victim", "--sql")[1].strip() == (
+        QUESTIONS["blame"].by["victim"].sql
+    )
+    code, _, err = ask(capsys, tmp_warehouse, "blame-victims", "--sql")
+    assert code == 2 and "there is no question blame-victims" in err
