@@ -78,7 +78,9 @@ class _Compiled(_ForPython):
         function = self.py_func
         name = f"{function.__name__}_for_python"
         code = function.__code__.replace(co_name=name, co_qualname=name)
-        renamed = FunctionType(code, function.__globals__, name, function.__defaults__)
+        renamed = FunctionType(
+            code, function.__globals__, name, function.__defaults__, function.__closure__
+        )
         renamed.__module__ = function.__module__
         result = _ForPython(renamed, targetoptions=_OPTIONS)
         result.enable_caching()
