@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from app.read.question import Question
+from app.read.question import USUAL, Question
 from app.read.questions import QUESTIONS
 from app.read.read_only import TABLE_FUNCTIONS
 
@@ -25,8 +25,9 @@ without Spark. [tables.md](tables.md) has the tables and views.
 ./spark-submit.sh query "SELECT topic, max(ts_wall_ms) FROM throttle_events GROUP BY topic" --csv
 ```
 
-**Parameters** are `--param name=value`. `since` and `until` take a time; windows are selected by
-their start. A table that a warehouse does not have yet is empty; a printed answer without rows
+**Parameters** are `--param name=value`. `since` and `until` take a time, from the beginning to the
+end unless given; windows are selected by their start. `rows` is the largest number of rows, 20
+unless given. A table that a warehouse does not have yet is empty; a printed answer without rows
 names where they would come from.
 
 **Times** are ISO 8601 (UTC without an offset), a duration before now (`-10m`), or milliseconds
@@ -99,13 +100,16 @@ def render() -> str:
 
 def _question(question: Question) -> str:
     reads = ", ".join(f"`{name}`" for name in question.reads)
+    usual = ", ".join(f"`{p.name}`" for p in question.params if p in USUAL)
     params = "".join(
         f"| `{p.name}` | {p.meaning}{_allowed(p.allowed)} | {p.shown_default} |\n"
         for p in question.params
+        if p not in USUAL
     )
     if params:
         params = f"\n| parameter | meaning | default |\n| --- | --- | --- |\n{params}"
-    return f"### {question.name}\n\n{question.meaning} Reads {reads}.\n{params}"
+    usual = f" Takes {usual}." if usual else ""
+    return f"### {question.name}\n\n{question.meaning} Reads {reads}.{usual}\n{params}"
 
 
 def _allowed(words: tuple[str, ...]) -> str:

@@ -25,8 +25,10 @@ def blocks(page: Path, language: str) -> list[str]:
 def commands(page: Path) -> Iterator[list[str]]:
     """Every command of a page as words, without the options that go to spark-submit."""
     for block in blocks(page, "sh"):
-        lexer = shlex.shlex(block, posix=True, punctuation_chars="\n")
-        lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, "#"
+        # Of shlex a comment ends behind the end of its line.
+        text = re.sub(r"(^|\s)#[^\n\"']*$", "", block, flags=re.M)
+        lexer = shlex.shlex(text, posix=True, punctuation_chars="\n")
+        lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, ""
         line: list[str] = []
         for word in [*lexer, "\n"]:
             if set(word) != {"\n"}:
