@@ -19,6 +19,7 @@ PAPERS = [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.
 ALL = [
     pytest.param(words, id=f"{page.name}: {' '.join(words)[:50]}")
     for page in PAGES
+    if page.parent.name != "tutorials"  # tests/servers/test_tutorials.py runs those
     for words in commands(page)
 ]
 QUERIES = [p for p in ALL if p.values[0][1:2] == ["query"]]
