@@ -88,6 +88,7 @@ _NAMES = {
     re.compile(r"_ms(_change)?$"): "ms",
     re.compile(r"_s(_change)?$"): "s",
 }
+"""Units by the names of columns, of which the first that matches counts."""
 _TIME = re.compile(r"_(byte_s|ns|ms|s)(_change)?$")
 _KINDS = {
     "_age": "s",

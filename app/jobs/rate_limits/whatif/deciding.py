@@ -45,7 +45,7 @@ def deciding(
     """What decides the smallest limit of each rate `alone`, where one publish or a storm does.
     `minutes` are those of the records of each trace, -1 = no publish, or at no known time."""
     stormy = np.any([storm(minutes, traces[rate].amount) for rate in alone], axis=0)
-    found = {}
+    decided: dict[Rate, Deciding] = {}
     for rate, limit in alone.items():
         amount = traces[rate].amount
         largest = np.arange(len(amount)) == np.argmax(amount)
@@ -56,20 +56,20 @@ def deciding(
             rest = traces[rate]._replace(amount=np.where(left_out, 0, amount))
             without = smallest(rest, share, rules)
             if without is not None and without <= PART * limit:
-                found[rate] = Deciding(by, without)
+                decided[rate] = Deciding(by, without)
                 break
-    return found
+    return decided
 
 
 def storm(minutes: np.ndarray, amount: np.ndarray) -> np.ndarray:
     """Which records are publishes of a storm (bool)."""
-    known = minutes >= 0
-    values, places = np.unique(minutes[known], return_inverse=True)
-    found = np.zeros(len(minutes), np.bool_)
+    published = minutes >= 0
+    values, index = np.unique(minutes[published], return_inverse=True)
+    stormy = np.zeros(len(minutes), np.bool_)
     if len(values) < LEAST_MINUTES:
-        return found
-    used = np.bincount(places, weights=amount[known].astype(float))
+        return stormy
+    used = np.bincount(index, weights=amount[published].astype(float))
     far = used > FAR * np.median(used)
     if np.sum(np.diff(values[far]) > APART) < MOST_STRETCHES:
-        found[known] = far[places]
-    return found
+        stormy[published] = far[index]
+    return stormy
