@@ -43,7 +43,7 @@ def derived() -> dict[str, Any]:
     )
     found = {
         "core_s_per_event": (
-            cores / _figure("flood", f"{flood}: caught up, all jobs and the archive"),
+            cores / _figure("flood", f"{flood}: after the first batch, all jobs and the archive"),
             "flood",
         ),
         "core_s_per_batch": (
