@@ -17,9 +17,9 @@ process that writes the warehouse. `run` serves them itself if the configuration
 `metrics`.
 
 ```sh
-./spark-submit.sh metrics --warehouse /data/weir
-./spark-submit.sh metrics --warehouse /data/weir --listen 0.0.0.0:9464   # other hosts too
-./spark-submit.sh metrics --warehouse /data/weir --once   # print once and exit; --json
+./spark-submit.sh metrics --warehouse weir-warehouse
+./spark-submit.sh metrics --warehouse weir-warehouse --listen 0.0.0.0:9464   # other hosts too
+./spark-submit.sh metrics --warehouse weir-warehouse --once   # print once and exit; --json
 ```
 
 `/metrics` has the metrics. `/healthz` answers 200 while the process serves, for liveness probes.

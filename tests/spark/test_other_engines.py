@@ -24,7 +24,7 @@ def test_a_snippet_reads_the_rows(snippet: str, make_settings: Callable[..., Set
         for name in ("topic_throttle_stats", "producer_id_owners"):
             writing.append(name, rows(name, range(2)), batch)
     names: dict[str, Any] = {}
-    exec(snippet.replace("/data/weir", settings.warehouse), names)
+    exec(snippet.replace("weir-warehouse", settings.warehouse), names)
     assert len(names["rows"]) > 0
 
 
