@@ -180,10 +180,12 @@ def _catch_up(
         env=environment,
         cwd=ROOT,
     )
-    driver = workers = 0
+    commits = [warehouse / checkpoints.FOLDER / query / "commits" for query in QUERIES]
+    used, first_s = Use(0, 0, 0.0), None
     while process.poll() is None and time.monotonic() - began < TIMEOUT_S:
-        java, python = _resident(process.pid)
-        driver, workers = max(driver, java), max(workers, python)
+        used = Use(*map(max, used, _used(process.pid)))
+        if first_s is None and all((folder / "0").exists() for folder in commits):
+            first_s = used.cpu_s
         time.sleep(0.5)
     took = time.monotonic() - began
     if process.poll() is None:
@@ -198,12 +200,19 @@ def _catch_up(
     govern, archive = (
         _batches(warehouse / checkpoints.FOLDER / query, options["subscribe"]) for query in QUERIES
     )
-    if len(govern) > 1 and len(archive) > 1:
-        result.add(f"{name}: {STEADY}", _steady(govern, archive), note="by the times of batches")
+    if first_s is not None and len(govern) > 1 and len(archive) > 1:
+        begin_s, end_s, later = _after_first(govern, archive)
+        result.add(f"{name}: {STEADY}", later / (end_s - begin_s), note="by the times of batches")
+        result.add(
+            f"{name}: CPU after the first batch",
+            1e6 * (used.cpu_s - first_s) / later,
+            "µs per event",
+            note="the driver's JVM and all Python processes; without the broker",
+        )
     result.add(f"{name}: largest micro-batch", max(b.records for b in govern), "records")
     result.add(f"{name}: longest micro-batch", max(b.end_s - b.begin_s for b in govern), "s")
-    result.add(f"{name}: memory of the driver's JVM, at most", driver / 1e9, "GB")
-    result.add(f"{name}: memory of all Python processes, at most", workers / 1e9, "GB")
+    result.add(f"{name}: memory of the driver's JVM, at most", used.java_bytes / 1e9, "GB")
+    result.add(f"{name}: memory of all Python processes, at most", used.python_bytes / 1e9, "GB")
 
 
 class Batch(NamedTuple):
@@ -227,29 +236,40 @@ def _batches(checkpoint: Path, topic: str) -> list[Batch]:
     return [batch for batch in batches if batch.records]
 
 
-def _steady(*queries: list[Batch]) -> float:
-    """Records per second of queries side by side over the same records, from the end of the later
-    first batch to the end of the later query: the start and compiling are left out."""
+def _after_first(*queries: list[Batch]) -> tuple[float, float, int]:
+    """Of queries side by side over the same records: the end of the later first batch, the end of
+    the later query, and the records between them. The start and compiling are left out."""
     begin_s = max(batches[0].end_s for batches in queries)
     end_s = max(batches[-1].end_s for batches in queries)
     first = max(batches[0].records for batches in queries)
-    return (sum(batch.records for batch in queries[0]) - first) / (end_s - begin_s)
+    return begin_s, end_s, sum(batch.records for batch in queries[0]) - first
 
 
-def _resident(pid: int) -> tuple[int, int]:
-    """Bytes that the JVM and the Python processes of a run hold."""
+class Use(NamedTuple):
+    """Memory that the processes of a run hold, and CPU time that they have taken."""
+
+    java_bytes: int
+    python_bytes: int
+    cpu_s: float
+
+
+def _used(pid: int) -> Use:
+    """What a run uses now; CPU time includes that of its ended Python processes."""
     java = python = 0
+    cpu_s = 0.0
     try:
         root = psutil.Process(pid)
         for process in (root, *root.children(recursive=True)):
             try:
-                held = process.memory_info().rss
+                held, times = process.memory_info().rss, process.cpu_times()
                 if process.name().startswith("java"):
                     java += held
                 elif process.name().startswith("python"):
                     python += held
+                    cpu_s += times.children_user + times.children_system
+                cpu_s += times.user + times.system
             except psutil.Error:
                 continue
     except psutil.Error:
         pass
-    return java, python
+    return Use(java, python, cpu_s)
