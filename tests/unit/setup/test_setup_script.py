@@ -271,7 +271,12 @@ def test_pip_installs_where_there_is_no_uv(tmp_path: Path, monkeypatch: pytest.M
     ((python, *pip),) = calls
     assert python == f"{tmp_path}/env/bin/python"
     assert pip[:3] == ["-m", "pip", "install"]
-    assert pip[-4:] == ["--no-deps", "--require-hashes", "-r", f"{tmp_path}/env/share/weir/requirements.lock"]
+    assert pip[-4:] == [
+        "--no-deps",
+        "--require-hashes",
+        "-r",
+        f"{tmp_path}/env/share/weir/requirements.lock",
+    ]
 
 
 def test_a_missing_python_is_named_with_what_installs_it(checkout: Checkout) -> None:
