@@ -1,6 +1,7 @@
 """A flood that waits in Kafka: `run` with its defaults and a driver of 2 GB catches up.
 
-Four partitions, two of which hold 93 % of the records; a process of its own, as a user starts it.
+Four partitions, two of which hold 93 % of the records; a process of its own, as an installed Weir
+starts it.
 Once as it comes, and once with everything planned as one micro-batch, as a version without a bound
 would have left it in the checkpoint. The floor is what Spark needs to read and parse the topic.
 `shapes` has floods that are hard for another reason than their length.
@@ -11,10 +12,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import pyarrow as pa
@@ -24,6 +26,7 @@ from deltalake import DeltaTable
 
 from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import plan_trace
+from app.tables import checkpoints
 from benchmarks.floors import parsed
 from benchmarks.result import Result
 from benchmarks.stream import Bench, open_session
@@ -35,7 +38,10 @@ FLOOR = "floor: from_json of the topic, whole contract"
 TOPIC, SHARES = "flood", (465, 465, 35, 35)
 TIMEOUT_S = 1800
 LARGE, LARGE_BYTES, MOST_BYTES = "one record of 100 MB", 100_000_000, 200_000_000
-OF_BENCH = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "WEIR_JARS")
+OF_BENCH = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR")
+START = "import sys; from app.setup.launch.installed import main; sys.exit(main())"
+STEADY = "after the first batch, all jobs and the archive"
+QUERIES = ("govern", checkpoints.ARCHIVE)
 
 
 def run(bench: Bench) -> Result:
@@ -161,7 +167,9 @@ def _catch_up(
     began = time.monotonic()
     process = subprocess.Popen(
         [
-            str(ROOT / "spark-submit.sh"),
+            sys.executable,
+            "-c",
+            START,
             "--driver-memory",
             "2g",
             "run",
@@ -172,10 +180,12 @@ def _catch_up(
         env=environment,
         cwd=ROOT,
     )
-    driver = workers = 0
+    commits = [warehouse / checkpoints.FOLDER / query / "commits" for query in QUERIES]
+    used, first_s = Use(0, 0, 0.0), None
     while process.poll() is None and time.monotonic() - began < TIMEOUT_S:
-        java, python = _resident(process.pid)
-        driver, workers = max(driver, java), max(workers, python)
+        used = Use(*map(max, used, _used(process.pid)))
+        if first_s is None and all((folder / "0").exists() for folder in commits):
+            first_s = used.cpu_s
         time.sleep(0.5)
     took = time.monotonic() - began
     if process.poll() is None:
@@ -187,42 +197,79 @@ def _catch_up(
         events / took,
         note=f"{archived:,} events archived, start of Spark included",
     )
-    sizes, seconds = _batches(warehouse / "_weir" / "checkpoints" / "govern", options["subscribe"])
-    result.add(f"{name}: largest micro-batch", max(sizes), "records")
-    result.add(f"{name}: longest micro-batch", max(seconds), "s")
-    result.add(f"{name}: memory of the driver's JVM, at most", driver / 1e9, "GB")
-    result.add(f"{name}: memory of all Python processes, at most", workers / 1e9, "GB")
-
-
-def _batches(checkpoint: Path, topic: str) -> tuple[list[int], list[float]]:
-    """Records and seconds of the micro-batches of a query, the seconds by the times of its logs."""
-    numbers = sorted(int(f.name) for f in (checkpoint / "offsets").iterdir() if f.name.isdigit())
-    begun, ended = (
-        [(checkpoint / log / str(number)) for number in numbers] for log in ("offsets", "commits")
+    govern, archive = (
+        _batches(warehouse / checkpoints.FOLDER / query, options["subscribe"]) for query in QUERIES
     )
-    ends = [sum(json.loads(f.read_text().splitlines()[-1])[topic].values()) for f in begun]
-    sizes = [after - before for before, after in zip([0, *ends], ends, strict=False)]
-    seconds = [
-        after.stat().st_mtime - before.stat().st_mtime
-        for before, after in zip(begun, ended, strict=True)
-    ]
-    return sizes, seconds
+    if first_s is not None and len(govern) > 1 and len(archive) > 1:
+        begin_s, end_s, later = _after_first(govern, archive)
+        result.add(f"{name}: {STEADY}", later / (end_s - begin_s), note="by the times of batches")
+        result.add(
+            f"{name}: CPU after the first batch",
+            1e6 * (used.cpu_s - first_s) / later,
+            "µs per event",
+            note="the driver's JVM and all Python processes; without the broker",
+        )
+    result.add(f"{name}: largest micro-batch", max(b.records for b in govern), "records")
+    result.add(f"{name}: longest micro-batch", max(b.end_s - b.begin_s for b in govern), "s")
+    result.add(f"{name}: memory of the driver's JVM, at most", used.java_bytes / 1e9, "GB")
+    result.add(f"{name}: memory of all Python processes, at most", used.python_bytes / 1e9, "GB")
 
 
-def _resident(pid: int) -> tuple[int, int]:
-    """Bytes that the JVM and the Python processes of a run hold."""
+class Batch(NamedTuple):
+    """A micro-batch, by the logs of its checkpoint."""
+
+    records: int
+    begin_s: float
+    end_s: float
+
+
+def _batches(checkpoint: Path, topic: str) -> list[Batch]:
+    """The micro-batches of a query that have read something."""
+    batches, before = [], 0
+    for number in sorted(
+        int(f.name) for f in (checkpoint / "offsets").iterdir() if f.name.isdigit()
+    ):
+        begun, ended = (checkpoint / log / str(number) for log in ("offsets", "commits"))
+        after = sum(json.loads(begun.read_text().splitlines()[-1])[topic].values())
+        batches.append(Batch(after - before, begun.stat().st_mtime, ended.stat().st_mtime))
+        before = after
+    return [batch for batch in batches if batch.records]
+
+
+def _after_first(*queries: list[Batch]) -> tuple[float, float, int]:
+    """Of queries side by side over the same records: the end of the later first batch, the end of
+    the later query, and the records between them. The start and compiling are left out."""
+    begin_s = max(batches[0].end_s for batches in queries)
+    end_s = max(batches[-1].end_s for batches in queries)
+    first = max(batches[0].records for batches in queries)
+    return begin_s, end_s, sum(batch.records for batch in queries[0]) - first
+
+
+class Use(NamedTuple):
+    """Memory that the processes of a run hold, and CPU time that they have taken."""
+
+    java_bytes: int
+    python_bytes: int
+    cpu_s: float
+
+
+def _used(pid: int) -> Use:
+    """What a run uses now; CPU time includes that of its ended Python processes."""
     java = python = 0
+    cpu_s = 0.0
     try:
         root = psutil.Process(pid)
         for process in (root, *root.children(recursive=True)):
             try:
-                held = process.memory_info().rss
+                held, times = process.memory_info().rss, process.cpu_times()
                 if process.name().startswith("java"):
                     java += held
                 elif process.name().startswith("python"):
                     python += held
+                    cpu_s += times.children_user + times.children_system
+                cpu_s += times.user + times.system
             except psutil.Error:
                 continue
     except psutil.Error:
         pass
-    return java, python
+    return Use(java, python, cpu_s)

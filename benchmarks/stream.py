@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,6 +105,12 @@ def open_session() -> SparkSession:
     spark = build_session(load_settings(None, {"partitions": 2}), "weir-bench", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def after_first(query: StreamingQuery) -> None:
+    """Wait until a query has ended its first batch, which carries all that happens once."""
+    while query.isActive and not any(records(p) for p in query.recentProgress):
+        time.sleep(0.02)
 
 
 def finished(*queries: StreamingQuery) -> Speed:

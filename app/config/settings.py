@@ -329,7 +329,7 @@ class Settings(_WithJobs):
 
     def display(self) -> dict[str, Any]:
         """The configuration for printing, secrets masked."""
-        plain = self.model_dump()
+        plain = self.model_dump(by_alias=True)
         if self.source is not None:
             plain["source"] = self.source.display()
         plain["storage_options"] = shown(self.storage_options)

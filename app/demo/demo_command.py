@@ -17,7 +17,7 @@ from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import Trace, plan_trace
 from app.demo.generator.write import write_files, write_policies
 from app.demo.recording import Recording, render
-from app.show.report.phrases import duration
+from app.terminal.amounts import duration
 from app.terminal.program import PROGRAM
 
 FILES_PER_BATCH = 10

@@ -64,8 +64,13 @@ newest that has ended, and `is_open`, whether the newest has not.
 `--rows N` prints more. `--json` and `--csv` have every row unless `--rows` is given. Names come
 from clients: `--spreadsheet` writes CSV in which a text that begins with `=`, `+`, `-` or `@`,
 which a spreadsheet would compute, begins with an apostrophe. On a terminal
-a table that is too wide is printed with a line per column. Times are UTC:
-`2026-01-05T14:03:07Z`, and `2026-01-05T14:03:07.120Z` where it is no whole second.
+a table that is too wide is printed with a line per value. Times are UTC:
+`2026-01-05T14:03:07Z`, and `2026-01-05T14:03:07.120Z` where it is no whole second. Numbers of a
+printed table are rounded and have units (`941 kB`, 1 kB = 1,000 bytes; `3 min 59 s`; `43 %`;
+`350/s`), by the name of their column: `_bytes`, `_s`, `_ms`, `_ns`, `_per_s`, `rate`, `ratio`,
+`usage`, `share`. Columns of durations are headed without it (`age` of `age_s`). Whole numbers
+without a unit, offsets and times are exact. `--json` and `--csv` have the columns' names and all
+digits.
 
 **Limits.** Ctrl-C ends a statement at once. `--timeout 30s` ends it after that time; without the
 option it may take as long as it needs. A statement takes up to half of the memory of the machine or

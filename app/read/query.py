@@ -140,6 +140,7 @@ def _query(
                     reason=None
                     if question is None
                     else partial(_reason, warehouse, question, bool(params)),
+                    units={} if question is None else question.units,
                 )
             else:
                 WRITERS[output](names, islice(found, shown_rows), sys.stdout)

@@ -69,6 +69,9 @@ class Question:
     """Its place in lists of questions, before the order of the jobs."""
     usual: bool = False
     """Whether it is among those that are listed first."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Units of columns whose names do not tell them, as in `app.terminal.amounts`, or the column that
+    has the kind of quota whose unit it is."""
     by: Mapping[str, Question] = field(default_factory=dict)
     """The questions that it is by the values of its parameter `by`; the first one by default."""
 

@@ -108,8 +108,8 @@ class Progress:
         self._shown_at = time.monotonic()
         self._began: dict[str, float] = {}
         self._news = False
-        self._reported = False
-        """Whether the figures of a batch have been shown."""
+        self._reported: set[str] = set()
+        """Queries whose figures have been shown."""
 
     def look(self, queries: Sequence[StreamingQuery]) -> None:
         """Record the batches since the last look, and print the figures when they are due."""
@@ -131,7 +131,7 @@ class Progress:
             self._news = self._news or figures.batches > batches
         in_log = IN_LOG_S if self._pause_s is None else self._pause_s
         pause = ON_TERMINAL_S if self._lines.live else in_log
-        first = self._news and not self._reported
+        first = any(figures.name not in self._reported for figures in self.figures)
         if first or time.monotonic() - self._shown_at >= pause:
             self._shown_at = time.monotonic()
             self._show(queries)
@@ -169,11 +169,11 @@ class Progress:
         line = " | ".join(filter(None, texts))
         if self._lines.live:
             self._lines.show(line)
-            self._reported = self._reported or self._news
+            self._reported.update(figures.name for figures in self.figures)
         elif line and (self._news or FIRST in line):
             fields = {"queries": [asdict(figures) for figures in self.figures]}
             self._log.info(line, extra={"fields": fields})
-            self._reported = self._reported or self._news
+            self._reported.update(figures.name for figures in self.figures)
             self._news = False
 
     def _first(self, name: str, query: StreamingQuery | None) -> str:

@@ -22,8 +22,10 @@ LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.FileSystemBasedChe
 
 OF_QUERY = "stream execution thread for"
 """Begin of the names of Spark's threads of queries."""
+OF_MAINTENANCE = "state-store-maintenance-thread"
+"""Begin of the names of those that maintain state stores; they wait between two tasks."""
 END_S = 10.0
-"""Time for them to end."""
+"""Time for the first to end and the second to finish their tasks."""
 
 OPERATOR_ROWS = 1000
 """Blobs that the stateful operator gets in one Arrow batch. With `app.engine.routing.BLOB_BYTES`
@@ -103,10 +105,9 @@ def stop_session(spark: SparkSession) -> None:
     assert jvm is not None
     deadline = time.monotonic() + END_S
     while time.monotonic() < deadline and any(
-        thread.getName().startswith(OF_QUERY)
-        for thread in jvm.java.lang.Thread.getAllStackTraces().keySet()
+        map(_is_at_work, jvm.java.lang.Thread.getAllStackTraces().keySet())
     ):
-        time.sleep(0.05)  # a query that has just ended still speaks to Spark
+        time.sleep(0.05)
     log4j = jvm.org.apache.logging.log4j
     configurator = log4j.core.config.Configurator
     level = log4j.LogManager.getRootLogger().getLevel()
@@ -116,6 +117,18 @@ def stop_session(spark: SparkSession) -> None:
         spark.stop()
     finally:
         configurator.setRootLevel(level)
+
+
+def _is_at_work(thread: Any) -> bool:
+    """Whether a thread of the JVM still works on a query, which speaks to Spark after its end, or
+    on a state store: `StateStore.stop` holds a lock that such a task needs, and waits for it up to
+    six minutes.
+    """
+    name = thread.getName()
+    return bool(
+        name.startswith(OF_QUERY)
+        or (name.startswith(OF_MAINTENANCE) and thread.getState().name() != "WAITING")
+    )
 
 
 def _own_jvm() -> list[tuple[str, Any]]:

@@ -110,7 +110,8 @@ def resolved_text(settings: Settings) -> str:
     document = settings.display()
     lines = []
     for name, value in document.items():
-        last = [key for key in DECLARED[name].switches if key in value] if name in DECLARED else []
+        chosen = ("profile", *DECLARED[name].switches) if name in DECLARED else ()
+        last = [key for key in chosen if key in value]
         if not last:
             lines.append(yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True))
             continue

@@ -9,6 +9,8 @@ _JOBS: tuple[JobQuotas, ...] = tuple(part.QUOTAS for part in parts("quotas").val
 QUOTAS: tuple[Quota, ...] = tuple(quota for job in _JOBS for quota in job.kinds)
 TABLES_OF_USE = tuple(job.table for job in _JOBS)
 """The tables of windows and checks."""
+GROWING = "\nUNION ALL\n".join(job.growing for job in _JOBS if job.growing)
+GROWING_READS = tuple(table for job in _JOBS for table in job.growing_reads)
 _UNION = "\nUNION ALL\n".join(job.usage for job in _JOBS)
 QUOTA_USAGE = View(
     "quota_usage",

@@ -41,6 +41,12 @@ class JobQuotas:
     """The table of its windows or checks."""
     joined: tuple[str, ...] = ()
     """Further tables that the SELECT reads."""
+    growing: str = ""
+    """A SELECT of kind, cluster, entity, partition, group or subscription, limit, use, time (s) until
+    the limit is reached at the present growth (0 = it is) and pass_ms, of what was newest between
+    $since and $until."""
+    growing_reads: tuple[str, ...] = ()
+    """The tables that it reads."""
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,15 @@ import json
 import math
 import shutil
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, TextIO
 from uuid import UUID
 
+from app.terminal.amounts import AMOUNTS, EPOCH_MS, MOST, heading, unit_of, unit_of_kind
 from app.terminal.moments import instant
 from app.terminal.printable import printable
 
@@ -86,11 +89,14 @@ def write_table(
     shown_rows: int | None = SHOWN_ROWS,
     more: str = "--rows N shows more",
     reason: Callable[[], str] | None = None,
+    units: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Print aligned columns, numbers to the right, of at most `shown_rows` rows (None: all).
 
-    The number of rows follows, with `more`, or the `reason` why there are none. On a terminal a
-    table that is too wide has its last column wrapped, or one column per line.
+    Numbers are rounded and have the unit of their column, by `units` or by its name; whole numbers
+    without a unit are as they are. A unit that is the name of a column is that of the row's value
+    there. The number of rows follows, with `more`, or the `reason` why there are none. On a
+    terminal a table that is too wide has its last column wrapped, or one column per line.
     """
     kept: list[Sequence[Any]] = []
     beyond = 0
@@ -100,8 +106,15 @@ def write_table(
         elif (beyond := beyond + 1) == COUNTED_ROWS:
             break
     numbers = [all(_is_number(row[i]) for row in kept) for i in range(len(names))]
-    cells = [[printable(" ".join(_cell(value).split("\n"))) for value in row] for row in kept]
-    for line in _laid_out(names, cells, numbers, _width(out)):
+    in_units = [_units(names, i, kept, units) if numbers[i] else None for i in range(len(names))]
+    cells = [
+        [
+            printable(" ".join(_cell(value).split("\n"))) if of is None else _amount(value, of[r])
+            for value, of in zip(row, in_units, strict=True)
+        ]
+        for r, row in enumerate(kept)
+    ]
+    for line in _laid_out(_headings(names, in_units), cells, numbers, _width(out)):
         out.write(line.rstrip() + "\n")
     if beyond:
         total = len(kept) + beyond
@@ -110,6 +123,46 @@ def write_table(
     elif not kept:
         why = reason() if reason is not None else ""
         out.write(f"no rows: {why}\n" if why else "no rows\n")
+
+
+def _units(
+    names: Sequence[str], column: int, rows: Sequence[Sequence[Any]], units: Mapping[str, str]
+) -> list[str | None] | None:
+    """The unit of each number of a column; None if it is shown as it is: it has no numbers, or is a
+    time."""
+    numbers = [row[column] for row in rows if row[column] is not None]
+    unit = units.get(names[column]) or unit_of(names[column])
+    if not numbers or (unit == "ms" and max(map(abs, numbers)) >= EPOCH_MS):
+        return None
+    if units.get(names[column]) in names:
+        kinds = names.index(units[names[column]])
+        return [unit_of_kind(str(row[kinds])) for row in rows]
+    return [unit] * len(rows)
+
+
+def _headings(names: Sequence[str], in_units: Sequence[list[str | None] | None]) -> list[str]:
+    """The names of columns without a unit that the numbers have, as far as they differ then."""
+    short = [
+        name if not of or of[0] is None else heading(name)
+        for name, of in zip(names, in_units, strict=True)
+    ]
+    return [
+        one if [*short, *names].count(one) == 1 + (one == name) else name
+        for one, name in zip(short, names, strict=True)
+    ]
+
+
+def _amount(value: Any, unit: str | None) -> str:
+    """A number with its unit; without one a whole number as it is, another with three digits."""
+    value = plain(value)
+    if value is None:
+        return ""
+    if unit is not None:
+        return AMOUNTS[unit](value)
+    if isinstance(value, int):
+        return str(value)
+    whole = value == round(value) or abs(value) >= 100
+    return f"{value:.0f}" if whole and abs(value) < MOST else f"{value:.3g}"
 
 
 def _width(out: TextIO) -> int | None:
@@ -146,11 +199,11 @@ def _laid_out(
 
 
 def _one_a_line(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Every row as a block with one column per line."""
+    """Every row as a block with one line per column that has a value."""
     name_width = max(map(len, names))
     for number, row in enumerate(cells, 1):
         yield f"-- {number} ".ljust(width, "-")
-        for name, cell in zip(names, row, strict=True):
+        for name, cell in filter(itemgetter(1), zip(names, row, strict=True)):
             yield from textwrap.wrap(
                 cell,
                 width,
@@ -158,7 +211,7 @@ def _one_a_line(names: Sequence[str], cells: Sequence[Sequence[str]], width: int
                 subsequent_indent=" " * (name_width + 2),
                 break_long_words=False,
                 break_on_hyphens=False,
-            ) or [name]
+            )
 
 
 def _is_number(value: Any) -> bool:

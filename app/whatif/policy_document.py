@@ -13,6 +13,7 @@ from app.config.policies import WITH_PATTERNS, problems
 from app.errors import UserError
 from app.show.report.page import write as write_whole
 from app.terminal.outputs import require_folder
+from app.terminal.printable import printable
 from app.terminal.program import PROGRAM
 from state.engine.globs import escaped
 
@@ -48,10 +49,18 @@ def _made(path: Path) -> bool:
         return file.read(len(MADE)) == MADE.encode()
 
 
-def write(path: Path, documents: Sequence[Document], about: str) -> None:
-    """Write the documents, whole or not at all; `about` is one line."""
+def write(path: Path, documents: Sequence[Document], about: str, notes: Sequence[str] = ()) -> None:
+    """Write the documents, whole or not at all; `about` is one line, and so is each note."""
     text = yaml.safe_dump(list(documents), sort_keys=False, width=2**31)
-    write_whole(path, f"{MADE} {about}\n{text}")
+    comments = "".join(f"# {printable(note)}\n" for note in notes)
+    write_whole(path, f"{MADE} {about}\n{comments}{text}")
+
+
+def change(limit: float, in_force: float | None) -> str:
+    """What a limit is to the one in force."""
+    if in_force is None:
+        return "new"
+    return "same" if limit == in_force else "raise" if limit > in_force else "cut"
 
 
 def with_headroom(needed: int, headroom: float) -> int:

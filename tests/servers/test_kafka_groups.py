@@ -12,9 +12,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
+from app.cli import main
 from app.errors import UserError
 from app.run.service import run
 from app.sources.kafka.groups_poll import GroupPoller
+from app.terminal.moments import moment_ms
 from tests.reference.backlog import judge
 from tests.servers.kafka_groups import (
     AGED_MS,
@@ -356,9 +358,12 @@ def test_a_user_with_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_groups_through_the_service(
-    cluster: Cluster, spark: SparkSession, make_settings: Callable[..., Settings]
+    cluster: Cluster,
+    spark: SparkSession,
+    make_settings: Callable[..., Settings],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Age, owner and time to loss in the tables and views of a run on the feed itself."""
+    """Age, owner, time to loss and forecast in the tables and views of a run on the feed itself."""
     base = now_ms() - AGED_MS
     cluster.produce(0, 40, base)
     cluster.produce(1, 10, base - 30_000)
@@ -409,3 +414,20 @@ def test_groups_through_the_service(
         ("slow", 1): 6,
         ("fast", 0): 2,
     }
+    capsys.readouterr()
+    assert main(["forecast", "--json", "--warehouse", config.warehouse]) == 0
+    checks.sort(key=lambda r: r["pass_ms"])
+    last = {(r["group"], r["partition"]): r["pass_ms"] + 1000 * r["time_to_loss_s"] for r in checks}
+    assert [
+        (
+            (row["group_or_subscription"], row["partition"]),
+            row["kind"],
+            row["limit"],
+            row["method"],
+            moment_ms(row["breach"], "breach"),
+        )
+        for row in json.loads(capsys.readouterr().out)
+    ] == [
+        (key, "retention_age", 7 * day_s, "present_growth", at_ms)
+        for key, at_ms in sorted(last.items(), key=lambda item: item[1])
+    ]

@@ -6,7 +6,6 @@ an empty environment, so that nothing of this checkout reaches an executor by an
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -21,6 +20,7 @@ from deltalake import DeltaTable
 from app.demo.demo_command import demo
 from app.demo.demo_scenario import ChosenScenario
 from tests.conftest import OF_JAVA
+from tests.support.readme import commands
 from tests.support.servers.process import Server, ServerFailed, free_ports
 
 if TYPE_CHECKING:
@@ -43,16 +43,16 @@ BY_THE_CLOCK = {"alerts", "quality_results"}
 """What is evaluated beside the run, whenever there is time."""
 
 
-def spark_class(folder: Path) -> list[str]:
-    """The command before the name of a class of Spark's."""
-    spec = importlib.util.find_spec("pyspark")
-    assert spec is not None and spec.submodule_search_locations
-    spark_home = spec.submodule_search_locations[0]
+def documented(kind: str, folder: Path, values: dict[str, str]) -> list[str]:
+    """The command of docs/operations.md that starts a master or a worker, in an empty environment;
+    `values` replace its words."""
+    (words,) = (w for w in commands(ROOT / "docs" / "operations.md") if w[1].endswith(f".{kind}"))
+    assert set(values) <= set(words)
+    program, *rest = (values.get(word, word) for word in words)
     kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
     variables = {
         **kept,
         "HOME": str(folder),
-        "SPARK_HOME": spark_home,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": OF_JAVA,
@@ -60,7 +60,7 @@ def spark_class(folder: Path) -> list[str]:
         "SPARK_LOG_DIR": str(folder),
     }
     given = [f"{name}={value}" for name, value in variables.items()]
-    return ["env", "-i", *given, f"{spark_home}/bin/spark-class"]
+    return ["env", "-i", *given, program.replace(".venv", sys.prefix, 1), *rest]
 
 
 @pytest.fixture(scope="module")
@@ -68,38 +68,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a master that two workers of one core each have registered with."""
     folder = tmp_path_factory.mktemp("cluster")
     port, *ports = free_ports(6)
-    deploy = "org.apache.spark.deploy"
     master = f"spark://127.0.0.1:{port}"
-    command = [
-        *spark_class(folder),
-        f"{deploy}.master.Master",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--webui-port",
-        str(ports[0]),
-    ]
+    command = documented("Master", folder, {"head": "127.0.0.1", "7077": str(port)})
+    command += ["--webui-port", str(ports[0])]
     servers = [Server(command, folder / "master.log")]
     started = ["New state: ALIVE"]
     for i in (0, 1):
-        command = [
-            *spark_class(folder),
-            f"{deploy}.worker.Worker",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(ports[1 + i]),
-            "--webui-port",
-            str(ports[3 + i]),
-            "--cores",
-            "1",
-            "--memory",
-            "1g",
-            "--work-dir",
-            str(folder / f"work{i}"),
-            master,
-        ]
+        values = {"4": "1", "8g": "1g", "spark://head:7077": master}
+        command = documented("Worker", folder, values)
+        command += ["--host", "127.0.0.1", "--port", str(ports[1 + i])]
+        command += ["--webui-port", str(ports[3 + i]), "--work-dir", str(folder / f"work{i}")]
         servers.append(Server(command, folder / f"worker{i}.log"))
         started.append("Successfully registered with master")
     try:

@@ -85,7 +85,7 @@ BLAMED: list[Json] = [
         "victim": BILLS,
         "pauses": 1,
         "paused_s": 2.0,
-        "share_of_victims_pauses": 0.6667,
+        "share_of_victims_pauses": 2 / 3,
         "victim_use": 0.8,
         "victim_below_half": False,
         "culprit_team": "shop",

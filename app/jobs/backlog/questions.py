@@ -11,39 +11,13 @@ WITH ranked AS (
     ) AS place
   FROM backlog_checks
 )
-SELECT cluster, topic, round(greatest(size_usage, time_usage), 4) AS usage,
+SELECT cluster, topic, greatest(size_usage, time_usage) AS usage,
   CASE WHEN size_usage >= coalesce(time_usage, size_usage) THEN 'size' ELSE 'time' END AS quota,
   backlog_bytes, limit_bytes, age_s, limit_s, oldest_subscription,
   exceeded_size OR exceeded_time AS exceeded, epoch_ms(pass_ms) AS checked
 FROM ranked
 WHERE place = 1 AND (size_usage IS NOT NULL OR time_usage IS NOT NULL)
 ORDER BY greatest(size_usage, time_usage) DESC, cluster, topic
-LIMIT $rows
-""".strip()
-
-_PREDICTED = """
-WITH ranked AS (
-  SELECT *, row_number() OVER (
-      PARTITION BY cluster, topic, subscription
-      ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC
-    ) AS place
-  FROM backlog_subscriptions
-), predicted AS (
-  SELECT cluster, topic, CAST(NULL AS INTEGER) AS partition, subscription AS reader,
-    time_to_quota_s AS left_s, backlog_bytes, age_s, growth_rate, drain_rate, pass_ms
-  FROM ranked WHERE place = 1
-  UNION ALL
-  SELECT cluster, topic, partition, "group", time_to_loss_s, lag_bytes, age_s,
-    CAST(NULL AS DOUBLE), commit_rate, pass_ms
-  FROM group_lag_now
-)
-SELECT cluster, topic, partition, reader AS group_or_subscription,
-  round(left_s, 1) AS time_to_quota_s,
-  epoch_ms(pass_ms + CAST(left_s * 1000 AS BIGINT)) AS expected,
-  backlog_bytes, age_s, growth_rate, drain_rate, epoch_ms(pass_ms) AS checked
-FROM predicted
-WHERE left_s < 1e9
-ORDER BY left_s, cluster, topic, partition, reader
 LIMIT $rows
 """.strip()
 
@@ -56,7 +30,7 @@ WITH ranked AS (
     sum(expired_unread) OVER (PARTITION BY cluster, topic, subscription) AS expired
   FROM backlog_subscriptions
 )
-SELECT cluster, topic, subscription, round(time_to_expiry_s, 1) AS time_to_expiry_s,
+SELECT cluster, topic, subscription, time_to_expiry_s,
   epoch_ms(pass_ms + CAST(time_to_expiry_s * 1000 AS BIGINT)) AS expire_from,
   expired AS expired_unread, backlog_entries, age_s, epoch_ms(pass_ms) AS checked
 FROM ranked
@@ -84,8 +58,8 @@ SELECT cluster, "group", CASE WHEN $by <> 'group' THEN topic END AS topic,
   CAST(CASE WHEN $by = 'partition' THEN max(lag) ELSE sum(greatest(lag, 0)) END AS BIGINT) AS lag,
   CAST(CASE WHEN bool_and(lag_records IS NOT NULL) THEN sum(lag_records) END AS BIGINT) AS records,
   max(age_s) AS oldest_s, string_agg(DISTINCT trend, ', ' ORDER BY trend) AS trend,
-  round(sum(lag_growth), 2) AS growth, round(sum(commit_rate), 2) AS commits,
-  round(min(time_to_loss_s), 1) AS time_to_loss_s, CAST(sum(lost) AS BIGINT) AS lost,
+  sum(lag_growth) AS growth, sum(commit_rate) AS commits,
+  min(time_to_loss_s) AS time_to_loss_s, CAST(sum(lost) AS BIGINT) AS lost,
   CASE WHEN $by = 'partition' THEN max(committed) END AS committed,
   CASE WHEN $by = 'partition' THEN max(log_start) END AS log_start,
   CASE WHEN $by = 'partition' THEN max(log_end) END AS log_end, epoch_ms(max(pass_ms)) AS checked
@@ -134,18 +108,6 @@ QUESTIONS = (
         (ROWS,),
     ),
     Question(
-        "predicted-breaches",
-        "Subscriptions whose backlog will reach a quota, and Kafka groups"
-        " whose unread records will be deleted, the soonest first; 0 s = now.",
-        ("backlog_subscriptions", "group_lag_now"),
-        _PREDICTED,
-        (ROWS,),
-        needs="a row needs unread messages and a limit: a limit of age from the first check of a"
-        " Kafka group and the third of a subscription on, one of size from the third check"
-        " on",
-        usual=True,
-    ),
-    Question(
         "expiring-messages",
         "Subscriptions whose messages expire unread by the TTL, the soonest"
         " first, and how many have.",
@@ -163,6 +125,7 @@ QUESTIONS = (
         needs="a row needs a poll of source.format kafka_groups, and a check after it",
         place=3,
         usual=True,
+        units={"growth": "per_s", "commits": "per_s"},
     ),
     Question(
         "group-states",

@@ -44,7 +44,7 @@ _INCOMPLETE = f"""
 {_NEWEST}
 SELECT i.cluster, i.topic, i.subscription, i.consumer, i.state, i.uuid, i.producer_name,
   i.next_chunk_id, i.num_chunks, epoch_ms(i.first_chunk_ms) AS first_chunk,
-  round(i.age_ms / 1e3, 3) AS age_s, i.buffered_bytes, i.declared_bytes,
+  i.age_ms / 1e3 AS age_s, i.buffered_bytes, i.declared_bytes,
   epoch_ms(i.expires_ms) AS expires
 FROM incomplete_messages AS i
 JOIN newest AS n

@@ -7,7 +7,7 @@ from app.show.report.charts import bars
 from app.show.report.model import Chart, Grid, GridColumn, JobSection, ReportSection, Tile
 from app.show.report.phrases import short
 from app.show.report.report_reader import ReportReader
-from app.show.report.text import NONE
+from app.terminal.amounts import NONE
 from app.terminal.counts import counted
 
 TOP = 12

@@ -23,8 +23,8 @@ SELECT cluster, policy, max_bytes, nullif(array_to_string(
     [e.key || '=' || e.value FOR e IN map_entries(switches) IF list_contains(names, e.key)], ', '
   ), '') AS settings, CAST(sum(hits) AS BIGINT) AS hits,
   CAST(sum(misses) AS BIGINT) AS misses,
-  round(sum(hits) / nullif(sum(hits) + sum(misses), 0), 4) AS hit_ratio,
-  round(sum(hit_bytes) / nullif(sum(hit_bytes) + sum(miss_bytes), 0), 4) AS hit_ratio_bytes,
+  sum(hits) / nullif(sum(hits) + sum(misses), 0) AS hit_ratio,
+  sum(hit_bytes) / nullif(sum(hit_bytes) + sum(miss_bytes), 0) AS hit_ratio_bytes,
   CAST(sum(evicted_wanted) AS BIGINT) AS evicted_wanted, max(max_used_bytes) AS max_used_bytes
 FROM kept, differing
 GROUP BY cluster, policy, max_bytes, settings
@@ -39,9 +39,9 @@ WITH latest AS (
   WHERE broker IS NULL AND compared_ms >= $since AND compared_ms < $until
   QUALIFY compared_ms = max(compared_ms) OVER ()
 )
-SELECT trace, policy, settings, max_bytes, round(hit_ratio, 4) AS hit_ratio, storage_bytes,
-  round(1 - storage_bytes / nullif(max(storage_bytes) FILTER (WHERE policy = 'proportional')
-    OVER (PARTITION BY max_bytes, settings), 0), 4) AS saved_against_proportional,
+SELECT trace, policy, settings, max_bytes, hit_ratio, storage_bytes,
+  1 - storage_bytes / nullif(max(storage_bytes) FILTER (WHERE policy = 'proportional')
+    OVER (PARTITION BY max_bytes, settings), 0) AS saved_against_proportional,
   wanted_bytes, max_used_bytes, evicted_wanted, passes, work
 FROM latest
 ORDER BY max_bytes, hit_ratio DESC, policy
@@ -59,7 +59,7 @@ WITH latest AS (
   FROM latest WHERE hit_ratio IS NOT NULL
 )
 SELECT trace, cluster, broker, policy, settings, min(max_bytes) AS enough_bytes,
-  arg_min(round(hit_ratio, 4), max_bytes) AS hit_ratio, round(max(best), 4) AS best_hit_ratio,
+  arg_min(hit_ratio, max_bytes) AS hit_ratio, max(best) AS best_hit_ratio,
   arg_min(storage_bytes, max_bytes) AS storage_bytes
 FROM reached
 WHERE hit_ratio >= best - 0.01
@@ -84,6 +84,7 @@ QUESTIONS = (
         _BAKEOFF,
         (SINCE, UNTIL, Param("rows", "maximum number of rows", 100)),
         _NEEDS,
+        units={"saved_against_proportional": "share"},
     ),
     Question(
         "cache-size-enough",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from app.jobs.entry_cache.findings import TOTALS, cache_sentence
 from app.show.report.charts import curves, lines
 from app.show.report.model import Chart, Grid, GridColumn, JobSection, ReportSection, Row, Tile
-from app.show.report.text import NONE, percent_text, time_text
+from app.show.report.text import time_text
+from app.terminal.amounts import NONE, percent_text
 
 if TYPE_CHECKING:
     from app.show.report.report_reader import ReportReader

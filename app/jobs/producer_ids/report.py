@@ -17,7 +17,7 @@ from app.show.report.model import (
     Tile,
 )
 from app.show.report.report_reader import ReportReader
-from app.show.report.text import NONE
+from app.terminal.amounts import NONE
 from app.terminal.counts import counted
 
 TOP = 12

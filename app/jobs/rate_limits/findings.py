@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from app.jobs.rate_limits.pauses import NUMBERED
 from app.show.report.model import Action, Finding, JobFindings, Urgency
-from app.show.report.phrases import Row, duration, number_of, percent, short
+from app.show.report.phrases import Row, number_of, percent, short
+from app.terminal.amounts import duration
 
 if TYPE_CHECKING:
     from app.show.report.report_reader import ReportReader

@@ -17,7 +17,7 @@ from app.show.report.model import (
 )
 from app.show.report.phrases import short
 from app.show.report.report_reader import ReportReader
-from app.show.report.text import NONE, percent_text, seconds_text
+from app.terminal.amounts import NONE, percent_text, seconds_text
 from app.terminal.counts import counted
 
 KINDS = ((OWN, "own_s"), (SHARED, "shared_s"), (OTHERS, "other_s"))

@@ -1,12 +1,13 @@
-"""Questions about the use of limits: utilisation, forecasts and their errors."""
+"""Questions about the use of limits: utilisation, what is reached next, and errors of forecasts."""
 
 from __future__ import annotations
 
 from app.read.question import Question
+from app.tables.quota_usage import GROWING, GROWING_READS
 
 _UTILISATION = """
-SELECT cluster, broker, kind, entity, round(approx_quantile(ratio, 0.5), 4) AS p50,
-  round(approx_quantile(ratio, 0.95), 4) AS p95, round(max(ratio), 4) AS highest,
+SELECT cluster, broker, kind, entity, approx_quantile(ratio, 0.5) AS p50,
+  approx_quantile(ratio, 0.95) AS p95, max(ratio) AS highest,
   arg_max("limit", window_start_ms) AS newest_limit, count(*) AS windows,
   epoch_ms(min(window_start_ms)) AS first_window, epoch_ms(max(window_start_ms)) AS last_window
 FROM quota_usage
@@ -16,28 +17,51 @@ ORDER BY highest DESC, p95 DESC, cluster, broker, kind, entity
 LIMIT $rows
 """.strip()
 
-# Those of the newest hour: breached limits, then the soonest breaches, each with its error.
-_FORECASTS = """
-SELECT cluster, broker, kind, entity, method, breached, epoch_ms(breach_ms) AS breach,
-  round(predicted, 4) AS predicted, epoch_ms(for_ms) AS by, round(mean_error, 4) AS mean_error,
-  round(worst_error, 4) AS worst_error, tests, round(p50, 4) AS p50, round(p95, 4) AS p95,
-  round(highest, 4) AS highest, "limit", reason, epoch_ms(known_ms) AS known
-FROM forecasts
-WHERE known_ms = (
-  SELECT max(known_ms) FROM forecasts WHERE known_ms >= $since AND known_ms < $until
+# Of a limit that is reached already nothing is predicted: one row, of a reader where it has one.
+_FORECASTS = f"""
+WITH growing(
+  kind, cluster, entity, partition, reader, "limit", used, left_s, known_ms
+) AS (
+{GROWING}
+), expected AS (
+  SELECT kind, cluster, CAST(NULL AS VARCHAR) AS broker, entity, partition, reader, "limit",
+    used / nullif("limit", 0) AS highest, left_s = 0 AS breached,
+    known_ms + CAST(left_s * 1000 AS BIGINT) AS breach_ms, 'present_growth' AS method,
+    CAST(NULL AS DOUBLE) AS predicted, CAST(NULL AS DOUBLE) AS mean_error,
+    CAST(NULL AS DOUBLE) AS worst_error, known_ms
+  FROM growing
+  UNION ALL
+  SELECT kind, cluster, broker, entity, NULL, NULL, "limit", highest, breached,
+    CASE WHEN breached THEN known_ms ELSE breach_ms END, method, predicted, mean_error,
+    worst_error, known_ms
+  FROM forecasts
+  WHERE (breached OR breach_ms IS NOT NULL) AND known_ms = (
+    SELECT max(known_ms) FROM forecasts WHERE known_ms >= $since AND known_ms < $until
+  )
 )
-ORDER BY breached DESC, breach_ms NULLS LAST, predicted DESC NULLS LAST, mean_error, cluster,
-  broker, kind, entity, method
+SELECT epoch_ms(breach_ms) AS breach, breached, kind, entity, partition,
+  reader AS group_or_subscription, "limit", highest,
+  CASE WHEN NOT breached THEN method END AS method,
+  CASE WHEN NOT breached THEN predicted END AS predicted,
+  CASE WHEN NOT breached THEN mean_error END AS mean_error,
+  CASE WHEN NOT breached THEN worst_error END AS worst_error, cluster, broker,
+  epoch_ms(known_ms) AS known
+FROM expected
+QUALIFY NOT breached OR reader IS NOT NULL OR row_number() OVER (
+  PARTITION BY breached, kind, cluster, broker, entity ORDER BY reader NULLS LAST, method
+) = 1
+ORDER BY breached DESC, breach_ms, mean_error, cluster, broker, kind, entity, partition, reader,
+  method
 LIMIT $rows
 """.strip()
 
 # A later forecast knows the highest use of the day before it, in the unit of the limit.
 _OUTCOMES = """
 SELECT f.cluster, f.broker, f.kind, f.entity, f.method, count(*) AS forecasts,
-  round(arg_max(f.predicted, f.known_ms), 4) AS predicted,
-  round(arg_max(c.used / f."limit", f.known_ms), 4) AS came,
-  epoch_ms(max(f.for_ms)) AS by, round(avg(abs(f.predicted - c.used / f."limit")), 4) AS off,
-  round(avg(f.mean_error), 4) AS mean_error
+  arg_max(f.predicted, f.known_ms) AS predicted,
+  arg_max(c.used / f."limit", f.known_ms) AS came,
+  epoch_ms(max(f.for_ms)) AS by, avg(abs(f.predicted - c.used / f."limit")) AS off,
+  avg(f.mean_error) AS mean_error
 FROM forecasts AS f JOIN forecasts AS c ON c.known_ms = f.for_ms AND c.kind = f.kind
   AND c.entity = f.entity AND c.method = f.method AND c.cluster IS NOT DISTINCT FROM f.cluster
   AND c.broker IS NOT DISTINCT FROM f.broker
@@ -55,15 +79,22 @@ QUESTIONS = (
         ("quota_usage",),
         _UTILISATION,
         place=2,
+        units={**dict.fromkeys(("p50", "p95", "highest"), "share"), "newest_limit": "kind"},
     ),
     Question(
         "forecasts",
-        "The newest forecasts: limits that are breached, then those that are reached"
-        " soonest, each with the error of past forecasts of its method.",
-        ("forecasts",),
+        "What is reached next: limits that are breached, then those that will be, and Kafka groups"
+        " whose unread records retention will delete, the soonest first, each by its method and"
+        " with the error of past forecasts of it.",
+        ("forecasts", *GROWING_READS),
         _FORECASTS,
-        needs="the command forecast writes them, for limits with two and a quarter days of rows",
+        needs="no limit is breached or expected to be reached; at the present growth a limit of age"
+        " is from the first check of a Kafka group and the third of a subscription on, one of size"
+        " from the third check on; other limits need two and a quarter days of rows, and the"
+        " command forecast",
         place=2,
+        usual=True,
+        units={"limit": "kind", "highest": "share", "predicted": "share"},
     ),
     Question(
         "forecast-outcomes",
@@ -73,5 +104,6 @@ QUESTIONS = (
         _OUTCOMES,
         needs="a row needs a forecast, and another round of forecast at the time that it was for",
         place=2,
+        units=dict.fromkeys(("predicted", "came", "off"), "share"),
     ),
 )

@@ -50,7 +50,7 @@ WITH passes AS (
     AND o.user_name IS NOT DISTINCT FROM k.user_name
 )
 SELECT cluster, month, name, CAST(sum(messages) AS BIGINT) AS messages,
-  CAST(sum(bytes) AS BIGINT) AS bytes, round(sum(paused_ns) / 1e9, 3) AS paused_s,
+  CAST(sum(bytes) AS BIGINT) AS bytes, sum(paused_ns) / 1e9 AS paused_s,
   CAST(sum(new_ids) AS BIGINT) AS new_ids, round(sum(coalesce(backlog, 0))) AS backlog_byte_s,
   round(sum(coalesce(cache, 0))) AS cache_byte_s,
   list_sort(list(DISTINCT owner.team) FILTER (WHERE owner.team IS NOT NULL)) AS teams,

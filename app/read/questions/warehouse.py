@@ -17,7 +17,7 @@ LIMIT $rows
 
 _FRESHNESS = """
 SELECT name, rows, files, version, epoch_ms(committed_ms) AS committed,
-  epoch_ms(newest_ms) AS newest_row, round((committed_ms - newest_ms) / 1e3, 3) AS behind_s
+  epoch_ms(newest_ms) AS newest_row, (committed_ms - newest_ms) / 1e3 AS behind_s
 FROM weir_tables
 WHERE version IS NOT NULL
 ORDER BY committed_ms DESC, name

@@ -28,9 +28,10 @@ from app.show.report.summary import (
     what_happened,
     what_to_do,
 )
-from app.show.report.text import seconds_text, time_text, utc
+from app.show.report.text import time_text, utc
 from app.tables import last_configuration
 from app.tables.manifest import load as load_manifest
+from app.terminal.amounts import seconds_text
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from app.terminal.amounts import duration
 from app.terminal.counts import counted
 
 Row = Mapping[str, Any]
@@ -35,16 +36,6 @@ def short(topic: str) -> str:
 def percent(share: float | None) -> str:
     """A share in whole percent."""
     return f"{round(100 * (share or 0))} %"
-
-
-def duration(ns: int) -> str:
-    """A length of time: 38 s, 0.3 s, 2 min 5 s."""
-    seconds = ns / 1e9
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{int(seconds) // 60} min {int(seconds) % 60} s"
 
 
 def number_of(n: int, noun: str) -> str:

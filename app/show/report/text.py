@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from app.show.report.phrases import duration, short
+from app.show.report.phrases import short
+from app.terminal.amounts import NONE, number_text, percent_text, seconds_text
 from app.terminal.moments import instant, instant_of
 from app.terminal.rows import plain
 from app.terminal.sizes import size_text
@@ -16,7 +16,6 @@ from app.terminal.sizes import size_text
 NUMBERS = frozenset({"number", "ratio", "seconds", "ms", "bytes", "rate"})
 """Kinds of column that are aligned to the right."""
 LONGEST_TEXT = 300
-NONE = "\N{EN DASH}"
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -35,39 +34,6 @@ def time_text(value: Any, day: str = "") -> str:
         else instant(value.replace(microsecond=0))
     )
     return text.removeprefix(f"{day}T").removesuffix("Z") if text.startswith(f"{day}T") else text
-
-
-def seconds_text(seconds: float) -> str:
-    """A length of time: 0.3 s, 38 s, 2 min 5 s, 5 h 7 min, 3 d 4 h."""
-    if not math.isfinite(seconds):
-        return NONE
-    if not seconds:
-        return "0 s"
-    if seconds < 3600:
-        return duration(int(seconds * 1e9))
-    minutes = int(seconds // 60)
-    if minutes < 48 * 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes // 1440:,} d {minutes % 1440 // 60} h"
-
-
-def percent_text(ratio: float) -> str:
-    """A share: 0.31 %, 4.2 %, 84 %."""
-    if not math.isfinite(ratio):
-        return NONE
-    percent = 100 * ratio
-    if percent >= 10 or percent == 0:
-        return f"{percent:.1f} %" if 90 < percent < 100 else f"{percent:,.0f} %"
-    return f"{percent:.2g} %"
-
-
-def number_text(value: float) -> str:
-    """A number with as many digits as matter."""
-    if not math.isfinite(value):
-        return NONE
-    if isinstance(value, int) or value == int(value):
-        return f"{int(value):,}"
-    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def cut(text: str) -> str:

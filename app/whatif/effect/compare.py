@@ -28,7 +28,7 @@ class RowSum:
 
     def shown(self, value: int) -> int | float:
         """The sum for display: a count, or seconds."""
-        return value if self.scale == 1 else round(value / self.scale, 3)
+        return value if self.scale == 1 else value / self.scale
 
 
 NS, MS = 1_000_000_000, 1000

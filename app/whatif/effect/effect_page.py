@@ -10,7 +10,8 @@ from app.show.report.charts import OTHERS, OWN, SHARED, bars, lines
 from app.show.report.model import Chart, Grid, GridColumn, Page, ReportSection, Row, Tile
 from app.show.report.page import html
 from app.show.report.phrases import short
-from app.show.report.text import number_text, seconds_text, time_text
+from app.show.report.text import time_text
+from app.terminal.amounts import number_text, seconds_text
 from app.terminal.counts import counted
 from app.whatif.effect.compare import BY_NAME, NS, OVER_TIME, Effects, RowSum, pair, shown
 from app.whatif.effect.effect_text import LISTS, SIDES, About, changed_in, named

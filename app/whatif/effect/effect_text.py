@@ -112,6 +112,7 @@ def print_all(about: About, found: Effects) -> None:
         [[m.name, *shown(found.total, m), m.meaning] for m in measures],
         sys.stdout,
         None,
+        units=dict.fromkeys(SIDES, "measure"),
     )
     for name in LISTS:
         rows: list[Row] = getattr(found, name)

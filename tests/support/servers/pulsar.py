@@ -23,7 +23,7 @@ from tests.support.servers.tls import self_signed
 
 VERSION = "4.2.4"
 OTEL_VERSION = "1.62.0"
-POM = Path(__file__).with_name("pulsar-pom.xml")
+BROKER, TOOLS = (Path(__file__).with_name(f"pulsar{part}-pom.xml") for part in ("", "-tools"))
 CONFIGURATION = """\
 clusterName=standalone
 bindAddress=127.0.0.1
@@ -85,9 +85,9 @@ SIGNING_KEY = b"a key of tests that signs tokens of 32 bytes or more"
 TEXT = json.dumps({"name": "", "schema": "", "type": "STRING", "properties": {}})
 
 
-def jars(version: str = VERSION) -> Path:
-    """The folder of the broker's jars, collected once by Maven."""
-    home = cache_dir(f"pulsar-{version}")
+def jars(version: str = VERSION, pom: Path = BROKER) -> Path:
+    """The folder of the jars of the broker, or of the tools, collected once by Maven."""
+    home = cache_dir(f"{pom.name.removesuffix('-pom.xml')}-{version}")
     lib = home / "lib"
     complete = lib / f".complete-{version}"
     with (home / "lock").open("w") as lock:  # two test runs may ask at the same time
@@ -102,7 +102,7 @@ def jars(version: str = VERSION) -> Path:
                 "-q",
                 "-B",
                 "-f",
-                str(POM),
+                str(pom),
                 f"-Dpulsar.version={version}",
                 f"-Dotel.version={OTEL_VERSION}",
                 "dependency:copy-dependencies",

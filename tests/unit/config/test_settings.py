@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from app.cli import main
 from app.config.settings import Settings, load_settings
 from app.config.source import SourceSettings
 from app.errors import UserError
-from app.setup.validate import validate
+from app.setup.validate import resolved_text, validate
+from state.jobs import DECLARED, JOBS
 
 ROOT = Path(__file__).resolve().parents[3]
 Load = Callable[[str], Settings]
@@ -43,6 +45,25 @@ def test_the_annotated_configuration_names_every_key() -> None:
     shown = load_settings(ROOT / "configs" / "weir.yaml").model_dump()
     keys = [*shown, *shown["source"], *shown["rate_limits"]]
     assert [key for key in keys if f"{key}:" not in text] == []
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_versions_and_defects_are_the_last_keys_of_a_job(job: str) -> None:
+    annotated = (ROOT / "configs" / "weir.yaml").read_text(encoding="utf-8")
+    printed = resolved_text(load_settings(ROOT / "configs" / "weir.yaml", reads=True))
+    usual, versions = divided(annotated, job)
+    assert usual and set(DECLARED[job].switches) <= versions
+    assert divided(printed, job) == (usual, versions)
+
+
+def divided(text: str, job: str) -> tuple[set[str], set[str]]:
+    """The keys of a job's section before and after the line of versions and defects."""
+    (section,) = re.findall(rf"^{job}:\n((?: .*\n|\n)*)", text, re.MULTILINE)
+    usual, versions = (
+        set(re.findall(r"^  ([\w.]+):", part, re.MULTILINE))
+        for part in section.split("  # versions and defects\n")
+    )
+    return usual, versions
 
 
 def test_the_example_policies_are_valid() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from app.setup.size import COEFFICIENTS
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -24,6 +26,21 @@ def shadow() -> str:
         - 1
     )
     return f"up to {more:.0%}".replace("%", " %")
+
+
+def coefficient(name: str) -> float:
+    """A coefficient of the command `size`."""
+    value = json.loads(COEFFICIENTS.read_text("utf-8"))["coefficients"][name]["value"]
+    return float(value)
+
+
+def cost() -> str:
+    event_s, batch_s = coefficient("core_s_per_event"), coefficient("core_s_per_batch")
+    return f"takes {event_s * 1e6:.0f} µs of a core and a micro-batch of five jobs {batch_s:.2f} s"
+
+
+def topic_memory() -> str:
+    return f"{coefficient('driver_bytes_per_topic') / 1000:.1f} kB per topic"
 
 
 def replayed() -> str:
@@ -63,6 +80,8 @@ def paused_by_others() -> str:
     ("page", "figure"),
     [
         ("operations.md", shadow),
+        ("operations.md", cost),
+        ("operations.md", topic_memory),
         ("maintenance.md", growing_log),
         ("maintenance.md", short_log),
         ("demo.md", paused_by_others),

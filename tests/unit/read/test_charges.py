@@ -45,7 +45,7 @@ def test_blame_by_tenant(ask: Ask) -> None:
             "victim": "corp",
             "pauses": 1,
             "paused_s": 2.0,
-            "share_of_victims_pauses": 0.6667,
+            "share_of_victims_pauses": 2 / 3,
             "victim_use": 0.8,
             "victim_below_half": False,
             "culprit_team": "shop",

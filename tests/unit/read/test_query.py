@@ -6,6 +6,7 @@ import csv
 import datetime
 import io
 import json
+import re
 
 import pytest
 
@@ -13,6 +14,7 @@ from app.errors import UserError
 from app.read.query import query, tables
 from app.tables.definitions import TABLES, VIEWS
 from app.terminal.rows import write_table
+from tests.support.ready_questions import predicted
 from tests.support.throttle_rows import OTHER, START_MS, TOPIC, event, frame, window, write
 
 BROKER = {
@@ -325,9 +327,9 @@ def test_on_a_terminal_the_last_column_is_wrapped_between_words(monkeypatch):
     assert text.split() == ["name", "meaning", "-" * 13, "-" * 65, "lost-messages", *WORDS * 4]
 
 
-def test_a_row_that_is_too_wide_for_a_terminal_has_a_line_for_each_column(monkeypatch):
-    rows = [[WORDS[0], i, " ".join(WORDS), 2.5] for i in range(2)]
-    text = on_terminal(monkeypatch, ["topic", "n", "because_of", "paused_s"], rows)
+def test_a_row_that_is_too_wide_for_a_terminal_has_a_line_for_each_value(monkeypatch):
+    rows = [[WORDS[0], i, None, " ".join(WORDS), 2.5] for i in range(2)]
+    text = on_terminal(monkeypatch, ["topic", "n", "victim", "because_of", "paused_s"], rows)
     assert max(map(len, text.splitlines())) <= 80
     assert text.splitlines()[:7] == [
         "-- 1 " + "-" * 75,
@@ -335,8 +337,44 @@ def test_a_row_that_is_too_wide_for_a_terminal_has_a_line_for_each_column(monkey
         "n           0",
         "because_of  persistent://acme/orders/created because another topic broke its",
         "            limit",
-        "paused_s    2.5",
+        "paused      2.5 s",
         "-- 2 " + "-" * 75,
+    ]
+
+
+def test_numbers_are_rounded_and_have_units_for_reading_alone(make_settings, tmp_warehouse, capsys):
+    """Sums of ns, 1,234,567 bytes, shares; times, offsets, counts and monotonic times are exact."""
+    sql = (
+        "SELECT ts_wall_ms, 5091234567 AS paused_ns, 1234567 AS used_bytes, 1 / 3 AS hit_ratio,"
+        " 2 / 3 AS mean, 1234567 AS log_end, 177642030214 AS ts_mono_ns, -1500 AS left_ms,"
+        " 7200 AS limit_s, 3 AS limit FROM throttle_events"
+    )
+    write(tmp_warehouse, "throttle_events", [event(0, "mark")])
+    settings = make_settings()
+    assert query(settings, sql) == 0
+    names, _, values = capsys.readouterr().out.splitlines()
+    assert names.split() == [
+        "ts_wall_ms", "paused", "used_bytes", "hit_ratio", "mean", "log_end", "ts_mono_ns", "left",
+        "limit_s", "limit",
+    ]  # fmt: skip
+    assert re.split("  +", values.strip()) == [
+        str(START_MS), "5.1 s", "1.2 MB", "33 %", "0.667", "1234567", "177642030214", "-1.5 s",
+        "2 h", "3",
+    ]  # fmt: skip
+    assert query(settings, sql, "csv") == 0
+    assert capsys.readouterr().out.splitlines()[1] == (
+        f"{START_MS},5091234567,1234567,0.3333333333333333,0.6666666666666666,1234567,"
+        "177642030214,-1500,7200,3"
+    )
+
+
+def test_a_limit_has_the_unit_of_its_kind(make_settings, tmp_warehouse, capsys):
+    write(tmp_warehouse, "forecasts", [predicted(1), predicted(1, kind="backlog_age", limit=900.0)])
+    assert query(make_settings(), "forecasts") == 0
+    rows = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [(row[2], row[4], row[5], row[8]) for row in rows] == [
+        ("backlog_age", "15 min", "75 %", "25 %"),
+        ("backlog_size", "100 bytes", "75 %", "25 %"),
     ]
 
 

@@ -155,6 +155,18 @@ def test_the_first_figures_do_not_wait_for_their_turn(monkeypatch: pytest.Monkey
     assert lines(out) == ["govern: 2,000 events/s, batch 0.50 s, 10.0 s behind, state 2.5 MB"]
 
 
+def test_the_first_figures_of_each_query_are_shown_when_they_are_there() -> None:
+    out = io.StringIO()
+    shown = Progress(out, pause_s=module.OF_POLLS_S)
+    archive = query("archive", batch(0, 1000))
+    for batches in ([], [batch(0, 3000)], [batch(0, 3000), batch(1, 3000)]):
+        shown.look([query("govern", *batches), archive])
+    assert [re.findall(r"(\w+): ([\w,]+)", line) for line in lines(out)] == [
+        [("govern", "first"), ("archive", "2,000")],
+        [("govern", "6,000"), ("archive", "2,000")],
+    ]
+
+
 def test_polls_that_are_alike_are_told_every_five_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     out, clock = io.StringIO(), [0.0]
     monkeypatch.setattr(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -21,8 +22,60 @@ def asked(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     return {each["name"]: each for each in answer["needs"]}
 
 
-def test_the_coefficients_are_those_of_the_results() -> None:
-    assert json.loads(COEFFICIENTS.read_text("utf-8")) == derived()
+def figure(result: str, name: str) -> float:
+    """A figure of a result file."""
+    figures = json.loads((FOLDER / f"{result}.json").read_text("utf-8"))["figures"]
+    (value,) = (each["value"] for each in figures if each["name"] == name)
+    return float(value)
+
+
+def cpu(result: str, name: str) -> float:
+    """The CPU of the three kinds of processes of a run."""
+    kinds = ("Python workers", "JVM", "driver")
+    return sum(figure(result, name.format(kind)) for kind in kinds)
+
+
+DRIVER_GB = "as it comes: memory of the driver's JVM, at most"
+MEASURED = {
+    "core_s_per_event": lambda: figure("flood", "as it comes: CPU after the first batch") / 1e6,
+    "core_s_per_batch": lambda: (
+        cpu("small-batches", "CPU of {} a batch, five jobs") / 1000
+        - 5000 * cpu("govern-all", "CPU of {}") / 1e6
+    ),
+    "slower_at_1m_topics": lambda: (
+        figure("topics", "govern, 1,000 topics") / figure("topics", "govern, 1,000,000 topics")
+    ),
+    "slower_a_shadow": lambda: (
+        figure("shadows", "large batch, five jobs, one shadow")
+        / figure("shadows", "large batch, five jobs, no shadow")
+        - 1
+    ),
+    "driver_gb": lambda: figure("flood", DRIVER_GB),
+    "driver_bytes_per_topic": lambda: (
+        1000 * figure("flood_shapes", "a million topics: memory of the driver's JVM, at most")
+        - 1000 * figure("flood", DRIVER_GB)
+    ),
+    "worker_gb": lambda: (
+        figure("flood", "as it comes: memory of all Python processes, at most") / 2
+    ),
+    "state_bytes_per_topic": lambda: figure("state", "state, 100,000 topics"),
+    "state_bytes_per_principal": lambda: figure(
+        "producer_ids", "state, 10,000 users with 50 ids each, bloom"
+    ),
+    "archive_bytes_per_event": lambda: figure("storage", "archive"),
+    "table_bytes_per_event": lambda: figure("storage", "tables of the jobs"),
+    "commits_per_batch": lambda: figure("storage", "commits"),
+}
+"""Each coefficient by the result files."""
+WRITTEN: dict[str, Any] = json.loads(COEFFICIENTS.read_text("utf-8"))["coefficients"]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_coefficient_is_what_was_measured(name: str) -> None:
+    assert WRITTEN[name]["value"] == pytest.approx(MEASURED[name](), rel=0.001)
+    for result, date in re.findall(r"([\w-]+) \(([\d-]+)\)", WRITTEN[name]["from"]):
+        machine = json.loads((FOLDER / f"{result}.json").read_text("utf-8"))["machine"]
+        assert (date, machine["cores"]) == (machine["date"], 2)
 
 
 def test_needs_are_computed_from_the_coefficients(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,15 +115,8 @@ def test_a_shadow_takes_its_measured_share_of_the_cores(
     load = ("--events-per-s", "50000", "--topics", "1000")
     without, three = asked(capsys, *load), asked(capsys, *load, "--shadows", "3")
     known = {name: each["value"] for name, each in derived()["coefficients"].items()}
-    measured = json.loads((FOLDER / "shadows.json").read_text("utf-8"))["figures"]
-    one, no = (
-        next(
-            each["value"] for each in measured if each["name"] == f"large batch, five jobs, {name}"
-        )
-        for name in ("one shadow", "no shadow")
-    )
     busy = 50_000 * known["core_s_per_event"] + known["core_s_per_batch"]
-    shadowed = busy * (1 + 3 * (one - no) / no) / 0.7
+    shadowed = busy * (1 + 3 * MEASURED["slower_a_shadow"]()) / 0.7
     assert three["cores"]["value"] - 1 < shadowed <= three["cores"]["value"]
     assert three["cores"]["value"] > without["cores"]["value"]
     assert "shadows (20" in three["cores"]["measured"]

@@ -94,7 +94,8 @@ def test_the_printed_table_explains_what_is_counted(
     assert advise(configured) == 0
     assert "an id that several brokers see counts once for each of them" in capsys.readouterr().out
     assert advise(configured, as_json=True) == 0
-    json.loads(capsys.readouterr().out)
+    change = {row["user"]: row["change"] for row in json.loads(capsys.readouterr().out)}
+    assert (change["storm"], change["few"]) == ("raise", "cut")  # 7 are in force
 
 
 def test_the_rates_become_policies_with_headroom(

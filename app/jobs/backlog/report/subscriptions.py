@@ -9,7 +9,7 @@ from app.show.report.charts import Layers, limit_rule, lines
 from app.show.report.model import Chart, Frame, Grid, GridColumn, ReportSection, Row, Tile
 from app.show.report.phrases import short
 from app.show.report.report_reader import ReportReader
-from app.show.report.text import NONE
+from app.terminal.amounts import NONE
 from app.terminal.counts import counted
 
 LINES = 6
@@ -122,7 +122,7 @@ def backlogs(reader: ReportReader) -> ReportSection:
                 GridColumn("expected_ms", "at", "time"),
             ],
             ahead[:AHEAD],
-            "predicted-breaches",
+            "forecasts",
         )
     )
     parts += _actions(reader)

@@ -77,12 +77,13 @@ def advise(
     ranked = rows.sort_by(
         [("rate_advised", "descending"), ("cluster", "ascending"), ("user", "ascending")]
     )
-    shown = [list(row.values())[1:] for row in ranked.to_pylist()]
+    names = [*rows.column_names[1:], "change"]
+    shown = [[*list(row.values())[1:], _change(row)] for row in ranked.to_pylist()]
     if as_json:
-        write_json(rows.column_names[1:], shown, sys.stdout)
+        write_json(names, shown, sys.stdout)
     else:
         most = None if every else SHOWN
-        write_table(rows.column_names[1:], shown, sys.stdout, most, "--all shows every user")
+        write_table(names, shown, sys.stdout, most, "--all shows every user")
         say(NOTE)
     if out is not None:
         step = STEP[settings.section(ProducerIdsParameters).rate_unit]
@@ -120,6 +121,12 @@ def advice(settings: Settings, share: float) -> pa.Table:
         },
         schema=TABLES[ADVICE].schema,
     )
+
+
+def _change(row: Mapping[str, Any]) -> str | None:
+    """What the rate is to the one in force; None where no rate is needed."""
+    advised: float = row["rate_advised"]
+    return policy_document.change(advised, row["rate_in_force"]) if advised else None
 
 
 def _documents(

@@ -84,9 +84,9 @@ def _blame(level: str) -> str:
       AS victim_teams
   FROM blamed GROUP BY cluster, culprit, victim
 )
-SELECT s.cluster, s.culprit, s.victim, s.pauses, round(s.paused_ns / 1e9, 3) AS paused_s,
-  round(s.paused_ns / nullif(t.paused_ns, 0), 4) AS share_of_victims_pauses, f.reason,
-  round(f.victim_use, 4) AS victim_use, f.victim_use < 0.5 AS victim_below_half,
+SELECT s.cluster, s.culprit, s.victim, s.pauses, s.paused_ns / 1e9 AS paused_s,
+  s.paused_ns / nullif(t.paused_ns, 0) AS share_of_victims_pauses, f.reason,
+  f.victim_use, f.victim_use < 0.5 AS victim_below_half,
   CASE WHEN f.culprit_teams = 1 THEN f.culprit_team END AS culprit_team,
   CASE WHEN f.culprit_teams = 1 THEN f.culprit_contact END AS culprit_contact,
   CASE WHEN f.victim_teams = 1 THEN f.victim_team END AS victim_team,

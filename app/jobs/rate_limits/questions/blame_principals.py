@@ -193,9 +193,9 @@ _BLAME = f"""
   {OWNED}
 )
 SELECT s.cluster, nullif(s.culprit, '') AS culprit, nullif(s.victim, '') AS victim, f.topic,
-  s.pauses, round(s.paused_ns / 1e9, 3) AS paused_s,
-  round(s.paused_ns / nullif(t.paused_ns, 0), 4) AS share_of_victims_pauses, f.reason,
-  round(f.culprit_share, 4) AS culprit_share, round(f.victim_share, 4) AS victim_share,
+  s.pauses, s.paused_ns / 1e9 AS paused_s,
+  s.paused_ns / nullif(t.paused_ns, 0) AS share_of_victims_pauses, f.reason,
+  f.culprit_share, f.victim_share,
   c.owner.team AS culprit_team, c.owner.contact AS culprit_contact, v.owner.team AS victim_team,
   epoch_ms(s.first_ms) AS first_pause, epoch_ms(s.last_ms) AS last_pause
 FROM sums AS s

@@ -23,7 +23,7 @@ _SHARED_LIMITS = f"""
     AND (p.start_ms IS NULL OR (p.start_ms >= $since AND p.start_ms < $until))
 ), limits AS (
   SELECT cluster, broker, limiter, name, count(*) AS pauses,
-    round(sum(CAST(end_ns AS HUGEINT) - start_ns) / 1e9, 3) AS paused_s,
+    sum(CAST(end_ns AS HUGEINT) - start_ns) / 1e9 AS paused_s,
     len(list_distinct(list_filter(flatten(list(topics)), lambda t: t IS NOT NULL))) AS topics,
     bool_or(by_messages) AS by_messages,
     epoch_ms(min(start_ms)) AS first_pause, epoch_ms(max(start_ms)) AS last_pause
@@ -47,7 +47,7 @@ _SHARED_LIMITS = f"""
   GROUP BY l.cluster, l.broker, l.limiter, l.name, s.topic
 ), most AS (
   SELECT cluster, broker, limiter, name, arg_min(topic, (-amount, topic)) AS most_used_by,
-    round(max(amount) / nullif(sum(amount), 0), 4) AS share
+    max(amount) / nullif(sum(amount), 0) AS share
   FROM used GROUP BY cluster, broker, limiter, name
 )
 SELECT l.cluster, l.broker, l.limiter, l.name AS limiter_name, l.pauses, l.paused_s, l.topics,
@@ -68,9 +68,9 @@ WITH used AS (
     (limit_bytes - min_balance_bytes) / limit_bytes), utilisation) AS peak
   FROM limiter_stats WHERE window_start_ms >= $since AND window_start_ms < $until
 )
-SELECT cluster, broker, limiter, limiter_name, round(max(peak), 4) AS highest_utilisation,
+SELECT cluster, broker, limiter, limiter_name, max(peak) AS highest_utilisation,
   epoch_ms(arg_max(window_start_ms, peak)) AS in_window,
-  round(arg_max(peak, window_start_ms), 4) AS newest_utilisation,
+  arg_max(peak, window_start_ms) AS newest_utilisation,
   CAST(sum(throttles) AS BIGINT) AS throttles
 FROM used WHERE peak IS NOT NULL
 GROUP BY cluster, broker, limiter, limiter_name
@@ -82,7 +82,7 @@ _THROTTLE_COMMANDS = """
 SELECT cluster, topic, coalesce(producer_name, concat(cnx_id, '/', producer_id)) AS producer,
   count(request_id) FILTER (WHERE exception IS NULL) AS commands,
   count(*) FILTER (WHERE rule = 'client_unsupported') AS unsupported,
-  round(coalesce(sum(pause_ms) FILTER (WHERE exception IS NULL), 0) / 1e3, 3) AS announced_s,
+  coalesce(sum(pause_ms) FILTER (WHERE exception IS NULL), 0) / 1e3 AS announced_s,
   count(*) FILTER (WHERE exception IS NOT NULL) AS timed_out_sends,
   coalesce(list_sort(list(DISTINCT reason) FILTER (WHERE reason IS NOT NULL)), []) AS reasons,
   epoch_ms(max(ts_wall_ms)) AS newest
@@ -94,7 +94,7 @@ LIMIT $rows
 """.strip()
 
 _BREACHED = """
-SELECT cluster, broker, kind, entity, count(*) AS breaches, round(max(peak), 4) AS highest_ratio,
+SELECT cluster, broker, kind, entity, count(*) AS breaches, max(peak) AS highest_ratio,
   arg_max("limit", window_start_ms) AS newest_limit, arg_max(used, window_start_ms) AS newest_used,
   epoch_ms(min(window_start_ms)) AS first_window, epoch_ms(max(window_start_ms)) AS last_window
 FROM quota_usage
@@ -136,5 +136,6 @@ QUESTIONS = (
         ("quota_usage",),
         _BREACHED,
         usual=True,
+        units={"newest_limit": "kind", "newest_used": "kind"},
     ),
 )

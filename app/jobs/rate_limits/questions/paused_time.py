@@ -14,7 +14,7 @@ ORDER BY sum({whose}_ns) DESC, {first} DESC, cluster, topic
 LIMIT $rows
 """.strip()
 _BROKE = "CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit"
-_PAUSED = "round(sum({whose}_ns) / 1e9, 3) AS paused_s"
+_PAUSED = "sum({whose}_ns) / 1e9 AS paused_s"
 _TOP_OFFENDERS = _SUMS.format(
     columns=f"{_BROKE}, {_PAUSED.format(whose='culprit')}", whose="culprit", first="broke_its_limit"
 )
@@ -35,9 +35,9 @@ WITH named AS (
 )
 SELECT cluster, name, count(DISTINCT topic) AS topics,
   CAST(sum(limited_times) AS BIGINT) AS pauses,
-  round(sum(culprit_ns) / 1e9, 3) AS own_limit_s,
-  round(sum(coalesce(shared_ns, 0)) / 1e9, 3) AS shared_limits_s,
-  round(sum(collateral_ns) / 1e9, 3) AS limits_of_others_s
+  sum(culprit_ns) / 1e9 AS own_limit_s,
+  sum(coalesce(shared_ns, 0)) / 1e9 AS shared_limits_s,
+  sum(collateral_ns) / 1e9 AS limits_of_others_s
 FROM named
 GROUP BY cluster, name
 HAVING sum(limited_times) > 0

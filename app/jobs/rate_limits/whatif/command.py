@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
+from app.jobs.rate_limits.whatif.deciding import PART, STORM, Deciding, deciding
 from app.jobs.rate_limits.whatif.history import BOTH, LIMITS, RATES, History, Named, Rate
 from app.jobs.rate_limits.whatif.owners import SCOPES, Per, TopicOwners
 from app.jobs.rate_limits.whatif.search import (
-    MOST,
     LimitPoint,
     curve,
     point,
@@ -22,6 +22,8 @@ from app.jobs.rate_limits.whatif.search import (
     together,
 )
 from app.read.relations import Warehouse
+from app.show.report.phrases import short
+from app.terminal.amounts import AMOUNTS
 from app.terminal.outputs import require_folder
 from app.terminal.printable import printable, say
 from app.terminal.rows import write_table
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 SHOWN = 20
+COLUMNS = ("name", "limit", "in_force", "change", "decided_by", "without")
+"""Columns of the printed table; JSON has all."""
+DECIDED = (
+    "decided_by: one publish, or a storm (minutes with more than ten times the median); without it"
+    " the limit `without` is enough"
+)
 NS_PER_MS = 1_000_000
 Limited = tuple[str, Rate]
 """A name, and the rate that is limited: messages or bytes."""
@@ -90,12 +98,19 @@ class Suggestion:
     """Pauses of other topics under `limit`, without a limit on the other rate (s)."""
     of_both: bool
     """Whether limits on both rates were asked for."""
+    in_force: int | None
+    """The limit of the name at the end of the history; None = it has none."""
+    decided_by: str | None = None
+    """`one publish` or `storm`, without which at most two thirds of `limit` are enough."""
+    without: int | None = None
+    """The limit that is enough without it, with headroom."""
     curve: tuple[LimitPoint, ...] = field(repr=False, default=())
 
     def row(self) -> dict[str, Any]:
         """As a row of the table."""
         left_out = {"curve", "of_both"} | (set() if self.of_both else {"alone"})
-        return {key: getattr(self, key) for key in self.__dataclass_fields__ if key not in left_out}
+        row = {key: getattr(self, key) for key in self.__dataclass_fields__ if key not in left_out}
+        return {**row, "change": policy_document.change(self.limit, self.in_force)}
 
 
 @dataclass(frozen=True)
@@ -132,6 +147,19 @@ class SuggestedLimits:
             for one in self.suggestions
             for p in one.curve
         ]
+
+    @property
+    def notes(self) -> list[str]:
+        """The limits that one publish or a storm decides, a line for each."""
+        return list(
+            dict.fromkeys(
+                f"{one.name}: {LIMITS[one.rate]} {one.limit} is decided by"
+                f" {'a storm' if one.decided_by == STORM else one.decided_by}: without it"
+                f" {one.without} is enough"
+                for one in self.suggestions
+                if one.decided_by
+            )
+        )
 
     def limited(self, limits: Mapping[Limited, int]) -> list[policy_document.Document]:
         """The policies with these limits, one document per name."""
@@ -176,7 +204,7 @@ def suggest(
 
         write_page(found, page)
     if out is not None and found.suggestions:
-        policy_document.write(out, found.limited(found.limits), _about(found))
+        policy_document.write(out, found.limited(found.limits), _about(found), found.notes)
     if as_json:
         _print_json(found, broken if verify else None)
     else:
@@ -220,7 +248,9 @@ def find(
     found: dict[Named, list[Suggestion]] = {}
     limits: dict[Limited, int] = {}
     of_both = len(asked.rates) > 1
-    for one, traces in history.traces(wanted):
+    without: dict[Named, dict[Rate, Deciding]] = {}
+    calm: dict[Limited, int] = {}
+    for one, traces, minutes in history.traces(wanted):
         alone: dict[Rate, int] = {}
         for rate in asked.rates:
             least = smallest(traces[rate], asked.share, rules)
@@ -234,14 +264,21 @@ def find(
             rate: policy_document.with_headroom(needed, asked.headroom)
             for rate, needed in needs.pair.items()
         }
+        without[one] = deciding(traces, minutes, alone, asked.share, rules) if alone else {}
         for rate, limit in own.items():
-            limits[one.name, rate] = max(limits.get((one.name, rate), 0), limit)
-        found[one] = _suggestions(one, traces, needs, own, rules, of_both)
+            which = one.name, rate
+            limits[which] = max(limits.get(which, 0), limit)
+            if rate in without[one]:
+                least = without[one][rate].without
+                limit = policy_document.with_headroom(least, asked.headroom)
+            calm[which] = max(calm.get(which, 0), limit)
+        in_force = owners.in_force(one.cluster, one.name)
+        found[one] = _suggestions(one, traces, needs, own, rules, of_both, in_force)
     # a document holds in every cluster
     raised = [
         one for one, own in found.items() if any(s.limit < limits[one.name, s.rate] for s in own)
     ]
-    for one, traces in history.traces(raised):
+    for one, traces, _ in history.traces(raised):
         needs = Needs({s.rate: s.alone for s in found[one]}, {s.rate: s.needed for s in found[one]})
         found[one] = _suggestions(
             one,
@@ -250,8 +287,15 @@ def find(
             {rate: limits[one.name, rate] for rate in needs.pair},
             rules,
             of_both,
+            owners.in_force(one.cluster, one.name),
         )
-    every = [suggestion for own in found.values() for suggestion in own]
+    every = [
+        replace(s, decided_by=without[one][s.rate].by, without=calm[one.name, s.rate])
+        if s.rate in without[one] and calm[one.name, s.rate] <= PART * s.limit
+        else s
+        for one, own in found.items()
+        for s in own
+    ]
     return SuggestedLimits(
         asked,
         tuple(sorted(every, key=lambda s: _place(s, asked, limits))),
@@ -294,6 +338,7 @@ def _suggestions(
     limits: Mapping[Rate, int],
     rules: Rules,
     of_both: bool,
+    in_force: Mapping[str, int],
 ) -> list[Suggestion]:
     """The suggestions of a name under the limits of its document."""
     shares = together(traces, limits, rules)
@@ -316,7 +361,8 @@ def _suggestions(
                 at.paused_s,
                 at.victim_s,
                 of_both,
-                tuple(curve(trace, alone, rules, limit)),
+                in_force.get(rate),
+                curve=tuple(curve(trace, alone, rules, limit)),
             )
         )
     return found
@@ -354,31 +400,29 @@ def _print_json(found: SuggestedLimits, broken: Sequence[str] | None) -> None:
 
 
 def _print(found: SuggestedLimits, curves: bool, every: bool) -> None:
-    rows = [one.row() for one in found.suggestions]
+    most, more = None if every else SHOWN, "--all shows every row"
     if curves:
-        rows = found.curve
-    names = list(rows[0]) if rows else ["cluster", "name", "rate", "limit"]
-    most = None if every else SHOWN
-    write_table(
-        names,
-        (list(_rounded(row).values()) for row in rows),
-        sys.stdout,
-        most,
-        "--all shows every row",
-    )
-    for one in found.left_out:
-        example = ", ".join(one.names[:3]) + (", ..." if len(one.names) > 3 else "")
-        print(printable(f"{len(one.names):,} without a limit: {one.reason}: {example}"))
+        names = ["cluster", "name", "rate", *LimitPoint.__dataclass_fields__]
+        points = [[row[name] for name in names] for row in found.curve]
+        write_table(names, points, sys.stdout, most, more, units={"limit": "rate"})
+    else:
+        several = len({one.cluster for one in found.suggestions}) > 1
+        names = [*(["cluster"] if several else []), *COLUMNS]
+        rows = [_printed(one) for one in found.suggestions]
+        write_table(names, [[row[n] for n in names] for row in rows], sys.stdout, most, more)
+    if any(one.decided_by for one in found.suggestions):
+        say(DECIDED)
+    for left in found.left_out:
+        example = ", ".join(left.names[:3]) + (", ..." if len(left.names) > 3 else "")
+        print(printable(f"{len(left.names):,} without a limit: {left.reason}: {example}"))
 
 
-def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    """Figures for reading."""
-    digits = {"throttled_share": 6, "paused_s": 3, "victim_s": 3, "total": 0}
-    return {
-        key: int(value)
-        if key == "total" and value <= MOST
-        else round(value, digits[key])
-        if key in digits
-        else value
-        for key, value in row.items()
+def _printed(one: Suggestion) -> dict[str, Any]:
+    """A row for reading: the limits with their units, which tell the rate."""
+    write = AMOUNTS["per_s" if one.rate == "messages" else "bytes_per_s"]
+    row = one.row()
+    limits = {
+        name: None if row[name] is None else write(row[name])
+        for name in ("limit", "in_force", "without")
     }
+    return {**row, **limits, "name": short(one.name)}

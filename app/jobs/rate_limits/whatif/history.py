@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -114,18 +114,19 @@ WITH published AS (
   FROM records WHERE event_type = 'connection_closed'
 ), played AS (
   SELECT name, cluster, run, limiter, {publish} AS kind, ts_mono_ns, seq, topic, ledger_id,
-    entry_id, source_offset, messages, bytes, cnx, others, end_ns FROM published
+    entry_id, source_offset, messages, bytes, cnx, others, end_ns, ts_wall_ms // 60000 AS minute
+  FROM published
   UNION ALL
   SELECT name, cluster, run, limiter, {use}, ts_mono_ns, seq, topic, ledger_id, entry_id,
-    source_offset, 0, 0, cnx, 0, end_ns FROM owned WHERE event_type = 'producer_created'
+    source_offset, 0, 0, cnx, 0, end_ns, NULL FROM owned WHERE event_type = 'producer_created'
   UNION ALL
   SELECT p.name, p.cluster, p.run, p.limiter, {close}, c.ts_mono_ns, c.seq, '', NULL, NULL, NULL,
-    0, 0, p.cnx, 0, p.end_ns
+    0, 0, p.cnx, 0, p.end_ns, NULL
   FROM closed c JOIN (SELECT DISTINCT name, cluster, run, limiter, cnx, end_ns FROM published) p
     ON p.cnx = c.cnx
 )
 SELECT n.id, hash(run, limiter) AS limiter, kind, ts_mono_ns, messages, bytes, cnx, others,
-  end_ns
+  end_ns, coalesce(minute, -1) AS minute
 FROM played p JOIN names n ON n.cluster IS NOT DISTINCT FROM p.cluster AND n.name = p.name
 ORDER BY n.id, run, p.limiter, ts_mono_ns, seq NULLS FIRST, topic, ledger_id NULLS FIRST,
   entry_id NULLS FIRST, source_offset
@@ -149,6 +150,15 @@ class Named:
     publishes: int
     length_ms: int
     """From its first publish to its last."""
+
+
+class NamedTraces(NamedTuple):
+    """A name and its records."""
+
+    one: Named
+    traces: Mapping[Rate, Trace]
+    minutes: np.ndarray
+    """Minute of each publish since the epoch; -1 of other records, and where it is not known."""
 
 
 class History:
@@ -207,7 +217,7 @@ class History:
         )
         self._connection.execute(OWNED)
 
-    def traces(self, wanted: list[Named]) -> Iterator[tuple[Named, Mapping[Rate, Trace]]]:
+    def traces(self, wanted: list[Named]) -> Iterator[NamedTraces]:
         """The records of some names, in their order, one name in memory at a time."""
         if not wanted:
             return
@@ -237,7 +247,7 @@ class History:
             yield _trace(held, wanted)
 
 
-def _trace(parts: list[pa.RecordBatch], wanted: list[Named]) -> tuple[Named, Mapping[Rate, Trace]]:
+def _trace(parts: list[pa.RecordBatch], wanted: list[Named]) -> NamedTraces:
     """A name, and its records with each amount."""
     rows = pa.Table.from_batches(parts)
 
@@ -257,6 +267,5 @@ def _trace(parts: list[pa.RecordBatch], wanted: list[Named]) -> tuple[Named, Map
         rows.column("others").fill_null(0).to_numpy().astype(np.int64),
         column("end_ns"),
     )
-    return wanted[rows.column("id")[0].as_py()], {
-        rate: one._replace(amount=column(rate).astype(np.int64)) for rate in RATES
-    }
+    traces = {rate: one._replace(amount=column(rate).astype(np.int64)) for rate in RATES}
+    return NamedTraces(wanted[rows.column("id")[0].as_py()], traces, column("minute"))

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from app.errors import UserError
 from app.read.last_policies import last_policies
 from app.read.relations import Warehouse
+from state.engine.documents import full_topic_name
 from state.rate_limits.limits import Limits, is_exempt, unpartitioned
 from udfs.topics import normal_topic
 
@@ -54,7 +55,7 @@ class TopicOwners:
         """`policies` are those of the configuration."""
         self._policies, self._per = policies, per
         self._by_cluster: dict[str, Limits] = {}
-        self._stream = last_policies(warehouse) if per == "group" else {}
+        self._stream = last_policies(warehouse)
         self.members: dict[str, str] = {}
         """The group of each namespace that was asked for."""
 
@@ -75,10 +76,27 @@ class TopicOwners:
         self.members[namespace] = group
         return ChargedOwner(topic, group, group)
 
+    def in_force(self, cluster: str, name: str) -> dict[str, int]:
+        """The limits of a name at the end of the history, by rate; without those that are off."""
+        limits = self._limits(cluster)
+        if self._per == "group":
+            rates = limits.group(name)
+        else:
+            # the limit of a namespace is that of its topics without one of their own
+            topic = f"persistent://{name}/" if self._per == "namespace" else name
+            msgs, size, _ = limits.topics([topic])
+            rates = int(msgs[0]), int(size[0])
+        return {
+            rate: limit for rate, limit in zip(("messages", "bytes"), rates, strict=True) if limit
+        }
+
     def _limits(self, cluster: str) -> Limits:
         """The documents of the configuration, overridden by the latest ones of the stream."""
         if cluster not in self._by_cluster:
-            own = ((d["scope"], d["name"], d) for d in self._policies)
+            own = (
+                (d["scope"], full_topic_name(d["name"]) if d["scope"] == "topic" else d["name"], d)
+                for d in self._policies
+            )
             said = ((s, n, last.document) for (s, n), last in self._stream.get(cluster, {}).items())
             self._by_cluster[cluster] = Limits(_limits_of([*own, *said]), "")
         return self._by_cluster[cluster]

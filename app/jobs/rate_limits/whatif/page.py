@@ -12,7 +12,7 @@ from app.show.report.charts import strokes, values
 from app.show.report.model import Chart, Fold, Frame, Grid, GridColumn, Page, ReportSection, Tile
 from app.show.report.page import html, write
 from app.show.report.phrases import short
-from app.show.report.text import percent_text
+from app.terminal.amounts import percent_text
 from app.terminal.counts import counted
 
 if TYPE_CHECKING:
@@ -66,15 +66,15 @@ def page(found: SuggestedLimits) -> Page:
 
 def _limits(asked: PublishRequest, rate: Rate, found: Sequence[Suggestion]) -> ReportSection:
     columns = [
-        GridColumn("cluster", "cluster"),
         GridColumn("name", asked.per, "topic"),
-        GridColumn("publishes", "publishes", "number"),
-        GridColumn("total", rate, "number"),
-        GridColumn("needed", f"smallest ({rate}/s)", "number"),
         GridColumn("limit", f"suggested ({rate}/s)", "number"),
+        GridColumn("in_force", "in force", "number"),
+        GridColumn("change", "change"),
+        GridColumn("decided_by", "decided by"),
+        GridColumn("without", "without it", "number"),
         GridColumn("throttled_share", "throttled", "ratio"),
-        GridColumn("pauses", "pauses", "number"),
         GridColumn("victim_s", "others paused", "seconds"),
+        GridColumn("needed", "smallest", "number"),
     ]
     rows = [one.row() for one in found]
     sentences = [
@@ -86,8 +86,16 @@ def _limits(asked: PublishRequest, rate: Rate, found: Sequence[Suggestion]) -> R
     ]
     if len(rows) > LISTED:
         sentences.append(f"The table omits {len(rows) - LISTED:,} with smaller limits.")
+    if len({row["cluster"] for row in rows}) > 1:
+        columns.append(GridColumn("cluster", "cluster"))
+    if any(row["decided_by"] for row in rows):
+        sentences.append(
+            "Decided by: one publish, or a storm, which is what is published in minutes with more"
+            " than ten times the median, in one stretch or two. Without it two thirds of the"
+            " suggestion or less are enough."
+        )
     if any("alone" in row for row in rows):
-        columns.insert(-5, GridColumn("alone", f"alone ({rate}/s)", "number"))
+        columns.append(GridColumn("alone", "alone", "number"))
         sentences.append(
             f"Alone: what would suffice without the other limit. Throttled: under the"
             f" suggested limits on {' and '.join(asked.rates)} together."

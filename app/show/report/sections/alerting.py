@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.show.report.model import Grid, GridColumn, ReportSection, Row, Tile
 from app.show.report.report_reader import ReportReader
-from app.show.report.text import NONE
+from app.terminal.amounts import NONE
 from app.terminal.counts import counted
 
 TOP = 20

@@ -6,7 +6,7 @@ from app.show.report.charts import limit_mark, plain_bars
 from app.show.report.model import Chart, Grid, GridColumn, ReportSection, Tile
 from app.show.report.phrases import short, was
 from app.show.report.report_reader import ReportReader
-from app.show.report.text import percent_text
+from app.terminal.amounts import percent_text
 from app.terminal.counts import counted
 
 TOP = 8
@@ -97,25 +97,25 @@ def quotas(reader: ReportReader) -> ReportSection:
 
 
 def _forecasts(reader: ReportReader) -> list[Grid]:
-    """Limits by when they are reached, if that was forecast."""
+    """Limits by when they are reached."""
     found = reader.ask("forecasts", TOP)
     if not found:
         return []
     return [
         Grid(
-            "Forecasts, the soonest breaches first",
+            "What is reached next, the soonest first",
             [
-                GridColumn("entity", "of", "topic"),
-                GridColumn("kind", "quota"),
-                GridColumn("breached", "breached", "flag"),
                 GridColumn("breach", "reached", "time"),
+                GridColumn("breached", "breached", "flag"),
+                GridColumn("kind", "quota"),
+                GridColumn("entity", "of", "topic"),
+                GridColumn("partition", "partition"),
+                GridColumn("group_or_subscription", "group or subscription"),
+                GridColumn("highest", "use", "ratio"),
                 GridColumn("method", "method"),
                 GridColumn("predicted", "highest use of the day", "ratio"),
-                GridColumn("by", "to", "time"),
                 GridColumn("mean_error", "mean error", "ratio"),
                 GridColumn("worst_error", "worst", "ratio"),
-                GridColumn("tests", "of forecasts", "number"),
-                GridColumn("reason", "none for"),
             ],
             found,
             "forecasts",

@@ -15,7 +15,8 @@ from app.read.relations import Warehouse
 from app.show.forecast.forecasting import one_round
 from app.tables.definitions import TABLES
 from app.tables.run_lock import Busy, only_forecast
-from tests.support.throttle_rows import OTHER, TOPIC, write
+from tests.support.ready_questions import lag
+from tests.support.throttle_rows import OTHER, START_MS, TOPIC, write
 from tests.unit.show.forecast.rounds import Json, fill, growing, stored
 from tests.unit.show.forecast.rows import (
     DAY,
@@ -146,20 +147,47 @@ def test_what_has_been_breached_says_so(
         backlog_checks=[*(checked(ago, 1000) for ago in range(3)), *growing(name=OTHER)],
     )
     assert main(["forecast", "--warehouse", settings.warehouse]) == 0
-    _, _, first, _, second, *_, last = capsys.readouterr().out.splitlines()
-    assert TOPIC in first and "breached" in first and "TOO_LITTLE_HISTORY" in first
+    _, _, first, second, last = capsys.readouterr().out.splitlines()
+    assert TOPIC in first and "true" in first and "trend" not in first
     assert OTHER in second and "2023-11-16T18:00:00Z" in second and "trend" in second
     assert last == (
-        "2 limits as of 2023-11-15T00:00:00Z: 1 breached, 1 expected to be reached, "
+        "days ahead, 2 limits as of 2023-11-15T00:00:00Z: 1 breached, 1 expected to be reached, "
         "1 with too little history for a forecast"
     )
+
+
+def test_ten_minutes_of_data_are_enough_for_the_next_ones(
+    make_settings: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two checks of a group; at the first one the other group had stopped, too."""
+    settings = make_settings()
+    where = ["--warehouse", settings.warehouse]
+    rows = [
+        lag("g", 0, 5, time_to_loss_s=600.0, limit_s=605),
+        lag("g", 60_000, 5, time_to_loss_s=540.0, limit_s=545),
+        lag("h", 0, 5, time_to_loss_s=60.0, limit_s=65),
+        lag("h", 60_000, 0),
+    ]
+    fill(settings.warehouse, group_lag=rows)
+
+    def listed(*options: str) -> list[tuple[str, str]]:
+        found = answer(capsys, "forecast", *where, *options)
+        assert {row["method"] for row in found} == {"present_growth"}
+        return [(row["group_or_subscription"], row["breach"]) for row in found]
+
+    assert listed() == [("g", "2023-11-14T22:24:00Z")]
+    assert listed("--at", str(START_MS)) == [
+        ("h", "2023-11-14T22:15:00Z"),
+        ("g", "2023-11-14T22:24:00Z"),
+    ]
 
 
 def test_one_limit_is_not_several(make_settings: Make, capsys: pytest.CaptureFixture[str]) -> None:
     settings = make_settings()
     fill(settings.warehouse, backlog_checks=growing())
     assert main(["forecast", "--warehouse", settings.warehouse]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("1 limit as of 2023-11-15T00:00:00Z")
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("days ahead, 1 limit as of 2023-11-15T00:00:00Z")
 
 
 def test_too_little_history_is_said_and_kept(make_settings: Make) -> None:
@@ -183,11 +211,15 @@ def test_a_second_round_writes_nothing_twice(
     where = ["--warehouse", settings.warehouse]
     fill(settings.warehouse, backlog_checks=growing())
     first = answer(capsys, "forecast", *where)
-    assert answer(capsys, "forecast", *where)["forecasts"][0]["predicted"] == 1.036
-    assert stored(settings) == first["forecasts"]
+    kept = stored(settings)
+    assert (len(kept), [row["predicted"] for row in first]) == (2, [1.036])
+    assert (
+        answer(capsys, "forecast", *where) == first == answer(capsys, "query", "forecasts", *where)
+    )
+    assert stored(settings) == kept
     # A limit whose rows came late is added to the same hour.
     write(settings.warehouse, "backlog_checks", growing(name=OTHER))
-    assert len(answer(capsys, "forecast", *where)["forecasts"]) == 4
+    assert [row["entity"] for row in answer(capsys, "forecast", *where)] == [TOPIC, OTHER]
     assert sorted((row["entity"], row["method"]) for row in stored(settings)) == [
         (TOPIC, "same_hour"),
         (TOPIC, "trend"),
@@ -235,7 +267,7 @@ def test_any_time_may_be_asked_for(
     settings = make_settings()
     fill(settings.warehouse, backlog_checks=growing())
     found = answer(capsys, "forecast", "--warehouse", settings.warehouse, "--at", at)
-    assert bool(found["forecasts"]) is (len(at) == 19)
+    assert bool(found) is (len(at) == 19)
 
 
 def test_nothing_is_known_of_an_empty_warehouse(
@@ -244,7 +276,9 @@ def test_nothing_is_known_of_an_empty_warehouse(
     settings = make_settings()
     Path(settings.warehouse, "_weir").mkdir(parents=True)
     assert main(["forecast", "--warehouse", settings.warehouse]) == 0
-    assert capsys.readouterr().out == "no limit has rows of a whole hour yet\n"
+    *_, why, last = capsys.readouterr().out.splitlines()
+    assert why.startswith("no rows: no limit is breached or expected to be reached")
+    assert last == "days ahead: no limit has rows of a whole hour yet"
     assert not Path(settings.warehouse, "forecasts").exists()
 
 
@@ -290,12 +324,13 @@ def test_extreme_numbers_break_nothing(
     nobody = [checked(ago, 1, 1, name=None) for ago in range(60)]
     fill(settings.warehouse, backlog_checks=[*checks, *growing(), *nobody], limiter_stats=limits)
     done = answer(capsys, "forecast", "--warehouse", settings.warehouse)
-    found = by_method(done["forecasts"], entity=TOPIC)
-    assert found["trend"]["predicted"] == 1.036
-    for row in done["forecasts"]:
+    assert by_method(done, entity=TOPIC)["trend"]["predicted"] == 1.036
+    kept = stored(settings)
+    assert {"trend", "same_hour"} == {row["method"] for row in kept}
+    for row in kept:
         assert row["limit"] > 0 and row["used"] >= 0, row
     assert main(["forecast", "--warehouse", settings.warehouse]) == 0
-    assert len(stored(settings)) == len(done["forecasts"])
+    assert len(stored(settings)) == len(kept)
 
 
 def test_hostile_names_are_names(make_settings: Make, capsys: pytest.CaptureFixture[str]) -> None:

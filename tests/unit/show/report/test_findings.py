@@ -34,13 +34,13 @@ from app.jobs.producer_ids.findings import DECISION_COLUMNS, producer_id_finding
 from app.jobs.rate_limits.findings import BEGUN, Cause, Summary, pause_findings, summarise
 from app.read.relations import Warehouse
 from app.show.report.model import Finding, Urgency
-from app.show.report.phrases import duration
 from app.show.report.printed import render, render_next_steps, show
 from app.show.report.report_reader import ReportReader, ReportSpan
 from app.show.report.summary import actions_of, all_findings, what_to_do
 from app.show.report.text import runbook_page
 from app.tables.definitions import TABLES
 from app.tables.run_lock import only_run
+from app.terminal.amounts import duration
 from tests.support.throttle_rows import frame, window, write
 
 Row = dict[str, Any]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,15 @@ from app.whatif.replay.archive_reader import WHOLE
 from state.policies import LIMIT_TYPES
 from state.rate_limits.alone import Rules
 from tests.support.effort import examples
-from tests.unit.whatif.suggest.traces import START_MS, Row, archive, by_hand, drawn, publish
+from tests.unit.whatif.suggest.traces import (
+    START_MS,
+    Row,
+    archive,
+    by_hand,
+    drawn,
+    publish,
+    record,
+)
 
 Capture = pytest.CaptureFixture[str]
 Make = Callable[..., Settings]
@@ -74,6 +84,146 @@ def test_the_smallest_limit_of_a_trace_by_hand(
     assert (row["needed"], row["limit"]) == (needed, needed)
     assert row["throttled_share"] == pytest.approx(throttled_share)
     assert found["verified"] is True
+
+
+def test_one_publish_that_decides_is_marked(make_settings: Make, capsys: Capture) -> None:
+    """100 messages in one publish among publishes of ten."""
+    settings = warehouse(make_settings, by_hand())
+    found = answer(capsys, settings, *LITTLE, "--headroom", "0.5")
+    assert [(r["limit"], r["decided_by"], r["without"]) for r in found["suggestions"]] == [
+        (152, "one publish", 17),  # 101 and 11, and half of them
+        (15_002, "one publish", 1502),
+    ]
+    # what may be throttled decides nothing
+    found = answer(capsys, settings, *LITTLE, "--share", "0.53")
+    assert [r["decided_by"] for r in found["suggestions"]] == [None, None]
+
+
+def minutes(used: Sequence[int], topic: str = "t/a/x") -> list[Row]:
+    """So many publishes of ten messages in each minute, at its beginning."""
+    return [
+        publish(60_000 * at, 1000 * at + i, topic, 10)
+        for at, publishes in enumerate(used)
+        for i in range(publishes)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("used", "limit", "without"),
+    [
+        ([3] * 12, 31, None),  # steady
+        ([3] * 8 + [40, 40] + [3] * 2, 401, 31),
+        ([3] * 8 + [30] + [3] * 3, 301, None),  # ten times the median is not more than that
+        ([40, *[3] * 12, 40, 3, 3], 401, 31),  # two stretches
+        ([40, *[3] * 12, 40, *[3] * 12, 40], 401, None),  # a habit
+        ([3, 40, 3, 3], 401, None),  # too few minutes to say what is usual
+    ],
+)
+def test_a_storm_is_told_apart_from_what_is_usual(
+    used: list[int], limit: int, without: int | None, make_settings: Make, capsys: Capture
+) -> None:
+    settings = warehouse(make_settings, minutes(used))
+    (row,) = answer(capsys, settings, *LITTLE, "--rate", "messages", "--share", "0", "--verify")[
+        "suggestions"
+    ]
+    by = None if without is None else "storm"
+    assert (row["limit"], row["decided_by"], row["without"]) == (limit, by, without)
+    assert row["throttled_share"] == 0
+
+
+def test_a_storm_in_one_cluster_does_not_decide_what_another_needs(
+    make_settings: Make, capsys: Capture
+) -> None:
+    other = [{**row, "cluster": "d"} for row in minutes([38] * 12)]
+    settings = warehouse(make_settings, [*minutes([3] * 8 + [40] + [3] * 3), *other])
+    found = answer(capsys, settings, *LITTLE, "--rate", "messages", "--share", "0")
+    assert [(r["cluster"], r["limit"], r["decided_by"]) for r in found["suggestions"]] == [
+        ("c", 401, None),
+        ("d", 401, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("per", "limits"),
+    [
+        ("topic", {"scope": "topic", "name": "t/a/x"}),
+        ("topic", {"scope": "namespace", "name": "t/a"}),
+        ("namespace", {"scope": "namespace", "name": "t/a"}),
+        ("group", {"scope": "resource_group", "name": "g"}),
+    ],
+)
+def test_the_limit_in_force_is_beside_the_suggestion(
+    per: str, limits: dict[str, str], make_settings: Make, capsys: Capture, tmp_path: Path
+) -> None:
+    """The configuration's document, and a newer one of the stream in cluster d."""
+    of_group = {"scope": "tenant", "name": "t", "limits": {"resource_group": "g"}}
+    rows = by_hand()
+    stream = record(
+        500,
+        "policy",
+        99,
+        cluster="d",
+        policy_json=json.dumps({**limits, "limits": {"publishRateInMsgs": 101}}),
+    )
+    settings = warehouse(make_settings, [*rows, *({**r, "cluster": "d"} for r in rows), stream])
+    config = tmp_path / "weir.yaml"
+    policies = [of_group, {**limits, "limits": {"publishRateInMsgs": 100}}]
+    config.write_text(yaml.safe_dump({"source": {"format": "demo"}, "policies": policies}))
+    words = [*LITTLE, "--per", per, "--config", str(config)]
+    found = answer(capsys, settings, *words)
+    assert [
+        (r["cluster"], r["rate"], r["in_force"], r["change"]) for r in found["suggestions"]
+    ] == [
+        ("c", "messages", 100, "raise"),
+        ("c", "bytes", None, "new"),
+        ("d", "messages", 101, "same"),
+        ("d", "bytes", None, "new"),
+    ]
+    # two of the limits that are in force, and one publish
+    words = ["policy", "suggest", "publish", "--warehouse", settings.warehouse, *words]
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == [
+        "cluster", "name", "limit", "in_force", "change", "decided_by", "without",
+    ]  # fmt: skip
+    assert lines[2].split()[0::2] == ["c", "101/s", "raise", "publish"]
+    assert lines[3].split()[2:] == ["10.0", "kB/s", "new", "one", "publish", "1.0", "kB/s"]
+    assert lines[-1].startswith("decided_by: one publish, or a storm")
+
+
+def test_the_file_names_what_decides_its_limits(
+    make_settings: Make, capsys: Capture, tmp_path: Path
+) -> None:
+    settings = warehouse(make_settings, minutes([3] * 8 + [40] + [3] * 3, "t/a/x\ny"))
+    out, page = tmp_path / "policies.yaml", tmp_path / "page.html"
+    words = ["--rate", "messages", "--out", str(out), "--page", str(page)]
+    answer(capsys, settings, *LITTLE, "--share", "0", *words)
+    _, note, *rest = out.read_text().splitlines()
+    assert note == (
+        "# persistent://t/a/x\\ny: publishRateInMsgs 401 is decided by a storm: without it 31 is"
+        " enough"
+    )
+    assert not any(line.startswith("#") for line in rest)
+    assert main(["policy", "check", str(out)]) == 0
+    assert "more than ten times the median" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_suggestion_is_seen_at_every_width(
+    columns: int, make_settings: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = warehouse(
+        make_settings, minutes([3] * 8 + [40] + [3] * 3, "shop/orders/created-000")
+    )
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    words = ["policy", "suggest", "publish", "--warehouse", settings.warehouse, *LITTLE]
+    assert main([*words, "--share", "0"]) == 0
+    lines = terminal.getvalue().splitlines()
+    assert all(len(line) <= columns for line in lines[:-1])
+    assert lines[2].split() == ["shop/orders/created-000", "401/s", "new", "storm", "31/s"]
 
 
 def test_others_are_paused_until_the_debt_is_repaid(make_settings: Make, capsys: Capture) -> None:
@@ -219,7 +369,7 @@ def test_limits_do_to_a_drawn_trace_what_the_job_does(seed: int, make_settings: 
     }
     alone = {
         (one.cluster, one.name): point(traces[rate], limits[one.name], rules).throttled_share
-        for one, traces in history.traces(history.names)
+        for one, traces, _ in history.traces(history.names)
     }
     assert len(alone) > 1
     assert alone == pytest.approx(of_job)
@@ -501,7 +651,7 @@ def test_a_limit_below_what_is_needed_throttles_more(make_settings: Make) -> Non
         Warehouse.of(settings.location),
         TopicOwners(Warehouse.of(settings.location), settings.policy_dicts(), "topic"),
     )
-    for trace in (t for _, traces in history.traces(history.names) for t in traces.values()):
+    for trace in (t for one in history.traces(history.names) for t in one.traces.values()):
         needed = smallest(trace, 0.02, Rules())
         assert needed is not None
         assert point(trace, needed, Rules()).throttled_share <= 0.02
