@@ -15,7 +15,10 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("limit_bytes", LONG, "limit of that size (bytes); null = none"),
         TableColumn("size_usage", RATE, "size / limit; null without a limit above 0"),
         TableColumn(
-            "age_s", LONG, "age of the oldest unacknowledged message (s); -1 = none or unknown"
+            "age_s",
+            LONG,
+            "age of the oldest unacknowledged message (s); -1 = none, or unknown: where age_state"
+            " is no_estimate, preciseTimeBasedBacklogQuotaCheck in broker.conf gives it",
         ),
         TableColumn("limit_s", LONG, "limit of that age (s); null = none"),
         TableColumn("age_state", TEXT, "known, no_backlog, no_durable_cursor or no_estimate"),

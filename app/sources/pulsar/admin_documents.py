@@ -529,6 +529,18 @@ def other_name(configured: str, policies: dict[str, Any]) -> str | None:
     )
 
 
+def estimated_ages(policies: dict[str, Any]) -> str | None:
+    """The note about brokers that estimate ages, in one sentence; None for none."""
+    broker = policies.get("broker")
+    precise = broker.get("preciseTimeBasedBacklogQuotaCheck") if isinstance(broker, dict) else None
+    if str(precise).lower() != "false":
+        return None
+    return (
+        "age_s is -1 while the oldest message is in the open ledger, as at the brokers;"
+        " preciseTimeBasedBacklogQuotaCheck=true in broker.conf gives its age"
+    )
+
+
 def _last_ledger(internal: dict[str, Any]) -> int:
     """The newest ledger that a topic without ledgers has had; 0 where nothing shows one."""
     cursors = internal.get("cursors")

@@ -24,6 +24,7 @@ from app.sources.pulsar.admin_client import (
 from app.sources.pulsar.admin_documents import (
     PollNames,
     Record,
+    estimated_ages,
     map_poll,
     other_name,
     pulsar_cluster,
@@ -76,12 +77,12 @@ class AdminPoller(Polling):
         self._asked: dict[str, int] = {}
         self.skipped = 0
         """Polls of a topic that were left out since the start."""
-        self._has_named = False
+        self._has_noted = False
 
     def check(self) -> str | None:
         """UserError for a broker that does not answer, or refuses the token; nothing is written.
 
-        Returns what is worth a note about the cluster's name.
+        Returns what is worth a note about the cluster's name and its ages.
         """
         note = None
         plan = self._plan(None)
@@ -89,7 +90,7 @@ class AdminPoller(Polling):
         if not problems:
             policies = _Policies(self._client, self._settings, None, problems)
             policies.ask(plan.topics[:1], _one_by_one)
-            note = other_name(self._names.cluster, policies.of_cluster())
+            note = policies.note(self._names.cluster)
             for topic in plan.topics[:1]:
                 # Other problems of a topic do not prevent the start.
                 with suppress(Unanswered, NotThere):
@@ -114,10 +115,10 @@ class AdminPoller(Polling):
             plan = self._plan(deadline)
             policies = _Policies(self._client, self._settings, deadline, plan.problems)
             policies.ask(plan.topics, each)
-            note = other_name(self._names.cluster, policies.of_cluster())
-            if note is not None and not self._has_named:
+            note = policies.note(self._names.cluster)
+            if note is not None and not self._has_noted:
                 self._say(f"{self.feed}: {note}")
-            self._has_named = self._has_named or note is not None
+            self._has_noted = self._has_noted or note is not None
             polls = each(lambda topic: self._ask(topic, plan, begun), plan.topics)
         report.problems += plan.problems
         records = self._map([poll for poll in polls if poll is not None], policies, report)
@@ -292,6 +293,12 @@ class _Policies:
     def of_cluster(self) -> dict[str, Any]:
         """The documents that hold for every topic."""
         return {"broker": self._broker, "clusters": self._clusters}
+
+    def note(self, cluster: str) -> str | None:
+        """What is worth a note about the cluster; None for nothing."""
+        documents = self.of_cluster()
+        notes = (other_name(cluster, documents), estimated_ages(documents))
+        return "; ".join(filter(None, notes)) or None
 
     def _group(self, namespace: str) -> str | None:
         """The resource group of a namespace."""

@@ -40,7 +40,7 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
 
 
 def answer(feed: SourceSettings, warehouse: Location) -> str | None:
-    """As `check`; returns a note about the cluster's name."""
+    """As `check`; returns a note about the cluster's name and its ages."""
     spool_folder(feed, warehouse)
     if feed.path is not None:
         recordings(Path(feed.path))

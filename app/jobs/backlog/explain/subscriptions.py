@@ -18,7 +18,8 @@ _ACTIONS = {
 }
 _NO_AGE = {
     "no_backlog": "no_backlog: no subscription has any",
-    "no_estimate": "no_estimate: messages wait, their age is not known",
+    "no_estimate": "no_estimate: messages wait, their age is not known;"
+    " preciseTimeBasedBacklogQuotaCheck in broker.conf gives it",
 }
 _KINDS = {
     "replicator": "Replicator",

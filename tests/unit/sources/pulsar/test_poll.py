@@ -288,6 +288,31 @@ def test_another_name_of_the_cluster_is_said_and_its_rates_are_taken(
     assert AdminPoller(make_admin(policies=scopes), tmp_path / "b", said.append).check() is None
 
 
+@pytest.mark.parametrize(
+    ("precise", "is_noted"), [("false", True), (False, True), ("true", False), (None, False)]
+)
+def test_brokers_that_estimate_ages_are_noted_once(
+    server: AdminServer,
+    make_admin: MakeAdmin,
+    topic: str,
+    tmp_path: Path,
+    precise: Any,
+    is_noted: bool,
+) -> None:
+    runtime = {"preciseTimeBasedBacklogQuotaCheck": precise}
+    server.answers["brokers/configuration/runtime"] = runtime
+    said: list[str] = []
+    poller = AdminPoller(make_admin(policies=["broker"]), tmp_path, said.append)
+    note = (
+        "age_s is -1 while the oldest message is in the open ledger, as at the brokers;"
+        " preciseTimeBasedBacklogQuotaCheck=true in broker.conf gives its age"
+    )
+    assert poller.check() == (note if is_noted else None)
+    for i in range(2):
+        poller.poll_once(AT + i)
+    assert said == ([f"pulsar_admin: {note}"] if is_noted else [])
+
+
 def test_an_expired_token_ends_the_poll_and_changes_nothing(
     server: AdminServer, make_admin: MakeAdmin, topic: str, tmp_path: Path
 ) -> None:
