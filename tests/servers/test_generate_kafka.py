@@ -25,8 +25,8 @@ EVENTS = 30_000
 
 
 def pasted(kafka: Kafka, topic: str) -> list[list[str]]:
-    """The commands of README that begin with a trace in Kafka, for this broker and topic."""
-    every = list(commands(ROOT / "README.md"))
+    """The commands of docs/jobs.md that begin with a trace in Kafka, for this broker and topic."""
+    every = list(commands(ROOT / "docs/jobs.md"))
     first = next(i for i, words in enumerate(every) if "--kafka" in words)
     return [
         [
@@ -39,7 +39,7 @@ def pasted(kafka: Kafka, topic: str) -> list[list[str]]:
     ]
 
 
-def test_the_sequence_of_the_readme_processes_the_generated_trace(
+def test_the_sequence_of_the_page_processes_the_generated_trace(
     kafka: Kafka,
     spark: SparkSession,
     tmp_path: Path,

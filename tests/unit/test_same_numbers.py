@@ -112,9 +112,9 @@ EXPECTED = {
 }
 SHARED = [
     # limiter, its name, pauses, paused (s), topics on its connections, most used by
-    ("resource_group", "batch", 1, 0.2, 3, FIRST),
-    ("connection", "c4", 1, 0.05, 2, MANY),
-    ("broker", "b1", 1, 0.02, 2, LARGE),
+    ("resource_group", "batch", 1, GROUP / S, 3, FIRST),
+    ("connection", "c4", 1, CNX / S, 2, MANY),
+    ("broker", "b1", 1, BROKER / S, 2, LARGE),
 ]
 
 
@@ -154,7 +154,7 @@ def test_the_tables_have_what_was_worked_out(
 def test_the_questions_agree(warehouse: str, capsys: pytest.CaptureFixture[str]) -> None:
     offenders = asked(capsys, warehouse, "query", "blame")
     assert [(r["topic"], r["broke_its_limit"], r["paused_s"]) for r in offenders] == [
-        (NOISY, 2, round(OWN / S, 3))
+        (NOISY, 2, OWN / S)
     ]
     victims = asked(capsys, warehouse, "query", "blame", "--by", "victim")
     assert {(r["topic"], r["paused_by_others"]) for r in victims} == {(QUIET, 2), (OUTSIDE, 1)}
