@@ -153,11 +153,14 @@ def _headings(names: Sequence[str], in_units: Sequence[list[str | None] | None])
 
 
 def _amount(value: Any, unit: str | None) -> str:
-    """A number with its unit; without one a whole number as it is, another with three digits."""
+    """A number with its unit; without one a whole number as it is, another with three digits.
+
+    A whole -1 is as it is, too: columns have it for what is not known.
+    """
     value = plain(value)
     if value is None:
         return ""
-    if unit is not None:
+    if unit is not None and not (isinstance(value, int) and value == -1):
         return AMOUNTS[unit](value)
     if isinstance(value, int):
         return str(value)

@@ -13,7 +13,7 @@ WITH ranked AS (
 )
 SELECT cluster, topic, greatest(size_usage, time_usage) AS usage,
   CASE WHEN size_usage >= coalesce(time_usage, size_usage) THEN 'size' ELSE 'time' END AS quota,
-  backlog_bytes, limit_bytes, age_s, limit_s, oldest_subscription,
+  backlog_bytes, limit_bytes, nullif(age_s, -1) AS age_s, limit_s, age_state, oldest_subscription,
   exceeded_size OR exceeded_time AS exceeded, epoch_ms(pass_ms) AS checked
 FROM ranked
 WHERE place = 1 AND (size_usage IS NOT NULL OR time_usage IS NOT NULL)
@@ -102,7 +102,9 @@ LIMIT $rows
 QUESTIONS = (
     Question(
         "backlog-near-quota",
-        "Topics by how much of their backlog quota is used, by size or age, at their newest check.",
+        "Topics by how much of their backlog quota is used, by size or age, at their newest check;"
+        " with age_state no_estimate preciseTimeBasedBacklogQuotaCheck=true in broker.conf gives"
+        " the age.",
         ("backlog_checks",),
         _NEAR_QUOTA,
         (ROWS,),

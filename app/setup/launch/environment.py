@@ -20,8 +20,6 @@ from typing import TextIO
 from app.errors import UserError
 from app.setup.launch.home import Home, say
 
-SIZE = "1.5 GB with jars and compiled cores"
-TIME = "two to three minutes"
 TO_COMPILE = (
     "annotated-types",
     "llvmlite",
@@ -94,7 +92,10 @@ def _build(home: Home, lock: Path, turn: TextIO, compiles: bool) -> None:
             f"the venv module of {sys.executable} is incomplete\n"
             "install it with: sudo apt-get install -y python3.11-venv"
         )
-    say(f"building the Python environment in {home.folder} ({TIME} once; {SIZE})")
+    say(
+        f"building the Python environment in {home.folder} (two to three minutes, once; 1.5 GB with"
+        " jars and compiled cores)"
+    )
     venv.create(home.folder, clear=True, symlinks=True, with_pip=shutil.which("uv") is None)
     home.data.mkdir(parents=True)
     with ThreadPoolExecutor(1) as beside:

@@ -343,11 +343,12 @@ def test_a_row_that_is_too_wide_for_a_terminal_has_a_line_for_each_value(monkeyp
 
 
 def test_numbers_are_rounded_and_have_units_for_reading_alone(make_settings, tmp_warehouse, capsys):
-    """Sums of ns, 1,234,567 bytes, shares; times, offsets, counts and monotonic times are exact."""
+    """Sums of ns, 1,234,567 bytes, shares; exact are times, offsets, counts,
+    monotonic times and the -1 of what is not known."""
     sql = (
         "SELECT ts_wall_ms, 5091234567 AS paused_ns, 1234567 AS used_bytes, 1 / 3 AS hit_ratio,"
         " 2 / 3 AS mean, 1234567 AS log_end, 177642030214 AS ts_mono_ns, -1500 AS left_ms,"
-        " 7200 AS limit_s, 3 AS limit FROM throttle_events"
+        " 7200 AS limit_s, 3 AS limit, -1 AS age_s FROM throttle_events"
     )
     write(tmp_warehouse, "throttle_events", [event(0, "mark")])
     settings = make_settings()
@@ -355,16 +356,16 @@ def test_numbers_are_rounded_and_have_units_for_reading_alone(make_settings, tmp
     names, _, values = capsys.readouterr().out.splitlines()
     assert names.split() == [
         "ts_wall_ms", "paused", "used_bytes", "hit_ratio", "mean", "log_end", "ts_mono_ns", "left",
-        "limit_s", "limit",
+        "limit_s", "limit", "age",
     ]  # fmt: skip
     assert re.split("  +", values.strip()) == [
         str(START_MS), "5.1 s", "1.2 MB", "33 %", "0.667", "1234567", "177642030214", "-1.5 s",
-        "2 h", "3",
+        "2 h", "3", "-1",
     ]  # fmt: skip
     assert query(settings, sql, "csv") == 0
     assert capsys.readouterr().out.splitlines()[1] == (
         f"{START_MS},5091234567,1234567,0.3333333333333333,0.6666666666666666,1234567,"
-        "177642030214,-1500,7200,3"
+        "177642030214,-1500,7200,3,-1"
     )
 
 

@@ -5,24 +5,20 @@ from __future__ import annotations
 from app.read.question import Question
 
 _SUMS = """
-SELECT cluster, topic, {columns},
+SELECT cluster, topic, CAST(sum({whose}_times) AS BIGINT) AS {times},
+  sum({whose}_ns) / 1e9 AS paused_s,{also}
   epoch_ms(min(window_start_ms)) AS first_window, epoch_ms(max(window_start_ms)) AS last_window
 FROM topic_throttle_stats
 WHERE window_start_ms >= $since AND window_start_ms < $until AND ({whose}_times > 0 OR {whose}_ns > 0)
 GROUP BY cluster, topic
-ORDER BY sum({whose}_ns) DESC, {first} DESC, cluster, topic
+ORDER BY sum({whose}_ns) DESC, {times} DESC, cluster, topic
 LIMIT $rows
 """.strip()
-_BROKE = "CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit"
-_PAUSED = "sum({whose}_ns) / 1e9 AS paused_s"
-_TOP_OFFENDERS = _SUMS.format(
-    columns=f"{_BROKE}, {_PAUSED.format(whose='culprit')}", whose="culprit", first="broke_its_limit"
-)
+_TOP_OFFENDERS = _SUMS.format(whose="culprit", times="broke_its_limit", also="")
 _TOP_VICTIMS = _SUMS.format(
-    columns="CAST(sum(collateral_times) AS BIGINT) AS paused_by_others,"
-    f" {_PAUSED.format(whose='collateral')}, {_BROKE}",
     whose="collateral",
-    first="paused_by_others",
+    times="paused_by_others",
+    also=" CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit,",
 )
 
 # A Kafka topic has neither: its rows come under null. In names of four parts the namespace has
