@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -145,6 +146,7 @@ def _warm_alone(job: str) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # who has started this says that it ended
     if sys.argv[1:]:
         warm(sys.argv[1:])
     else:
