@@ -10,7 +10,7 @@ import pytest
 
 from app.show import alerts
 from tests.support.servers.alertmanager import Alertmanager
-from tests.support.servers.process import ServerFailed
+from tests.support.servers.process import Missing
 from tests.support.sinks import BUSY, RULE, minutes
 from tests.support.throttle_rows import OTHER, TOPIC
 from tests.unit.show.alerts.receiver import Receiver, receiving
@@ -32,7 +32,7 @@ def manager(tmp_path: Path, receiver: Receiver) -> Iterator[Alertmanager]:
     try:
         server = Alertmanager(tmp_path, receiver.url)
         server.start()
-    except (ServerFailed, OSError) as error:
+    except (Missing, OSError) as error:
         pytest.skip(f"no Alertmanager: {error}")
     yield server
     server.stop()

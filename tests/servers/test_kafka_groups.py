@@ -32,7 +32,7 @@ from tests.servers.kafka_groups import (
 from tests.support.backlog_views import stored
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.logging_kafka import LoggingKafka
-from tests.support.servers.process import ServerFailed
+from tests.support.servers.process import Missing
 
 __all__ = ["cluster"]
 
@@ -333,7 +333,7 @@ def test_a_user_with_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     try:
         broker = LoggingKafka(tmp_path / "broker", ["weir"])
         broker.start()
-    except (ServerFailed, OSError) as error:
+    except (Missing, OSError) as error:
         pytest.skip(f"no Kafka broker: {error}")
     try:
         cluster = Cluster(broker)

@@ -26,7 +26,7 @@ from app.sources.kafka import broker_logs
 from app.tables.small_files import path_in
 from app.whatif.replay import replayed
 from tests.support.servers.logging_kafka import LoggingKafka
-from tests.support.servers.process import ServerFailed
+from tests.support.servers.process import Missing
 from tests.unit.state.producer_id_trace import numbered, play
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     try:
         broker = LoggingKafka(home, [*PATIENT, OFFENDER])
         broker.start()
-    except (ServerFailed, OSError) as error:
+    except (Missing, OSError) as error:
         pytest.skip(f"no Kafka broker: {error}")
     try:
         traffic(broker)

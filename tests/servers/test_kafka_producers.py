@@ -41,7 +41,7 @@ from app.tables.small_files import path_in
 from tests.support.servers import producer_ids
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.logging_kafka import LoggingKafka
-from tests.support.servers.process import ServerFailed
+from tests.support.servers.process import Missing
 from tests.unit.sources.pulsar.documents import valid
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoggingKafka]:
     try:
         made = LoggingKafka(tmp_path_factory.mktemp("broker"), USERS, properties=PROPERTIES)
         made.start()
-    except (ServerFailed, OSError) as error:
+    except (Missing, OSError) as error:
         pytest.skip(f"no Kafka broker: {error}")
     try:
         send(made, "alice", "first", made_topic(made))  # the coordinator of ids is ready now

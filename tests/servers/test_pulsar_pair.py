@@ -17,7 +17,7 @@ from tests.crash.clock import no_compiler, shifted
 from tests.support.backlog_views import asked, stored
 from tests.support.recording.scene import Scene, drain, name_of
 from tests.support.servers import pulsar_plugin
-from tests.support.servers.process import ServerFailed
+from tests.support.servers.process import Missing
 from tests.support.servers.pulsar import Pulsar
 from tests.support.servers.pulsar_pair import First, Second
 from tests.support.servers.pulsar_plugin import until
@@ -72,7 +72,7 @@ def begin(broker: Pulsar, records: Path) -> None:
     """Start one of the two with the plug-in."""
     try:
         broker.run_with(**pulsar_plugin.settings(records, **WITHOUT_POLICIES))
-    except ServerFailed as error:
+    except Missing as error:
         pytest.skip(f"no pair of brokers: {error}")
 
 

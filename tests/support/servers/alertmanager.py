@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers.process import Server, ServerFailed, accepts, free_ports
+from tests.support.servers.process import Missing, Server, accepts, free_ports
 
 COMMAND = "prometheus-alertmanager"
 
@@ -18,7 +18,7 @@ class Alertmanager:
 
     def __init__(self, folder: Path, webhook: str) -> None:
         if shutil.which(COMMAND) is None:
-            raise ServerFailed(f"{COMMAND} is not installed (Debian has it under this name)")
+            raise Missing(f"{COMMAND} is not installed (Debian has it under this name)")
         (self._port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{self._port}"
         config = folder / "alertmanager.yml"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.servers.kafka import Kafka
-from tests.support.servers.process import ServerFailed, serving
+from tests.support.servers.process import Missing, serving
 from tests.support.servers.pulsar import Pulsar
 
 
@@ -24,7 +24,7 @@ def _shared_kafka() -> Kafka | str:
     try:
         broker = Kafka(folder)
         broker.start()
-    except (ServerFailed, OSError) as error:
+    except (Missing, OSError) as error:
         return str(error)
     atexit.register(broker.stop)
     return broker

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.support.servers.process import ServerFailed, cache_dir, java
+from tests.support.servers.process import Missing, cache_dir, java
 
 MODULE = """\
 <ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
@@ -51,7 +51,7 @@ def jars(name: str, dependencies: str) -> Path:
             check=False,
         )
         if done.returncode:
-            raise ServerFailed(f"cannot collect the jars of {name}\n{done.stdout[-2000:]}")
+            raise Missing(f"cannot collect the jars of {name}\n{done.stdout[-2000:]}")
         complete.touch()
         shutil.rmtree(home / "ivy-cache", ignore_errors=True)
     return lib

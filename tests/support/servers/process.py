@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -17,6 +18,10 @@ import pytest
 
 class ServerFailed(Exception):
     """A server of a test did not start or stop; the message carries the end of its log."""
+
+
+class Missing(ServerFailed):
+    """What a server is made of is not on this machine and cannot be had: its tests are skipped."""
 
 
 def cache_dir(name: str) -> Path:
@@ -36,15 +41,15 @@ def java() -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports that were free a moment ago, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Loopback ports that were free a moment ago, all different, below those that the kernel gives
+    to whoever connects."""
+    found: list[int] = []
+    while len(found) < count:
+        port = secrets.randbelow(12_000) + 20_000
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found += [] if port in found else [port]
+    return found
 
 
 def accepts(port: int) -> bool:
@@ -127,11 +132,11 @@ Served = TypeVar("Served", bound=Startable)
 
 @contextmanager
 def serving(make: Callable[[], Served], what: str) -> Iterator[Served]:
-    """A server, for a fixture. Skips where none can start."""
+    """A server, for a fixture. Skips where its parts are missing."""
     try:
         server = make()
         server.start()
-    except (ServerFailed, OSError) as error:
+    except (Missing, OSError) as error:
         pytest.skip(f"no {what}: {error}")
     yield server
     server.stop()

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from tests.support.servers.process import Server, ServerFailed, cache_dir, free_ports, java
+from tests.support.servers.process import Missing, Server, ServerFailed, cache_dir, free_ports, java
 from tests.support.servers.tls import self_signed
 
 VERSION = "4.2.4"
@@ -95,7 +95,7 @@ def jars(version: str = VERSION, pom: Path = BROKER) -> Path:
         if complete.exists():
             return lib
         if shutil.which("mvn") is None:
-            raise ServerFailed(f"no jars of Pulsar {version} in {lib}, and no mvn to collect them")
+            raise Missing(f"no jars of Pulsar {version} in {lib}, and no mvn to collect them")
         done = subprocess.run(
             [
                 "mvn",
@@ -115,7 +115,7 @@ def jars(version: str = VERSION, pom: Path = BROKER) -> Path:
             check=False,
         )
         if done.returncode:
-            raise ServerFailed(
+            raise Missing(
                 f"Maven cannot collect the jars of Pulsar {version}\n{done.stdout[-2000:]}"
             )
         complete.touch()

@@ -17,7 +17,7 @@ from typing import Any
 import pulsar as client
 import pytest
 
-from tests.support.servers.process import ServerFailed, cache_dir
+from tests.support.servers.process import Missing, ServerFailed, cache_dir
 from tests.support.servers.pulsar import Pulsar
 
 VERSION = "1.0"
@@ -28,7 +28,7 @@ PARTS = ("pom.xml", "src/main")
 def nar(version: str = VERSION) -> Path:
     """The plug-in as brokers load it; Maven builds it where its sources are new."""
     if shutil.which("mvn") is None:
-        raise ServerFailed("no mvn to build the plug-in with")
+        raise Missing("no mvn to build the plug-in with")
     home = cache_dir(f"pulsar-plugin-{_digest()}" + ("" if version == VERSION else f"-{version}"))
     with (home / "lock").open("w") as lock:  # two test runs may ask at the same time
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -88,7 +88,7 @@ def start(broker: Pulsar, folder: Path, version: str = VERSION, **more: str) -> 
     """Have a broker run with the plug-in, which writes files to a folder; `more` are settings."""
     try:
         broker.run_with(**settings(folder, version, **more))
-    except ServerFailed as error:
+    except Missing as error:
         pytest.skip(f"no Pulsar broker with the plug-in: {error}")
 
 
