@@ -1,0 +1,28 @@
+"""What a task of Spark reads, in a worker that has settled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _kinds_of_input(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import gc
+
+    from app.sources.worker import _AcknowledgedAtOnce, settle
+
+    here = [one for one in gc.get_objects() if isinstance(one, _AcknowledgedAtOnce)]
+    settle()  # which hides what lives from the collector
+    for batch in batches:
+        yield pa.record_batch([pa.array([bool(here)] * batch.num_rows)], names=["acknowledged"])
+
+
+def test_the_next_task_of_a_worker_acknowledges_what_it_reads(spark: SparkSession) -> None:
+    frame = spark.range(3, numPartitions=1).mapInArrow(_kinds_of_input, "acknowledged boolean")  # type: ignore[arg-type]
+    frame.toArrow()
+    assert frame.toArrow().to_pydict() == {"acknowledged": [True] * 3}
