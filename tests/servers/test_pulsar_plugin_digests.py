@@ -68,7 +68,9 @@ def play(pulsar: Pulsar, folder: Path, namespace: str, **more: str) -> Played:
                 at["limited"], batching_max_messages=max(BATCHES), **BATCHING
             )
             beside = one.create_producer(at["beside"])
-            free = other.create_producer(at["free"], batching_enabled=False)
+            free = other.create_producer(
+                at["free"], batching_enabled=False, block_if_queue_full=True
+            )
             chosen = other.create_producer(at["chosen"])
             for _ in range(FREE):
                 free.send_async(b"x" * 100, None)
@@ -112,7 +114,7 @@ def test_messages_bytes_and_pauses_are_those_of_the_broker(
     played: Played = request.getfixturevalue(mode)
     settings = make_settings(
         source={"format": "files", "path": str(played.folder)},
-        jobs=["rate_limits"],
+        queries=[["rate_limits"]],
         stats_window_ms=1000,
         idle_advance_ms=1000,
     )

@@ -83,6 +83,13 @@ public final class WeirInterceptor implements BrokerInterceptor {
         }
         Runtime.getRuntime().addShutdownHook(new Thread(() -> end(pulsar), "weir-end"));
         LOG.info("Weir: events of broker {} go to {}", broker, settings.sink());
+        if (settings.digestMillis() > 0) {
+            LOG.info(
+                    "Weir: publishes are summed up over {} ms; deliveries and acknowledgements, which the"
+                            + " jobs entry_cache and chunks need, are those of {} and of topics with chunks",
+                    settings.digestMillis(),
+                    settings.digestWhole().isEmpty() ? "no chosen topic" : settings.digestWhole());
+        }
     }
 
     /** Null if the broker ends before it has a name. */
