@@ -69,7 +69,10 @@ def play(pulsar: Pulsar, folder: Path, namespace: str, **more: str) -> Played:
             )
             beside = one.create_producer(at["beside"])
             free = other.create_producer(
-                at["free"], batching_enabled=False, block_if_queue_full=True
+                at["free"],
+                batching_enabled=False,
+                block_if_queue_full=True,
+                max_pending_messages=200,  # below what a connection may have in flight
             )
             chosen = other.create_producer(at["chosen"])
             for _ in range(FREE):
