@@ -111,6 +111,17 @@ def _columns() -> tuple[Column, ...]:
             "no_offset, unknown_group, share_group or empty_id; of its consumers stable,"
             " rebalancing, empty or dead; known = it ends (Kafka)",
         ),
+        Column("publishes", long, "publish requests that a digest sums up"),
+        Column(
+            "digest_from_mono_ns",
+            long,
+            "monotonic time of the first publish of a digest (ns); null = not known",
+        ),
+        Column(
+            "digest_from_wall_ms",
+            long,
+            "wall time of the first publish of a digest (ms since the epoch); null = not known",
+        ),
     )
 
 
@@ -200,6 +211,12 @@ def _kinds() -> tuple[Kind, ...]:
             "state of a Kafka group without an offset, or of its consumers; of a"
             " whole group without a topic",
             ("subscription", "group_state"),
+        ),
+        Kind(
+            "publish_digest",
+            "publishes of a producer up to this time, summed up in place of a record for each:"
+            " `num_messages` and `entry_bytes` are those of all",
+            (*producer, "publishes", "num_messages", "entry_bytes"),
         ),
     )
 

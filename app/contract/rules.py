@@ -46,7 +46,12 @@ EVENT_TYPE, TOPIC, PRODUCER_ID = columns("event_type"), columns("topic"), column
 SUB_TYPE, POLICY, PROBLEM = columns("sub_type"), columns("policy_json"), columns("problem")
 CURSOR = columns("mark_delete", "read_pos")
 CLOCKS = columns(
-    "ts_wall_ms", "publish_time_ms", "broker_time_ms", "ledger_close_ms", "gap_from_wall_ms"
+    "ts_wall_ms",
+    "publish_time_ms",
+    "broker_time_ms",
+    "ledger_close_ms",
+    "gap_from_wall_ms",
+    "digest_from_wall_ms",
 )
 AMOUNTS = columns(
     "entry_bytes",
@@ -58,6 +63,7 @@ AMOUNTS = columns(
     "expired_messages",
     "log_start",
     "unread",
+    "publishes",
 )
 IDS = columns("ledger_id", "entry_id")
 POSITIONS = columns("mark_delete", "read_pos", "acked_ranges", "marker_ids")

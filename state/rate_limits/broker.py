@@ -25,8 +25,8 @@ from state.rate_limits.world import empty_feed, extend, find_producers, grow, ne
 UNKNOWN = -2
 """Place of a connection that a record names and that was never opened; -1 = the record names none.
 """
-CREATES_CNX = among(flow.CONNECTION_OPENED, flow.PUBLISH, flow.PRODUCER_CREATED)
-CREATES_PRODUCER = among(flow.PUBLISH, flow.PRODUCER_CREATED)
+CREATES_PRODUCER = among(flow.PUBLISH, flow.PUBLISH_DIGEST, flow.PRODUCER_CREATED)
+CREATES_CNX = CREATES_PRODUCER | among(flow.CONNECTION_OPENED)
 """By kind of record, whether it creates a connection or a producer."""
 
 

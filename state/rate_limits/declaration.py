@@ -55,6 +55,7 @@ DECLARATION = Declaration(
         "send_timeout",
         "policy",
         "gap",
+        "publish_digest",
     ),
     columns=COLUMNS,
     outputs=OUTPUTS,

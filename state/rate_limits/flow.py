@@ -36,7 +36,7 @@ from state.rate_limits.layout import (
     compiled,
 )
 from state.rate_limits.layout import CONNECTION_CLOSED as BY_CLOSING
-from state.rate_limits.limiter import charge_limiter, release, use
+from state.rate_limits.limiter import charge_digest, charge_limiter, release, use
 from state.rate_limits.observed import look, observe, take_pause, take_resume
 from state.rate_limits.timers import pop_timer
 from state.rate_limits.tracker import corrects, settle_all, touch
@@ -58,6 +58,7 @@ THROTTLE_RECEIPT = np.int64(KIND_INDEX["throttle_receipt"])
 TIMED_OUT_SEND = np.int64(KIND_INDEX["send_timeout"])
 POLICY = np.int64(KIND_INDEX["policy"])
 GAP = np.int64(KIND_INDEX["gap"])
+PUBLISH_DIGEST = np.int64(KIND_INDEX["publish_digest"])
 NS_PER_MS = np.int64(1_000_000)
 LIMITERS_PER_PUBLISH = np.int64(3)
 TIMERS_PER_PUBLISH = np.int64(6)
@@ -189,6 +190,10 @@ def judge(w: World, o: Out, f: Feed, i: int, at: Instant, kind: int) -> None:
         open_producer(w, p, now)
         name_producer(w, p, f.producer_name[i])
         publish(w, o, at, p, Amount(f.messages[i], f.size[i]))
+    elif kind == PUBLISH_DIGEST:
+        open_producer(w, p, now)
+        name_producer(w, p, f.producer_name[i])
+        sum_up(w, at, p, Amount(f.messages[i], f.size[i]))
     elif kind == ENTRY_ADDED:
         if t >= 0:
             end_request(w, o, at, c, t, f.size[i])
@@ -261,11 +266,7 @@ def publish(w: World, o: Out, at: Instant, p: int, amount: Amount) -> None:
     """One publish request: put it in flight, then charge topic, broker and resource group."""
     t = w.producers[p]["topic"]
     topic = w.topics[t]
-    touch(w, t)
-    topic["messages"] += amount.messages
-    topic["bytes"] += amount.bytes
-    topic["used_ns"] = at.mono_ns
-    note_publish(w, p)
+    count_messages(w, at, p, amount)
     start_request(w, o, at, p, amount.bytes)
     if topic["limiter"] >= 0:
         charge_limiter(w, o, at, topic["limiter"], p, t, amount)
@@ -277,8 +278,32 @@ def publish(w: World, o: Out, at: Instant, p: int, amount: Amount) -> None:
 
 
 @compiled
-def note_publish(w: World, p: int) -> None:
-    """Keep which topics of a connection have charged limiters, and which of them last."""
+def sum_up(w: World, at: Instant, p: int, amount: Amount) -> None:
+    """The publishes of a digest: counted, and charged as one at its end, where no limiter acts.
+
+    When they were published, and what the limiters did then, is not known. Nor is what is in
+    flight: a digest has no `entry_added`.
+    """
+    topic = w.topics[w.producers[p]["topic"]]
+    count_messages(w, at, p, amount)
+    if topic["limiter"] >= 0:
+        charge_digest(w, topic["limiter"], at.mono_ns, amount)
+    if topic["exempt"] == 0:
+        charge_digest(w, BROKER_LIMITER, at.mono_ns, amount)
+    if topic["group"] >= 0:
+        charge_digest(w, topic["group"], at.mono_ns, amount)
+
+
+@compiled
+def count_messages(w: World, at: Instant, p: int, amount: Amount) -> None:
+    """Count messages of a topic in the open window, and keep which topics of a connection have
+    charged limiters, and which of them last."""
+    t = w.producers[p]["topic"]
+    topic = w.topics[t]
+    touch(w, t)
+    topic["messages"] += amount.messages
+    topic["bytes"] += amount.bytes
+    topic["used_ns"] = at.mono_ns
     cnx, link = w.cnxs[w.producers[p]["cnx"]], w.links[w.producers[p]["link"]]
     cnx["publishes"] += 1
     link["charged_by"], link["charged_no"] = p, cnx["publishes"]

@@ -364,6 +364,26 @@ def charge_limiter(
 
 
 @compiled
+def charge_digest(w: World, limiter: int, now: int, amount: Amount) -> None:
+    """Charge both buckets for the publishes of a digest at its end. Nobody is throttled, and the
+    lowest balances of the window are those of other charges: the broker had others than these.
+    """
+    use(w, limiter, now)
+    e = w.limiters[limiter]
+    m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
+    if m["rate"] <= 0 and b["rate"] <= 0:
+        return
+    version = w.key[0]["tokenbucket"]
+    e["charged"] = 1
+    e["messages"] += amount.messages
+    e["bytes"] += amount.bytes
+    if m["rate"] > 0:
+        charge(m, amount.messages, now, PERIOD_NS, RESOLUTION_NS, version)
+    if b["rate"] > 0:
+        charge(b, amount.bytes, now, PERIOD_NS, RESOLUTION_NS, version)
+
+
+@compiled
 def release_due(now: int, pause: Int) -> Int:
     """When a release task is due. If the product of a pause has wrapped below 0, the broker would
     retry without end; here the delay is one resolution, before which no bucket changes.

@@ -350,6 +350,24 @@ class Broker:
             elif limiter is not None and limiter.kind != BROKER:
                 limiter.use(ns)
 
+    def _on_publish_digest(self, r: Record, ns: int, wall: int | None) -> None:
+        """Charged at its end, where no limiter acts; nothing is in flight."""
+        p = self._open_producer(r, ns)
+        amounts = r["num_messages"], r["entry_bytes"]
+        s = self._stats.setdefault(p.topic, TopicStats())
+        s.messages += amounts[0]
+        s.bytes += amounts[1]
+        cnx = self._cnxs[p.cnx]
+        cnx.publishes += 1
+        cnx.charged[p.topic] = cnx.publishes, p
+        of_topic, of_group = self._limiters_of(p.topic)
+        of_broker = None if is_the_brokers(p.topic) else self._limiter("broker", "")
+        for limiter in (of_topic, of_broker, of_group):
+            if limiter is not None:
+                limiter.charge(*amounts, ns)
+                if limiter.has_limit:
+                    self._usage_of(LIMITERS[limiter.kind], limiter.name).charge(*amounts, NONE)
+
     def _on_entry_added(self, r: Record, ns: int, wall: int | None) -> None:
         named = r.get("cnx_id")
         found = next(

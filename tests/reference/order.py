@@ -37,6 +37,7 @@ KINDS = (
     "policy",
     "gap",
     "group_state",
+    "publish_digest",
 )
 _OTHERS = (
     "source_feed",

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pulsar as client
+from deltalake import DeltaTable
 
+from app.config.settings import Settings
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import Pulsar
 from tests.support.servers.pulsar_plugin import until
@@ -20,6 +22,31 @@ def batch(producer: client.Producer, count: int) -> None:
     for _ in range(count):
         producer.send_async(b"x" * 20, None)
     producer.flush()
+
+
+def limit(pulsar: Pulsar, topic: str, rate: int) -> None:
+    """Set a topic's publish limit (messages/s), and wait until the broker has it."""
+    path = topic.replace("://", "/") + "/publishRate"
+    pulsar.ask(
+        "POST", path, {"publishThrottlingRateInMsg": rate, "publishThrottlingRateInByte": -1}
+    )
+    until(lambda: pulsar.ask("GET", path) is not None)
+
+
+def stats_of(pulsar: Pulsar, topic: str) -> Json:
+    """What the broker counts of a topic."""
+    path = topic.replace("://", "/")
+    stats: Json = pulsar.ask("GET", f"{path}/stats?subscriptionBacklogSize=true")
+    return stats
+
+
+def rows(settings: Settings, name: str) -> list[Json]:
+    """The rows of a table, none without the table."""
+    path = f"{settings.warehouse}/{name}"
+    if not DeltaTable.is_deltatable(path):
+        return []
+    found: list[Json] = DeltaTable(path).to_pyarrow_table().to_pylist()
+    return found
 
 
 def limit_broker(pulsar: Pulsar, folder: Path, rate: int) -> None:

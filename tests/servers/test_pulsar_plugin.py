@@ -11,11 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from deltalake import DeltaTable
 
 from app.run.service import run
 from state.policies import LIMIT_TYPES
-from tests.servers.pulsar_plugin import BATCHING, Json, batch, limit_broker
+from tests.servers.pulsar_plugin import (
+    BATCHING,
+    Json,
+    batch,
+    limit,
+    limit_broker,
+    rows,
+    stats_of,
+)
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import Pulsar
 from tests.support.servers.pulsar_plugin import connected, until
@@ -60,7 +67,7 @@ def played(pulsar: Pulsar, tmp_path_factory: pytest.TempPathFactory) -> Played:
     with connected(pulsar) as one, connected(pulsar) as other:
         readers = [other.subscribe(topic, "s") for topic in (LIMITED, BESIDE, LARGE)]
         other.subscribe(KEPT, "slow").close()
-        limit(pulsar, LIMITED)
+        limit(pulsar, LIMITED, RATE)
         limited = one.create_producer(LIMITED, batching_max_messages=max(BATCHES), **BATCHING)
         beside, kept = one.create_producer(BESIDE), one.create_producer(KEPT)
         one.subscribe(UNREAD, "s", consumer_name="idle")  # its connection is the one that is paused
@@ -89,28 +96,6 @@ def played(pulsar: Pulsar, tmp_path_factory: pytest.TempPathFactory) -> Played:
         one.create_producer(BESIDE).send(b"what closes the clocks of what came before")
     found = Played(folder, large, stats)
     until(lambda: len(found.records("connection_closed")) >= 2)
-    return found
-
-
-def limit(pulsar: Pulsar, topic: str) -> None:
-    """Set a topic's publish limit, and wait until the broker has it."""
-    path = topic.replace("://", "/") + "/publishRate"
-    rate = {"publishThrottlingRateInMsg": RATE, "publishThrottlingRateInByte": -1}
-    pulsar.ask("POST", path, rate)
-    until(lambda: pulsar.ask("GET", path) is not None)
-
-
-def stats_of(pulsar: Pulsar, topic: str) -> Json:
-    path = topic.replace("://", "/")
-    stats: Json = pulsar.ask("GET", f"{path}/stats?subscriptionBacklogSize=true")
-    return stats
-
-
-def rows(settings: Settings, name: str) -> list[Json]:
-    path = f"{settings.warehouse}/{name}"
-    if not DeltaTable.is_deltatable(path):
-        return []
-    found: list[Json] = DeltaTable(path).to_pyarrow_table().to_pylist()
     return found
 
 

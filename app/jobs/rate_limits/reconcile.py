@@ -29,23 +29,25 @@ SAMPLED: frozenset[str] = frozenset({"connection"})
 """Values of `reconcile.sampled_by` under which the numbers are no comparison."""
 PAUSE_MS = 200
 """Pauses of the model begin and end some milliseconds beside the broker's."""
-# The archive has repeated records as well.
+# The archive has repeated records as well. Of a digest that lasts over an edge of the span it is not
+# known what lies on either side.
 _PUBLISHES = f"""
 SELECT topic,
   CAST(coalesce(sum(messages) FILTER (WHERE ts_wall_ms < $at_ms AND ts_wall_ms >= $window_ms), 0)
     AS BIGINT),
   CAST(coalesce(sum(bytes) FILTER (WHERE ts_wall_ms < $at_ms AND ts_wall_ms >= $window_ms), 0)
     AS BIGINT),
-  CAST(coalesce(sum(messages) FILTER (WHERE ts_wall_ms >= $from_ms AND ts_wall_ms <= $to_ms), 0)
+  CAST(coalesce(sum(messages) FILTER (WHERE ts_wall_ms >= $from_ms AND begun_ms <= $to_ms), 0)
     AS BIGINT),
-  CAST(coalesce(sum(bytes) FILTER (WHERE ts_wall_ms >= $from_ms AND ts_wall_ms <= $to_ms), 0)
+  CAST(coalesce(sum(bytes) FILTER (WHERE ts_wall_ms >= $from_ms AND begun_ms <= $to_ms), 0)
     AS BIGINT)
 FROM (
   SELECT DISTINCT source_feed, seq, ts_mono_ns, ts_wall_ms, cnx_id, producer_id, sequence_id,
-    {TOPIC} AS topic, coalesce(num_messages, 1) AS messages, coalesce(entry_bytes, 0) AS bytes
+    coalesce(digest_from_wall_ms, ts_wall_ms) AS begun_ms, {TOPIC} AS topic,
+    coalesce(num_messages, 1) AS messages, coalesce(entry_bytes, 0) AS bytes
   FROM events
-  WHERE event_type = 'publish' AND cluster = $cluster AND broker = $broker
-    AND ts_wall_ms >= $least_ms AND ts_wall_ms <= $most_ms
+  WHERE event_type IN ('publish', 'publish_digest') AND cluster = $cluster AND broker = $broker
+    AND ts_wall_ms >= $least_ms AND coalesce(digest_from_wall_ms, ts_wall_ms) <= $most_ms
 ) GROUP BY 1
 """
 # The broker counts a pause for every topic with a producer on the connection. A mark within a pause

@@ -22,6 +22,11 @@ SELECT coalesce(sum(observed_pauses), 0) FROM limiter_stats
 WHERE window_start_ms >= $from_ms AND window_start_ms < $to_ms
 """
 
+_DIGESTS = """
+SELECT count(*) FROM events
+WHERE event_type = 'publish_digest' AND ts_wall_ms >= $from_ms AND ts_wall_ms < $to_ms
+"""
+
 
 def differences(
     live: Warehouse,
@@ -39,6 +44,8 @@ def differences(
     found = list(_overridden(live, policies, choice, span))
     if pauses and not choice.filters:
         found += _unreported(live, model, span)
+    if model.open("topic_throttle_stats") is not None:
+        found += _summed_up(live, span)
     return found
 
 
@@ -67,6 +74,20 @@ def _overridden(
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
+
+
+def _summed_up(live: Warehouse, span: EventSpan) -> Iterator[str]:
+    """The digests of the span, at which no limiter of the model acts."""
+    if live.open("events") is None:
+        return
+    values = {"from_ms": max(span.begin_ms, FIRST_MS), "to_ms": span.end_ms}
+    with connect(live, _DIGESTS) as connection:
+        (digests,) = connection.execute(_DIGESTS, values).fetchall()[0]
+    if digests:
+        yield (
+            f"The archive has {counted(digests, 'digest')} in place of single publishes: their"
+            " messages are counted, and throttle nobody on either side."
+        )
 
 
 def _unreported(live: Warehouse, model: Warehouse, span: EventSpan) -> Iterable[str]:

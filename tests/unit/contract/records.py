@@ -59,6 +59,9 @@ _VALUES: dict[str, Any] = {
     "log_start": 3,
     "unread": 5,
     "group_state": "no_offset",
+    "publishes": 7,
+    "digest_from_mono_ns": 9_007_199_254_000_000,
+    "digest_from_wall_ms": T0 - 900,
 }
 BASE = ("source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms")
 

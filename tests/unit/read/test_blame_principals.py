@@ -45,6 +45,13 @@ def test_one_principal_uses_up_the_limit_of_a_topic_that_two_publish_to(ask: Ask
     assert found == [{**PAIR, "share_of_victims_pauses": 0.25}]
 
 
+def test_what_digests_sum_up_counts_as_well(ask: Ask) -> None:
+    summed = {"event_type": "publish_digest", "publishes": 5}
+    used = [published(100, "c1", 75, **summed), published(200, "c2", 25)]
+    found = pairs(ask, pause(200, 1200, "c2"), [ALICE, BOB, *used])
+    assert found == [PAIR]
+
+
 def test_levels_of_topics_leave_that_pair_out(ask: Ask) -> None:
     assert (
         ask("blame", "by=pair", throttle_events=pause(200, 1200, "c2", collateral_topics=[])) == []

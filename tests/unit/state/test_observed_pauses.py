@@ -412,3 +412,71 @@ def test_reports_of_the_pauses_of_the_model_change_no_decision(
         # the wall clock of a report has no ns, so that the end of a window may move
         assert changes <= {"observed_pauses", "predicted_pauses", "ts_mono_ns"}
         assert now["observed_pauses"] == now["predicted_pauses"]
+
+
+# -- digests ---------------------------------------------------------------------------------
+
+
+def digest(
+    at_ns: int, topic: str, cnx: str = "c1", messages: int = 1, size: int = 1, **columns: Any
+) -> Row:
+    """The publishes of one producer of a topic up to a time, in one record."""
+    summed = {"publishes": messages, "num_messages": messages, "entry_bytes": size}
+    more = {"topic": topic, "cnx_id": cnx, "producer_id": 1, "producer_name": "p1"}
+    return record("publish_digest", at_ns, **{**more, **summed, **columns})
+
+
+def test_a_digest_throttles_nobody(runner: str) -> None:
+    """A hundred messages under a limit of ten: when they came within the second is not known."""
+    rows = judged(
+        runner, [opened(), digest(1 * S, A, messages=100, size=900)], TEN, until_ms=10_000
+    )
+    assert rows["throttle_events"] == rows["publish_verdicts"] == []
+    assert counted(rows, "topic_throttle_stats", "topic", "messages", "bytes", "limited_times") == {
+        A: (100, 900, 0)
+    }
+    (limiter,) = rows["limiter_stats"]
+    used = ("limiter", "messages", "utilisation", "min_balance_msgs", "throttles")
+    assert tuple(limiter[name] for name in used) == ("topic", 100, 1.0, None, 0)
+
+
+def test_a_pause_after_digests_belongs_to_the_limiter_with_the_least_left(runner: str) -> None:
+    """Of ten a second A has used eleven since the resume, B one."""
+    rows = judged(
+        runner,
+        [
+            opened(),
+            digest(1 * S, B, messages=1),
+            digest(1 * S, A, messages=11),
+            paused(1 * S),
+            resumed(3 * S),
+        ],
+        TEN,
+        document("topic", "t/ns/b", publishRateInMsgs=10),
+        until_ms=10_000,
+    )
+    columns = ("topic", "limited_times", "culprit_times", "collateral_times", "culprit_ns")
+    assert counted(rows, "topic_throttle_stats", *columns) == {
+        A: (1, 1, 0, 2 * S),
+        B: (1, 0, 1, 0),
+    }
+    assert [r["rule"] for r in rows["throttle_events"]] == ["observed_pause", "observed_resume"]
+
+
+def test_whole_publishes_after_a_digest_are_charged_to_what_it_left(runner: str) -> None:
+    """Of ten a second nine are gone: the second message finds none."""
+    rows = judged(
+        runner,
+        [opened(), digest(1 * S, A, messages=8), publish(1 * S, A), publish(1 * S + 1, A)],
+        TEN,
+    )
+    assert events(rows, "action", "rule", "balance_msgs")[0] == (1000, "mark", "bucket_empty", 0)
+
+
+def test_a_digest_has_nothing_in_flight(runner: str) -> None:
+    one = document("broker", "*", maxPendingPublishRequestsPerConnection=2)
+    rows = judged(
+        runner, [opened(), digest(1 * S, A, messages=8), publish(1 * S, A)], one, until_ms=10_000
+    )
+    assert rows["throttle_events"] == []
+    assert [r["max_level"] for r in rows["limiter_stats"]] == [1]

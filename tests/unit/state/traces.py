@@ -42,6 +42,7 @@ GROUPS = ("g", "g2")
 RATES = ((-1, -1), (0, 0), (2, 0), (7, -1), (0, 64), (20, 200), (100, 10_240), (1, 3))
 KINDS = (
     *("publish",) * 20,
+    *("publish_digest",) * 4,
     *("entry_added",) * 6,
     "connection_opened",
     "connection_closed",
@@ -145,9 +146,11 @@ def _record(
         "ts_mono_ns": START_NS + ns,
         "ts_wall_ms": START_MS + ns // MS if walled else None,
     }
-    if kind == "publish":
+    if kind in ("publish", "publish_digest"):
         messages = (1, 1, 1, 2, 5, None, 0, 1, 3, 30)[c]
         size = (1, 10, 20, 50, 7, 0, 1, 100, 64, 3000)[c]
+        if kind == "publish_digest":
+            messages, r["publishes"] = 7 * (messages or 0), 7
         r |= {
             "cnx_id": cnx,
             "topic": topic,

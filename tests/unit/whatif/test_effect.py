@@ -135,6 +135,26 @@ def answer(capsys: Capture, folder: Path, before: str, after: str, *more: str) -
     return json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
 
 
+def test_digests_throttle_nobody_on_either_side(
+    small: Path, capsys: Capture, tmp_path: Path
+) -> None:
+    """A thousand messages within a second, and what closes their window."""
+    own = {"cnx_id": "x", "producer_id": 1, "subscription": None, "topic": OVER}
+    digest = {"event_type": "publish_digest", "publishes": 1000, "num_messages": 1000}
+    last = {"event_type": "publish", "num_messages": 1}
+    rows = [event(999, 0, **own, **digest), event(90_000, 1, **own, **last)]
+    table = frame("events", rows).cast(SCHEMA)
+    write_deltalake(str(tmp_path / "warehouse" / "events"), table)
+    for name in ("weir.yaml", "wide.yaml", "tight.yaml"):
+        text = (small / name).read_text()
+        (tmp_path / name).write_text(text.replace(str(small), str(tmp_path)))
+    assert diff(tmp_path, "wide.yaml", "tight.yaml", "--on", "all") == 0
+    assert (
+        "The archive has 1 digest in place of single publishes: their messages are counted, and"
+        " throttle nobody on either side."
+    ) in " ".join(capsys.readouterr().out.split())
+
+
 def test_effects_by_hand(small: Path, capsys: Capture) -> None:
     """A limit of 100 has room for 80 messages. One of 50 is 30 in debt: until the target of 1 is
     reached, 31 / 50 s and a nanosecond. A backlog of 1000 bytes is below its quota of 2000; one of

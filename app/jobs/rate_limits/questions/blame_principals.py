@@ -128,7 +128,7 @@ _BLAME = f"""
         {TOPIC} AS topic, coalesce(num_messages, 1) AS messages, coalesce(entry_bytes, 0) AS bytes,
         CASE WHEN seq IS NULL THEN (source_partition, source_offset) END AS place
       FROM events
-      WHERE event_type = 'publish' AND ts_wall_ms < $until
+      WHERE event_type IN ('publish', 'publish_digest') AND ts_wall_ms < $until
         AND ts_wall_ms >= {_PUBLISHED_MS} AND ts_mono_ns IS NOT NULL
     ) AS r
     {_RUN.format(of="r", at="ts_wall_ms")}

@@ -24,6 +24,7 @@ from app.jobs.rate_limits.whatif.search import (
 from app.read.relations import Warehouse
 from app.show.report.phrases import short
 from app.terminal.amounts import AMOUNTS
+from app.terminal.counts import counted
 from app.terminal.outputs import require_folder
 from app.terminal.printable import printable, say
 from app.terminal.rows import write_table
@@ -128,11 +129,20 @@ class SuggestedLimits:
     asked: PublishRequest
     suggestions: tuple[Suggestion, ...]
     left_out: tuple[NameLeftOut, ...]
+    digests: int
+    """Of the history."""
 
     @property
     def covers(self) -> str:
-        """The time span of the history in words."""
-        return f"History {self.asked.span.described()}."
+        """The time span of the history in words, and what it has of digests."""
+        return f"History {self.asked.span.described()}.{self.of_digests and ' '}{self.of_digests}"
+
+    @property
+    def of_digests(self) -> str:
+        """How many digests the history has, if any."""
+        if not self.digests:
+            return ""
+        return f"Charged as one publish each: {counted(self.digests, 'digest')}."
 
     @property
     def limits(self) -> dict[Limited, int]:
@@ -195,6 +205,11 @@ def suggest(
     owners = TopicOwners(warehouse, settings.policy_dicts(), asked.per)
     found = find(warehouse, settings.job_params(JOB), asked, owners)
     broken: list[str] = []
+    if verify and found.digests:
+        raise UserError(
+            "policy suggest publish --verify: the archive has digests, for which the job has no"
+            " verdicts\nverify over a time of whole publishes: --from, --to"
+        )
     if verify:
         from app.jobs.rate_limits.whatif.verify import verified
 
@@ -300,6 +315,7 @@ def find(
         asked,
         tuple(sorted(every, key=lambda s: _place(s, asked, limits))),
         tuple(NameLeftOut(reason, tuple(sorted(set(names)))) for reason, names in out.items()),
+        sum(one.digests for one in history.names),
     )
 
 
@@ -412,6 +428,8 @@ def _print(found: SuggestedLimits, curves: bool, every: bool) -> None:
         write_table(names, [[row[n] for n in names] for row in rows], sys.stdout, most, more)
     if any(one.decided_by for one in found.suggestions):
         say(DECIDED)
+    if found.digests:
+        say(found.of_digests)
     for left in found.left_out:
         example = ", ".join(left.names[:3]) + (", ..." if len(left.names) > 3 else "")
         print(printable(f"{len(left.names):,} without a limit: {left.reason}: {example}"))

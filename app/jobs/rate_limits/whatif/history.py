@@ -1,7 +1,8 @@
 """The publishes of the archive, by the name whose limit they are charged to.
 
 DuckDB sorts them, on disk if there are many; memory holds the records of one name at a time.
-Records that the job refused as late or repeated are left out.
+Records that the job refused as late or repeated are left out. A digest is charged as one publish at
+its end, as the job does it.
 """
 
 from __future__ import annotations
@@ -37,13 +38,14 @@ CREATE TEMP TABLE records AS
 WITH kept AS (
   SELECT cluster, broker, event_type, topic, partition, starts_with(source_feed, 'kafka') AS kafka,
     ts_wall_ms, ts_mono_ns, seq, cnx_id, coalesce(num_messages, 1) AS messages,
-    coalesce(entry_bytes, 0) AS bytes, ledger_id, entry_id, source_offset
+    coalesce(entry_bytes, 0) AS bytes, ledger_id, entry_id, source_offset,
+    coalesce(publishes, 1) AS publishes
   FROM events ANTI JOIN (
     SELECT source_partition, source_offset FROM quarantine
     WHERE job = '{job}' AND reason_code IN ({late})
   ) USING (source_partition, source_offset)
-  WHERE event_type IN ('publish', 'producer_created', 'producer_closed', 'connection_closed',
-      'broker_started', 'gap')
+  WHERE event_type IN ('publish', 'publish_digest', 'producer_created', 'producer_closed',
+      'connection_closed', 'broker_started', 'gap')
     AND ts_mono_ns IS NOT NULL AND {span}
   QUALIFY row_number() OVER (
     PARTITION BY cluster, broker, source_feed, ts_mono_ns, seq,
@@ -71,7 +73,8 @@ ASOF LEFT JOIN gaps g ON g.cluster = r.cluster AND g.broker = r.broker AND g.sta
 """
 TOPICS = """
 SELECT DISTINCT cluster, topic, partition, kafka FROM records
-WHERE event_type IN ('publish', 'producer_created', 'producer_closed') AND topic IS NOT NULL
+WHERE event_type IN ('publish', 'publish_digest', 'producer_created', 'producer_closed')
+  AND topic IS NOT NULL
 """
 OWNED = """
 CREATE TEMP TABLE owned AS
@@ -97,10 +100,11 @@ SELECT DISTINCT cnx, {key} at_ns,
 FROM changes
 """
 FACTS = """
-SELECT cluster, name, count(*) AS publishes,
+SELECT cluster, name, sum(publishes)::BIGINT AS publishes,
+  count(*) FILTER (WHERE event_type = 'publish_digest') AS digests,
   coalesce(max(ts_wall_ms)::HUGEINT - min(ts_wall_ms),
     (max(ts_mono_ns)::HUGEINT - min(ts_mono_ns)) // 1000000) AS ms
-FROM owned WHERE event_type = 'publish' AND name IS NOT NULL GROUP BY ALL ORDER BY ALL
+FROM owned WHERE event_type IN ('publish', 'publish_digest') AND name IS NOT NULL GROUP BY ALL ORDER BY ALL
 """
 NAMED = """
 WITH published AS (
@@ -108,7 +112,7 @@ WITH published AS (
   ASOF LEFT JOIN levels w ON w.cnx = o.cnx AND o.ts_mono_ns >= w.at_ns
   ASOF LEFT JOIN own_levels own ON own.cnx = o.cnx AND own.limiter = o.limiter
     AND o.ts_mono_ns >= own.at_ns
-  WHERE o.event_type = 'publish'
+  WHERE o.event_type IN ('publish', 'publish_digest')
 ), closed AS (
   SELECT hash(cluster, broker, start, gap, cnx_id) AS cnx, ts_mono_ns, seq
   FROM records WHERE event_type = 'connection_closed'
@@ -148,6 +152,7 @@ class Named:
     cluster: str
     name: str
     publishes: int
+    digests: int
     length_ms: int
     """From its first publish to its last."""
 

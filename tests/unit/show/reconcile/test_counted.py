@@ -110,6 +110,23 @@ def test_records_at_the_two_ends_are_counted_one_by_one(ask: Ask) -> None:
     assert found.reached == {"rate_limits"}
 
 
+def test_a_digest_over_an_edge_is_in_doubt(ask: Ask) -> None:
+    """Readings at 10 s and 20 s: which publishes of the third one came before the second reading is
+    not known."""
+    digest = {"event_type": "publish_digest", "publishes": 2}
+    begun = "digest_from_wall_ms"
+    found = ask(
+        ReadingSpan(scrape(10_000), scrape(20_000)),
+        topic_throttle_stats=[window(0, **MINE)],
+        events=[
+            publish(9_999, **digest, **{begun: START_MS + 9_000}),
+            publish(15_999, **digest, **{begun: START_MS + 15_000}),
+            publish(20_999, **digest, **{begun: START_MS + 19_999}),
+        ],
+    )
+    assert found.counted == {MESSAGES: Counted(3, 3), BYTES: Counted(50, 50)}
+
+
 def test_a_span_within_one_window(ask: Ask) -> None:
     found = ask(
         ReadingSpan(scrape(10_000), scrape(20_000)),

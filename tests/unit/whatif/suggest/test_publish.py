@@ -86,6 +86,39 @@ def test_the_smallest_limit_of_a_trace_by_hand(
     assert found["verified"] is True
 
 
+def digested(rows: list[Row]) -> list[Row]:
+    """The same with a digest for the publishes of each second."""
+    sums: dict[int, Row] = {}
+    for r in rows:
+        if r["event_type"] == "publish":
+            second = r["ts_wall_ms"] // 1000
+            one = sums.setdefault(second, {**r, "event_type": "publish_digest", "publishes": 0})
+            one["publishes"] += 1
+            for name in ("num_messages", "entry_bytes"):
+                one[name] += r[name] if one["publishes"] > 1 else 0
+            for name in ("ts_wall_ms", "ts_mono_ns"):
+                one[name] = r[name]
+    return [r for r in rows if r["event_type"] != "publish"] + list(sums.values())
+
+
+def test_digests_are_charged_as_one_publish_each(make_settings: Make, capsys: Capture) -> None:
+    """Five publishes of ten messages in the busiest second, each beside two in another one."""
+    rows = [
+        publish(1000 * second + 100 * i, 10 * second + i, "t/a/x", 10)
+        for second, publishes in enumerate([2, 5, 2, 2])
+        for i in range(publishes)
+    ]
+    settings = warehouse(make_settings, digested(rows))
+    words = [*LITTLE, "--rate", "messages", "--share", "0"]
+    (row,) = answer(capsys, settings, *words)["suggestions"]
+    assert (row["publishes"], row["total"], row["limit"]) == (11, 110, 51)
+    told = ["policy", "suggest", "publish", "--warehouse", settings.warehouse, *words]
+    assert main(told) == 0
+    assert "Charged as one publish each: 4 digests." in capsys.readouterr().out
+    assert main([*told, "--verify"]) == 2
+    assert "the archive has digests" in capsys.readouterr().err
+
+
 def test_one_publish_that_decides_is_marked(make_settings: Make, capsys: Capture) -> None:
     """100 messages in one publish among publishes of ten."""
     settings = warehouse(make_settings, by_hand())

@@ -26,15 +26,17 @@ final class Clients {
     private final Connections connections;
     private final Topics topics;
     private final Policies policies;
+    private final Digests digests;
     private final EventBuffer buffer;
     private final boolean payload;
 
     Clients(
-            Connections connections, Topics topics, Policies policies, EventBuffer buffer,
-            boolean payload) {
+            Connections connections, Topics topics, Policies policies, Digests digests,
+            EventBuffer buffer, boolean payload) {
         this.connections = connections;
         this.topics = topics;
         this.policies = policies;
+        this.digests = digests;
         this.buffer = buffer;
         this.payload = payload;
     }
@@ -77,6 +79,11 @@ final class Clients {
             return;
         }
         policies.changed(producer.getTopic());
+        boolean summed = digests.sumUp(
+                sender, context.isChunked(), context.getNumberOfMessages(), context.getMsgSize());
+        if (summed) {
+            return;
+        }
         MessageMetadata metadata = METADATA.get();
         int start = headersAndPayload.readerIndex();
         EntryHeader header;
@@ -106,7 +113,7 @@ final class Clients {
     void dispatched(
             TransportCnx cnx, Consumer consumer, long ledgerId, long entryId, ByteBuf entry) {
         Receiver receiver = receiver(connections.of(cnx), consumer);
-        if (receiver == null || !receiver.taken()) {
+        if (receiver == null || !takesDeliveries(receiver)) {
             return;
         }
         MessageMetadata metadata = METADATA.get();
@@ -130,7 +137,7 @@ final class Clients {
     /** An acknowledgement inside a transaction, or of a part of a batch, ends no entry. */
     void acked(TransportCnx cnx, Consumer consumer, CommandAck ack) {
         Receiver receiver = receiver(connections.of(cnx), consumer);
-        if (receiver == null || !receiver.taken() || ack.hasTxnidMostBits()) {
+        if (receiver == null || !takesDeliveries(receiver) || ack.hasTxnidMostBits()) {
             return;
         }
         boolean cumulative = ack.getAckType() == CommandAck.AckType.Cumulative;
@@ -141,6 +148,10 @@ final class Clients {
                         receiver, id.getLedgerId(), id.getEntryId(), cumulative));
             }
         }
+    }
+
+    private boolean takesDeliveries(Receiver receiver) {
+        return receiver.taken() && (receiver.whole() || digests.isChunked(receiver.topic()));
     }
 
     /** The bits of an acknowledgement are the messages of a batch that are left. */
@@ -174,7 +185,7 @@ final class Clients {
         String topic = producer.getTopic().getName();
         Sender made = new Sender(
                 connection, topic, producer.getProducerId(), producer.getProducerName(), producer,
-                connection.taken() && topics.takes(topic));
+                connection.taken() && topics.takes(topic), digests.tally(topic));
         connection.senders().put(made.producerId(), made);
         if (made.taken()) {
             policies.changed(producer.getTopic());
@@ -199,7 +210,7 @@ final class Clients {
         Receiver made = new Receiver(
                 connection, topic, consumer.getSubscription().getName(),
                 nameOf(consumer.subType()), nameOf(connection, consumer), consumer,
-                connection.taken() && topics.takes(topic));
+                connection.taken() && topics.takes(topic), digests.isWhole(topic));
         connection.receivers().put(consumer.consumerId(), made);
         if (made.taken()) {
             buffer.offer(new Event.ConsumerChanged(Event.ConsumerChanged.CREATED, made));

@@ -16,6 +16,8 @@ final class Connection {
     private final Map<Long, Sender> senders = new ConcurrentHashMap<>();
     private final Map<Long, Receiver> receivers = new ConcurrentHashMap<>();
     private volatile boolean closed;
+    private volatile boolean whole;
+    private volatile long wholeUntilNs;
 
     Connection(
             ServerCnx cnx, String id, int ioThread, boolean supportsThrottle, String principal,
@@ -61,6 +63,20 @@ final class Connection {
     /** Consumers that are open, by their number. */
     Map<Long, Receiver> receivers() {
         return receivers;
+    }
+
+    /** Publishes are written whole up to a time, whatever the digests. */
+    void writeWhole(long untilNs) {
+        wholeUntilNs = untilNs;
+        whole = true;
+    }
+
+    /** Whether they are now. */
+    boolean isWhole(long nowNs) {
+        if (whole && nowNs - wholeUntilNs > 0) {
+            whole = false;
+        }
+        return whole;
     }
 
     boolean closed() {

@@ -25,11 +25,13 @@ final class Connections {
     private final AtomicInteger nextThread = new AtomicInteger();
     private final Sample sample;
     private final EventBuffer buffer;
+    private final Digests digests;
     private final boolean observePauses;
 
-    Connections(Settings settings, Sample sample, EventBuffer buffer) {
+    Connections(Settings settings, Sample sample, EventBuffer buffer, Digests digests) {
         this.sample = sample;
         this.buffer = buffer;
+        this.digests = digests;
         this.observePauses = settings.observePauses();
     }
 
@@ -55,7 +57,7 @@ final class Connections {
         if (made.taken()) {
             buffer.offer(new Event.ConnectionOpened(made, observePauses));
             if (observePauses) {
-                PauseWatch.on(channel, made, buffer);
+                PauseWatch.on(channel, made, buffer, digests);
             }
         }
         return made;
@@ -79,6 +81,7 @@ final class Connections {
     /** A producer is closed; nothing happens if that is known. */
     void closed(Connection connection, Sender sender) {
         if (connection.senders().remove(sender.producerId(), sender) && sender.taken()) {
+            digests.close(sender);
             buffer.offer(new Event.ProducerChanged(Event.ProducerChanged.CLOSED, sender));
         }
     }

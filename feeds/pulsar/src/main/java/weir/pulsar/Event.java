@@ -118,6 +118,26 @@ sealed interface Event {
         }
     }
 
+    /** Publish requests of one producer since a time, summed up. */
+    record PublishDigest(
+            Sender sender, long publishes, long messages, long bytes, long fromMonoNs,
+            long fromWallMs) implements Event {
+        @Override
+        public String kind() {
+            return "publish_digest";
+        }
+
+        @Override
+        public void columns(Line line) throws IOException {
+            sender.write(line);
+            line.number("publishes", publishes);
+            line.number("num_messages", messages);
+            line.number("entry_bytes", bytes);
+            line.number("digest_from_mono_ns", fromMonoNs);
+            line.number("digest_from_wall_ms", fromWallMs);
+        }
+    }
+
     /** An entry was persisted. */
     record EntryAdded(
             Sender sender, long sequenceId, long ledgerId, long entryId, long bytes,

@@ -2,6 +2,7 @@ package weir.pulsar;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
@@ -12,7 +13,8 @@ import java.util.function.Supplier;
  * <p>The number and both times are taken under one short lock, so the order of the buffer is that
  * of `seq` and of the clocks. What is taken and not yet delivered counts as held. A full buffer
  * drops; it takes events again when half of it is free, and then says what is missing by a `gap`
- * before the next event. A dropped event has a number, too: the hole in `seq` is the count.
+ * before the next event. A dropped event has a number, too: the hole in `seq` is the count. A digest
+ * alone has an earlier time than the events before it: that of its end.
  */
 final class EventBuffer {
 
@@ -44,11 +46,30 @@ final class EventBuffer {
 
     /** Takes an event, or drops it; never waits for the sink. */
     void offer(Event event) {
-        offer(() -> event);
+        offer(() -> event, Long.MAX_VALUE);
+    }
+
+    /** Takes an event of a time (wall clock) that has passed; a later one is now. */
+    void offer(Event event, long atMs) {
+        offer(() -> event, atMs);
     }
 
     /** Takes an event that is made at its place in the stream: quickly, and without waiting. */
     void offer(Supplier<Event> made) {
+        offer(made, Long.MAX_VALUE);
+    }
+
+    /** The clock of `ts_mono_ns`. */
+    long monoNs() {
+        return monoNs.getAsLong();
+    }
+
+    /** The clock of `ts_wall_ms`. */
+    long wallMs() {
+        return wallMs.getAsLong();
+    }
+
+    private void offer(Supplier<Event> made, long atMs) {
         lock.lock();
         try {
             if (closed) {
@@ -56,7 +77,7 @@ final class EventBuffer {
             }
             settle();
             Event event = made.get();
-            Stamped stamped = stamp(event);
+            Stamped stamped = stamp(event, atMs);
             int weight = event.weight();
             full = full || heldEvents >= mostEvents || heldBytes + weight > mostBytes;
             if (full) {
@@ -138,11 +159,14 @@ final class EventBuffer {
         Event gap = new Event.Gap(firstDropped.monoNs(), firstDropped.wallMs(), dropped);
         dropped = 0;
         firstDropped = null;
-        put(stamp(gap), gap.weight());
+        put(stamp(gap, Long.MAX_VALUE), gap.weight());
     }
 
-    private Stamped stamp(Event event) {
-        return new Stamped(event, nextSeq++, monoNs.getAsLong(), wallMs.getAsLong());
+    private Stamped stamp(Event event, long atMs) {
+        long now = wallMs.getAsLong();
+        long ago = Math.max(now - atMs, 0);
+        return new Stamped(
+                event, nextSeq++, monoNs.getAsLong() - TimeUnit.MILLISECONDS.toNanos(ago), now - ago);
     }
 
     private void put(Stamped stamped, int weight) {

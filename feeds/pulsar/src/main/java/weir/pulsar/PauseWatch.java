@@ -17,16 +17,19 @@ final class PauseWatch {
     private final Channel channel;
     private final Connection connection;
     private final EventBuffer buffer;
+    private final Digests digests;
     private boolean paused;
 
-    private PauseWatch(Channel channel, Connection connection, EventBuffer buffer) {
+    private PauseWatch(
+            Channel channel, Connection connection, EventBuffer buffer, Digests digests) {
         this.channel = channel;
         this.connection = connection;
         this.buffer = buffer;
+        this.digests = digests;
     }
 
-    static void on(Channel channel, Connection connection, EventBuffer buffer) {
-        PauseWatch watch = new PauseWatch(channel, connection, buffer);
+    static void on(Channel channel, Connection connection, EventBuffer buffer, Digests digests) {
+        PauseWatch watch = new PauseWatch(channel, connection, buffer, digests);
         channel.pipeline().addFirst(watch.new AfterReading()).addLast(watch.new BeforeReading());
     }
 
@@ -34,6 +37,7 @@ final class PauseWatch {
         boolean now = !channel.config().isAutoRead();
         if (now != paused && !connection.closed()) {
             paused = now;
+            digests.paused(connection);
             buffer.offer(new Event.ConnectionChanged(
                     now ? Event.ConnectionChanged.PAUSED : Event.ConnectionChanged.RESUMED,
                     connection));

@@ -3,10 +3,13 @@ package weir.pulsar;
 import java.io.IOException;
 import org.apache.pulsar.broker.service.Consumer;
 
-/** A consumer as the contract names it. `taken` says whether its events are. */
+/**
+ * A consumer as the contract names it. `taken` says whether its events are; without `whole`, its
+ * deliveries and acknowledgements are not.
+ */
 record Receiver(
         Connection connection, String topic, String subscription, String subType, String name,
-        Consumer consumer, boolean taken) {
+        Consumer consumer, boolean taken, boolean whole) {
 
     void write(Line line) throws IOException {
         line.text("cnx_id", connection.id());

@@ -3,10 +3,13 @@ package weir.pulsar;
 import java.io.IOException;
 import org.apache.pulsar.broker.service.Producer;
 
-/** A producer as the contract names it. `taken` says whether its events are. */
+/**
+ * A producer as the contract names it. `taken` says whether its events are; `tally` sums up its
+ * publishes, null where each is written.
+ */
 record Sender(
         Connection connection, String topic, long producerId, String producerName,
-        Producer producer, boolean taken) {
+        Producer producer, boolean taken, Tally tally) {
 
     void write(Line line) throws IOException {
         line.text("cnx_id", connection.id());

@@ -19,7 +19,8 @@ record Settings(
         SinkKind sink, Path directory, long fileMillis, long fileBytes, boolean fileGzip,
         long keepMillis, String topic, Map<String, String> kafka, int bufferEvents, long bufferBytes,
         List<String> include, List<String> exclude, boolean systemTopics, SampleBy sampleBy,
-        double sampleShare, boolean payload, long watchMillis, boolean observePauses) {
+        double sampleShare, boolean payload, long watchMillis, boolean observePauses,
+        long digestMillis, List<String> digestWhole, long digestWholeMillis) {
 
     /** Where records go. */
     enum SinkKind { FILES, KAFKA, PULSAR }
@@ -33,7 +34,8 @@ record Settings(
             "weirSink", "weirDirectory", "weirFileMillis", "weirFileBytes", "weirFileGzip",
             "weirKeepMillis", "weirTopic", "weirBufferEvents", "weirBufferBytes", "weirInclude",
             "weirExclude", "weirSystemTopics", "weirSampleBy", "weirSampleShare", "weirPayload",
-            "weirWatchMillis", "weirObservePauses");
+            "weirWatchMillis", "weirObservePauses", "weirDigestMillis", "weirDigestWhole",
+            "weirDigestWholeMillis");
 
     static Settings of(Properties properties) {
         Keys keys = new Keys(properties);
@@ -49,6 +51,13 @@ record Settings(
         if (sink == SinkKind.KAFKA && !kafka.containsKey("bootstrap.servers")) {
             throw new IllegalArgumentException(
                     KAFKA_PREFIX + "bootstrap.servers: missing; allowed: host:port,host:port");
+        }
+        boolean observePauses = keys.flag("weirObservePauses", true);
+        long digestMillis = keys.whole("weirDigestMillis", 0, 0, 60_000);
+        if (digestMillis > 0 && !observePauses) {
+            throw new IllegalArgumentException(
+                    "weirObservePauses: false; allowed: true, since with weirDigestMillis nothing else"
+                            + " shows pauses");
         }
         return new Settings(
                 sink,
@@ -68,7 +77,10 @@ record Settings(
                 keys.share("weirSampleShare"),
                 keys.flag("weirPayload", false),
                 keys.whole("weirWatchMillis", 1_000, 10, 3_600_000),
-                keys.flag("weirObservePauses", true));
+                observePauses,
+                digestMillis,
+                keys.list("weirDigestWhole"),
+                keys.whole("weirDigestWholeMillis", 1_000, 0, 3_600_000));
     }
 
     /** Reads one key after the other. */

@@ -45,9 +45,15 @@ final class TopicFilter {
         if (whole.equals(own) || (!systemTopics && isSystem(name))) {
             return false;
         }
+        return (include.isEmpty() || isIn(include, topic)) && !isIn(exclude, topic)
+                && sample.takesTopic(whole);
+    }
+
+    /** Whether one of these tenants, namespaces and topics has a topic. */
+    static boolean isIn(List<String> patterns, String topic) {
+        String whole = TopicName.get(topic).getPartitionedTopicName();
         String path = whole.substring(whole.indexOf("://") + 3);
-        boolean included = include.isEmpty() || include.stream().anyMatch(p -> covers(p, path));
-        return included && exclude.stream().noneMatch(p -> covers(p, path)) && sample.takesTopic(whole);
+        return patterns.stream().anyMatch(p -> covers(p, path));
     }
 
     private static boolean isSystem(TopicName name) {

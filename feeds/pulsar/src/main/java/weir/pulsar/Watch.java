@@ -24,17 +24,19 @@ final class Watch implements TopicEventsListener {
     private final Topics filter;
     private final Policies policies;
     private final Storage storage;
+    private final Digests digests;
     private final Guard guard;
     private final ScheduledExecutorService thread;
 
     Watch(
             BrokerService broker, Connections connections, Topics filter, Policies policies,
-            Storage storage, Guard guard) {
+            Storage storage, Digests digests, Guard guard) {
         this.broker = broker;
         this.connections = connections;
         this.filter = filter;
         this.policies = policies;
         this.storage = storage;
+        this.digests = digests;
         this.guard = guard;
         this.thread = Executors.newSingleThreadScheduledExecutor(work -> {
             Thread made = new Thread(work, "weir-watch");
@@ -112,6 +114,7 @@ final class Watch implements TopicEventsListener {
 
     private void gone(String topic) {
         policies.forget(topic);
+        digests.forget(topic);
         connections.open().forEach(this::closeDisconnected);
     }
 

@@ -31,6 +31,8 @@ public final class WeirInterceptor implements BrokerInterceptor {
     private volatile Clients clients;
     private volatile boolean closed;
     private EventBuffer buffer;
+    private Connections connections;
+    private Digests digests;
     private Watch watch;
     private Delivery delivery;
 
@@ -49,11 +51,12 @@ public final class WeirInterceptor implements BrokerInterceptor {
         buffer.offer(
                 begins ? new Event.BrokerStarted(version()) : new Event.Gap(null, null, null));
         Policies policies = new Policies(pulsar, buffer, brokerKeys());
-        Connections connections = new Connections(settings, sample, buffer);
+        digests = new Digests(settings, buffer, guard);
+        connections = new Connections(settings, sample, buffer, digests);
         watch = new Watch(
                 pulsar.getBrokerService(), connections, topics, policies, new Storage(buffer),
-                guard);
-        clients = new Clients(connections, topics, policies, buffer, settings.payload());
+                digests, guard);
+        clients = new Clients(connections, topics, policies, digests, buffer, settings.payload());
         Thread begin = new Thread(() -> guard.run(() -> begin(pulsar, settings)), "weir-begin");
         begin.setDaemon(true);
         begin.start();
@@ -76,9 +79,17 @@ public final class WeirInterceptor implements BrokerInterceptor {
                     buffer, new Encoder(cluster, broker), sink(pulsar, settings, broker), marker);
             delivery.start();
             watch.start(settings.watchMillis());
+            digests.start(connections);
         }
         Runtime.getRuntime().addShutdownHook(new Thread(() -> end(pulsar), "weir-end"));
         LOG.info("Weir: events of broker {} go to {}", broker, settings.sink());
+        if (settings.digestMillis() > 0) {
+            LOG.info(
+                    "Weir: publishes are summed up over {} ms; deliveries and acknowledgements, which the"
+                            + " jobs entry_cache and chunks need, are those of {} and of topics with chunks",
+                    settings.digestMillis(),
+                    settings.digestWhole().isEmpty() ? "no chosen topic" : settings.digestWhole());
+        }
     }
 
     /** Null if the broker ends before it has a name. */
@@ -145,6 +156,7 @@ public final class WeirInterceptor implements BrokerInterceptor {
                     return;
                 }
                 watch.stop();
+                digests.stop(connections);
                 delivery.close(PATIENCE_MS);
             }
         });

@@ -11,9 +11,9 @@ class EncoderTest {
     private static final Connection CONNECTION =
             new Connection(null, "/10.0.0.1:5", 1, false, null, true);
     private static final Sender SENDER =
-            new Sender(CONNECTION, "persistent://a/b/t", 3, "p\"1\u00e9", null, true);
+            new Sender(CONNECTION, "persistent://a/b/t", 3, "p\"1\u00e9", null, true, null);
     private static final Receiver RECEIVER =
-            new Receiver(CONNECTION, "t", "s", "shared", "c", null, true);
+            new Receiver(CONNECTION, "t", "s", "shared", "c", null, true, true);
     private static final String OF_RECEIVER =
             ",\"cnx_id\":\"/10.0.0.1:5\",\"topic\":\"t\",\"subscription\":\"s\","
                     + "\"sub_type\":\"shared\",\"consumer\":\"c\"";
@@ -37,6 +37,15 @@ class EncoderTest {
                         + "\"publish_time_ms\":5,\"num_messages\":1,\"uuid\":\"u\",\"chunk_id\":0,"
                         + "\"num_chunks\":3,\"total_chunk_bytes\":30}",
                 json(new Event.Published(SENDER, 4, 12, header)));
+    }
+
+    @Test
+    void aDigestHasItsSumsAndItsBegin() throws IOException {
+        assertEquals(
+                ",\"cnx_id\":\"/10.0.0.1:5\",\"topic\":\"persistent://a/b/t\",\"producer_id\":3,"
+                        + "\"producer_name\":\"p\\\"1\u00e9\",\"publishes\":2,\"num_messages\":30,"
+                        + "\"entry_bytes\":900,\"digest_from_mono_ns\":5,\"digest_from_wall_ms\":6}",
+                json(new Event.PublishDigest(SENDER, 2, 30, 900, 5, 6)));
     }
 
     @Test

@@ -23,7 +23,7 @@ class SettingsTest {
                 new Settings(
                         Settings.SinkKind.FILES, Path.of("d"), 5_000, 67_108_864, true, 604_800_000,
                         null, Map.of(), 131_072, 134_217_728, List.of(), List.of(), false,
-                        Settings.SampleBy.NONE, 1, false, 1_000, true), of());
+                        Settings.SampleBy.NONE, 1, false, 1_000, true, 0, List.of(), 1_000), of());
     }
 
     @Test
@@ -43,11 +43,23 @@ class SettingsTest {
         "weirBufferEvents | many | weirBufferEvents: many; allowed: a whole number from 2 to 1073741824",
         "weirSampleShare | 0 | weirSampleShare: 0; allowed: a number above 0, at most 1",
         "weirPayload | yes | weirPayload: yes; allowed: true, false",
+        "weirDigestMillis | 60001 | weirDigestMillis: 60001; allowed: a whole number from 0 to 60000",
+        "weirDigestWhole | a//b | weirDigestWhole: a//b; allowed: tenant, tenant/namespace or tenant/namespace/topic",
         "weirInclude | a//b | weirInclude: a//b; allowed: tenant, tenant/namespace or tenant/namespace/topic",
     })
     void aWrongValueIsRefusedWithWhatIsAllowed(String key, String value, String message) {
         assertEquals(message, assertThrows(
                 IllegalArgumentException.class, () -> of(key, value)).getMessage());
+    }
+
+    @Test
+    void digestsNeedThePausesThatTheBrokerMakes() {
+        String message = assertThrows(
+                IllegalArgumentException.class,
+                () -> of("weirDigestMillis", "1000", "weirObservePauses", "false")).getMessage();
+        assertEquals(
+                "weirObservePauses: false; allowed: true, since with weirDigestMillis nothing else shows"
+                        + " pauses", message);
     }
 
     @Test
