@@ -3,124 +3,223 @@
 Layout: 4 bytes magic, 4 bytes header length, JSON header, 8 bytes length of the body, the
 compressed body. The header names the job, its state version and every array with its fields, so
 that a reader can refuse an unknown state and describe a known one. It has no lengths, so it is the
-same for every shard of a job, and is written and parsed once. The body begins with the lengths of
-the arrays. Long arrays are stored field by field, which compresses well; short ones row by row,
-which is one copy. Bytes between fields are zero. Equal arrays have equal bytes.
+same for every shard of a job, and is written and parsed once. Equal arrays have equal bytes.
+
+Arrays whose elements are whole words of 64 bits are stored column by column in as few bytes as
+their values need (`state.engine.packing`), others as they are; bytes between fields are zero.
+
+    lengths     of each array                          int64
+    bases       of each column of words                int64
+    widths      of each column of words                uint8, padded to 8 bytes
+    columns     one after the other, each padded to 8 bytes
+    others      one after the other
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from state.engine import earlier
+from state.engine.packing import pack, unpack
+
 Array = np.ndarray
-MAGIC = b"WEI2"
-BY_FIELD = b"WEIR"
-"""Magic of earlier releases, with lengths in the header and every array field by field."""
+MAGIC = b"WEI3"
 COMPRESSION = "lz4"
-SHORT = 32
-"""Most rows of an array that is stored row by row."""
+_WORD = np.dtype(np.int64)
 
 
 class StateFormatError(Exception):
     """State bytes that this version of the job cannot read."""
 
 
-@dataclass(frozen=True)
 class _Plan:
-    """The contents of a header."""
+    """The contents of a header: job, version, and the names and types of the arrays as `decode`
+    makes them, plain or aligned structures.
+    """
 
-    job: str
-    version: int
-    names: tuple[str, ...]
-    types: tuple[np.dtype[Any], ...]
-    """Element types as `decode` makes them: plain, or aligned structures."""
+    def __init__(self, header: bytes) -> None:
+        found: dict[str, Any] = json.loads(header)
+        self.header, self.job, self.version = header, found["job"], found["version"]
+        self.names = tuple(name for name, _ in found["arrays"])
+        self.types = tuple(_type(fields) for _, fields in found["arrays"])
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """The position of each array."""
+        return {name: i for i, name in enumerate(self.names)}
+
+    @cached_property
+    def words(self) -> Array:
+        """By array, the words of an element; 0 where these are not whole words."""
+        return np.array([kind.itemsize * (kind.itemsize % 8 == 0) // 8 for kind in self.types])
+
+    @cached_property
+    def packed(self) -> Array:
+        """The arrays of words."""
+        return np.flatnonzero(self.words)
+
+    @cached_property
+    def others(self) -> list[int]:
+        """The other arrays."""
+        return np.flatnonzero(self.words == 0).tolist()
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Bytes of an element, by array."""
+        return np.array([kind.itemsize for kind in self.types], np.int64)
+
+    @cached_property
+    def masks(self) -> Array:
+        """By column, the bits that belong to fields."""
+        held = [_held(self.types[i]) for i in self.packed]
+        return np.concatenate([*held, np.zeros(0, np.uint8)]).view(np.int64)
+
+    def shapes(self, lengths: Array) -> Array:
+        """Rows, and words of a row, of the arrays of words."""
+        found = np.empty((len(self.packed), 2), np.int64)
+        found[:, 0], found[:, 1] = lengths[self.packed], self.words[self.packed]
+        return found
+
+
+def _type(fields: Sequence[Any]) -> np.dtype[Any]:
+    if fields and fields[0][0] == "":
+        _, element, shape = fields[0]
+        return np.dtype((element, tuple(shape))) if shape else np.dtype(element)
+    return np.dtype([(f, t, tuple(shape)) for f, t, shape in fields], align=True)
+
+
+class Stored(Mapping[str, Array]):
+    """The writable arrays of a state; each is made when it is first asked for."""
+
+    def __init__(self, plan: _Plan, body: bytes) -> None:
+        self._plan, count, columns = plan, len(plan.names), len(plan.masks)
+        lengths = np.frombuffer(body, np.int64, count)
+        bases = np.frombuffer(body, np.int64, columns, 8 * count)
+        widths = np.frombuffer(body, np.uint8, columns, 8 * (count + columns))
+        data = np.frombuffer(body, np.uint8, offset=_head(plan))
+        ends = np.cumsum(lengths * plan.words)
+        self._words = np.empty(int(ends[-1]) if count else 0, np.int64)
+        unpack(data, plan.shapes(lengths), bases, widths, self._words)
+        self._lengths, self._ends = lengths.tolist(), ends.tolist()
+        self._made: dict[str, Array] = {}
+        end = len(body)
+        for i in reversed(plan.others):
+            kind, length = plan.types[i], self._lengths[i]
+            end -= length * kind.itemsize
+            self._made[plan.names[i]] = np.ndarray(length, kind, body, end).copy()
+
+    def __getitem__(self, name: str) -> Array:
+        found = self._made.get(name)
+        if found is None:
+            i = self._plan.number[name]
+            kind, length = self._plan.types[i], self._lengths[i]
+            begin = self._ends[i] * 8 - length * kind.itemsize
+            found = self._made[name] = np.ndarray(length, kind, self._words, begin)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._plan.names)
+
+    def __len__(self) -> int:
+        return len(self._plan.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._plan.number
+
+    def together(self, names: Sequence[str]) -> Array | None:
+        """Arrays of words as rows of one array, if they are stored one after the other."""
+        plan, count = self._plan, len(names)
+        first = plan.number.get(names[0], len(plan.names))
+        last = first + count
+        rows = self._lengths[first:last]
+        if plan.names[first:last] != tuple(names) or rows != rows[:1] * count:
+            return None
+        if any(kind.itemsize != 8 for kind in plan.types[first:last]):
+            return None
+        end = self._ends[last - 1]
+        return self._words[end - count * rows[0] : end].reshape(count, rows[0])
+
+
+def together(arrays: Mapping[str, Array], names: Sequence[str]) -> Array:
+    """Arrays of one length as rows of words of one array."""
+    found = arrays.together(names) if isinstance(arrays, Stored) else None
+    if found is None:
+        rows = [arrays[name] for name in names]
+        # earlier releases stored some columns in one byte
+        words = [row.view(np.int64) if row.dtype.itemsize == 8 else row for row in rows]
+        found = np.concatenate(words).reshape(len(names), -1)
+    return found
 
 
 def encode(job: str, version: int, arrays: Mapping[str, Array]) -> bytes:
     """Write plain arrays, and structured ones of one dimension, under their names."""
-    header, types, same = _header(job, version, arrays)
-    blocks = [np.fromiter(map(len, arrays.values()), np.int64, len(arrays)).tobytes()]
-    for array, wanted, is_wanted in zip(arrays.values(), types, same, strict=True):
-        fields = wanted.names
-        if fields is None:
-            blocks.append(array.tobytes())
-        elif len(array) <= SHORT:
-            rows = array if is_wanted else array.astype(wanted)
-            blocks.append(_without_padding(rows) if len(rows) else b"")
-        else:
-            blocks.extend(array[field].tobytes() for field in fields)
-    body = b"".join(blocks)
-    packed = pa.compress(body, codec=COMPRESSION, asbytes=True)
+    plan, same = _plan_of(job, version, arrays)
+    lengths = np.fromiter(map(len, arrays.values()), np.int64, len(arrays))
+    words, others = [np.zeros(0, np.int64)], []
+    for array, wanted, is_wanted in zip(arrays.values(), plan.types, same, strict=True):
+        rows = array if is_wanted else array.astype(wanted)
+        if wanted.itemsize % 8 or not wanted.itemsize:
+            others.append(_without_padding(rows))
+        elif len(rows):
+            if rows.dtype != _WORD:
+                rows = np.ascontiguousarray(rows).view(np.int64)
+            words.append(rows if rows.ndim == 1 else rows.reshape(-1))
+    flat = np.concatenate(words)
+    head, columns = _head(plan), len(plan.masks)
+    body = np.zeros(head + flat.nbytes + 8 * columns, np.uint8)
+    body[: 8 * len(lengths)].view(np.int64)[:] = lengths
+    bases = body[8 * len(lengths) : 8 * (len(lengths) + columns)].view(np.int64)
+    widths = body[8 * (len(lengths) + columns) :][:columns]
+    size = head + pack(flat, plan.shapes(lengths), plan.masks, bases, widths, body[head:])
+    whole = b"".join((body[:size].data, *others))
+    packed = pa.compress(whole, codec=COMPRESSION, asbytes=True)
     return b"".join(
         (
             MAGIC,
-            struct.pack("<I", len(header)),
-            header,
-            struct.pack("<Q", len(body)),
+            struct.pack("<I", len(plan.header)),
+            plan.header,
+            struct.pack("<Q", len(whole)),
             packed,
         )
     )
 
 
-def decode(job: str, version: int, data: bytes) -> dict[str, Array]:
-    """Read what `encode` wrote; the arrays are writable copies.
+def decode(job: str, version: int, data: bytes) -> Mapping[str, Array]:
+    """Read what `encode` wrote, in this release or an earlier one; the arrays are writable copies.
 
     Raises StateFormatError for other bytes, another job or an unknown version.
     """
-    if data[:4] == BY_FIELD:
-        header = _by_field_header(data)
+    if data[:4] == earlier.BY_FIELD:
+        header = earlier.header_of(data)
         _require(job, version, header["job"], header["version"])
-        return _by_field(header, data)
+        return earlier.by_field(header, data, COMPRESSION)
     plan, body = _opened(data)
     _require(job, version, plan.job, plan.version)
-    arrays: dict[str, Array] = {}
-    lengths, offset = _lengths(plan, body)
-    at, names = 0, plan.names
-    while at < len(names):
-        name, kind, length, begin = names[at], plan.types[at], lengths[at], at
-        at += 1
-        if kind.names is None or length <= SHORT:
-            if kind.shape == () and kind.names is None:
-                while at < len(names) and plan.types[at] is kind and lengths[at] == length:
-                    at += 1
-            size = (at - begin) * length * kind.itemsize
-            if at - begin > 1:
-                block = np.ndarray((at - begin, length), kind, body, offset).copy()
-                arrays.update(zip(names[begin:at], block, strict=True))
-            else:
-                arrays[name] = np.ndarray(length, kind, body, offset).copy()
-            offset += size
-            continue
-        array = np.zeros(length, kind)
-        for field in kind.names:
-            part = kind[field]
-            array[field] = np.ndarray(length, part, body, offset)
-            offset += length * part.itemsize
-        arrays[name] = array
-    return arrays
+    if data[:4] == earlier.BY_ROW:
+        return earlier.by_row(plan.names, plan.types, body)
+    return Stored(plan, body)
 
 
 def describe(data: bytes) -> dict[str, Any]:
-    """Job, version, size and arrays of state bytes."""
-    if data[:4] == BY_FIELD:
-        return _by_field_header(data)
+    """Job, version, size and arrays of state bytes; the size is that of the arrays in memory."""
+    if data[:4] == earlier.BY_FIELD:
+        return earlier.header_of(data)
     plan, body = _opened(data)
-    lengths, offset = _lengths(plan, body)
+    lengths = np.frombuffer(body, np.int64, len(plan.names))
     return {
         "job": plan.job,
         "version": plan.version,
-        "bytes": len(body) - offset,
+        "bytes": int((lengths * plan.sizes).sum()),
         "arrays": [
             {"name": name, "length": length, "fields": _fields(kind)}
-            for name, kind, length in zip(plan.names, plan.types, lengths, strict=True)
+            for name, kind, length in zip(plan.names, plan.types, lengths.tolist(), strict=True)
         ],
     }
 
@@ -134,16 +233,16 @@ def _require(job: str, version: int, found: str, its_version: int) -> None:
         )
 
 
-_Header = tuple[bytes, tuple[np.dtype[Any], ...], list[bool]]
-"""Its bytes, the types of the arrays, and which arrays have them already."""
-_headers: dict[tuple[str, int], tuple[tuple[str, ...], list[np.dtype[Any]], _Header]] = {}
+_Known = tuple[_Plan, list[bool]]
+"""A header, and which arrays have the types in it already."""
+_plans: dict[tuple[str, int], tuple[tuple[str, ...], list[np.dtype[Any]], _Known]] = {}
 """By job and version: the arrays that were written last, and their header."""
 
 
-def _header(job: str, version: int, arrays: Mapping[str, Array]) -> _Header:
+def _plan_of(job: str, version: int, arrays: Mapping[str, Array]) -> _Known:
     names = tuple(arrays)
     types = [a.dtype if a.ndim == 1 else np.dtype((a.dtype, a.shape[1:])) for a in arrays.values()]
-    known = _headers.get((job, version))
+    known = _plans.get((job, version))
     if known is None or known[0] != names or types != known[1]:
         header = json.dumps(
             {
@@ -153,27 +252,34 @@ def _header(job: str, version: int, arrays: Mapping[str, Array]) -> _Header:
             },
             separators=(",", ":"),
         ).encode()
-        wanted = _plan(header).types
-        same = [a == b for a, b in zip(types, wanted, strict=True)]
-        known = _headers[job, version] = names, types, (header, wanted, same)
+        plan = _plan(header)
+        # of an array of more dimensions numpy states the type of its elements
+        same = [a.base == b.base for a, b in zip(types, plan.types, strict=True)]
+        known = _plans[job, version] = names, types, (plan, same)
     return known[2]
+
+
+def _head(plan: _Plan) -> int:
+    """Bytes before the columns."""
+    columns = len(plan.masks)
+    return 8 * (len(plan.names) + columns) + (columns + 7) // 8 * 8
 
 
 def _without_padding(rows: Array) -> bytes:
     """Rows with zeros between their fields, where numpy leaves arbitrary bytes."""
-    held = _held(rows.dtype)
-    if held is None:
+    if rows.dtype.names is None or not len(rows):
         return rows.tobytes()
+    held = _held(rows.dtype)
     return (np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1) & held).tobytes()
 
 
 @lru_cache(maxsize=256)
-def _held(kind: np.dtype[Any]) -> Array | None:
-    """255 for each byte of a row that belongs to a field, else 0; None if all do."""
-    held = np.zeros(kind.itemsize, np.uint8)
+def _held(kind: np.dtype[Any]) -> Array:
+    """255 for each byte of a row that belongs to a field, else 0."""
+    held = np.full(kind.itemsize, 255 * (kind.names is None), np.uint8)
     for part, at, *_ in (kind.fields or {}).values():
         held[at : at + part.itemsize] = 255
-    return None if held.all() else held
+    return held
 
 
 def _fields(kind: np.dtype[Any]) -> list[list[Any]]:
@@ -185,66 +291,15 @@ def _fields(kind: np.dtype[Any]) -> list[list[Any]]:
     return [[name, kind[name].base.str, list(kind[name].shape)] for name in kind.names]
 
 
-@lru_cache(maxsize=64)
-def _plan(header: bytes) -> _Plan:
-    found: dict[str, Any] = json.loads(header)
-    names, types = [], []
-    for name, fields in found["arrays"]:
-        names.append(name)
-        if fields and fields[0][0] == "":
-            _, element, shape = fields[0]
-            types.append(np.dtype((element, tuple(shape))) if shape else np.dtype(element))
-        else:
-            types.append(np.dtype([(f, t, tuple(shape)) for f, t, shape in fields], align=True))
-    return _Plan(found["job"], found["version"], tuple(names), tuple(types))
+_plan = lru_cache(maxsize=64)(_Plan)
 
 
 def _opened(data: bytes) -> tuple[_Plan, bytes]:
     """The contents of the header, and the body."""
-    if data[:4] != MAGIC:
+    if data[:4] not in (MAGIC, earlier.BY_ROW):
         raise StateFormatError("not a state of Weir: magic bytes are missing")
     end = 8 + struct.unpack_from("<I", data, 4)[0]
     (size,) = struct.unpack_from("<Q", data, end)
     packed = memoryview(data)[end + 8 :]
     body: bytes = pa.decompress(packed, decompressed_size=size, codec=COMPRESSION, asbytes=True)
     return _plan(bytes(data[8:end])), body  # Spark keeps states as bytearray
-
-
-def _lengths(plan: _Plan, body: bytes) -> tuple[list[int], int]:
-    """The length of each array, and the position of the first."""
-    count = len(plan.names)
-    return np.frombuffer(body, np.int64, count).tolist(), 8 * count
-
-
-def _by_field_header(data: bytes) -> dict[str, Any]:
-    length = struct.unpack_from("<I", data, 4)[0]
-    header: dict[str, Any] = json.loads(data[8 : 8 + length])
-    return header
-
-
-def _by_field(header: Mapping[str, Any], data: bytes) -> dict[str, Array]:
-    start, size = 8 + struct.unpack_from("<I", data, 4)[0], header["bytes"]
-    body = (
-        pa.decompress(data[start:], decompressed_size=size, codec=COMPRESSION, asbytes=True)
-        if size
-        else b""
-    )
-    arrays: dict[str, Array] = {}
-    offset = 0
-    for entry in header["arrays"]:
-        length = entry["length"]
-        columns = []
-        for field, dtype, shape in entry["fields"]:
-            count = length * int(np.prod(shape, dtype=np.int64))
-            column = np.frombuffer(body, dtype=dtype, count=count, offset=offset)
-            offset += column.nbytes
-            columns.append((field, column.reshape([length, *shape])))
-        if len(columns) == 1 and columns[0][0] == "":
-            arrays[entry["name"]] = columns[0][1].copy()
-            continue
-        layout = np.dtype([(f, c.dtype.str, c.shape[1:]) for f, c in columns], align=True)
-        array = np.zeros(length, layout)
-        for field, column in columns:
-            array[field] = column
-        arrays[entry["name"]] = array
-    return arrays

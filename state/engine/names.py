@@ -184,7 +184,8 @@ class Names:
     def arrays(self) -> tuple[Array, Array]:
         """UTF-8 bytes and lengths, in the form of the constructor's arguments."""
         used = int(self._offsets[self._count])
-        return self._data[:used], np.diff(self._offsets[: self._count + 1]).astype(np.int32)
+        offsets = self._offsets
+        return self._data[:used], offsets[1 : self._count + 1] - offsets[: self._count]
 
     def compact(self, keep: Array) -> tuple[Names, Array]:
         """A set with only the names for which `keep` (bool by integer) is true, and a map from old

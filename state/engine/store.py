@@ -19,10 +19,11 @@ import pyarrow as pa
 from state.engine import codec
 from state.engine.kernel import NULL
 from state.engine.names import NONE, Names
-from state.engine.records import FLAGS, SHIPPED, Array, Records
+from state.engine.records import SHIPPED, Array, Records
 from state.engine.structs import words
 
-Arrays = dict[str, Array]
+Arrays = Mapping[str, Array]
+Saved = dict[str, Array]
 Values = dict[str, Any]
 """By part: an array, records, or texts."""
 COMPACT_BELOW = 0.75
@@ -47,7 +48,7 @@ class Part(Protocol):
         """The value from its arrays."""
         ...
 
-    def save(self, value: Any, arrays: Arrays, names: Names) -> None:
+    def save(self, value: Any, arrays: Saved, names: Names) -> None:
         """Add the arrays of the value to the others."""
         ...
 
@@ -77,7 +78,7 @@ class Plain:
         """The array."""
         return arrays[self.name]
 
-    def save(self, value: Array, arrays: Arrays, names: Names) -> None:
+    def save(self, value: Array, arrays: Saved, names: Names) -> None:
         """The array."""
         arrays[self.name] = value
 
@@ -109,7 +110,7 @@ class Pool:
         """Its columns."""
         return arrays[self.name].reshape(self.columns, -1)
 
-    def save(self, value: Array, arrays: Arrays, names: Names) -> None:
+    def save(self, value: Array, arrays: Saved, names: Names) -> None:
         """Its columns, one after the other."""
         arrays[self.name] = value.reshape(-1)
 
@@ -150,7 +151,7 @@ class Struct:
                 found[field] = stored[field]
         return found
 
-    def save(self, value: Array, arrays: Arrays, names: Names) -> None:
+    def save(self, value: Array, arrays: Saved, names: Names) -> None:
         """The array."""
         arrays[self.name] = value
 
@@ -183,20 +184,16 @@ class Columns:
 
     def load(self, arrays: Arrays, names: Names) -> Array:
         """The array; derived fields are zero."""
-        kept = [name in arrays for name, _, _ in self._fields]
-        stored = [
-            arrays[name].view(np.int64)
-            for (name, _, _), here in zip(self._fields, kept, strict=True)
-            if here
-        ]
-        found = np.zeros(len(stored[0]), self.dtype)
+        kept = [name in arrays for name in self._stored]
+        every = all(kept)
+        stored = self._stored if every else [n for n in self._stored if n in arrays]
+        columns = codec.together(arrays, stored)
+        found = np.zeros(columns.shape[1], self.dtype)
         if len(found):
-            columns = np.concatenate(stored).reshape(len(stored), -1)
-            places = self._places if all(kept) else self._places[kept]
-            turn_back(columns, places, words(found))
+            turn_back(columns, self._places if every else self._places[kept], words(found))
         return found
 
-    def save(self, value: Array, arrays: Arrays, names: Names) -> None:
+    def save(self, value: Array, arrays: Saved, names: Names) -> None:
         """Copies of its fields."""
         columns = np.empty((len(self._fields), len(value)), np.int64)
         if len(value):
@@ -221,6 +218,10 @@ class Columns:
             raise TypeError(f"{self.name} has a field that is not of 8 bytes")
         offsets = {field: about[1] // 8 for field, about in (self.dtype.fields or {}).items()}
         return [(f"{self.name}.{field}", self.dtype[field], offsets[field]) for field in kept]
+
+    @cached_property
+    def _stored(self) -> tuple[str, ...]:
+        return tuple(name for name, _, _ in self._fields)
 
     @cached_property
     def _places(self) -> Array:
@@ -249,19 +250,16 @@ class RecordSet:
     def load(self, arrays: Arrays, names: Names) -> Records:
         """The records."""
         kept, columns = self._kept
-        n = len(arrays[kept[0]])
-        stored = np.concatenate(
-            [arrays[name] if name in arrays else np.full(n, NULL) for name in kept]
-        ).reshape(len(kept), -1)
-        return Records(columns, stored)
+        if not all(name in arrays for name in kept):
+            none = np.full(len(arrays[kept[0]]), NULL)
+            arrays = {name: arrays.get(name, none) for name in kept}
+        return Records(columns, codec.together(arrays, kept))
 
-    def save(self, value: Records, arrays: Arrays, names: Names) -> None:
+    def save(self, value: Records, arrays: Saved, names: Names) -> None:
         """The records."""
         kept, columns = self._kept
         rows = value.data if value.columns == columns else [value[name] for name in columns]
         arrays.update(zip(kept, rows, strict=True))
-        for name in self._flags:
-            arrays[name] = arrays[name].astype(np.int8)
 
     @cached_property
     def named(self) -> Sequence[str]:
@@ -278,10 +276,6 @@ class RecordSet:
         every = (*self.columns, *SHIPPED, "held", *self.more)
         return [f"{self.name}.{column}" for column in every], every
 
-    @cached_property
-    def _flags(self) -> list[str]:
-        return [f"{self.name}.{column}" for column in FLAGS]
-
 
 @dataclass(frozen=True)
 class Texts:
@@ -297,7 +291,7 @@ class Texts:
         """The strings."""
         return tuple(names.get(text) for text in arrays[self.name].tolist())
 
-    def save(self, value: Sequence[str], arrays: Arrays, names: Names) -> None:
+    def save(self, value: Sequence[str], arrays: Saved, names: Names) -> None:
         """Their names."""
         arrays[self.name] = names.intern(_strings(tuple(value)))
 
@@ -349,7 +343,7 @@ class Store:
 
     def write(self, values: Mapping[str, Any], names: Names) -> bytes:
         """The bytes of values and names. Neither changes, except that texts are added to the names."""
-        arrays: Arrays = {}
+        arrays: Saved = {}
         for part in self.parts:
             if part.name not in self._added or len(_rows(values[part.name])):
                 part.save(values[part.name], arrays, names)
@@ -357,7 +351,7 @@ class Store:
         arrays[_NAMES], arrays[_LENGTHS] = names.arrays()
         return codec.encode(self.job, self.version, arrays)
 
-    def _compact(self, names: Names, arrays: Arrays) -> Names:
+    def _compact(self, names: Names, arrays: Saved) -> Names:
         """Drop unused names, once there are many."""
         used = np.zeros(len(names) + 1, bool)
         naming = [part for part in self._naming if not self._lacks(part, arrays)]

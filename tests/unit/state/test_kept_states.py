@@ -16,6 +16,7 @@ from state.backlog.resting import REST
 from state.chunks.operator import Chunks
 from state.engine import codec
 from state.engine.job import Job
+from state.engine.records import FLAGS
 from state.entry_cache.operator import EntryCache
 from state.producer_ids.operator import ProducerIds
 from state.rate_limits.operator import RateLimits
@@ -334,6 +335,13 @@ ADDED = {
 is older reads as one without gaps."""
 
 
+WIDER = {
+    "name_lengths": "<i4",
+    **{f"{part}.{flag}": "|i1" for part in ("waiting", "shared") for flag in FLAGS},
+}
+"""Arrays that had elements of another type before."""
+
+
 def layout(state: bytes) -> dict[str, Any]:
     """The arrays of a state."""
     about = codec.describe(state)
@@ -346,9 +354,12 @@ def layout(state: bytes) -> dict[str, Any]:
 
 def without(found: dict[str, Any], added: Sequence[str]) -> dict[str, Any]:
     """A layout as it was before arrays (`name`, `name.` for each of its columns) and fields
-    (`name/field`) were added."""
+    (`name/field`) were added or became wider."""
     arrays = {
-        name: ([f for f in fields if f"{name}/{f[0]}" not in added], length)
+        name: (
+            [[f[0], WIDER.get(name, f[1]), f[2]] for f in fields if f"{name}/{f[0]}" not in added],
+            length,
+        )
         for name, (fields, length) in found["arrays"].items()
         if not any(name == one or (one.endswith(".") and name.startswith(one)) for one in added)
     }

@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from state.engine import codec
+from state.engine import codec, earlier
 from state.engine.codec import StateFormatError
+from state.engine.kernel import NULL
 from state.rate_limits import shard
 from state.rate_limits.operator import RateLimits
 from tests.reference.job import judge
@@ -107,21 +110,50 @@ def test_times_above_53_bits_are_kept() -> None:
     assert rows["publish_verdicts"][0]["ts_mono_ns"] == START_NS + 1
 
 
+LAYOUT = np.dtype([("a", "<i8"), ("flag", "|u1"), ("b", "<f8"), ("c", "<i8", (3,))], align=True)
 SHAPED = {
     "plain": np.arange(5),
     "none": np.zeros(0, np.int8),
     "wide": np.arange(12.0).reshape(4, 3),
     "empty": np.zeros((3, 0), np.int64),
+    "words": np.array([NULL, 2**60, LARGEST, 7, NULL + 1]),
+    "rows": np.zeros(700, LAYOUT),
     "few": np.array(
         [(1, 2.5, (3, 4)), (-1, 0.0, (5, 6))],
         np.dtype([("a", "i1"), ("b", "f8"), ("c", "i4", (2,))]),
     ),
-    "many": np.array([(i, -i) for i in range(codec.SHORT + 9)], [("a", "i8"), ("b", "i2")]),
+    "many": np.array([(i, -i) for i in range(earlier.SHORT + 9)], [("a", "i8"), ("b", "i2")]),
 }
+SHAPED["rows"]["a"] = NULL + 9 * np.arange(700)
+SHAPED["rows"]["flag"], SHAPED["rows"]["b"] = 1, -0.0
+SHAPED["rows"]["c"][:, 1] = np.arange(700) ** 4
+
+
+def by_row(job: str, version: int, arrays: dict[str, Any]) -> bytes:
+    """State bytes as releases before this layout wrote them."""
+    fields = [list(a.dtype.names or ("",)) for a in arrays.values()]
+    about = codec.describe(codec.encode(job, version, arrays))["arrays"]
+    directory = [[a["name"], a["fields"]] for a in about]
+    header = json.dumps({"job": job, "version": version, "arrays": directory}).encode()
+    body = np.array([len(a) for a in arrays.values()], np.int64).tobytes()
+    for array, names in zip(arrays.values(), fields, strict=True):
+        if names == [""]:
+            body += array.tobytes()
+        elif len(array) <= earlier.SHORT:
+            body += array.astype(aligned(array.dtype)).tobytes()
+        else:
+            body += b"".join(array[field].tobytes() for field in names)
+    packed = pa.compress(body, codec="lz4", asbytes=True)
+    return b"WEI2" + struct.pack("<I", len(header)) + header + struct.pack("<Q", len(body)) + packed
+
+
+def aligned(kind: np.dtype[Any]) -> np.dtype[Any]:
+    """A type with fields as states have it."""
+    return np.dtype([(f, kind[f].base, kind[f].shape) for f in kind.names or ()], align=True)
 
 
 def by_field(job: str, version: int, arrays: dict[str, Any]) -> bytes:
-    """State bytes as releases before this layout wrote them."""
+    """State bytes as releases before that wrote them."""
     directory: list[Any] = []
     body = b""
     for name, array in arrays.items():
@@ -144,7 +176,7 @@ def by_field(job: str, version: int, arrays: dict[str, Any]) -> bytes:
     return b"WEIR" + struct.pack("<I", len(header)) + header + packed
 
 
-@pytest.mark.parametrize("write", [codec.encode, by_field])
+@pytest.mark.parametrize("write", [codec.encode, by_row, by_field])
 def test_arrays_come_back_whatever_their_shape(write: Any) -> None:
     data = write("backlog", 7, SHAPED)
     assert codec.decode("backlog", 7, bytearray(data)).keys() == SHAPED.keys()  # as Spark has it
@@ -172,9 +204,38 @@ def test_arrays_that_change_their_form_are_written_as_they_are() -> None:
         assert all(found[n].shape == arrays[n].shape for n in arrays)
 
 
-def test_state_of_an_earlier_layout_goes_on() -> None:
+@pytest.mark.parametrize("write", [by_row, by_field])
+def test_state_of_an_earlier_layout_goes_on(write: Any) -> None:
     data = some_state()
     arrays = codec.decode("rate_limits", shard.VERSION, data)
-    earlier = by_field("rate_limits", shard.VERSION, arrays)
-    assert canonical(earlier, (LIMIT,)) == canonical(data, (LIMIT,))
-    assert RateLimits(PARAMS, [LIMIT]).step(earlier, [], 0).state[:4] == codec.MAGIC
+    old = write("rate_limits", shard.VERSION, arrays)
+    assert canonical(old, (LIMIT,)) == canonical(data, (LIMIT,))
+    assert RateLimits(PARAMS, [LIMIT]).step(old, [], 0).state[:4] == codec.MAGIC
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.just(int(NULL)),
+            st.integers(0, 300),
+            st.integers(2**40, 2**40 + 2**20),
+            st.integers(-(2**63), LARGEST),
+        ),
+        max_size=600,
+    ),
+    st.integers(1, 4),
+)
+def test_words_come_back_whatever_their_range(values: list[int], fields: int) -> None:
+    rows = np.zeros(len(values), [(f"f{i}", "<i8") for i in range(fields)])
+    for i in range(fields):
+        rows[f"f{i}"] = np.roll(np.array(values, np.int64), i) >> 7 * i
+    found = codec.decode(
+        "chunks", 1, codec.encode("chunks", 1, {"plain": rows["f0"], "rows": rows})
+    )
+    assert found["plain"].tolist() == values
+    assert found["rows"].tolist() == rows.tolist()
+
+
+def test_equal_values_take_no_bytes() -> None:
+    same = np.full(100_000, 2**62 + 1)
+    assert len(codec.encode("chunks", 1, {"a": same})) < 200
