@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import yaml
 from deltalake import DeltaTable
 
+from app.config import ARCHIVE
 from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import plan_trace
 from app.tables import checkpoints
@@ -41,7 +42,7 @@ LARGE, LARGE_BYTES, MOST_BYTES = "one record of 100 MB", 100_000_000, 200_000_00
 OF_BENCH = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR")
 START = "import sys; from app.setup.launch.installed import main; sys.exit(main())"
 STEADY = "after the first batch, all jobs and the archive"
-QUERIES = ("govern", checkpoints.ARCHIVE)
+QUERIES = ("govern", ARCHIVE)
 
 
 def run(bench: Bench) -> Result:
