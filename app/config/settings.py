@@ -219,7 +219,7 @@ class Settings(_WithJobs):
             if job not in (*JOBS, ARCHIVE):
                 raise ValueError(f"{job!r} is not a job (allowed: {', '.join((*JOBS, ARCHIVE))})")
             if named.count(job) > 1:
-                raise ValueError(f"{job!r} is in more than one group; a job runs once")
+                raise ValueError(f"{job!r} is in more than one group; it runs once")
         return groups
 
     @field_validator("throttle_feed")

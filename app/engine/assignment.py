@@ -130,7 +130,7 @@ def plan(settings: Settings, only: Sequence[str] | None = None) -> QueryPlan:
     taken = {*begun, *checkpoints.found(settings.location)}
     made = QueryPlan()
     parts: dict[str, list[tuple[str, ...]]] = {name: [] for name in begun}
-    for group in settings.groups:
+    for group in _groups(settings, begun.get(owner.get(ARCHIVE, ""), ())):
         for name in dict.fromkeys(owner[job] for job in group if job in owner):
             parts[name].append(tuple(job for job in group if owner.get(job) == name))
         new = [job for job in group if job not in owner and (only is None or job in only)]
@@ -145,6 +145,21 @@ def plan(settings: Settings, only: Sequence[str] | None = None) -> QueryPlan:
     begun_apart = owner.get(ARCHIVE) == ARCHIVE and ARCHIVE in made.queries
     made.twice = begun_apart and [ARCHIVE] not in settings.groups
     return made
+
+
+def _groups(settings: Settings, beside: Sequence[str]) -> list[list[str]]:
+    """The configured groups. An archive that no group names stays beside the jobs that it has begun
+    with: in the group that has most of them, alone without any.
+    """
+    if not beside or any(ARCHIVE in group for group in settings.queries):
+        return settings.groups
+    shared = [len(set(group) & set(beside)) for group in settings.queries]
+    if not any(shared):
+        return [*settings.queries, [ARCHIVE]]
+    most = shared.index(max(shared))
+    return [
+        [*group, *([ARCHIVE] if at == most else [])] for at, group in enumerate(settings.queries)
+    ]
 
 
 def _carry_on(
