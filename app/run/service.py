@@ -41,7 +41,7 @@ from app.run.source_watch import SourceWatch
 from app.run.state_keeper import StateKeeper
 from app.show.metrics.health import Health
 from app.tables import checkpoints, formats, gathering, inventory, last_configuration, manifest
-from app.tables.archive_files import ArchiveWriter
+from app.tables.archive_files import ArchiveUnwritable, ArchiveWriter
 from app.tables.gathering import GatheringWriter
 from app.tables.run_lock import only_run
 from app.terminal import log
@@ -141,8 +141,11 @@ def _with_spark(
             inventory.claim(settings.location, partitions, settings.shards)
             for query in made.touched:
                 writer = ArchiveWriter if query == ARCHIVE else GatheringWriter
-                history_ms = settings.maintenance.history_ms
-                gathering.commit_left(settings.location, query, history_ms, writer)
+                try:
+                    history_ms = settings.maintenance.history_ms
+                    gathering.commit_left(settings.location, query, history_ms, writer)
+                except ArchiveUnwritable as error:
+                    progress.warn(f"archive: its files wait for another commit ({error})")
             assignment.apply(settings.location, made)
             formats.keep(settings.location, made.jobs)
             last_configuration.keep(
@@ -435,7 +438,7 @@ class Service:
         reason = failure(name, text, self._settings)
         due, attempt = self._again.get(name, (0.0, 0))
         # The cause may be damage, or another topic of the same name: then that is the message.
-        if isinstance(reason, QueryFailed):
+        if isinstance(reason, (QueryFailed, ArchiveBlocked)):
             integrity.check(self._settings, self._groups)
         if isinstance(reason, RecordsGone):
             sources.check(self._settings.feed, self._settings.location)

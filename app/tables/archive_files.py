@@ -169,15 +169,14 @@ def _sorted(rows: pa.Table, keys: Sequence[str]) -> pa.Array:
         column = rows.column(name).combine_chunks()
         if isinstance(column, pa.ChunkedArray):
             column = column.chunk(0) if column.num_chunks else pa.nulls(0)
+        if pa.types.is_string(column.type):
+            column = column.dictionary_encode()
         if pa.types.is_dictionary(column.type):
             rank = np.empty(len(column.dictionary) + 1, np.int64)
             rank[pc.sort_indices(column.dictionary).to_numpy()] = np.arange(len(column.dictionary))
             rank[-1] = -1
             codes = column.indices.fill_null(len(column.dictionary)).to_numpy(zero_copy_only=False)
             levels.append(rank[codes])
-        elif pa.types.is_string(column.type):
-            encoded = column.dictionary_encode()
-            levels.append(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False))
         else:
             levels.append(column.fill_null(-1).to_numpy(zero_copy_only=False))
     return pa.array(np.lexsort(levels[::-1]))
@@ -258,10 +257,13 @@ class ArchiveWriter(GatheringWriter):
 
     def add(self, name: str, files: pa.Table, batch: int) -> None:
         """Add FILES of a batch to a table, or gather them for a later commit."""
-        if self._interval_ms(name):
-            self._gather(name, files, batch, pc.sum(files.column("bytes")).as_py())
-        else:
+        waits = bool(self._gathered.batches(name))
+        if not self._interval_ms(name) and not waits:
             self.add_files(name, actions(TABLES[name], files), batch)
+            return
+        self._gather(name, files, batch, pc.sum(files.column("bytes")).as_py())
+        if not self._interval_ms(name):
+            self.commit([name])  # a commit of this batch alone would leave the others out
 
     def add_files(self, name: str, actions: list[Any], batch: int) -> None:
         """Add files to a table, unless the table has the batch."""
