@@ -159,7 +159,9 @@ def _with_archive(bench: Bench, source: dict[str, Any], policies: list[dict[str,
 
     settings = bench.settings("all-jobs-archive", source, policies=policies)
     archive = archive_query.writer_of(settings, gathers=False)
-    return after_first_batch(govern.start(bench.spark, settings, JOBS, END, archive=archive))
+    return after_first_batch(
+        govern.start(bench.spark, settings, JOBS, END, writers=govern.Writers(archive=archive))
+    )
 
 
 def _from_kafka(bench: Bench, trace: Any, rounds: int, batches: int) -> dict[str, list[Speed]]:
@@ -196,7 +198,9 @@ def _from_kafka(bench: Bench, trace: Any, rounds: int, batches: int) -> dict[str
                 )
                 writer = archive_query.writer_of
                 archive = writer(settings, gathers=False) if name == KAFKA_BOTH else None
-                query = govern.start(bench.spark, settings, JOBS, END, archive=archive)
+                query = govern.start(
+                    bench.spark, settings, JOBS, END, writers=govern.Writers(archive=archive)
+                )
                 found[name].append(finished(query))
     return found
 

@@ -99,7 +99,9 @@ def with_archive(bench: Bench, trace: Input) -> float:
     """Records per second through the jobs and the archive that they carry."""
     settings = bench.settings("both", source_of(trace, "delta"))
     archive = archive_query.writer_of(settings, gathers=False)
-    return after_first_batch(govern.start(bench.spark, settings, JOBS, END, archive=archive))
+    return after_first_batch(
+        govern.start(bench.spark, settings, JOBS, END, writers=govern.Writers(archive=archive))
+    )
 
 
 def after_first_batch(query: Any) -> float:

@@ -77,7 +77,7 @@ def _measure(
     policies = [LIMIT, *(p for p in demo(rate).policies if p["scope"] in KEPT)]
     settings = bench.settings(f"freshness-{len(jobs)}", source, policies=policies)
     archive = archive_query.writer_of(settings, gathers=False) if name == ALL else None
-    query = govern.start(spark, settings, jobs, archive=archive)
+    query = govern.start(spark, settings, jobs, writers=govern.Writers(archive=archive))
     produced = subprocess.Popen(
         [
             sys.executable,

@@ -51,9 +51,9 @@ def events_rows(
     for name, values in zip(DIGESTS, (sizes, sums), strict=True):
         rows = rows.append_column(name, pa.array(values, mask=sizes < 0))
     if not keep.all():
-        picked = pa.array(np.flatnonzero(keep))
-        rows = rows.take(picked)
-        identity = identity.take(picked)
+        kept = pa.array(keep)
+        rows = rows.filter(kept)
+        identity = identity.filter(kept)
     wall = parsed.block.number("ts_wall_ms")[keep]
     known = parsed.block.has("ts_wall_ms")[keep]
     day = (np.minimum(np.where(known, wall, ingest_ms), LATEST_MS) // DAY_MS).astype(np.int32)

@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -189,6 +189,14 @@ class Committer:
         return shaped(rows, TABLES[name], self._constants.get(name, {}))
 
 
+class Writers(NamedTuple):
+    """The writers of a query."""
+
+    jobs: Writer | None = None
+    archive: ArchiveWriter | None = None
+    """Where the query carries the archive."""
+
+
 def _unheard(text: str) -> None:
     """Receiver of late records for a query outside a service."""
 
@@ -199,18 +207,18 @@ def start(
     group: Sequence[str],
     trigger: dict[str, Any] | None = None,
     on_time: Callable[[MessageKind, int], None] | None = None,
-    writer: Writer | None = None,
+    writers: Writers = Writers(),
     ending: bool = False,
     watch: PolicyWatch | None = None,
-    archive: ArchiveWriter | None = None,
 ) -> StreamingQuery:
-    """Start the query of a group of jobs under the name of its `writer`, which identifies its
-    checkpoint.
+    """Start the query of a group of jobs under the name of the writer of their rows, which
+    identifies its checkpoint.
 
-    Without a `writer` it has the name of the group, and every micro-batch commits its rows. With
+    Without that writer it has the name of the group, and every micro-batch commits its rows. With
     `ending` the query stops at the source's present end. `watch` has the policies of the files as
-    they are now. With `archive` the query carries the archive, too.
+    they are now.
     """
+    writer, archive = writers
     writer = writer or Writer(settings.location, query_name(group), settings.maintenance.history_ms)
     name = writer.query
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None

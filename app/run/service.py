@@ -222,10 +222,9 @@ class Service:
                     group,
                     trigger,
                     self._times,
-                    self._gatherers.writer(name),
+                    govern.Writers(self._gatherers.writer(name), archive),
                     not self._endless,
                     self._policies,
-                    archive,
                 )
         except PySparkException as error:
             # Its text has the plan, and the plan every option of the source.

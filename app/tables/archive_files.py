@@ -183,7 +183,14 @@ def _sorted(rows: pa.Table, keys: Sequence[str]) -> pa.Array:
 
 
 def _write(rows: pa.Table, root: str, path: str, storage: dict[str, str]) -> int:
-    options: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
+    # Integers are mostly distinct: as differences they take a third less than by a dictionary.
+    integers = [f.name for f in rows.schema if pa.types.is_integer(f.type)]
+    options: dict[str, Any] = {
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": [name for name in rows.column_names if name not in integers],
+        "column_encoding": dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+    }
     file = Path(root) / path
     with _writing(root):
         if "://" in root:

@@ -62,7 +62,7 @@ def stream(spark: SparkSession, config: Settings) -> None:
     """Govern with the archive, to the end of the source."""
     archive = archive_query.writer_of(config, gathers=False)
     govern.start(
-        spark, config, config.jobs, {"availableNow": True}, archive=archive
+        spark, config, config.jobs, {"availableNow": True}, writers=govern.Writers(archive=archive)
     ).awaitTermination()
 
 

@@ -119,7 +119,7 @@ def main(folder: Path) -> dict[str, Any]:
     try:
         archive = archive_query.writer_of(settings, gathers=False)
         govern.start(
-            spark, settings, [JOB], {"availableNow": True}, archive=archive
+            spark, settings, [JOB], {"availableNow": True}, writers=govern.Writers(archive=archive)
         ).awaitTermination()
         found = {
             "core": core(settings, lines),
