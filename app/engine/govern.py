@@ -207,7 +207,7 @@ def start(
     group: Sequence[str],
     trigger: dict[str, Any] | None = None,
     on_time: Callable[[MessageKind, int], None] | None = None,
-    writers: Writers = Writers(),
+    writers: Writers | None = None,
     ending: bool = False,
     watch: PolicyWatch | None = None,
 ) -> StreamingQuery:
@@ -218,7 +218,7 @@ def start(
     `ending` the query stops at the source's present end. `watch` has the policies of the files as
     they are now.
     """
-    writer, archive = writers
+    writer, archive = writers or Writers()
     writer = writer or Writer(settings.location, query_name(group), settings.maintenance.history_ms)
     name = writer.query
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None

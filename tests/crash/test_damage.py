@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVENTS = 18_000
+WITHOUT_RECORDS = "spark.sql.streaming.noDataMicroBatches.enabled"
 Run = Callable[[], None]
 
 
@@ -372,16 +373,20 @@ def test_a_table_that_cannot_be_read_is_named(again: Run, tmp_warehouse: str) ->
     assert second == "put it back from a copy, or take another warehouse"
 
 
+@pytest.fixture
+def only_records(spark: SparkSession) -> Iterator[None]:
+    """No query has a last batch without records."""
+    spark.conf.set(WITHOUT_RECORDS, "false")
+    yield
+    spark.conf.unset(WITHOUT_RECORDS)
+
+
+@pytest.mark.usefixtures("only_records")
 def test_a_query_that_carries_the_archive_brings_the_last_batch_of_both_back(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     """Without the archive's identity, or the lists of what it has written, nothing begins anew."""
-    without_records = "spark.sql.streaming.noDataMicroBatches.enabled"
-    spark.conf.set(without_records, "false")  # the last batch has records of the archive
-    try:
-        settings = prepared(tmp_path, [list(JOBS)])
-    finally:
-        spark.conf.unset(without_records)
+    settings = prepared(tmp_path, [list(JOBS)])
     warehouse = settings.warehouse
     before = every_row(warehouse)
     archive = Path(checkpoints.location(settings.location, "archive"))
