@@ -79,7 +79,7 @@ def running(spark: SparkSession, settings: Settings) -> Iterator[None]:
 
     def work() -> None:
         try:
-            Service(spark, settings, plan(settings).running, False, stopping).work()
+            Service(spark, settings, plan(settings).queries, False, stopping).work()
         except Exception as error:  # noqa: BLE001  it is raised again in the test's thread
             failed.append(error)
 
