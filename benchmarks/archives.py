@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-from deltalake.transaction import AddAction
 
 from app.config.settings import Settings
 from app.demo.generator.trace import Trace
-from app.engine import archive_query
+from app.engine import archive_task
+from app.tables import archive_files
 from app.tables.commit import Writer
 from app.tables.definitions import TABLES
-from app.tables.small_files import local_path, path_in
 
 ROWS_PER_COMMIT = 1_000_000
 
@@ -47,13 +45,8 @@ def build(settings: Settings, trace: Trace, rows_per_commit: int = ROWS_PER_COMM
         settings.maintenance.history_ms,
         application="weir-bench-archive",
     )
-    writer.prepare(list(archive_query.WRITES))
-    roots = {name: path_in(settings.location, name) for name in archive_query.WRITES}
-    write = archive_query.file_writer(
-        roots,
-        {} if local_path(settings.warehouse) else settings.location.storage(),
-        settings.blind_after_gap_ms(),
-    )
+    writer.prepare(list(archive_task.WRITES))
+    write = archive_task.file_writer(archive_task.ArchiveTarget.of(settings))
     number = read = 0
     held: list[pa.RecordBatch] = []
     for batch in batches_of(trace):
@@ -68,13 +61,6 @@ def build(settings: Settings, trace: Trace, rows_per_commit: int = ROWS_PER_COMM
 
 
 def _commit(writer: Writer, written: list[pa.RecordBatch], number: int) -> None:
-    actions: dict[str, list[AddAction]] = {}
-    now = time.time_ns() // 1_000_000
-    for row in (row for batch in written for row in batch.to_pylist()):
-        table = TABLES[row["table_name"]]
-        values = {table.partition_by[0]: row["day"]} if table.partition_by else {}
-        actions.setdefault(table.name, []).append(
-            AddAction(row["path"], row["bytes"], values, now, True, row["stats"])
-        )
-    for name, added in actions.items():
-        writer.add_files(name, added, number)
+    bodies = [body for part in written for body in part["blob"].to_pylist()]
+    for name, files in archive_task.files_of(bodies).items():
+        writer.add_files(name, archive_files.actions(TABLES[name], files), number)

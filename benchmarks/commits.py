@@ -91,7 +91,9 @@ def _run(bench: Bench, settings: Settings, files: int) -> StreamingQuery:
     """Run until every file is read."""
     assert bench.spark is not None
     gatherers = Gatherers(settings, True, print)
-    query = govern.start(bench.spark, settings, JOBS, writer=gatherers.writer("govern"))
+    query = govern.start(
+        bench.spark, settings, JOBS, writers=govern.Writers(gatherers.writer("govern"))
+    )
     read = 0
     try:
         while query.isActive and read < files:

@@ -96,25 +96,19 @@ def govern_alone(bench: Bench, trace: Input, form: str = "delta") -> Speed:
 
 
 def with_archive(bench: Bench, trace: Input) -> float:
-    """Records per second that both queries together let through, side by side.
-
-    From the end of the later first batch to the end of the later query.
-    """
+    """Records per second through the jobs and the archive that they carry."""
     settings = bench.settings("both", source_of(trace, "delta"))
-    return together(
-        govern.start(bench.spark, settings, JOBS, END),
-        archive_query.start(bench.spark, settings, END),
+    archive = archive_query.writer_of(settings, gathers=False)
+    return after_first_batch(
+        govern.start(bench.spark, settings, JOBS, END, writers=govern.Writers(archive=archive))
     )
 
 
-def together(*queries: Any) -> float:
-    """Records per second of queries over the same records, side by side, without first batches."""
-    finished(*queries)
-    steps = [[p for p in q.recentProgress if records(p)] for q in queries]
-    begin = max(_end(s[0]) for s in steps)
-    events = sum(records(p) for p in steps[0])
-    first = max(records(s[0]) for s in steps)
-    return (events - first) / (max(_end(s[-1]) for s in steps) - begin)
+def after_first_batch(query: Any) -> float:
+    """Records per second of a query from the end of its first batch to its end."""
+    finished(query)
+    first, *rest = (p for p in query.recentProgress if records(p))
+    return sum(records(p) for p in rest) / (_end(rest[-1]) - _end(first))
 
 
 def _end(progress: Any) -> float:

@@ -76,9 +76,8 @@ def _measure(
     }
     policies = [LIMIT, *(p for p in demo(rate).policies if p["scope"] in KEPT)]
     settings = bench.settings(f"freshness-{len(jobs)}", source, policies=policies)
-    queries = [govern.start(spark, settings, jobs)]
-    if name == ALL:
-        queries.append(archive_query.start(spark, settings))
+    archive = archive_query.writer_of(settings, gathers=False) if name == ALL else None
+    query = govern.start(spark, settings, jobs, writers=govern.Writers(archive=archive))
     produced = subprocess.Popen(
         [
             sys.executable,
@@ -97,13 +96,11 @@ def _measure(
         since = int(produced.stdout.readline()) + 1000 * warm_s
         sent = int(produced.communicate(timeout=warm_s + measured_s + 60)[0])
         until = time.time() * 1000
-        for query in queries:
-            query.processAllAvailable()
-        seen = [p for p in queries[0].recentProgress if p["numInputRows"]]
+        query.processAllAvailable()
+        seen = [p for p in query.recentProgress if p["numInputRows"]]
     finally:
         produced.kill()
-        for query in queries:
-            query.stop()
+        query.stop()
     result.events += sent
     tables = {"throttle_events": settings.allowed_lateness_ms}
     if name == ALL:

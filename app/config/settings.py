@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from app.config import ARCHIVE
 from app.config.alerts import AlertSettings
 from app.config.base import (
     Milliseconds,
@@ -51,7 +52,7 @@ from app.config.throttle_feed import ThrottleFeedSettings
 from app.errors import UserError, did_you_mean
 from app.terminal.program import PROGRAM
 from state.engine.parameters import Parameters
-from state.engine.table import LIVE
+from state.engine.table import CAN_WAIT_MS, LIVE
 from state.jobs import DECLARED, JOBS
 
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
@@ -59,7 +60,10 @@ _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 GATHERING = tuple(
     dict.fromkeys(
         [
+            "events",
             "quarantine",
+            "coverage_counts",
+            "coverage_gaps",
             *(t.name for job in DECLARED.values() for t in (*job.tables, *job.shadow_tables)),
         ]
     )
@@ -99,7 +103,6 @@ class _Common(Model):
     shards: Annotated[int, Field(ge=1, le=4096)] | None = None
     partitions: Positive | None = None
     trigger_ms: Milliseconds = 0
-    archive_trigger_ms: Milliseconds = 10_000
     commit_interval_ms: dict[str, Milliseconds] = {}
     archive_payload: bool = False
     storage_options: dict[str, str] = {}
@@ -145,6 +148,16 @@ class Settings(_WithJobs):
 
     _text = field_validator("storage_options", mode="before")(as_text)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_archive_trigger(cls, document: Any) -> Any:
+        if isinstance(document, dict) and "archive_trigger_ms" in document:
+            raise ValueError(
+                "archive_trigger_ms: has been replaced: commit_interval_ms.events is the interval"
+                " of the archive"
+            )
+        return document
+
     @field_validator("quality", "forecast", "alerts", "maintenance", "saved_states", mode="before")
     @classmethod
     def _off(cls, section: Any) -> Any:
@@ -169,7 +182,7 @@ class Settings(_WithJobs):
         for name in found:
             if name not in GATHERING:
                 hint = did_you_mean(name, GATHERING)
-                raise ValueError(f"{name}: is not a table of a job ({hint})")
+                raise ValueError(f"{name}: is not a table whose rows can wait ({hint})")
         return found
 
     @field_validator("shadows")
@@ -200,11 +213,13 @@ class Settings(_WithJobs):
         named = [job for group in groups for job in group]
         if not groups or not all(groups):
             raise ValueError(f"is empty; write groups of jobs, for example [[{JOBS[0]}]]")
+        if not set(named) - {ARCHIVE}:
+            raise ValueError(f"names no job (allowed: {', '.join(JOBS)})")
         for job in named:
-            if job not in JOBS:
-                raise ValueError(f"{job!r} is not a job (allowed: {', '.join(JOBS)})")
+            if job not in (*JOBS, ARCHIVE):
+                raise ValueError(f"{job!r} is not a job (allowed: {', '.join((*JOBS, ARCHIVE))})")
             if named.count(job) > 1:
-                raise ValueError(f"{job!r} is in more than one group; a job runs once")
+                raise ValueError(f"{job!r} is in more than one group; it runs once")
         return groups
 
     @field_validator("throttle_feed")
@@ -257,7 +272,23 @@ class Settings(_WithJobs):
     @property
     def jobs(self) -> tuple[str, ...]:
         """Every job of every query, in the order of the configuration."""
-        return tuple(job for group in self.queries for job in group)
+        return tuple(job for group in self.queries for job in group if job != ARCHIVE)
+
+    @property
+    def groups(self) -> list[list[str]]:
+        """What each query runs: its jobs, and the archive, which is in the first group if `queries`
+        does not name it.
+        """
+        at = next((at for at, group in enumerate(self.queries) if ARCHIVE in group), 0)
+        return [
+            [*(job for job in group if job != ARCHIVE), *([ARCHIVE] if number == at else [])]
+            for number, group in enumerate(self.queries)
+        ]
+
+    @property
+    def archive_interval_ms(self) -> int:
+        """Time over which records gather for one commit of the archive."""
+        return self.commit_interval_ms.get("events", CAN_WAIT_MS)
 
     @property
     def shard_count(self) -> int:

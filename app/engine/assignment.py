@@ -5,6 +5,9 @@ the query that has run it. A job that is new to the warehouse gets a query of it
 at the start of the source. If the configuration splits a query or leaves out some of its jobs, the
 checkpoint is copied: each part continues at the same record, and jobs that are left out wait there.
 Jobs with different progress are never joined.
+
+The archive is a member of a group like a job. It has no state, so a query without jobs that runs it
+has a copy of the logs alone.
 """
 
 from __future__ import annotations
@@ -13,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from app.config import ARCHIVE
 from app.errors import UserError
 from app.tables import checkpoints, manifest
-from app.tables.checkpoints import ARCHIVE
 from state.jobs import JOBS
 
 if TYPE_CHECKING:
@@ -37,35 +40,35 @@ class QueryPlan:
     """The queries of a run, and the splits that precede them."""
 
     queries: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Jobs by query, of those that run."""
+    """Those that run: jobs by query, the archive behind the jobs of the query that carries it."""
     splits: list[Split] = field(default_factory=list)
     waiting: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Jobs by query, of those that the configuration leaves out."""
-    archive: bool = False
-    """Whether the query of the archive runs, too."""
-
-    @property
-    def running(self) -> dict[str, tuple[str, ...]]:
-        """Jobs by query of all queries to run. The archive is the last, with itself as its job."""
-        return {**self.queries, **({ARCHIVE: (ARCHIVE,)} if self.archive else {})}
+    twice: bool = False
+    """Whether the archive has begun as a query of its own, against the configuration."""
 
     @property
     def jobs(self) -> list[str]:
         """The jobs of all queries to run."""
-        return [job for jobs in self.queries.values() for job in jobs]
+        return [job for jobs in self.queries.values() for job in jobs_of(jobs)]
 
     @property
     def touched(self) -> list[str]:
-        """The queries that no other run may use meanwhile: those to run and those to split."""
-        return list(dict.fromkeys([*self.running, *(split.query for split in self.splits)]))
+        """The queries that no other run may use meanwhile: those to run and those to split, and the
+        archive with that which carries it.
+        """
+        archive = [ARCHIVE] if any(ARCHIVE in jobs for jobs in self.queries.values()) else []
+        return list(
+            dict.fromkeys([*self.queries, *archive, *(split.query for split in self.splits)])
+        )
 
     @property
     def own(self) -> dict[str, tuple[str, ...]]:
-        """The queries of `running` that have a checkpoint of their own or begin one. Before the
+        """Those of `queries` that have a checkpoint of their own or begin one. Before the
         split the others have the checkpoint of the query that they come from.
         """
         apart = {name for split in self.splits for name in split.apart}
-        return {name: jobs for name, jobs in self.running.items() if name not in apart}
+        return {name: jobs for name, jobs in self.queries.items() if name not in apart}
 
     def notes(self) -> list[str]:
         """Effects on these queries that a user may not expect, one sentence each."""
@@ -82,18 +85,31 @@ class QueryPlan:
             f"{', '.join(jobs)}: not in queries any more; a later run continues where {name} is now"
             for name, jobs in self.waiting.items()
         ]
+        if self.twice:
+            found.append(
+                "archive: has begun as a query of its own and stays one, so every record is read and"
+                " parsed twice; a new warehouse reads it once"
+            )
         return found
 
 
+def jobs_of(group: Sequence[str]) -> tuple[str, ...]:
+    """The jobs of a group, without the archive."""
+    return tuple(job for job in group if job != ARCHIVE)
+
+
 def query_name(group: Sequence[str]) -> str:
-    """The name of a query: that of its only job, or `govern` for all jobs together."""
-    if len(group) == 1:
-        return group[0]
-    return "govern" if set(group) == set(JOBS) else "govern-" + "-".join(group)
+    """The name of a query: that of its only job, or `govern` for all jobs together. The archive
+    names only a query without jobs.
+    """
+    jobs = jobs_of(group)
+    if len(jobs) < 2:
+        return jobs[0] if jobs else ARCHIVE
+    return "govern" if set(jobs) == set(JOBS) else "govern-" + "-".join(jobs)
 
 
 def plan(settings: Settings, only: Sequence[str] | None = None) -> QueryPlan:
-    """The queries for the configured groups of jobs and the archive, restricted to `only` if given.
+    """The queries for the configured groups, restricted to `only` if given.
 
     Raises UserError if `only` names a job that is not configured, or a part of the jobs of a query
     that has begun. The settings are not restricted: the records that the archive keeps must not
@@ -112,9 +128,9 @@ def plan(settings: Settings, only: Sequence[str] | None = None) -> QueryPlan:
     }
     owner = {job: name for name, jobs in begun.items() for job in jobs}
     taken = {*begun, *checkpoints.found(settings.location)}
-    made = QueryPlan(archive=only is None or ARCHIVE in only)
+    made = QueryPlan()
     parts: dict[str, list[tuple[str, ...]]] = {name: [] for name in begun}
-    for group in settings.queries:
+    for group in _groups(settings, begun.get(owner.get(ARCHIVE, ""), ())):
         for name in dict.fromkeys(owner[job] for job in group if job in owner):
             parts[name].append(tuple(job for job in group if owner.get(job) == name))
         new = [job for job in group if job not in owner and (only is None or job in only)]
@@ -123,10 +139,27 @@ def plan(settings: Settings, only: Sequence[str] | None = None) -> QueryPlan:
     for name, jobs in begun.items():
         _carry_on(made, name, jobs, parts[name], taken)
     _limit(made, only)
-    order = {job: at for at, job in enumerate(settings.jobs)}
+    order = {job: at for at, job in enumerate(allowed)}
     first = {name: order[jobs[0]] for name, jobs in made.queries.items()}
     made.queries = {name: made.queries[name] for name in sorted(first, key=first.__getitem__)}
+    begun_apart = owner.get(ARCHIVE) == ARCHIVE and ARCHIVE in made.queries
+    made.twice = begun_apart and [ARCHIVE] not in settings.groups
     return made
+
+
+def _groups(settings: Settings, beside: Sequence[str]) -> list[list[str]]:
+    """The configured groups. An archive that no group names stays beside the jobs that it has begun
+    with: in the group that has most of them, alone without any.
+    """
+    if not beside or any(ARCHIVE in group for group in settings.queries):
+        return settings.groups
+    shared = [len(set(group) & set(beside)) for group in settings.queries]
+    if not any(shared):
+        return [*settings.queries, [ARCHIVE]]
+    most = shared.index(max(shared))
+    return [
+        [*group, *([ARCHIVE] if at == most else [])] for at, group in enumerate(settings.queries)
+    ]
 
 
 def _carry_on(
@@ -139,9 +172,14 @@ def _carry_on(
     if len(parts) == 1 and not left_out:
         made.queries[name] = parts[0]
         return
-    kept = max(parts, key=len)
+    kept = max(parts, key=lambda part: len(jobs_of(part)))
+    if not jobs_of(kept):  # the states stay with the jobs that wait
+        kept, left_out = left_out, ()
+        made.waiting[name] = kept
     apart = {_unused(query_name(part), taken): part for part in parts if part != kept}
-    made.queries |= {name: kept, **apart}
+    made.queries |= apart
+    if name not in made.waiting:
+        made.queries[name] = kept
     if left_out:
         waits = _unused(query_name(left_out), taken)
         made.waiting[waits] = left_out
@@ -169,9 +207,9 @@ def _limit(made: QueryPlan, only: Sequence[str] | None) -> None:
 
 
 def _unused(name: str, taken: set[str]) -> str:
-    """The name, or the first of name-2, name-3 … that no checkpoint has."""
+    """The name, or the first of name-2, name-3 … that no checkpoint has. There is one archive."""
     found, number = name, 1
-    while found in taken:
+    while found in taken and name != ARCHIVE:
         number += 1
         found = f"{name}-{number}"
     taken.add(found)
@@ -184,7 +222,12 @@ def known(warehouse: Location) -> dict[str, tuple[str, ...]]:
     """
     kept = manifest.load(warehouse)
     if kept is not None and kept.queries is not None:
-        return {name: tuple(jobs) for name, jobs in kept.queries.items()}
+        queries = {name: tuple(jobs) for name, jobs in kept.queries.items()}
+        if checkpoints.carrier(warehouse, ARCHIVE) == ARCHIVE and checkpoints.begun(
+            warehouse, ARCHIVE
+        ):
+            queries[ARCHIVE] = (ARCHIVE,)  # an earlier version did not record it
+        return queries
     queries = {name: _jobs_of(name) for name in checkpoints.found(warehouse)}
     queries = {name: jobs for name, jobs in queries.items() if jobs}
     owner: dict[str, str] = {}
@@ -203,8 +246,8 @@ def known(warehouse: Location) -> dict[str, tuple[str, ...]]:
 
 def _jobs_of(query: str) -> tuple[str, ...]:
     """The jobs of a query by its name; none for a query without jobs."""
-    if query == "govern":
-        return JOBS
+    if query in ("govern", ARCHIVE):
+        return JOBS if query == "govern" else (ARCHIVE,)
     jobs = tuple(query.removeprefix("govern-").split("-"))
     return jobs if all(job in JOBS for job in jobs) else ()
 
@@ -228,6 +271,7 @@ def apply(warehouse: Location, made: QueryPlan) -> None:
             )
         for name in split.apart:
             checkpoints.copy(warehouse, split.query, name)
-        checkpoints.new_application_id(warehouse, split.query)
+        if any(map(jobs_of, split.apart.values())):
+            checkpoints.new_application_id(warehouse, split.query)
         queries |= {split.query: split.kept, **split.apart}
     manifest.record(warehouse, {**queries, **made.queries})

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from app.config import ARCHIVE
+from app.engine.archive_query import writer_of
 from app.errors import UserError
 from app.tables import gathering
+from app.tables.archive_files import ArchiveWriter
 from app.tables.commit import Writer
 from app.tables.gathering import GatheringWriter
 
@@ -22,6 +25,7 @@ class Gatherers:
         self._settings, self._warn = settings, warn
         self._gathers = gathers and gathering.possible(settings.location)
         self._writers: dict[str, GatheringWriter] = {}
+        self._archive: ArchiveWriter | None = None
 
     def writer(self, query: str) -> Writer:
         """The writer of a query; a restarted query gets the same one."""
@@ -35,6 +39,13 @@ class Gatherers:
                 self._settings.commit_interval_ms,
             )
         return self._writers[query]
+
+    def archive(self) -> ArchiveWriter:
+        """The writer of the archive, the same for every query that carries it in turn."""
+        if self._archive is None:
+            self._archive = writer_of(self._settings, gathers=self._gathers)
+            self._writers[ARCHIVE] = self._archive
+        return self._archive
 
     def commit_due(self) -> None:
         """Commit rows that have waited for their interval. A failed commit is repeated an interval

@@ -3,7 +3,9 @@
     source ─► parse, validate, route, pack (mapInArrow) ─► shuffle by (job, shard)
            ─► applyInPandasWithState: the jobs' cores ─► one commit per table and micro-batch
 
-The operator's rows leave it as Arrow blobs per table, so no value passes through pandas columns.
+The query that carries the archive writes its files where the records are parsed; their list passes
+the operator. The operator's rows leave it as Arrow blobs per table, so no value passes through
+pandas columns.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from app.engine.archive_query import Archivist
+from app.engine.archive_task import ArchiveTarget
 from app.engine.assignment import query_name
 from app.engine.bounded import bounded
 from app.engine.catch_up import CatchUp
@@ -41,10 +45,15 @@ if TYPE_CHECKING:
 
     from app.config.settings import Settings
     from app.sources.raw import Raw
+    from app.tables.archive_files import ArchiveWriter
 
 
-def frame(raw: Raw, settings: Settings, group: dict[str, Operator]) -> DataFrame:
-    """The answers of a group of jobs to the records of a source, as a streaming frame of ANSWERS."""
+def frame(
+    raw: Raw, settings: Settings, group: dict[str, Operator], archive: ArchiveTarget | None = None
+) -> DataFrame:
+    """The answers of a group of jobs to the records of a source, as a streaming frame of ANSWERS.
+    With `archive` the tasks that parse the records write its files.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -53,6 +62,7 @@ def frame(raw: Raw, settings: Settings, group: dict[str, Operator]) -> DataFrame
         settings.shard_count,
         limits_of(settings),
         as_spelled=manifest.as_spelled(settings.location),
+        archive=archive,
     )
     idle_ms = settings.idle_advance_ms
     packed = raw.through(pack if raw.shares is None else bounded(pack), PACKED)
@@ -90,13 +100,15 @@ class Committer:
         feed: ThrottleFeed | None = None,
         catch_up: CatchUp | None = None,
         policies: PolicyChanges | None = None,
+        archivist: Archivist | None = None,
     ) -> None:
         """`on_time` gets the `idle_advance_ms` that would have kept records which are LATE, and the
         `clock_skew_ms` of records which are AHEAD.
 
         `feed` publishes the throttle commands before the tables are written: see
         `app.engine.throttle_publisher`. `catch_up` bounds the clock of a source that can lag in some
-        partitions. `policies` brings changed policies to the batches.
+        partitions. `policies` brings changed policies to the batches. `archivist` takes the files
+        of the archive that the query carries.
         """
         self._writer, self._policies, self._group = writer, policies, group
         self._constants = {
@@ -110,11 +122,14 @@ class Committer:
         self._on_time = on_time
         self._feed = feed
         self._catch_up = catch_up
+        self._archivist = archivist
 
     def prepare(self) -> None:
         """Create the tables of the group."""
         own = [] if self._policies is None else [POLICIES]
         self._writer.prepare([*self._constants, "quarantine", *own])
+        if self._archivist is not None:
+            self._archivist.prepare()
 
     def __call__(self, answers: DataFrame, batch: int) -> None:
         if self._catch_up is not None:
@@ -138,9 +153,14 @@ class Committer:
         if self._feed is not None and COMMANDS in rows:
             self._feed.publish(self._rows(COMMANDS, rows[COMMANDS]))
         with ThreadPoolExecutor(COMMITS) as pool:
-            for done in [
+            found = [
                 pool.submit(self._append, table, parts, batch) for table, parts in rows.items()
-            ]:
+            ]
+            if self._archivist is not None:
+                found.append(
+                    pool.submit(self._archivist.commit, control[MessageKind.ARCHIVED], batch)
+                )
+            for done in found:
                 done.result()
         if self._policies is not None:
             self._writer.append(POLICIES, self._policies.rows(batch), batch)
@@ -169,6 +189,14 @@ class Committer:
         return shaped(rows, TABLES[name], self._constants.get(name, {}))
 
 
+class Writers(NamedTuple):
+    """The writers of a query."""
+
+    jobs: Writer | None = None
+    archive: ArchiveWriter | None = None
+    """Where the query carries the archive."""
+
+
 def _unheard(text: str) -> None:
     """Receiver of late records for a query outside a service."""
 
@@ -179,17 +207,18 @@ def start(
     group: Sequence[str],
     trigger: dict[str, Any] | None = None,
     on_time: Callable[[MessageKind, int], None] | None = None,
-    writer: Writer | None = None,
+    writers: Writers | None = None,
     ending: bool = False,
     watch: PolicyWatch | None = None,
 ) -> StreamingQuery:
-    """Start the query of a group of jobs under the name of its `writer`, which identifies its
-    checkpoint.
+    """Start the query of a group of jobs under the name of the writer of their rows, which
+    identifies its checkpoint.
 
-    Without a `writer` it has the name of the group, and every micro-batch commits its rows. With
+    Without that writer it has the name of the group, and every micro-batch commits its rows. With
     `ending` the query stops at the source's present end. `watch` has the policies of the files as
     they are now.
     """
+    writer, archive = writers or Writers()
     writer = writer or Writer(settings.location, query_name(group), settings.maintenance.history_ms)
     name = writer.query
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
@@ -200,10 +229,12 @@ def start(
     group_operators = operators(
         settings, group, in_stream=True, log=policies.log, shadows=policies.shadows
     )
-    committer = Committer(writer, group_operators, on_time, feed, catch_up, policies)
+    archivist = Archivist(archive) if archive else None
+    committer = Committer(writer, group_operators, on_time, feed, catch_up, policies, archivist)
     committer.prepare()
+    target = ArchiveTarget.of(settings) if archive else None
     return (
-        frame(raw, settings, group_operators)
+        frame(raw, settings, group_operators, target)
         .writeStream.queryName(name)
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings.location, name))

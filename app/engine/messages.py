@@ -46,6 +46,8 @@ class MessageKind(IntEnum):
     """The `clock_skew_ms` (ms) that would let records of a feed that is ahead move the clocks."""
     LATE = 5
     """The `idle_advance_ms` (ms) that would have kept records which came too late."""
+    ARCHIVED = 6
+    """Files of a table of the archive, with what its log needs of them."""
 
 
 class Message(NamedTuple):
@@ -71,7 +73,7 @@ def control_row(kind: MessageKind, body: bytes, moment: pa.Array | None = None) 
 
 
 def encode(rows: pa.Table) -> bytes:
-    """Rows as an Arrow IPC stream, the body of DATA and REFUSED."""
+    """Rows as an Arrow IPC stream, the body of DATA, REFUSED and ARCHIVED."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from app.contract.event_contract import DIGESTS, Parsed, parse_batch
 from app.contract.parsing.layout import INDEX, TEXT_SLOTS, slot
+from app.engine.archive_task import ArchiveTarget, ArchiveTask
 from app.engine.messages import PACKED_SCHEMA, TS, MessageKind, control_row, encode
 from app.engine.payloads import Payloads
 from app.sources.batches import regrouped, with_next
@@ -108,20 +109,26 @@ def packer(
     shards: int,
     limits: ClockLimits,
     as_spelled: bool = False,
+    archive: ArchiveTarget | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow`: raw records in, rows of PACKED out.
 
     What depends on a time is judged by the plan of the micro-batch, which each batch carries. With
     `as_spelled` a topic belongs to the shard of its name as the record spells it, as in layout 1 of
-    the manifest; otherwise to that of its full name.
+    the manifest; otherwise to that of its full name. With `archive` the records are written to its
+    files, too.
     """
+    jobs = list(routes if archive is None else archive.blind_ms)
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         jumps = Jumps(limits.max_jump_ms)
+        task = None if archive is None else ArchiveTask(archive)
         for batch, behind in with_next(regrouped(batches)):
-            parsed = parse_batch(batch, list(routes))
+            parsed = parse_batch(batch, jobs)
             wall = times_of(parsed)
             plan_ms = plan_of(batch)
+            if task is not None:
+                yield from task.add(parsed, batch)
             still = jumps.find(wall, batch.column("source_partition"), _first_times(behind))
             far = ahead = np.zeros(parsed.n, bool)
             if plan_ms is not None:
@@ -139,6 +146,8 @@ def packer(
                 yield packing.refused(far, limits.max_future_ms)
             if leads and plan_ms is not None:
                 yield control_row(MessageKind.AHEAD, str(wall.max() - plan_ms).encode())
+        if task is not None:
+            yield from task.end()
 
     return pack
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.config.base import ENV, MASK, SECRET
 from app.errors import UserError
-from app.tables.small_files import MAKE_ROOM, MAKE_WRITABLE
+from app.tables.small_files import MAKE_ROOM, MAKE_WRITABLE, local_path
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -26,6 +27,8 @@ _PULSAR_PASSING = re.compile(
     r"|TooManyLookupRequestException|BrokerMetadataError|BrokerPersistenceError|AlreadyClosed"
     r"|ConsumerBusy|ConsumerNotFound|UnknownError)\b"
 )
+_ARCHIVE = re.compile(r"ArchiveUnwritable: ((.+?): ([^\n]+))")
+_NO_ROOM = re.compile(r"No space left on device|Read-only file system")
 _GONE = re.compile(r"failOnDataLoss|OffsetOutOfRange")
 _OVERFLOW = re.compile(r"ArithmeticException: long overflow")
 KAFKA = ("kafka", "kafka_messages")
@@ -135,12 +138,22 @@ class WorkerDied(Passing):
     endless = False
 
 
+class ArchiveBlocked(Passing):
+    """A streaming query ended because a table of the archive cannot be written."""
+
+    what = "the archive cannot be written"
+    remedy = "make room or put the table's folder back and start again: the run continues there"
+
+
 def failure(name: str, text: str, settings: Settings) -> Exception:
     """The exception for the end of query `name` with the error `text`."""
     text = without_secrets(text, settings.source, settings.throttle_feed)
     ours = _OURS.search(text)
     if ours:
         return UserError(ours[1])
+    blocked = _ARCHIVE.search(text)
+    if blocked and not (_NO_ROOM.search(blocked[3]) and _beside_checkpoints(blocked[2], settings)):
+        return ArchiveBlocked(blocked[1])
     feed = _FEED.search(text) is not None
     if not feed and _GONE.search(text):
         return RecordsGone(
@@ -168,6 +181,12 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
     if found:
         return WorkerDied(found[0])
     return QueryFailed(f"query {name}: {_cause(text)}")
+
+
+def _beside_checkpoints(folder: str, settings: Settings) -> bool:
+    """Whether a table is on the device of the checkpoints, so that no query can go on."""
+    root = local_path(settings.warehouse)
+    return root is not None and Path(folder).stat().st_dev == root.stat().st_dev
 
 
 def without_secrets(

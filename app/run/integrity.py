@@ -12,12 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.config import ARCHIVE
 from app.engine import assignment
+from app.engine.assignment import jobs_of
 from app.errors import UserError
 from app.run import spark_logs
 from app.sources.files import planned_files
 from app.tables import checkpoints, inventory, manifest, state_files
-from app.tables.checkpoints import ARCHIVE, Commit
+from app.tables.checkpoints import Commit
 from app.tables.gathering import Gathered
 from app.tables.log_files import empty_commits, opened, unfinished_commit
 from app.tables.small_files import PUT_BACK, Damaged, local_path, path_in
@@ -36,7 +38,7 @@ SHARED = "quarantine"
 
 def check(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
     """Raise UserError for queries whose tables and checkpoint do not fit each other."""
-    tables = {query: tables_of(settings, jobs) for query, jobs in queries.items()}
+    tables = _written(settings, queries)
     for problem in problems(settings.location, settings.source, tables):
         raise UserError(problem)
 
@@ -45,8 +47,10 @@ def of_warehouse(settings: Settings) -> Iterator[str]:
     """What is missing or wrong in a warehouse, whichever queries run next, each with its remedy."""
     try:
         inventory.refuse(settings.location)
-        queries = {**assignment.known(settings.location), ARCHIVE: (ARCHIVE,)}
-        tables = {query: tables_of(settings, jobs) for query, jobs in queries.items()}
+        queries = assignment.known(settings.location)
+        if all(ARCHIVE not in jobs for jobs in queries.values()):
+            queries[ARCHIVE] = (ARCHIVE,)
+        tables = _written(settings, queries)
         there = manifest.load(settings.location)
     except UserError as error:
         yield str(error)
@@ -59,33 +63,54 @@ def of_warehouse(settings: Settings) -> Iterator[str]:
             yield f"{error}\nput it back from a copy; without it replays begin with other states"
 
 
+def _written(settings: Settings, queries: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """By query, and by the archive, the tables that no other writes."""
+    apart = {name: jobs_of(jobs) for name, jobs in queries.items() if jobs_of(jobs)}
+    if any(ARCHIVE in jobs for jobs in queries.values()):
+        apart[ARCHIVE] = (ARCHIVE,)
+    return {name: tables_of(settings, jobs) for name, jobs in apart.items()}
+
+
 def problems(
     warehouse: Location, source: SourceSettings | None, written: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
     """What does not fit, each with its remedy. `written` has the tables of each query that no
-    other writes, the archive included.
+    other writes. The archive comes last; its batches may be those of another query.
     """
+    unsound: set[str] = set()
     for query, tables in written.items():
-        every = [*tables, SHARED]
+        reader = checkpoints.carrier(warehouse, query)
+        of_batch = [name for name in written if checkpoints.carrier(warehouse, name) == reader]
+        every = [*(table for name in of_batch for table in written[name]), SHARED]
         found = list(inventory.documents(warehouse, query))
         if found:
             yield from found
         elif not checkpoints.begun(warehouse, query):
             yield from _without_checkpoint(warehouse, query, tables)
             yield from _sources(warehouse, source, query)
-        elif not checkpoints.is_whole(warehouse, query):
-            yield (
-                f"warehouse: the checkpoint {checkpoints.location(warehouse, query)} has lost files "
-                f"that Spark wrote before its last batch"
-                + (spark_logs.planned_again(warehouse, query, every) or f"\n{PUT_BACK}")
-            )
-        elif found := list(spark_logs.problems(warehouse, source, query, every)):
+        elif found := list(_logs(warehouse, source, query, every)) if reader == query else []:
+            unsound.add(query)
             yield from found
-        else:
+        elif reader not in unsound:
             repeated = partial(spark_logs.repeated, warehouse, query, every)
             yield from inventory.progress(warehouse, query, every, repeated)
-            yield from _sources(warehouse, source, query)
-            yield from _tables(warehouse, query, tables)
+            if reader == query:
+                yield from _sources(warehouse, source, query)
+            yield from _tables(warehouse, query, tables, every)
+
+
+def _logs(
+    warehouse: Location, source: SourceSettings | None, query: str, every: Sequence[str]
+) -> Iterator[str]:
+    """What Spark has lost of the logs of a query; `every`: the tables that its batches write."""
+    if checkpoints.is_whole(warehouse, query):
+        yield from spark_logs.problems(warehouse, source, query, every)
+    else:
+        yield (
+            f"warehouse: the checkpoint {checkpoints.location(warehouse, query)} has lost files "
+            f"that Spark wrote before its last batch"
+            + (spark_logs.planned_again(warehouse, query, every) or f"\n{PUT_BACK}")
+        )
 
 
 def _sources(warehouse: Location, source: SourceSettings | None, query: str) -> Iterator[str]:
@@ -96,20 +121,24 @@ def _sources(warehouse: Location, source: SourceSettings | None, query: str) -> 
         yield str(error)
 
 
-def _tables(warehouse: Location, query: str, tables: Sequence[str]) -> Iterator[str]:
-    """Tables that do not have what the query has written to them."""
+def _tables(
+    warehouse: Location, query: str, tables: Sequence[str], every: Sequence[str]
+) -> Iterator[str]:
+    """Tables that do not have what the query has written to them; `every`: the tables that its
+    batches write.
+    """
     commits = checkpoints.committed(warehouse, query).tables
     for name in dict.fromkeys([*commits, *tables]):
         commit = commits.get(name)
-        lost = [] if commit is None else list(_lost(warehouse, query, name, commit, tables))
+        lost = [] if commit is None else list(_lost(warehouse, query, name, commit, every))
         yield from lost or _unfinished(warehouse, name)
 
 
 def tables_of(settings: Settings, jobs: Sequence[str]) -> list[str]:
-    """The tables that only these jobs write; for the archive, `events`."""
-    if list(jobs) == [ARCHIVE]:
-        return ["events"]
-    found = [
+    """The tables that only these jobs write; of the archive, `events`."""
+    archive = ["events"] if ARCHIVE in jobs else []
+    jobs = jobs_of(jobs)
+    found = archive + [
         table.name
         for job in jobs
         for table in DECLARED[job].written(settings.job_params(job)["extra_outputs"])
@@ -130,12 +159,12 @@ def _without_checkpoint(warehouse: Location, query: str, tables: Sequence[str]) 
         shown = ", ".join(filled[:3]) + (f" and {len(filled) - 3} more" if filled[3:] else "")
         yield (
             f"warehouse: {shown} of {warehouse.uri} hold rows, but the checkpoint "
-            f"{checkpoints.location(warehouse, query)} that they come from is missing\n{PUT_BACK}"
+            f"{checkpoints.logs_path(warehouse, query)} that they come from is missing\n{PUT_BACK}"
         )
 
 
 def _lost(
-    warehouse: Location, query: str, name: str, commit: Commit, tables: Sequence[str]
+    warehouse: Location, query: str, name: str, commit: Commit, every: Sequence[str]
 ) -> Iterator[str]:
     """The problem of a table that has lost the last batch that the query has written to it."""
     from deltalake.exceptions import DeltaError
@@ -156,14 +185,14 @@ def _lost(
         )
     elif has > checkpoints.last_planned(warehouse, query):
         yield (
-            f"warehouse: the checkpoint {checkpoints.location(warehouse, query)} is older than the "
+            f"warehouse: the checkpoint {checkpoints.logs_path(warehouse, query)} is older than the "
             f"table {path}, which has batch {has} of the query {query}\n"
             "put back tables and checkpoints of one time from a copy, or take another warehouse"
         )
     elif not (_kept(warehouse, query, commit, has) or _waits(warehouse, query, name, commit, has)):
         yield (
             f"warehouse: the table {path} has lost batch {commit.batch} of the query {query}"
-            + _remedy(warehouse, query, tables, path, commit, has)
+            + _remedy(warehouse, query, every, path, commit, has)
         )
 
 
@@ -210,7 +239,7 @@ def _waits(warehouse: Location, query: str, name: str, commit: Commit, has: int)
 
 
 def _remedy(
-    warehouse: Location, query: str, tables: Sequence[str], path: str, commit: Commit, has: int
+    warehouse: Location, query: str, every: Sequence[str], path: str, commit: Commit, has: int
 ) -> str:
     """How to restore the lost batch: from the query if it is its last one, otherwise from a copy."""
     empty, unfinished = empty_commits(path), unfinished_commit(path)
@@ -222,7 +251,7 @@ def _remedy(
     remedy = ""
     if local_path(warehouse.uri) and commit.batch == last and has >= commit.before and at_end:
         also = [] if unfinished is None else [unfinished]
-        remedy = spark_logs.repeated(warehouse, query, [*tables, SHARED], also)
+        remedy = spark_logs.repeated(warehouse, query, every, also)
     return there + (remedy or "\nput the table back from a copy, or take another warehouse")
 
 

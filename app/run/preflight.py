@@ -44,6 +44,6 @@ def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> QueryPlan:
 
         require_free(settings.metrics.listen)
     sources.check(settings.feed, settings.location)
-    if made.queries and settings.throttle_feed is not None:
+    if made.jobs and settings.throttle_feed is not None:
         throttle_publisher.check(settings.throttle_feed)
     return made

@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
+from app.config import ARCHIVE
 from app.config.settings import shards_for
 from app.engine import assignment
+from app.engine.assignment import jobs_of
 from app.engine.operators import operators
 from app.engine.step import STATE
 from app.errors import UserError
@@ -31,7 +33,7 @@ from app.run.session import build_session, stop_session
 from app.run.spark_logs import written
 from app.sources.worker import settle
 from app.tables import checkpoints, formats, manifest, policy_log, run_lock, writable
-from app.tables.checkpoints import ARCHIVE, FOLDER, RESHARDING
+from app.tables.checkpoints import FOLDER, RESHARDING
 from app.tables.manifest import LAYOUT_VERSION, Manifest
 from app.tables.small_files import local_path
 from app.terminal.interrupt import stoppable
@@ -62,7 +64,7 @@ class Move:
     shards: tuple[int, int]
     partitions: tuple[int, int]
     queries: dict[str, tuple[str, ...]]
-    """Jobs by query; the archive has none."""
+    """Jobs by query, and what the archive keeps."""
     rehashed: bool
     """Whether keys may move to other shards."""
 
@@ -104,7 +106,7 @@ def refuse(settings: Settings, *, held: bool = False) -> Move:
                 "run once with --available-now and the configuration as it was, then reshard"
             )
     move = _move(settings, kept, found)
-    formats.check(settings.location, [job for jobs in move.queries.values() for job in jobs])
+    formats.check(settings.location, [j for jobs in move.queries.values() for j in jobs_of(jobs)])
     return move
 
 
@@ -185,7 +187,7 @@ def _list(warehouse: Location, move: Move) -> None:
     for query, jobs in move.queries.items():
         state = Path(checkpoints.location(warehouse, query)) / "state"
         size = sum(file.stat().st_size for file in state.rglob("*") if file.is_file())
-        about = f"{', '.join(jobs)}; {size_text(size)} of state" if jobs else "no state"
+        about = f"{', '.join(jobs)}; {size_text(size)} of state" if jobs_of(jobs) else "no state"
         say(f"  {query}: {about}, to batch {checkpoints.last_ended(warehouse, query)}")
 
 
@@ -233,7 +235,7 @@ def _states(
     from pyspark.sql.streaming.state import GroupStateTimeout
 
     log = policy_log.load(settings.location, old.name)
-    made = operators(settings, jobs, log=log, shadows=log.shadows if log else None)
+    made = operators(settings, jobs_of(jobs), log=log, shadows=log.shadows if log else None)
     cores = {name: operator.job for name, operator in made.items()}
     session = spark.newSession()
     for key, value in {

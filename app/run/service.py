@@ -1,4 +1,6 @@
-"""The service: the archive and one query per group of jobs, side by side, until stopped."""
+"""The service: one query per group of jobs, side by side, until stopped. One carries the archive, or
+it has a query of its own.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,25 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from app import sources
+from app.config import ARCHIVE
 from app.config.described import described
 from app.engine import archive_query, assignment, govern
-from app.engine.assignment import QueryPlan
+from app.engine.assignment import QueryPlan, jobs_of
 from app.engine.gatherers import Gatherers
 from app.engine.messages import MessageKind
 from app.engine.policy_watch import Origin, PolicyWatch
 from app.errors import UserError
 from app.run import integrity
 from app.run.clock_watch import ClockWatch
-from app.run.failures import BeginsLater, Passing, QueryFailed, RecordsGone, TimeTooLarge, failure
+from app.run.failures import (
+    ArchiveBlocked,
+    BeginsLater,
+    Passing,
+    QueryFailed,
+    RecordsGone,
+    TimeTooLarge,
+    failure,
+)
 from app.run.maintenance import staging
 from app.run.preflight import refuse
 from app.run.progress import OF_POLLS_S, Progress
@@ -30,7 +41,8 @@ from app.run.source_watch import SourceWatch
 from app.run.state_keeper import StateKeeper
 from app.show.metrics.health import Health
 from app.tables import checkpoints, formats, gathering, inventory, last_configuration, manifest
-from app.tables.checkpoints import ARCHIVE
+from app.tables.archive_files import ArchiveUnwritable, ArchiveWriter
+from app.tables.gathering import GatheringWriter
 from app.tables.run_lock import only_run
 from app.terminal import log
 from app.terminal.interrupt import stoppable
@@ -51,8 +63,8 @@ LONGEST_PAUSE_S = 60.0
 SWEEP_S = 600.0
 AGAIN_S = 60.0
 ATTEMPTS = 5
-"""Consecutive restarts of a query with `--available-now`, or of one whose workers die. Any other
-query restarts without limit.
+"""Consecutive restarts of a query with `--available-now`, or of one whose workers die, and of one
+that carries an archive that cannot be written. Any other query restarts without limit.
 """
 
 
@@ -128,7 +140,12 @@ def _with_spark(
             partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
             inventory.claim(settings.location, partitions, settings.shards)
             for query in made.touched:
-                gathering.commit_left(settings.location, query, settings.maintenance.history_ms)
+                writer = ArchiveWriter if query == ARCHIVE else GatheringWriter
+                try:
+                    history_ms = settings.maintenance.history_ms
+                    gathering.commit_left(settings.location, query, history_ms, writer)
+                except ArchiveUnwritable as error:
+                    progress.warn(f"archive: its files wait for another commit ({error})")
             assignment.apply(settings.location, made)
             formats.keep(settings.location, made.jobs)
             last_configuration.keep(
@@ -140,7 +157,7 @@ def _with_spark(
                 progress.say(note)
             settings = settings.model_copy(update=manifest.numbers(settings.location))
             Service(
-                spark, settings, made.running, available_now, stopping, progress, origin, drain
+                spark, settings, made.queries, available_now, stopping, progress, origin, drain
             ).work()
     finally:
         if ours:
@@ -191,10 +208,13 @@ class Service:
     def start(self, name: str) -> None:
         """Start or restart a query; errors are reported without secrets."""
         trigger = None if self._endless else self._ending()
-        group = self._groups[name]
+        group = jobs_of(self._groups[name])
+        archive = self._gatherers.archive() if ARCHIVE in self._groups[name] else None
         try:
-            if name == ARCHIVE:
-                query = archive_query.start(self._spark, self._settings, trigger, not self._endless)
+            if not group:
+                query = archive_query.start(
+                    self._spark, self._settings, trigger, archive, not self._endless
+                )
             else:
                 query = govern.start(
                     self._spark,
@@ -202,7 +222,7 @@ class Service:
                     group,
                     trigger,
                     self._times,
-                    self._gatherers.writer(name),
+                    govern.Writers(self._gatherers.writer(name), archive),
                     not self._endless,
                     self._policies,
                 )
@@ -252,7 +272,7 @@ class Service:
             for name in self._groups:
                 self.start(name)
             self._progress.say(
-                f"started: {', '.join(self._groups)}; waiting for the first batch of "
+                f"started: {', '.join(map(_shown, self._groups.items()))}; waiting for the first batch of "
                 f"{self._settings.feed.title}"
             )
             while not self._stopping.wait(POLL_S):
@@ -368,7 +388,7 @@ class Service:
         if back_s and self._endless:
             pause_ms = dict.fromkeys(self._groups, self._settings.trigger_ms)
             if ARCHIVE in pause_ms:
-                pause_ms[ARCHIVE] = self._settings.archive_trigger_ms
+                pause_ms[ARCHIVE] = self._settings.archive_interval_ms
             self._misled |= {name for name in self._groups if pause_ms[name]}
             self._progress.warn(f"the clock was set back by {back_s:.0f} s")
         for name in sorted(self._misled):
@@ -383,7 +403,7 @@ class Service:
     def _tend(self) -> bool:
         """Restart queries that ended with a passing error; returns whether there is still work."""
         busy = False
-        for name, query in self._queries.items():
+        for name, query in list(self._queries.items()):
             error = None if query.isActive else query.exception()
             if self._ended_here and query.isActive and self._is_finished(name, query):
                 query.stop()
@@ -417,7 +437,7 @@ class Service:
         reason = failure(name, text, self._settings)
         due, attempt = self._again.get(name, (0.0, 0))
         # The cause may be damage, or another topic of the same name: then that is the message.
-        if isinstance(reason, QueryFailed):
+        if isinstance(reason, (QueryFailed, ArchiveBlocked)):
             integrity.check(self._settings, self._groups)
         if isinstance(reason, RecordsGone):
             sources.check(self._settings.feed, self._settings.location)
@@ -429,6 +449,9 @@ class Service:
         if not isinstance(reason, Passing):
             raise reason
         if not due:
+            if attempt >= ATTEMPTS and isinstance(reason, ArchiveBlocked) and name != ARCHIVE:
+                self._part_archive(name, str(reason))
+                return
             if attempt >= ATTEMPTS and not (self._endless and reason.endless):
                 raise UserError(f"query {name}: {reason.what} ({reason})\n{reason.remedy}")
             pause = min(2.0**attempt, LONGEST_PAUSE_S)
@@ -437,6 +460,29 @@ class Service:
         elif time.monotonic() >= due:
             self._again[name] = (0.0, attempt)
             self.start(name)
+
+    def _part_archive(self, name: str, reason: str) -> None:
+        """Go on without the archive that a query carries and that cannot be written: it becomes a
+        query of its own, which begins with the batch that failed.
+        """
+        location, jobs = self._settings.location, jobs_of(self._groups[name])
+        checkpoints.copy_logs(location, name)
+        there = assignment.known(location)
+        manifest.record(location, {**there, name: jobs, ARCHIVE: (ARCHIVE,)})
+        self._groups |= {name: jobs, ARCHIVE: (ARCHIVE,)}
+        self._again[name] = (0.0, 0)
+        self._progress.warn(
+            f"archive: cannot be written ({reason}); it is a query of its own now, which tries again"
+            f" until it can and then catches up, and {name} continues without it\nevery record is"
+            " read and parsed twice from now on; a new warehouse reads it once"
+        )
+        self.start(name)
+        self.start(ARCHIVE)
+
+
+def _shown(query: tuple[str, tuple[str, ...]]) -> str:
+    name, jobs = query
+    return f"{name} with the archive" if ARCHIVE in jobs and name != ARCHIVE else name
 
 
 class Times:

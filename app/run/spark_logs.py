@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.config import ARCHIVE
 from app.tables import checkpoints, manifest, spark_files
-from app.tables.checkpoints import ARCHIVE
 from app.tables.log_files import opened
 from app.tables.small_files import Damaged, local_path
 
@@ -34,7 +34,7 @@ def problems(
     """Incomplete files, each with its remedy; `tables` are those that the query writes."""
     if local_path(warehouse.uri) is None:
         return
-    place = Path(checkpoints.location(warehouse, query))
+    place = Path(checkpoints.logs_path(warehouse, query))
     ended = checkpoints.last_ended(warehouse, query)
     planned = checkpoints.last_planned(warehouse, query)
     commit = place / "commits" / str(ended)
@@ -90,7 +90,7 @@ def repeated(
     Spark processes again the batch that it has planned last. A plan that follows the batch is
     removed with its mark; it cannot be if tables have rows of it.
     """
-    place = Path(checkpoints.location(warehouse, query))
+    place = Path(checkpoints.logs_path(warehouse, query))
     ended = checkpoints.last_ended(warehouse, query)
     plans = _plans_after(warehouse, query, tables, ended)
     if plans is None:
@@ -106,7 +106,7 @@ def planned_again(warehouse: Location, query: str, tables: Sequence[str]) -> str
     if local_path(warehouse.uri) is None:
         return ""
     lost = checkpoints.last_ended(warehouse, query) + 1
-    if not Path(checkpoints.location(warehouse, query), "offsets", str(lost)).exists():
+    if not Path(checkpoints.logs_path(warehouse, query), "offsets", str(lost)).exists():
         return ""
     plans = _plans_after(warehouse, query, tables, lost)
     gone = " ".join(map(str, plans or ()))
@@ -120,7 +120,7 @@ def _plans_after(
     of.
     """
     place, newest = (
-        Path(checkpoints.location(warehouse, query)),
+        Path(checkpoints.logs_path(warehouse, query)),
         checkpoints.last_planned(warehouse, query),
     )
     if newest == batch:
@@ -151,15 +151,16 @@ def _whole(file: Path) -> bool:
 
 
 def written(warehouse: Location, query: str, tables: Sequence[str], batch: int) -> bool:
-    """Whether one of the query's tables has the batch.
+    """Whether one of the tables that a query's batches write has the batch.
 
     If none has it, the batch can be planned again, with other records. Gathered rows of a batch
     that has not ended do not count: the next start removes them.
     """
-    application = checkpoints.application_id(warehouse, query)
-    for name in tables:
-        table = opened(warehouse, name)
-        has = None if table is None else table.transaction_version(application)
-        if has is not None and has >= batch:
-            return True
-    return False
+    applications = checkpoints.applications(warehouse, query)
+    return any(
+        (table.transaction_version(application) or 0) >= batch
+        for table in (opened(warehouse, name) for name in tables)
+        if table is not None
+        for application in applications
+        if table.transaction_version(application) is not None
+    )

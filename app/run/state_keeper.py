@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
+from app.config import ARCHIVE
+from app.engine.assignment import jobs_of
 from app.errors import UserError
 from app.sources.files.line_files import folder
 from app.sources.files.open_file import absolute
 from app.sources.kafka import kafka_records
 from app.sources.raw import Shares
 from app.tables import checkpoints, manifest, state_files
-from app.tables.checkpoints import ARCHIVE
 from app.tables.small_files import local_path, path_in
 from app.tables.spark_files import SourceLog
 from app.tables.state_files import SourcePosition, States
@@ -66,7 +67,7 @@ class StateKeeper:
     ) -> None:
         """`queries` maps each query to its jobs."""
         self._spark, self._settings, self._warn = spark, settings, warn
-        self._queries = {name: jobs for name, jobs in queries.items() if name != ARCHIVE}
+        self._queries = {name: jobs_of(jobs) for name, jobs in queries.items() if name != ARCHIVE}
         self._interval_ms = settings.saved_states.interval_ms
         self._kept: dict[str, int] = {}
         self._next_s = time.monotonic() + (self._interval_ms or 0) / 1000

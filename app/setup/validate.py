@@ -75,7 +75,7 @@ def summary(settings: Settings) -> dict[str, str]:
             filter(None, [source["format"], source["path"], *_places(source["options"])])
         ),
         "warehouse": document["warehouse"],
-        "jobs": "; ".join(", ".join(group) for group in settings.queries),
+        "jobs": "; ".join(", ".join(group) for group in settings.groups),
         "policies": _counted(settings.policy_dicts(), "document", settings.policy_files),
         "shadows": ", ".join(settings.shadows) or "none",
         "owners": _counted(settings.owners, "rule", settings.owner_files),

@@ -3,6 +3,9 @@
 Spark keeps source offsets (`offsets/N`), ended batches (`commits/N`) and state there. Weir adds the
 identity of the query and, for a warehouse in a local folder, the last batches of each table.
 `app.tables.inventory` names what must be there.
+
+The archive has a folder, too. While a query of jobs carries it, its batches are those of this query
+(`carrier`), and its folder has only what Weir adds.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.config import ARCHIVE
 from app.errors import UserError
 from app.tables import manifest
 from app.tables.json_documents import Document
@@ -35,8 +39,8 @@ RESHARDING = "_weir/resharding"
 """Folder in which `reshard` builds checkpoints."""
 BEFORE = ".before"
 PARTITIONS = "spark.sql.shuffle.partitions"
-ARCHIVE = "archive"
-"""Name of the query that archives the records."""
+LOGS = ("offsets", "commits", "sources")
+"""Folders of Spark's logs of the progress of a query."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,33 @@ def location(warehouse: Location, query: str) -> str:
     return path_in(warehouse, f"{FOLDER}/{query}")
 
 
+def carrier(warehouse: Location, query: str) -> str:
+    """The query whose batches a query has: that which carries the archive, otherwise itself."""
+    there = manifest.load(warehouse) if query == ARCHIVE else None
+    queries = (there.queries or {}) if there else {}
+    return next((name for name, jobs in queries.items() if ARCHIVE in jobs), query)
+
+
+def logs(warehouse: Location, query: str) -> str:
+    """The folder below the warehouse in which Spark logs the batches of a query."""
+    return f"{FOLDER}/{carrier(warehouse, query)}"
+
+
+def logs_path(warehouse: Location, query: str) -> str:
+    """The path of this folder."""
+    return path_in(warehouse, logs(warehouse, query))
+
+
+def applications(warehouse: Location, query: str) -> list[str]:
+    """The application ids of the commits of a query's batches: its own, and that of the archive if
+    they are one query.
+    """
+    reader = carrier(warehouse, query)
+    writers = [name for name in (reader, ARCHIVE) if carrier(warehouse, name) == reader]
+    kept = [identity(warehouse, name) for name in dict.fromkeys(writers)]
+    return [one.applications[-1] for one in kept if one is not None]
+
+
 def found(warehouse: Location) -> list[str]:
     """The queries that have a checkpoint."""
     kept = names(warehouse, FOLDER)
@@ -136,7 +167,7 @@ def settled(warehouse: Location, query: str) -> bool:
 
 
 def _last(warehouse: Location, query: str, log: str) -> int:
-    found = names(warehouse, f"{FOLDER}/{query}/{log}")
+    found = names(warehouse, f"{logs(warehouse, query)}/{log}")
     return max((int(name) for name in found if name.isdigit()), default=-1)
 
 
@@ -168,7 +199,7 @@ def offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
     Empty if not known: only Kafka records a start.
     """
     file = f"offsets/{batch}" if batch >= 0 else "sources/0/0"
-    text = read_text(warehouse, f"{FOLDER}/{query}/{file}")
+    text = read_text(warehouse, f"{logs(warehouse, query)}/{file}")
     found: dict[str, Any] = json.loads(text.splitlines()[-1]) if text else {}
     return found
 
@@ -194,7 +225,7 @@ def next_watermark_ms(warehouse: Location, query: str, batch: int) -> int:
 
 def _about(warehouse: Location, query: str, file: str) -> dict[str, Any]:
     """What Spark has in the second line of a file; nothing if there is none."""
-    text = read_text(warehouse, f"{FOLDER}/{query}/{file}")
+    text = read_text(warehouse, f"{logs(warehouse, query)}/{file}")
     lines = text.splitlines() if text else []
     found: dict[str, Any] = json.loads(lines[1]) if len(lines) > 1 else {}
     return found
@@ -307,7 +338,7 @@ def is_whole(warehouse: Location, query: str) -> bool:
     """Whether the checkpoint of a query that has begun has the files that Spark writes before it
     plans the last batch: the query's id and the end of the batch before.
     """
-    named = "metadata" in names(warehouse, f"{FOLDER}/{query}")
+    named = "metadata" in names(warehouse, logs(warehouse, query))
     return named and last_planned(warehouse, query) <= last_ended(warehouse, query) + 1
 
 
@@ -335,7 +366,7 @@ def forget_gathered_after(warehouse: Location, query: str, ended: int) -> None:
 
 def plan_crc32(warehouse: Location, query: str, batch: int) -> int | None:
     """The CRC-32 of the plan of a batch; None without a plan."""
-    text = read_text(warehouse, f"{FOLDER}/{query}/offsets/{batch}")
+    text = read_text(warehouse, f"{logs(warehouse, query)}/offsets/{batch}")
     return None if text is None else zlib.crc32(text.encode())
 
 
@@ -344,7 +375,7 @@ def without_state(source: Path, target: Path, partitions: int, ended: int) -> No
     batches after `ended` are left out.
     """
     shutil.copytree(source, target, ignore=lambda _, names: {"state"} & set(names))
-    for file in (target / "offsets").iterdir():
+    for file in (target / "offsets").glob("*"):
         if not file.name.isdigit() or int(file.name) > ended:
             file.unlink()  # or a checksum of the file as it was, which Spark would refuse
             continue
@@ -384,6 +415,9 @@ def copy(warehouse: Location, query: str, new: str) -> None:
 
     Raises UserError if the warehouse is not a local folder.
     """
+    if new == ARCHIVE:
+        copy_logs(warehouse, query)
+        return
     root = local_path(warehouse.uri)
     if root is None:
         raise UserError(
@@ -412,3 +446,24 @@ def copy(warehouse: Location, query: str, new: str) -> None:
             f"warehouse: cannot copy {root / FOLDER / query} to {target}: {error.strerror or error}"
             "\nthe checkpoint of a query is copied when the query is split"
         ) from error
+
+
+def copy_logs(warehouse: Location, query: str) -> None:
+    """Copy the progress of the query that carries the archive to the folder of the archive, without
+    states. It counts once the manifest names the archive as a query: repeated after a crash, it
+    begins anew.
+    """
+    source, target = f"{FOLDER}/{query}", f"{FOLDER}/{ARCHIVE}"
+    for log in LOGS if local_path(warehouse.uri) else ():
+        shutil.rmtree(Path(location(warehouse, ARCHIVE), log), ignore_errors=True)
+    sources = names(warehouse, f"{source}/sources")
+    for folder in ("offsets", "commits", *(f"sources/{name}" for name in sources)):
+        for name in names(warehouse, f"{source}/{folder}"):
+            text = (
+                None if name.startswith(".") else read_text(warehouse, f"{source}/{folder}/{name}")
+            )
+            if text is not None:
+                write_text(warehouse, f"{target}/{folder}/{name}", text)
+    # Spark ends a query that has the id of one that starts.
+    write_text(warehouse, f"{target}/metadata", json.dumps({"id": str(uuid.uuid4())}))
+    identify(warehouse, ARCHIVE, first_offset=require_identity(warehouse, query).first_offset)

@@ -125,8 +125,12 @@ class Writer:
         """End a batch, or (None) a commit between batches. In a local warehouse its rows now
         survive a loss of power, and the query's checkpoint records its commits.
         """
-        if self._local is None:
-            return
+        self.record(batch)
+        if self._local is not None:
+            durable.sync(self._local)
+
+    def record(self, batch: int | None) -> None:
+        """Record the commits of a batch as `settle` does, in a file that is not yet on disk."""
         if self._record is not None:
             settled = self._record.settled
             crc32 = (
@@ -140,7 +144,6 @@ class Writer:
             if wanted != self._record:
                 checkpoints.record(self._warehouse, self.query, wanted)
                 self._record = wanted
-        durable.sync(self._local)
 
     def _waiting(self) -> dict[str, list[checkpoints.GatheredFile]]:
         """Files whose rows wait for a commit, by table."""

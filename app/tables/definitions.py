@@ -76,6 +76,7 @@ def _events() -> Table:
         (*contract, *digest, *IDENTITY, INGEST, day),
         partition_by=("event_date",),
         sort_by=("cluster", "topic", "ts_wall_ms"),
+        commit_interval_ms=CAN_WAIT_MS,
     )
 
 
@@ -129,6 +130,7 @@ def _coverage() -> tuple[Table, ...]:
                 TableColumn("quarantined", LONG, "records that broke a rule"),
             ),
             sort_by=("cluster", "broker", "minute_ms"),
+            commit_interval_ms=CAN_WAIT_MS,
         ),
         Table(
             "coverage_gaps",
@@ -150,6 +152,7 @@ def _coverage() -> tuple[Table, ...]:
                 TableColumn("blind_until_ms", LONG, "until this time (ms since the epoch)"),
             ),
             sort_by=("cluster", "broker", "ts_wall_ms"),
+            commit_interval_ms=CAN_WAIT_MS,
         ),
     )
 

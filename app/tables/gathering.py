@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -79,11 +79,9 @@ class Gathered:
             unfinished.write_bytes(found)
         return GatheredFile(batch, len(found), zlib.crc32(found))
 
-    def read(self, table: str, batches: Sequence[int]) -> pa.Table:
-        """The rows of some batches. Rows of an earlier release get the missing columns."""
-        return pa.concat_tables(
-            shaped(self._rows(self._file(table, batch)), TABLES[table], {}) for batch in batches
-        )
+    def parts(self, table: str, batches: Sequence[int]) -> list[pa.Table]:
+        """The rows of some batches."""
+        return [self._rows(self._file(table, batch)) for batch in batches]
 
     def problem(self, table: str, wanted: GatheredFile) -> str | None:
         """What is wrong with a file that was written for a batch."""
@@ -138,21 +136,24 @@ class GatheringWriter(Writer):
         before = self._record.gathered if self._record else {}
         self._files = {(name, file.batch): file for name, files in before.items() for file in files}
         """The files that were written, by table and batch."""
-        self._lock = Lock()
+        self._lock = RLock()
 
     def append(self, name: str, rows: pa.Table, batch: int) -> None:
         """Append the rows of a batch to a table, or gather them for a later commit."""
         if not (self._interval_ms(name) and rows.num_rows):
             super().append(name, rows, batch)
             return
+        self._gather(name, rows, batch, rows.nbytes)
+
+    def _gather(self, name: str, rows: pa.Table, batch: int, size: int) -> None:
         self._files[name, batch] = self._gathered.put(name, rows, batch)
-        self._bytes[name] = self._bytes.get(name, 0) + rows.nbytes
+        self._bytes[name] = self._bytes.get(name, 0) + size
         self._since_s.setdefault(name, time.monotonic())
 
-    def settle(self, batch: int | None = None) -> None:
-        """End a batch; from now on its rows survive a loss of power."""
+    def record(self, batch: int | None) -> None:
+        """Record the commits of a batch, and the files that wait."""
         with self._lock:
-            super().settle(batch)
+            super().record(batch)
 
     def _waiting(self) -> dict[str, list[GatheredFile]]:
         """Files whose rows wait for a commit, by table."""
@@ -190,7 +191,7 @@ class GatheringWriter(Writer):
                 self._bytes.pop(name, None)
             try:
                 done = {name: self._append_gathered(name) for name in names}
-                super().settle()
+                self.settle()
                 for name, batches in done.items():
                     self._gathered.remove(name, batches)
                     for batch in batches:
@@ -210,13 +211,18 @@ class GatheringWriter(Writer):
         own = TABLES[name].commit_interval_ms
         return self._intervals_ms.get(name, own)
 
+    def _append_parts(self, name: str, parts: Sequence[pa.Table], batch: int) -> None:
+        """Commit gathered rows. Those of an earlier release get the missing columns."""
+        rows = pa.concat_tables(shaped(part, TABLES[name], {}) for part in parts)
+        super().append(name, rows, batch)
+
     def _append_gathered(self, name: str) -> list[int]:
         """Commit the gathered rows of a table; returns the batches that it now has."""
         batches = self._gathered.batches(name)
         newest = self._newest(self._table(name))
         rest = [batch for batch in batches if batch > newest]
         if rest:
-            super().append(name, self._gathered.read(name, rest), rest[-1])
+            self._append_parts(name, self._gathered.parts(name, rest), rest[-1])
         elif batches:  # of a commit that was interrupted before it was recorded
             self._note(name, newest)
         if batches:
@@ -226,9 +232,16 @@ class GatheringWriter(Writer):
         return batches
 
 
-def commit_left(warehouse: Location, query: str, history_ms: int) -> None:
-    """Commit the rows that a killed run has left, before the query continues."""
-    if local_path(warehouse.uri) is None:
+def commit_left(
+    warehouse: Location,
+    query: str,
+    history_ms: int,
+    writer: type[GatheringWriter] = GatheringWriter,
+) -> None:
+    """Commit the rows that a killed run has left, before the query continues; `writer` is that of
+    its rows.
+    """
+    if not possible(warehouse):
         return
     gathered, ended = Gathered(warehouse, query), checkpoints.last_ended(warehouse, query)
     for name in gathered.tables():
@@ -236,4 +249,4 @@ def commit_left(warehouse: Location, query: str, history_ms: int) -> None:
         gathered.remove(name, [batch for batch in batches if batch > ended])
     checkpoints.forget_gathered_after(warehouse, query, ended)
     if gathered.first() is not None:
-        GatheringWriter(warehouse, query, history_ms).commit_all()
+        writer(warehouse, query, history_ms).commit_all()

@@ -9,6 +9,7 @@
 | `weir-policies.json` | before the first batch is planned | refused: judged by other policies |
 | `weir-committed.json` | the end of the first batch | refused if a table has rows of the query |
 | `gathered/TABLE/BATCH.arrow` | the end of the batch to its commit | refused: rows are lost |
+| of the archive, files of a table that it lists | the same | refused: rows are lost |
 | Spark's `metadata`, `offsets`, `commits`, `sources`, `state` | | refused, as Spark needs them |
 
 A kill between two files leaves only what the next start continues: a file is required once a later
@@ -22,9 +23,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from app.config import ARCHIVE
 from app.errors import UserError
-from app.tables import checkpoints, manifest, policy_log
-from app.tables.checkpoints import ARCHIVE, FOLDER, IDENTITY, Committed, Identity
+from app.tables import archive_files, checkpoints, manifest, policy_log
+from app.tables.checkpoints import FOLDER, IDENTITY, Committed, Identity
 from app.tables.gathering import Gathered
 from app.tables.log_files import opened
 from app.tables.small_files import PUT_BACK, Damaged, local_path, path_in
@@ -118,6 +120,8 @@ def progress(
     commits = checkpoints.committed(warehouse, query)
     yield from _commits(warehouse, query, identity, commits, tables)
     yield from _gathered(warehouse, query, commits, repeated)
+    if query == ARCHIVE:
+        yield from _listed(warehouse, commits, repeated)
     yield from _plan(warehouse, query, commits)
 
 
@@ -169,9 +173,32 @@ def _gathered(
         for batch in gathered.batches(table):
             if batch <= ended and (table, batch) not in known:
                 try:
-                    gathered.read(table, [batch])
+                    gathered.parts(table, [batch])
                 except Damaged as error:
                     yield str(error)
+
+
+def _listed(warehouse: Location, commits: Committed, repeated: Callable[[], str]) -> Iterator[str]:
+    """Files of the archive that wait for a commit and are gone or changed."""
+    gathered, ended = Gathered(warehouse, ARCHIVE), checkpoints.last_ended(warehouse, ARCHIVE)
+    for table in gathered.tables():
+        commit = commits.tables.get(table)
+        for batch in gathered.batches(table):
+            if batch > ended or (commit is not None and batch <= commit.batch):
+                continue
+            try:
+                lost = archive_files.lost(warehouse, table, batch)
+            except Damaged:  # reported as a list that cannot be read
+                continue
+            if lost is not None:
+                remedy = repeated() if batch == ended else ""
+                yield str(
+                    Damaged(
+                        lost,
+                        f"is gone or changed, with rows of {table} that no commit has",
+                        remedy.lstrip("\n") or PUT_BACK,
+                    )
+                )
 
 
 def _plan(warehouse: Location, query: str, commits: Committed) -> Iterator[str]:

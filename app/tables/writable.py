@@ -8,7 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.config import ARCHIVE
 from app.errors import UserError
+from app.tables import checkpoints
 from app.tables.checkpoints import FOLDER
 from app.tables.definitions import TABLES
 from app.tables.small_files import local_path, path_in
@@ -32,8 +34,17 @@ def obstacle(warehouse: Location, *names: str) -> UserError | None:
 
 
 def require(warehouse: Location) -> None:
-    """UserError if the warehouse, or a folder of its tables or queries, cannot be written."""
-    tables = [name for table in TABLES for name in (table, f"{table}/_delta_log")]
+    """UserError if the warehouse, or a folder of its tables or queries, cannot be written.
+
+    An archive that has begun may be unwritable: a run does not stop for it (`app.run.service`).
+    """
+    begun = checkpoints.begun(warehouse, ARCHIVE)
+    tables = [
+        name
+        for table in TABLES
+        for name in (table, f"{table}/_delta_log")
+        if not (begun and table == "events")
+    ]
     refused = obstacle(warehouse, "_weir", FOLDER, *tables)
     if refused is not None:
         raise refused

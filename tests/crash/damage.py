@@ -22,10 +22,10 @@ REMEDIES = 4
 
 def checkpoint_deleted(site: Site) -> None:
     """During a run: it stops, and no other begins on the tables that are left."""
-    query = site.chance.choice(("govern", "archive"))
+    query = _one_of_two(site)
     with site.running() as run:
         run.wait_for_batches(site.chance.randint(1, 3))
-        run.wait(lambda: run.batches("archive", "commits") > 0)
+        run.wait(lambda: run.batches(query, "commits") > 0)
         shutil.rmtree(_checkpoint(site, query), ignore_errors=True)
         said = run.refused()
     _names(said, "checkpoint")
@@ -37,7 +37,6 @@ def table_deleted(site: Site) -> None:
     name = site.chance.choice(("events", "throttle_events", "topic_throttle_stats"))
     with site.running() as run:
         run.wait_for_batches(2)
-        run.wait(lambda: run.batches("archive", "commits") > 0)
         shutil.rmtree(site.warehouse / name)
         said = run.refused()
     _names(said, name)
@@ -54,8 +53,8 @@ def log_entry(half: bool, site: Site) -> None:
 
 def spark_log(log: str, half: bool, site: Site) -> None:
     """The newest file of Spark's own log is empty or half there."""
-    _run_and_kill(site)
-    query = site.chance.choice(("govern", "archive"))
+    query = _one_of_two(site)
+    _run_and_kill(site, query)
     folder = _checkpoint(site, query) / log
     last = max(int(file.name) for file in folder.iterdir() if file.name.isdigit())
     _cut(folder / str(last), half)
@@ -114,10 +113,10 @@ def miss_a_file(site: Site) -> None:
 
 def older_checkpoint(site: Site) -> None:
     """A checkpoint from a copy that is older than the tables."""
-    query = site.chance.choice(("govern", "archive"))
+    query = _one_of_two(site)
     kept = site.folder / "copy"
     with site.running() as run:
-        run.wait(lambda: run.batches("govern", "commits") > 0 < run.batches("archive", "commits"))
+        run.wait(lambda: run.batches("govern", "commits") > 0 < run.batches(query, "commits"))
         run.stop()
     shutil.copytree(_checkpoint(site, query), kept)
     with site.running() as run:
@@ -130,10 +129,18 @@ def older_checkpoint(site: Site) -> None:
     _follow(site)
 
 
-def _run_and_kill(site: Site) -> None:
+def _one_of_two(site: Site) -> str:
+    """The query that carries the archive, or that of an archive which has one of its own."""
+    query = site.chance.choice(("govern", "archive"))
+    if query == "archive":
+        site.part_archive()
+    return query
+
+
+def _run_and_kill(site: Site, query: str = "govern") -> None:
     with site.running() as run:
         run.wait_for_batches(site.chance.randint(2, 3))
-        run.wait(lambda: run.batches("archive", "commits") > 0)
+        run.wait(lambda: run.batches(query, "commits") > 0)
         run.kill()
 
 

@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.crash.disaster import Disaster
-from tests.crash.service import Failed
+from tests.crash.killed_run import ALL
+from tests.crash.service import Failed, killed_at
 from tests.crash.site import Site
 
 SIZE = "96m"
+ARCHIVE_SIZE = "16m"
 CHUNK = 1 << 20
 
 
@@ -44,6 +46,32 @@ def full(site: Site) -> None:
     _expect(said, "no space left on", "make room")
     _expect(site.refused(), "cannot be written (No space left on device)", "")
     ballast.unlink()
+    site.finish()
+
+
+def archive_full(site: Site) -> None:
+    """The disk of the archive's records alone is full: the archive becomes a query of its own, also
+    if the run is killed meanwhile, and decisions go on; with room again the archive catches up."""
+    events = site.warehouse / "events"
+    events.mkdir(parents=True)
+    if _mount("-t", "tmpfs", "-o", f"size={ARCHIVE_SIZE}", "tmpfs", str(events)).returncode:
+        raise Failed("the small disk cannot be mounted")
+    site.afterwards.callback(_umount, events)
+    with site.running() as run:
+        run.wait_for_batches(1)
+        ballast = _fill(events)
+        run.wait(lambda: "archive cannot be written" in run.said, "a batch that cannot be written")
+        run.kill()
+    for _ in range(site.chance.randint(0, 1)):
+        killed_at(site.config, ALL, "copied", 1)
+    with site.running() as run:
+        run.wait(lambda: "archive: cannot be written" in run.said, "the parting")
+        run.wait_for_batches(2)
+        if run.batches("archive", "commits") >= run.batches("govern", "commits"):
+            raise Failed("the archive goes on")
+        ballast.unlink()
+        run.wait_for_batches(1, "archive")
+        run.stop()
     site.finish()
 
 
@@ -111,5 +139,6 @@ def _umount(folder: Path) -> None:
 
 DISASTERS = [
     Disaster("disk-full", full, "stops", obstacle=no_mount),
+    Disaster("archive-full", archive_full, "goes on", obstacle=no_mount),
     Disaster("read-only", read_only, "stops", obstacle=no_mount),
 ]

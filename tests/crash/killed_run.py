@@ -1,9 +1,10 @@
 """A run that kills itself: `python -m tests.crash.killed_run CONFIG QUERY STEP NUMBER`.
 
-STEP is one of STEPS, GATHERED or EDITED, and NUMBER is at which time it is reached; with 0 nothing
-is killed. Only this query runs, so that the other is not done before its own turn to be killed.
-Everything else is the product's own `run --available-now`; at the steps of GATHERED, where rows of
-several batches are committed together, `run` without an end.
+STEP is one of STEPS, GATHERED, EDITED or PARTED, and NUMBER is at which time it is reached; with 0
+nothing is killed. QUERY is ALL, the query of all jobs with the archive, or one of the two apart.
+Only this query runs, so that the other is not done before its own turn to be killed. Everything
+else is the product's own `run --available-now`; at the steps of GATHERED, where rows of several
+batches are committed together, `run` without an end.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from app.config.settings import Settings, load_settings
 from app.engine.archive_query import Archivist
 from app.engine.govern import Committer
 from app.run.service import run
-from app.tables import checkpoints, durable, manifest, policy_log
+from app.tables import archive_files, checkpoints, durable, manifest, policy_log
 from app.tables.commit import Writer
 from app.tables.gathering import Gathered, GatheringWriter
 
@@ -50,6 +51,7 @@ class Logged:
 
 
 INTERVAL_MS = 1000
+ALL = "all"
 COMMIT = ((Writer, "append"), (Writer, "add_files"))
 STEPS: dict[str, Step | Logged] = {
     # The first start of a warehouse.
@@ -76,6 +78,11 @@ GATHERED: dict[str, Step | Logged] = {
     "together": Step("after", ((GatheringWriter, "_append_gathered"),)),
     "to-remove": Step("before", ((Gathered, "remove"),)),
     "removed": Step("after", ((Gathered, "remove"),)),
+    "merged": Step("after", ((archive_files, "merged"),)),
+}
+PARTED: dict[str, Step | Logged] = {
+    # An archive that cannot be written becomes a query of its own.
+    "copied": Step("after", ((checkpoints, "copy_logs"),)),
 }
 
 EDITED: dict[str, Step | Logged] = {
@@ -88,7 +95,9 @@ def main(config: str, query: str, step: str, number: str) -> int:
     """Run to the end of the source, or to the step at which the process is killed."""
     gathers = step in GATHERED
     settings = load_settings(Path(config), {"commit_interval_ms": INTERVAL_MS} if gathers else {})
-    reached, count = {**STEPS, **GATHERED, **EDITED}[step], int(number)
+    reached, count = {**STEPS, **GATHERED, **EDITED, **PARTED}[step], int(number)
+    carries = query == ALL
+    query = "govern" if carries else query
     if isinstance(reached, Logged) and count:
         threading.Thread(
             target=_watch, args=(settings, query, reached.log, count), daemon=True
@@ -97,7 +106,7 @@ def main(config: str, query: str, step: str, number: str) -> int:
         counter = _Counter(count, reached.file)
         for owner, name in reached.functions:
             setattr(owner, name, _killing(getattr(owner, name), reached.when, counter))
-    jobs = list(settings.jobs) if query == "govern" else [query]
+    jobs = [*settings.jobs, *(["archive"] if carries else [])] if query == "govern" else [query]
     return run(settings, available_now=not gathers, jobs=jobs)
 
 

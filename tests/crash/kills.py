@@ -10,7 +10,7 @@ import psutil
 from app.tables import manifest
 from app.tables.checkpoints import RESHARDING
 from tests.crash.disaster import Disaster
-from tests.crash.killed_run import GATHERED, STEPS
+from tests.crash.killed_run import ALL, GATHERED, STEPS
 from tests.crash.service import EXECUTOR, LOCAL, WORKER, Failed, Service, batches, killed_at
 from tests.crash.site import Site
 
@@ -86,9 +86,10 @@ def step(query: str, name: str, site: Site) -> None:
     number = 1 if name in FIRST else site.chance.randint(1, 4)
     killed_at(site.config, query, name, number)
     if name in ("all-tables", "recorded", "synced", "answered", "ended"):
-        before = batches(str(site.warehouse), query, "commits")
+        of = "govern" if query == ALL else query
+        before = batches(str(site.warehouse), of, "commits")
         killed_at(site.config, query, name, 2)  # the batch that is repeated, and the one after it
-        if batches(str(site.warehouse), query, "commits") <= before:
+        if batches(str(site.warehouse), of, "commits") <= before:
             raise Failed(f"{query} came no further than batch {before}")
     site.finish()
 
@@ -126,7 +127,11 @@ DISASTERS = [
     Disaster("kill-reshard", reshard, "goes on"),
     *(
         Disaster(f"kill-{query}-{name}", partial(step, query, name), "goes on")
-        for query, names in (("govern", (*STEPS, *GATHERED)), ("archive", STEPS))
+        for query, names in (
+            (ALL, (*STEPS, *GATHERED)),
+            ("govern", (*STEPS, *GATHERED)),
+            ("archive", STEPS),
+        )
         for name in names
     ),
 ]

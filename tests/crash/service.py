@@ -115,7 +115,12 @@ class Service:
             (found,) = json.loads((log / str(number)).read_text().splitlines()[-1]).values()
             return all(found.get(name, 0) >= end for name, end in places.items())
 
-        self.wait(lambda: reached("govern") and reached("archive"), f"reading up to {places}")
+        folder = Path(self._settings.warehouse, "_weir", "checkpoints")
+
+        def all_reached() -> bool:
+            return all(reached(log.parent.name) for log in folder.glob("*/offsets"))
+
+        self.wait(lambda: reached("govern") and all_reached(), f"reading up to {places}")
 
     def wait_for_batches(self, more: int, query: str = "govern") -> None:
         """Wait until the query has ended so many more batches."""

@@ -15,6 +15,7 @@ from uuid import uuid4
 import yaml
 
 from app.config.settings import Settings, load_settings
+from app.engine.archive_task import WRITES
 from app.run.service import run
 from tests.conftest import ROOT
 from tests.crash.service import LOCAL, OF_PYTEST, WITHIN_S, Failed, Service, last_message
@@ -77,7 +78,7 @@ class Records:
             "partitions": 2,
             "policies": self.policies,
             "idle_advance_ms": 600_000,
-            "archive_trigger_ms": 2_000,
+            "commit_interval_ms": dict.fromkeys(WRITES, 2_000),
         }
 
 
@@ -132,6 +133,10 @@ class Site:
     def warehouse(self) -> Path:
         """The folder of the tables."""
         return Path(self.settings.warehouse)
+
+    def part_archive(self) -> None:
+        """Have the archive in a query of its own, from the first start on."""
+        self.write_config(queries=[*self.settings.queries, ["archive"]])
 
     def produce(self, first: float = 0.0, last: float = 1.0, partitions: int = PARTITIONS) -> None:
         """Send a share of the records, those of a broker into one partition."""

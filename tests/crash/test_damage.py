@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,19 +18,26 @@ from app.setup.doctor import doctor
 from app.sources.files.open_file import absolute
 from app.tables import checkpoints
 from app.tables.spark_files import SourceLog, checksum_of, entry_of
+from state.jobs import JOBS
 from tests.support.traces import demo_trace, every_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVENTS = 18_000
+WITHOUT_RECORDS = "spark.sql.streaming.noDataMicroBatches.enabled"
 Run = Callable[[], None]
 
 
 @pytest.fixture(scope="module")
 def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """A run to the end of a small trace, whose warehouse every test damages in its own way."""
-    folder = tmp_path_factory.mktemp("damage")
+    """A run to the end of a small trace, whose warehouse every test damages in its own way. The
+    archive has a query of its own."""
+    return prepared(tmp_path_factory.mktemp("damage"), [list(JOBS), ["archive"]])
+
+
+def prepared(folder: Path, queries: list[list[str]]) -> Settings:
+    """A run to the end of a small trace, and a copy of its warehouse."""
     write_files(demo_trace(EVENTS), folder / "events")
     settings = load_settings(
         None,
@@ -39,6 +46,7 @@ def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Setti
             "partitions": 2,
             "alerts": None,
             "quality": None,
+            "queries": queries,
             "policies": demo_trace(EVENTS).policies,
             "source": {
                 "format": "files",
@@ -363,6 +371,54 @@ def test_a_table_that_cannot_be_read_is_named(again: Run, tmp_warehouse: str) ->
 
     assert first.startswith(f"warehouse: the table {tmp_warehouse}/limiter_stats cannot be read: ")
     assert second == "put it back from a copy, or take another warehouse"
+
+
+@pytest.fixture
+def only_records(spark: SparkSession) -> Iterator[None]:
+    """No query has a last batch without records."""
+    spark.conf.set(WITHOUT_RECORDS, "false")
+    yield
+    spark.conf.unset(WITHOUT_RECORDS)
+
+
+@pytest.mark.usefixtures("only_records")
+def test_a_query_that_carries_the_archive_brings_the_last_batch_of_both_back(
+    tmp_path: Path,
+) -> None:
+    """Without the archive's identity, or the lists of what it has written, nothing begins anew."""
+    settings = prepared(tmp_path, [list(JOBS)])
+    warehouse = settings.warehouse
+    before = every_row(warehouse)
+    archive = Path(checkpoints.location(settings.location, "archive"))
+    assert sorted(file.name for file in archive.iterdir()) == [
+        checkpoints.COMMITTED,
+        checkpoints.IDENTITY,
+    ]
+
+    def start() -> None:
+        assert run(settings, available_now=True) == 0
+
+    of_jobs = tables_of(settings, "govern", of_last_batch=True)[0]
+    for table, query in (("events", "archive"), (of_jobs, "govern")):
+        last = log_of(warehouse, table)[-1]
+        last.write_bytes(b"")
+        first, second = refusal(start)
+        assert f"the table {warehouse}/{table} has lost batch " in first
+        assert f" of the query {query}, whose log has an empty file" in first
+        assert f"{checkpoints.location(settings.location, 'govern')}/commits/" in second
+        remove(second)
+        start()
+        assert every_row(warehouse) == before
+    for name in (checkpoints.IDENTITY, checkpoints.COMMITTED):
+        kept = (archive / name).read_bytes()
+        (archive / name).unlink()
+        assert str(archive / name) in refusal(start)[0]
+        (archive / name).write_bytes(kept)
+    shutil.rmtree(Path(warehouse, "events"))
+    assert refusal(start)[0] == (
+        f"warehouse: the table {warehouse}/events is missing, and the query archive has written to"
+        " it"
+    )
 
 
 def test_a_sound_warehouse_goes_on(again: Run, tmp_warehouse: str) -> None:

@@ -36,7 +36,7 @@ def differences(name: str, records: Records, folder: Path, kafka: Kafka | None =
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["storm", "kill-worker", "table-deleted"])
+@pytest.mark.parametrize("name", ["storm", "kill-worker", "table-deleted", "archive-full"])
 def test_after_a_disaster_or_its_remedy_the_tables_are_those_of_a_calm_run(
     name: str, records: Records, tmp_path: Path
 ) -> None:

@@ -89,7 +89,7 @@ def test_edits_of_a_running_service_good_and_bad(place: Place, spark: Any) -> No
     service = Service(
         spark,
         settings,
-        plan(settings).running,
+        plan(settings).queries,
         False,
         stopping,
         progress,

@@ -22,6 +22,14 @@ KILLS = [
     ("archive", "inside", 2),
     ("govern", "after", 6),
 ]
+JOINED_KILLS = [
+    ("all", "before", 1),
+    ("all", "after", 1),
+    ("all", "recorded", 1),  # of the archive; the jobs' is not
+    ("all", "merged", 1),  # a merged file that no commit names
+    ("all", "together", 2),
+    ("all", "to-remove", 1),  # of files and their list, both are there
+]
 FIRST_KILLS = [("archive", "identity", 1), ("govern", "identity", 1), ("govern", "taken", 1)]
 GATHERED_KILLS = [
     ("govern", "together", 1),  # one table has rows of several batches, in files as well
@@ -35,7 +43,8 @@ GATHERED_KILLS = [
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param([KILLS[0], KILLS[2], GATHERED_KILLS[0]], id="three"),
+        pytest.param([JOINED_KILLS[0], JOINED_KILLS[2], JOINED_KILLS[3]], id="three"),
+        pytest.param(JOINED_KILLS, id="joined", marks=pytest.mark.slow),
         pytest.param(KILLS, id="all", marks=pytest.mark.slow),
         pytest.param(FIRST_KILLS, id="first", marks=pytest.mark.slow),
         pytest.param(GATHERED_KILLS, id="gathered", marks=pytest.mark.slow),

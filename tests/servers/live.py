@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from app.config.settings import Settings
-from app.engine.assignment import plan
+from app.engine.assignment import apply, plan
 from app.run.service import Service, run
 from app.run.shutdown import Stopping
 from app.tables import inventory
@@ -77,9 +77,12 @@ def running(spark: SparkSession, settings: Settings) -> Iterator[None]:
         settings.location, int(spark.conf.get("spark.sql.shuffle.partitions") or 0), settings.shards
     )
 
+    made = plan(settings)
+    apply(settings.location, made)
+
     def work() -> None:
         try:
-            Service(spark, settings, plan(settings).running, False, stopping).work()
+            Service(spark, settings, made.queries, False, stopping).work()
         except Exception as error:  # noqa: BLE001  it is raised again in the test's thread
             failed.append(error)
 

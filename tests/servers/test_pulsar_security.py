@@ -68,7 +68,7 @@ def write(file: Path, secure: Pulsar, topic: str, **options: Any) -> None:
                 "warehouse": str(file.parent.parent / "ran" / "warehouse"),
                 "partitions": 2,
                 "idle_advance_ms": 600_000,
-                "archive_trigger_ms": 0,
+                "commit_interval_ms": {"events": 0},
                 "source": {
                     "format": "pulsar",
                     "options": {

@@ -59,12 +59,11 @@ def source(folder: Path) -> dict[str, Any]:
 
 
 def stream(spark: SparkSession, config: Settings) -> None:
-    """Archive and govern, to the end of the source."""
-    for query in (
-        archive_query.start(spark, config, {"availableNow": True}),
-        govern.start(spark, config, config.jobs, {"availableNow": True}),
-    ):
-        query.awaitTermination()
+    """Govern with the archive, to the end of the source."""
+    archive = archive_query.writer_of(config, gathers=False)
+    govern.start(
+        spark, config, config.jobs, {"availableNow": True}, writers=govern.Writers(archive=archive)
+    ).awaitTermination()
 
 
 def table(config: Settings, name: str) -> pa.Table:

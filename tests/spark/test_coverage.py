@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from app.config.settings import Settings
-from app.engine.archive_query import WRITES, file_writer
 from app.engine.coverage import COUNTS, GAPS
 from app.read.query import query
 from app.tables.definitions import TABLES
 from app.tables.views import VIEWS
+from tests.support import archive
 from tests.support.throttle_rows import write
 
 MINUTE = 60_000
@@ -86,13 +85,7 @@ def archived(parts: Sequence[Sequence[bytes]], folder: Path) -> dict[str, list[d
             )
         )
         at += len(lines)
-    roots = {name: str(folder / name) for name in WRITES}
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in WRITES}
-    for files in file_writer(roots, {}, BLIND)(iter(batches)):
-        for row in files.to_pylist():
-            name = row["table_name"]
-            found[name] += pq.ParquetFile(f"{roots[name]}/{row['path']}").read().to_pylist()
-    return found
+    return archive.archived(batches, folder, BLIND)
 
 
 def counted(rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:

@@ -73,9 +73,8 @@ def test_what_can_be_read_and_written_is_let_through(
     make_settings: MakeSettings, files: dict[str, Any]
 ) -> None:
     settings = make_settings(source=files, metrics={"listen": "127.0.0.1:0"})
-    archive = {"archive": ("archive",)}
-    assert refuse(settings).running == {"govern": settings.jobs, **archive}
-    assert refuse(settings, ["chunks", "archive"]).running == {"chunks": ("chunks",), **archive}
+    assert refuse(settings).queries == {"govern": (*settings.jobs, "archive")}
+    assert refuse(settings, ["chunks", "archive"]).queries == {"chunks": ("chunks", "archive")}
     assert not Path(settings.warehouse).exists()
 
 

@@ -24,16 +24,16 @@ MakeSettings = Callable[..., Settings]
 @pytest.mark.parametrize(
     ("jobs", "queries"),
     [
-        (None, {"govern": JOBS, "archive": ("archive",)}),
+        (None, {"govern": (*JOBS, "archive")}),
         (["rate_limits", "chunks"], {"govern-rate_limits-chunks": ("rate_limits", "chunks")}),
         (["archive"], {"archive": ("archive",)}),
-        (["archive", "chunks"], {"chunks": ("chunks",), "archive": ("archive",)}),
+        (["archive", "chunks"], {"chunks": ("chunks", "archive")}),
     ],
 )
 def test_the_archive_runs_unless_other_jobs_are_named(
     make_settings: MakeSettings, jobs: list[str] | None, queries: dict[str, tuple[str, ...]]
 ) -> None:
-    assert plan(make_settings(), jobs).running == queries
+    assert plan(make_settings(), jobs).queries == queries
 
 
 def test_a_job_that_is_not_configured_is_refused(make_settings: MakeSettings) -> None:
@@ -147,12 +147,12 @@ def test_a_run_says_that_it_waits_for_its_source_as_soon_as_its_queries_have_sta
 
     started: list[str] = []
     monkeypatch.setattr(Service, "start", lambda _, name: started.append(name))
-    queries = {"govern": JOBS, "archive": ("archive",)}
+    queries = {"govern": (*JOBS[1:], "archive"), JOBS[0]: JOBS[:1]}
     settings = make_settings(source=source, quality=None, metrics=None)
     Service(None, settings, queries, False, Waiting(), Progress()).work()  # type: ignore[arg-type]
-    assert started == ["govern", "archive"]
+    assert started == ["govern", JOBS[0]]
     (line,) = said_after[0].splitlines()
     assert line.split(maxsplit=2)[1:] == [
         "INFO",
-        f"started: govern, archive; waiting for the first batch of {title}",
+        f"started: govern with the archive, {JOBS[0]}; waiting for the first batch of {title}",
     ]

@@ -6,12 +6,14 @@ belong to a batch that is not yet committed, so it stays longer.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from app.config.maintenance import HOUR_MS
 from app.run.maintenance.opened import Opened
+from app.tables.archive_files import waiting_since_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,12 +31,15 @@ class Removed:
 
 def vacuum(opened: Opened, settings: MaintenanceSettings, dry_run: bool) -> Removed:
     """Delete replaced files older than the history, and files of no version older than
-    `orphans_ms`.
+    `orphans_ms`; none of the latter while one that old waits for a commit (`archive_files`).
     """
     hours = [
         (-(-settings.history_ms // HOUR_MS), False),
         (-(-max(settings.orphans_ms, settings.history_ms) // HOUR_MS), True),
     ]
+    waits_s = waiting_since_s(opened.warehouse, opened.name)
+    if waits_s is not None and time.time() - waits_s >= settings.orphans_ms / 1000:
+        hours = hours[:1]
     opened.delta.update_incremental()
     due = [
         opened.delta.vacuum(

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from app.config import ARCHIVE
 from app.read.relations import Warehouse
 from app.tables import checkpoints, manifest
-from app.tables.checkpoints import ARCHIVE, FOLDER
+from app.tables.checkpoints import FOLDER
 from app.tables.definitions import TABLES
 from app.tables.gathering import Gathered
 from app.tables.small_files import local_path, read_text
@@ -48,7 +49,8 @@ def committed(warehouse: Warehouse) -> dict[str, DeltaTable | None]:
 
 
 def _ended(warehouse: Location, query: str, batch: int) -> bool:
-    return read_text(warehouse, f"{FOLDER}/{query}/commits/{batch}") is not None
+    folder = checkpoints.logs(warehouse, query)
+    return read_text(warehouse, f"{folder}/commits/{batch}") is not None
 
 
 def _first_gathered(warehouse: Location, query: str) -> int | None:

@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 
 from app.config.settings import Settings
 from app.contract.event_contract import parse_batch
-from app.engine.archive_query import events_rows
+from app.engine.archive_task import events_rows
 from app.errors import UserError
 from app.read.questions import QUESTIONS
 from app.read.relations import Warehouse, connect

@@ -117,11 +117,10 @@ def main(folder: Path) -> dict[str, Any]:
     lines = [json.dumps(record).encode() for record in added]
     spark = build_session(settings, "weir-toy")
     try:
-        for query in (
-            archive_query.start(spark, settings, {"availableNow": True}),
-            govern.start(spark, settings, [JOB], {"availableNow": True}),
-        ):
-            query.awaitTermination()
+        archive = archive_query.writer_of(settings, gathers=False)
+        govern.start(
+            spark, settings, [JOB], {"availableNow": True}, writers=govern.Writers(archive=archive)
+        ).awaitTermination()
         found = {
             "core": core(settings, lines),
             "stream": DeltaTable(f"{settings.warehouse}/{TABLE}").to_pyarrow_table(),

@@ -124,7 +124,7 @@ def test_the_example_policies_are_valid() -> None:
         ("shards: true", "c.yaml: shards: True is not a whole number"),
         (
             "commit_interval_ms: {chunk_event: 0}",
-            "c.yaml: commit_interval_ms.chunk_event: is not a table of a job"
+            "c.yaml: commit_interval_ms.chunk_event: is not a table whose rows can wait"
             " (did you mean chunk_events?)",
         ),
         (
@@ -155,11 +155,25 @@ def test_the_example_policies_are_valid() -> None:
         (
             "queries: [[rates]]",
             "c.yaml: queries: 'rates' is not a job (allowed: rate_limits, chunks, producer_ids,"
+            " backlog, entry_cache, archive)",
+        ),
+        (
+            "queries: [[archive]]",
+            "c.yaml: queries: names no job (allowed: rate_limits, chunks, producer_ids,"
             " backlog, entry_cache)",
         ),
         (
+            "queries: [[rate_limits, archive], [archive]]",
+            "c.yaml: queries: 'archive' is in more than one group; it runs once",
+        ),
+        (
+            "archive_trigger_ms: 5s",
+            "c.yaml: archive_trigger_ms: has been replaced: commit_interval_ms.events is the"
+            " interval of the archive",
+        ),
+        (
             "queries: [[rate_limits], [rate_limits]]",
-            "c.yaml: queries: 'rate_limits' is in more than one group; a job runs once",
+            "c.yaml: queries: 'rate_limits' is in more than one group; it runs once",
         ),
         ("source: {format: files}", "c.yaml: source.path: is missing, format files needs it"),
         (
@@ -546,6 +560,22 @@ def test_one_commit_interval_is_for_all_tables(load: Load) -> None:
     every = load("commit_interval_ms: 5s").commit_interval_ms
     assert set(every.values()) == {5000}
     assert {"quarantine", "throttle_events", "cache_stats"} <= set(every)
+
+
+@pytest.mark.parametrize(
+    ("queries", "groups"),
+    [
+        ("[[chunks, backlog], [rate_limits]]", [["chunks", "backlog", "archive"], ["rate_limits"]]),
+        ("[[chunks], [archive, rate_limits]]", [["chunks"], ["rate_limits", "archive"]]),
+        ("[[archive], [chunks]]", [["archive"], ["chunks"]]),
+    ],
+)
+def test_the_first_group_has_the_archive_unless_another_names_it(
+    load: Load, queries: str, groups: list[list[str]]
+) -> None:
+    settings = load(f"queries: {queries}")
+    assert settings.groups == groups
+    assert "archive" not in settings.jobs
 
 
 def test_every_key_of_time_may_be_a_duration() -> None:

@@ -171,7 +171,7 @@ MEMORY = """
 import json, sys
 import pyarrow as pa
 from app.contract.event_contract import parse
-from app.engine.archive_query import events_rows, quarantine_rows
+from app.engine.archive_task import events_rows, quarantine_rows
 from state.jobs import JOBS
 from tests.unit.contract.records import record
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.engine.archive_query import MOST_DAYS, WRITES, file_writer
+from app.engine.archive_task import file_writer
 from app.sources.clocks import stamped
+from app.tables.archive_files import MOST_DAYS
 from state.jobs import JOBS
+from tests.support.archive import files_of, target
 from tests.unit.contract.records import record
 
 DAY_MS = 86_400_000
@@ -33,14 +35,13 @@ def written(folder: Path, days: list[int]) -> dict[date, list[int]]:
         ),
         PLAN_DAY * DAY_MS,
     )
-    roots = {name: str(folder / name) for name in WRITES}
     found: dict[date, list[int]] = {}
-    for files in file_writer(roots, {}, dict.fromkeys(JOBS, 0))(iter([raw])):
-        for row in files.to_pylist():
-            if row["table_name"] == "events":
-                table = pq.ParquetFile(f"{roots['events']}/{row['path']}").read()
-                own = [ms // DAY_MS for ms in table.column("ts_wall_ms").to_pylist()]
-                assert found.setdefault(date.fromisoformat(row["day"]), own) is own
+    packed = file_writer(target(folder, dict.fromkeys(JOBS, 0)))(iter([raw]))
+    for name, file in files_of(packed):
+        if name == "events":
+            table = pq.ParquetFile(folder / name / file["path"]).read()
+            own = [ms // DAY_MS for ms in table.column("ts_wall_ms").to_pylist()]
+            assert found.setdefault(date.fromisoformat(file["day"]), own) is own
     return found
 
 

@@ -17,6 +17,7 @@ from tests.support.assignment import come_to
 MakeSettings = Callable[..., Settings]
 ALL = [list(JOBS)]
 FOUR = ("rate_limits", "chunks", "producer_ids", "backlog")
+WITH_ARCHIVE = (*JOBS, "archive")
 
 
 def started(make: MakeSettings, queries: list[list[str]]) -> dict[str, tuple[str, ...]]:
@@ -26,6 +27,8 @@ def started(make: MakeSettings, queries: list[list[str]]) -> dict[str, tuple[str
     made = assignment.plan(settings)
     assignment.apply(settings.location, made)
     for name in made.queries:
+        if "archive" in made.queries[name]:
+            checkpoints.application_id(settings.location, "archive")
         if not checkpoints.begun(settings.location, name):
             come_to(settings, name)
     return made.queries
@@ -35,11 +38,11 @@ def test_the_first_start_follows_the_configuration(make_settings: MakeSettings) 
     queries = [["rate_limits"], ["chunks", "backlog"]]
 
     assert started(make_settings, queries) == {
-        "rate_limits": ("rate_limits",),
+        "rate_limits": ("rate_limits", "archive"),
         "govern-chunks-backlog": ("chunks", "backlog"),
     }
     assert started(make_settings, queries) == {
-        "rate_limits": ("rate_limits",),
+        "rate_limits": ("rate_limits", "archive"),
         "govern-chunks-backlog": ("chunks", "backlog"),
     }
 
@@ -48,7 +51,7 @@ def test_a_new_job_begins_in_a_query_of_its_own(make_settings: MakeSettings) -> 
     started(make_settings, [list(FOUR)])
 
     assert started(make_settings, ALL) == {
-        "govern-rate_limits-chunks-producer_ids-backlog": FOUR,
+        "govern-rate_limits-chunks-producer_ids-backlog": (*FOUR, "archive"),
         "entry_cache": ("entry_cache",),
     }
 
@@ -56,7 +59,7 @@ def test_a_new_job_begins_in_a_query_of_its_own(make_settings: MakeSettings) -> 
 def test_a_job_that_is_left_out_waits_and_goes_on_where_it_was(make_settings: MakeSettings) -> None:
     started(make_settings, ALL)
 
-    assert started(make_settings, [list(FOUR)]) == {"govern": FOUR}
+    assert started(make_settings, [list(FOUR)]) == {"govern": (*FOUR, "archive")}
 
     settings = make_settings()
     folder, copied = (
@@ -68,16 +71,30 @@ def test_a_job_that_is_left_out_waits_and_goes_on_where_it_was(make_settings: Ma
     }
     assert len(ids) == 2
     assert (copied / "metadata").read_text() != (folder / "metadata").read_text()
-    assert started(make_settings, ALL) == {"govern": FOUR, "entry_cache": ("entry_cache",)}
+    assert started(make_settings, ALL) == {
+        "govern": (*FOUR, "archive"),
+        "entry_cache": ("entry_cache",),
+    }
 
 
 def test_groups_that_are_taken_apart_go_on_from_the_same_batch(make_settings: MakeSettings) -> None:
     started(make_settings, ALL)
 
     assert started(make_settings, [["chunks"], [job for job in JOBS if job != "chunks"]]) == {
-        "govern": tuple(job for job in JOBS if job != "chunks"),
+        "govern": (*(job for job in JOBS if job != "chunks"), "archive"),
         "chunks": ("chunks",),
     }
+
+
+def test_the_archive_goes_with_the_group_that_names_it(make_settings: MakeSettings) -> None:
+    started(make_settings, ALL)
+
+    rest = [job for job in JOBS if job != "chunks"]
+    assert started(make_settings, [["chunks", "archive"], rest]) == {
+        "govern": tuple(rest),
+        "chunks": ("chunks", "archive"),
+    }
+    assert checkpoints.carrier(make_settings().location, "archive") == "chunks"
 
 
 def test_queries_that_were_apart_stay_apart(make_settings: MakeSettings) -> None:
@@ -91,7 +108,7 @@ def test_the_order_of_groups_and_jobs_changes_nothing(make_settings: MakeSetting
 
     assert started(make_settings, [["rate_limits"], ["backlog", "chunks"]]) == {
         "rate_limits": ("rate_limits",),
-        "govern-chunks-backlog": ("backlog", "chunks"),
+        "govern-chunks-backlog": ("backlog", "chunks", "archive"),
     }
 
 
@@ -102,11 +119,13 @@ def test_a_part_of_a_query_cannot_be_run_by_name(make_settings: MakeSettings) ->
         assignment.plan(make_settings(), ["chunks"])
     assert str(refused.value).splitlines() == [
         "--jobs chunks: the query govern runs rate_limits, chunks, producer_ids, backlog, "
-        "entry_cache together",
+        "entry_cache, archive together",
         "name all of them, or split the query: give them groups of their own in queries",
     ]
-    assert list(assignment.plan(make_settings(), list(JOBS)).queries) == ["govern"]
-    assert assignment.plan(make_settings(), ["archive"]) == assignment.QueryPlan(archive=True)
+    assert assignment.plan(make_settings(), list(WITH_ARCHIVE)).queries == {"govern": WITH_ARCHIVE}
+    for part in (["archive"], list(JOBS)):
+        with pytest.raises(UserError, match="archive together\nname all of them"):
+            assignment.plan(make_settings(), part)
 
 
 def test_jobs_are_not_taken_apart_in_the_middle_of_a_batch(make_settings: MakeSettings) -> None:
@@ -132,7 +151,10 @@ def test_a_warehouse_of_an_earlier_version_is_known_by_its_checkpoints(
     come_to(settings, "govern-chunks-backlog")
     come_to(settings, "archive")
 
-    assert assignment.known(settings.location) == {"govern-chunks-backlog": ("chunks", "backlog")}
+    assert assignment.known(settings.location) == {
+        "govern-chunks-backlog": ("chunks", "backlog"),
+        "archive": ("archive",),
+    }
     assert assignment.plan(settings).queries == {
         "govern-rate_limits-producer_ids-entry_cache": (
             "rate_limits",
@@ -140,14 +162,21 @@ def test_a_warehouse_of_an_earlier_version_is_known_by_its_checkpoints(
             "entry_cache",
         ),
         "govern-chunks-backlog": ("chunks", "backlog"),
+        "archive": ("archive",),
     }
+    assert assignment.plan(settings).notes()[-1] == (
+        "archive: has begun as a query of its own and stays one, so every record is read and parsed"
+        " twice; a new warehouse reads it once"
+    )
+    apart = make_settings(queries=[list(JOBS), ["archive"]])
+    assert assignment.plan(apart).notes() == []
 
 
 def test_checkpoints_without_a_manifest_are_known_too(make_settings: MakeSettings) -> None:
     settings = make_settings()
     come_to(settings, "govern")
 
-    assert assignment.plan(settings).queries == {"govern": JOBS}
+    assert assignment.plan(settings).queries == {"govern": JOBS, "archive": ("archive",)}
 
 
 def test_two_checkpoints_of_the_same_job_are_refused(make_settings: MakeSettings) -> None:
@@ -166,3 +195,94 @@ def test_a_start_that_did_no_batch_binds_nobody(make_settings: MakeSettings) -> 
     assignment.apply(settings.location, assignment.plan(settings))
 
     assert list(assignment.plan(make_settings(queries=[["chunks"]])).queries) == ["chunks"]
+
+
+@pytest.mark.parametrize(
+    ("only", "queries"),
+    [
+        (None, {"govern": WITH_ARCHIVE}),
+        (["chunks", "archive"], {"chunks": ("chunks", "archive")}),
+        (["chunks"], {"chunks": ("chunks",)}),
+        (["archive"], {"archive": ("archive",)}),
+    ],
+)
+def test_a_new_warehouse_reads_once_for_all_that_run(
+    make_settings: MakeSettings, only: list[str] | None, queries: dict[str, tuple[str, ...]]
+) -> None:
+    made = assignment.plan(make_settings(), only)
+    assert made.queries == queries
+    assert made.jobs == [job for jobs in queries.values() for job in jobs if job != "archive"]
+    assert set(made.touched) == {*queries, *(["archive"] if "archive" in str(queries) else [])}
+
+
+def test_an_archive_that_was_left_out_begins_in_a_query_of_its_own(
+    make_settings: MakeSettings,
+) -> None:
+    settings = make_settings()
+    manifest.claim(settings.location, 2, settings.shards)
+    assignment.apply(settings.location, assignment.plan(settings, list(JOBS)))
+    come_to(settings, "govern")
+    assert assignment.plan(settings).queries == {"govern": JOBS, "archive": ("archive",)}
+
+
+def logged(settings: Settings, query: str) -> dict[str, str]:
+    """The files of Spark's logs of a query."""
+    folder = Path(checkpoints.location(settings.location, query))
+    files = [path for log in checkpoints.LOGS for path in (folder / log).rglob("*")]
+    return {str(f.relative_to(folder)): f.read_text() for f in files if f.is_file()}
+
+
+def test_an_archive_that_is_parted_has_the_progress_of_the_query_that_carried_it(
+    make_settings: MakeSettings,
+) -> None:
+    started(make_settings, ALL)
+    settings = make_settings(queries=[["archive"], list(JOBS)])
+    folder = Path(checkpoints.location(settings.location, "govern"))
+    (folder / "sources" / "0").mkdir(parents=True)
+    (folder / "sources" / "0" / "0").write_text("v1\n{}")
+    application, of_jobs = (
+        checkpoints.application_id(settings.location, name) for name in ("archive", "govern")
+    )
+    assert checkpoints.last_ended(settings.location, "archive") == 3
+
+    assert started(make_settings, settings.queries) == {"govern": JOBS, "archive": ("archive",)}
+
+    assert logged(settings, "archive") == logged(settings, "govern")
+    assert not Path(checkpoints.location(settings.location, "archive"), "state").exists()
+    assert checkpoints.application_id(settings.location, "archive") == application
+    assert checkpoints.application_id(settings.location, "govern") == of_jobs
+    ids = [
+        Path(checkpoints.location(settings.location, name), "metadata").read_text()
+        for name in ("archive", "govern")
+    ]
+    assert ids[0] != ids[1]
+    come_to_more = folder / "commits" / "4"
+    come_to_more.write_text("v1\n")
+    assert checkpoints.last_ended(settings.location, "archive") == 3
+    assert started(make_settings, ALL) == {"govern": JOBS, "archive": ("archive",)}
+
+
+def test_an_archive_whose_jobs_are_left_out_goes_on_alone(make_settings: MakeSettings) -> None:
+    started(make_settings, [["chunks"]])
+
+    assert started(make_settings, [["backlog"]]) == {
+        "backlog": ("backlog",),
+        "archive": ("archive",),
+    }
+    assert assignment.known(make_settings().location)["chunks"] == ("chunks",)
+    assert started(make_settings, [["chunks"]]) == {"chunks": ("chunks",), "archive": ("archive",)}
+
+
+def test_copies_of_logs_that_were_interrupted_count_for_nothing(
+    make_settings: MakeSettings,
+) -> None:
+    started(make_settings, ALL)
+    settings = make_settings()
+    checkpoints.copy_logs(settings.location, "govern")
+    folder = Path(checkpoints.location(settings.location, "govern"))
+    for log in ("offsets", "commits"):
+        (folder / log / "4").write_text("v1\n")
+        (folder / log / "0").unlink()
+    assert checkpoints.last_ended(settings.location, "archive") == 4
+    checkpoints.copy_logs(settings.location, "govern")
+    assert logged(settings, "archive") == logged(settings, "govern")

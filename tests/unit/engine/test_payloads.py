@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from app.contract.event_contract import parse
-from app.engine.archive_query import events_rows, quarantine_rows
+from app.engine.archive_task import events_rows, quarantine_rows
 from app.engine.payloads import STAGED, WHOLE, Files, Payloads, joined
 from app.tables.definitions import TABLES
 from state.jobs import JOBS

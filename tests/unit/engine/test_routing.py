@@ -9,20 +9,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.config.settings import load_settings
 from app.contract.event_contract import parse
-from app.engine.archive_query import WRITES, file_writer
 from app.engine.operators import operators
 from app.engine.routing import BLOB_BYTES, Packing, pack_parsed
 from app.run.session import OPERATOR_ROWS, REQUIRED
 from state.engine.blobs import Blob
 from state.events import COLUMNS, KINDS
 from state.jobs import JOBS, readers
+from tests.support import archive
 from tests.unit.contract.records import T0, line, record, wide_record
 
 SHARDS = 16
@@ -101,14 +100,8 @@ def archived(lines: Sequence[bytes], folder: Path) -> int:
             "source_offset": pa.array(range(len(lines)), pa.int64()),
         }
     )
-    roots = {name: str(folder / name) for name in WRITES}
-    written = file_writer(roots, {}, dict.fromkeys(JOBS, 0))(iter([batch]))
-    return sum(
-        pq.read_metadata(f"{roots[row['table_name']]}/{row['path']}").num_rows
-        for files in written
-        for row in files.to_pylist()
-        if row["table_name"] in ("events", "quarantine")
-    )
+    found = archive.archived([batch], folder, dict.fromkeys(JOBS, 0))
+    return len(found["events"]) + len(found["quarantine"])
 
 
 def without(made: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:

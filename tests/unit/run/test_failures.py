@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from app.config.settings import Settings
 from app.errors import UserError
-from app.run.failures import Passing, QueryFailed, RecordsGone, WorkerDied, failure
+from app.run.failures import (
+    ArchiveBlocked,
+    Passing,
+    QueryFailed,
+    RecordsGone,
+    WorkerDied,
+    failure,
+)
 from app.tables.small_files import Damaged
 
 MakeSettings = Callable[..., Settings]
@@ -127,3 +136,42 @@ def test_state_of_another_release_names_what_to_do(settings: Settings) -> None:
         "run the release that wrote it; or take another warehouse and have the archive of this "
         f"one processed: source {{format: delta, path: {settings.warehouse}/events}}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "same_device", "kind"),
+    [
+        ("No space left on device", True, UserError),
+        ("Read-only file system", True, UserError),
+        ("Permission denied", True, ArchiveBlocked),
+        ("No space left on device", False, ArchiveBlocked),
+    ],
+)
+def test_an_archive_that_cannot_be_written_is_left_out_unless_no_query_can_go_on(
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: str,
+    same_device: bool,
+    kind: type[Exception],
+) -> None:
+    """Checkpoints on the same full disk cannot be written either."""
+    events = Path(settings.warehouse, "events")
+    events.mkdir(parents=True)
+    device = 1 if same_device else 2
+
+    def stat(path: Path, **_: object) -> SimpleNamespace:
+        return SimpleNamespace(st_dev=device if path.name == "events" else 1)
+
+    text = (
+        "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        f"app.tables.archive_files.ArchiveUnwritable: {events}: {reason}\n"
+        "\n\tat org.apache.spark.Something\n"
+    )
+    monkeypatch.setattr(Path, "stat", stat)
+    found = failure("govern", text, settings)
+    monkeypatch.undo()
+    assert type(found) is kind
+    if kind is ArchiveBlocked:
+        assert str(found) == f"{events}: {reason}"
+    else:
+        assert "\nmake " in str(found)

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.config import ARCHIVE
 from app.config.location import Location
 from app.config.settings import Settings
 from app.errors import UserError
@@ -80,7 +81,7 @@ def left_behind(folder: Path, rows: int) -> Settings:
     )
     writer.append(GATHERS, some(rows), 1)
     writer.settle(1)
-    Writer(settings.location, checkpoints.ARCHIVE, settings.maintenance.history_ms).settle(0)
+    Writer(settings.location, ARCHIVE, settings.maintenance.history_ms).settle(0)
     return settings
 
 

@@ -6,12 +6,11 @@ import random
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from app.engine.archive_query import WRITES, file_writer
 from app.sources.clocks import stamped
 from state.jobs import JOBS
+from tests.support.archive import archived
 from tests.support.effort import examples
 from tests.unit.state.contract.ahead import honest, streamed, without_quarantine
 from tests.unit.state.contract.hostile import hostile
@@ -60,12 +59,7 @@ def test_every_record_is_kept(seed: int, job: Job, tmp_path: Path) -> None:
         ),
         START_MS,
     )
-    roots = {name: str(tmp_path / name) for name in WRITES}
-    kept: dict[str, list[Row]] = {name: [] for name in WRITES}
-    for files in file_writer(roots, {}, dict.fromkeys(JOBS, 0))(iter([raw])):
-        for row in files.to_pylist():
-            name = row["table_name"]
-            kept[name] += pq.ParquetFile(f"{roots[name]}/{row['path']}").read().to_pylist()
+    kept = archived([raw], tmp_path, dict.fromkeys(JOBS, 0))
     events = [row["source_offset"] for row in kept["events"]]
     refused = {row["source_offset"] for row in kept["quarantine"]}
     whole = {row["source_offset"] for row in kept["quarantine"] if row["job"] is None}
