@@ -23,7 +23,7 @@ from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import plan_trace
 from app.engine.operators import operators
 from app.engine.routing import needed
-from app.whatif.replay.archive_reader import Archive
+from app.whatif.replay.archive import Archive
 from benchmarks import archives
 from benchmarks.result import Result, middle
 from benchmarks.stream import Bench, open_session

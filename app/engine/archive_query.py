@@ -185,14 +185,14 @@ def file_writer(
                 sum(t.num_rows for t in parts) >= ROWS_PER_FILE
                 or sum(t.nbytes for t in parts) >= BYTES_PER_FILE
             ):
-                yield _files(TABLES[name], held.pop(name), roots[name], storage)
+                yield write_files(TABLES[name], held.pop(name), roots[name], storage)
         for name, parts in held.items():
-            yield _files(TABLES[name], parts, roots[name], storage)
+            yield write_files(TABLES[name], parts, roots[name], storage)
 
     return write
 
 
-def _files(
+def write_files(
     table: Table, parts: list[pa.Table], root: str, storage: dict[str, str]
 ) -> pa.RecordBatch:
     """Write one file per partition of the table; returns rows of WRITTEN."""
