@@ -37,6 +37,9 @@ _PACKED = pa.schema([("part", pa.int32()), ("place", pa.int64()), ("blob", pa.bi
 JUDGED = "rows bigint"
 BATCH_BYTES = 16 << 20
 """Packed records that a task hands on at a time."""
+ROWS_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BLOBS = 64
+"""Blobs that a task gets at once, of `app.engine.routing.BLOB_BYTES` at most."""
 FILES_OF_TASK_ROWS = 250_000
 """Small files are read together up to so many rows."""
 SLICE_BITS = 32
@@ -105,7 +108,7 @@ class OnSpark:
             .sortWithinPartitions("place")
             .mapInArrow(judge, JUDGED)
         )
-        with ThreadPoolExecutor(1) as pool:
+        with self._blobs_at_a_time(), ThreadPoolExecutor(1) as pool:
             action = pool.submit(frame.collect)
             records = done = 0
             try:
@@ -121,6 +124,17 @@ class OnSpark:
                 raise
             with _mistakes_of_users():
                 action.result()
+
+    @contextmanager
+    def _blobs_at_a_time(self) -> Iterator[None]:
+        """Tasks get so many packed records at once that their memory is bounded."""
+        conf = self._spark.conf
+        before = conf.get(ROWS_AT_ONCE)
+        conf.set(ROWS_AT_ONCE, str(BLOBS))
+        try:
+            yield
+        finally:
+            conf.set(ROWS_AT_ONCE, str(before))
 
     def _over(
         self, files: Sequence[DataFile], work: Callable[[DataFile], Batches], schema: str
