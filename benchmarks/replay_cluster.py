@@ -58,7 +58,8 @@ def standalone(folder: Path) -> Iterator[str]:
     master = f"spark://127.0.0.1:{port}"
     spark = find_spec("pyspark")
     assert spark is not None and spark.origin is not None
-    started = [f"{Path(spark.origin).parent}/bin/spark-class"]
+    # Weir's own configuration logs no start of a master
+    started = ["env", f"SPARK_CONF_DIR={folder}", f"{Path(spark.origin).parent}/bin/spark-class"]
     at = ["--host", "127.0.0.1", "--webui-port"]
     program = "org.apache.spark.deploy"
     command = [*started, f"{program}.master.Master", *at, str(ports[0]), "--port", str(port)]

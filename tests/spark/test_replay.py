@@ -270,6 +270,8 @@ def test_on_spark_an_interrupted_replay_goes_on_and_mistakes_are_told(
         error = capsys.readouterr().err
         assert f"weir: warehouse: {live.resolve()}/events/" in error
         assert "is gone: the archive has been compacted" in error
+        assert main([*asked[:-2], "--to", "2026-01-05", "--out", str(tmp_path / "none")]) == 2
+        assert "has no records before 2026-01-05T00:00:00Z" in capsys.readouterr().err
 
 
 def test_a_difference_is_found_and_shown(

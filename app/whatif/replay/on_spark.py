@@ -149,7 +149,7 @@ class OnSpark:
                     for file in together[number]:
                         yield from work(file)
 
-        tasks = self._spark.range(0, len(together), numPartitions=len(together))
+        tasks = self._spark.range(0, len(together), numPartitions=max(len(together), 1))
         return tasks.mapInArrow(of_task, schema)
 
 

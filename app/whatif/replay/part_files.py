@@ -7,6 +7,7 @@ did not end are named nowhere.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,9 +77,18 @@ class PartFiles:
                 files += self._written(name, held.pop(name))
         for name, parts in held.items():
             files += self._written(name, parts)
-        about = {"files": files, "rows": count}
-        state_files.write(self._path(END, part), states, about, self.storage)
+        self._keep_end(part, states, {"files": files, "rows": count})
         return count
+
+    def _keep_end(self, part: ReplayPart, states: States, about: dict[str, Any]) -> None:
+        """Write the last states; of two attempts at once the later one counts."""
+        path = self._path(END, part)
+        if "://" in self.root:
+            state_files.write(path, states, about, self.storage)
+            return
+        attempt = f"{path}.{uuid.uuid4()}"
+        state_files.write(attempt, states, about)
+        Path(attempt).replace(path)
 
     def done(self, part: ReplayPart) -> DonePart | None:
         """A part that is judged, with all its files; None for one that is not."""
