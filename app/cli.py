@@ -48,7 +48,8 @@ app = Typer(
     rich_markup_mode=None,  # rich pads its panels with blanks, also in a pipe
     help="Quota governance for message streams: breaches, their causes and the affected topics.",
     epilog="--prepare fetches the jars and compiles the cores. Before demo, run, reshard and doctor go "
-    "options of spark-submit; --dry-run before a command prints the line that would run.",
+    "options of spark-submit, with --master before replay and policy diff, too; --dry-run before "
+    "a command prints the line that would run.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 alerts_app = Typer(
@@ -590,7 +591,7 @@ def bakeoff(
 
 @app.command()
 def replay(
-    out: Annotated[str, Option(help="Folder of the warehouse to write.")],
+    out: Annotated[str, Option(help="Warehouse to write: a folder, or an address in a store.")],
     config: Config = None,
     warehouse: Warehouse = None,
     policy: Annotated[
@@ -607,7 +608,7 @@ def replay(
     end: To = None,
     warm_up: WarmUp = None,
     after: Annotated[
-        Path | None, Option(help="Begin where the replay in this folder ended, with its states.")
+        str | None, Option(help="Begin where the replay in this folder ended, with its states.")
     ] = None,
     saved: Saved = False,
     clusters: Clusters = None,
@@ -624,7 +625,9 @@ def replay(
     ] = False,
 ) -> int:
     """Run the jobs over the archive again, under other policies or parameters."""
+    from app.run.session import submitted_session
     from app.whatif.replay.choice import Choice
+    from app.whatif.replay.replay_command import refuse
     from app.whatif.replay.replay_command import replay as run_replay
     from app.whatif.replay.replay_request import ReplayRequest, jobs_of, replaced_by, settings_of
 
@@ -649,7 +652,12 @@ def replay(
         bool(policy or param),
         drain=drain,
     )
-    return run_replay(settings, asked)
+    if _preflight():
+        if _preflight() == HERE:
+            refuse(settings, asked)
+        return 0
+    with submitted_session(settings, "weir-replay") as spark:
+        return run_replay(settings, asked, spark)
 
 
 @app.command()
@@ -769,6 +777,7 @@ def policy_diff(
     if on is None:
         _only_with_on(ctx)
         return diff(before, after, as_json)
+    from app.run.session import submitted_session
     from app.whatif.effect.effect_command import PolicySide, Wanted, effect, range_of
     from app.whatif.replay.choice import Choice
     from app.whatif.replay.replay_request import jobs_of
@@ -792,7 +801,10 @@ def policy_diff(
         rows,
         as_json,
     )
-    return effect(first, second, changes(*documents), wanted)
+    if _preflight():
+        return 0
+    with submitted_session(first.settings, "weir-policy-diff") as spark:
+        return effect(first, second, changes(*documents), wanted, spark)
 
 
 def _only_with_on(ctx: typer.Context) -> None:
@@ -981,7 +993,7 @@ def _moment(text: str | None, option: str = "--at") -> int | None:
 
 def _span(start: str | None, end: str | None) -> Any:
     """The event times of --from and --to of a command that reads the archive."""
-    from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS, EventSpan
+    from app.whatif.replay.event_span import FIRST_MS, LAST_MS, EventSpan
 
     return EventSpan(
         FIRST_MS if start is None else moment(start, "--from"),

@@ -3,7 +3,7 @@
     python -m benchmarks [--small] [--out FOLDER] [NAME...]
     python -m benchmarks --table
 
-Without names all of them run but `suite`, `compile` and `replay_large`. Results go to
+Without names all of them run but `suite`, `compile`, `replay_large`, `replay_cluster`. Results go to
 benchmarks/results/NAME.json, each with the machine, its load and the floors that were measured
 beside the figures; small runs write nothing without --out. `--table` measures nothing: it puts the
 results into docs/benchmarks.md, and what the command `size` computes with into
@@ -53,7 +53,12 @@ BENCHES = {
     "plugin": "plugin.run",
     "replay": "replay.run",
 }
-ALONE = {"suite": "suite.run", "compile": "compiling.run", "replay_large": "replay.large"}
+ALONE = {
+    "suite": "suite.run",
+    "compile": "compiling.run",
+    "replay_large": "replay.large",
+    "replay_cluster": "replay_cluster.run",
+}
 """Benchmarks that run only if they are named."""
 RESULTS = (
     "govern",
@@ -85,6 +90,7 @@ RESULTS = (
     "plugin",
     "replay",
     "replay-large",
+    "replay-cluster",
     "compile",
     "suite",
 )
@@ -107,6 +113,7 @@ WITHOUT_SPARK = (
     "plugin",
     "suite",
     "compile",
+    "replay_cluster",
 )
 
 

@@ -6,6 +6,8 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +94,23 @@ def build_session(settings: Settings, app_name: str, *, master: str | None = Non
     partitions = settings.partitions or spark.sparkContext.defaultParallelism
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     return spark
+
+
+@contextmanager
+def submitted_session(settings: Settings, app_name: str) -> Iterator[SparkSession | None]:
+    """The Spark session of a process that spark-submit has started; None in another process."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        yield None
+        return
+    from pyspark import SparkContext
+
+    ours = SparkContext._active_spark_context is None
+    spark = build_session(settings, app_name)
+    try:
+        yield spark
+    finally:
+        if ours:
+            stop_session(spark)
 
 
 def stop_session(spark: SparkSession) -> None:

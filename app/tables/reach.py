@@ -11,10 +11,10 @@ def by_delta_rs(warehouse: str) -> bool:
     return local_path(warehouse) is not None or warehouse.partition("://")[0].lower() in DELTA_RS
 
 
-def require_delta_rs(warehouse: str) -> None:
-    """UserError if only Spark reaches the warehouse."""
+def require_delta_rs(warehouse: str, option: str = "warehouse") -> None:
+    """UserError if only Spark reaches the warehouse, which an option or key names."""
     if not by_delta_rs(warehouse):
         raise UserError(
-            f"warehouse: only Spark reaches {warehouse}, and this command runs without Spark\n"
+            f"{option}: only Spark reaches {warehouse}, and this command reads it without Spark\n"
             "take a folder or an object store"
         )

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from app.errors import UserError
 from app.tables.durable import replacing
+from app.tables.object_store import object_store
 
 FOLDER = "_weir/states"
 Key = tuple[str, int]
@@ -60,30 +61,74 @@ class SourcePosition:
     """Files whose records have all been applied."""
 
 
-def write(path: Path, states: States, about: Mapping[str, Any] | None = None) -> None:
-    """Write a file of states with the description `about`, whole or not at all."""
-    text = json.dumps({"latest_ms": states.latest_ms, **(about or {})})
-    schema = _SCHEMA.with_metadata({_ABOUT: text.encode()})
-    with replacing(path) as unfinished:
-        with pa.OSFile(str(unfinished), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-            for (job, shard), state in sorted(states.states.items()):
-                row = ([job], [shard], [state], [states.wakes.get((job, shard))])
-                columns = [pa.array(c, f.type) for c, f in zip(row, schema, strict=True)]
-                writer.write_batch(pa.record_batch(columns, schema=schema))
+def write(
+    path: Path | str,
+    states: States,
+    about: Mapping[str, Any] | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> None:
+    """Write a file of states with the description `about`, whole or not at all: a local one, or
+    with the options `storage` the object of an address."""
+    if "://" in str(path):
+        sink = pa.BufferOutputStream()
+        _write(sink, states, about)
+        folder, _, name = str(path).rpartition("/")
+        with object_store(folder, storage or {}).open_output_stream(name) as file:
+            file.write(sink.getvalue())
+        return
+    with replacing(Path(path)) as unfinished:
+        with pa.OSFile(str(unfinished), "wb") as file:
+            _write(file, states, about)
         with unfinished.open("rb") as written:
             os.fsync(written.fileno())
 
 
-def read(path: Path) -> tuple[States, dict[str, Any]]:
+def _write(sink: Any, states: States, about: Mapping[str, Any] | None) -> None:
+    text = json.dumps({"latest_ms": states.latest_ms, **(about or {})})
+    schema = _SCHEMA.with_metadata({_ABOUT: text.encode()})
+    with pa.ipc.new_file(sink, schema) as writer:
+        for (job, shard), state in sorted(states.states.items()):
+            row = ([job], [shard], [state], [states.wakes.get((job, shard))])
+            columns = [pa.array(c, f.type) for c, f in zip(row, schema, strict=True)]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+
+
+def read(
+    path: Path | str, storage: Mapping[str, str] | None = None
+) -> tuple[States, dict[str, Any]]:
     """The states of a file and their description; UserError if it cannot be read."""
     try:
-        with pa.OSFile(str(path), "rb") as file:
+        with _opened(path, storage) as file:
             opened = pa.ipc.open_file(file)
-            about: dict[str, Any] = json.loads(opened.schema.metadata[_ABOUT])
+            about = _about(opened)
             found = States(latest_ms=int(about["latest_ms"]))
             for number in range(opened.num_record_batches):
                 for row in opened.get_batch(number).to_pylist():
                     found.keep((row["job"], row["shard"]), row["state"], row["wake_ms"])
             return found, about
-    except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         raise UserError(f"{path}: cannot be read as saved states ({error})") from error
+
+
+def described(path: Path | str, storage: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+    """The description of a file of states; None for one that is not there or cannot be read."""
+    try:
+        with _opened(path, storage) as file:
+            return _about(pa.ipc.open_file(file))
+    except _UNREADABLE:
+        return None
+
+
+_UNREADABLE = (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError)
+
+
+def _opened(path: Path | str, storage: Mapping[str, str] | None) -> Any:
+    if "://" not in str(path):
+        return pa.OSFile(str(path), "rb")
+    folder, _, name = str(path).rpartition("/")
+    return object_store(folder, storage or {}).open_input_file(name)
+
+
+def _about(opened: Any) -> dict[str, Any]:
+    about: dict[str, Any] = json.loads(opened.schema.metadata[_ABOUT])
+    return about

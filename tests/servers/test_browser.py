@@ -11,7 +11,7 @@ from app.read.relations import Warehouse
 from app.whatif.effect.compare import compared
 from app.whatif.effect.effect_page import html_of
 from app.whatif.effect.effect_text import About
-from app.whatif.replay.archive_reader import WHOLE
+from app.whatif.replay.event_span import WHOLE
 from tests.support import report_warehouse as reported
 from tests.support.report_warehouse import CLOSING, IMAGE, LONG, SCRIPT, USER
 from tests.support.servers import chromium

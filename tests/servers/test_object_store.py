@@ -17,6 +17,7 @@ from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import plan_trace
 from app.errors import UserError
 from app.tables import checkpoints, inventory
+from app.tables.commit import Writer
 from app.tables.small_files import names, read_text, write_text
 from benchmarks import archives
 from tests.support.servers.process import serving
@@ -107,47 +108,58 @@ def test_commands_read_maintain_and_forget(
     assert sum(row["n"] for row in asked("query", counting)) == 16
 
 
-def test_an_archive_in_a_store_is_replayed(
-    settings: Settings, make_settings: MakeSettings, tmp_path: Path
+def test_an_archive_in_a_store_is_replayed_into_a_folder_and_into_the_store(
+    settings: Settings,
+    make_settings: MakeSettings,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     trace = plan_trace(load_scenario("demo"), 20_000, 7)
     here = make_settings(warehouse=str(tmp_path / "warehouse"))
-    found_in: list[list[str]] = []
-    for name, asked in (("store", settings), ("here", here)):
-        archives.build(asked, trace, 8_000)
+    replays: list[list[str]] = []
+    for name, archived in (("store", settings), ("here", here)):
+        archives.build(archived, trace, 8_000)
         config, out = tmp_path / f"{name}.yaml", tmp_path / name
         config.write_text(
             yaml.safe_dump(
                 {
-                    "warehouse": asked.warehouse,
-                    "storage_options": asked.storage_options,
+                    "warehouse": archived.warehouse,
+                    "storage_options": archived.storage_options,
                     "shards": 2,
                     "policies": trace.policies,
                 }
             )
         )
-        assert (
-            main(
-                [
-                    "replay",
-                    "--config",
-                    str(config),
-                    "--out",
-                    str(out),
-                    "--slice",
-                    "6000",
-                    "--jobs",
-                    "rate_limits,chunks",
-                ]
-            )
-            == 0
-        )
-        at = make_settings(warehouse=str(out))
-        found_in.append(
-            [
-                text
-                for table in ("throttle_events", "limiter_stats", "chunk_events")
-                for text in plain(found(at, table))
-            ]
-        )
-    assert found_in[0] == found_in[1] and len(found_in[0]) > 500
+        asked = ["replay", "--config", str(config), "--slice", "6000"]
+        asked += ["--jobs", "rate_limits,chunks"]
+        assert main([*asked, "--out", str(out)]) == 0
+        replays.append(plain_rows(make_settings(warehouse=str(out))))
+    assert replays[0] == replays[1] and len(replays[0]) > 500
+
+    asked[2] = str(tmp_path / "store.yaml")
+    parts = [f"{settings.warehouse}-replay/{name}" for name in ("first", "second")]
+    cut = ["--to", "2026-01-05T14:05:00Z", "--out", parts[0]]
+    assert main([*asked, *cut]) == 0
+    after = ["--after", parts[0], "--out", parts[1]]
+    with pytest.MonkeyPatch.context() as killed:
+        killed.setattr(Writer, "add_files", interrupted)
+        assert main([*asked, *after]) == 130
+    assert main([*asked, *after]) == 0
+    assert main([*asked, *cut[:-1], settings.warehouse]) == 2
+    assert main([*asked, *cut[:-1], f"{settings.warehouse}/events"]) == 2
+    in_store = [make_settings(warehouse=p, storage_options=settings.storage_options) for p in parts]
+    assert sorted(text for one in in_store for text in plain_rows(one)) == sorted(replays[0])
+    said = capsys.readouterr()
+    assert "goes on behind " in said.out
+    assert "is the warehouse that is replayed" in said.err
+    assert "is not empty and not of a replay" in said.err
+
+
+def plain_rows(of: Settings) -> list[str]:
+    """Rows of some tables of a replay."""
+    tables = ("throttle_events", "limiter_stats", "chunk_events")
+    return [text for table in tables for text in plain(found(of, table))]
+
+
+def interrupted(*_: Any) -> None:
+    raise KeyboardInterrupt

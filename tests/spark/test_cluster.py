@@ -149,6 +149,15 @@ def test_a_cluster_finds_what_the_local_run_finds(
     for name, rows in local.items():
         assert remote[name] == rows, name
 
+    at = tmp_path / "cluster"
+    asked = ("replay", "--config", str(at / "weir.yaml"), "--verify", "--slice", "5000")
+    replay = weir(*on(cluster), *asked, "--out", str(tmp_path / "replay"))
+    assert "tables are those of the live run over the whole archive" in replay.stdout
+    both = (str(at / "policies.yaml"), str(at / "policies.yaml"))
+    asked = ("policy", "diff", *both, "--on", "all", "--config", str(at / "weir.yaml"), "--json")
+    effects = weir(*on(cluster), *asked, "--keep", str(tmp_path / "kept"))
+    assert json.loads(effects.stdout)["same"]
+
 
 def test_an_environment_that_is_on_the_workers_is_used(cluster: str, tmp_path: Path) -> None:
     done = weir(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import random
 import time
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 import yaml
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from app.cli import main
 from app.config.settings import load_settings
@@ -20,7 +23,11 @@ from app.demo.generator.trace import plan_trace
 from app.demo.generator.write import write_files
 from app.run.service import run
 from app.run.state_keeper import StateKeeper
+from app.tables.commit import Writer
+from app.tables.definitions import TABLES
+from app.whatif.replay import out as out_module
 from state.jobs import DECLARED, JOBS
+from tests.support.archive_rows import event
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,6 +127,153 @@ def test_a_range_that_is_cut_in_two_is_the_whole(ran: Path, tmp_path: Path) -> N
     assert_same(ran.parent / "warehouse", first, second)
 
 
+LATE_CUT = "2026-01-05T14:09:59.900Z"
+
+
+@pytest.fixture
+def on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run as those that spark-submit starts."""
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")
+
+
+@pytest.mark.parametrize(("slice_", "divisor"), [("3000", 1), ("40000", 3), ("700", 4)])
+def test_on_spark_the_rows_are_those_of_the_run(
+    slice_: str,
+    divisor: int,
+    ran: Path,
+    tmp_path: Path,
+    on_spark: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(out_module.ReplayFolder, "begin", divided(divisor))
+    asked = ["replay", "--config", str(ran), "--out", str(tmp_path / "out"), "--slice", slice_]
+    assert main([*asked, "--drain", "--verify"]) == 0
+    assert "tables are those of the live run over the whole archive" in capsys.readouterr().out
+    assert_same(ran.parent / "warehouse", tmp_path / "out")
+    assert len(list((tmp_path / "out/_weir/replay/end").iterdir())) == divisor * len(JOBS)
+
+
+def divided(divisor: int) -> Any:
+    """The begin of a replay whose jobs have so many parts each."""
+    begin = out_module.ReplayFolder.begin
+
+    def begun(self: Any, version: int, slices: Any, _: int, *more: Any) -> None:
+        begin(self, version, slices, divisor, *more)
+
+    return begun
+
+
+@pytest.mark.parametrize("cut", [CUT, LATE_CUT])
+@pytest.mark.parametrize("first_on_spark", [True, False])
+def test_states_go_from_spark_to_threads_and_back(
+    cut: str,
+    first_on_spark: bool,
+    ran: Path,
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Behind the late cut most shards have no record any more."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for number, asked in enumerate(
+        [["--to", cut, "--out", str(first)], ["--after", str(first), "--out", str(second)]]
+    ):
+        with monkeypatch.context() as engine:
+            if first_on_spark == (number == 0):
+                engine.setenv("PYSPARK_GATEWAY_PORT", "0")
+            more = ["--drain"] if number else []
+            assert main(["replay", "--config", str(ran), "--slice", "4000", *asked, *more]) == 0
+    assert_same(ran.parent / "warehouse", first, second)
+
+
+def test_filters_policies_and_warm_up_are_those_of_threads(
+    ran: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    limits = {"maxPublishRatePerTopicInMessages": 3}
+    policy.write_text(yaml.safe_dump([{"scope": "broker", "name": "*", "limits": limits}]))
+    asked = ["replay", "--config", str(ran), "--tenants", "shop", "--policy", str(policy)]
+    asked += ["--from", CUT, "--warm-up", "2m", "--slice", "2000"]
+    assert main([*asked, "--out", str(tmp_path / "threads")]) == 0
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")
+    assert main([*asked, "--out", str(tmp_path / "spark")]) == 0
+    assert_same(tmp_path / "threads", tmp_path / "spark")
+    assert rows(tmp_path / "spark", "throttle_events")
+
+
+def test_payloads_are_assembled_on_spark(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = {f"m{m}": random.Random(m).randbytes(50_000 * m + 1) for m in range(1, 20)}
+    chunks = [
+        event(
+            1000 * i + m,
+            10 * m + i,
+            uuid=name,
+            chunk_id=i,
+            num_chunks=3,
+            total_chunk_bytes=len(payload),
+            payload=part,
+            payload_bytes=len(part),
+            payload_crc32=zlib.crc32(part),
+        )
+        for m, (name, payload) in enumerate(sent.items())
+        for i in range(3)
+        for part in [payload[i * len(payload) // 3 : (i + 1) * len(payload) // 3]]
+    ]
+    archived = pa.Table.from_pylist(chunks, TABLES["events"].schema)
+    write_deltalake(str(tmp_path / "warehouse" / "events"), archived)
+    config = tmp_path / "weir.yaml"
+    document = {"warehouse": str(tmp_path / "warehouse"), "shards": 2}
+    chunking = {"assemble_payload": True, "maxPendingChunkedMessage": 0}
+    config.write_text(yaml.safe_dump(document | {"chunks": chunking}))
+    asked = ["replay", "--config", str(config), "--jobs", "chunks", "--slice", "7", "--drain"]
+    assert main([*asked, "--out", str(tmp_path / "threads")]) == 0
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")
+    assert main([*asked, "--out", str(tmp_path / "spark")]) == 0
+    assert_same(tmp_path / "threads", tmp_path / "spark")
+    whole = DeltaTable(str(tmp_path / "spark" / "chunk_messages")).to_pyarrow_table().to_pylist()
+    assert {row["uuid"]: row["payload"] for row in whole} == sent
+
+
+def test_on_spark_an_interrupted_replay_goes_on_and_mistakes_are_told(
+    ran: Path,
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out, live = tmp_path / "out", ran.parent / "warehouse"
+    asked = ["replay", "--config", str(ran), "--drain", "--out"]
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as first:
+        first.setenv("PYSPARK_GATEWAY_PORT", "0")
+        first.setattr(Writer, "add_files", interrupted)
+        assert main([*asked, str(out)]) == 130
+        (out / "_weir/replay/end/chunks-0.arrow").unlink()
+        first.undo()
+        first.setenv("PYSPARK_GATEWAY_PORT", "0")
+        capsys.readouterr()
+        assert main([*asked, str(out)]) == 0
+        assert "goes on behind 19 of 20 parts" in capsys.readouterr().out
+        assert_same(live, out)
+        file = next((live / "events").rglob("*.parquet"))
+        file.rename(tmp_path / "kept")
+        try:
+            assert main([*asked, str(tmp_path / "other")]) == 2
+        finally:
+            (tmp_path / "kept").rename(file)
+        error = capsys.readouterr().err
+        assert f"weir: warehouse: {live.resolve()}/events/" in error
+        assert "is gone: the archive has been compacted" in error
+        assert main([*asked[:-2], "--to", "2026-01-05", "--out", str(tmp_path / "none")]) == 2
+        assert "has no records before 2026-01-05T00:00:00Z" in capsys.readouterr().err
+
+
 def test_a_difference_is_found_and_shown(
     ran: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,7 +355,10 @@ def states(warehouse: Path) -> list[dict[str, Any]]:
 
 
 def test_a_replay_begins_with_the_states_that_a_run_has_saved(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     config = prepared(tmp_path, saved_states={"interval_ms": "1h"})
     events, later = tmp_path / "events", tmp_path / "later"
@@ -235,6 +392,10 @@ def test_a_replay_begins_with_the_states_that_a_run_has_saved(
     )
     for name in tables():
         assert rows(out, name) == rows(live, name) - before[name], name
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")
+    assert main([*asked, "--out", str(tmp_path / "spark")]) == 0, capsys.readouterr().out
+    assert_same(out, tmp_path / "spark")
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT")
     since = str(saved["at_ms"] + 60_000)
     assert main([*asked, "--from", since, "--out", str(tmp_path / "since")]) == 0
     assert main([*asked, "--from", "2026-01-05T14:00:00Z", "--out", str(tmp_path / "x")]) == 2

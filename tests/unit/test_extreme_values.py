@@ -20,7 +20,7 @@ from app.tables.definitions import TABLES, VIEWS
 from app.whatif.effect.compare import compared
 from app.whatif.effect.effect_page import html_of
 from app.whatif.effect.effect_text import About, plain, print_all
-from app.whatif.replay.archive_reader import WHOLE
+from app.whatif.replay.event_span import WHOLE
 from tests.support import report_warehouse as reported
 from tests.support.throttle_rows import START_MS, TOPIC, frame, write
 from tests.unit.show.explain import rows as explained

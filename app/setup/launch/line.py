@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from app.errors import UserError
 
 ON_SPARK = ("demo", "run", "reshard", "doctor")
+REPLAYING = (["replay"], ["policy", "diff"])
+"""Commands that run on Spark where the line has a --master, by the words that they begin with."""
 COMMANDS = (
     *ON_SPARK,
     *("generate", "validate", "tables", "query", "explain", "policy", "report", "quality"),
@@ -56,7 +58,9 @@ class Line:
     def needs_spark(self) -> bool:
         """Whether spark-submit runs it."""
         works = not self.help and "--dry-run" not in self.words
-        return self.alone or (self.command in ON_SPARK and works)
+        replays = any(self.words[: len(words)] == words for words in REPLAYING)
+        there = self.command in ON_SPARK or (replays and "--master" in self.given)
+        return self.alone or (there and works)
 
     @property
     def confs(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ from app.setup.launch.line import LISTS, Line
 
 MAIN = ROOT / "app/main.py"
 WORKER_CORES = "./numba-cache"
-COMPILED_AHEAD = ("run", "demo")
+COMPILED_AHEAD = ("run", "demo", "replay", "policy")
 SENT_CONFIG = "weir-config.yaml"
 
 

@@ -25,14 +25,16 @@ from app.terminal.printable import say
 from app.whatif.effect import effect_text
 from app.whatif.effect.compare import Effects, compared
 from app.whatif.effect.happened import differences
-from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS, WHOLE, EventSpan
 from app.whatif.replay.choice import EVERYTHING, Choice
+from app.whatif.replay.event_span import FIRST_MS, LAST_MS, WHOLE, EventSpan
 from app.whatif.replay.replay_command import Replay
 from app.whatif.replay.replay_request import ReplayRequest, replaced_by
 from app.whatif.replay.slices import RECORDS
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from app.config.location import Location
     from app.config.settings import Settings
     from app.show.policy.policy_changes_text import LimitChange
@@ -95,17 +97,32 @@ def range_of(text: str) -> EventSpan:
 
 
 def effect(
-    before: PolicySide, after: PolicySide, changes: Sequence[LimitChange], wanted: Wanted
+    before: PolicySide,
+    after: PolicySide,
+    changes: Sequence[LimitChange],
+    wanted: Wanted,
+    spark: SparkSession | None = None,
 ) -> int:
     """Print the effects of the second set of policies compared with the first, or write them as a
-    page; returns 0. `changes` are the limits that differ.
+    page; returns 0. `changes` are the limits that differ. The replays run in tasks of `spark`, or
+    in threads.
     """
     require_delta_rs(before.settings.warehouse)
     Warehouse.of(before.settings.location).require()
     _refuse_live(before.settings.location, wanted.keep)
+    if (
+        spark is not None
+        and wanted.keep is None
+        and not (spark.sparkContext.master or "").startswith("local")
+    ):
+        raise UserError(
+            "policy diff: the tasks of a cluster write where all machines reach it\n"
+            "name such a folder with --keep"
+        )
     with _folder(wanted.keep) as folder:
-        first = _replay(before, wanted, folder)
-        second = _replay(after, wanted, folder, first.archive_version)
+        first, second = (_replay(side, wanted, folder, spark) for side in (before, after))
+        first.plan()
+        second.plan(first.archive_version)
         if first.archive_version != second.archive_version:
             raise UserError(
                 f"--keep {wanted.keep}: its two replays are of different versions of "
@@ -182,9 +199,7 @@ def _what_if(settings: Settings, jobs: Sequence[str]) -> Settings:
     )
 
 
-def _replay(
-    side: PolicySide, wanted: Wanted, folder: Path, archive_version: int | None = None
-) -> Replay:
+def _replay(side: PolicySide, wanted: Wanted, folder: Path, spark: SparkSession | None) -> Replay:
     jobs = _jobs(side, wanted)
     asked = ReplayRequest(
         str(folder / side.name),
@@ -199,7 +214,7 @@ def _replay(
         command="policy diff",
         option="--keep",
     )
-    return Replay(_what_if(side.settings, jobs), asked, archive_version)
+    return Replay(_what_if(side.settings, jobs), asked, spark)
 
 
 def _answer(about: effect_text.About, found: Effects, wanted: Wanted) -> None:

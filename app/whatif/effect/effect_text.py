@@ -19,7 +19,7 @@ from app.whatif.effect.compare import (
     pair,
     shown,
 )
-from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS, EventSpan
+from app.whatif.replay.event_span import FIRST_MS, LAST_MS, EventSpan
 
 if TYPE_CHECKING:
     from app.show.policy.policy_changes_text import LimitChange

@@ -8,8 +8,8 @@ from typing import Any
 from app.read.last_policies import last_policies
 from app.read.relations import Warehouse, connect
 from app.terminal.counts import counted
-from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS, EventSpan
 from app.whatif.replay.choice import Choice, policy_key
+from app.whatif.replay.event_span import FIRST_MS, LAST_MS, EventSpan
 
 NAMED = 5
 """Overridden documents that a sentence names."""

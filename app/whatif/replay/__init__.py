@@ -1,7 +1,7 @@
 """Replays: the same jobs over the archive, in batch, under any policy and parameters.
 
-`command` is the command `replay`; `engine` runs the cores over slices of event time, `archive`
-reads them. `replayed` answers the tables of a small archive in memory.
+`replay_command` is the command `replay`; `stages` has the two stages, which `in_threads` or `on_spark`
+call. `replayed` answers the tables of a small archive in memory.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ def replayed(
     import pyarrow as pa
 
     from app.engine.operators import operators
-    from app.terminal.interrupt import temporary_folder
-    from app.whatif.replay.archive_reader import Archive
-    from app.whatif.replay.slice_engine import Engine
-    from app.whatif.replay.slices import RECORDS, slices
+    from app.whatif.replay.archive import Archive
+    from app.whatif.replay.in_memory import judge_in_memory
+    from app.whatif.replay.slices import RECORDS
 
     group = group or operators(settings, jobs)
     archive = Archive(settings, {name: operator.route for name, operator in group.items()})
-    found = slices(archive.counted(), archive.span, records=records or RECORDS)
     parts: dict[str, list[pa.Table]] = {}
-    with temporary_folder("weir-replay-") as folder:
-        until = settings.window_end_ms if drain else lambda _: None
-        engine = Engine(archive, group, settings.idle_advance_ms, drained_ms=until)
-        for _, tables in engine.run(found, folder):
-            for name, rows in tables.items():
-                parts.setdefault(name, []).append(rows)
+    judge_in_memory(
+        archive,
+        group,
+        settings.idle_advance_ms,
+        lambda name, rows: parts.setdefault(name, []).append(rows),
+        settings.window_end_ms if drain else lambda _: None,
+        records or RECORDS,
+    )
     return {name: pa.concat_tables(rows) for name, rows in parts.items()}

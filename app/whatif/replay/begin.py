@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
@@ -14,7 +13,7 @@ from app.tables.small_files import local_path
 from app.tables.state_files import SourcePosition, States
 from app.terminal.counts import counted
 from app.terminal.moments import instant_of
-from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS, EventSpan
+from app.whatif.replay.event_span import FIRST_MS, LAST_MS, EventSpan
 from app.whatif.replay.out import of_folder
 from state.jobs import DECLARED
 
@@ -83,7 +82,7 @@ def begin_of(settings: Settings, jobs: Sequence[str], asked: ReplayRequest) -> B
     return Begin(asked.span, read_ms, begin_ms, begin_ms)
 
 
-def _after(settings: Settings, jobs: Sequence[str], asked: ReplayRequest, folder: Path) -> Begin:
+def _after(settings: Settings, jobs: Sequence[str], asked: ReplayRequest, folder: str) -> Begin:
     """With the states in which another replay has ended."""
     theirs, states = of_folder(settings, folder, "--after")
     ours = {

@@ -1,8 +1,8 @@
-"""The warehouse that a replay writes: whose it is, how far it has come, and its rows.
+"""The warehouse that a replay writes: whose it is, and how far it has come.
 
-`_weir/replay.json` has what is replayed, the version of the archive, the slices and how many are
-done. Some slices at a time are a batch under the replay's application id, always the same ones, so
-a batch that is repeated after an interruption writes nothing twice.
+`_weir/replay.json` has what is replayed, the version of the archive, the slices and the parts. The
+rows of all parts are one commit per table under the replay's application id, when every part is
+judged; a commit that is repeated after an interruption writes nothing twice.
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ import json
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from app.config.described import described
 from app.errors import UserError
-from app.tables import last_configuration, state_files, writable
+from app.tables import last_configuration, small_files, writable
 from app.tables.commit import Writer
 from app.tables.json_documents import Document
-from app.tables.small_files import local_path
+from app.tables.small_files import local_path, path_in
 from app.tables.state_files import SourcePosition, States
-from app.whatif.replay.archive_reader import FIRST_MS
+from app.whatif.replay.part_files import PartFiles
 from app.whatif.replay.slices import TimeSlice
+from app.whatif.replay.stages import ReplayPart
 
 if TYPE_CHECKING:
     from app.config.location import Location
@@ -34,15 +33,9 @@ if TYPE_CHECKING:
     from app.engine.operators import Operator
 
 NAME = "_weir/replay.json"
-FOLDER = "_weir/replay"
-FORMAT = 2
+EXCHANGE = "_weir/replay/exchange"
+FORMAT = 3
 REMEDY = "name another folder"
-SAVED_EVERY_S = 10.0
-"""States are kept so often; what was committed since is judged again after an interruption."""
-TOGETHER = 8
-"""Slices of a commit: one per table takes as long whatever the rows."""
-MOST_ROWS = 500_000
-"""A commit has fewer slices where these have more rows."""
 
 
 @dataclass
@@ -56,17 +49,22 @@ class Header:
 
 @dataclass
 class Progress(Header):
-    """How far a replay has come."""
+    """What a replay does, and whether it is done."""
 
     archive_version: int
     application: str
     slices: list[TimeSlice]
-    applied: dict[str, SourcePosition]
+    divisor: int
+    """Into how many parts the shards of a job are divided."""
+    begins_empty: bool
+    applied: dict[str, SourcePosition] = field(default_factory=dict)
     """By job, the records that the states of the begin have."""
-    done: int = 0
-    """How many slices are done and their states kept."""
-    states: str | None = None
-    """The file of the states after them; None while the jobs are empty."""
+    ended: bool = False
+    """Whether all is committed."""
+
+    def parts(self) -> list[ReplayPart]:
+        """All parts."""
+        return [ReplayPart(job, n) for job in self.identity["jobs"] for n in range(self.divisor)]
 
 
 _HEADER: Document[Header] = Document(Header, REMEDY)
@@ -82,31 +80,16 @@ class ReplayFolder:
         """UserError for a folder that is no place for this replay, with the `option` that named it;
         nothing is written."""
         self._place = f"{option} {folder}"
-        root = local_path(folder)
-        if root is None:
-            raise UserError(f"{self._place}: is not a folder of this machine")
-        self.root = root.absolute()
-        self.settings = settings.model_copy(
-            update={
-                "warehouse": str(self.root),
-                "storage_options": {},
-                "commit": "delta-rs",
-            }
-        )
+        self.settings = _settings_of(settings, folder)
         self._refuse_live(settings.location)
         self._identity = json.loads(json.dumps(identity))
         self._progress = self._load()
         refused = writable.obstacle(self.settings.location)
         if refused is not None:
             raise UserError(f"{self._place}: {refused}")
-        self._saved_s = time.monotonic()
-        self._writer: Writer | None = None
-        self._held: dict[str, list[pa.Table]] = {}
-        self._held_rows = 0
 
     def _refuse_live(self, warehouse: Location) -> None:
-        live = local_path(warehouse.uri)
-        if live is not None and live.resolve() == self.root.resolve():
+        if _same(warehouse, self.settings.location):
             raise UserError(
                 f"{self._place}: is the warehouse that is replayed\nname another folder"
             )
@@ -114,7 +97,7 @@ class ReplayFolder:
     def _load(self) -> Progress | None:
         found = _HEADER.load(self.settings.location, NAME)
         if found is None:
-            if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
+            if _is_taken(self.settings.location):
                 raise UserError(
                     f"{self._place}: is not empty and not of a replay\n"
                     "name a folder that does not exist"
@@ -141,13 +124,13 @@ class ReplayFolder:
 
     @property
     def begun(self) -> bool:
-        """Whether slices have been planned."""
+        """Whether it has been planned."""
         return self._progress is not None
 
     @property
     def ended(self) -> bool:
-        """Whether every slice is done."""
-        return self.begun and self.done == len(self.slices)
+        """Whether all is committed."""
+        return self._progress is not None and self._progress.ended
 
     @property
     def archive_version(self) -> int | None:
@@ -160,9 +143,24 @@ class ReplayFolder:
         return self._there.slices
 
     @property
-    def done(self) -> int:
-        """How many slices are done and their states kept."""
-        return self._there.done
+    def divisor(self) -> int:
+        """Into how many parts the shards of a job are divided."""
+        return self._there.divisor
+
+    @property
+    def applied(self) -> dict[str, SourcePosition]:
+        """By job, the records that the states of the begin have."""
+        return self._there.applied
+
+    @property
+    def parts(self) -> list[ReplayPart]:
+        """All parts of the replay."""
+        return self._there.parts()
+
+    @cached_property
+    def files(self) -> PartFiles:
+        """The files of its parts."""
+        return _files_of(self.settings.location, self._there)
 
     @property
     def _there(self) -> Progress:
@@ -172,7 +170,8 @@ class ReplayFolder:
     def begin(
         self,
         archive_version: int,
-        found: list[TimeSlice],
+        slices: list[TimeSlice],
+        divisor: int,
         start: States | None = None,
         applied: Mapping[str, SourcePosition] | None = None,
     ) -> None:
@@ -182,106 +181,113 @@ class ReplayFolder:
             self._identity,
             archive_version,
             f"weir-replay-{uuid.uuid4()}",
-            found,
+            slices,
+            divisor,
+            start is None,
             dict(applied or {}),
         )
-        if start is None:
-            self._write()
-        else:
-            self._save(0, start)
+        if start is not None:
+            divided = {part: States(latest_ms=start.latest_ms) for part in self.parts}
+            for (job, shard), state in start.states.items():
+                mine = divided[ReplayPart(job, shard % divisor)]
+                mine.keep((job, shard), state, start.wakes.get((job, shard)))
+            for part, states in divided.items():
+                self.files.keep_begin(part, states)
+        self._write()
         last_configuration.keep(
             self.settings.location, described(self.settings, time.time_ns() // 1_000_000)
         )
 
-    @property
-    def applied(self) -> dict[str, SourcePosition]:
-        """By job, the records that the states of the begin have."""
-        return self._there.applied
+    def commit(self, group: Mapping[str, Operator]) -> int:
+        """Commit the rows of all parts, which are judged; how many there are."""
+        from deltalake.transaction import AddAction
 
-    def states(self) -> States | None:
-        """The states after the slices that are done; None while the jobs are empty."""
-        name = self._there.states
-        return None if name is None else state_files.read(self.root / FOLDER / name)[0]
-
-    def prepare(self, group: Mapping[str, Operator]) -> None:
-        """Create the tables of the jobs."""
-        self._writer = Writer(
-            self.settings.location,
-            "replay",
-            self.settings.maintenance.history_ms,
-            self._there.application,
-        )
-        self._writer.prepare([*(t for o in group.values() for t in o.tables), "quarantine"])
-
-    def take(
-        self,
-        one: TimeSlice,
-        tables: Mapping[str, pa.Table],
-        states: States,
-        from_ms: int = FIRST_MS,
-    ) -> int:
-        """Append the rows of a slice, those before `from_ms` left out, with those of the slices
-        before that wait; how many it has.
-
-        Which slices are a commit depends on their numbers and rows alone.
-        """
-        before = self._held_rows
-        for name, rows in ({} if one.warm_up else tables).items():
-            mine = _from(rows, from_ms)
-            if mine.num_rows:
-                self._held.setdefault(name, []).append(mine)
-                self._held_rows += mine.num_rows
-        added = self._held_rows - before
-        last = one.number + 1 == len(self.slices)
-        if last or (one.number + 1) % TOGETHER == 0 or self._held_rows >= MOST_ROWS:
-            self._commit(one.number)
-            if last or time.monotonic() - self._saved_s >= SAVED_EVERY_S:
-                self._save(one.number + 1, states)
-        return added
-
-    def _commit(self, number: int) -> None:
-        """Append what waits, as the batch of its last slice."""
-        assert self._writer is not None
-        for name, parts in sorted(self._held.items()):
-            self._writer.append(name, pa.concat_tables(parts), number)
-        self._writer.settle()
-        self._held, self._held_rows = {}, 0
-
-    def _save(self, done: int, states: States) -> None:
-        name, before = f"states-{done}.arrow", self._there.states
-        state_files.write(self.root / FOLDER / name, states)
-        self._there.done, self._there.states = done, name
+        now_ms, rows = time.time_ns() // 1_000_000, 0
+        names = [*(t for operator in group.values() for t in operator.tables), "quarantine"]
+        actions: dict[str, list[AddAction]] = {}
+        for part in self.parts:
+            done = self.files.done(part)
+            assert done is not None
+            rows += done.rows
+            for file in done.files:
+                actions.setdefault(file["table"], []).append(
+                    AddAction(file["path"], file["bytes"], {}, now_ms, True, file["stats"])
+                )
+        history_ms = self.settings.maintenance.history_ms
+        writer = Writer(self.settings.location, "replay", history_ms, self._there.application)
+        writer.prepare(names)
+        for name, added in sorted(actions.items()):
+            writer.add_files(name, added, 0)
+        writer.settle()
+        self._there.ended = True
         self._write()
-        if before is not None and before != name:
-            (self.root / FOLDER / before).unlink(missing_ok=True)
-        self._saved_s = time.monotonic()
+        return rows
 
     def _write(self) -> None:
         _PROGRESS.keep(self.settings.location, NAME, self._there)
 
     @property
-    def spill(self) -> Path:
-        """Where records wait that were read too early."""
-        return self.root / FOLDER / "spill"
+    def exchange(self) -> Path | None:
+        """Where records wait between two stages on this machine; None for an object store."""
+        root = local_path(self.settings.warehouse)
+        return None if root is None else root / EXCHANGE
 
 
-def _from(rows: pa.Table, from_ms: int) -> pa.Table:
-    if from_ms == FIRST_MS:
-        return rows
-    wall = rows.column("ts_wall_ms")
-    return rows.filter(pc.or_kleene(pc.is_null(wall), pc.greater_equal(wall, from_ms)))
+def absolute(folder: str) -> str:
+    """A warehouse of the command line, wherever the command runs."""
+    root = local_path(folder)
+    return folder if root is None else str(root.absolute())
 
 
-def of_folder(settings: Settings, folder: Path, option: str) -> tuple[dict[str, Any], States]:
+def _settings_of(settings: Settings, folder: str) -> Settings:
+    """The settings of the warehouse that is written: an object store has the configured options."""
+    stored = local_path(folder) is None
+    return settings.model_copy(
+        update={
+            "warehouse": absolute(folder),
+            "storage_options": settings.storage_options if stored else {},
+            "commit": "delta-rs",
+        }
+    )
+
+
+def _files_of(location: Location, progress: Progress) -> PartFiles:
+    storage = {} if local_path(location.uri) else location.storage()
+    return PartFiles(path_in(location, "").rstrip("/"), storage, progress.begins_empty)
+
+
+def _same(one: Location, other: Location) -> bool:
+    """Whether two warehouses are the same."""
+    roots = [local_path(location.uri) for location in (one, other)]
+    if None in roots:
+        return one.uri.rstrip("/") == other.uri.rstrip("/")
+    return len({root.resolve() for root in roots if root}) == 1
+
+
+def _is_taken(location: Location) -> bool:
+    """Whether something is where a replay would write."""
+    root = local_path(location.uri)
+    if root is None:
+        return bool(small_files.names(location, ""))
+    return root.exists() and (not root.is_dir() or any(root.iterdir()))
+
+
+def of_folder(settings: Settings, folder: str, option: str) -> tuple[dict[str, Any], States]:
     """What the replay in a folder was, and the states that it ended with; UserError where it has
     not ended."""
-    there = settings.model_copy(update={"warehouse": str(folder), "storage_options": {}})
-    progress = _PROGRESS.load(there.location, NAME)
+    location = _settings_of(settings, folder).location
+    progress = _PROGRESS.load(location, NAME)
     if progress is None:
         raise UserError(
             f"{option} {folder}: is not the folder of a replay (allowed: one that "
             "replay --out has written)"
         )
-    if progress.states is None or progress.done != len(progress.slices):
+    if not progress.ended:
         raise UserError(f"{option} {folder}: that replay has not ended\nlet it go on first")
-    return progress.identity, state_files.read(folder / FOLDER / progress.states)[0]
+    states, files = States(), _files_of(location, progress)
+    for part in progress.parts():
+        ended = files.end(part)
+        states.latest_ms = max(states.latest_ms, ended.latest_ms)
+        for key, state in ended.states.items():
+            states.keep(key, state, ended.wakes.get(key))
+    return progress.identity, states

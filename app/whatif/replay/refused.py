@@ -35,7 +35,7 @@ class LeftOut:
             job: (place.offsets, frozenset(place.files)) for job, place in applied.items()
         }
         self._by_job: dict[str, dict[str, Array]] = {}
-        delta = warehouse.open("quarantine")
+        delta = warehouse.open("quarantine") if jobs else None
         if delta is None:
             return
         wall = pc.field("ts_wall_ms")

@@ -1,48 +1,53 @@
 """The command `replay`: the jobs over the archive in batch, into a warehouse of its own.
 
 Everything that can be wrong is refused before the first record is read. A replay that was
-interrupted goes on where its states were kept last.
+interrupted judges again only the parts that were not done.
 """
 
 from __future__ import annotations
 
-import shutil
-import sys
-import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from app.engine.operators import Operator, live_logs, live_operators, operators
 from app.errors import UserError
 from app.read.relations import Warehouse
 from app.tables import manifest, run_lock
+from app.tables.data_files import DataFile
 from app.tables.reach import require_delta_rs
 from app.terminal.counts import counted
-from app.terminal.moments import instant_of
 from app.terminal.printable import say
 from app.whatif.replay import verify
-from app.whatif.replay.archive_reader import FIRST_MS, Archive, EventSpan
+from app.whatif.replay.archive import Archive
+from app.whatif.replay.archive_reader import ArchiveReader, Bins
 from app.whatif.replay.begin import begin_of
-from app.whatif.replay.out import ReplayFolder
-from app.whatif.replay.slice_engine import Engine
-from app.whatif.replay.slices import TimeSlice, slices
-from udfs.allocator import keep_freed_memory
+from app.whatif.replay.event_span import FIRST_MS, EventSpan
+from app.whatif.replay.in_threads import Threads
+from app.whatif.replay.on_spark import OnSpark
+from app.whatif.replay.out import ReplayFolder, absolute
+from app.whatif.replay.replay_progress import ReplayProgress
+from app.whatif.replay.slices import BYTES, TimeSlice, edges, slices
+from app.whatif.replay.stages import Placed, ReplayPart, Stages, clocks_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from app.config.settings import Settings
     from app.whatif.replay.replay_request import ReplayRequest
 
-SAY_EVERY_S = 5.0
-SWITCH_S = 0.0005
-"""How long a thread waits for another that holds the interpreter: a tenth of the default, since
-what Python does between two compiled steps is short."""
+PARTS_PER_CORE = 2
+"""Into how many parts the shards of a job are divided, at most, for each core."""
 
 
-def replay(settings: Settings, asked: ReplayRequest) -> int:
+def refuse(settings: Settings, asked: ReplayRequest) -> None:
+    """UserError for what is wrong, as far as it shows before records are read."""
+    Replay(settings, asked)
+
+
+def replay(settings: Settings, asked: ReplayRequest, spark: SparkSession | None = None) -> int:
     """Replay, and with `verify` compare; 0, or 1 where live tables differ."""
-    require_delta_rs(settings.warehouse)
-    Warehouse.of(settings.location).require()
-    begun = Replay(settings, asked)
+    begun = Replay(settings, asked, spark)
+    begun.plan()
     begun.run()
     return begun.verified() if asked.verify else 0
 
@@ -63,13 +68,38 @@ def _group(settings: Settings, jobs: Sequence[str], asked: ReplayRequest) -> Map
     return operators(settings, jobs)
 
 
+class Engine(Protocol):
+    """What calls the two stages of a replay: threads of this process, or tasks of Spark."""
+
+    cores: int
+
+    def bins(
+        self, reader: ArchiveReader, files: Iterable[DataFile], offset_ms: int
+    ) -> Iterator[Bins]:
+        """The records of files in bins."""
+        ...
+
+    def run(
+        self,
+        stages: Stages,
+        files: Sequence[DataFile],
+        write: Callable[[Stages, ReplayPart, Iterable[Placed]], int],
+        progress: ReplayProgress,
+    ) -> None:
+        """Pack the records of some files, then judge every part; `write` keeps its rows."""
+        ...
+
+
 class Replay:
     """A replay that may begin: what it needs is there and fits."""
 
     def __init__(
-        self, settings: Settings, asked: ReplayRequest, archive_version: int | None = None
+        self, settings: Settings, asked: ReplayRequest, spark: SparkSession | None = None
     ) -> None:
-        """Of the newest version of the archive, or another one; UserError for what is wrong."""
+        """In tasks of `spark`, or in threads; UserError for what is wrong."""
+        require_delta_rs(settings.warehouse)
+        require_delta_rs(asked.out, asked.option)
+        Warehouse.of(settings.location).require()
         self._settings = settings.model_copy(update=manifest.numbers(settings.location))
         self._jobs = asked.jobs or settings.jobs
         self._group = _group(self._settings, self._jobs, asked)
@@ -77,16 +107,26 @@ class Replay:
         self._begin = begin_of(self._settings, self._jobs, asked)
         self._span = self._begin.span
         self.out = ReplayFolder(self._settings, asked.out, self._identity(), asked.option)
+        self._engine: Engine
+        if spark is None:
+            self._engine = Threads(self.out.exchange)
+        else:
+            self._engine = OnSpark(spark)
+
+    def plan(self, archive_version: int | None = None) -> None:
+        """Open the archive, in its newest version or another one, and cut the span into slices;
+        UserError where there is nothing to replay."""
+        out = self.out
         self._archive = Archive(
             self._settings,
             {name: o.route for name, o in self._group.items()},
             EventSpan(self._begin.read_ms, self._span.end_ms),
-            asked.choice,
-            self.out.archive_version if self.out.begun else archive_version,
-            self.out.applied if self.out.begun else self._begin.applied,
+            self._asked.choice,
+            out.archive_version if out.begun else archive_version,
+            out.applied if out.begun else self._begin.applied,
         )
-        if not self.out.begun:
-            self._plan()
+        if not out.begun:
+            self._slices = self._cut()
 
     @property
     def archive_version(self) -> int:
@@ -102,7 +142,7 @@ class Replay:
         """Judge all that is left; `say_begin` prints where it begins."""
         with run_lock.only_run(self.out.settings.location, ["replay"]):
             if not self.out.ended:
-                self.go_on(say_begin)
+                self._judge(say_begin)
             else:
                 say(f"{self._asked.out}: this replay has ended; nothing is left to do")
 
@@ -122,15 +162,15 @@ class Replay:
             "warm_up_ms": asked.warm_up_ms,
             "filters": asked.choice.filters,
             "replaced": sorted(list(key) for key in asked.choice.replaced),
-            "after": None if asked.after is None else str(asked.after.absolute()),
+            "after": None if asked.after is None else absolute(asked.after),
             "saved": asked.saved,
             "drain": asked.drain,
         }
 
-    def _plan(self) -> None:
-        """Cut the span into slices; UserError where there is nothing to replay."""
+    def _cut(self) -> list[TimeSlice]:
+        """The slices of the span."""
         begin_ms = self._span.begin_ms
-        bins = self._archive.counted(0 if begin_ms == FIRST_MS else begin_ms)
+        bins = self._archive.counted(0 if begin_ms == FIRST_MS else begin_ms, self._engine.bins)
         here = int(bins.records[bins.latest_ms >= begin_ms].sum())
         untimed = any(f.untimed for f in self._archive.files)
         if not here and not (untimed and begin_ms == FIRST_MS):
@@ -138,49 +178,46 @@ class Replay:
                 f"{self._asked.command}: the archive of {self._settings.warehouse} has no records "
                 + self._span.described(self._asked.choice.filters)
             )
-        self._planned = slices(
-            bins,
-            self._archive.span,
-            begin_ms,
-            self._per_slice(),
-            FIRST_MS if self._begin.states is None else self._begin.states.latest_ms,
-        )
+        return slices(bins, self._archive.span, begin_ms, self._per_slice(), self._before_ms)
+
+    @property
+    def _before_ms(self) -> int:
+        """The stream's latest time before the span."""
+        return FIRST_MS if self._begin.states is None else self._begin.states.latest_ms
 
     def _per_slice(self) -> int:
         """Records of a slice: as asked, fewer where they are large."""
-        from app.whatif.replay.slices import BYTES
-
         rows = sum(file.rows or 0 for file in self._archive.files)
         size = sum(file.bytes for file in self._archive.files)
         return max(min(self._asked.records, BYTES * rows // size if size else BYTES), 1)
 
-    def go_on(self, say_begin: bool) -> None:
-        """Judge what is left slice by slice and commit it."""
-        out = self.out
-        if out.begun:
-            say(f"{self._asked.out}: goes on behind slice {out.done} of {len(out.slices)}")
-        else:
-            begin = self._begin
-            out.begin(self._archive.version, self._planned, begin.states, begin.applied)
+    def _judge(self, say_begin: bool) -> None:
+        """Judge the parts that are left and commit all."""
+        out, begin, settings = self.out, self._begin, self._settings
+        if not out.begun:
+            divisor = min(settings.shard_count, PARTS_PER_CORE * self._engine.cores)
+            out.begin(self._archive.version, self._slices, divisor, begin.states, begin.applied)
             for line in self.begins if say_begin else ():
                 say(line)
-        keep_freed_memory()
-        sys.setswitchinterval(SWITCH_S)
-        shutil.rmtree(out.spill, ignore_errors=True)
-        out.prepare(self._group)
-        engine = Engine(
-            self._archive,
-            self._group,
-            self._settings.idle_advance_ms,
-            out.states(),
-            drained_ms=self._drained_ms,
+            left = out.parts
+        else:
+            left = [part for part in out.parts if out.files.done(part) is None]
+            done = len(out.parts) - len(left)
+            say(f"{self._asked.out}: goes on behind {done} of {counted(len(out.parts), 'part')}")
+        clocks = clocks_of(
+            out.slices,
+            edges(out.slices),
+            settings.idle_advance_ms,
+            max(self._before_ms, 0),
+            begin.written_ms,
+            self._drained_ms,
         )
-        progress = _Progress(out.slices, out.done)
-        from_ms = self._begin.written_ms
-        for one, tables in engine.run(out.slices, out.spill, out.done):
-            progress.take(one, out.take(one, tables, engine.states, from_ms))
-        shutil.rmtree(out.spill, ignore_errors=True)
-        progress.end()
+        records = sum(one.records for one in out.slices)
+        progress = ReplayProgress(sum(f.rows or 0 for f in self._archive.files), len(left))
+        if left:
+            stages = Stages(self._archive.reader, self._group, clocks, left, out.divisor)
+            self._engine.run(stages, self._archive.files, out.files.write, progress)
+        progress.end(records, out.commit(self._group))
 
     def _drained_ms(self, latest_ms: int) -> int | None:
         """Where clocks are to stand behind the last record; None where they stop with it."""
@@ -217,41 +254,3 @@ class Replay:
             else f"all {len(counts)} tables are those of the live run {where}"
         )
         return 1 if found else 0
-
-
-class _Progress:
-    """A line every few seconds: how far, how fast, how long still."""
-
-    def __init__(self, found: list[TimeSlice], done: int) -> None:
-        self._count, self._total = len(found), sum(one.records for one in found)
-        self._before = self._records = sum(one.records for one in found[:done])
-        self._rows = 0
-        self._began = self._said = time.monotonic()
-
-    def take(self, one: TimeSlice, rows: int) -> None:
-        """One more slice is judged."""
-        self._records += one.records
-        self._rows += rows
-        now = time.monotonic()
-        if now - self._said < SAY_EVERY_S or one.number + 1 == self._count:
-            return
-        self._said = now
-        rate = (self._records - self._before) / (now - self._began)
-        left_s = (self._total - self._records) / rate if rate else 0
-        say(
-            f"slice {one.number + 1} of {self._count}: {self._records:,} of {self._total:,} "
-            f"records, {rate:,.0f} a second, to {instant_of(one.latest_ms)}; "
-            f"{left_s:,.0f} s left",
-            flush=True,
-        )
-
-    def end(self) -> None:
-        """All is committed."""
-        took = time.monotonic() - self._began
-        records = self._records - self._before
-        say(
-            f"{counted(records, 'record')} in {took:,.1f} s "
-            f"({records / max(took, 0.001):,.0f} a second), "
-            f"{counted(self._rows, 'row')} written",
-            flush=True,
-        )

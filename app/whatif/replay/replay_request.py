@@ -13,8 +13,8 @@ from app.config import documents
 from app.config.policy_files import paths
 from app.config.settings import Settings, load_settings
 from app.errors import UserError, did_you_mean
-from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS, WHOLE, EventSpan
 from app.whatif.replay.choice import EVERYTHING, Choice, policy_key
+from app.whatif.replay.event_span import FIRST_MS, LAST_MS, WHOLE, EventSpan
 from app.whatif.replay.slices import RECORDS
 from state.engine.globs import SCOPES
 from state.jobs import DECLARED, JOBS
@@ -33,8 +33,8 @@ class ReplayRequest:
     span: EventSpan = WHOLE
     warm_up_ms: int = 0
     choice: Choice = EVERYTHING
-    after: Path | None = None
-    """The folder of a replay whose end is the begin of this one."""
+    after: str | None = None
+    """The warehouse of a replay whose end is the begin of this one."""
     saved: bool = False
     """Whether it begins with states that a run has saved."""
     records: int = RECORDS

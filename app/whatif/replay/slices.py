@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.whatif.replay.archive_reader import FIRST_MS, EventSpan, RecordCounts
+from app.whatif.replay.archive import RecordCounts
+from app.whatif.replay.event_span import FIRST_MS, EventSpan
 
 Array = np.ndarray
 RECORDS = 1_000_000

@@ -15,7 +15,7 @@ import numpy as np
 from app.read.relations import ANY_ORDER, Warehouse, connect
 from app.terminal.counts import counted
 from app.terminal.rows import plain
-from app.whatif.replay.archive_reader import FIRST_MS, LAST_MS
+from app.whatif.replay.event_span import FIRST_MS, LAST_MS
 
 if TYPE_CHECKING:
     import duckdb

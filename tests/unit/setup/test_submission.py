@@ -167,6 +167,23 @@ def test_commands_without_spark_keep_all_their_options(
 
 
 @pytest.mark.parametrize(
+    ("words", "on_spark"),
+    [
+        (["replay", "--out", "o"], False),
+        (["--master", "local[*]", "replay", "--out", "o"], True),
+        (["--master", "spark://m:7077", "policy", "diff", "a", "b", "--on", "all"], True),
+        (["--master", "spark://m:7077", "policy", "show", "t"], False),
+        (["--conf", "spark.executor.memory=4g", "replay", "--out", "o"], False),
+        (["--master", "local[*]", "replay", "--help"], False),
+    ],
+)
+def test_a_replay_runs_on_spark_where_the_line_has_a_master(
+    words: list[str], on_spark: bool
+) -> None:
+    assert read(words).needs_spark is on_spark
+
+
+@pytest.mark.parametrize(
     ("core", "named"),
     [
         ("spark-core_2.12-3.5.1.jar", "Spark 3.5.1 with Scala 2.12"),

@@ -23,7 +23,7 @@ from app.terminal.interrupt import temporary_folder
 from app.whatif.effect.compare import MEASURES, compared
 from app.whatif.effect.effect_page import html_of
 from app.whatif.effect.effect_text import About, plain
-from app.whatif.replay.archive_reader import WHOLE
+from app.whatif.replay.event_span import WHOLE
 from tests.support.archive_rows import SCHEMA, START_MS, event
 from tests.support.throttle_rows import frame
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +16,10 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 
 from app.cli import main
+from app.tables import state_files
 from app.tables.commit import Writer
 from app.tables.definitions import TABLES
-from app.whatif.replay import out as out_module
+from app.whatif.replay.part_files import PartFiles
 from state.jobs import DECLARED, JOBS
 from tests.support.archive_rows import event
 from tests.support.effort import examples
@@ -74,50 +76,68 @@ def test_a_range_cut_in_pieces_with_the_states_kept_is_the_whole(
 
 
 @pytest.mark.parametrize(
-    ("method", "times", "saved_every_s", "most_rows"),
+    ("owner", "method", "times"),
     [
-        ("append", (7, 12, 31), 0, 500_000),
-        ("append", (7, 12, 31), 0.3, 900),
-        ("settle", (3, 4), 0, 500_000),
-        ("settle", (3, 7), 3600, 900),
+        (PartFiles, "_written", (3, 9, 5)),
+        (state_files, "write", (2, 5)),
+        (Writer, "add_files", (1, 4)),
+        (Writer, "settle", (1,)),
     ],
 )
 def test_an_interrupted_replay_goes_on_and_writes_nothing_twice(
+    owner: Any,
     method: str,
     times: Sequence[int],
-    saved_every_s: float,
-    most_rows: int,
     config: Path,
     whole: dict[str, Row],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Slices of 400 records, eight of them in a commit, or fewer that have so many rows."""
-    monkeypatch.setattr(out_module, "SAVED_EVERY_S", saved_every_s)
-    monkeypatch.setattr(out_module, "MOST_ROWS", most_rows)
     for calls in times:
         with monkeypatch.context() as killed:
-            killed.setattr(Writer, method, after(calls, getattr(Writer, method)))
+            killed.setattr(owner, method, after(calls, getattr(owner, method)))
             assert run(config, tmp_path / "out", "--slice", "400") == 130
     capsys.readouterr()
     assert run(config, tmp_path / "out", "--slice", "400") == 0
-    assert "goes on behind slice " in capsys.readouterr().out
+    said = re.search(r"goes on behind (\d+) of 15 parts", capsys.readouterr().out)
+    assert said is not None and int(said[1])
     assert rows(tmp_path / "out") == whole
     assert run(config, tmp_path / "out") == 0
     assert "nothing is left to do" in capsys.readouterr().out
     assert rows(tmp_path / "out") == whole
 
 
+def test_a_part_that_lost_the_end_of_a_file_is_judged_again(
+    config: Path,
+    whole: dict[str, Row],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out"
+    with monkeypatch.context() as killed:
+        killed.setattr(Writer, "add_files", after(1, Writer.add_files))
+        assert run(config, out) == 130
+    shorter, zeros = (next((out / t).glob("*.parquet")) for t in ("limiter_stats", "chunk_events"))
+    shorter.write_bytes(shorter.read_bytes()[:-1])
+    zeros.write_bytes(zeros.read_bytes()[:-8] + bytes(8))
+    (out / "_weir/replay/end/producer_ids-0.arrow").write_bytes(b"")
+    capsys.readouterr()
+    assert run(config, out) == 0
+    assert "goes on behind 12 of 15 parts" in capsys.readouterr().out
+    assert rows(out) == whole
+
+
 def after(calls: int, method: Any) -> Any:
     """The method, interrupted at a call."""
     made = []
 
-    def interrupted(*arguments: Any) -> None:
+    def interrupted(*arguments: Any) -> Any:
         made.append(None)
         if len(made) == calls:
             raise KeyboardInterrupt
-        method(*arguments)
+        return method(*arguments)
 
     return interrupted
 

@@ -16,7 +16,7 @@ from app.engine.routing import pack_parsed
 from app.errors import UserError
 from app.read.relations import Warehouse
 from app.sources.files.line_files import lines_of
-from app.whatif.replay.archive_reader import Archive
+from app.whatif.replay.archive import Archive
 from state.engine.blobs import Blob
 from state.entry_cache.declaration import NAME as JOB
 from state.entry_cache.parameters import EntryCacheParameters

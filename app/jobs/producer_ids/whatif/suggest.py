@@ -28,7 +28,7 @@ from app.tables.writable import append
 from app.terminal.printable import say
 from app.terminal.rows import write_json, write_table
 from app.whatif import policy_document
-from app.whatif.replay.archive_reader import Archive
+from app.whatif.replay.archive import Archive
 from state.engine.globs import DEFAULT_USER, USERS
 from state.producer_ids.declaration import NAME as JOB
 from state.producer_ids.operator import ProducerIds

@@ -29,7 +29,7 @@ from app.terminal.outputs import require_folder
 from app.terminal.printable import printable, say
 from app.terminal.rows import write_table
 from app.whatif import policy_document
-from app.whatif.replay.archive_reader import WHOLE, EventSpan
+from app.whatif.replay.event_span import WHOLE, EventSpan
 from state.rate_limits.alone import Rules, Trace
 from state.rate_limits.bucket import VERSIONS
 from state.rate_limits.declaration import NAME as JOB

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from app.errors import UserError
 from app.read.relations import ANY_ORDER, Warehouse, connect
-from app.whatif.replay.archive_reader import WHOLE, EventSpan
+from app.whatif.replay.event_span import WHOLE, EventSpan
 from app.whatif.replay.refused import REFUSED
 from state.rate_limits.alone import CLOSE, PUBLISH, USE, Trace
 from state.rate_limits.declaration import NAME as JOB

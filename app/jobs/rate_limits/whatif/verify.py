@@ -15,13 +15,10 @@ from app.config.levels import compiled
 from app.engine.operators import operators
 from app.jobs.rate_limits.whatif.history import RATES, Rate
 from app.jobs.rate_limits.whatif.owners import Per, TopicOwners
-from app.tables.definitions import TABLES
-from app.tables.shape import shaped
-from app.terminal.interrupt import temporary_folder
-from app.whatif.replay.archive_reader import Archive, EventSpan
+from app.whatif.replay.archive import Archive
 from app.whatif.replay.choice import Choice
-from app.whatif.replay.slice_engine import Engine
-from app.whatif.replay.slices import slices
+from app.whatif.replay.event_span import EventSpan
+from app.whatif.replay.in_memory import judge_in_memory
 from state.engine.globs import NAMESPACES, TOPICS
 from state.jobs import DECLARED
 from state.rate_limits.declaration import NAME as JOB
@@ -128,23 +125,18 @@ def throttled(
     )
     replaced = EVERY | {(d["scope"], d["name"]) for d in plain}
     archive = Archive(settings, {JOB: operator.route}, span, Choice(replaced=replaced))
-    found = slices(archive.counted(), archive.span)
     total: Counter[Amount] = Counter()
     beyond: Counter[Amount] = Counter()
-    with temporary_folder("weir-suggest-") as folder:
-        engine = Engine(archive, {JOB: operator}, settings.idle_advance_ms)
-        for _, tables in engine.run(found, folder):
-            if VERDICTS in tables:
-                _count(tables[VERDICTS], per, owners, total, beyond)
-        # the newest records wait for later ones, of which there are none
-        end_ms = max(engine.states.latest_ms, 0) + LATER_MS + settings.allowed_lateness_ms
-        for state in engine.states.states.values():
-            step = operator.job.step(state, [], end_ms)
-            if VERDICTS in step.tables:
-                rows = step.tables[VERDICTS]
-                _count(
-                    shaped(rows, TABLES[VERDICTS], operator.constants), per, owners, total, beyond
-                )
+
+    def take(name: str, rows: pa.Table) -> None:
+        if name == VERDICTS:
+            _count(rows, per, owners, total, beyond)
+
+    def end_ms(latest_ms: int) -> int:
+        """The newest records wait for later ones, of which there are none."""
+        return max(latest_ms, 0) + LATER_MS + settings.allowed_lateness_ms
+
+    judge_in_memory(archive, {JOB: operator}, settings.idle_advance_ms, take, end_ms)
     return {which: beyond[which] / amount if amount else 0.0 for which, amount in total.items()}
 
 
@@ -155,7 +147,7 @@ def _count(
     total: Counter[Amount],
     beyond: Counter[Amount],
 ) -> None:
-    """Add the charges of one slice. A charge that either bucket does not admit counts as throttled."""
+    """Add the charges of some rows. A charge that either bucket does not admit counts as throttled."""
     limiter = "resource_group" if per == "group" else "topic"
     mine = verdicts.filter(pc.equal(verdicts.column("limiter"), limiter))
     passed = pc.and_(mine.column("messages_ok"), mine.column("bytes_ok"))

@@ -23,7 +23,7 @@ from app.jobs.rate_limits.whatif.search import point, smallest
 from app.jobs.rate_limits.whatif.verify import throttled
 from app.read.relations import Warehouse
 from app.whatif import policy_document
-from app.whatif.replay.archive_reader import WHOLE
+from app.whatif.replay.event_span import WHOLE
 from state.policies import LIMIT_TYPES
 from state.rate_limits.alone import Rules
 from tests.support.effort import examples

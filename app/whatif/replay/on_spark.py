@@ -1,0 +1,223 @@
+"""A replay in tasks of Spark: its exchange brings the packed records of a part to one task, sorted.
+
+The tasks write the files of rows and states, as they do in threads, so the warehouse must be where
+all of them reach it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import mmh3
+import pyarrow as pa
+
+from app.errors import UserError
+from app.sources.worker import settle
+from app.whatif.replay.archive_reader import ArchiveReader, Bins
+from app.whatif.replay.stages import Placed, ReplayPart, Stages
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from app.tables.data_files import DataFile
+    from app.whatif.replay.replay_progress import ReplayProgress
+
+Batches = Iterable[pa.RecordBatch]
+BINS = "bin bigint, records bigint, latest_ms bigint"
+PACKED = "part int, place bigint, blob binary"
+"""Packed records on their way: `part` leads to the partition of the part's number, `place` is the
+shard and the slice."""
+_PACKED = pa.schema([("part", pa.int32()), ("place", pa.int64()), ("blob", pa.binary())])
+JUDGED = "rows bigint"
+BATCH_BYTES = 16 << 20
+"""Packed records that a task hands on at a time."""
+ROWS_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BLOBS = 64
+"""Blobs that a task gets at once, of `app.engine.routing.BLOB_BYTES` at most."""
+FILES_OF_TASK_ROWS = 250_000
+"""Small files are read together up to so many rows."""
+SLICE_BITS = 32
+SEED = 42
+"""Of the hash by which Spark chooses a partition."""
+
+
+class OnSpark:
+    """Runs a replay in tasks of a Spark session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self.cores = spark.sparkContext.defaultParallelism
+
+    def bins(
+        self, reader: ArchiveReader, files: Iterable[DataFile], offset_ms: int
+    ) -> Iterator[Bins]:
+        """The bins of the files of each task."""
+
+        def count(file: DataFile) -> pa.RecordBatch:
+            rows = [(bin_, *counts) for bin_, counts in reader.bins(file, offset_ms).items()]
+            columns = zip(*rows, strict=True) if rows else ([], [], [])
+            return pa.record_batch(
+                [pa.array(column, pa.int64()) for column in columns],
+                names=["bin", "records", "latest_ms"],
+            )
+
+        counted = self._over(list(files), lambda file: [count(file)], BINS)
+        with _mistakes_of_users():
+            found = counted.toArrow()
+        for bin_, records, latest_ms in zip(*found.to_pydict().values(), strict=True):
+            yield {bin_: (records, latest_ms)}
+
+    def run(
+        self,
+        stages: Stages,
+        files: Sequence[DataFile],
+        write: Callable[[Stages, ReplayPart, Iterable[Placed]], int],
+        progress: ReplayProgress,
+    ) -> None:
+        """Pack the records of some files, then judge every part."""
+        context, parts = self._spark.sparkContext, list(stages.parts)
+        read, judged = context.accumulator(0), context.accumulator(0)
+        keys = keys_of(len(parts))
+        key_of = dict(zip(parts, keys, strict=True))
+
+        def pack(file: DataFile) -> Batches:
+            for group in stages.reader.row_groups(file):
+                yield from _batches(stages, group, key_of)
+                read.add(group.rows)
+
+        def judge(batches: Batches) -> Batches:
+            from pyspark import TaskContext
+
+            settle()
+            task = TaskContext.get()
+            assert task is not None
+            count = write(stages, parts[task.partitionId()], _placed(batches))
+            judged.add(1)
+            yield pa.record_batch([pa.array([count], pa.int64())], names=["rows"])
+
+        frame = (
+            self._over(files, pack, PACKED)
+            .repartition(len(parts), "part")
+            .select("place", "blob")
+            .sortWithinPartitions("place")
+            .mapInArrow(judge, JUDGED)
+        )
+        with self._blobs_at_a_time(), ThreadPoolExecutor(1) as pool:
+            action = pool.submit(frame.collect)
+            records = done = 0
+            try:
+                while not action.done():
+                    wait_for([action], 1.0)
+                    if read.value > records:
+                        progress.read(read.value - records)
+                    if judged.value > done:
+                        progress.judged(judged.value - done)
+                    records, done = read.value, judged.value
+            except BaseException:
+                context.cancelAllJobs()
+                raise
+            with _mistakes_of_users():
+                action.result()
+
+    @contextmanager
+    def _blobs_at_a_time(self) -> Iterator[None]:
+        """Tasks get so many packed records at once that their memory is bounded."""
+        conf = self._spark.conf
+        before = conf.get(ROWS_AT_ONCE)
+        conf.set(ROWS_AT_ONCE, str(BLOBS))
+        try:
+            yield
+        finally:
+            conf.set(ROWS_AT_ONCE, str(before))
+
+    def _over(
+        self, files: Sequence[DataFile], work: Callable[[DataFile], Batches], schema: str
+    ) -> DataFrame:
+        """What some work gives for each file; small files share a task."""
+        together = _together(files)
+
+        def of_task(batches: Batches) -> Batches:
+            settle()
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    for file in together[number]:
+                        yield from work(file)
+
+        tasks = self._spark.range(0, len(together), numPartitions=max(len(together), 1))
+        return tasks.mapInArrow(of_task, schema)
+
+
+@contextmanager
+def _mistakes_of_users() -> Iterator[None]:
+    """Raise a UserError of a task as such: Spark passes it on as text."""
+    from pyspark.errors import PythonException
+
+    try:
+        yield
+    except PythonException as error:
+        told = re.search(r"^app\.errors\.UserError: ((?:.+\n?)+)", str(error), re.MULTILINE)
+        if told is None:
+            raise
+        raise UserError(told[1].rstrip()) from error
+
+
+def keys_of(partitions: int) -> list[int]:
+    """Integers that Spark's hash sends to the partitions 0, 1, 2 and so on."""
+    found: dict[int, int] = {}
+    key = 0
+    while len(found) < partitions:
+        found.setdefault(mmh3.hash(key.to_bytes(4, "little"), SEED) % partitions, key)
+        key += 1
+    return [found[number] for number in range(partitions)]
+
+
+def _together(files: Sequence[DataFile]) -> list[list[DataFile]]:
+    """The files of each task."""
+    before = accumulate((file.rows or 0 for file in files), initial=0)
+    tasks: dict[int, list[DataFile]] = {}
+    for file, rows in zip(files, before, strict=False):
+        tasks.setdefault(rows // FILES_OF_TASK_ROWS, []).append(file)
+    return list(tasks.values())
+
+
+def _batches(stages: Stages, group: Any, key_of: dict[ReplayPart, int]) -> Batches:
+    """The packed records of a row group, as rows of PACKED."""
+    held: list[tuple[int, int, Any]] = []
+    size = 0
+    for one in stages.pack(group):
+        part = key_of[stages.part_of(one.job, one.shard)]
+        held.append((part, one.shard << SLICE_BITS | one.slice, one.blob))
+        size += one.blob.size
+        if size >= BATCH_BYTES:
+            yield _batch(held)
+            held, size = [], 0
+    if held:
+        yield _batch(held)
+
+
+def _batch(held: Sequence[tuple[int, int, Any]]) -> pa.RecordBatch:
+    parts, places, blobs = zip(*held, strict=True)
+    ends = pa.array(list(accumulate((blob.size for blob in blobs), initial=0)), pa.int32())
+    data = pa.py_buffer(b"".join(blobs))
+    return pa.record_batch(
+        [
+            pa.array(parts, pa.int32()),
+            pa.array(places, pa.int64()),
+            pa.BinaryArray.from_buffers(pa.binary(), len(blobs), [None, ends.buffers()[1], data]),
+        ],
+        schema=_PACKED,
+    )
+
+
+def _placed(batches: Batches) -> Iterator[Placed]:
+    """Rows of PACKED as blobs of shards and slices."""
+    for batch in batches:
+        for place, blob in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+            shard, number = place >> SLICE_BITS, place & (1 << SLICE_BITS) - 1
+            yield Placed(shard, number, blob.as_buffer())
