@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from app.tables.archive_files import write_files
 from app.tables import state_files
+from app.tables.archive_files import write_files
 from app.tables.definitions import TABLES
 from app.tables.object_store import object_store
 from app.tables.state_files import States
