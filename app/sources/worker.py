@@ -64,7 +64,7 @@ def _this_task() -> int:
     return -1 if context is None else context.taskAttemptId()
 
 
-class _AcknowledgedAtOnce(io.RawIOBase):
+class AcknowledgedAtOnce(io.RawIOBase):
     """What a TCP connection receives; every read acknowledges what was read before."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -96,7 +96,7 @@ def _acknowledge_at_once() -> None:
     def worker_main(infile: BinaryIO, outfile: BinaryIO) -> None:
         with socket.socket(fileno=os.dup(infile.fileno())) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            task(io.BufferedReader(_AcknowledgedAtOnce(connection), BUFFER_BYTES), outfile)
+            task(io.BufferedReader(AcknowledgedAtOnce(connection), BUFFER_BYTES), outfile)
 
     setattr(daemon, "worker_main", worker_main)  # noqa: B010 - a module of Spark
 

@@ -22,8 +22,8 @@ from app.run.service import Service, run
 from app.run.shutdown import Stopping
 from app.tables import policy_log
 from app.tables.definitions import TABLES
+from tests.crash.killed_run import ALL
 from tests.crash.policy_change import (
-    QUERY,
     Place,
     assert_as_at_once,
     at_once,
@@ -50,13 +50,13 @@ def test_edits_between_runs_and_kills_amid_them(place: Place) -> None:
 
     place.limit(0.5)  # the file changes while nothing runs
     place.come(0.7)
-    ended = killed(place.config, QUERY, "taken", 1)  # taken, and nothing judged by it
+    ended = killed(place.config, ALL, "taken", 1)  # taken, and nothing judged by it
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]
     first = place.log()
     assert [one.number for one in first.taken] == [0, 1]
 
     place.limit(0.25)  # and again: the batch that was begun is judged by the version it had
-    ended = killed(place.config, QUERY, "after", 2)  # some tables are committed, others are not
+    ended = killed(place.config, ALL, "after", 2)  # some tables are committed, others are not
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]
     assert place.log() == first
     place.come(1.0)

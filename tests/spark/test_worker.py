@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 def _kinds_of_input(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import gc
 
-    from app.sources.worker import _AcknowledgedAtOnce, settle
+    from app.sources.worker import AcknowledgedAtOnce, settle
 
-    here = [one for one in gc.get_objects() if isinstance(one, _AcknowledgedAtOnce)]
+    here = [one for one in gc.get_objects() if isinstance(one, AcknowledgedAtOnce)]
     settle()  # which hides what lives from the collector
     for batch in batches:
         yield pa.record_batch([pa.array([bool(here)] * batch.num_rows)], names=["acknowledged"])
