@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from app.archive_names import WRITES
 from app.config.settings import Settings
 from app.demo.generator.trace import Trace
 from app.engine import archive_task
@@ -45,7 +46,7 @@ def build(settings: Settings, trace: Trace, rows_per_commit: int = ROWS_PER_COMM
         settings.maintenance.history_ms,
         application="weir-bench-archive",
     )
-    writer.prepare(list(archive_task.WRITES))
+    writer.prepare(list(WRITES))
     write = archive_task.file_writer(archive_task.ArchiveTarget.of(settings))
     number = read = 0
     held: list[pa.RecordBatch] = []

@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE, WRITES
 from app.config.alerts import AlertSettings
 from app.config.base import (
     Milliseconds,
@@ -60,10 +60,7 @@ _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 GATHERING = tuple(
     dict.fromkeys(
         [
-            "events",
-            "quarantine",
-            "coverage_counts",
-            "coverage_gaps",
+            *WRITES,
             *(t.name for job in DECLARED.values() for t in (*job.tables, *job.shadow_tables)),
         ]
     )

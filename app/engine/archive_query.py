@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from app.config import ARCHIVE
-from app.engine.archive_task import WRITES, ArchiveTarget, file_writer, files_of
+from app.archive_names import ARCHIVE, WRITES
+from app.engine.archive_task import ArchiveTarget, file_writer, files_of
 from app.engine.messages import PACKED
 from app.sources import open_stream
 from app.sources.files import planned_files

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from app.archive_names import WRITES
 from app.contract.event_contract import DIGESTS, Parsed, parse_batch
 from app.contract.redaction import redact
-from app.engine.coverage import COUNTS, GAPS, Coverage
+from app.engine.coverage import Coverage
 from app.engine.messages import MessageKind, control_row, encode
 from app.sources.batches import regrouped
 from app.sources.clocks import LATEST_MS, plan_of
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 ROWS_PER_FILE = 1_000_000
 BYTES_PER_FILE = 256 << 20
-WRITES = ("events", "quarantine", COUNTS, GAPS)
-"""Tables of the archive."""
 TABLE = b"table"
 """Key of the metadata of a list of files: their table."""
 Batches = Iterator[pa.RecordBatch]

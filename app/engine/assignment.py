@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE
 from app.errors import UserError
 from app.tables import checkpoints, manifest
 from state.jobs import JOBS

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from app.archive_names import COUNTS, GAPS
 from app.contract.event_contract import Parsed, distinct
 from app.sources.clocks import LATEST_MS
 from app.tables.definitions import TABLES
 from state.events import EVERY_BROKER, KIND_INDEX
 
-COUNTS, GAPS = "coverage_counts", "coverage_gaps"
 MINUTE_MS = 60_000
 _GAP = KIND_INDEX["gap"]
 

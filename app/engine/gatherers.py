@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE
 from app.engine.archive_query import writer_of
 from app.errors import UserError
 from app.tables import gathering

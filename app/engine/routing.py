@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +21,7 @@ import pyarrow.compute as pc
 from app.contract.event_contract import DIGESTS, Parsed, parse_batch
 from app.contract.parsing.layout import INDEX, TEXT_SLOTS, slot
 from app.engine.archive_task import ArchiveTarget, ArchiveTask
+from app.engine.blob_columns import LATER, NUMBER, OWN, TEXT, gather
 from app.engine.messages import PACKED_SCHEMA, TS, MessageKind, control_row, encode
 from app.engine.payloads import Payloads
 from app.sources.batches import regrouped, with_next
@@ -67,41 +67,6 @@ class Route:
     payloads: Payloads | None = None
     everywhere: tuple[str, ...] = ()
     """Kinds that go to every shard."""
-
-
-_NUMBER, _TEXT, _OWN, _LATER = np.int64(0), np.int64(1), np.int64(2), np.int64(3)
-"""Origins of a blob's column."""
-
-
-@numba.njit(cache=True, nogil=True)
-def _gather(
-    rows: Array,
-    sources: Array,
-    numbers: Array,
-    codes: Array,
-    present: Array,
-    own: Array,
-    out: Array,
-) -> None:
-    """Columns of a blob at some rows of a block; see `blobs.write`."""
-    n = len(rows)
-    for c in range(len(sources)):
-        source, slot, more = sources[c]
-        column = out[c]
-        if source == _NUMBER:
-            values, bit = numbers[slot], np.uint64(more)
-            for i in range(n):
-                here = present[rows[i]] >> bit & np.uint64(1)
-                column[i] = values[rows[i]] if here != np.uint64(0) else NULL
-        elif source == _TEXT:
-            places = codes[slot]
-            for i in range(n):
-                place = places[rows[i]]
-                column[i] = place + more if place >= 0 else np.int64(-1)
-        elif source == _OWN:
-            values = own[slot]
-            for i in range(n):
-                column[i] = values[rows[i]]
 
 
 def packer(
@@ -556,19 +521,19 @@ class _Packer:
         for source, name in zip(sources, names, strict=True):
             # A job with the column `partition` gets the topic as recorded.
             if name in self._place and not (name == "topic" and "partition" in columns):
-                source[:2] = _OWN, self._place[name]
+                source[:2] = OWN, self._place[name]
             elif (found := self._column(name, content)) is not None:
-                source[:2] = _OWN, len(self._base) + len(own)
+                source[:2] = OWN, len(self._base) + len(own)
                 own.append(found)
             elif name in FILLED:
-                source[0] = _LATER
+                source[0] = LATER
             elif name in TEXTS:
-                source[:] = _TEXT, slot(name), self._slots[slot(name)]
+                source[:] = TEXT, slot(name), self._slots[slot(name)]
             else:
-                source[:] = _NUMBER, slot(name), INDEX[name]
+                source[:] = NUMBER, slot(name), INDEX[name]
         values = np.empty((len(names), len(rows)), np.int64)
         every_own = np.concatenate([self._base, np.stack(own)]) if own else self._base
-        _gather(rows, sources, block.numbers, block.codes, block.present, every_own, values)
+        gather(rows, sources, block.numbers, block.codes, block.present, every_own, values)
         home = np.concatenate([part.home for part in parts])
         if self._still is not None:
             home = home + self._still[rows]

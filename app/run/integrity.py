@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE
 from app.engine import assignment
 from app.engine.assignment import jobs_of
 from app.errors import UserError

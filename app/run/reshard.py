@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE
 from app.config.settings import shards_for
 from app.engine import assignment
 from app.engine.assignment import jobs_of
@@ -29,7 +29,7 @@ from app.engine.operators import operators
 from app.engine.step import STATE
 from app.errors import UserError
 from app.run.integrity import SHARED, tables_of
-from app.run.session import build_session, stop_session
+from app.run.session import spark_session
 from app.run.spark_logs import written
 from app.sources.worker import settle
 from app.tables import checkpoints, formats, manifest, policy_log, run_lock, writable
@@ -193,26 +193,18 @@ def _list(warehouse: Location, move: Move) -> None:
 
 def _build(settings: Settings, move: Move, root: Path) -> None:
     """Build new checkpoints of all queries below RESHARDING."""
-    from pyspark import SparkContext
-
-    ours = SparkContext._active_spark_context is None
     wanted = settings.model_copy(update={"partitions": move.partitions[1]})
-    with stoppable():
-        spark = build_session(wanted, "weir reshard")
-        try:
-            for query, jobs in move.queries.items():
-                old, new = root / FOLDER / query, root / RESHARDING / query
-                ended = checkpoints.last_ended(settings.location, query)
-                checkpoints.without_state(old, new, move.partitions[1], ended)
-                checkpoints.renumbered(settings.location, query, move.shards[1])
-                if (old / "state").is_dir():
-                    work = root / RESHARDING / f"{query}.work"
-                    _states(spark, wanted, move, jobs, old, work)
-                    _take_over(work / "checkpoint" / "state", new / "state", ended + 1)
-                    shutil.rmtree(work)
-        finally:
-            if ours:
-                stop_session(spark)
+    with stoppable(), spark_session(wanted, "weir reshard") as spark:
+        for query, jobs in move.queries.items():
+            old, new = root / FOLDER / query, root / RESHARDING / query
+            ended = checkpoints.last_ended(settings.location, query)
+            checkpoints.without_state(old, new, move.partitions[1], ended)
+            checkpoints.renumbered(settings.location, query, move.shards[1])
+            if (old / "state").is_dir():
+                work = root / RESHARDING / f"{query}.work"
+                _states(spark, wanted, move, jobs, old, work)
+                _take_over(work / "checkpoint" / "state", new / "state", ended + 1)
+                shutil.rmtree(work)
 
 
 def _take_over(built: Path, place: Path, version: int) -> None:

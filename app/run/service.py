@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from app import sources
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE
 from app.config.described import described
 from app.engine import archive_query, assignment, govern
 from app.engine.assignment import QueryPlan, jobs_of

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,11 +97,8 @@ def build_session(settings: Settings, app_name: str, *, master: str | None = Non
 
 
 @contextmanager
-def submitted_session(settings: Settings, app_name: str) -> Iterator[SparkSession | None]:
-    """The Spark session of a process that spark-submit has started; None in another process."""
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        yield None
-        return
+def spark_session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
+    """The Spark session of this process, stopped at the end unless it was there before."""
     from pyspark import SparkContext
 
     ours = SparkContext._active_spark_context is None
@@ -111,6 +108,15 @@ def submitted_session(settings: Settings, app_name: str) -> Iterator[SparkSessio
     finally:
         if ours:
             stop_session(spark)
+
+
+def submitted_session(
+    settings: Settings, app_name: str
+) -> AbstractContextManager[SparkSession | None]:
+    """That of a process that spark-submit has started; None in another process."""
+    return (
+        spark_session(settings, app_name) if "PYSPARK_GATEWAY_PORT" in os.environ else nullcontext()
+    )
 
 
 def stop_session(spark: SparkSession) -> None:

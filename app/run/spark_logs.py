@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE
 from app.tables import checkpoints, manifest, spark_files
 from app.tables.log_files import opened
 from app.tables.small_files import Damaged, local_path

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE
 from app.engine.assignment import jobs_of
 from app.errors import UserError
 from app.sources.files.line_files import folder

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE
 from app.tables.definitions import TABLES, Table
 from app.tables.gathering import MOST_BYTES, Gathered, GatheringWriter
 from app.tables.object_store import object_store

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE
 from app.errors import UserError
 from app.tables import manifest
 from app.tables.json_documents import Document

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app import __version__
+from app.archive_names import WRITES
 from app.errors import UserError
 from app.tables.definitions import TABLES
 from app.tables.json_documents import Document
@@ -26,7 +27,6 @@ VERSION = 2
 """Version of the file itself, which an earlier release refuses. Since version 2 each checkpoint has
 its identity in one file.
 """
-_OF_THE_ARCHIVE = ("events", "quarantine", "coverage_counts", "coverage_gaps")
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _changed_columns(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
         for job in jobs
         for table in (*DECLARED[job].tables, *DECLARED[job].shadow_tables)
     ]
-    for name in dict.fromkeys([*names, *_OF_THE_ARCHIVE]):
+    for name in dict.fromkeys([*names, *WRITES]):
         path, options = path_in(warehouse, name), warehouse.storage()
         if not DeltaTable.is_deltatable(path, options):
             continue

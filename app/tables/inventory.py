@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE
 from app.errors import UserError
 from app.tables import archive_files, checkpoints, manifest, policy_log
 from app.tables.checkpoints import FOLDER, IDENTITY, Committed, Identity

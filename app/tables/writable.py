@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE
 from app.errors import UserError
 from app.tables import checkpoints
 from app.tables.checkpoints import FOLDER

@@ -14,8 +14,8 @@ from uuid import uuid4
 
 import yaml
 
+from app.archive_names import WRITES
 from app.config.settings import Settings, load_settings
-from app.engine.archive_task import WRITES
 from app.run.service import run
 from tests.conftest import ROOT
 from tests.crash.service import LOCAL, OF_PYTEST, WITHIN_S, Failed, Service, last_message

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.archive_names import COUNTS, GAPS
 from app.config.settings import Settings
-from app.engine.coverage import COUNTS, GAPS
 from app.read.query import query
 from app.tables.definitions import TABLES
 from app.tables.views import VIEWS

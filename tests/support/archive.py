@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.archive_names import WRITES
 from app.engine import archive_task
-from app.engine.archive_task import WRITES, ArchiveTarget, file_writer
+from app.engine.archive_task import ArchiveTarget, file_writer
 from app.engine.messages import MessageKind
 
 

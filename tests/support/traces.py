@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from app.archive_names import COUNTS
 from app.demo.generator.scenario import DisorderSpec, load_scenario
 from app.demo.generator.trace import Trace, plan_trace
-from app.engine.coverage import COUNTS
 from app.tables.definitions import TABLES
 
 NOT_COMPARED = {"ingest_ms", "source_partition", "source_offset"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE
 from app.read.relations import Warehouse
 from app.tables import checkpoints, manifest
 from app.tables.checkpoints import FOLDER

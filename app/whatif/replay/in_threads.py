@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from itertools import chain
@@ -23,16 +23,13 @@ from app.terminal.interrupt import temporary_folder
 from app.whatif.replay.archive import bins_in_threads
 from app.whatif.replay.archive_reader import ArchiveReader, Bins, PackedBlob, RowGroup
 from app.whatif.replay.replay_progress import ReplayProgress
-from app.whatif.replay.stages import Placed, ReplayPart, Stages
+from app.whatif.replay.stages import Placed, Stages, Write
 from udfs.allocator import keep_freed_memory
 
 SWITCH_S = 0.0005
 """How long a thread waits for another that holds the interpreter: a tenth of the default, since
 what Python does between two compiled steps is short."""
 BUFFER_BYTES = 1 << 20
-
-Write = Callable[[Stages, ReplayPart, Iterable[Placed]], int]
-"""Judges a part and keeps its rows; the number of rows."""
 
 
 class _BlobPlace(NamedTuple):

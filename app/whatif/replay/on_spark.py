@@ -20,7 +20,7 @@ import pyarrow as pa
 from app.errors import UserError
 from app.sources.worker import settle
 from app.whatif.replay.archive_reader import ArchiveReader, Bins
-from app.whatif.replay.stages import Placed, ReplayPart, Stages
+from app.whatif.replay.stages import Placed, ReplayPart, Stages, Write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +77,7 @@ class OnSpark:
         self,
         stages: Stages,
         files: Sequence[DataFile],
-        write: Callable[[Stages, ReplayPart, Iterable[Placed]], int],
+        write: Write,
         progress: ReplayProgress,
     ) -> None:
         """Pack the records of some files, then judge every part."""

@@ -6,7 +6,7 @@ interrupted judges again only the parts that were not done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app.engine.operators import Operator, live_logs, live_operators, operators
@@ -27,7 +27,7 @@ from app.whatif.replay.on_spark import OnSpark
 from app.whatif.replay.out import ReplayFolder, absolute
 from app.whatif.replay.replay_progress import ReplayProgress
 from app.whatif.replay.slices import BYTES, TimeSlice, edges, slices
-from app.whatif.replay.stages import Placed, ReplayPart, Stages, clocks_of
+from app.whatif.replay.stages import Stages, Write, clocks_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +83,7 @@ class Engine(Protocol):
         self,
         stages: Stages,
         files: Sequence[DataFile],
-        write: Callable[[Stages, ReplayPart, Iterable[Placed]], int],
+        write: Write,
         progress: ReplayProgress,
     ) -> None:
         """Pack the records of some files, then judge every part; `write` keeps its rows."""

@@ -51,6 +51,10 @@ class Placed(NamedTuple):
     blob: Any
 
 
+Write = Callable[["Stages", ReplayPart, Iterable[Placed]], int]
+"""Judges a part and keeps its rows; the number of rows."""
+
+
 @dataclass(frozen=True)
 class SliceClocks:
     """The slices of a replay, as one shard goes through them."""

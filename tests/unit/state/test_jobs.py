@@ -72,7 +72,7 @@ def test_what_a_worker_runs_loads_neither_pydantic_nor_the_configuration() -> No
     cores = ", ".join(job.core_class.partition(":")[0] for job in DECLARED.values())
     script = (
         f"import sys, {cores}, state.jobs, app.engine.step, app.sources.files.line_files\n"
-        "apart = ('pydantic', 'deltalake', 'app.config.', 'app.demo.generator')\n"
+        "apart = ('pydantic', 'deltalake', 'app.config', 'app.demo.generator')\n"
         "print([m for m in sys.modules if m.startswith(apart)])"
     )
     ran = subprocess.run(

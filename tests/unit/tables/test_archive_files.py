@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE
 from app.config.maintenance import MaintenanceSettings
 from app.config.settings import Settings
 from app.read.relations import Warehouse

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.config import ARCHIVE
+from app.archive_names import ARCHIVE
 from app.config.location import Location
 from app.config.settings import Settings
 from app.errors import UserError
