@@ -7,13 +7,15 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.config.shipped import ROOT
 from app.run.jars import IN_SPARK, coordinates
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from app.config.settings import Settings
@@ -26,9 +28,13 @@ OF_QUERY = "stream execution thread for"
 """Begin of the names of Spark's threads of queries."""
 OF_MAINTENANCE = "state-store-maintenance-thread"
 """Begin of the names of those that maintain state stores; they wait between two tasks."""
+OF_DAEMON = "start of Spark's Python daemon"
+DAEMON = "app.setup.daemon"
+"""The module that Spark's Python workers are forks of, where they run on this machine."""
 END_S = 10.0
 """Time for the first to end and the second to finish their tasks."""
 
+WORKER_PATH = "spark.executorEnv.PYTHONPATH"
 OPERATOR_ROWS = 1000
 """Blobs that the stateful operator gets in one Arrow batch. With `app.engine.routing.BLOB_BYTES`
 the batch stays below Arrow's limit of 2 GiB, whatever a trigger takes.
@@ -79,6 +85,10 @@ def build_session(settings: Settings, app_name: str, *, master: str | None = Non
         conf.setMaster(master or "local[2]").setAll(_own_jvm())
     for key, value in PREFERRED.items():
         conf.setIfMissing(key, value)
+    if str(conf.get("spark.master", "")).startswith("local"):
+        path = [str(ROOT), conf.get(WORKER_PATH), os.environ.get("PYTHONPATH")]
+        conf.set(WORKER_PATH, os.pathsep.join(filter(None, path)))
+        conf.setIfMissing("spark.python.daemon.module", DAEMON)
     conf.setAll(list(REQUIRED.items()))
     extensions = [e for e in (conf.get("spark.sql.extensions") or "").split(",") if e]
     if DELTA not in extensions:
@@ -93,7 +103,25 @@ def build_session(settings: Settings, app_name: str, *, master: str | None = Non
         signal.signal(signal.SIGINT, earlier)
     partitions = settings.partitions or spark.sparkContext.defaultParallelism
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    if spark.conf.get("spark.python.daemon.module", None) == DAEMON:
+        threading.Thread(target=_start_daemon, args=(spark,), name=OF_DAEMON).start()
     return spark
+
+
+def _start_daemon(spark: SparkSession) -> None:
+    """Have Spark start its Python daemon, which loads for two to three seconds, while this process
+    reads what the run needs.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    # What a task cannot do now the first of the run cannot either, and that one is reported.
+    with suppress(PySparkException, Py4JError, OSError):
+        spark.range(1, numPartitions=1).mapInArrow(_unchanged, "id long").collect()  # type: ignore[arg-type]
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
 
 
 @contextmanager
@@ -126,6 +154,9 @@ def stop_session(spark: SparkSession) -> None:
     Spark. What it is at work on is only a faster start of the next run, and what Spark logs of
     threads that it stops itself carries no information.
     """
+    for thread in threading.enumerate():
+        if thread.name == OF_DAEMON:
+            thread.join(END_S)
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     deadline = time.monotonic() + END_S

@@ -88,7 +88,7 @@ def _acknowledge_at_once() -> None:
     an acknowledgement by 40 ms: once a task, twice in the stateful operator. A worker has no way to
     Spark's socket options, and TCP_QUICKACK does not last, so it is set before every read.
     """
-    daemon = sys.modules["__main__"]
+    daemon = sys.modules.get("pyspark.daemon") or sys.modules["__main__"]
     task: Callable[[BinaryIO, BinaryIO], None] | None = getattr(daemon, "worker_main", None)
     if task is None or not hasattr(socket, "TCP_QUICKACK"):  # not a worker of a daemon; not Linux
         return

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from app.run.session import DAEMON
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -26,3 +28,22 @@ def test_the_next_task_of_a_worker_acknowledges_what_it_reads(spark: SparkSessio
     frame = spark.range(3, numPartitions=1).mapInArrow(_kinds_of_input, "acknowledged boolean")  # type: ignore[arg-type]
     frame.toArrow()
     assert frame.toArrow().to_pydict() == {"acknowledged": [True] * 3}
+
+
+def _forked_from(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import os
+    import sys
+
+    import psutil
+
+    daemon = psutil.Process(os.getppid()).cmdline()
+    for batch in batches:
+        loaded = "app.setup.warm" in sys.modules
+        yield pa.record_batch(
+            [pa.array([(daemon[2] if loaded else "")] * batch.num_rows)], names=["x"]
+        )
+
+
+def test_a_worker_on_this_machine_begins_with_the_compiled_cores(spark: SparkSession) -> None:
+    frame = spark.range(1, numPartitions=1).mapInArrow(_forked_from, "x string")  # type: ignore[arg-type]
+    assert frame.toArrow().to_pydict() == {"x": [DAEMON]}

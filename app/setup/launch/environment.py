@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 from app.errors import UserError
-from app.setup.launch.home import Home, say
+from app.setup.launch.home import ROOT, Home, say
 
 TO_COMPILE = (
     "annotated-types",
@@ -106,6 +106,8 @@ def _build(home: Home, lock: Path, turn: TextIO, compiles: bool) -> None:
             _install(home, lock.name, first, turn)
             compiled = beside.submit(home.prepare_cores)
         _install(home, lock.name, [one for one in every if one not in first], turn)
+        if sys.dont_write_bytecode:
+            _compile_bytecode(home)
         say(f"the packages are installed ({time.monotonic() - began_s:.0f} s)")
         if compiled:
             compiled.result()
@@ -128,6 +130,15 @@ def _install(home: Home, lock: str, packages: Sequence[str], turn: TextIO) -> No
     )
     if done.returncode:
         raise UserError(f"the packages of {lock} could not be installed (see above)")
+
+
+def _compile_bytecode(home: Home) -> None:
+    """Write what every process would compile again that may not keep it (PYTHONDONTWRITEBYTECODE,
+    as many images set it): a second and a half of the start of each.
+    """
+    folders = [home.pyspark.parent, *(ROOT / name for name in ("app", "state", "udfs"))]
+    words = ["-m", "compileall", "-qq", "-x", "/tests?/", *map(str, folders)]
+    subprocess.run([home.python, *words], check=False)  # some packages ship files of Python 2
 
 
 def _of_venv(home: Home) -> Path:

@@ -14,6 +14,11 @@ from app.setup.launch.line import LISTS, Line
 MAIN = ROOT / "app/main.py"
 WORKER_CORES = "./numba-cache"
 COMPILED_AHEAD = ("run", "demo", "replay", "policy")
+JAVA_OPTIONS, STACK = "spark.driver.extraJavaOptions", "-Xss4m"
+ONE_COMPILER = "-XX:TieredStopAtLevel=1"
+"""Leaves out the second compiler of Java, whose code pays off after some minutes of work: until then
+it takes a third of what the JVM needs.
+"""
 SENT_CONFIG = "weir-config.yaml"
 
 
@@ -76,11 +81,11 @@ class Submission:
         self.lists |= {option: list(self.line.given.get(option, [])) for option in LISTS}
         master = self.given_master or os.environ.get("MASTER") or "local[*]"
         self.options += ["--master", master]
-        if not (
-            any(word.startswith("--driver-java-options") for word in self.line.passed)
-            or self.conf("spark.driver.extraJavaOptions")
-        ):
-            self._set("spark.driver.extraJavaOptions", "-Xss4m")
+        if not any(word.startswith("--driver-java-options") for word in self.line.passed):
+            if self._ends_soon and master.startswith("local") and not self._java_options_of_user():
+                self._set(JAVA_OPTIONS, f"{STACK} {ONE_COMPILER}")
+            elif not self.conf(JAVA_OPTIONS):
+                self._set(JAVA_OPTIONS, STACK)
         self._jars()
         if master.startswith("local"):
             self._here()
@@ -90,6 +95,19 @@ class Submission:
         joined = {option: ",".join(values) for option, values in self.lists.items() if values}
         sent = [word for pair in joined.items() for word in pair]
         return [submit, *self.options, *sent, *self.line.passed, str(MAIN), *command]
+
+    @property
+    def _ends_soon(self) -> bool:
+        """Whether the command ends by itself with the records that are there."""
+        line = self.line
+        return line.command == "demo" or (line.command == "run" and "--available-now" in line.words)
+
+    def _java_options_of_user(self) -> bool:
+        file = self._properties_file()
+        ours = f"{ROOT}/conf/spark-defaults.conf"
+        return JAVA_OPTIONS in self.line.confs or (
+            str(file) != ours and JAVA_OPTIONS in _properties(file)
+        )
 
     def _set(self, key: str, value: str) -> None:
         self.options += ["--conf", f"{key}={value}"]

@@ -160,6 +160,17 @@ def test_the_first_start_builds_the_environment_and_the_second_does_not(checkout
     assert len(checkout.called()) == 1
 
 
+def test_where_python_keeps_no_bytecode_it_is_written_at_set_up(checkout: Checkout) -> None:
+    for kept in checkout.root.rglob("__pycache__"):
+        shutil.rmtree(kept)
+    done = checkout.start("--prepare", PYTHONDONTWRITEBYTECODE="1")
+    assert done.returncode == 0, done.stderr
+    for folder in ("app", "state/engine", "udfs"):
+        sources = {path.stem for path in (checkout.root / folder).glob("*.py")}
+        compiled = (checkout.root / folder / "__pycache__").glob("*.pyc")
+        assert sources and {path.name.split(".")[0] for path in compiled} == sources
+
+
 def test_what_compiling_needs_is_installed_first(checkout: Checkout) -> None:
     done = checkout.start("--prepare", KEEP=str(checkout.root / "kept"))
     assert done.returncode == 0, done.stderr
@@ -265,6 +276,7 @@ def test_pip_installs_where_there_is_no_uv(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(environment.shutil, "which", lambda _: None)
     monkeypatch.setattr(environment.venv, "create", lambda *_, **__: (tmp_path / "env").mkdir())
     monkeypatch.setattr(environment.subprocess, "run", run)
+    monkeypatch.setattr(environment.sys, "dont_write_bytecode", False)
     environment.prepare(
         Home.of_environment(tmp_path / "env"), ROOT / "requirements.lock", compiles=False
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,8 @@ def test_a_dry_run_prints_the_line_that_a_run_would_execute(
         f"{home.pyspark}/bin/spark-submit",
         "--master",
         "local[*]",
+        "--conf",
+        "spark.driver.extraJavaOptions=-Xss4m -XX:TieredStopAtLevel=1",
         "--jars",
         f"{tmp_path}/jars/delta.jar,{tmp_path}/jars/kafka.jar",
         f"{ROOT}/app/main.py",
@@ -212,3 +215,37 @@ def test_a_spark_that_does_not_fit_the_jars_is_refused_by_name(
 def test_the_spark_of_a_cluster_is_respected(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     assert line_of(home, "demo")[0] == "/opt/spark/bin/spark-submit"
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (("demo",), "-Xss4m -XX:TieredStopAtLevel=1"),
+        (("run", "--config", "w.yaml", "--available-now"), "-Xss4m -XX:TieredStopAtLevel=1"),
+        (("run", "--config", "w.yaml"), None),
+        (("--master", "spark://a:1", "demo"), None),
+        (("--conf", "spark.driver.extraJavaOptions=-Xss8m", "demo"), None),
+        (("--driver-java-options", "-Xss8m", "demo"), None),
+    ],
+)
+def test_what_ends_by_itself_runs_without_javas_second_compiler(
+    home: Home, words: Sequence[str], options: str | None
+) -> None:
+    line = line_of(home, *words)
+    weirs = line[: line.index(f"{ROOT}/app/main.py")]
+    given = [word for word in weirs if word.startswith("spark.driver.extraJavaOptions=")]
+    assert [word.partition("=")[2] for word in given if word not in words] == (
+        [options] if options else []
+    )
+
+
+@pytest.mark.parametrize("given", ["--properties-file", "SPARK_CONF_DIR"])
+def test_java_options_in_a_file_of_the_user_stay(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    file = tmp_path / "spark-defaults.conf"
+    file.write_text("spark.driver.extraJavaOptions -Xss8m\n", encoding="utf-8")
+    if given == "SPARK_CONF_DIR":
+        monkeypatch.setenv(given, str(tmp_path))
+    line = line_of(home, *((given, str(file)) if given[0] == "-" else ()), "demo")
+    assert not any("extraJavaOptions=" in word for word in line)
