@@ -12,6 +12,7 @@ from state.engine.documents import ClusterPolicy, Policy, Source
 from state.engine.key import Key
 from state.engine.names import Names
 from state.engine.records import Records, among
+from state.engine.structs import picked
 from state.rate_limits import flow
 from state.rate_limits import layout as L
 from state.rate_limits.connection import restart, stop_counting
@@ -189,9 +190,9 @@ class Broker(Key):
         """Build the limiters that the documents in force require for the topics of this batch."""
         bare = topics[self.world.topics["limiter"][topics] < 0]
         if len(bare):
-            names = self.world.topics["name"][bare]
-            msgs, size, _ = self.limits.topics(self.names.texts(names))
+            msgs, size = self._rates(bare)
             limited = (msgs > 0) | (size > 0)
+            names = self.world.topics["name"][bare]
             self.world.topics["limiter"][bare[limited]] = self._new_limiters(
                 L.TOPIC, names[limited], msgs[limited], size[limited]
             )
@@ -202,6 +203,15 @@ class Broker(Key):
             if len(self.world.limiters) > known:
                 # a group whose limiter had been dropped: its topics outside this batch share it
                 self._group_topics(np.flatnonzero(self.world.topics["group"] < 0))
+
+    def _rates(self, topics: Array) -> tuple[Array, Array]:
+        """Message and byte rates of topics without a limiter, 0 = off."""
+        if self.limits.by_name:
+            msgs, size, _ = self.limits.topics(self.names.texts(self.world.topics["name"][topics]))
+            return msgs, size
+        limited = self.world.topics["exempt"][topics] == 0
+        msgs, size = (np.where(limited, rate, 0) for rate in self.limits.default())
+        return msgs, size
 
     def _group_topics(self, topics: Array) -> None:
         """Assign topics to the limiters of their resource groups, if these have a limit."""
@@ -284,11 +294,18 @@ class Broker(Key):
         w, k = self.world, self.key
         end_ns = int(flow.end_window(w, next_mono, known))
         touched = w.touched[: int(k["touched"])]
-        topics = w.topics[touched].copy()
-        # not from the limiters: an idle one may have been dropped within the window
-        names = self.names.texts(topics["name"])
-        limit_msgs, limit_bytes, _ = self.limits.topics(names)
-        group, groups = self.limits.groups(names)
+        topics = picked(w.topics, touched)
+        limit_msgs, limit_bytes = (
+            w.limiters[field][topics["limiter"]] for field in ("limit_msgs", "limit_bytes")
+        )
+        # an idle limiter may have been dropped within the window
+        bare = np.flatnonzero(topics["limiter"] < 0)
+        if len(bare):
+            limit_msgs[bare], limit_bytes[bare] = self._rates(touched[bare])
+        groups: list[str | None] = [None] * len(topics)
+        if self.limits.has_groups:
+            group, of = self.limits.groups(self.names.texts(topics["name"]))
+            groups = [of[i] if i >= 0 else None for i in group]
         start = int(k["window_start_ms"])
         end = start + int(k["window_ms"])
         wall = int(NULL) if k["last_wall_ms"] == NULL else end
@@ -301,7 +318,7 @@ class Broker(Key):
                 topics,
                 limit_msgs,
                 limit_bytes,
-                [groups[i] if i >= 0 else None for i in group],
+                groups,
                 *self._counted(),
                 int(k["max_in_flight"]),
                 int(k["buffer_share"]),
@@ -318,7 +335,7 @@ class Broker(Key):
             (part[level] > 0) | (part["throttles"] > 0) | (part["observed_pauses"] > 0)
             for part, level in ((w.cnxs, "most_in_flight"), (w.threads, "most_pending"))
         )
-        return w.limiters[limited & used], w.cnxs[cnxs], w.threads[threads]
+        return picked(w.limiters, limited & used), picked(w.cnxs, cnxs), w.threads[threads]
 
     def _restart(self, at: Instant) -> None:
         k = self.key
