@@ -33,6 +33,8 @@ Array = np.ndarray
 MAGIC = b"WEI3"
 COMPRESSION = "lz4"
 _WORD = np.dtype(np.int64)
+_LARGE = 8192
+"""Words of an array that is not copied to be packed with others: a call costs as much."""
 
 
 class StateFormatError(Exception):
@@ -162,23 +164,34 @@ def encode(job: str, version: int, arrays: Mapping[str, Array]) -> bytes:
     """Write plain arrays, and structured ones of one dimension, under their names."""
     plan, same = _plan_of(job, version, arrays)
     lengths = np.fromiter(map(len, arrays.values()), np.int64, len(arrays))
-    words, others = [np.zeros(0, np.int64)], []
+    words, others = [], []
     for array, wanted, is_wanted in zip(arrays.values(), plan.types, same, strict=True):
         rows = array if is_wanted else array.astype(wanted)
         if wanted.itemsize % 8 or not wanted.itemsize:
             others.append(_without_padding(rows))
-        elif len(rows):
+        else:
             if rows.dtype != _WORD:
                 rows = np.ascontiguousarray(rows).view(np.int64)
             words.append(rows if rows.ndim == 1 else rows.reshape(-1))
-    flat = np.concatenate(words)
     head, columns = _head(plan), len(plan.masks)
-    body = np.zeros(head + flat.nbytes + 8 * columns, np.uint8)
+    most = sum(map(len, words)) + columns
+    body = np.zeros(head + 8 * most + sum(map(len, others)), np.uint8)
     body[: 8 * len(lengths)].view(np.int64)[:] = lengths
     bases = body[8 * len(lengths) : 8 * (len(lengths) + columns)].view(np.int64)
     widths = body[8 * (len(lengths) + columns) :][:columns]
-    size = head + pack(flat, plan.shapes(lengths), plan.masks, bases, widths, body[head:])
-    whole = b"".join((body[:size].data, *others))
+    size, column, shapes = head, 0, plan.shapes(lengths)
+    for first, last in _neighbours(words):
+        flat = words[first] if last == first + 1 else np.concatenate(words[first:last])
+        end = column + int(plan.words[plan.packed[first:last]].sum())
+        part = slice(column, end)
+        size += pack(
+            flat, shapes[first:last], plan.masks[part], bases[part], widths[part], body[size:]
+        )
+        column = end
+    for other in others:
+        body[size : size + len(other)] = other
+        size += len(other)
+    whole = body[:size]
     packed = pa.compress(whole, codec=COMPRESSION, asbytes=True)
     return b"".join(
         (
@@ -189,6 +202,21 @@ def encode(job: str, version: int, arrays: Mapping[str, Array]) -> bytes:
             packed,
         )
     )
+
+
+def _neighbours(words: Sequence[Array]) -> Iterator[tuple[int, int]]:
+    """Bounds of arrays to pack in one call: small ones together, which are copied for it, and each
+    large one by itself.
+    """
+    first = 0
+    for i, array in enumerate(words):
+        if len(array) >= _LARGE:
+            if first < i:
+                yield first, i
+            yield i, i + 1
+            first = i + 1
+    if first < len(words):
+        yield first, len(words)
 
 
 def decode(job: str, version: int, data: bytes) -> Mapping[str, Array]:
@@ -265,12 +293,12 @@ def _head(plan: _Plan) -> int:
     return 8 * (len(plan.names) + columns) + (columns + 7) // 8 * 8
 
 
-def _without_padding(rows: Array) -> bytes:
-    """Rows with zeros between their fields, where numpy leaves arbitrary bytes."""
+def _without_padding(rows: Array) -> Array:
+    """The bytes of rows, zeros between their fields, where numpy leaves arbitrary bytes."""
+    flat = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
     if rows.dtype.names is None or not len(rows):
-        return rows.tobytes()
-    held = _held(rows.dtype)
-    return (np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1) & held).tobytes()
+        return flat
+    return (flat.reshape(len(rows), -1) & _held(rows.dtype)).reshape(-1)
 
 
 @lru_cache(maxsize=256)
