@@ -21,7 +21,7 @@ from state.rate_limits.limiter import change_limits, forget, use
 from state.rate_limits.limits import GROUPING, Limits, is_exempt, limits_of
 from state.rate_limits.observed import ignore_reports
 from state.rate_limits.tracker import corrects, regroup, settle_all
-from state.rate_limits.world import empty_feed, extend, find_producers, grow, new_out
+from state.rate_limits.world import NO_OUT, empty_feed, extend, find_producers, grow
 
 UNKNOWN = -2
 """Place of a connection that a record names and that was never opened; -1 = the record names none.
@@ -60,7 +60,7 @@ class Broker(Key):
     documents: dict[Source, Policy]
     receipt_wait_ms: int
     """Time to wait for a receipt where no policy sets it."""
-    out: Out = field(default_factory=new_out)
+    out: Out = NO_OUT
     windows: list[Window] = field(default_factory=list)
     applied: set[int] = field(default_factory=set)
     limits: Limits = field(init=False)
