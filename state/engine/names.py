@@ -16,6 +16,8 @@ Array = np.ndarray
 NONE = -1
 """The integer of a null name."""
 _WORD = np.uint64(8)
+_SEARCHES = 4
+"""Searches of all names that cost as much as a table of them."""
 _MOST_BYTES = 2**31 - 1
 """Largest size of an Arrow array of strings (bytes)."""
 
@@ -180,7 +182,7 @@ class Names:
         self._count = count
         self._mask = np.uint64(mask)
         self._table = np.full(0, -1, np.int64)
-        self._searched = False
+        self._searches = 0
 
     def __len__(self) -> int:
         return self._count
@@ -200,17 +202,17 @@ class Names:
         """Integers (int64) of consecutive names; `offsets` (int64) has the start of each and the
         end.
 
-        The first call searches names that were stored; only a second one pays for a table of them.
+        The first calls search the names that were stored; only more of them pay for a table.
         """
         ids = np.empty(len(offsets) - 1, np.int64)
         if not len(ids):
             return ids
         self._reserve(len(ids), int(offsets[-1] - offsets[0]))
-        if len(self._table) or self._searched or len(ids) >= self._count:
+        if len(self._table) or self._searches == _SEARCHES or len(ids) >= self._count:
             self._index(len(ids))
             table, interned = self._table, _intern
         else:
-            self._searched = True
+            self._searches += 1
             table, interned = np.full(_slots(len(ids)), -1, np.int32), _search
         self._count = interned(
             table, self._data, self._offsets, self._count, data, offsets, ids, self._mask
