@@ -174,8 +174,10 @@ class Broker(Key):
 
     def _threads(self, values: Array) -> Array:
         """Positions of IO threads, -1 without one."""
-        known = self.world.threads["name"]
         place = np.full(len(values), -1, np.int64)
+        if (values == NULL).all():
+            return place
+        known = self.world.threads["name"]
         for i, name in enumerate(known.tolist()):
             place[values == name] = i
         strange = (place < 0) & (values != NULL)
@@ -216,12 +218,10 @@ class Broker(Key):
     def _group_topics(self, topics: Array) -> None:
         """Assign topics to the limiters of their resource groups, if these have a limit."""
         group, groups = self.limits.groups(self.names.texts(self.world.topics["name"][topics]))
-        for i, name in enumerate(groups):
-            members = topics[group == i]
-            if len(members):
-                # not in one statement: a new limiter replaces the arrays of the world
-                place = self._group(name)
-                self.world.topics["group"][members] = place
+        for i in sorted({*group.tolist()} - {-1}):
+            # not in one statement: a new limiter replaces the arrays of the world
+            place = self._group(groups[i])
+            self.world.topics["group"][topics[group == i]] = place
 
     def _group(self, name: str) -> int:
         """Position of a group's limiter, -1 if it has no limit and never had one."""

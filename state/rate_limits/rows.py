@@ -342,9 +342,12 @@ def publish_verdicts(b: Broker, names: pa.LargeStringArray) -> pa.Table | None:
 
 def of(b: Broker, names: Names) -> dict[str, pa.Table]:
     """All rows of a broker since it was read, by table."""
+    k = b.key
+    if not (b.windows or k["rows"] or k["command_rows"] or k["verdict_rows"]):
+        return {}
     strings = names.strings()
     tables: dict[str, pa.Table | None] = {
-        "throttle_events": throttle_events(b, strings) if b.key["rows"] else None,
+        "throttle_events": throttle_events(b, strings) if k["rows"] else None,
         "topic_throttle_stats": topic_throttle_stats(b, strings),
         "limiter_stats": limiter_stats(b, strings),
         "producer_throttle": producer_throttle(b, strings),
