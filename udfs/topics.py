@@ -74,6 +74,8 @@ _EVENTS = (
     "__transaction_buffer_snapshot_segments",
 )
 _PENDING_ACKS = "__transaction_pending_ack"
+_MARKS = ("__", "pulsar/", "sla-monitor/")
+"""The name of every system topic has one of these."""
 _SYSTEM_NAMESPACE = re.compile(r"pulsar/system|(?:pulsar|sla-monitor)/[^:]+:[0-9]+", re.ASCII)
 
 
@@ -84,6 +86,8 @@ def is_system_topic(name: str) -> bool:
     and of the namespaces of heartbeats, and topics of policies and transactions in any namespace.
     A partition is a system topic if its topic is one.
     """
+    if not any(mark in name for mark in _MARKS):
+        return False
     topic = split_topic(name)
     if topic is None:
         return False

@@ -102,12 +102,16 @@ class Parsed:
         partition = np.maximum(partition, -1)
         keys = codes.astype(np.int64) << 33 | (partition + 1) << 1 | self.verdicts.kafka
         numbers, first = distinct(keys, codes)
-        values = [
-            normal_topic(name, int(partition[row]), bool(self.verdicts.kafka[row]))
-            for name, row in zip(names.take(pa.array(codes[first])).to_pylist(), first, strict=True)
-        ]
+        values, kafka = names.take(pa.array(codes[first])), self.verdicts.kafka[first] != 0
+        full = kafka | pc.match_substring(values, "://").to_numpy(zero_copy_only=False)
+        if not (full & (partition[first] < 0)).all():
+            spelled = [
+                normal_topic(name, int(partition[row]), bool(self.verdicts.kafka[row]))
+                for name, row in zip(values.to_pylist(), first, strict=True)
+            ]
+            values = pa.array(spelled, pa.string())
         indices = pa.array(numbers, pa.int32(), mask=numbers < 0)
-        return pa.DictionaryArray.from_arrays(indices, pa.array(values, pa.string()))
+        return pa.DictionaryArray.from_arrays(indices, values)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -127,7 +131,8 @@ def distinct(keys: Array, codes: Array) -> tuple[Array, Array]:
         if codes[i] < 0:
             continue
         h = np.uint64(keys[i]) * np.uint64(0x9E3779B97F4A7C15)
-        at = np.int64(h >> np.uint64(20)) & (places - 1)
+        # keys may differ in their upper bits alone, and then no lower bit of the product does
+        at = np.int64(h >> np.uint64(33)) & (places - 1)
         while table[at] >= 0 and keys[first[table[at]]] != keys[i]:
             at = (at + 1) & (places - 1)
         if table[at] < 0:

@@ -53,6 +53,8 @@ REQUIRED = {
 
 PREFERRED = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Counting the rows of a store reads every state once more before it is written.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     # Payloads make large records: a task holds a few of these batches at a time.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
     # 50 by default: fifty tasks to read the log of a table of a few files.

@@ -70,7 +70,6 @@ class Admission:
         to the clocks.
         """
         s, left, seen = self._s, [_NOTHING], set()
-        resting = s.resting(self._stream_ms)
         for pair, at in self._by_key():
             seen.add(pair)
             b = s.open(pair)
@@ -78,10 +77,11 @@ class Admission:
             if b.key["any"] or b.key["has_clock"] or len(waiting):
                 s.keys[pair] = b
             left.append(waiting)
-        for pair, found in s.keys.items():
-            if pair not in seen and (
-                pair not in resting or isinstance(found, Key) or cluster_policies.pending(s, found)
-            ):
+        without = [pair for pair in s.keys if pair not in seen]
+        resting = s.resting(self._stream_ms) if without else set()
+        for pair in without:
+            found = s.keys[pair]
+            if pair not in resting or isinstance(found, Key) or cluster_policies.pending(s, found):
                 self._judge_key(s.open(pair), _NOTHING)
         s.waiting = take(self._r, np.concatenate(left))
 

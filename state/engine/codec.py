@@ -33,6 +33,8 @@ Array = np.ndarray
 MAGIC = b"WEI3"
 COMPRESSION = "lz4"
 _WORD = np.dtype(np.int64)
+_LARGE = 8192
+"""Words of an array that is not copied to be packed with others: a call costs as much."""
 
 
 class StateFormatError(Exception):
@@ -61,6 +63,11 @@ class _Plan:
         return np.array([kind.itemsize * (kind.itemsize % 8 == 0) // 8 for kind in self.types])
 
     @cached_property
+    def are_words(self) -> list[bool]:
+        """By array, whether its elements are whole words."""
+        return [bool(count) for count in self.words]
+
+    @cached_property
     def packed(self) -> Array:
         """The arrays of words."""
         return np.flatnonzero(self.words)
@@ -83,9 +90,7 @@ class _Plan:
 
     def shapes(self, lengths: Array) -> Array:
         """Rows, and words of a row, of the arrays of words."""
-        found = np.empty((len(self.packed), 2), np.int64)
-        found[:, 0], found[:, 1] = lengths[self.packed], self.words[self.packed]
-        return found
+        return np.column_stack((lengths, self.words))[self.packed]
 
 
 def _type(fields: Sequence[Any]) -> np.dtype[Any]:
@@ -158,27 +163,49 @@ def together(arrays: Mapping[str, Array], names: Sequence[str]) -> Array:
     return found
 
 
-def encode(job: str, version: int, arrays: Mapping[str, Array]) -> bytes:
-    """Write plain arrays, and structured ones of one dimension, under their names."""
-    plan, same = _plan_of(job, version, arrays)
-    lengths = np.fromiter(map(len, arrays.values()), np.int64, len(arrays))
-    words, others = [np.zeros(0, np.int64)], []
-    for array, wanted, is_wanted in zip(arrays.values(), plan.types, same, strict=True):
-        rows = array if is_wanted else array.astype(wanted)
-        if wanted.itemsize % 8 or not wanted.itemsize:
-            others.append(_without_padding(rows))
-        elif len(rows):
-            if rows.dtype != _WORD:
-                rows = np.ascontiguousarray(rows).view(np.int64)
-            words.append(rows if rows.ndim == 1 else rows.reshape(-1))
-    flat = np.concatenate(words)
-    head, columns = _head(plan), len(plan.masks)
-    body = np.zeros(head + flat.nbytes + 8 * columns, np.uint8)
+def encode(job: str, version: int, arrays: Mapping[str, Array | list[Array]]) -> bytes:
+    """Write plain arrays, and structured ones of one dimension, under their names; one that has
+    several pieces is a list of them.
+    """
+    every: list[list[Array]] = [a if isinstance(a, list) else [a] for a in arrays.values()]
+    plan, same = _plan_of(job, version, tuple(arrays), [pieces[0] for pieces in every])
+    counts = [len(p[0]) if len(p) == 1 else sum(map(len, p)) for p in every]
+    words: list[list[Array]] = []
+    others: list[Array] = []
+    for pieces, wanted, is_wanted, of_words in zip(
+        every, plan.types, same, plan.are_words, strict=True
+    ):
+        rows = pieces if is_wanted else [piece.astype(wanted) for piece in pieces]
+        if of_words:
+            words.append(rows if wanted is _WORD else [_words(piece) for piece in rows])
+        else:
+            others += map(_without_padding, rows)
+    lengths = np.array(counts, np.int64)
+    head, columns, shapes = _head(plan), len(plan.masks), plan.shapes(lengths)
+    sizes = shapes[:, 0] * shapes[:, 1]
+    body = np.zeros(head + 8 * (int(sizes.sum()) + columns) + sum(map(len, others)), np.uint8)
     body[: 8 * len(lengths)].view(np.int64)[:] = lengths
     bases = body[8 * len(lengths) : 8 * (len(lengths) + columns)].view(np.int64)
     widths = body[8 * (len(lengths) + columns) :][:columns]
-    size = head + pack(flat, plan.shapes(lengths), plan.masks, bases, widths, body[head:])
-    whole = b"".join((body[:size].data, *others))
+    size, column, room = head, 0, np.empty(0, np.int64)
+    for first, last in _neighbours(sizes):
+        parts = [piece for rows in words[first:last] for piece in rows]
+        if len(parts) == 1:
+            flat = np.ascontiguousarray(parts[0])
+        else:
+            count = int(sizes[first:last].sum())
+            room = room if count <= len(room) else np.empty(count, np.int64)
+            flat = np.concatenate(parts, out=room[:count])
+        end = column + int(shapes[first:last, 1].sum())
+        part = slice(column, end)
+        size += pack(
+            flat, shapes[first:last], plan.masks[part], bases[part], widths[part], body[size:]
+        )
+        column = end
+    for other in others:
+        body[size : size + len(other)] = other
+        size += len(other)
+    whole = body[:size]
     packed = pa.compress(whole, codec=COMPRESSION, asbytes=True)
     return b"".join(
         (
@@ -189,6 +216,25 @@ def encode(job: str, version: int, arrays: Mapping[str, Array]) -> bytes:
             packed,
         )
     )
+
+
+def _words(rows: Array) -> Array:
+    """A flat array of the words of rows."""
+    return np.ascontiguousarray(rows).view(np.int64).reshape(-1)
+
+
+def _neighbours(sizes: Array) -> Iterator[tuple[int, int]]:
+    """Bounds of arrays to pack in one call, by their words: small ones together, which are copied
+    for it, and each large one by itself.
+    """
+    first = 0
+    for i in np.flatnonzero(sizes >= _LARGE).tolist():
+        if first < i:
+            yield first, i
+        yield i, i + 1
+        first = i + 1
+    if first < len(sizes):
+        yield first, len(sizes)
 
 
 def decode(job: str, version: int, data: bytes) -> Mapping[str, Array]:
@@ -239,9 +285,8 @@ _plans: dict[tuple[str, int], tuple[tuple[str, ...], list[np.dtype[Any]], _Known
 """By job and version: the arrays that were written last, and their header."""
 
 
-def _plan_of(job: str, version: int, arrays: Mapping[str, Array]) -> _Known:
-    names = tuple(arrays)
-    types = [a.dtype if a.ndim == 1 else np.dtype((a.dtype, a.shape[1:])) for a in arrays.values()]
+def _plan_of(job: str, version: int, names: tuple[str, ...], arrays: Sequence[Array]) -> _Known:
+    types = [a.dtype if a.ndim == 1 else np.dtype((a.dtype, a.shape[1:])) for a in arrays]
     known = _plans.get((job, version))
     if known is None or known[0] != names or types != known[1]:
         header = json.dumps(
@@ -265,12 +310,12 @@ def _head(plan: _Plan) -> int:
     return 8 * (len(plan.names) + columns) + (columns + 7) // 8 * 8
 
 
-def _without_padding(rows: Array) -> bytes:
-    """Rows with zeros between their fields, where numpy leaves arbitrary bytes."""
+def _without_padding(rows: Array) -> Array:
+    """The bytes of rows, zeros between their fields, where numpy leaves arbitrary bytes."""
+    flat = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
     if rows.dtype.names is None or not len(rows):
-        return rows.tobytes()
-    held = _held(rows.dtype)
-    return (np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1) & held).tobytes()
+        return flat
+    return (flat.reshape(len(rows), -1) & _held(rows.dtype)).reshape(-1)
 
 
 @lru_cache(maxsize=256)

@@ -42,7 +42,6 @@ from state.engine.moving import beside, by_count, by_field
 from state.engine.names import NONE, Names
 from state.engine.records import Records
 from state.engine.store import Plain, RecordSet, Store, Struct
-from state.engine.structs import joined
 
 STAR = np.dtype(
     [
@@ -305,7 +304,7 @@ class Shard(ABC, Generic[K]):
         ]
         if kept:
             values: dict[str, Any] = {
-                f"world.{name}": joined([b.parts[name] for b in kept]) for name in self.form.parts
+                f"world.{name}": [b.parts[name] for b in kept] for name in self.form.parts
             }
         else:
             values = self.form.store.blank()

@@ -15,6 +15,9 @@ from udfs.arrow import bytes_of, offsets_of
 Array = np.ndarray
 NONE = -1
 """The integer of a null name."""
+_WORD = np.uint64(8)
+_SEARCHES = 4
+"""Searches of all names that cost as much as a table of them."""
 _MOST_BYTES = 2**31 - 1
 """Largest size of an Arrow array of strings (bytes)."""
 
@@ -22,8 +25,18 @@ _MOST_BYTES = 2**31 - 1
 @numba.njit(cache=True, nogil=True)
 def _hash(data: Array, start: int, end: int, mask: np.uint64) -> np.uint64:
     h = np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(end - start)
-    for i in range(start, end):
+    # unsigned positions: eight of these bytes are one load
+    i, last = np.uint64(start), np.uint64(end)
+    while i + _WORD <= last:
+        word = np.uint64(0)
+        for b in range(8):
+            word |= np.uint64(data[i + np.uint64(b)]) << np.uint64(8 * b)
+        h = (h ^ word) * np.uint64(0xD6E8FEB86659FD93)
+        h ^= h >> np.uint64(32)
+        i += _WORD
+    while i < last:
         h = (h ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
+        i += np.uint64(1)
     h ^= h >> np.uint64(32)
     h *= np.uint64(0xD6E8FEB86659FD93)
     h ^= h >> np.uint64(32)
@@ -86,6 +99,62 @@ def _intern(
 
 
 @numba.njit(cache=True, nogil=True)
+def _search(
+    table: Array,
+    data: Array,
+    offsets: Array,
+    count: int,
+    new_data: Array,
+    new_offsets: Array,
+    ids: Array,
+    mask: np.uint64,
+) -> int:
+    """As `_intern`, without a table of all names: the new ones are put into one (int32, all -1),
+    then the others are looked up in it, one after the other.
+    """
+    slots = np.uint64(len(table) - 1)
+    first = np.empty(len(ids), np.int64)
+    missing = np.int64(0)
+    for i in range(len(ids)):
+        start, end = new_offsets[i], new_offsets[i + 1]
+        at = _hash(new_data, start, end, mask) & slots
+        first[i], ids[i] = i, NONE
+        while table[at] >= 0:
+            j = table[at]
+            if _same(new_data, new_offsets[j], new_offsets[j + 1], new_data, start, end):
+                first[i] = j
+                break
+            at = (at + np.uint64(1)) & slots
+        if first[i] == i:
+            table[at] = i
+            missing += 1
+    for k in range(count):
+        if missing == 0:
+            break
+        start, end = offsets[k], offsets[k + 1]
+        at = _hash(data, start, end, mask) & slots
+        while table[at] >= 0:
+            j = table[at]
+            if _same(new_data, new_offsets[j], new_offsets[j + 1], data, start, end):
+                ids[j] = k
+                missing -= 1
+                break
+            at = (at + np.uint64(1)) & slots
+    for i in range(len(ids)):
+        if first[i] < i:
+            ids[i] = ids[first[i]]
+        elif ids[i] == NONE:
+            start, end = new_offsets[i], new_offsets[i + 1]
+            offset = offsets[count]
+            for b in range(end - start):
+                data[offset + b] = new_data[start + b]
+            offsets[count + 1] = offset + end - start
+            ids[i] = count
+            count += 1
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
 def _gather(data: Array, offsets: Array, picked: Array, found: Array) -> None:
     """Bytes of the picked names, one after the other."""
     at = 0
@@ -113,6 +182,7 @@ class Names:
         self._count = count
         self._mask = np.uint64(mask)
         self._table = np.full(0, -1, np.int64)
+        self._searches = 0
 
     def __len__(self) -> int:
         return self._count
@@ -131,13 +201,22 @@ class Names:
     def intern_utf8(self, data: Array, offsets: Array) -> Array:
         """Integers (int64) of consecutive names; `offsets` (int64) has the start of each and the
         end.
+
+        The first calls search the names that were stored; only more of them pay for a table.
         """
         ids = np.empty(len(offsets) - 1, np.int64)
-        if len(ids):
-            self._reserve(len(ids), int(offsets[-1] - offsets[0]))
-            self._count = _intern(
-                self._table, self._data, self._offsets, self._count, data, offsets, ids, self._mask
-            )
+        if not len(ids):
+            return ids
+        self._reserve(len(ids), int(offsets[-1] - offsets[0]))
+        if len(self._table) or self._searches == _SEARCHES or len(ids) >= self._count:
+            self._index(len(ids))
+            table, interned = self._table, _intern
+        else:
+            self._searches += 1
+            table, interned = np.full(_slots(len(ids)), -1, np.int32), _search
+        self._count = interned(
+            table, self._data, self._offsets, self._count, data, offsets, ids, self._mask
+        )
         return ids
 
     def intern_one(self, value: str) -> int:
@@ -210,9 +289,17 @@ class Names:
             grown = np.zeros(2 * (used + size) + 64, np.uint8)
             grown[:used] = self._data[:used]
             self._data = grown
+
+    def _index(self, count: int) -> None:
+        """Make a table of all names, with room for more."""
         if 2 * (self._count + count) >= len(self._table):
-            slots = 64
-            while slots < 4 * (self._count + count):
-                slots *= 2
-            self._table = np.empty(slots, np.int64)
+            self._table = np.empty(_slots(self._count + count), np.int64)
             _index(self._table, self._data, self._offsets, self._count, self._mask)
+
+
+def _slots(count: int) -> int:
+    """Length of a table of names, a power of two of which they take a half at most."""
+    slots = 64
+    while slots < 4 * count:
+        slots *= 2
+    return slots

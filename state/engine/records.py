@@ -121,13 +121,25 @@ def read_blobs(
     every = (*columns, *SHIPPED, "held", *more)
     data = np.empty((len(every), room + sum(part.length for part in parts)), np.int64)
     data[every.index("held") :, room:] = 0
-    where, at = _places(columns), room
-    for part in parts:
-        part.read(where, names.intern_utf8(*part.names()), data, at)
+    where, at, first = _places(columns), room, 0
+    ids, counts = _interned([part.names() for part in parts], names)
+    for part, count in zip(parts, counts, strict=True):
+        part.read(where, ids[first : first + count], data, at)
         at += part.length
+        first += count
         if payloads is not None:
             payloads.append(part.payload())
     return Records(every, data[:, room:], data) if room else Records(every, data)
+
+
+def _interned(parts: Sequence[tuple[Array, Array]], names: Names) -> tuple[Array, list[int]]:
+    """Integers of the names of blobs, and the number of names of each."""
+    counts = [len(offsets) - 1 for _, offsets in parts]
+    if len(parts) == 1:
+        return names.intern_utf8(*parts[0]), counts
+    lengths = [np.zeros(1, np.int64), *(np.diff(offsets) for _, offsets in parts)]
+    data = np.concatenate([np.zeros(0, np.uint8), *(data for data, _ in parts)])
+    return names.intern_utf8(data, np.cumsum(np.concatenate(lengths))), counts
 
 
 def after(first: Records, more: Records) -> Records:

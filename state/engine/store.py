@@ -22,8 +22,9 @@ from state.engine.names import NONE, Names
 from state.engine.records import SHIPPED, Array, Records
 from state.engine.structs import words
 
-Arrays = Mapping[str, Array]
-Saved = dict[str, Array]
+Arrays = Mapping[str, Any]
+"""By name an array; of a Struct that is being written, a list of arrays, too."""
+Saved = dict[str, Any]
 Values = dict[str, Any]
 """By part: an array, records, or texts."""
 COMPACT_BELOW = 0.75
@@ -129,7 +130,8 @@ class Pool:
 class Struct:
     """An array with fields, stored unchanged; `names` are the fields with integers of names.
 
-    A field that an older state lacks is 0.
+    A field that an older state lacks is 0. A value to store may be a list of arrays that follow
+    each other.
     """
 
     name: str
@@ -151,7 +153,7 @@ class Struct:
                 found[field] = stored[field]
         return found
 
-    def save(self, value: Array, arrays: Saved, names: Names) -> None:
+    def save(self, value: Array | list[Array], arrays: Saved, names: Names) -> None:
         """The array."""
         arrays[self.name] = value
 
@@ -162,7 +164,7 @@ class Struct:
 
     def ids(self, arrays: Arrays) -> Sequence[Array]:
         """The fields of names."""
-        return [arrays[self.name][field] for field in self.names]
+        return [piece[field] for piece in _pieces(arrays[self.name]) for field in self.names]
 
 
 @dataclass(frozen=True)
@@ -362,7 +364,9 @@ class Store:
         smaller, number = names.compact(used)
         for part in naming:
             for name in part.named:
-                arrays[name] = arrays[name].copy()
+                whole = arrays[name]
+                pieces = [piece.copy() for piece in _pieces(whole)]
+                arrays[name] = pieces if isinstance(whole, list) else pieces[0]
         self._renumber(arrays, number)
         return smaller
 
@@ -371,6 +375,11 @@ class Store:
         for part in self._naming:
             for column in () if self._lacks(part, arrays) else part.ids(arrays):
                 column[...] = number[column]
+
+
+def _pieces(array: Any) -> list[Array]:
+    """The arrays that an array to store consists of."""
+    return array if isinstance(array, list) else [array]
 
 
 def _rows(value: Any) -> Array:

@@ -33,7 +33,8 @@ def grown(array: Array, length: int) -> Array:
 def repeated(element: Array, count: int) -> Array:
     """Copies of one element, given as an array of it."""
     found = np.empty(count, element.dtype)
-    words(found)[:] = words(element)
+    if count:
+        words(found)[:] = words(element)
     return found
 
 

@@ -125,6 +125,8 @@ def cache_stats(b: Broker, names: pa.LargeStringArray) -> pa.Table:
 
 def of(b: Broker, names: Names) -> dict[str, pa.Table]:
     """All rows of a broker since it was read, by table."""
+    if not (b.key["stats"] or b.key["evictions"] or b.key["reads"]):
+        return {}
     strings = names.strings()
     tables = {
         "cache_stats": cache_stats(b, strings) if b.key["stats"] else None,

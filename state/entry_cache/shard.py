@@ -85,14 +85,13 @@ class Brokers(Shard[Broker]):
     ) -> Broker:
         """The key behind its arrays; each cache goes on as the stored one that was given the
         same."""
-        given = parts["variants"]["given"].tolist()
+        given = [self.names.get(text) for text in parts["variants"]["given"].tolist()]
         source = np.full(len(self._variants), -1, np.int64)
         variants = blank("variants", len(source))
         for i, variant in enumerate(self._variants):
-            text = self.names.intern_one(variant.text)
-            if text in given:
-                source[i] = given.index(text)
-                given[source[i]] = None
+            if variant.text in given:
+                source[i] = given.index(variant.text)
+                given[source[i]] = ""
                 variants[i] = parts["variants"][source[i]]
         w = store.unpack(parts, source, variants)
         b = self._make_broker(w, self.names, documents, self._variants)

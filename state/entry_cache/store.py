@@ -22,7 +22,7 @@ from state.entry_cache.layout import (
     compiled,
 )
 from state.entry_cache.positions import add, entry_at, lowest, replay_owner
-from state.entry_cache.world import blank, empty_world, link_cursors
+from state.entry_cache.world import blank, link_cursors, world_of
 
 PARTS = ("key", "variants", "topics", "cells", "cursors", "flags", "entries", "ledgers")
 LAYOUTS = {
@@ -178,14 +178,18 @@ def unpack(parts: dict[str, Array], source: Array, variants: Array) -> World:
     """
     key, topics, cursors = parts["key"], parts["topics"], parts["cursors"]
     caches, stored, n = len(variants), len(parts["variants"]), len(topics)
-    w = empty_world(key, variants, int(key[0]["entries"]), int(key[0]["pages"]))
+    kept = parts["ledgers"]
     was = parts["cells"].reshape(n, stored)
     if np.array_equal(source, np.arange(stored)):
         cells = parts["cells"]
     else:
         cells = blank("cells", n * caches)
         cells.reshape(n, caches)[:, source >= 0] = was[:, source[source >= 0]]
-    w = w._replace(
+    w = world_of(
+        int(key[0]["entries"]),
+        int(key[0]["pages"]),
+        key=key,
+        variants=variants,
         topics=topics,
         by_rank=np.arange(n),
         cells=cells,
@@ -194,6 +198,7 @@ def unpack(parts: dict[str, Array], source: Array, variants: Array) -> World:
         scratch=np.zeros(n, np.int64),
         cursors=cursors,
         flag_sets=blank("flag_sets", len(cursors)),
+        ledgers=np.zeros(len(kept) + 16, L.LEDGER),
     )
     topics["first_cursor"] = -1
     link_cursors(w, 0)
@@ -209,8 +214,6 @@ def unpack(parts: dict[str, Array], source: Array, variants: Array) -> World:
     bases = np.concatenate([np.zeros(1, np.int64), np.cumsum(totals)])
     fill_entries(w, np.ascontiguousarray(counts), parts["entries"], target, bases, places)
     fill_flags(w, parts["flags"])
-    kept = parts["ledgers"]
-    w = w._replace(ledgers=blank("ledgers", len(kept) + 16))
     fill_ledgers(w, kept)
     return w
 

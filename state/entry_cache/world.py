@@ -73,31 +73,35 @@ def new_world(cluster: int, broker: int, caches: int) -> World:
     """A new broker."""
     key = blank("key", 1)
     key["cluster"], key["broker"] = cluster, broker
-    return empty_world(key, blank("variants", caches), 0, 0)
-
-
-def empty_world(key: Array, variants: Array, entries: int, pages: int) -> World:
-    """Caches without topics, with room for so many entries and pages."""
     none = np.zeros(0, np.int64)
+    return world_of(
+        0,
+        0,
+        key=key,
+        variants=blank("variants", caches),
+        topics=blank("topics", 0),
+        by_rank=none,
+        cells=blank("cells", 0),
+        sets=blank("sets", 0),
+        cursors=blank("cursors", 0),
+        flag_sets=blank("flag_sets", 0),
+        heads=np.zeros((caches, 0), np.int64),
+        ledgers=np.zeros(16, L.LEDGER),
+        scratch=none,
+    )
+
+
+def world_of(entries: int, pages: int, **parts: Array) -> World:
+    """The world of these arrays, with room for so many entries and pages."""
     entries, pages = entries + 64, pages + 64
     return with_far(
         World(
-            key=key,
-            variants=variants,
-            topics=blank("topics", 0),
-            by_rank=none,
-            cells=blank("cells", 0),
-            sets=blank("sets", 0),
-            cursors=blank("cursors", 0),
-            flag_sets=blank("flag_sets", 0),
-            pages=blank("pages", pages),
+            **parts,
+            pages=np.zeros(pages, L.PAGE),
             slots=np.zeros((pages, int(L.BLOCK)), np.int64),
             table=_table(pages),
-            entries=blank("entries", entries),
-            heads=np.zeros((len(variants), 0), np.int64),
-            far=np.zeros((len(variants), 0), np.int64),
-            ledgers=blank("ledgers", 16),
-            scratch=none,
+            entries=np.zeros(entries, L.ENTRY),
+            far=np.zeros((len(parts["variants"]), 0), np.int64),
         )
     )
 

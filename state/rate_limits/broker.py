@@ -12,6 +12,7 @@ from state.engine.documents import ClusterPolicy, Policy, Source
 from state.engine.key import Key
 from state.engine.names import Names
 from state.engine.records import Records, among
+from state.engine.structs import picked
 from state.rate_limits import flow
 from state.rate_limits import layout as L
 from state.rate_limits.connection import restart, stop_counting
@@ -20,7 +21,7 @@ from state.rate_limits.limiter import change_limits, forget, use
 from state.rate_limits.limits import GROUPING, Limits, is_exempt, limits_of
 from state.rate_limits.observed import ignore_reports
 from state.rate_limits.tracker import corrects, regroup, settle_all
-from state.rate_limits.world import empty_feed, extend, find_producers, grow, new_out
+from state.rate_limits.world import NO_OUT, empty_feed, extend, find_producers, grow
 
 UNKNOWN = -2
 """Place of a connection that a record names and that was never opened; -1 = the record names none.
@@ -59,7 +60,7 @@ class Broker(Key):
     documents: dict[Source, Policy]
     receipt_wait_ms: int
     """Time to wait for a receipt where no policy sets it."""
-    out: Out = field(default_factory=new_out)
+    out: Out = NO_OUT
     windows: list[Window] = field(default_factory=list)
     applied: set[int] = field(default_factory=set)
     limits: Limits = field(init=False)
@@ -173,8 +174,10 @@ class Broker(Key):
 
     def _threads(self, values: Array) -> Array:
         """Positions of IO threads, -1 without one."""
-        known = self.world.threads["name"]
         place = np.full(len(values), -1, np.int64)
+        if (values == NULL).all():
+            return place
+        known = self.world.threads["name"]
         for i, name in enumerate(known.tolist()):
             place[values == name] = i
         strange = (place < 0) & (values != NULL)
@@ -189,9 +192,9 @@ class Broker(Key):
         """Build the limiters that the documents in force require for the topics of this batch."""
         bare = topics[self.world.topics["limiter"][topics] < 0]
         if len(bare):
-            names = self.world.topics["name"][bare]
-            msgs, size, _ = self.limits.topics(self.names.texts(names))
+            msgs, size = self._rates(bare)
             limited = (msgs > 0) | (size > 0)
+            names = self.world.topics["name"][bare]
             self.world.topics["limiter"][bare[limited]] = self._new_limiters(
                 L.TOPIC, names[limited], msgs[limited], size[limited]
             )
@@ -203,15 +206,22 @@ class Broker(Key):
                 # a group whose limiter had been dropped: its topics outside this batch share it
                 self._group_topics(np.flatnonzero(self.world.topics["group"] < 0))
 
+    def _rates(self, topics: Array) -> tuple[Array, Array]:
+        """Message and byte rates of topics without a limiter, 0 = off."""
+        if self.limits.by_name:
+            msgs, size, _ = self.limits.topics(self.names.texts(self.world.topics["name"][topics]))
+            return msgs, size
+        limited = self.world.topics["exempt"][topics] == 0
+        msgs, size = (np.where(limited, rate, 0) for rate in self.limits.default())
+        return msgs, size
+
     def _group_topics(self, topics: Array) -> None:
         """Assign topics to the limiters of their resource groups, if these have a limit."""
         group, groups = self.limits.groups(self.names.texts(self.world.topics["name"][topics]))
-        for i, name in enumerate(groups):
-            members = topics[group == i]
-            if len(members):
-                # not in one statement: a new limiter replaces the arrays of the world
-                place = self._group(name)
-                self.world.topics["group"][members] = place
+        for i in sorted({*group.tolist()} - {-1}):
+            # not in one statement: a new limiter replaces the arrays of the world
+            place = self._group(groups[i])
+            self.world.topics["group"][topics[group == i]] = place
 
     def _group(self, name: str) -> int:
         """Position of a group's limiter, -1 if it has no limit and never had one."""
@@ -284,11 +294,18 @@ class Broker(Key):
         w, k = self.world, self.key
         end_ns = int(flow.end_window(w, next_mono, known))
         touched = w.touched[: int(k["touched"])]
-        topics = w.topics[touched].copy()
-        # not from the limiters: an idle one may have been dropped within the window
-        names = self.names.texts(topics["name"])
-        limit_msgs, limit_bytes, _ = self.limits.topics(names)
-        group, groups = self.limits.groups(names)
+        topics = picked(w.topics, touched)
+        limit_msgs, limit_bytes = (
+            w.limiters[field][topics["limiter"]] for field in ("limit_msgs", "limit_bytes")
+        )
+        # an idle limiter may have been dropped within the window
+        bare = np.flatnonzero(topics["limiter"] < 0)
+        if len(bare):
+            limit_msgs[bare], limit_bytes[bare] = self._rates(touched[bare])
+        groups: list[str | None] = [None] * len(topics)
+        if self.limits.has_groups:
+            group, of = self.limits.groups(self.names.texts(topics["name"]))
+            groups = [of[i] if i >= 0 else None for i in group]
         start = int(k["window_start_ms"])
         end = start + int(k["window_ms"])
         wall = int(NULL) if k["last_wall_ms"] == NULL else end
@@ -301,7 +318,7 @@ class Broker(Key):
                 topics,
                 limit_msgs,
                 limit_bytes,
-                [groups[i] if i >= 0 else None for i in group],
+                groups,
                 *self._counted(),
                 int(k["max_in_flight"]),
                 int(k["buffer_share"]),
@@ -318,7 +335,7 @@ class Broker(Key):
             (part[level] > 0) | (part["throttles"] > 0) | (part["observed_pauses"] > 0)
             for part, level in ((w.cnxs, "most_in_flight"), (w.threads, "most_pending"))
         )
-        return w.limiters[limited & used], w.cnxs[cnxs], w.threads[threads]
+        return picked(w.limiters, limited & used), picked(w.cnxs, cnxs), w.threads[threads]
 
     def _restart(self, at: Instant) -> None:
         k = self.key

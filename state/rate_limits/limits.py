@@ -24,6 +24,7 @@ Documents = Mapping[Source, Mapping[str, Any]]
 """Limits in force by scope and name."""
 
 MSGS, BYTES = "publishRateInMsgs", "publishRateInBytes"
+DEFAULTS = ("maxPublishRatePerTopicInMessages", "maxPublishRatePerTopicInBytes")
 GROUPING = ("namespace", "resource_group", NAMESPACES, TENANTS)
 """Scopes of documents that change the groups of topics."""
 MAX_IN_FLIGHT_DEFAULT = 1000
@@ -121,15 +122,23 @@ class Limits:
         threads = self._broker_limit("numIOThreads", 0)
         return size * _MIB // threads if size > 0 and threads > 0 else 0
 
+    @property
+    def by_name(self) -> bool:
+        """Whether the rates of a topic depend on its name, besides being exempt."""
+        return bool(self._topics or self._namespaces or self._patterns)
+
+    def default(self) -> tuple[int, int]:
+        """Message and byte rate of a topic without a document, 0 = off."""
+        msgs, size = (self._broker_limit(key, 0) for key in DEFAULTS)
+        return msgs, size
+
     def topics(self, names: Sequence[str]) -> tuple[Array, Array, list[tuple[Source, ...]]]:
         """Message and byte rates per topic, 0 = off, and the documents that give them."""
-        keys = ("maxPublishRatePerTopicInMessages", "maxPublishRatePerTopicInBytes")
-        default = (self._broker_limit(keys[0], 0), self._broker_limit(keys[1], 0))
+        default = self.default()
         msgs = np.full(len(names), default[0], np.int64)
         size = np.full(len(names), default[1], np.int64)
-        sources: list[tuple[Source, ...]] = [self._broker_sources(keys)] * len(names)
-        given = bool(self._topics or self._namespaces or self._patterns)
-        if not given and default == (0, 0):
+        sources: list[tuple[Source, ...]] = [self._broker_sources(DEFAULTS)] * len(names)
+        if not self.by_name and default == (0, 0):
             return msgs, size, sources
         for row, name in enumerate(names):
             found = ((0, 0), ()) if is_exempt(name) else self._of_topic(name)

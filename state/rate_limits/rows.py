@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state.engine.names import Names
+from state.engine.structs import picked
 from state.rate_limits import layout as L
 from state.rate_limits.broker import Broker, Window
 from state.rate_limits.layout import NULL, Array
@@ -155,8 +156,8 @@ def topic_throttle_stats(b: Broker, names: pa.LargeStringArray) -> pa.Table | No
 def _window(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table:
     topics = window.topics
     texts = _text(names, topics["name"])
-    order = np.argsort(np.array([t.encode() for t in texts.to_pylist()], object), kind="stable")
-    topics = topics[order]
+    order = pc.sort_indices(texts).to_numpy()
+    topics = picked(topics, order)
     n = len(topics)
     rows = np.zeros(
         n, [("ts_mono_ns", "<i8"), ("ts_wall_ms", "<i8"), ("feed", "<i8"), ("row_no", "<i4")]
@@ -253,9 +254,9 @@ def _nearness(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table
     )
     of_broker = e["kind"] == L.BROKER
     ids = np.concatenate([np.where(of_broker, b.key["broker"], e["name"]), cnxs["name"]])
-    texts = [*_text(names, ids).to_pylist(), *(str(name) for name in threads["name"])]
-    keys = [t.encode() for t in texts[: len(ids)]] + [int(t) for t in threads["name"]]
-    order = sorted(range(n), key=lambda i: (kind[i], keys[i]))
+    texts, numbers = _text(names, ids), pa.array(threads["name"])
+    ranks = pc.rank(texts, tiebreaker="dense").to_numpy().astype(np.int64)
+    order = np.lexsort((np.concatenate([ranks, threads["name"]]), kind))
 
     def column(values: Array, absent: Array | None = None, more: int = n - len(e)) -> pa.Array:
         """A column of the rate limiters; null for the others."""
@@ -296,7 +297,7 @@ def _nearness(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table
         "window_start_ms": _long(np.full(n, window.start_ms)),
         "window_ms": _long(np.full(n, int(b.key["window_ms"]))),
         "limiter": _pick(_LIMITERS, kind),
-        "limiter_name": pa.array(texts, pa.string()),
+        "limiter_name": pa.concat_arrays([texts, numbers.cast(pa.string())]),
         "messages": column(e["messages"]),
         "bytes": column(e["bytes"]),
         "limit_msgs": column(e["limit_msgs"].astype(np.float64), e["limit_msgs"] <= 0),
@@ -311,7 +312,7 @@ def _nearness(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table
         "max_waiting": column(e["most_waiting"].astype(np.int32)),
         "utilisation": pa.array(used),
     }
-    table = pa.table(columns).take(pa.array(order, pa.int64()))
+    table = pa.table(columns).take(pa.array(order))
     number = table.schema.get_field_index("row_no")
     return table.set_column(number, "row_no", pa.array(np.arange(n, dtype=np.int32)))
 
@@ -341,9 +342,12 @@ def publish_verdicts(b: Broker, names: pa.LargeStringArray) -> pa.Table | None:
 
 def of(b: Broker, names: Names) -> dict[str, pa.Table]:
     """All rows of a broker since it was read, by table."""
+    k = b.key
+    if not (b.windows or k["rows"] or k["command_rows"] or k["verdict_rows"]):
+        return {}
     strings = names.strings()
     tables: dict[str, pa.Table | None] = {
-        "throttle_events": throttle_events(b, strings) if b.key["rows"] else None,
+        "throttle_events": throttle_events(b, strings) if k["rows"] else None,
         "topic_throttle_stats": topic_throttle_stats(b, strings),
         "limiter_stats": limiter_stats(b, strings),
         "producer_throttle": producer_throttle(b, strings),

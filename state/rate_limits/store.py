@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from state.engine.structs import copied, picked
+from state.engine.structs import picked
 from state.rate_limits import layout as L
 from state.rate_limits.layout import NEVER, Array, World
 from state.rate_limits.world import (
@@ -31,61 +31,9 @@ def pack(w: World) -> dict[str, Array]:
     """The arrays to store, without closed entities and those that are idle and equivalent to new
     ones.
     """
-    k = w.key[0]
-    clock = k["clock_ns"] if k["has_clock"] else NEVER
-    orders = np.empty(int(k["waiting"]), np.int64)
-    places = np.empty(int(k["waiting"]), np.int64)
-    line_up_waiting(w, orders, places)
-    waiting = picked(w.waiting, places)
-    waiting["next"] = orders
-    flight_topics = np.empty(int(k["flight_used"]), np.int64)
-    flight_places = np.empty(int(k["flight_used"]), np.int64)
-    flights_n = line_up_flights(w, flight_topics, flight_places)
-    flights = picked(w.flights, flight_places[:flights_n])
-    flights["next"] = flight_topics[:flights_n]
-
-    keep = _kept(w, int(clock), waiting, flights)
-    number = {name: _renumber(mask) for name, mask in keep.items()}
-    packed = {name: picked(getattr(w, name), mask) for name, mask in keep.items()}
-    packed["buckets"] = picked(w.buckets, np.repeat(keep["limiters"], 2))
     timers = _live_timers(w)
-    packed["timers"] = picked(timers, np.lexsort((timers["order"], timers["due_ns"])))
-    packed["key"], packed["threads"] = copied(w.key), w.threads
-    packed["waiting"], packed["flights"] = waiting, flights
-    for part, field, target in (
-        ("topics", "limiter", "limiters"),
-        ("topics", "group", "limiters"),
-        ("producers", "cnx", "cnxs"),
-        ("producers", "topic", "topics"),
-        ("producers", "link", "links"),
-        ("links", "cnx", "cnxs"),
-        ("links", "topic", "topics"),
-        ("waiting", "producer", "producers"),
-        ("waiting", "trigger", "topics"),
-        ("waiting", "limiter", "limiters"),
-        ("links", "charged_by", "producers"),
-        ("waiting", "next", "limiters"),
-        ("flights", "cnx", "cnxs"),
-        ("flights", "next", "topics"),
-        ("timers", "limiter", "limiters"),
-        ("timers", "cnx", "cnxs"),
-        ("cnxs", "mark_producer", "producers"),
-        ("cnxs", "mark_topic", "topics"),
-    ):
-        packed[part][field] = number[target][packed[part][field]]
-    in_fifo = packed["timers"]["place"] >= 0
-    moved = np.full(len(w.waiting) + 1, -1, np.int64)
-    moved[places] = np.arange(len(places))
-    packed["timers"]["place"][in_fifo] = moved[packed["timers"]["place"][in_fifo]]
-    packed["cnxs"]["first_link"] = packed["cnxs"]["snapshot"] = -1
-    packed["cnxs"]["first_mark"] = packed["cnxs"]["last_mark"] = -1
-    packed["links"]["next"] = packed["links"]["first_producer"] = -1
-    packed["producers"]["next"] = -1
-    packed["topics"]["flight_head"] = packed["topics"]["flight_tail"] = -1
-    key = packed["key"][0]
-    for field in ("rows", "verdict_rows", "snapshots", "snapshot_topics", "command_rows"):
-        key[field] = 0
-    return packed
+    timers = picked(timers, np.lexsort((timers["order"], timers["due_ns"])))
+    return dict(zip(PARTS, _packed(w, timers), strict=True))
 
 
 def _live_timers(w: World) -> Array:
@@ -111,53 +59,157 @@ def _live_timers(w: World) -> Array:
     return picked(timers, live)
 
 
-def _kept(w: World, clock: int, waiting: Array, flights: Array) -> dict[str, Array]:
+@numba.njit(cache=True, nogil=True)
+def _packed(w: World, live: Array) -> tuple[Array, ...]:
+    """The arrays of PARTS, their entities numbered anew; `live` are the timers to store."""
+    places, fifos = np.empty(w.key[0]["waiting"], np.int64), np.empty(w.key[0]["waiting"], np.int64)
+    line_up_waiting(w, fifos, places)
+    room = w.key[0]["flight_used"]
+    runs, publishing = np.empty(room, np.int64), np.empty(room, np.int64)
+    in_flight = line_up_flights(w, publishing, runs)
+    kept_limiters, kept_topics, kept_cnxs, kept_producers, kept_links = _kept(
+        w, places, publishing[:in_flight]
+    )
+    limiter_of, topic_of, cnx_of = (
+        _numbers(kept_limiters),
+        _numbers(kept_topics),
+        _numbers(kept_cnxs),
+    )
+    producer_of, link_of = _numbers(kept_producers), _numbers(kept_links)
+    key, timers = w.key.copy(), live.copy()
+    k = key[0]
+    k["rows"], k["verdict_rows"], k["command_rows"] = 0, 0, 0
+    k["snapshots"], k["snapshot_topics"] = 0, 0
+    limiters = _where(w.limiters, kept_limiters)
+    buckets = _where(w.buckets, np.repeat(kept_limiters, 2))
+    topics = _where(w.topics, kept_topics)
+    for i in range(len(topics)):
+        e = topics[i]
+        e["limiter"], e["group"] = limiter_of[e["limiter"]], limiter_of[e["group"]]
+        e["flight_head"], e["flight_tail"] = -1, -1
+    cnxs = _where(w.cnxs, kept_cnxs)
+    for i in range(len(cnxs)):
+        c = cnxs[i]
+        for j in range(L.CAUSES):
+            c["mark_producer"][j] = producer_of[c["mark_producer"][j]]
+            c["mark_topic"][j] = topic_of[c["mark_topic"][j]]
+        c["first_link"], c["snapshot"], c["first_mark"], c["last_mark"] = -1, -1, -1, -1
+    producers = _where(w.producers, kept_producers)
+    for i in range(len(producers)):
+        p = producers[i]
+        p["cnx"], p["topic"] = cnx_of[p["cnx"]], topic_of[p["topic"]]
+        p["link"], p["next"] = link_of[p["link"]], -1
+    links = _where(w.links, kept_links)
+    for i in range(len(links)):
+        x = links[i]
+        x["cnx"], x["topic"] = cnx_of[x["cnx"]], topic_of[x["topic"]]
+        x["charged_by"] = producer_of[x["charged_by"]]
+        x["next"], x["first_producer"] = -1, -1
+    place_of = np.full(len(w.waiting) + 1, -1)
+    waiting = np.empty(len(places), w.waiting.dtype)
+    for i in range(len(places)):
+        place_of[places[i]] = i
+        waiting[i] = w.waiting[places[i]]
+        m = waiting[i]
+        m["producer"], m["trigger"] = producer_of[m["producer"]], topic_of[m["trigger"]]
+        m["limiter"], m["next"] = limiter_of[m["limiter"]], limiter_of[fifos[i]]
+    flights = np.empty(in_flight, w.flights.dtype)
+    for i in range(in_flight):
+        flights[i] = w.flights[runs[i]]
+        flights[i]["cnx"] = cnx_of[flights[i]["cnx"]]
+        flights[i]["next"] = topic_of[publishing[i]]
+    for i in range(len(timers)):
+        t = timers[i]
+        t["limiter"], t["cnx"] = limiter_of[t["limiter"]], cnx_of[t["cnx"]]
+        if t["place"] >= 0:
+            t["place"] = place_of[t["place"]]
+    return (
+        key,
+        buckets,
+        limiters,
+        topics,
+        cnxs,
+        producers,
+        links,
+        waiting,
+        flights,
+        timers,
+        w.threads,
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _kept(w: World, places: Array, publishing: Array) -> tuple[Array, ...]:
+    """Which limiters, topics, connections, producers and links are stored (bool). `places` are
+    those in FIFOs, `publishing` the topics with requests in flight."""
     k = w.key[0]
-    cnxs = (
-        (w.cnxs["open"] != 0)
-        | (w.cnxs["most_in_flight"] > 0)
-        | (w.cnxs["throttles"] > 0)
-        | (w.cnxs["observed_pauses"] > 0)
-    )
+    clock = k["clock_ns"] if k["has_clock"] != 0 else NEVER
     limiters = ~droppable_limiters(w, clock)
-    producers = (w.producers["open"] != 0) | (w.producers["queued"] > 0)
-    marked = w.cnxs["mark_producer"][cnxs]
-    producers[marked[marked >= 0]] = True
-    links = (w.links["attached"] != 0) & (
-        (w.links["producers"] > 0)
-        | (w.cnxs["in_flight"][w.links["cnx"]] > 0)
-        | ((w.links["culprit"] != 0) & (w.cnxs["paused"][w.links["cnx"]] != 0))
-    )
-    charged = w.links["charged_by"][links]
-    producers[charged[charged >= 0]] = True
-    links[w.producers["link"][producers]] = True
-    topics = w.topics["touched"] != 0
-    used = w.topics["used_ns"]
-    topics |= (used != NEVER) & (clock - used < k["idle_ns"])
-    for field in ("limiter", "group"):
-        has = w.topics[field] >= 0
-        if field == "limiter":
-            topics |= has & limiters[np.where(has, w.topics[field], 0)]
-    topics[w.links["topic"][links]] = True
-    topics[w.producers["topic"][producers]] = True
-    topics[waiting["trigger"]] = True
-    topics[flights["next"]] = True
-    triggers = w.cnxs["mark_topic"][cnxs]
-    topics[triggers[triggers >= 0]] = True
-    return {
-        "limiters": limiters,
-        "topics": topics,
-        "cnxs": cnxs,
-        "producers": producers,
-        "links": links,
-    }
+    topics = np.zeros(len(w.topics), np.bool_)
+    cnxs = np.zeros(len(w.cnxs), np.bool_)
+    producers = np.zeros(len(w.producers), np.bool_)
+    links = np.zeros(len(w.links), np.bool_)
+    for i in range(len(w.producers)):
+        producers[i] = w.producers[i]["open"] != 0 or w.producers[i]["queued"] > 0
+    for i in range(len(w.cnxs)):
+        c = w.cnxs[i]
+        counted = c["most_in_flight"] > 0 or c["throttles"] > 0 or c["observed_pauses"] > 0
+        cnxs[i] = c["open"] != 0 or counted
+        if cnxs[i]:
+            for j in range(L.CAUSES):
+                if c["mark_producer"][j] >= 0:
+                    producers[c["mark_producer"][j]] = True
+                if c["mark_topic"][j] >= 0:
+                    topics[c["mark_topic"][j]] = True
+    for i in range(len(w.links)):
+        x = w.links[i]
+        if x["attached"] != 0:
+            c = w.cnxs[x["cnx"]]
+            paused = x["culprit"] != 0 and c["paused"] != 0
+            links[i] = x["producers"] > 0 or c["in_flight"] > 0 or paused
+        if links[i] and x["charged_by"] >= 0:
+            producers[x["charged_by"]] = True
+    for i in range(len(w.producers)):
+        if producers[i]:
+            links[w.producers[i]["link"]] = True
+            topics[w.producers[i]["topic"]] = True
+    for i in range(len(w.links)):
+        if links[i]:
+            topics[w.links[i]["topic"]] = True
+    for i in range(len(places)):
+        topics[w.waiting[places[i]]["trigger"]] = True
+    for i in range(len(publishing)):
+        topics[publishing[i]] = True
+    for i in range(len(w.topics)):
+        e = w.topics[i]
+        used = e["used_ns"] != NEVER and clock - e["used_ns"] < k["idle_ns"]
+        limited = e["limiter"] >= 0 and limiters[e["limiter"]]
+        topics[i] = topics[i] or e["touched"] != 0 or used or limited
+    return limiters, topics, cnxs, producers, links
 
 
-def _renumber(keep: Array) -> Array:
+@numba.njit(cache=True, nogil=True)
+def _numbers(keep: Array) -> Array:
     """New position by old one; what is dropped, and -1, become -1."""
-    number = np.full(len(keep) + 1, -1, np.int64)
-    number[:-1][keep] = np.arange(int(keep.sum()))
+    number = np.full(len(keep) + 1, -1)
+    count = 0
+    for i in range(len(keep)):
+        if keep[i]:
+            number[i] = count
+            count += 1
     return number
+
+
+@numba.njit(cache=True, nogil=True)
+def _where(array: Array, keep: Array) -> Array:
+    """A copy of the elements under a mask."""
+    found = np.empty(np.count_nonzero(keep), array.dtype)
+    count = 0
+    for i in range(len(keep)):
+        if keep[i]:
+            found[count] = array[i]
+            count += 1
+    return found
 
 
 def unpack(parts: dict[str, Array]) -> World:
@@ -169,7 +221,7 @@ def unpack(parts: dict[str, Array]) -> World:
         touched=np.concatenate(
             [np.flatnonzero(parts["topics"]["touched"]), blank("touched", len(parts["topics"]))]
         )[: len(parts["topics"])],
-        scratch=blank("scratch", 64),
+        scratch=blank("scratch", 0),
     )
     k["touched"] = int((parts["topics"]["touched"] != 0).sum())
     k["timers"], k["waiting"], k["waiting_used"] = len(parts["timers"]), len(waiting), len(waiting)

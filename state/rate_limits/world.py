@@ -90,10 +90,13 @@ def grow(world: World, out: Out) -> tuple[World, Out]:
         "timers": int(k["timers"]) + step,
         "scratch": 2 * cnxs + 3 * len(world.producers) + 64,
     }
-    short = {name: 2 * count for name, count in need.items() if count > len(getattr(world, name))}
-    world = extend(
-        world, **{name: count - len(getattr(world, name)) for name, count in short.items()}
-    )
+    # new elements of these are zeros
+    longer = {
+        name: grown(getattr(world, name), 2 * count)
+        for name, count in need.items()
+        if count > len(getattr(world, name))
+    }
+    world = world._replace(**longer)
     need = {
         "rows": int(k["rows"]) + waiting + 3 * cnxs + step,
         "verdicts": int(k["verdict_rows"]) + 64,
@@ -111,15 +114,14 @@ def grow(world: World, out: Out) -> tuple[World, Out]:
     return world, out._replace(**room)
 
 
-def new_out() -> Out:
-    """No rows, little room."""
-    return Out(
-        np.zeros(64, L.ROW),
-        np.zeros(64, L.VERDICT),
-        np.zeros(16, np.int64),
-        np.zeros(64, np.int64),
-        np.zeros(0, L.COMMAND),
-    )
+NO_OUT = Out(
+    np.zeros(0, L.ROW),
+    np.zeros(0, L.VERDICT),
+    np.zeros(0, np.int64),
+    np.zeros(0, np.int64),
+    np.zeros(0, L.COMMAND),
+)
+"""No rows, and no room for any."""
 
 
 @numba.njit(cache=True, nogil=True)

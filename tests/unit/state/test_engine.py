@@ -7,6 +7,8 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from state.engine import structs
 from state.engine.names import Names
@@ -16,6 +18,7 @@ from state.engine.store import Columns, Plain, Pool, RecordSet, Store, Struct, T
 
 ITEM = np.dtype([("name", "<i8"), ("on", "|u1"), ("share", "<f8")], align=True)
 WIDE = np.dtype([("name", "<i8"), ("share", "<f8"), ("spare", "<i8")])
+_TEXT = st.text("abc", max_size=20)
 ORDER = Sequence(("entry_id", "source_feed", "broker"), frozenset({"source_feed", "broker"}))
 
 
@@ -35,6 +38,24 @@ def test_structures_moved_as_words_are_those_that_numpy_moves(n: int) -> None:
     array["on"] = 2
     assert copy.tolist() == items(n).tolist()
     assert structs.grown(plain, n + 1).tolist() == [*plain.tolist(), [0.0, 0.0]]
+
+
+@given(
+    st.lists(_TEXT, unique=True),
+    st.lists(st.lists(_TEXT), max_size=4),
+    st.sampled_from((0, 3, 2**64 - 1)),
+)
+def test_names_get_their_integers_in_order_of_appearance_whatever_their_hash(
+    stored: list[str], calls: list[list[str]], mask: int
+) -> None:
+    first = Names(mask=mask)
+    first.intern(pa.array(stored, pa.string()))
+    names = Names(*first.arrays(), mask=mask)
+    expected = {text: i for i, text in enumerate(stored)}
+    for texts in calls:
+        ids = names.intern(pa.array(texts, pa.string()))
+        assert ids.tolist() == [expected.setdefault(text, len(expected)) for text in texts]
+    assert names.strings().to_pylist() == list(expected)
 
 
 def test_records_are_put_in_order_as_their_levels_say() -> None:

@@ -27,7 +27,7 @@ from state.rate_limits.layout import (
 )
 from state.rate_limits.store import new_world
 from state.rate_limits.timers import pop_timer
-from state.rate_limits.world import extend, grow, new_out
+from state.rate_limits.world import NO_OUT, extend, grow
 from tests.unit.state.recorded import cases, vectors
 
 VECTORS = "rate_limits.json"
@@ -59,7 +59,7 @@ class OneLimiter:
         w.topics["limiter"] = 1
         for p in range(MOST_PRODUCERS):
             open_producer(w, p, START_NS)
-        self._w, self._o = w, new_out()
+        self._w, self._o = w, NO_OUT
         self._delay_ns, self.now = delay_ns, START_NS
         compiled.use(w, 1, START_NS)
 

@@ -236,6 +236,27 @@ def test_words_come_back_whatever_their_range(values: list[int], fields: int) ->
     assert found["rows"].tolist() == rows.tolist()
 
 
+def test_large_arrays_are_packed_as_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = {
+        name: np.arange(length).view(kind)
+        for name, length, kind in (
+            ("few", 3, "<i8"),
+            ("none", 0, "<i8"),
+            ("many", 40, "<i8"),
+            ("rows", 60, [("a", "<i8"), ("b", "<i8")]),
+            ("bytes", 5, [(f"b{i}", "|u1") for i in range(8)]),
+            ("last", 2, "<i8"),
+        )
+    }
+    together = codec.encode("chunks", 1, arrays)
+    monkeypatch.setattr(codec, "_LARGE", 30)
+    assert codec.encode("chunks", 1, arrays) == together
+    found = codec.decode("chunks", 1, together)
+    assert {name: found[name].tolist() for name in arrays} == {
+        name: array.tolist() for name, array in arrays.items()
+    }
+
+
 def test_equal_values_take_no_bytes() -> None:
     same = np.full(100_000, 2**62 + 1)
     assert len(codec.encode("chunks", 1, {"a": same})) < 200
