@@ -1,8 +1,14 @@
-"""A replay on a standalone cluster of this machine, with one executor of one core and with two.
+"""A replay on a standalone cluster of this machine, with one executor of one CPU and with two.
+
+A core of an executor is a thread of its JVM and a Python worker, which run beside each other: an
+executor of one core keeps more than one CPU busy where it can. So each worker of the cluster is
+pinned to a CPU, with all that it starts, and the driver shares that of the first one: from one
+figure to the other a machine of one CPU is added, and nothing else.
 
 Each number of executors is a session of its own, whose first replay starts the Python workers and
 is not counted. What does not become shorter with more executors is measured apart: the driver's
-planning (the first pass over two columns runs in tasks), and its commits.
+CPU time, its planning (the first pass over two columns runs in tasks), its commits, and the time
+that executors wait for a task between them.
 """
 
 from __future__ import annotations
@@ -33,6 +39,9 @@ from tests.support.servers.process import Server, free_ports
 
 EXECUTORS = (1, 2)
 MEMORY = "1536m"
+PARTS = ("plan", "judge", "commit", "CPU of the driver", "CPU of executors")
+BUSY = "executors with a task, of the time between plan and commit"
+LONGEST = "longest task, of all tasks"
 
 
 def run(bench: Bench) -> Result:
@@ -40,20 +49,23 @@ def run(bench: Bench) -> Result:
     config = archived(bench.folder, 20_000 if bench.small else 10_000_000)
     events = Archive(load_settings(config), {}).counted().total
     result = Result("replay-cluster", events, bench.small)
-    names = {n: f"replay on {n} executor{'s' * (n > 1)} of one core" for n in EXECUTORS}
+    names = {n: f"replay on {n} executor{'s' * (n > 1)} of one CPU" for n in EXECUTORS}
     with standalone(bench.folder) as master:
         for executors, name in names.items():
-            found = _in_session(master, executors, config, bench.folder / "out-cluster")
-            result.add(name, events / found["all_s"], "events/s")
-            for part in ("plan_s", "judge_s", "commit_s", "driver_cpu_s"):
-                result.add(f"{part.removesuffix('_s')}, {name}", found[part], "s")
+            seconds, tasks_s = _in_session(master, executors, config, bench.folder)
+            result.add(name, events / seconds["all"], "events/s")
+            for part in PARTS:
+                result.add(f"{part}, {name}", seconds[part], "s")
+            busy = sum(tasks_s) / executors / seconds["judge"]
+            result.add(f"{BUSY}, {name}", 100 * busy, "%")
+            result.add(f"{LONGEST}, {name}", 100 * max(tasks_s) / sum(tasks_s), "%")
     result.ratio(names[2], names[1], 1.8)
     return result
 
 
 @contextmanager
 def standalone(folder: Path) -> Iterator[str]:
-    """The URL of a master with two workers of one core each."""
+    """The URL of a master with two workers of one core, each on a CPU."""
     port, *ports = free_ports(6)
     master = f"spark://127.0.0.1:{port}"
     spark = find_spec("pyspark")
@@ -64,8 +76,9 @@ def standalone(folder: Path) -> Iterator[str]:
     program = "org.apache.spark.deploy"
     command = [*started, f"{program}.master.Master", *at, str(ports[0]), "--port", str(port)]
     servers = [(Server(command, folder / "master.log"), "New state: ALIVE")]
-    for i in EXECUTORS:
-        command = [*started, f"{program}.worker.Worker", *at, str(ports[i]), "--cores", "1"]
+    for i, cpu in zip(EXECUTORS, _cpus(), strict=False):
+        command = ["taskset", "--cpu-list", str(cpu), *started]
+        command += [f"{program}.worker.Worker", *at, str(ports[i]), "--cores", "1"]
         command += ["--memory", "2g", "--work-dir", str(folder / f"work{i}"), master]
         servers.append((Server(command, folder / f"worker{i}.log"), "Successfully registered"))
     try:
@@ -77,17 +90,36 @@ def standalone(folder: Path) -> Iterator[str]:
             server.stop()
 
 
-def _in_session(master: str, executors: int, config: Path, out: Path) -> dict[str, float]:
-    """The second replay of a session, in a process of its own."""
-    confs = {"spark.cores.max": executors, "spark.executor.memory": MEMORY}
+def _cpus() -> list[int]:
+    """The CPUs that this process may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def _in_session(
+    master: str, executors: int, config: Path, folder: Path
+) -> tuple[dict[str, float], list[float]]:
+    """Seconds of the second replay of a session, in a process of its own, and of its tasks."""
+    events = folder / f"spark-events-{executors}"
+    events.mkdir()
+    confs = {
+        "spark.cores.max": executors,
+        "spark.executor.memory": MEMORY,
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.dir": f"file://{events}",
+    }
     words = [word for key, value in confs.items() for word in ("--conf", f"{key}={value}")]
     variables = {**os.environ, "PYSPARK_SUBMIT_ARGS": " ".join([*words, "pyspark-shell"])}
-    command = [sys.executable, "-m", __name__, master, str(config), str(out)]
+    out = str(folder / "out-cluster")
+    command = ["taskset", "--cpu-list", str(_cpus()[0])]
+    command += [sys.executable, "-m", __name__, master, str(config), out]
     done = subprocess.run(
         command, cwd=ROOT, env=variables, text=True, stdout=subprocess.PIPE, check=True
     )
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    seconds: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    (log,) = events.iterdir()
+    return seconds, _in_tasks(log, seconds.pop("planned_at"))
 
 
 def measure(master: str, config: Path, out: Path) -> dict[str, float]:
@@ -105,27 +137,57 @@ def measure(master: str, config: Path, out: Path) -> dict[str, float]:
     ReplayFolder.commit = timed  # type: ignore[method-assign]
     for _ in range(2):
         shutil.rmtree(out, ignore_errors=True)
-        cpu_s, began = _driver_cpu_s(), time.perf_counter()
+        driver_s, executors_s = _driver_cpu_s(), _executors_cpu_s(spark.sparkContext.applicationId)
+        began = time.perf_counter()
         replay = Replay(settings, ReplayRequest(str(out)), spark)
         replay.plan()
-        planned = time.perf_counter()
+        planned, planned_at = time.perf_counter(), time.time()
         replay.run()
         ended = time.perf_counter()
-    shutil.rmtree(out)
-    return {
-        "all_s": ended - began,
-        "plan_s": planned - began,
-        "judge_s": ended - planned - commit_s[0],
-        "commit_s": commit_s[0],
-        "driver_cpu_s": _driver_cpu_s() - cpu_s,
+    seconds = {
+        "all": ended - began,
+        "plan": planned - began,
+        "judge": ended - planned - commit_s[0],
+        "commit": commit_s[0],
+        "planned_at": planned_at,
+        "CPU of the driver": _driver_cpu_s() - driver_s,
+        "CPU of executors": _executors_cpu_s(spark.sparkContext.applicationId) - executors_s,
     }
+    shutil.rmtree(out)
+    spark.stop()
+    return seconds
 
 
 def _driver_cpu_s() -> float:
     """CPU seconds of this process and of its JVM."""
     own = psutil.Process()
-    times = [one.cpu_times() for one in (own, *own.children())]
-    return sum(one.user + one.system for one in times)
+    return sum(map(_cpu_s, (own, *own.children())))
+
+
+def _executors_cpu_s(application: str) -> float:
+    """CPU seconds of the executors of an application, and of their Python workers."""
+    return sum(
+        _cpu_s(process)
+        for executor in psutil.process_iter(["cmdline"])
+        if application in (executor.info["cmdline"] or ()) and "--executor-id" in executor.cmdline()
+        for process in (executor, *executor.children(recursive=True))
+    )
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _in_tasks(log: Path, since_s: float) -> list[float]:
+    """Seconds of the tasks that began after a moment (s since the epoch)."""
+    entries = map(json.loads, log.read_text(encoding="utf-8").splitlines())
+    tasks = (e["Task Info"] for e in entries if e["Event"] == "SparkListenerTaskEnd")
+    return [
+        (task["Finish Time"] - task["Launch Time"]) / 1000
+        for task in tasks
+        if task["Launch Time"] >= 1000 * since_s
+    ]
 
 
 if __name__ == "__main__":

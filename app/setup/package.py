@@ -18,8 +18,16 @@ ROOMS = ("app", "state", "udfs", "configs")
 OF_SPARK = ("jars", "examples", "work", "logs")
 """Folders of pyspark that stay here: the first two are on every worker, the others are what
 clusters that were started here have left."""
-OF_DEVELOPERS = ("*/kubernetes_validate/*", "bin/hadolint", "bin/ruff")
-"""Large files of a test environment that no command uses."""
+OF_DEVELOPERS = (
+    "*/babel/*",
+    "*/kubernetes_validate/*",
+    "*/material/*",
+    "*/mypy/*",
+    "*__mypyc.*.so",
+    "bin/hadolint",
+    "bin/ruff",
+)
+"""Packages of a test environment with large or many files, which no command uses."""
 LAUNCHER = """\
 #!/bin/sh
 # The interpreter of a packed environment: the one it was made with where the worker has it in the

@@ -38,6 +38,8 @@ OF_PYTEST = (
     "SPARK_CONF_DIR",
     "WEIR_JARS",
 )
+ON_WORKERS = {"WEIR_WORKER_PYTHON": sys.executable}
+"""The workers of this cluster have the environment: only the first start sends it to them."""
 NOT_COMPARED = {"ingest_ms", "compared_ms", "trace", "read_ms"}
 BY_THE_CLOCK = {"alerts", "quality_results"}
 """What is evaluated beside the run, whenever there is time."""
@@ -91,6 +93,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             server.stop()
 
 
+@pytest.fixture(scope="module")
+def demonstrated(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a demo that the cluster has run."""
+    out = tmp_path_factory.mktemp("demo")
+    weir(*on(cluster), "demo", "--out", str(out), "--events", str(EVENTS))
+    return out
+
+
 def weir(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs spark-submit.sh as a user does, with what pytest itself needs left out."""
     environment = {key: value for key, value in os.environ.items() if key not in OF_PYTEST}
@@ -137,37 +147,43 @@ def tables(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_a_cluster_finds_what_the_local_run_finds(
-    cluster: str, spark: SparkSession, tmp_path: Path
+    cluster: str, demonstrated: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The demo on the cluster, and on two cores in the session of the suite."""
-    weir(*on(cluster), "demo", "--out", str(tmp_path / "cluster"), "--events", str(EVENTS))
-    assert demo(tmp_path / "local", ChosenScenario(events=EVENTS)) == 0
-    local, remote = (tables(tmp_path / name / "warehouse") for name in ("local", "cluster"))
+    """The demo on the cluster, in an environment that travels to it, and on two cores in the
+    session of the suite."""
+    assert demo(tmp_path, ChosenScenario(events=EVENTS)) == 0
+    local, remote = (tables(at / "warehouse") for at in (tmp_path, demonstrated))
     assert len(local["events"]) > 19_000
     assert local["throttle_events"]
     assert list(remote) == list(local)
     for name, rows in local.items():
         assert remote[name] == rows, name
 
-    at = tmp_path / "cluster"
-    asked = ("replay", "--config", str(at / "weir.yaml"), "--verify", "--slice", "5000")
-    replay = weir(*on(cluster), *asked, "--out", str(tmp_path / "replay"))
+
+def test_a_replay_on_a_cluster_gives_the_tables_of_the_run(
+    cluster: str, demonstrated: Path, tmp_path: Path
+) -> None:
+    asked = ("replay", "--config", str(demonstrated / "weir.yaml"), "--verify", "--slice", "5000")
+    replay = weir(*on(cluster), *asked, "--out", str(tmp_path / "replay"), **ON_WORKERS)
     assert "tables are those of the live run over the whole archive" in replay.stdout
-    both = (str(at / "policies.yaml"), str(at / "policies.yaml"))
-    asked = ("policy", "diff", *both, "--on", "all", "--config", str(at / "weir.yaml"), "--json")
-    effects = weir(*on(cluster), *asked, "--keep", str(tmp_path / "kept"))
+
+
+def test_effects_of_policies_are_replayed_on_a_cluster(
+    cluster: str, demonstrated: Path, tmp_path: Path
+) -> None:
+    both = (str(demonstrated / "policies.yaml"),) * 2
+    asked = ("policy", "diff", *both, "--on", "all", "--config", str(demonstrated / "weir.yaml"))
+    kept = tmp_path / "kept"
+    effects = weir(*on(cluster), *asked, "--json", "--keep", str(kept), **ON_WORKERS)
     assert json.loads(effects.stdout)["same"]
+    before, after = (tables(kept / side) for side in ("before", "after"))
+    assert before["throttle_events"]
+    assert before == after
 
 
 def test_an_environment_that_is_on_the_workers_is_used(cluster: str, tmp_path: Path) -> None:
-    done = weir(
-        *on(cluster),
-        "doctor",
-        "--json",
-        "--warehouse",
-        str(tmp_path / "warehouse"),
-        WEIR_WORKER_PYTHON=sys.executable,
-    )
+    asked = ("doctor", "--json", "--warehouse", str(tmp_path / "warehouse"))
+    done = weir(*on(cluster), *asked, **ON_WORKERS)
     checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert [name for name, check in checks.items() if not check["ok"]] == []
     assert f"on {cluster}" in checks["spark"]["found"]

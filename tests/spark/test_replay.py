@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import time
 import zlib
 from collections import Counter
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 import yaml
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from app.cli import main
 from app.config.settings import load_settings
@@ -25,7 +26,10 @@ from app.run.service import run
 from app.run.state_keeper import StateKeeper
 from app.tables.commit import Writer
 from app.tables.definitions import TABLES
+from app.whatif.replay import on_spark as on_spark_module
 from app.whatif.replay import out as out_module
+from app.whatif.replay.archive import Archive
+from app.whatif.replay.on_spark import tasks_of
 from state.jobs import DECLARED, JOBS
 from tests.support.archive_rows import event
 
@@ -152,6 +156,28 @@ def test_on_spark_the_rows_are_those_of_the_run(
     assert "tables are those of the live run over the whole archive" in capsys.readouterr().out
     assert_same(ran.parent / "warehouse", tmp_path / "out")
     assert len(list((tmp_path / "out/_weir/replay/end").iterdir())) == divisor * len(JOBS)
+
+
+def test_tasks_share_the_row_groups_of_a_large_file(
+    ran: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(ran.parent, tmp_path / "large")
+    config, warehouse = tmp_path / "large" / ran.name, tmp_path / "large" / "warehouse"
+    config.write_text(config.read_text().replace(str(ran.parent), str(config.parent)))
+    archive = DeltaTable(str(warehouse / "events"))
+    archive.optimize.compact(writer_properties=WriterProperties(max_row_group_size=3000))
+    settings = load_settings(config)
+    files = Archive(settings, {}).files
+    monkeypatch.setattr(on_spark_module, "ROWS_OF_SHARE", 10_000)
+    monkeypatch.setattr(on_spark_module, "FILES_OF_TASK_ROWS", 1)
+    assert len(files) == 1 and len(tasks_of(files)) == 5
+    jobs = ["--jobs", "rate_limits,entry_cache"]
+    asked = ["replay", "--config", str(config), *jobs, "--drain", "--out"]
+    assert main([*asked, str(tmp_path / "threads")]) == 0
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")
+    assert main([*asked, str(tmp_path / "spark")]) == 0
+    assert_same(tmp_path / "threads", tmp_path / "spark")
+    assert rows(tmp_path / "spark", "throttle_events")
 
 
 def divided(divisor: int) -> Any:

@@ -43,6 +43,7 @@ MORE_ROWS = 2
 _ALWAYS = {*SOURCE_COLUMNS, *DIGESTS, CLOCK_COLUMN, "cluster", "event_type", "ingest_ms", "topic"}
 """Columns that every batch has."""
 _NO_EDGES = np.zeros(0, np.int64)
+EVERY_GROUP = slice(None)
 BIN_MS = 1000
 """Where slices may be cut."""
 
@@ -101,8 +102,8 @@ class ArchiveReader:
                 "compacted since it was opened\nbegin again, into another folder"
             ) from None
 
-    def bins(self, file: DataFile, offset_ms: int) -> Bins:
-        """The records of a file in bins that begin at an offset (ms)."""
+    def bins(self, file: DataFile, offset_ms: int, groups: slice = EVERY_GROUP) -> Bins:
+        """The records of some row groups of a file in bins that begin at an offset (ms)."""
         columns = [CLOCK_COLUMN, "ingest_ms"]
         if self.choice.filters:
             columns += ["event_type", "cluster", "topic"]
@@ -111,7 +112,7 @@ class ArchiveReader:
             columns += SOURCE_COLUMNS
         parts = []
         with self.open(file) as opened:
-            for group in range(opened.num_row_groups):
+            for group in range(opened.num_row_groups)[groups]:
                 for rows in opened.read_row_group(group, columns, use_threads=False).to_batches():
                     chosen = self._chosen(rows) if self.choice.filters else rows
                     chosen = chosen.filter(chosen.column(CLOCK_COLUMN).is_valid())

@@ -23,7 +23,7 @@ from app.terminal.interrupt import temporary_folder
 from app.whatif.replay.archive import bins_in_threads
 from app.whatif.replay.archive_reader import ArchiveReader, Bins, PackedBlob, RowGroup
 from app.whatif.replay.replay_progress import ReplayProgress
-from app.whatif.replay.stages import Placed, Stages, Write
+from app.whatif.replay.stages import Placed, ReplayPart, Stages, Write
 from udfs.allocator import keep_freed_memory
 
 SWITCH_S = 0.0005
@@ -95,21 +95,24 @@ class Threads:
             }
             pool = ThreadPoolExecutor(self.cores)
 
-            def pack(group: RowGroup) -> int:
+            def pack(group: RowGroup) -> tuple[int, int]:
+                size = 0
                 for packed in stages.pack(group):
                     waiting[stages.part_of(packed.job, packed.shard)].put(packed)
-                return group.rows
+                    size += packed.blob.size
+                return group.rows, size
+
+            def judge(part: ReplayPart) -> int:
+                write(stages, part, waiting[part].taken())
+                return waiting[part].bytes
 
             try:
                 groups = chain.from_iterable(pool.map(stages.reader.row_groups, files))
                 for read in as_completed([pool.submit(pack, group) for group in groups]):
-                    progress.read(read.result())
+                    progress.read(*read.result())
                 largest = sorted(stages.parts, key=lambda part: -waiting[part].bytes)
-                for done in as_completed(
-                    [pool.submit(write, stages, part, waiting[part].taken()) for part in largest]
-                ):
-                    done.result()
-                    progress.judged()
+                for judged in as_completed([pool.submit(judge, part) for part in largest]):
+                    progress.judged(1, judged.result())
             finally:
                 pool.shutdown(cancel_futures=True)
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mmh3
 import pyarrow as pa
@@ -42,9 +42,18 @@ BLOBS = 64
 """Blobs that a task gets at once, of `app.engine.routing.BLOB_BYTES` at most."""
 FILES_OF_TASK_ROWS = 250_000
 """Small files are read together up to so many rows."""
+ROWS_OF_SHARE = 1 << 20
+"""Rows of a large file that one task reads: the most that writers put into a row group."""
 SLICE_BITS = 32
 SEED = 42
 """Of the hash by which Spark chooses a partition."""
+
+
+class FileShare(NamedTuple):
+    """The row groups of a file that a task reads."""
+
+    file: DataFile
+    groups: slice
 
 
 class OnSpark:
@@ -59,18 +68,19 @@ class OnSpark:
     ) -> Iterator[Bins]:
         """The bins of the files of each task."""
 
-        def count(file: DataFile) -> pa.RecordBatch:
-            rows = [(bin_, *counts) for bin_, counts in reader.bins(file, offset_ms).items()]
+        def count(share: FileShare) -> pa.RecordBatch:
+            found = reader.bins(share.file, offset_ms, share.groups)
+            rows = [(bin_, *counts) for bin_, counts in found.items()]
             columns = zip(*rows, strict=True) if rows else ([], [], [])
             return pa.record_batch(
                 [pa.array(column, pa.int64()) for column in columns],
                 names=["bin", "records", "latest_ms"],
             )
 
-        counted = self._over(list(files), lambda file: [count(file)], BINS)
+        counted = self._over(list(files), lambda share: [count(share)], BINS)
         with _mistakes_of_users():
-            found = counted.toArrow()
-        for bin_, records, latest_ms in zip(*found.to_pydict().values(), strict=True):
+            bins = counted.toArrow()
+        for bin_, records, latest_ms in zip(*bins.to_pydict().values(), strict=True):
             yield {bin_: (records, latest_ms)}
 
     def run(
@@ -82,13 +92,14 @@ class OnSpark:
     ) -> None:
         """Pack the records of some files, then judge every part."""
         context, parts = self._spark.sparkContext, list(stages.parts)
-        read, judged = context.accumulator(0), context.accumulator(0)
+        read, packed_bytes = context.accumulator(0), context.accumulator(0)
+        judged, judged_bytes = context.accumulator(0), context.accumulator(0)
         keys = keys_of(len(parts))
         key_of = dict(zip(parts, keys, strict=True))
 
-        def pack(file: DataFile) -> Batches:
-            for group in stages.reader.row_groups(file):
-                yield from _batches(stages, group, key_of)
+        def pack(share: FileShare) -> Batches:
+            for group in stages.reader.row_groups(share.file)[share.groups]:
+                yield from _counted(_batches(stages, group, key_of), packed_bytes.add)
                 read.add(group.rows)
 
         def judge(batches: Batches) -> Batches:
@@ -97,7 +108,9 @@ class OnSpark:
             settle()
             task = TaskContext.get()
             assert task is not None
-            count = write(stages, parts[task.partitionId()], _placed(batches))
+            count = write(
+                stages, parts[task.partitionId()], _placed(_counted(batches, judged_bytes.add))
+            )
             judged.add(1)
             yield pa.record_batch([pa.array([count], pa.int64())], names=["rows"])
 
@@ -110,15 +123,16 @@ class OnSpark:
         )
         with self._blobs_at_a_time(), ThreadPoolExecutor(1) as pool:
             action = pool.submit(frame.collect)
-            records = done = 0
+            reading, judging = (0, 0), (0, 0)
             try:
                 while not action.done():
                     wait_for([action], 1.0)
-                    if read.value > records:
-                        progress.read(read.value - records)
-                    if judged.value > done:
-                        progress.judged(judged.value - done)
-                    records, done = read.value, judged.value
+                    before, reading = reading, (read.value, packed_bytes.value)
+                    if reading > before:
+                        progress.read(reading[0] - before[0], reading[1] - before[1])
+                    before, judging = judging, (judged.value, judged_bytes.value)
+                    if judging > before:
+                        progress.judged(judging[0] - before[0], judging[1] - before[1])
             except BaseException:
                 context.cancelAllJobs()
                 raise
@@ -137,19 +151,19 @@ class OnSpark:
             conf.set(ROWS_AT_ONCE, str(before))
 
     def _over(
-        self, files: Sequence[DataFile], work: Callable[[DataFile], Batches], schema: str
+        self, files: Sequence[DataFile], work: Callable[[FileShare], Batches], schema: str
     ) -> DataFrame:
-        """What some work gives for each file; small files share a task."""
-        together = _together(files)
+        """What some work gives for each file; small files share a task, large ones have several."""
+        shares = tasks_of(files)
 
         def of_task(batches: Batches) -> Batches:
             settle()
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    for file in together[number]:
-                        yield from work(file)
+                    for share in shares[number]:
+                        yield from work(share)
 
-        tasks = self._spark.range(0, len(together), numPartitions=max(len(together), 1))
+        tasks = self._spark.range(0, len(shares), numPartitions=max(len(shares), 1))
         return tasks.mapInArrow(of_task, schema)
 
 
@@ -177,13 +191,24 @@ def keys_of(partitions: int) -> list[int]:
     return [found[number] for number in range(partitions)]
 
 
-def _together(files: Sequence[DataFile]) -> list[list[DataFile]]:
-    """The files of each task."""
-    before = accumulate((file.rows or 0 for file in files), initial=0)
-    tasks: dict[int, list[DataFile]] = {}
-    for file, rows in zip(files, before, strict=False):
-        tasks.setdefault(rows // FILES_OF_TASK_ROWS, []).append(file)
+def tasks_of(files: Sequence[DataFile]) -> list[list[FileShare]]:
+    """The files of each task, or its share of a large one."""
+    tasks: dict[int, list[FileShare]] = {}
+    rows = 0
+    for file in files:
+        count = -(-(file.rows or 1) // ROWS_OF_SHARE)
+        for number in range(count):
+            share = FileShare(file, slice(number, None, count))
+            tasks.setdefault(rows // FILES_OF_TASK_ROWS, []).append(share)
+            rows += (file.rows or 0) // count
     return list(tasks.values())
+
+
+def _counted(batches: Batches, add: Callable[[int], None]) -> Batches:
+    """The batches; `add` gets the bytes of their blobs."""
+    for batch in batches:
+        add(batch.column("blob").nbytes)
+        yield batch
 
 
 def _batches(stages: Stages, group: Any, key_of: dict[ReplayPart, int]) -> Batches:
