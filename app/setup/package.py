@@ -31,11 +31,18 @@ OF_DEVELOPERS = (
 LAUNCHER = """\
 #!/bin/sh
 # The interpreter of a packed environment: the one it was made with where the worker has it in the
-# same place, else any Python 3.11 of the worker with the packages of this environment.
+# same place, else any Python 3.11 of the worker with the packages of this environment. Spark's daemon
+# is the one that has loaded Weir's code.
 env=$(cd "$(dirname "$0")/.." && pwd)
 for python in "$env/bin/python" python3.11 /usr/bin/python3.11 /usr/local/bin/python3.11 python3; do
   if "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
     PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$env/lib/python3.11/site-packages"
+    if [ "$1 $2" = "-m pyspark.daemon" ] && [ -f weir.zip ]; then
+      # Spark has brought the code to the folder of the executor.
+      PYTHONPATH="weir.zip:$PYTHONPATH"
+      shift 2
+      set -- -m app.setup.daemon "$@"
+    fi
     export PYTHONPATH
     exec "$python" "$@"
   fi

@@ -15,7 +15,7 @@ import pytest
 from app.config.alerts import AlertSettings
 from app.demo.generator.scenario import shipped
 from app.demo.recording import names
-from app.setup.package import pack_code
+from app.setup.package import LAUNCHER, pack_code
 from app.show.alerts.rule_files import rules_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -95,3 +95,39 @@ def test_an_environment_is_packed_without_what_no_worker_reads(tmp_path: Path) -
         found = set(archive.getnames())
     assert {*kept, "bin/weir-python"} <= found
     assert not found & set(left)
+
+
+@pytest.mark.parametrize("has_code", [True, False])
+def test_the_daemon_of_a_packed_environment_has_the_code_that_spark_has_brought(
+    tmp_path: Path, has_code: bool
+) -> None:
+    python = tmp_path / "env/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\n[ "$1" = -c ] || echo "$PYTHONPATH" "$@"\n', encoding="utf-8")
+    launcher = python.with_name("weir-python")
+    launcher.write_text(LAUNCHER, encoding="utf-8")
+    for path in (python, launcher):
+        path.chmod(0o755)
+    if has_code:
+        (tmp_path / "weir.zip").touch()
+    packages = f"{tmp_path}/env/lib/python3.11/site-packages"
+
+    def started(*words: str) -> str:
+        done = subprocess.run(
+            ["env/bin/weir-python", *words],
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": "spark"},
+            text=True,
+            capture_output=True,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    daemon = started("-m", "pyspark.daemon", "pyspark.worker")
+    path = f"spark:{packages}"
+    assert daemon == (
+        f"weir.zip:{path} -m app.setup.daemon pyspark.worker"
+        if has_code
+        else f"{path} -m pyspark.daemon pyspark.worker"
+    )
+    assert started("-m", "pyspark.worker") == f"{path} -m pyspark.worker"
