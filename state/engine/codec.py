@@ -33,6 +33,7 @@ Array = np.ndarray
 MAGIC = b"WEI3"
 COMPRESSION = "lz4"
 _WORD = np.dtype(np.int64)
+_NOTHING = np.zeros(0, np.int64)
 _LARGE = 8192
 """Words of an array that is not copied to be packed with others: a call costs as much."""
 
@@ -73,6 +74,11 @@ class _Plan:
         return np.flatnonzero(self.words)
 
     @cached_property
+    def starts(self) -> list[int]:
+        """The first column of each array of words, and how many columns there are."""
+        return [0, *np.cumsum(self.words[self.packed]).tolist()]
+
+    @cached_property
     def others(self) -> list[int]:
         """The other arrays."""
         return np.flatnonzero(self.words == 0).tolist()
@@ -90,7 +96,9 @@ class _Plan:
 
     def shapes(self, lengths: Array) -> Array:
         """Rows, and words of a row, of the arrays of words."""
-        return np.column_stack((lengths, self.words))[self.packed]
+        found = np.empty((len(self.packed), 2), np.int64)
+        found[:, 0], found[:, 1] = lengths[self.packed], self.words[self.packed]
+        return found
 
 
 def _type(fields: Sequence[Any]) -> np.dtype[Any]:
@@ -164,55 +172,62 @@ def together(arrays: Mapping[str, Array], names: Sequence[str]) -> Array:
 
 
 def encode(job: str, version: int, arrays: Mapping[str, Array | list[Array]]) -> bytes:
-    """Write plain arrays, and structured ones of one dimension, under their names; one that has
-    several pieces is a list of them.
+    """Write plain arrays, and structured ones of one dimension, under their names; a structured one
+    of whole words may be a list of its pieces.
     """
-    every: list[list[Array]] = [a if isinstance(a, list) else [a] for a in arrays.values()]
-    plan, same = _plan_of(job, version, tuple(arrays), [pieces[0] for pieces in every])
-    counts = [len(p[0]) if len(p) == 1 else sum(map(len, p)) for p in every]
-    words: list[list[Array]] = []
+    plan, same = _plan_of(job, version, arrays)
+    counts: list[int] = []
+    words: list[Array] = []
+    pieces: dict[int, list[Array]] = {}
     others: list[Array] = []
-    for pieces, wanted, is_wanted, of_words in zip(
-        every, plan.types, same, plan.are_words, strict=True
+    for array, wanted, is_wanted, of_words in zip(
+        arrays.values(), plan.types, same, plan.are_words, strict=True
     ):
-        rows = pieces if is_wanted else [piece.astype(wanted) for piece in pieces]
-        if of_words:
-            words.append(rows if wanted is _WORD else [_words(piece) for piece in rows])
+        if isinstance(array, list):
+            rows = array if is_wanted else [piece.astype(wanted) for piece in array]
+            counts.append(sum(map(len, rows)))
+            pieces[len(words)] = [_words(piece) for piece in rows]
+            words.append(_NOTHING)
+            continue
+        counts.append(len(array))
+        whole = array if is_wanted else array.astype(wanted)
+        if not of_words:
+            others.append(_without_padding(whole))
         else:
-            others += map(_without_padding, rows)
+            words.append(whole if wanted is _WORD else _words(whole))
     lengths = np.array(counts, np.int64)
     head, columns, shapes = _head(plan), len(plan.masks), plan.shapes(lengths)
     sizes = shapes[:, 0] * shapes[:, 1]
-    body = np.zeros(head + 8 * (int(sizes.sum()) + columns) + sum(map(len, others)), np.uint8)
+    total = int(sizes.sum())
+    body = np.zeros(head + 8 * (total + columns) + sum(map(len, others)), np.uint8)
     body[: 8 * len(lengths)].view(np.int64)[:] = lengths
     bases = body[8 * len(lengths) : 8 * (len(lengths) + columns)].view(np.int64)
     widths = body[8 * (len(lengths) + columns) :][:columns]
-    size, column, room = head, 0, np.empty(0, np.int64)
-    for first, last in _neighbours(sizes):
-        parts = [piece for rows in words[first:last] for piece in rows]
+    size, room = head, np.empty(0, np.int64)
+    for first, last in [(0, len(words))] if total < _LARGE else _neighbours(sizes):
+        parts = words[first:last]
+        for i in [i for i in pieces if first <= i < last][::-1]:
+            parts[i - first : i - first + 1] = pieces[i]
         if len(parts) == 1:
             flat = np.ascontiguousarray(parts[0])
         else:
             count = int(sizes[first:last].sum())
             room = room if count <= len(room) else np.empty(count, np.int64)
-            flat = np.concatenate(parts, out=room[:count])
-        end = column + int(shapes[first:last, 1].sum())
-        part = slice(column, end)
+            flat = np.concatenate([_NOTHING, *parts], out=room[:count])
+        part = slice(plan.starts[first], plan.starts[last])
         size += pack(
             flat, shapes[first:last], plan.masks[part], bases[part], widths[part], body[size:]
         )
-        column = end
     for other in others:
         body[size : size + len(other)] = other
         size += len(other)
-    whole = body[:size]
-    packed = pa.compress(whole, codec=COMPRESSION, asbytes=True)
+    packed = pa.compress(body[:size], codec=COMPRESSION, asbytes=True)
     return b"".join(
         (
             MAGIC,
             struct.pack("<I", len(plan.header)),
             plan.header,
-            struct.pack("<Q", len(whole)),
+            struct.pack("<Q", size),
             packed,
         )
     )
@@ -285,8 +300,10 @@ _plans: dict[tuple[str, int], tuple[tuple[str, ...], list[np.dtype[Any]], _Known
 """By job and version: the arrays that were written last, and their header."""
 
 
-def _plan_of(job: str, version: int, names: tuple[str, ...], arrays: Sequence[Array]) -> _Known:
-    types = [a.dtype if a.ndim == 1 else np.dtype((a.dtype, a.shape[1:])) for a in arrays]
+def _plan_of(job: str, version: int, arrays: Mapping[str, Array | list[Array]]) -> _Known:
+    names = tuple(arrays)
+    firsts = [a[0] if isinstance(a, list) else a for a in arrays.values()]
+    types = [a.dtype if a.ndim == 1 else np.dtype((a.dtype, a.shape[1:])) for a in firsts]
     known = _plans.get((job, version))
     if known is None or known[0] != names or types != known[1]:
         header = json.dumps(

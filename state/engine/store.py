@@ -332,16 +332,15 @@ class Store:
         if into is not None:
             self._renumber(arrays, np.append(into.intern_utf8(*names.utf8()), NONE))
             names = into
-        return {part.name: self._loaded(part, arrays, names) for part in self.parts}, names
+        missing = self._missing(arrays)
+        return {
+            part.name: part.blank() if part.name in missing else part.load(arrays, names)
+            for part in self.parts
+        }, names
 
-    def _loaded(self, part: Part, arrays: Arrays, names: Names) -> Any:
-        """The value of a part; blank if the state is older than the part."""
-        return part.blank() if self._lacks(part, arrays) else part.load(arrays, names)
-
-    def _lacks(self, part: Part, arrays: Arrays) -> bool:
-        return part.name in self._added and not any(
-            name == part.name or name.startswith(f"{part.name}.") for name in arrays
-        )
+    def _missing(self, arrays: Arrays) -> frozenset[str]:
+        """The added parts that a state lacks: it is older, or they were blank."""
+        return _missing(self._added, tuple(arrays)) if self._added else self._added
 
     def write(self, values: Mapping[str, Any], names: Names) -> bytes:
         """The bytes of values and names. Neither changes, except that texts are added to the names."""
@@ -356,7 +355,8 @@ class Store:
     def _compact(self, names: Names, arrays: Saved) -> Names:
         """Drop unused names, once there are many."""
         used = np.zeros(len(names) + 1, bool)
-        naming = [part for part in self._naming if not self._lacks(part, arrays)]
+        missing = self._missing(arrays)
+        naming = [part for part in self._naming if part.name not in missing]
         used[np.concatenate([ids for part in naming for ids in part.ids(arrays)])] = True
         used = used[:-1]
         if np.count_nonzero(used) >= COMPACT_BELOW * len(names):
@@ -372,9 +372,20 @@ class Store:
 
     def _renumber(self, arrays: Arrays, number: Array) -> None:
         """Replace integers of names by new ones, given by the old integer and, last, by NONE."""
+        missing = self._missing(arrays)
         for part in self._naming:
-            for column in () if self._lacks(part, arrays) else part.ids(arrays):
+            for column in () if part.name in missing else part.ids(arrays):
                 column[...] = number[column]
+
+
+@lru_cache(maxsize=64)
+def _missing(parts: frozenset[str], arrays: tuple[str, ...]) -> frozenset[str]:
+    """Parts of which a state has none of these arrays."""
+    return frozenset(
+        part
+        for part in parts
+        if not any(name == part or name.startswith(f"{part}.") for name in arrays)
+    )
 
 
 def _pieces(array: Any) -> list[Array]:
