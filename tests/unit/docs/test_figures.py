@@ -76,6 +76,150 @@ def paused_by_others() -> str:
     )
 
 
+MACHINE = 16 * 0.7
+"""Cores of a machine of docs/scaling.md that a steady load uses."""
+
+
+def events_of_machine() -> float:
+    """Events a second of a machine, as far as tasks go."""
+    return MACHINE / coefficient("core_s_per_event")
+
+
+def driver() -> tuple[float, float]:
+    """CPU seconds of the driver for a micro-batch, and for an event of it: of a large batch and of
+    a small one."""
+    large, small = figures("govern-all"), figures("small-batches")
+    events = large["five jobs from JSON lines"] * large["batch of five jobs"] / 1000
+    large_s = large["CPU of driver"] * events / 1e6
+    small_s = small["CPU of driver a batch, five jobs"] / 1000
+    per_event_s = (large_s - small_s) / (events - 5_000)
+    return small_s - 5_000 * per_event_s, per_event_s
+
+
+def tasks_of_machines() -> str:
+    machine = events_of_machine() / 1e6
+    return (
+        f"{1e6 * coefficient('core_s_per_event'):.1f} µs of a core per event | "
+        f"{machine:.1f} million events a second | {10 * machine:.0f} million | "
+        f"{100 * machine:.0f} million |"
+    )
+
+
+def driver_of_machines() -> str:
+    batch_s, event_s = driver()
+    of_ten = 10 * events_of_machine() * event_s
+    return (
+        f"{1000 * batch_s:.0f} ms of a core per micro-batch and {1e6 * event_s:.2f} µs per event | "
+        f"a third of a core | **{of_ten:.1f} cores of one process** | {10 * of_ten:.0f} cores |"
+    )
+
+
+def first_wall() -> str:
+    events = 1 / driver()[1]
+    return (
+        f"one core at {events / 1e6:.1f} million events a second with the demo's share of throttled "
+        f"topics, the load of {events / events_of_machine():.1f} machines"
+    )
+
+
+def commits_of_batch() -> str:
+    return f"| {coefficient('commits_per_batch'):.0f} tables of a micro-batch, whatever its size |"
+
+
+def busiest_broker() -> str:
+    cost = figures("steps")["rate_limits, large batches"]
+    return (
+        f"{cost:.2f} µs of a core per event of all | {1 / cost:.1f} million events a second of one"
+        " broker"
+    )
+
+
+def state_of_machines() -> str:
+    found = figures("state")
+    million = found["state, 1,000,000 topics"]
+    return (
+        f"{million:.0f} to {found['state, 100,000 topics']:.0f} bytes of a topic in `rate_limits` | "
+        f"1 million topics: {million / 32:.0f} MB a shard"
+    )
+
+
+def archive_of_machines() -> str:
+    per_event = coefficient("archive_bytes_per_event")
+    day = events_of_machine() * 86_400 * per_event / 1e12
+    return (
+        f"{per_event:.0f} bytes of an event | {day:.1f} TB a day | {10 * day:.0f} TB | "
+        f"{100 * day:.0f} TB |"
+    )
+
+
+def topics_and_speed() -> str:
+    ratio = figures("topics")["govern, 1,000,000 topics / govern, 1,000 topics"]
+    return f"A million topics run at {ratio:.2f} of the speed of a thousand"
+
+
+def replays_on_cluster() -> tuple[dict[str, float], dict[str, float]]:
+    """The figures of a replay on one executor and on two."""
+    found = figures("replay-cluster")
+    one, two = (f", replay on {n} of one CPU" for n in ("1 executor", "2 executors"))
+    return tuple(
+        {name.removesuffix(end): v for name, v in found.items() if name.endswith(end)}
+        for end in (one, two)
+    )
+
+
+def executor_us(one: dict[str, float]) -> float:
+    events = json.loads((ROOT / "benchmarks/results/replay-cluster.json").read_text())["events"]
+    return 1e6 * one["CPU of executors"] / events
+
+
+def cpu_of_replays() -> str:
+    one, two = replays_on_cluster()
+    return (
+        f"| CPU of executors | {executor_us(one):.1f} µs per event | {executor_us(two):.1f} µs | "
+        f"| CPU of the driver | {one['CPU of the driver']:.1f} s | "
+        f"{two['CPU of the driver']:.1f} s |"
+    )
+
+
+def tasks_of_replays() -> str:
+    one, two = replays_on_cluster()
+    busy = "executors with a task, of the time between plan and commit"
+    return f"| executors with a task, from plan to commit | {one[busy]:.0f} % | {two[busy]:.0f} % |"
+
+
+def speed_of_replays() -> str:
+    speeds = [one["by the CPU time of the busier machine"] for one in replays_on_cluster()]
+    return (
+        f"{speeds[0]:,.0f} events a second | {speeds[1]:,.0f}, that is"
+        f" {speeds[1] / speeds[0]:.2f} times |"
+    )
+
+
+def longest_task() -> str:
+    one, two = (found["longest task, of all tasks"] for found in replays_on_cluster())
+    return f"| longest task | {one:.0f} % of all | {two:.0f} % of all |"
+
+
+def executors_that_help() -> str:
+    most = replays_on_cluster()[0]["longest task, of all tasks"]
+    return f"it is {most:.0f} % of all, so that more than {100 / most:.0f} executors do not help"
+
+
+def large_replay() -> str:
+    cpu_s = 1000 * executor_us(replays_on_cluster()[1])
+    return f"1,000 million events are {cpu_s:,.0f} s of CPU, and on 64 executors {cpu_s / 64:.0f} s"
+
+
+def exchanged() -> str:
+    size = figures("steps")["shuffled"]
+    return f"{size:.0f} bytes of an event, {size:.0f} GB written and read once"
+
+
+def second_executor() -> str:
+    one, two = (found["by the CPU time of the busier machine"] for found in replays_on_cluster())
+    return f"{two / one:.2f} times as fast by the CPU time of the busier machine"
+
+
 @pytest.mark.parametrize(
     ("page", "figure"),
     [
@@ -86,6 +230,22 @@ def paused_by_others() -> str:
         ("maintenance.md", short_log),
         ("demo.md", paused_by_others),
         ("replay.md", replayed),
+        ("scaling.md", tasks_of_machines),
+        ("scaling.md", driver_of_machines),
+        ("scaling.md", first_wall),
+        ("scaling.md", commits_of_batch),
+        ("scaling.md", busiest_broker),
+        ("scaling.md", state_of_machines),
+        ("scaling.md", archive_of_machines),
+        ("scaling.md", topics_and_speed),
+        ("scaling.md", cpu_of_replays),
+        ("scaling.md", tasks_of_replays),
+        ("scaling.md", speed_of_replays),
+        ("scaling.md", longest_task),
+        ("scaling.md", executors_that_help),
+        ("scaling.md", large_replay),
+        ("scaling.md", exchanged),
+        ("benchmarks.md", second_executor),
     ],
 )
 def test_a_page_names_the_measured_figure(page, figure):
