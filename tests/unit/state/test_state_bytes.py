@@ -236,7 +236,9 @@ def test_words_come_back_whatever_their_range(values: list[int], fields: int) ->
     assert found["rows"].tolist() == rows.tolist()
 
 
-def test_large_arrays_are_packed_as_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_arrays_and_those_in_pieces_are_packed_as_small_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     arrays = {
         name: np.arange(length).view(kind)
         for name, length, kind in (
@@ -251,6 +253,11 @@ def test_large_arrays_are_packed_as_small_ones(monkeypatch: pytest.MonkeyPatch) 
     together = codec.encode("chunks", 1, arrays)
     monkeypatch.setattr(codec, "_LARGE", 30)
     assert codec.encode("chunks", 1, arrays) == together
+    rows = arrays["rows"]
+    for large in (30, 10**6):
+        monkeypatch.setattr(codec, "_LARGE", large)
+        pieces = {**arrays, "rows": [rows[:9], rows[9:9], rows[9:]], "none": [arrays["none"]]}
+        assert codec.encode("chunks", 1, pieces) == together
     found = codec.decode("chunks", 1, together)
     assert {name: found[name].tolist() for name in arrays} == {
         name: array.tolist() for name, array in arrays.items()
