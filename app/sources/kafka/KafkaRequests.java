@@ -24,6 +24,10 @@ import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.Callback;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.KafkaFuture;
@@ -44,10 +48,10 @@ import org.apache.kafka.common.resource.ResourcePatternFilter;
 import org.apache.kafka.common.resource.ResourceType;
 
 /**
- * Requests of Kafka's admin client and reads of its consumer, whose collections come and go as JSON:
- * one call of the gateway, however many topics, partitions, groups or records there are.
+ * Kafka's admin client, consumer and producer, whose collections come and go as JSON: one call of the
+ * gateway, however many topics, partitions, groups or records there are.
  *
- * java_client.py compiles this file with Janino, the compiler of Spark's generated code. It knows no
+ * kafka_client.py compiles this file with Janino, the compiler of Spark's generated code. It knows no
  * lambdas and no type arguments. Only what kafka_client.py reads is written.
  */
 public final class KafkaRequests {
@@ -174,6 +178,20 @@ public final class KafkaRequests {
             new ResourcePatternFilter(ResourceType.TOPIC, null, PatternType.ANY),
             new AccessControlEntryFilter(null, null, AclOperation.ANY, AclPermissionType.ALLOW));
         return new Answers().add(admin.describeAcls(filter, options).values());
+    }
+
+    /** Creates a topic with the replication of the brokers; its id. */
+    public Answers create(String name, int partitions, int timeoutMs) {
+        CreateTopicsOptions options = new CreateTopicsOptions();
+        options.timeoutMs(Integer.valueOf(timeoutMs));
+        NewTopic topic = new NewTopic(name, Optional.of(Integer.valueOf(partitions)), Optional.empty());
+        CreateTopicsResult result = admin.createTopics(Collections.singleton(topic), options);
+        return new Answers().add(result.topicId(name));
+    }
+
+    /** Writes lines to a topic. */
+    public static Sender sender(String options, String topic, String keys) throws Exception {
+        return new Sender(map(options), topic, list(keys));
     }
 
     /** A reader from positions [topic, partition, offset, end], each partition once. It takes so many
@@ -307,6 +325,8 @@ public final class KafkaRequests {
                     acl.entry().permissionType().name()});
             } else if (value instanceof Throwable) {
                 return error((Throwable) value);
+            } else if (value instanceof Uuid) {
+                return value.toString();
             }
             return value;
         }
@@ -320,9 +340,10 @@ public final class KafkaRequests {
                 leaders.add(Arrays.asList(new Object[] {
                     Integer.valueOf(partition.partition()), led ? leader.idString() : null}));
             }
-            boolean named = topic.topicId() != null && !Uuid.ZERO_UUID.equals(topic.topicId());
-            return Arrays.asList(new Object[] {
-                named ? topic.topicId().toString() : null, leaders});
+            boolean named = !Uuid.ZERO_UUID.equals(topic.topicId());
+            // In the alphabet in which earlier releases have stored ids.
+            String id = topic.topicId().toString().replace('-', '+').replace('_', '/');
+            return Arrays.asList(new Object[] {named ? id : null, leaders});
         }
 
         private static Map offsets(Map committed) {
@@ -349,6 +370,52 @@ public final class KafkaRequests {
                 values.put(key, entry == null ? null : entry.value());
             }
             return values;
+        }
+    }
+
+    /** Writes lines with keys; the first failure is that of the next call. */
+    public static final class Sender implements Callback {
+        private final KafkaProducer producer;
+        private final String topic;
+        private final List keys = new ArrayList();
+        private volatile Exception failed;
+
+        Sender(Map options, String topic, List keys) {
+            this.producer = new KafkaProducer(options);
+            this.topic = topic;
+            for (Object key : keys) {
+                this.keys.add(((String) key).getBytes(StandardCharsets.UTF_8));
+            }
+        }
+
+        /** Sends lines that end, newline included, at `places`[0], each with the key of its number in
+         * `places`[1], and waits until the brokers have them. */
+        public void send(byte[] lines, String places) throws Exception {
+            List pair = list(places);
+            List ends = (List) pair.get(0);
+            List numbers = (List) pair.get(1);
+            int begin = 0;
+            for (int i = 0; i < ends.size() && failed == null; i++) {
+                int end = ((Number) ends.get(i)).intValue();
+                byte[] key = (byte[]) keys.get(((Number) numbers.get(i)).intValue());
+                producer.send(
+                    new ProducerRecord(topic, key, Arrays.copyOfRange(lines, begin, end - 1)), this);
+                begin = end;
+            }
+            producer.flush();
+            if (failed != null) {
+                throw failed;
+            }
+        }
+
+        public void onCompletion(RecordMetadata metadata, Exception error) {
+            if (error != null && failed == null) {
+                failed = error;
+            }
+        }
+
+        public void close() {
+            producer.close(Duration.ZERO);
         }
     }
 

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.config.kafka_topics import PATTERN
-from app.sources.kafka.kafka_client import KafkaClient, Request, RequestError
+from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient, Request, RequestError
 from app.sources.kafka.offsets import (
     DEAD,
     EMPTIED,
@@ -128,9 +128,11 @@ class GroupsClient:
     def _connected(self) -> KafkaClient:
         if self._client is None:
             settings = self._settings
-            client = KafkaClient(
-                settings.client_options(), settings.timeout_ms, f"{WHERE}.options", self._stopping
-            )
+            # The first broker that a step asks may hang.
+            longest_ms = max(settings.interval_ms, settings.timeout_ms)
+            answer_ms = min(settings.timeout_ms, max(longest_ms // (ATTEMPTS * STAGES), 1))
+            options = settings.client_options()
+            client = KafkaClient(options, answer_ms, f"{WHERE}.options", self._stopping)
             client.refuse_unknown()
             self._client = client
         return self._client
@@ -202,6 +204,12 @@ class GroupsClient:
             }
         turns.answered(answers.committed)
         turns.end(asked)
+        unlisted = [
+            name for name, offsets in answers.committed.items() if offsets and name not in listed
+        ]
+        if answers.listed and unlisted:  # a broker that has just started lists no group yet
+            answers.problems.append(f"the list of groups: lacks {unlisted[0]}, which has offsets")
+            answers.listed = False
         if answers.listed:
             for name, offsets in answers.committed.items():
                 if not offsets and name in named | listed:

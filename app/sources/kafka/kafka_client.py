@@ -13,7 +13,8 @@ import json
 import re
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from typing import Any, Literal, NamedTuple
 
@@ -29,7 +30,8 @@ SLICE_MS = 50
 READ_MS = 200
 """The time for which one call waits for records."""
 CLOSE_MS = 2000
-GROUPS, PARTITIONS, TOPICS, STATES = 500, 10_000, 500, 1000
+ATTEMPTS = 3
+GROUPS, PARTITIONS, TOPICS, STATES = 500, 10_000, 500, 200
 """Most groups, partitions, topics and partitions with producers of one request: what cannot be
 answered in the time of a poll as a whole is answered in part."""
 FETCH_BYTES = 8 << 20
@@ -42,6 +44,7 @@ REFUSED = (
     "TopicAuthorizationException",
 )
 BY_NAME = "they are those of Kafka's Java client, by its own names"
+Send = Callable[[bytes, Sequence[int], Sequence[int]], None]
 Offset = Literal["first", "next", "stable"]
 _PASSWORD = re.compile(r"""password\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
 
@@ -86,7 +89,10 @@ class KafkaClient:
         where: str = "source.options",
         stopping: threading.Event | None = None,
     ) -> None:
-        """`options` are the client's own, secrets put in; errors name them as `where`."""
+        """`options` are the client's own, secrets put in; errors name them as `where`. A broker has
+        `timeout_ms` for an answer; what any of them can answer is then asked of another, ATTEMPTS
+        times in all.
+        """
         self._options = dict(options)
         self._timeout_ms = timeout_ms
         self._where = where
@@ -171,6 +177,39 @@ class KafkaClient:
         finally:
             reader.close()
 
+    def create(self, topic: str, partitions: int, deadline: float) -> None:
+        """Create a topic with the replication of the brokers; Unanswered if it is not created."""
+        self._send("create", deadline, topic, partitions).only(f"topic {topic}", deadline)
+
+    @contextmanager
+    def sender(self, topic: str, keys: Sequence[str]) -> Iterator[Send]:
+        """Sends lines with keys to a topic: bytes, the end of each line with its newline, and the
+        number of its key. Raises Unanswered."""
+        from py4j.protocol import Py4JJavaError
+
+        serializer = "org.apache.kafka.common.serialization.ByteArraySerializer"
+        options = {
+            "linger.ms": "50",
+            "compression.type": "lz4",
+            "buffer.memory": str(64 << 20),
+            "delivery.timeout.ms": "60000",
+            **self._client_options(),
+            "key.serializer": serializer,
+            "value.serializer": serializer,
+        }
+        sender = self._made("sender", json.dumps(options), topic, json.dumps(keys))
+
+        def send(lines: bytes, ends: Sequence[int], numbers: Sequence[int]) -> None:
+            try:
+                sender.send(lines, json.dumps([ends, numbers]))
+            except Py4JJavaError as error:
+                raise Unanswered(self._reason(error).text) from None
+
+        try:
+            yield send
+        finally:
+            sender.close()
+
     def refuse_unknown(self) -> None:
         """UserError for an option that no client of Kafka has."""
         requests = _compiled().newInstance()
@@ -206,7 +245,7 @@ class KafkaClient:
             requests = _compiled().newInstance()
             self._made_with(requests, "open", json.dumps(self._client_options()))
             self._requests = requests
-        sent = getattr(self._requests, name)(*arguments, min(left_ms, self._timeout_ms))
+        sent = getattr(self._requests, name)(*arguments, min(left_ms, ATTEMPTS * self._timeout_ms))
         return Request(sent, self, self._stopping)
 
     def _made(self, name: str, *arguments: Any) -> Any:
@@ -218,19 +257,27 @@ class KafkaClient:
         try:
             return getattr(requests, name)(*arguments)
         except Py4JJavaError as error:
-            names = [error.java_exception.getClass().getSimpleName()]
-            cause = error.java_exception
-            while cause.getCause() is not None:
-                cause = cause.getCause()
-            reason = self.error([*names, str(cause.getMessage())])
+            reason = self._reason(error).text
             raise UserError(
-                f"{self._where}: Kafka's client refuses them: {reason.text}\n{BY_NAME}"
+                f"{self._where}: Kafka's client refuses them: {reason}\n{BY_NAME}"
             ) from None
+
+    def _reason(self, error: Any) -> RequestError:
+        """The last cause of a Java exception."""
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        return self.error([cause.getClass().getSimpleName(), str(cause.getMessage())])
 
     def _client_options(self) -> dict[str, str]:
         """The options with the limits of time of a poll."""
-        timeout_ms = str(self._timeout_ms)
-        limits = {"request.timeout.ms": timeout_ms, "default.api.timeout.ms": timeout_ms}
+        limits = {
+            "request.timeout.ms": str(self._timeout_ms),
+            "default.api.timeout.ms": str(ATTEMPTS * self._timeout_ms),
+            # While it hangs, a broker would otherwise be taken again at once for what any can answer.
+            "reconnect.backoff.ms": "1000",
+            "reconnect.backoff.max.ms": "1000",
+        }
         return {"client.id": "weir", **limits, **self._options}
 
     def _secrets(self) -> Iterator[str]:

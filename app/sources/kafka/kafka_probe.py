@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from app.errors import UserError
-from app.sources.kafka.kafka_client import KafkaClient
+from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
 from app.sources.ports import Unreachable, knock
@@ -17,6 +17,8 @@ from app.sources.ports import Unreachable, knock
 TIMEOUT_S = 5.0
 SAMPLED_PARTITIONS, SAMPLED_RECORDS = 16, 50
 """Partitions of a topic, and records of a partition, that are sampled for the size of records."""
+EVERY = 2**31 - 1
+"""No limit of records."""
 SEARCH_S = 60.0
 """Time for a search among records."""
 ENOUGH = 20
@@ -95,7 +97,7 @@ def later_than(
     try:
         with client(options) as opened:
             deadline = time.monotonic() + SEARCH_S
-            for part in opened.records(asked, deadline, records=1 << 40):
+            for part in opened.records(asked, deadline, records=EVERY):
                 for number, offset, time_ms, _, _ in part.records:
                     if time_ms is not None and time_ms > most_ms:
                         place = asked[number][0]
@@ -124,7 +126,7 @@ def spans(opened: KafkaClient, places: Sequence[Place]) -> dict[Place, tuple[int
 def client(options: Mapping[str, str]) -> Iterator[KafkaClient]:
     """A client with the `kafka.*` options of Spark's Kafka source."""
     kafka = {k.removeprefix("kafka."): v for k, v in options.items() if k.startswith("kafka.")}
-    opened = KafkaClient(kafka, int(TIMEOUT_S * 1000))
+    opened = KafkaClient(kafka, int(TIMEOUT_S * 1000 / ATTEMPTS))
     try:
         yield opened
     finally:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from app.config.kafka_producers import WHERE, KafkaProducersSettings
 from app.errors import UserError
+from app.sources.kafka.kafka_client import ATTEMPTS
 from app.sources.kafka.offsets import Place
 from app.sources.kafka.producer_owners import Grant, OwnersOf, RequestLogs
 from app.sources.kafka.producer_states import (
@@ -74,7 +75,10 @@ class ProducerPoller(Polling):
         )
         self._settings = settings
         self._live = live
-        make = admin or (lambda stop: ProducersClient(options, settings.timeout_ms, stop))
+        # Topics, leaders and states are asked of brokers of which one may hang.
+        longest_ms = max(settings.interval_ms, settings.timeout_ms)
+        answer_ms = min(settings.timeout_ms, max(longest_ms // (2 * ATTEMPTS), 1))
+        make = admin or (lambda stop: ProducersClient(options, answer_ms, stop))
         self._admin = make(self._stopping)
         self._rules = ProducerRules(
             settings.cluster, settings.bytes_per_state, settings.wants_topic, tick_ms
