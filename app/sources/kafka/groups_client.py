@@ -78,7 +78,7 @@ class GroupsClient:
         ends = share(deadline, STAGES)
         listing = client.groups(ends)
         names = client.names(ends)
-        self._topics(client, names, topics, answers, ends)
+        self._topics(client, names, topics, answers, share(deadline, STAGES))
         groups_there = self._listed(listing, answers, ends)
         ends = share(deadline, STAGES - 1)
         places = self._places(answers)

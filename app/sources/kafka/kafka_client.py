@@ -274,7 +274,9 @@ class KafkaClient:
         limits = {
             "request.timeout.ms": str(self._timeout_ms),
             "default.api.timeout.ms": str(ATTEMPTS * self._timeout_ms),
-            # While it hangs, a broker would otherwise be taken again at once for what any can answer.
+            # The client looks for answers that are late when something else wakes it: this does.
+            "metadata.max.age.ms": str(max(self._timeout_ms // 2, 1)),
+            # A broker that hangs would otherwise be taken again for what any of them can answer.
             "reconnect.backoff.ms": "1000",
             "reconnect.backoff.max.ms": "1000",
         }
