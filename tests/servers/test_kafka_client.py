@@ -158,6 +158,20 @@ def mute() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
+def test_one_of_the_servers_that_says_nothing_costs_no_poll(
+    kafka: Kafka, mute: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    cluster = Cluster(kafka)
+    with cluster.admin:
+        kafka.create_topic(cluster.topic, 2)
+        cluster.commit("g", 0, 0)
+        for n in range(4):  # the order of the servers is by chance
+            options = {"bootstrap.servers": f"{mute},{kafka.servers}"}
+            settings = cluster.settings(options=options, timeout_ms=3000)
+            with closing(GroupPoller(settings, tmp_path / str(n))) as poller:
+                assert len(of_kind(records(poller.poll_once(now_ms())), "ledger_state")) == 2
+
+
 def test_a_server_that_says_nothing_is_awaited_for_its_time(mute: str, spark: SparkSession) -> None:
     with closing(KafkaClient({"bootstrap.servers": mute}, 500)) as client:
         began = time.monotonic()

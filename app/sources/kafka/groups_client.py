@@ -76,8 +76,8 @@ class GroupsClient:
         for turns in self._turns.values():
             turns.begin()
         ends = share(deadline, STAGES)
-        listing = client.groups(ends)
         names = client.names(ends)
+        listing = client.groups(ends)
         self._topics(client, names, topics, answers, share(deadline, STAGES))
         groups_there = self._listed(listing, answers, ends)
         ends = share(deadline, STAGES - 1)

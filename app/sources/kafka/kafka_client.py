@@ -98,19 +98,32 @@ class KafkaClient:
         self._where = where
         self._stopping = stopping or threading.Event()
         self._requests: Any = None
+        self._servers = self._options.get("bootstrap.servers", "")
+        """Those of them by which the client begins."""
 
     def names(self, deadline: float) -> frozenset[str]:
         """The names of all topics, internal ones included; Unanswered without an answer."""
-        request = self._send("names", deadline)
-        try:
-            return frozenset(request.only("the list of topics", deadline))
-        except Unanswered as error:
-            self.close()  # addresses may have changed: the next request looks them up
+        servers = self._options["bootstrap.servers"]
+        # A new client may stay with the first server that it takes, though that one says nothing.
+        tries = (
+            [servers] if self._requests is not None else [servers, *servers.split(",")][:ATTEMPTS]
+        )
+        while True:
+            self._servers = tries.pop(0)
+            ends = min(deadline, time.monotonic() + self._timeout_ms / 1000) if tries else deadline
+            request = self._send("names", ends)
             try:
-                knock(self._options["bootstrap.servers"])
-            except Unreachable as reason:
-                raise Unanswered(f"the list of topics: {reason}") from None
-            raise error from None
+                return frozenset(request.only("the list of topics", ends))
+            except Unanswered as error:
+                self.close()  # addresses may have changed: the next request looks them up
+                if tries and time.monotonic() < deadline and not self._stopping.is_set():
+                    continue
+                self._servers = servers
+                try:
+                    knock(servers)
+                except Unreachable as reason:
+                    raise Unanswered(f"the list of topics: {reason}") from None
+                raise error from None
 
     def topics(self, names: Sequence[str], deadline: float) -> Request:
         """Of each topic its id, and [partition, id of the leader or None] of its partitions."""
@@ -243,7 +256,8 @@ class KafkaClient:
             raise Unanswered("no time left in this poll")
         if self._requests is None:
             requests = _compiled().newInstance()
-            self._made_with(requests, "open", json.dumps(self._client_options()))
+            options = {**self._client_options(), "bootstrap.servers": self._servers}
+            self._made_with(requests, "open", json.dumps(options))
             self._requests = requests
         sent = getattr(self._requests, name)(*arguments, min(left_ms, ATTEMPTS * self._timeout_ms))
         return Request(sent, self, self._stopping)
