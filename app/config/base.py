@@ -19,7 +19,7 @@ from app.terminal.moments import duration_ms, has_unit
 from state.engine import parameters
 
 SECRET = re.compile(
-    r"password|secret|jaas|token|credential|access_?key|account_?key|sas_?key|private|keystore\.key",
+    r"password|secret|jaas|token|credential|access_?key|account_?key|sas_?key|private|keystore\.key|key\.pem",
     re.IGNORECASE,
 )
 ENV = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
+from app.config import kafka_options
 from app.config.base import Milliseconds, Positive, as_text, resolved, shown
 from app.config.kafka_topics import DAY_MS, ChosenTopics, Names, chosen
 
@@ -38,17 +39,31 @@ class KafkaGroupsSettings(ChosenTopics):
                 raise ValueError(
                     f"options.{key}: give the client's own name, {key.removeprefix('kafka.')}"
                 )
+        kafka_options.refuse(self.options, translates=True)
+        if (
+            any(key in self.options for key in kafka_options.LOGIN)
+            and self._mechanism not in kafka_options.MODULES
+        ):
+            raise ValueError(
+                "options.sasl.mechanism: with sasl.username it is one of "
+                f"{', '.join(kafka_options.MODULES)}; for others there is sasl.jaas.config"
+            )
         if "bootstrap.servers" not in self.options:
             raise ValueError("options.bootstrap.servers: is missing (host:port,...)")
         return self
+
+    @property
+    def _mechanism(self) -> str:
+        names = ("sasl.mechanism", "sasl.mechanisms")
+        return next((self.options[name] for name in names if name in self.options), "").upper()
 
     def wants_group(self, name: str) -> bool:
         """Whether a group is polled: every group, unless some are selected."""
         return not self.groups or chosen(name, self.groups)
 
     def client_options(self) -> dict[str, str]:
-        """Options for the client, with secrets from the environment."""
-        return resolved(self.options, f"{WHERE}.options")
+        """Options for the client by Java's names, with secrets from the environment."""
+        return kafka_options.as_java(resolved(self.options, f"{WHERE}.options"))
 
     def display(self) -> dict[str, Any]:
         """These settings for printing, secrets masked."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from app.config import pulsar
+from app.config import kafka_options, pulsar
 from app.config.base import (
     Model,
     Positive,
@@ -114,8 +114,27 @@ class SourceSettings(Model):
 
     _text = field_validator("options", mode="before")(as_text)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _options_of_groups(cls, document: Any) -> Any:
+        """Options of kafka_groups may stand where those of the other Kafka sources do."""
+        if not isinstance(document, dict) or document.get("format") != "kafka_groups":
+            return document
+        options, groups = document.get("options"), document.get("groups")
+        if not isinstance(options, dict) or not isinstance(groups, dict) or "options" in groups:
+            return document
+        left = {key: value for key, value in options.items() if not key.startswith("kafka.")}
+        clients = {key.removeprefix("kafka."): options[key] for key in options.keys() - left}
+        return {**document, "options": left, "groups": {**groups, "options": clients}}
+
     @model_validator(mode="after")
     def _complete(self) -> SourceSettings:
+        kafka_options.refuse(self.options, "kafka.")
+        if self.format == "kafka_groups" and self.options:
+            raise ValueError(
+                f"options.{min(self.options)}: format kafka_groups takes kafka.*, unless "
+                "groups.options has them"
+            )
         if self.format in ("files", "delta", "kafka_logs") and not self.path:
             raise ValueError(f"path: is missing, format {self.format} needs it")
         if self.format == "kafka_groups" and self.groups is None:

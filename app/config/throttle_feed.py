@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
+from app.config import kafka_options
 from app.config.base import Model, as_text, resolved, shown
 from udfs import wire
 from udfs.protobuf import MOST_NUMBER
@@ -49,6 +50,7 @@ class ThrottleFeedSettings(Model):
         for key in self.options:
             if not key.startswith("kafka."):
                 raise ValueError(f"options.{key}: unknown option (allowed: kafka.*)")
+        kafka_options.refuse(self.options, "kafka.")
         return self
 
     def writer_options(self) -> dict[str, str]:

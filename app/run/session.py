@@ -8,11 +8,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.config.shipped import ROOT
-from app.run.jars import IN_SPARK, coordinates
+from app.jvm import own_confs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,7 +83,7 @@ def build_session(settings: Settings, app_name: str, *, master: str | None = Non
         SparkContext._ensure_initialized()
     conf = SparkConf().setAppName(app_name)
     if not submitted:
-        conf.setMaster(master or "local[2]").setAll(_own_jvm())
+        conf.setMaster(master or "local[2]").setAll(own_confs())
     for key, value in PREFERRED.items():
         conf.setIfMissing(key, value)
     if str(conf.get("spark.master", "")).startswith("local"):
@@ -187,19 +186,3 @@ def _is_at_work(thread: Any) -> bool:
         name.startswith(OF_QUERY)
         or (name.startswith(OF_MAINTENANCE) and thread.getState().name() != "WAITING")
     )
-
-
-def _own_jvm() -> list[tuple[str, Any]]:
-    """Confs of a JVM that this process starts itself."""
-    confs = [
-        ("spark.driver.extraJavaOptions", os.environ.get("WEIR_JAVA_OPTIONS", "-Xss4m")),
-        ("spark.driver.memory", os.environ.get("WEIR_DRIVER_MEMORY", "2g")),
-        ("spark.driver.host", "127.0.0.1"),
-        ("spark.driver.bindAddress", "127.0.0.1"),
-        ("spark.ui.enabled", "false"),
-    ]
-    jars = sorted(Path(os.environ["WEIR_JARS"]).glob("*.jar")) if "WEIR_JARS" in os.environ else []
-    if jars:
-        return [*confs, ("spark.jars", ",".join(map(str, jars)))]
-    packages = ("spark.jars.packages", ",".join(coordinates()))
-    return [*confs, packages, ("spark.jars.excludes", ",".join(IN_SPARK))]

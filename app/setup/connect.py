@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,12 @@ from app.config.base import ENV
 from app.engine import throttle_publisher
 from app.errors import UserError
 from app.setup.check import Check, checked
-from app.sources.kafka.kafka_probe import TIMEOUT_S, client_options, consumer
+from app.sources.kafka import kafka_probe
+from app.sources.kafka.kafka_client import KafkaClient
+from app.sources.kafka.kafka_probe import TIMEOUT_S
 from app.sources.kafka.kafka_records import chosen
+from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
-from app.sources.ports import Unreachable
 from app.sources.pulsar import admin_source, topic_client
 from app.tables import manifest, writable
 
@@ -106,48 +109,37 @@ def _pulsar(options: dict[str, str]) -> str:
 
 def _kafka(options: dict[str, str]) -> str:
     """The end offsets of the topics, as a consumer gets them; a record is read if there is one."""
-    servers = options["kafka.bootstrap.servers"]
-    client, topics = client_options(options), chosen(options)
-    if client is None:
-        return f"{servers} accepts connections (only the Java client can log in)"
+    servers, topics = options["kafka.bootstrap.servers"], chosen(options)
     if not topics:
         return f"{servers} answers and has topics that match {options['subscribePattern']}"
-    from confluent_kafka import KafkaException
-
     try:
-        return ", ".join(_topic(client, topic) for topic in topics) + f" at {servers}"
-    except (KafkaException, Unreachable) as error:
-        inner = error.args[0]
-        reason = inner.str() if hasattr(inner, "str") else str(inner)
+        with kafka_probe.client(options) as opened:
+            return ", ".join(_topic(opened, topic) for topic in topics) + f" at {servers}"
+    except Unanswered as error:
         raise UserError(
-            f"source.options: {', '.join(topics)} at {servers}: {reason}\n"
+            f"source.options: {', '.join(topics)} at {servers}: {error}\n"
             "the user of the kafka.* security options needs READ and DESCRIBE on the topics"
         ) from None
 
 
-def _topic(client: dict[str, Any], topic: str) -> str:
-    from confluent_kafka import KafkaException, TopicPartition
-
-    with consumer(client, "weir-validate") as opened:
-        found = opened.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        ends = {
-            p: opened.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_S)
-            for p in found.partitions
-        }
-        partition = next((p for p, (low, high) in ends.items() if high > low), None)
-        if partition is not None:
-            opened.assign([TopicPartition(topic, partition, ends[partition][0])])
-            message = opened.poll(TIMEOUT_S)
-            if message is None:
-                raise Unreachable(f"no record came within {TIMEOUT_S:.0f} s")
-            # -191: its end has been reached, which takes the same permission.
-            error = message.error()
-            if error is not None and error.code() != -191:
-                raise KafkaException(error)
+def _topic(opened: KafkaClient, topic: str) -> str:
+    deadline = time.monotonic() + TIMEOUT_S
+    _, leaders = opened.topics([topic], deadline).only(topic, deadline)
+    places = [Place(topic, partition) for partition, _ in leaders]
+    ends = kafka_probe.spans(opened, places)
+    partition = next((place for place, (low, high) in ends.items() if high > low), None)
+    if partition is not None:
+        low, high = ends[partition]
+        deadline = time.monotonic() + TIMEOUT_S
+        parts = list(opened.records([(partition, low, high)], deadline, records=1))
+        errors = [error for part in parts for _, error in part.errors]
+        if errors:
+            raise Unanswered(errors[0].text)
+        # Its end is reached behind markers of transactions, which takes the same permission.
+        if not any(part.ended for part in parts):
+            raise Unanswered(f"no record came within {TIMEOUT_S:.0f} s")
     records = sum(high - low for low, high in ends.values())
-    return f"topic {topic} with {len(ends)} partitions and {records:,} records"
+    return f"topic {topic} with {len(places)} partitions and {records:,} records"
 
 
 def _broker(chosen: ReconcileSettings, broker: str) -> str:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from app import sources
 from app.config.settings import shards_for
+from app.jars import coordinates
 from app.run import integrity
-from app.run.jars import coordinates
 from app.run.session import build_session, stop_session
 from app.setup.check import Check, checked
 from app.setup.validate import unset_variables

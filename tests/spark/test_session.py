@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.run.jars import coordinates
+from app.jars import coordinates
 from app.run.session import REQUIRED
 
 if TYPE_CHECKING:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from app.demo.generator.trace import ArrivalSlice, Trace
 from app.errors import UserError
+from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient
+from app.sources.polling import Unanswered
 
 MARK = "# Written by `generate`"
 """The first line of a file begins so, which a later trace may replace."""
@@ -79,76 +81,21 @@ def write_kafka(
     A topic that does not exist is created with a partition per broker. The record's own timestamp
     is left to the client: Kafka's retention would drop records of an old date.
     """
-    try:
-        from confluent_kafka import KafkaException, Producer
-    except ImportError as error:
-        raise UserError(
-            "--kafka needs the package confluent-kafka: pip install confluent-kafka"
-        ) from error
-    _ensure_topic(servers, topic, len(trace.fleet.keys) - 1)
-    failed: list[str] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "linger.ms": 50,
-            "compression.type": "lz4",
-            "queue.buffering.max.messages": 1_000_000,
-            "acks": "all",
-            "enable.idempotence": True,
-            "logger": _Silent(),
-        }
-    )
-
-    def delivered(error: Any, _: Any) -> None:
-        if error is not None:
-            failed.append(str(error))
-
-    keys = [name.encode() for name in trace.fleet.keys]
+    options = {"bootstrap.servers": servers}
+    client = KafkaClient(options, int(TIMEOUT_S * 1000 / ATTEMPTS), f"--kafka {servers}/{topic}")
     written = WrittenTrace()
+    keys = trace.fleet.keys
     try:
-        for part in trace.slices():
-            for line, broker in zip(part.lines(), part.brokers.tolist(), strict=True):
-                while True:
-                    try:
-                        producer.produce(topic, line, keys[broker], on_delivery=delivered)
-                        break
-                    except BufferError:  # the queue is full: let it drain
-                        producer.poll(0.1)
-            producer.poll(0)
-            written.add(part)
-            if failed:
-                break
-            if progress:
-                progress(part)
-        left = producer.flush(TIMEOUT_S * 6)
-    except KafkaException as error:
-        raise UserError(f"--kafka {servers}/{topic}: {error.args[0]}") from error
-    if failed or left:
-        raise UserError(
-            f"--kafka {servers}/{topic}: {len(failed) + left} records not delivered"
-            + (f": {failed[0]}" if failed else "")
-        )
+        if topic not in client.names(time.monotonic() + TIMEOUT_S):
+            client.create(topic, len(keys) - 1, time.monotonic() + TIMEOUT_S)
+        with client.sender(topic, keys) as send:
+            for part in trace.slices():
+                send(part.data.tobytes(), part.ends.tolist(), part.brokers.tolist())
+                written.add(part)
+                if progress:
+                    progress(part)
+    except Unanswered as error:
+        raise UserError(f"--kafka {servers}/{topic}: {error}") from None
+    finally:
+        client.close()
     return written
-
-
-def _ensure_topic(servers: str, topic: str, partitions: int) -> None:
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    quiet: dict[str, Any] = {"bootstrap.servers": servers, "logger": _Silent()}
-    try:
-        with AdminClient(quiet) as admin:
-            known = admin.list_topics(timeout=TIMEOUT_S).topics
-            if topic not in known:
-                admin.create_topics([NewTopic(topic, partitions)])[topic].result(TIMEOUT_S)
-    except KafkaException as error:
-        raise UserError(f"--kafka {servers}/{topic}: {error.args[0].str()}") from error
-
-
-class _Silent:
-    """A logger for the client, whose own would print each failed attempt to stderr."""
-
-    def log(self, *_: Any) -> None:
-        """Drops the message."""
-
-    debug = info = warning = error = critical = log

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from app.errors import UserError
-from app.run.jars import IN_SPARK, coordinates
+from app.jars import IN_SPARK, coordinates
 
 ROOT = Path(__file__).resolve().parents[3]
 EVERYWHERE = {"TZ": "UTC", "OMP_NUM_THREADS": "1"}
@@ -93,7 +93,7 @@ class Home:
         kept = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
         with log.open("w", encoding="utf-8") as out:
             code = subprocess.run(
-                [self.python, "-m", "app.run.jars", str(folder), *options],
+                [self.python, "-m", "app.jars", str(folder), *options],
                 check=False,
                 stdout=out,
                 stderr=out,

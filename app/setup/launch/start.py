@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from app.errors import UserError
-from app.run.jars import coordinates
+from app.jars import coordinates
 from app.setup.launch import environment
 from app.setup.launch import line as lines
 from app.setup.launch.home import EVERYWHERE, ROOT, Home, with_path
@@ -94,11 +94,20 @@ def _run_here(line: Line, home: Home) -> int:
         return 0
     os.environ.update(with_path(os.environ) | EVERYWHERE | {"NUMBA_CACHE_DIR": str(home.cores)})
     time.tzset()
+    _name_jars(home)
     if _runs_cores(line) and not line.help:
         home.prepare_cores()
     sys.argv[:] = [str(MAIN), *line.words]
     runpy.run_path(str(MAIN), run_name="__main__")
     return 0
+
+
+def _name_jars(home: Home) -> None:
+    """Where a command finds what it needs if it starts a JVM for Kafka's client."""
+    os.environ.setdefault("SPARK_CONF_DIR", f"{ROOT}/conf")
+    jars = home.jars()
+    if jars:
+        os.environ.setdefault("WEIR_JARS", str(jars[0].parent))
 
 
 def _run_on_spark(line: Line, home: Home) -> int:

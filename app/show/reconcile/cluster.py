@@ -20,7 +20,7 @@ from app.show.reconcile.group_rows import rows_of
 from app.show.reconcile.group_tables import Tables
 from app.show.reconcile.measures import LOST
 from app.show.reconcile.spans import Row, differs
-from app.sources.kafka.apart import ClientProcess
+from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.groups_source import groups
 from app.sources.lasting import SHOWN
 from app.sources.polling import Unanswered
@@ -49,7 +49,7 @@ class Cluster:
         from_ms = _now_ms()
         topics, known = self._tables.live(from_ms)
         deadline = time.monotonic() + ANSWERS * self._own.timeout_ms / 1000
-        with closing(ClientProcess(self._own, stopping)) as client:
+        with closing(GroupsClient(self._own, stopping)) as client:
             try:
                 answers = client.ask(topics, known, deadline)
             except Unanswered as error:

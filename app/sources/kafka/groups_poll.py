@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.errors import UserError
-from app.sources.kafka.apart import ClientProcess
+from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.offsets import (
     CONSUMERS,
     FEED,
@@ -46,13 +46,13 @@ class GroupPoller(Polling):
         spool_folder: Path | str,
         say: Callable[[str], None] | None = None,
         own_quotas: Container[str] = (),
-        client: ClientProcess | None = None,
+        client: GroupsClient | None = None,
     ) -> None:
         """`own_quotas` are the topics whose backlog quota is configured."""
         spool = Spool(Path(spool_folder), settings.cluster, WHERE, KnownPartition)
         super().__init__(settings, spool, say)
         self._settings = settings
-        self._client = client or ClientProcess(settings, self._stopping)
+        self._client = client or GroupsClient(settings, self._stopping)
         self._rules = OffsetRules(
             settings.cluster,
             settings.broker,
@@ -62,6 +62,8 @@ class GroupPoller(Polling):
             settings.retention_as_quota,
             own_quotas,
         )
+        self._since: dict[LogPosition, int] = {}
+        """By position the poll that had it first."""
         self._oldest: dict[LogPosition, tuple[str | None, int, Oldest]] = {}
         """By position the topic's id, the end of the log then, and what was read."""
         self._turn: dict[Place, int] = {}
@@ -128,8 +130,11 @@ class GroupPoller(Polling):
             if same and (oldest.messages or answers.logs[place].end == end):
                 kept[position] = self._oldest[position]
 
-        def turn(position: LogPosition) -> tuple[int, LogPosition]:
-            return self._turn.get(position.place, 0), position
+        self._since = {position: self._since.get(position, self._polls) for position in wanted}
+
+        def turn(position: LogPosition) -> tuple[int, int, LogPosition]:
+            """The oldest positions first; of those, the partitions that were read longest ago."""
+            return self._since[position], self._turn.get(position.place, 0), position
 
         # Compaction may have removed what was read.
         new = [

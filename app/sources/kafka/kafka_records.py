@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Set
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
@@ -75,10 +76,10 @@ def claim(feed: SourceSettings, warehouse: Location) -> None:
         found = topics(options)
     except Unreachable:
         return  # the queries meet it as well; the next start records them
-    topic_ids.claim(feed, warehouse, _read(options, found or set()))
+    topic_ids.claim(feed, warehouse, _read(options, found or frozenset()))
 
 
-def _read(options: dict[str, str], there: set[str]) -> list[str]:
+def _read(options: dict[str, str], there: Set[str]) -> list[str]:
     """The topics of a cluster that the options select."""
     pattern, names = options.get("subscribePattern"), chosen(options)
     return sorted(

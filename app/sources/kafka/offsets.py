@@ -25,13 +25,7 @@ RETENTION = ("cleanup.policy", "retention.ms", "retention.bytes")
 """Settings of a topic that are requested."""
 LONGEST_S = 10**9
 """A retention above this is none: Long.MAX_VALUE ms are 292 million years."""
-NO_OFFSET, UNKNOWN, SHARE, EMPTY, KNOWN = (
-    "no_offset",
-    "unknown_group",
-    "share_group",
-    "empty_id",
-    "known",
-)
+NO_OFFSET, UNKNOWN, EMPTY, KNOWN = ("no_offset", "unknown_group", "empty_id", "known")
 """States of a group without an offset, and the one that ends a state of a whole group."""
 STABLE, REBALANCING, EMPTIED, DEAD = CONSUMERS = ("stable", "rebalancing", "empty", "dead")
 """What the consumers of a group do: all have their partitions, some are about to get theirs, there

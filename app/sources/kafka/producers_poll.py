@@ -11,7 +11,7 @@ from typing import Protocol
 
 from app.config.kafka_producers import WHERE, KafkaProducersSettings
 from app.errors import UserError
-from app.sources.kafka.java_admin import JavaAdmin
+from app.sources.kafka.kafka_client import ATTEMPTS
 from app.sources.kafka.offsets import Place
 from app.sources.kafka.producer_owners import Grant, OwnersOf, RequestLogs
 from app.sources.kafka.producer_states import (
@@ -24,6 +24,8 @@ from app.sources.kafka.producer_states import (
     map_answers,
     numbered,
 )
+from app.sources.kafka.producers_client import ProducersClient
+from app.sources.kafka.turns import share
 from app.sources.polling import Begun, Polling, Report, Unanswered
 from app.sources.spool import Spool
 
@@ -65,7 +67,7 @@ class ProducerPoller(Polling):
         live: Live,
         say: Callable[[str], None] | None = None,
         tick_ms: int = 0,
-        admin: Callable[[threading.Event], JavaAdmin] | None = None,
+        admin: Callable[[threading.Event], ProducersClient] | None = None,
     ) -> None:
         """`options` are those of the client; `tick_ms` as in Rules."""
         super().__init__(
@@ -73,7 +75,10 @@ class ProducerPoller(Polling):
         )
         self._settings = settings
         self._live = live
-        make = admin or (lambda stop: JavaAdmin(options, settings.timeout_ms, stop))
+        # Topics, leaders and states are asked of brokers of which one may hang.
+        longest_ms = max(settings.interval_ms, settings.timeout_ms)
+        answer_ms = min(settings.timeout_ms, max(longest_ms // (2 * ATTEMPTS), 1))
+        make = admin or (lambda stop: ProducersClient(options, answer_ms, stop))
         self._admin = make(self._stopping)
         self._rules = ProducerRules(
             settings.cluster, settings.bytes_per_state, settings.wants_topic, tick_ms
@@ -154,7 +159,9 @@ class ProducerPoller(Polling):
             for topic, leaders in sorted(answers.leaders.items())
             for n in sorted(leaders)
         ]
-        answers.states = self._admin.states(places, deadline, answers.problems)
+        # A leader that does not answer leaves time for the ACLs.
+        ends = share(deadline, 2) if self._settings.acls else deadline
+        answers.states = self._admin.states(places, ends, answers.problems)
         return answers
 
     def _owners(self, answers: ProducerAnswers, deadline: float) -> OwnersOf:

@@ -52,6 +52,13 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 """
+JOINING = """\
+process.roles=broker
+node.id=2
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},SASL_SSL://127.0.0.1:{secure}
+"""
+"""Of a second broker, which has its controller in the first."""
 DEPENDENCIES = """\
 <dependency org="org.apache.kafka" name="kafka_2.13" rev="{version}" conf="default->default"/>
 <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default->default"/>
@@ -72,11 +79,17 @@ class Kafka:
     """One KRaft process, broker and controller; data survive `stop` and `start`."""
 
     def __init__(
-        self, folder: Path, properties: Mapping[str, object] | None = None, version: str = VERSION
+        self,
+        folder: Path,
+        properties: Mapping[str, object] | None = None,
+        version: str = VERSION,
+        joins: Kafka | None = None,
     ) -> None:
-        """`properties` are further ones of the broker."""
+        """`properties` are further ones of the broker; `joins` is the first of a cluster of two."""
         self._folder = folder
         self._port, self._secure, controller = free_ports(3)
+        self._controller: int = controller if joins is None else joins._controller
+        self._cluster_id: str = _cluster_id() if joins is None else joins._cluster_id
         self._classpath = f"{jars(version)}/*"
         self._properties = folder / "server.properties"
         folder.mkdir(parents=True, exist_ok=True)
@@ -88,6 +101,11 @@ class Kafka:
                 controller=controller,
                 data=folder / "data",
                 keystore=keystore,
+            )
+            + (
+                JOINING.format(port=self._port, secure=self._secure, controller=self._controller)
+                if joins is not None
+                else ""
             )
             + "".join(f"{key}={value}\n" for key, value in (properties or {}).items())
         )
@@ -230,7 +248,7 @@ class Kafka:
                 *quiet,
                 "format",
                 "-t",
-                _cluster_id(),
+                self._cluster_id,
                 "-c",
                 str(self._properties),
                 "--add-scram",

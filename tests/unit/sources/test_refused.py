@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -14,9 +15,12 @@ from app import sources
 from app.config.settings import Settings
 from app.demo import demo_source
 from app.errors import UserError
-from app.sources.kafka.kafka_probe import client_options, topics
+from app.sources.kafka.kafka_probe import topics
 from app.sources.kafka.kafka_records import chosen
 from app.sources.ports import Unreachable, knock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MakeSettings = Callable[..., Settings]
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required "
@@ -87,44 +91,6 @@ def test_assigned_partitions_that_are_no_json(make_settings: MakeSettings) -> No
     assert chosen({"subscribePattern": "ev.*"}) == []
 
 
-@pytest.mark.parametrize(
-    ("options", "client"),
-    [
-        ({}, {}),
-        (
-            {
-                "kafka.security.protocol": "SASL_SSL",
-                "kafka.sasl.mechanism": "SCRAM-SHA-512",
-                "kafka.sasl.jaas.config": JAAS + r'username="al\"ice" password="p w";',
-                "kafka.ssl.truststore.type": "PEM",
-                "kafka.ssl.truststore.location": "/ca.pem",
-            },
-            {
-                "security.protocol": "SASL_SSL",
-                "sasl.mechanism": "SCRAM-SHA-512",
-                "sasl.username": 'al"ice',
-                "sasl.password": "p w",
-                "ssl.ca.location": "/ca.pem",
-                "ssl.endpoint.identification.algorithm": "https",
-            },
-        ),
-        (
-            {"kafka.security.protocol": "SSL", "kafka.ssl.endpoint.identification.algorithm": ""},
-            {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "none"},
-        ),
-        ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "GSSAPI"}, None),
-        ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"}, None),
-        ({"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/ca.jks"}, None),
-    ],
-)
-def test_options_of_the_java_client_as_those_of_the_probe(
-    options: dict[str, str], client: dict[str, str] | None
-) -> None:
-    server = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "kafka.max.poll.records": "5"}
-    expected = None if client is None else {"bootstrap.servers": "h:1", **client}
-    assert client_options({**server, **options}) == expected
-
-
 @pytest.fixture
 def open_port() -> Iterator[int]:
     """A port that accepts connections and says nothing."""
@@ -134,26 +100,32 @@ def open_port() -> Iterator[int]:
         yield int(server.getsockname()[1])
 
 
-def test_where_only_the_java_client_can_log_in_a_port_must_answer(open_port: int) -> None:
-    kerberos = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "GSSAPI"}
+def test_before_there_is_a_jvm_a_port_must_answer(
+    open_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEIR_PREFLIGHT", "here")
     servers = f"127.0.0.1:1,PLAINTEXT://127.0.0.1:{open_port}"
-    assert topics({**kerberos, "kafka.bootstrap.servers": servers}) is None
+    assert topics({"kafka.bootstrap.servers": servers}) is None
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1: Connection refused"):
-        topics({**kerberos, "kafka.bootstrap.servers": "127.0.0.1:1"})
+        topics({"kafka.bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(Unreachable, match="here is not host:port"):
-        topics({**kerberos, "kafka.bootstrap.servers": "here"})
+        topics({"kafka.bootstrap.servers": "here"})
 
 
-def test_a_password_is_not_in_the_reason(open_port: int) -> None:
+def test_a_password_is_not_in_the_reason(open_port: int, spark: SparkSession) -> None:
     options = {
         "kafka.bootstrap.servers": f"127.0.0.1:{open_port}",
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "PLAIN",
         "kafka.sasl.jaas.config": JAAS + 'username="u" password="hush";',
     }
-    with pytest.raises(Unreachable) as error:
+    with pytest.raises(Unreachable, match="the list of topics: ") as error:
         topics(options)
     assert "hush" not in str(error.value)
+    wrong = {**options, "kafka.sasl.jaas.config": 'no.such.Module password="hush";'}
+    with pytest.raises(UserError, match=r"source\.options: Kafka's client refuses") as refused:
+        topics(wrong)
+    assert "hush" not in str(refused.value)
 
 
 @pytest.fixture

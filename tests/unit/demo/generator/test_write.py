@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -16,6 +17,9 @@ from app.demo.generator.trace import ArrivalSlice, Trace
 from app.demo.generator.trace_rows import NULL, TraceTexts, make_rows
 from app.demo.generator.write import write_files, write_kafka
 from app.errors import UserError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NUMBERS = (0, 9, 10, 99, 100, -1, 12_661_901_972_592_310, 2**63 - 1, -(2**63) + 1)
 
@@ -94,10 +98,10 @@ def test_kafka_without_servers_or_topic_is_refused(where: str) -> None:
 
 
 def test_kafka_that_does_not_answer_is_refused(
-    small: Trace, monkeypatch: pytest.MonkeyPatch
+    small: Trace, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
     monkeypatch.setattr("app.demo.generator.write.TIMEOUT_S", 0.5)
-    with pytest.raises(UserError, match=r"--kafka 127\.0\.0\.1:1/events: .+"):
+    with pytest.raises(UserError, match=r"--kafka 127\.0\.0\.1:1/events: .+refused"):
         write_kafka(small, "127.0.0.1:1", "events")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from app.sources.kafka.apart import ClientProcess
+from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.offsets import Log, LogPosition, OffsetAnswers, Oldest, Place
 from app.sources.polling import Unanswered
 from tests.unit.sources.kafka.answers import AT, answers
 
 
-class Scripted(ClientProcess):
+class Scripted(GroupsClient):
     """Answers what a test says, and keeps what it was asked."""
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class Scripted(ClientProcess):
         self.reads: list[list[LogPosition]] = []
 
     def close(self) -> None:
-        """There is no process."""
+        """There is no client."""
 
     def ask(
         self,

@@ -6,13 +6,13 @@ import json
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from app.config.kafka_groups import KafkaGroupsSettings
 from app.errors import UserError
-from app.sources.kafka.apart import ClientProcess
+from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.groups_poll import GroupPoller
 from app.sources.kafka.offsets import KafkaTopic, Log, LogPosition, Oldest, Place
 from app.sources.polling import Unanswered
@@ -21,6 +21,9 @@ from tests.support.waiting import wait_for
 from tests.unit.sources.kafka.answers import AT, P0, P1, WEEK, answers
 from tests.unit.sources.kafka.poll import Scripted
 from tests.unit.sources.pulsar.documents import valid
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FULL = [
     "ledger_state",
@@ -44,7 +47,7 @@ def settings(**keys: Any) -> KafkaGroupsSettings:
 
 
 def poller(
-    folder: Path, client: ClientProcess, said: list[str] | None = None, **keys: Any
+    folder: Path, client: GroupsClient, said: list[str] | None = None, **keys: Any
 ) -> GroupPoller:
     say = said.append if said is not None else None
     return GroupPoller(settings(**keys), folder, say, client=client)
@@ -173,6 +176,23 @@ def test_reads_take_turns_within_the_budget(tmp_path: Path) -> None:
     assert off.reads == [] and kinds(path) == FULL
 
 
+def test_the_oldest_positions_are_read_first(tmp_path: Path) -> None:
+    """Of groups that move on with each poll, none keeps a group that stands from being read."""
+    client = Scripted()
+    one = poller(tmp_path, client, publish_reads=1)
+    places = [Place("orders", n) for n in range(3)]
+    for poll in range(3):
+        client.now = answers(
+            topics={"orders": KafkaTopic("id1", (0, 1, 2))},
+            read={},
+            oldest={},
+            logs=dict.fromkeys(places, Log(0, 100)),
+            committed={"g": {places[0]: 10 + poll, places[1]: 10 + poll, places[2]: 50}},
+        )
+        one.poll_once(AT + poll)
+    assert [[p.place.partition for p in each] for each in client.reads] == [[0], [2], [1]]
+
+
 def test_groups_without_an_offset_are_said_once_and_stated_until_they_have_one(
     tmp_path: Path,
 ) -> None:
@@ -282,7 +302,7 @@ def test_a_folder_belongs_to_one_cluster(tmp_path: Path) -> None:
         poller(tmp_path, Scripted(), cluster="west").poll_once(AT)
 
 
-def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
+def test_a_cluster_that_is_not_there(tmp_path: Path, spark: SparkSession) -> None:
     (port,) = free_ports(1)
     servers = {"bootstrap.servers": f"127.0.0.1:{port}"}
     one = GroupPoller(settings(options=servers, timeout_ms=500), tmp_path)
@@ -303,14 +323,27 @@ def test_what_is_not_allowed_is_refused_at_the_start(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_options_that_the_client_does_not_know(tmp_path: Path) -> None:
-    options = {"bootstrap.servers": "h:1", "sasl.jaas.config": "secret-of-jaas"}
-    with pytest.raises(UserError, match=r"source\.groups\.options: Java JAAS") as error:
-        GroupPoller(settings(options=options), tmp_path).check()
-    assert "secret-of-jaas" not in str(error.value)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"no.such.option": "1", "sasl.jaas.config": "x hush"}, "no.such.option is no option"),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.jaas.config": 'x password="hush";'},
+            "Kafka's client refuses them: .*JAAS",
+        ),
+        ({"security.protocol": "TLS"}, "Kafka's client refuses them: .*security.protocol"),
+    ],
+)
+def test_a_mistake_in_the_options_is_the_users(
+    tmp_path: Path, spark: SparkSession, options: dict[str, str], said: str
+) -> None:
+    given = {"bootstrap.servers": "127.0.0.1:1", **options}
+    with pytest.raises(UserError, match=rf"source\.groups\.options: {said}") as error:
+        GroupPoller(settings(options=given), tmp_path).check()
+    assert "hush" not in str(error.value)
 
 
-def test_a_stop_ends_a_wait_at_once(tmp_path: Path) -> None:
+def test_a_stop_ends_a_wait_at_once(tmp_path: Path, spark: SparkSession) -> None:
     (port,) = free_ports(1)
     servers = {"bootstrap.servers": f"127.0.0.1:{port}"}
     one = GroupPoller(settings(options=servers, timeout_ms=30_000), tmp_path, lambda _: None)

@@ -36,7 +36,7 @@ def settings(tmp_path: Path, spool: str | None = None, **keys: Any) -> Any:
 def test_polls_go_to_the_folder_that_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups_poll, "ClientProcess", lambda *_: Scripted())
+    monkeypatch.setattr(groups_poll, "GroupsClient", lambda *_: Scripted())
     monkeypatch.setattr(groups_source, "knock", lambda servers: None)
     folder = tmp_path / "w" / "_weir" / "kafka_groups" / "polls"
     source_adapter.assert_polled(groups_source, settings(tmp_path), folder)

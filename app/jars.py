@@ -13,7 +13,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
+LOCK = Path(__file__).resolve().parents[1] / "requirements.lock"
 SCALA = "2.13"
 IN_SPARK = (
     "com.fasterxml.jackson.core:*",

@@ -1,0 +1,539 @@
+package weir;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import org.apache.kafka.clients.admin.*;
+import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.Callback;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.IsolationLevel;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.Node;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.TopicPartitionInfo;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.acl.AccessControlEntryFilter;
+import org.apache.kafka.common.acl.AclBinding;
+import org.apache.kafka.common.acl.AclBindingFilter;
+import org.apache.kafka.common.acl.AclOperation;
+import org.apache.kafka.common.acl.AclPermissionType;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.TopicAuthorizationException;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.resource.PatternType;
+import org.apache.kafka.common.resource.ResourcePatternFilter;
+import org.apache.kafka.common.resource.ResourceType;
+
+/**
+ * Kafka's admin client, consumer and producer, whose collections come and go as JSON: one call of the
+ * gateway, however many topics, partitions, groups or records there are.
+ *
+ * kafka_client.py compiles this file with Janino, the compiler of Spark's generated code. It knows no
+ * lambdas and no type arguments. Only what kafka_client.py reads is written.
+ */
+public final class KafkaRequests {
+    static final ObjectMapper JSON = new ObjectMapper();
+    private Admin admin;
+
+    /** Those of some options that neither the admin client nor the consumer has. */
+    public static String unknown(String options) throws Exception {
+        Set left = new HashSet(list(options));
+        left.removeAll(AdminClientConfig.configNames());
+        left.removeAll(ConsumerConfig.configNames());
+        return JSON.writeValueAsString(left);
+    }
+
+    /** Creates the admin client, which connects with its first request. */
+    public void open(String options) throws Exception {
+        admin = AdminClient.create(map(options));
+    }
+
+    public void close(int waitMs) {
+        admin.close(Duration.ofMillis((long) waitMs));
+    }
+
+    /** The names of all topics, internal ones included. */
+    public Answers names(int timeoutMs) {
+        ListTopicsOptions options = new ListTopicsOptions().listInternal(true);
+        options.timeoutMs(Integer.valueOf(timeoutMs));
+        return new Answers().add(admin.listTopics(options).names());
+    }
+
+    /** By topic its id, and the leader of each partition. */
+    public Answers topics(String names, int timeoutMs) throws Exception {
+        List wanted = list(names);
+        DescribeTopicsOptions options = new DescribeTopicsOptions();
+        options.timeoutMs(Integer.valueOf(timeoutMs));
+        return new Answers().add(wanted, admin.describeTopics(wanted, options).topicNameValues());
+    }
+
+    /** Two answers: the consumer groups with their states, and the brokers' errors. */
+    public Answers groups(int timeoutMs) {
+        ListConsumerGroupsOptions options = new ListConsumerGroupsOptions();
+        options.timeoutMs(Integer.valueOf(timeoutMs));
+        ListConsumerGroupsResult result = admin.listConsumerGroups(options);
+        return new Answers().add(result.valid()).add(result.errors());
+    }
+
+    /** By group its committed offsets; `several` are lists of groups, a request each. */
+    public Answers committed(String several, int timeoutMs) throws Exception {
+        Answers answers = new Answers();
+        for (Object names : list(several)) {
+            Map wanted = new LinkedHashMap();
+            for (Object name : (List) names) {
+                wanted.put(name, new ListConsumerGroupOffsetsSpec());
+            }
+            ListConsumerGroupOffsetsOptions options = new ListConsumerGroupOffsetsOptions();
+            options.timeoutMs(Integer.valueOf(timeoutMs));
+            ListConsumerGroupOffsetsResult result = admin.listConsumerGroupOffsets(wanted, options);
+            for (Object name : (List) names) {
+                answers.add(result.partitionsToOffsetAndMetadata((String) name));
+            }
+        }
+        return answers;
+    }
+
+    /** By partition the first offset of its log, the next one, or with `stable` that which a reader
+     * of committed records comes to; `several` are lists of partitions, a request to each leader for
+     * every list. */
+    public Answers offsets(String several, String which, int timeoutMs) throws Exception {
+        OffsetSpec spec = which.equals("first") ? OffsetSpec.earliest() : OffsetSpec.latest();
+        IsolationLevel level = which.equals("stable")
+            ? IsolationLevel.READ_COMMITTED : IsolationLevel.READ_UNCOMMITTED;
+        Answers answers = new Answers();
+        for (Object pairs : list(several)) {
+            Map wanted = new LinkedHashMap();
+            for (Object partition : partitions((List) pairs)) {
+                wanted.put(partition, spec);
+            }
+            ListOffsetsOptions options = new ListOffsetsOptions(level);
+            options.timeoutMs(Integer.valueOf(timeoutMs));
+            ListOffsetsResult result = admin.listOffsets(wanted, options);
+            for (Object partition : wanted.keySet()) {
+                answers.add(result.partitionResult((TopicPartition) partition));
+            }
+        }
+        return answers;
+    }
+
+    /** By topic the values of some of its settings; `several` are lists of topics, a request each. */
+    public Answers settings(String several, String keys, int timeoutMs) throws Exception {
+        Answers answers = new Answers();
+        answers.keys = list(keys);
+        for (Object names : list(several)) {
+            List wanted = new ArrayList();
+            for (Object name : (List) names) {
+                wanted.add(new ConfigResource(ConfigResource.Type.TOPIC, (String) name));
+            }
+            DescribeConfigsOptions options = new DescribeConfigsOptions();
+            options.timeoutMs(Integer.valueOf(timeoutMs));
+            answers.add(wanted, admin.describeConfigs(wanted, options).values());
+        }
+        return answers;
+    }
+
+    /** By partition the states of producers that its leader holds; `several` as of offsets. */
+    public Answers producers(String several, int timeoutMs) throws Exception {
+        Answers answers = new Answers();
+        for (Object pairs : list(several)) {
+            List wanted = partitions((List) pairs);
+            DescribeProducersOptions options = new DescribeProducersOptions();
+            options.timeoutMs(Integer.valueOf(timeoutMs));
+            DescribeProducersResult result = admin.describeProducers(wanted, options);
+            for (Object partition : wanted) {
+                answers.add(result.partitionResult((TopicPartition) partition));
+            }
+        }
+        return answers;
+    }
+
+    /** What ACLs allow on topics. */
+    public Answers acls(int timeoutMs) {
+        DescribeAclsOptions options = new DescribeAclsOptions();
+        options.timeoutMs(Integer.valueOf(timeoutMs));
+        AclBindingFilter filter = new AclBindingFilter(
+            new ResourcePatternFilter(ResourceType.TOPIC, null, PatternType.ANY),
+            new AccessControlEntryFilter(null, null, AclOperation.ANY, AclPermissionType.ALLOW));
+        return new Answers().add(admin.describeAcls(filter, options).values());
+    }
+
+    /** Creates a topic with the replication of the brokers; its id. */
+    public Answers create(String name, int partitions, int timeoutMs) {
+        CreateTopicsOptions options = new CreateTopicsOptions();
+        options.timeoutMs(Integer.valueOf(timeoutMs));
+        NewTopic topic = new NewTopic(name, Optional.of(Integer.valueOf(partitions)), Optional.empty());
+        CreateTopicsResult result = admin.createTopics(Collections.singleton(topic), options);
+        return new Answers().add(result.topicId(name));
+    }
+
+    /** Writes lines to a topic. */
+    public static Sender sender(String options, String topic, String keys) throws Exception {
+        return new Sender(map(options), topic, list(keys));
+    }
+
+    /** A reader from positions [topic, partition, offset, end], each partition once. It takes so many
+     * records of each, or so many bytes. */
+    public static Reader reader(String options, String positions, int records, long bytes)
+            throws Exception {
+        return new Reader(map(options), list(positions), records, bytes);
+    }
+
+    static List list(String json) throws Exception {
+        return (List) JSON.readValue(json, ArrayList.class);
+    }
+
+    static Map map(String json) throws Exception {
+        return (Map) JSON.readValue(json, HashMap.class);
+    }
+
+    static List partitions(List pairs) {
+        List partitions = new ArrayList(pairs.size());
+        for (Object pair : pairs) {
+            partitions.add(partition((List) pair));
+        }
+        return partitions;
+    }
+
+    static TopicPartition partition(List pair) {
+        return new TopicPartition((String) pair.get(0), ((Number) pair.get(1)).intValue());
+    }
+
+    /** The names of an exception and its causes, then the message of the last. */
+    static List error(Throwable error) {
+        List texts = new ArrayList();
+        Throwable last = error;
+        for (Throwable each = error; each != null; each = each.getCause()) {
+            if (!(each instanceof ExecutionException)) {
+                texts.add(each.getClass().getSimpleName());
+            }
+            last = each;
+        }
+        texts.add(String.valueOf(last.getMessage()));
+        return texts;
+    }
+
+    /** The answers to requests, in the order in which they were asked for. */
+    public static final class Answers {
+        List keys;
+        private final List futures = new ArrayList();
+        private KafkaFuture all;
+
+        Answers add(KafkaFuture future) {
+            futures.add(future);
+            return this;
+        }
+
+        Answers add(Collection wanted, Map found) {
+            for (Object key : wanted) {
+                futures.add(found.get(key));
+            }
+            return this;
+        }
+
+        /** Whether all are there, after so long at most. */
+        public boolean ready(int waitMs) throws Exception {
+            if (all == null) {
+                all = KafkaFuture.allOf((KafkaFuture[]) futures.toArray(new KafkaFuture[0]));
+            }
+            try {
+                all.get((long) waitMs, TimeUnit.MILLISECONDS);
+            } catch (TimeoutException error) {
+                return false;
+            } catch (ExecutionException error) {
+                return true;
+            }
+            return true;
+        }
+
+        /** `values` with null for what failed or is not there yet, and `errors` by their numbers. */
+        public String json() throws Exception {
+            List values = new ArrayList(futures.size());
+            Map errors = new LinkedHashMap();
+            for (int i = 0; i < futures.size(); i++) {
+                KafkaFuture future = (KafkaFuture) futures.get(i);
+                Object value = null;
+                if (future.isDone()) {
+                    try {
+                        value = plain(future.get());
+                    } catch (ExecutionException error) {
+                        errors.put(Integer.valueOf(i), error(error));
+                    }
+                }
+                values.add(value);
+            }
+            Map document = new HashMap();
+            document.put("values", values);
+            document.put("errors", errors);
+            return JSON.writeValueAsString(document);
+        }
+
+        private Object plain(Object value) {
+            if (value instanceof ListOffsetsResult.ListOffsetsResultInfo) {
+                return Long.valueOf(((ListOffsetsResult.ListOffsetsResultInfo) value).offset());
+            } else if (value instanceof TopicDescription) {
+                return topic((TopicDescription) value);
+            } else if (value instanceof Map) {
+                return offsets((Map) value);
+            } else if (value instanceof Config) {
+                return settings((Config) value);
+            } else if (value instanceof DescribeProducersResult.PartitionProducerState) {
+                return plain(((DescribeProducersResult.PartitionProducerState) value).activeProducers());
+            } else if (value instanceof Collection) {
+                List items = new ArrayList(((Collection) value).size());
+                for (Object item : (Collection) value) {
+                    items.add(plain(item));
+                }
+                return items;
+            } else if (value instanceof ProducerState) {
+                ProducerState state = (ProducerState) value;
+                return Arrays.asList(new Object[] {
+                    Long.valueOf(state.producerId()), Integer.valueOf(state.producerEpoch()),
+                    Integer.valueOf(state.lastSequence()), Long.valueOf(state.lastTimestamp())});
+            } else if (value instanceof ConsumerGroupListing) {
+                ConsumerGroupListing group = (ConsumerGroupListing) value;
+                Optional state = group.state();
+                String name = state.isPresent() ? state.get().toString() : null;
+                return Arrays.asList(new Object[] {group.groupId(), name});
+            } else if (value instanceof AclBinding) {
+                AclBinding acl = (AclBinding) value;
+                return Arrays.asList(new Object[] {
+                    acl.pattern().name(), acl.pattern().patternType().name(),
+                    acl.entry().principal(), acl.entry().operation().name(),
+                    acl.entry().permissionType().name()});
+            } else if (value instanceof Throwable) {
+                return error((Throwable) value);
+            } else if (value instanceof Uuid) {
+                return value.toString();
+            }
+            return value;
+        }
+
+        private static List topic(TopicDescription topic) {
+            List leaders = new ArrayList();
+            for (Object each : topic.partitions()) {
+                TopicPartitionInfo partition = (TopicPartitionInfo) each;
+                Node leader = partition.leader();
+                boolean led = leader != null && !leader.isEmpty();
+                leaders.add(Arrays.asList(new Object[] {
+                    Integer.valueOf(partition.partition()), led ? leader.idString() : null}));
+            }
+            boolean named = !Uuid.ZERO_UUID.equals(topic.topicId());
+            // In the alphabet in which earlier releases have stored ids.
+            String id = topic.topicId().toString().replace('-', '+').replace('_', '/');
+            return Arrays.asList(new Object[] {named ? id : null, leaders});
+        }
+
+        private static Map offsets(Map committed) {
+            Map topics = new HashMap();
+            for (Object each : committed.entrySet()) {
+                TopicPartition partition = (TopicPartition) ((Map.Entry) each).getKey();
+                OffsetAndMetadata offset = (OffsetAndMetadata) ((Map.Entry) each).getValue();
+                if (offset != null && offset.offset() >= 0) {
+                    Map parts = (Map) topics.get(partition.topic());
+                    if (parts == null) {
+                        parts = new HashMap();
+                        topics.put(partition.topic(), parts);
+                    }
+                    parts.put(Integer.valueOf(partition.partition()), Long.valueOf(offset.offset()));
+                }
+            }
+            return topics;
+        }
+
+        private Map settings(Config config) {
+            Map values = new HashMap();
+            for (Object key : keys) {
+                ConfigEntry entry = config.get((String) key);
+                values.put(key, entry == null ? null : entry.value());
+            }
+            return values;
+        }
+    }
+
+    /** Writes lines with keys; the first failure is that of the next call. */
+    public static final class Sender implements Callback {
+        private final KafkaProducer producer;
+        private final String topic;
+        private final List keys = new ArrayList();
+        private volatile Exception failed;
+
+        Sender(Map options, String topic, List keys) {
+            this.producer = new KafkaProducer(options);
+            this.topic = topic;
+            for (Object key : keys) {
+                this.keys.add(((String) key).getBytes(StandardCharsets.UTF_8));
+            }
+        }
+
+        /** Sends lines that end, newline included, at `places`[0], each with the key of its number in
+         * `places`[1], and waits until the brokers have them. */
+        public void send(byte[] lines, String places) throws Exception {
+            List pair = list(places);
+            List ends = (List) pair.get(0);
+            List numbers = (List) pair.get(1);
+            int begin = 0;
+            for (int i = 0; i < ends.size() && failed == null; i++) {
+                int end = ((Number) ends.get(i)).intValue();
+                byte[] key = (byte[]) keys.get(((Number) numbers.get(i)).intValue());
+                producer.send(
+                    new ProducerRecord(topic, key, Arrays.copyOfRange(lines, begin, end - 1)), this);
+                begin = end;
+            }
+            producer.flush();
+            if (failed != null) {
+                throw failed;
+            }
+        }
+
+        public void onCompletion(RecordMetadata metadata, Exception error) {
+            if (error != null && failed == null) {
+                failed = error;
+            }
+        }
+
+        public void close() {
+            producer.close(Duration.ZERO);
+        }
+    }
+
+    /** Reads some records of each partition; what it gives of a record has neither key nor value. */
+    public static final class Reader {
+        private final Consumer consumer;
+        private final Map open = new LinkedHashMap();
+        /* By partition: its number in the request, its end, records and bytes that are left. */
+
+        Reader(Map options, List positions, int records, long bytes) {
+            this.consumer = new KafkaConsumer(options);
+            for (int i = 0; i < positions.size(); i++) {
+                List position = (List) positions.get(i);
+                long end = ((Number) position.get(3)).longValue();
+                open.put(partition(position), new long[] {(long) i, end, (long) records, bytes});
+            }
+            consumer.assign(open.keySet());
+            for (Object each : positions) {
+                List position = (List) each;
+                consumer.seek(partition(position), ((Number) position.get(2)).longValue());
+            }
+        }
+
+        /**
+         * What has come after so long at most: `records` as [number of the partition, offset,
+         * timestamp or null, bytes of key and value, bytes of headers]; `ended` as [number, whether
+         * the end of the log was reached], nothing more comes of them; `errors` as [number, names of
+         * the exception and its message].
+         */
+        public String poll(int waitMs) throws Exception {
+            List records = new ArrayList();
+            List ended = new ArrayList();
+            List errors = new ArrayList();
+            Map document = new HashMap();
+            document.put("records", records);
+            document.put("ended", ended);
+            document.put("errors", errors);
+            try {
+                for (Object each : consumer.poll(Duration.ofMillis((long) waitMs))) {
+                    take((ConsumerRecord) each, records, ended);
+                }
+                for (Object each : new ArrayList(open.keySet())) {
+                    // The last records may be markers, or records of an aborted transaction.
+                    long end = ((long[]) open.get(each))[1];
+                    if (position((TopicPartition) each) >= end) {
+                        finish((TopicPartition) each, Boolean.TRUE, ended);
+                    }
+                }
+            } catch (TopicAuthorizationException error) {
+                refuse(error.unauthorizedTopics(), error, errors);
+            } catch (KafkaException error) {
+                refuse(null, error, errors);
+            }
+            return JSON.writeValueAsString(document);
+        }
+
+        public void close() {
+            consumer.close(Duration.ZERO);
+        }
+
+        private void take(ConsumerRecord record, List records, List ended) {
+            TopicPartition partition = new TopicPartition(record.topic(), record.partition());
+            long[] left = (long[]) open.get(partition);
+            if (left == null) {
+                return;
+            }
+            int size = Math.max(record.serializedKeySize(), 0)
+                + Math.max(record.serializedValueSize(), 0);
+            int headers = 0;
+            for (Object each : record.headers()) {
+                Header header = (Header) each;
+                headers += header.key().getBytes(StandardCharsets.UTF_8).length
+                    + (header.value() == null ? 0 : header.value().length);
+            }
+            records.add(Arrays.asList(new Object[] {
+                Long.valueOf(left[0]), Long.valueOf(record.offset()),
+                record.timestamp() < 0L ? null : Long.valueOf(record.timestamp()),
+                Integer.valueOf(size), Integer.valueOf(headers)}));
+            left[2] -= 1L;
+            left[3] -= (long) (size + headers);
+            boolean last = record.offset() >= left[1] - 1L;
+            if (last || left[2] <= 0L || left[3] <= 0L) {
+                finish(partition, Boolean.valueOf(last), ended);
+            }
+        }
+
+        private void finish(TopicPartition partition, Boolean whole, List ended) {
+            long[] left = (long[]) open.remove(partition);
+            ended.add(Arrays.asList(new Object[] {Long.valueOf(left[0]), whole}));
+            consumer.pause(Collections.singleton(partition));
+        }
+
+        private long position(TopicPartition partition) {
+            try {
+                return consumer.position(partition, Duration.ofMillis(1L));
+            } catch (org.apache.kafka.common.errors.TimeoutException error) {
+                return -1L;
+            }
+        }
+
+        /** Leaves out the partitions of some topics; without topics those that the error names, or
+         * all. */
+        private void refuse(Collection topics, Throwable error, List errors) {
+            List refused = new ArrayList();
+            for (Object each : open.keySet()) {
+                if (topics == null ? String.valueOf(error.getMessage()).contains(each.toString())
+                        : topics.contains(((TopicPartition) each).topic())) {
+                    refused.add(each);
+                }
+            }
+            if (refused.isEmpty()) {
+                refused.addAll(open.keySet());
+            }
+            for (Object each : refused) {
+                long[] left = (long[]) open.remove(each);
+                errors.add(Arrays.asList(new Object[] {Long.valueOf(left[0]), error(error)}));
+            }
+            consumer.assign(open.keySet());
+        }
+    }
+}

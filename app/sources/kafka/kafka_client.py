@@ -1,0 +1,378 @@
+"""The client of Kafka: Java's, in the JVM of this process.
+
+Spark's connector includes kafka-clients. `KafkaRequests.java` asks for any number of topics, groups
+or partitions with one call of the gateway, which takes a fifth of a millisecond, and answers as one
+JSON text. A request has an answer for each thing that it asks about: what fails, or does not come
+in time, costs itself alone. A broker gets the requests of a client one after the other, so lists
+are answered in their order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from typing import Any, Literal, NamedTuple
+
+from app.config.base import MASK, SECRET
+from app.errors import UserError
+from app.jvm import driver_jvm
+from app.sources.kafka.offsets import Place
+from app.sources.polling import Unanswered
+from app.sources.ports import Unreachable, knock
+
+SLICE_MS = 50
+"""The time between two looks at `stopping` while an answer is awaited."""
+READ_MS = 200
+"""The time for which one call waits for records."""
+CLOSE_MS = 2000
+ATTEMPTS = 3
+GROUPS, PARTITIONS, TOPICS, STATES = 500, 10_000, 500, 200
+"""Most groups, partitions, topics and partitions with producers of one request: what cannot be
+answered in the time of a poll as a whole is answered in part."""
+FETCH_BYTES = 8 << 20
+"""Most bytes of an answer with records, but for one record that is larger."""
+REFUSED = (
+    "SaslAuthenticationException",
+    "SslAuthenticationException",
+    "ClusterAuthorizationException",
+    "GroupAuthorizationException",
+    "TopicAuthorizationException",
+)
+BY_NAME = "they are those of Kafka's Java client, by its own names"
+Send = Callable[[bytes, Sequence[int], Sequence[int]], None]
+Offset = Literal["first", "next", "stable"]
+_PASSWORD = re.compile(r"""password\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
+
+
+class RequestError(NamedTuple):
+    """Why there is no answer."""
+
+    names: tuple[str, ...]
+    """The classes of the exception and its causes, without their package."""
+    text: str
+
+    @property
+    def refused(self) -> bool:
+        """Whether this user is not allowed to ask."""
+        return any(name in REFUSED for name in self.names)
+
+    @property
+    def gone(self) -> bool:
+        """Whether there is no such topic or group."""
+        missing = ("UnknownTopicOrPartitionException", "GroupIdNotFoundException")
+        return any(name in missing for name in self.names)
+
+
+class Answered(NamedTuple):
+    """The answers to a request, in the order of what it asks about; None for a missing one."""
+
+    values: list[Any]
+    errors: dict[int, RequestError]
+    """By the number of a missing answer, why it is missing."""
+
+
+class KafkaClient:
+    """Requests to one cluster; every wait ends at a deadline or when `stopping` is set.
+
+    Deadlines are of the clock `time.monotonic`. Requests raise Unanswered once theirs has passed.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        timeout_ms: int,
+        where: str = "source.options",
+        stopping: threading.Event | None = None,
+    ) -> None:
+        """`options` are the client's own, secrets put in; errors name them as `where`. A broker has
+        `timeout_ms` for an answer; what any of them can answer is then asked of another, ATTEMPTS
+        times in all.
+        """
+        self._options = dict(options)
+        self._timeout_ms = timeout_ms
+        self._where = where
+        self._stopping = stopping or threading.Event()
+        self._requests: Any = None
+        self._servers = self._options.get("bootstrap.servers", "")
+        """Those of them by which the client begins."""
+
+    def names(self, deadline: float) -> frozenset[str]:
+        """The names of all topics, internal ones included; Unanswered without an answer."""
+        servers = self._options["bootstrap.servers"]
+        # A new client may stay with the first server that it takes, though that one says nothing.
+        tries = (
+            [servers] if self._requests is not None else [servers, *servers.split(",")][:ATTEMPTS]
+        )
+        while True:
+            self._servers = tries.pop(0)
+            ends = min(deadline, time.monotonic() + self._timeout_ms / 1000) if tries else deadline
+            request = self._send("names", ends)
+            try:
+                return frozenset(request.only("the list of topics", ends))
+            except Unanswered as error:
+                self.close()  # addresses may have changed: the next request looks them up
+                if tries and time.monotonic() < deadline and not self._stopping.is_set():
+                    continue
+                self._servers = servers
+                try:
+                    knock(servers)
+                except Unreachable as reason:
+                    raise Unanswered(f"the list of topics: {reason}") from None
+                raise error from None
+
+    def topics(self, names: Sequence[str], deadline: float) -> Request:
+        """Of each topic its id, and [partition, id of the leader or None] of its partitions."""
+        return self._send("topics", deadline, json.dumps(names))
+
+    def groups(self, deadline: float) -> Request:
+        """[name, state or None] of all consumer groups; [class, …, message] of brokers that failed."""
+        return self._send("groups", deadline)
+
+    def committed(self, groups: Sequence[str], deadline: float) -> Request:
+        """Of each group its offsets by topic and partition."""
+        return self._send("committed", deadline, _lists(groups, GROUPS))
+
+    def offsets(self, places: Sequence[Place], which: Offset, deadline: float) -> Request:
+        """Of each partition the first offset of its log, the next one, or with `stable` that which
+        a reader of committed records comes to."""
+        return self._send("offsets", deadline, _lists(places, PARTITIONS), which)
+
+    def settings(self, topics: Sequence[str], keys: Sequence[str], deadline: float) -> Request:
+        """Of each topic the values of some of its settings."""
+        return self._send("settings", deadline, _lists(topics, TOPICS), json.dumps(keys))
+
+    def producers(self, places: Sequence[Place], deadline: float) -> Request:
+        """Of each partition the [id, epoch, last sequence, last timestamp] of its producers."""
+        return self._send("producers", deadline, _lists(places, STATES))
+
+    def acls(self, deadline: float) -> list[list[str]]:
+        """[name, type of pattern, principal, operation, permission] of what ACLs of topics allow."""
+        found: list[list[str]] = self._send("acls", deadline).only("ACLs", deadline)
+        return found
+
+    def records(
+        self,
+        positions: Sequence[tuple[Place, int, int]],
+        deadline: float,
+        records: int,
+        size: int = 1 << 40,
+    ) -> Iterator[PolledRecords]:
+        """What comes of partitions from an offset up to an end until `deadline`: so many records
+        of each at most, or so many bytes. A partition occurs once."""
+        options = {
+            "group.id": "weir",
+            **self._client_options(),
+            "enable.auto.commit": "false",
+            "allow.auto.create.topics": "false",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "key.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
+            "value.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
+            "max.partition.fetch.bytes": str(min(size, 1 << 20)),
+            "max.poll.records": "10000",
+            "fetch.max.bytes": str(FETCH_BYTES),
+            "fetch.max.wait.ms": "100",
+        }
+        asked = [[*place, offset, end] for place, offset, end in positions]
+        reader = self._made("reader", json.dumps(options), json.dumps(asked), records, size)
+        left = len(asked)
+        try:
+            while left and not self._stopping.is_set() and time.monotonic() < deadline:
+                part = PolledRecords(**json.loads(reader.poll(READ_MS)))
+                left -= len(part.ended) + len(part.errors)
+                errors = [(number, self.error(texts)) for number, texts in part.errors]
+                yield part._replace(errors=errors)
+        finally:
+            reader.close()
+
+    def create(self, topic: str, partitions: int, deadline: float) -> None:
+        """Create a topic with the replication of the brokers; Unanswered if it is not created."""
+        self._send("create", deadline, topic, partitions).only(f"topic {topic}", deadline)
+
+    @contextmanager
+    def sender(self, topic: str, keys: Sequence[str]) -> Iterator[Send]:
+        """Sends lines with keys to a topic: bytes, the end of each line with its newline, and the
+        number of its key. Raises Unanswered."""
+        from py4j.protocol import Py4JJavaError
+
+        serializer = "org.apache.kafka.common.serialization.ByteArraySerializer"
+        options = {
+            "linger.ms": "50",
+            "compression.type": "lz4",
+            "buffer.memory": str(64 << 20),
+            "delivery.timeout.ms": "60000",
+            **self._client_options(),
+            "key.serializer": serializer,
+            "value.serializer": serializer,
+        }
+        sender = self._made("sender", json.dumps(options), topic, json.dumps(keys))
+
+        def send(lines: bytes, ends: Sequence[int], numbers: Sequence[int]) -> None:
+            try:
+                sender.send(lines, json.dumps([ends, numbers]))
+            except Py4JJavaError as error:
+                raise Unanswered(self._reason(error).text) from None
+
+        try:
+            yield send
+        finally:
+            sender.close()
+
+    def refuse_unknown(self) -> None:
+        """UserError for an option that no client of Kafka has."""
+        requests = _compiled().newInstance()
+        unknown = json.loads(requests.unknown(json.dumps(list(self._options))))
+        if unknown:
+            raise UserError(
+                f"{self._where}: {min(unknown)} is no option of Kafka's client\n{BY_NAME}"
+            )
+
+    def error(self, texts: Sequence[str]) -> RequestError:
+        """An exception from the names of its classes and its message."""
+        *names, message = texts
+        text = " ".join(f"{names[-1]}: {message}".split())
+        for secret in self._secrets():
+            text = text.replace(secret, MASK)
+        return RequestError(tuple(names), text[:300])
+
+    def close(self) -> None:
+        """End the client and its threads; the next request opens another."""
+        if self._requests is not None:
+            requests, self._requests = self._requests, None
+            requests.close(CLOSE_MS)
+
+    # Java
+
+    def _send(self, name: str, deadline: float, *arguments: Any) -> Request:
+        if self._stopping.is_set():
+            raise Unanswered("stopping")
+        left_ms = int((deadline - time.monotonic()) * 1000)
+        if left_ms <= 0:
+            raise Unanswered("no time left in this poll")
+        if self._requests is None:
+            requests = _compiled().newInstance()
+            options = {**self._client_options(), "bootstrap.servers": self._servers}
+            self._made_with(requests, "open", json.dumps(options))
+            self._requests = requests
+        sent = getattr(self._requests, name)(*arguments, min(left_ms, ATTEMPTS * self._timeout_ms))
+        return Request(sent, self, self._stopping)
+
+    def _made(self, name: str, *arguments: Any) -> Any:
+        return self._made_with(_compiled().newInstance(), name, *arguments)
+
+    def _made_with(self, requests: Any, name: str, *arguments: Any) -> Any:
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            return getattr(requests, name)(*arguments)
+        except Py4JJavaError as error:
+            reason = self._reason(error).text
+            raise UserError(
+                f"{self._where}: Kafka's client refuses them: {reason}\n{BY_NAME}"
+            ) from None
+
+    def _reason(self, error: Any) -> RequestError:
+        """The last cause of a Java exception."""
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        return self.error([cause.getClass().getSimpleName(), str(cause.getMessage())])
+
+    def _client_options(self) -> dict[str, str]:
+        """The options with the limits of time of a poll."""
+        limits = {
+            "request.timeout.ms": str(self._timeout_ms),
+            "default.api.timeout.ms": str(ATTEMPTS * self._timeout_ms),
+            # The client looks for answers that are late when something else wakes it: this does.
+            "metadata.max.age.ms": str(max(self._timeout_ms // 2, 1)),
+            # A broker that hangs would otherwise be taken again for what any of them can answer.
+            "reconnect.backoff.ms": "1000",
+            "reconnect.backoff.max.ms": "1000",
+        }
+        return {"client.id": "weir", **limits, **self._options}
+
+    def _secrets(self) -> Iterator[str]:
+        for key, value in self._options.items():
+            if SECRET.search(key) and value:
+                yield value
+                yield from (text for found in _PASSWORD.findall(value) for text in found if text)
+
+
+class Request:
+    """A request that has been sent."""
+
+    def __init__(self, sent: Any, client: KafkaClient, stopping: threading.Event) -> None:
+        self._sent, self._client, self._stopping = sent, client, stopping
+
+    def result(self, deadline: float) -> Answered:
+        """What has been answered in time; Unanswered if `stopping` is set."""
+        # The client itself ends a request at its time limit; this is for one that it forgets.
+        while not self._sent.ready(SLICE_MS) and time.monotonic() < deadline + 1:
+            if self._stopping.is_set():
+                raise Unanswered("stopping")
+        document = json.loads(self._sent.json())
+        errors = {
+            int(number): self._client.error(texts) for number, texts in document["errors"].items()
+        }
+        missing = RequestError((), "no answer in time")
+        for number, value in enumerate(document["values"]):
+            if value is None and number not in errors:
+                errors[number] = missing
+        return Answered(document["values"], errors)
+
+    def only(self, what: str, deadline: float) -> Any:
+        """The one answer; Unanswered without it."""
+        (value,), errors = self.result(deadline)
+        if errors:
+            raise Unanswered(f"{what}: {errors[0].text}")
+        return value
+
+
+class PolledRecords(NamedTuple):
+    """What has come of partitions, which are named by their number in the request."""
+
+    records: list[tuple[int, int, int | None, int, int]]
+    """Number, offset, timestamp, bytes of key and value, bytes of the headers."""
+    ended: list[tuple[int, bool]]
+    """Partitions of which no more comes, and whether the end of their log was reached."""
+    errors: list[tuple[int, Any]]
+    """Partitions that cannot be read, and why."""
+
+
+def _lists(items: Collection[Any], most: int) -> str:
+    """The items as JSON in lists, each of a request."""
+    every = list(items)
+    return json.dumps([every[at : at + most] for at in range(0, len(every), most)])
+
+
+_classes: dict[int, Any] = {}
+"""The compiled class by the gateway that has it."""
+_compiling = threading.Lock()
+
+
+def _compiled() -> Any:
+    """The class KafkaRequests in the JVM of this process."""
+    view = driver_jvm()
+    with _compiling:
+        if id(view) not in _classes:
+            from py4j.protocol import Py4JJavaError
+
+            source = resources.files("app.sources.kafka").joinpath("KafkaRequests.java")
+            compiler = view.org.codehaus.janino.SimpleCompiler()
+            loader = view.java.lang.Thread.currentThread().getContextClassLoader()
+            compiler.setParentClassLoader(loader)
+            try:
+                compiler.cook(source.read_text(encoding="utf-8"))
+            except Py4JJavaError as error:
+                raise UserError(
+                    f"kafka-clients is not the release of Spark's connector, or missing: "
+                    f"{error.java_exception.getMessage()}\n"
+                    "run ./spark-submit.sh doctor, which names the jars"
+                ) from None
+            _classes[id(view)] = compiler.getClassLoader().loadClass("weir.KafkaRequests")
+        return _classes[id(view)]

@@ -1,0 +1,73 @@
+"""Queries a Kafka cluster for the states of its producers (KIP-664), with a deadline for every wait.
+
+A missing answer costs its topic or partition alone, and comes first in the next poll.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from app.sources.kafka.kafka_client import KafkaClient
+from app.sources.kafka.offsets import Place
+from app.sources.kafka.producer_owners import Grant
+from app.sources.kafka.producer_states import IdState
+from app.sources.kafka.turns import Turns
+
+
+class ProducersClient:
+    """Requests to one cluster, one poll after the other."""
+
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        timeout_ms: int,
+        stopping: threading.Event | None = None,
+    ) -> None:
+        """`options` are the client's own, secrets put in."""
+        self._client = KafkaClient(options, timeout_ms, stopping=stopping)
+        self._turns = Turns()
+
+    def names(self, deadline: float) -> frozenset[str]:
+        """All topics of the cluster, internal ones included; Unanswered without them."""
+        return self._client.names(deadline)
+
+    def leaders(
+        self, topics: Collection[str], deadline: float, problems: list[str]
+    ) -> dict[str, dict[int, str | None]]:
+        """By topic and partition the id of the leading broker; what is missing is in `problems`."""
+        names = sorted(topics)
+        values, errors = self._client.topics(names, deadline).result(deadline)
+        problems += [f"topic {names[n]}: {error.text}" for n, error in errors.items()]
+        return {name: dict(values[n][1]) for n, name in enumerate(names) if values[n] is not None}
+
+    def states(
+        self, places: Sequence[Place], deadline: float, problems: list[str]
+    ) -> dict[Place, list[IdState]]:
+        """By partition the states of its leader; what is missing is in `problems`."""
+        self._turns.begin()
+        asked = self._turns.sorted(places)
+        values, errors = self._client.producers(asked, deadline).result(deadline)
+        problems += [f"partition {asked[n].text}: {error.text}" for n, error in errors.items()]
+        states = {
+            place: [IdState(*state) for state in values[n]]
+            for n, place in enumerate(asked)
+            if values[n] is not None
+        }
+        self._turns.answered(states)
+        self._turns.end(asked)
+        return states
+
+    def grants(self, deadline: float) -> list[Grant]:
+        """Who may write to which topics, by the cluster's ACLs; Unanswered without them."""
+        return grants_of(self._client.acls(deadline))
+
+    def close(self) -> None:
+        """End the client."""
+        self._client.close()
+
+
+def grants_of(acls: Iterable[Sequence[str]]) -> list[Grant]:
+    """The permissions to write in the ACLs of topics; deny rules are not asked for."""
+    granted = [Grant(*acl) for acl in acls]
+    return [each for each in granted if each.operation in ("WRITE", "ALL")]

@@ -1,0 +1,43 @@
+"""Who is asked first, and for how long, where the time of a poll may not be enough for all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+from app.sources.kafka.offsets import Place
+
+K = TypeVar("K", str, Place)
+
+
+class Turns:
+    """The order of requests: what was answered longest ago comes first."""
+
+    def __init__(self) -> None:
+        self._answered: dict[Any, int] = {}
+        """By thing the poll that had its newest answer."""
+        self._polls = 0
+
+    def begin(self) -> None:
+        """A poll begins."""
+        self._polls += 1
+
+    def sorted(self, items: Collection[K]) -> list[K]:
+        """The items in their turns."""
+        return sorted(items, key=lambda item: (self._answered.get(item, 0), item))
+
+    def answered(self, items: Collection[K]) -> None:
+        """These have an answer of this poll."""
+        self._answered |= dict.fromkeys(items, self._polls)
+
+    def end(self, items: Collection[Any]) -> None:
+        """Forget all but these."""
+        kept = set(items)
+        self._answered = {item: at for item, at in self._answered.items() if item in kept}
+
+
+def share(deadline: float, stages: int) -> float:
+    """The end of the next of some stages that share the time until a deadline."""
+    now = time.monotonic()
+    return now + (deadline - now) / stages

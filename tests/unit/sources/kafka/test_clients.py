@@ -1,0 +1,204 @@
+"""What the clients make of answers: whose is missing, and who comes first in the next poll. A real
+cluster answers in tests/servers/test_kafka_client.py."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from app.config.kafka_groups import KafkaGroupsSettings
+from app.sources.kafka import groups_client, producers_client
+from app.sources.kafka.groups_client import GroupsClient
+from app.sources.kafka.kafka_client import Answered, KafkaClient, RequestError
+from app.sources.kafka.offsets import KafkaTopic, Log, OffsetAnswers, Place
+from app.sources.kafka.producer_owners import Grant
+from app.sources.kafka.producer_states import IdState
+from app.sources.kafka.producers_client import ProducersClient, grants_of
+from app.sources.polling import Unanswered
+
+SLOW = RequestError(("TimeoutException",), "TimeoutException: too late")
+DENIED = RequestError(("GroupAuthorizationException",), "GroupAuthorizationException: no")
+GONE = RequestError(("UnknownTopicOrPartitionException",), "UnknownTopicOrPartitionException: x")
+
+
+class Reply:
+    """The answers of a request, there at once."""
+
+    def __init__(self, values: list[Any], errors: dict[int, RequestError] | None = None) -> None:
+        self._answered = Answered(values, errors or {})
+
+    def result(self, deadline: float) -> Answered:
+        return self._answered
+
+
+class Fleet:
+    """A cluster that answers the first `most` of what it is asked for, and remembers that."""
+
+    def __init__(self, partitions: int = 4, most: int = 100) -> None:
+        self.partitions, self.most = partitions, most
+        self.asked: dict[str, list[list[Any]]] = {}
+        self.limits: dict[str, float] = {}
+        self.errors: dict[Any, RequestError] = {}
+
+    def _reply(
+        self, kind: str, items: Sequence[Any], deadline: float, value: Callable[[Any], Any]
+    ) -> Reply:
+        self.asked.setdefault(kind, []).append(list(items))
+        self.limits[kind] = deadline
+        late = dict.fromkeys(range(self.most, len(items)), SLOW)
+        errors = late | {n: self.errors[i] for n, i in enumerate(items) if i in self.errors}
+        return Reply([None if n in errors else value(i) for n, i in enumerate(items)], errors)
+
+    def names(self, deadline: float) -> frozenset[str]:
+        return frozenset({"orders"})
+
+    def topics(self, names: list[str], deadline: float) -> Reply:
+        leaders = [[n, "1"] for n in range(self.partitions)]
+        return self._reply("topics", names, deadline, lambda _: ["id1", leaders])
+
+    def groups(self, deadline: float) -> Reply:
+        self.limits["groups"] = deadline
+        return Reply([[["a", "Stable"], ["b", "Reconciling"], ["c", "New"]], []])
+
+    def committed(self, groups: list[str], deadline: float) -> Reply:
+        return self._reply("committed", groups, deadline, lambda _: {"orders": {"0": 5}})
+
+    def offsets(self, places: list[Place], which: str, deadline: float) -> Reply:
+        return self._reply(which, places, deadline, lambda _: {"first": 3, "next": 9}[which])
+
+    def settings(self, topics: list[str], keys: Any, deadline: float) -> Reply:
+        return self._reply("settings", topics, deadline, lambda _: dict.fromkeys(keys))
+
+    def producers(self, places: list[Place], deadline: float) -> Reply:
+        return self._reply("producers", places, deadline, lambda p: [[p.partition, 0, 1, 2]])
+
+    def refuse_unknown(self) -> None:
+        pass
+
+
+@pytest.fixture
+def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    made = Fleet()
+    for module in (groups_client, producers_client):
+        monkeypatch.setattr(module, "KafkaClient", lambda *_, **__: made)
+    return made
+
+
+def asked(client: GroupsClient, topics: Sequence[str] = (), seconds: float = 60) -> OffsetAnswers:
+    return client.ask(topics, (), time.monotonic() + seconds)
+
+
+def of(**keys: Any) -> GroupsClient:
+    options = {"bootstrap.servers": "h:1"}
+    return GroupsClient(KafkaGroupsSettings.model_validate({"options": options, **keys}))
+
+
+def numbers(places: list[Place]) -> list[int]:
+    return [place.partition for place in places]
+
+
+def test_a_whole_poll(fleet: Fleet) -> None:
+    answers = asked(of())
+    p0 = Place("orders", 0)
+    assert answers.topics == {"orders": KafkaTopic("id1", (0, 1, 2, 3))}
+    assert answers.committed == {name: {p0: 5} for name in "abc"}
+    assert answers.consumers == {"a": "stable", "b": "rebalancing"}
+    assert answers.logs == {Place("orders", n): Log(3, 9) for n in range(4)}
+    assert answers.settings["orders"].keys() == {
+        "cleanup.policy",
+        "retention.ms",
+        "retention.bytes",
+    }
+    assert (answers.listed, answers.problems, answers.refused) == (True, [], [])
+
+
+def test_partitions_that_were_left_out_come_first(fleet: Fleet) -> None:
+    """Within a few polls all of a cluster are answered, of which one poll answers a third."""
+    fleet.partitions, fleet.most = 6, 2
+    client = of()
+    answered = [numbers(list(asked(client).logs)) for _ in range(3)]
+    assert answered == [[0, 1], [2, 3], [4, 5]]
+    assert [numbers(each) for each in fleet.asked["next"]] == answered
+    assert numbers(fleet.asked["first"][1]) == [2, 3, 4, 5, 0, 1]
+
+
+def test_groups_that_were_left_out_come_first(fleet: Fleet) -> None:
+    fleet.most = 2
+    client = of()
+    assert sorted(asked(client).committed) == ["a", "b"]
+    answers = asked(client)
+    assert fleet.asked["committed"] == [["a", "b", "c"], ["c", "a", "b"]]
+    assert answers.problems[0] == "group b: TimeoutException: too late"
+
+
+def test_producers_that_were_left_out_come_first(fleet: Fleet) -> None:
+    fleet.most = 1
+    client = ProducersClient({}, 1000)
+    places = [Place("orders", n) for n in range(2)]
+    problems: list[str] = []
+    found = [client.states(places, time.monotonic() + 1, problems) for _ in range(2)]
+    assert found == [{place: [IdState(place.partition, 0, 1, 2)]} for place in places]
+    assert problems == [f"partition orders/{n}: TimeoutException: too late" for n in (1, 0)]
+
+
+def test_a_topic_without_a_description_costs_itself(fleet: Fleet) -> None:
+    fleet.errors = {"orders": SLOW}
+    client = ProducersClient({}, 1000)
+    problems: list[str] = []
+    assert client.leaders({"orders", "a"}, time.monotonic() + 1, problems) == {
+        "a": dict.fromkeys(range(4), "1")
+    }
+    assert problems == ["topic orders: TimeoutException: too late"]
+
+
+def test_no_wait_for_all_brokers_takes_the_time_of_the_others(fleet: Fleet) -> None:
+    began = time.monotonic()
+    asked(of(), seconds=30)
+    limits = {kind: round(limit - began) for kind, limit in fleet.limits.items()}
+    assert limits == {
+        "groups": 10,
+        "topics": 10,
+        "first": 15,
+        "committed": 15,
+        "next": 30,
+        "settings": 30,
+    }
+
+
+def test_what_is_denied_or_gone(fleet: Fleet) -> None:
+    fleet.errors = {"a": DENIED, "old": GONE, "typo": GONE, Place("orders", 1): SLOW}
+    answers = asked(of(topics=["orders", "old", "typo"]), ["old"])
+    assert (answers.gone, answers.absent) == ({"old"}, {"typo"})
+    assert answers.refused == ["group a: GroupAuthorizationException: no"]
+    assert answers.problems == [*answers.refused, "partition orders/1: TimeoutException: too late"]
+    assert sorted(answers.committed) == ["b", "c"]
+    assert numbers(list(answers.logs)) == [0, 2, 3]
+
+
+def test_secrets_are_not_in_an_error() -> None:
+    options = {"sasl.jaas.config": 'm required password="hu\\"sh";', "ssl.key.password": "quiet"}
+    client = KafkaClient(options, 1000)
+    error = client.error(["ExecutionException", "SaslAuthenticationException", 'quiet\nhu\\"sh'])
+    assert error.text == "SaslAuthenticationException: ******** ********"
+    assert error.refused and not error.gone
+
+
+def test_no_request_is_sent_after_its_time() -> None:
+    client = KafkaClient({"bootstrap.servers": "h:1"}, 1000)
+    with pytest.raises(Unanswered, match="no time left in this poll"):
+        client.names(time.monotonic() - 1)
+
+
+def test_grants() -> None:
+    acls = [
+        ["orders", "LITERAL", "User:CN=a, host=b,O=c", "WRITE", "ALLOW"],
+        ["pay", "PREFIXED", "User:bob", "ALL", "ALLOW"],
+        ["orders", "LITERAL", "User:carol", "READ", "ALLOW"],
+    ]
+    assert grants_of(acls) == [
+        Grant("orders", "LITERAL", "User:CN=a, host=b,O=c", "WRITE"),
+        Grant("pay", "PREFIXED", "User:bob", "ALL"),
+    ]
