@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,12 +128,11 @@ def run(bench: Bench) -> Result:
 
 
 def small_batches(bench: Bench) -> Result:
-    """What a micro-batch of 5,000 events takes: all jobs, and rate_limits alone; and what an event
-    more costs the driver, by batches of ten times the size.
+    """What a micro-batch of 5,000 events takes: all jobs, and rate_limits alone.
 
     Each is run twice, and the second run counts: in the first a JVM compiles itself.
     """
-    size, batches, larger = (6_000, 4, 2) if bench.small else (5_000, 60, 10)
+    size, batches = (6_000, 3) if bench.small else (5_000, 60)
     folder = bench.folder / "small-batches-trace"
     demo = Demo.in_batches(folder, size, batches)
     result = Result("small-batches", size * batches, bench.small)
@@ -144,21 +143,13 @@ def small_batches(bench: Bench) -> Result:
                 f"small-{len(jobs)}-{number}", demo.source, policies=demo.policies
             )
             speed, cpu_s = _with_cpu(govern.start(bench.spark, settings, jobs, END))
-        small = speed.batches
         result.add(f"batch of {size:,} events, {name}", speed.batch_ms, "ms")
         steps = middle([p["durationMs"]["addBatch"] for p in speed.progress])[0]
         result.add(f"of it inside Spark's batch, {name}", steps, "ms")
         for kind, seconds in cpu_s.items():
-            result.add(f"CPU of {kind} a batch, {name}", 1000 * seconds / small, "ms")
+            result.add(f"CPU of {kind} a batch, {name}", 1000 * seconds / speed.batches, "ms")
         result.add(f"wanted at most, {name}", most, "ms")
         result.ratio(f"batch of {size:,} events, {name}", f"wanted at most, {name}", 1)
-        if jobs is JOBS:
-            several = replace(demo, files_per_batch=larger)
-            settings = bench.settings("small-larger", several.source, policies=demo.policies)
-            speed, of_larger = _with_cpu(govern.start(bench.spark, settings, jobs, END))
-            more_s = of_larger["driver"] / speed.batches - cpu_s["driver"] / small
-            value = 1e6 * more_s / (size * (larger - 1))
-            result.add(f"CPU of driver for an event more, {name}", value, "µs")
     return result
 
 

@@ -86,10 +86,14 @@ def events_of_machine() -> float:
 
 
 def driver() -> tuple[float, float]:
-    """CPU seconds of the driver for a micro-batch, and for an event of it."""
-    found = figures("small-batches")
-    per_event_s = found["CPU of driver for an event more, five jobs"] / 1e6
-    return found["CPU of driver a batch, five jobs"] / 1000 - 5_000 * per_event_s, per_event_s
+    """CPU seconds of the driver for a micro-batch, and for an event of it: of a large batch and of
+    a small one."""
+    large, small = figures("govern-all"), figures("small-batches")
+    events = large["five jobs from JSON lines"] * large["batch of five jobs"] / 1000
+    large_s = large["CPU of driver"] * events / 1e6
+    small_s = small["CPU of driver a batch, five jobs"] / 1000
+    per_event_s = (large_s - small_s) / (events - 5_000)
+    return small_s - 5_000 * per_event_s, per_event_s
 
 
 def tasks_of_machines() -> str:
