@@ -65,6 +65,30 @@ def _index(table: Array, data: Array, offsets: Array, count: int, mask: np.uint6
 
 
 @numba.njit(cache=True, nogil=True)
+def _slot(
+    table: Array, data: Array, offsets: Array, other: Array, start: int, end: int, mask: np.uint64
+) -> np.uint64:
+    """Where a table of names has the name that other bytes are, or the free slot for it."""
+    slots = np.uint64(len(table) - 1)
+    at = _hash(other, start, end, mask) & slots
+    while table[at] >= 0:
+        i = table[at]
+        if _same(data, offsets[i], offsets[i + 1], other, start, end):
+            break
+        at = (at + np.uint64(1)) & slots
+    return at
+
+
+@numba.njit(cache=True, nogil=True)
+def _append(data: Array, offsets: Array, count: int, other: Array, start: int, end: int) -> None:
+    """Put a name behind `count` others."""
+    offset = offsets[count]
+    for b in range(end - start):
+        data[offset + b] = other[start + b]
+    offsets[count + 1] = offset + end - start
+
+
+@numba.njit(cache=True, nogil=True)
 def _intern(
     table: Array,
     data: Array,
@@ -75,26 +99,14 @@ def _intern(
     ids: Array,
     mask: np.uint64,
 ) -> int:
-    slots = np.uint64(len(table) - 1)
     for i in range(len(ids)):
         start, end = new_offsets[i], new_offsets[i + 1]
-        at = _hash(new_data, start, end, mask) & slots
-        found = -1
-        while table[at] >= 0:
-            j = table[at]
-            if _same(data, offsets[j], offsets[j + 1], new_data, start, end):
-                found = j
-                break
-            at = (at + np.uint64(1)) & slots
-        if found < 0:
-            found = count
-            offset = offsets[count]
-            for b in range(end - start):
-                data[offset + b] = new_data[start + b]
-            offsets[count + 1] = offset + end - start
+        at = _slot(table, data, offsets, new_data, start, end, mask)
+        if table[at] < 0:
+            _append(data, offsets, count, new_data, start, end)
             table[at] = count
             count += 1
-        ids[i] = found
+        ids[i] = table[at]
     return count
 
 
@@ -117,20 +129,15 @@ def _search(
     missing = np.int64(0)
     for i in range(len(ids)):
         start, end = new_offsets[i], new_offsets[i + 1]
-        at = _hash(new_data, start, end, mask) & slots
-        first[i], ids[i] = i, NONE
-        while table[at] >= 0:
-            j = table[at]
-            if _same(new_data, new_offsets[j], new_offsets[j + 1], new_data, start, end):
-                first[i] = j
-                break
-            at = (at + np.uint64(1)) & slots
-        if first[i] == i:
+        at = _slot(table, new_data, new_offsets, new_data, start, end, mask)
+        if table[at] < 0:
             table[at] = i
             missing += 1
+        first[i], ids[i] = table[at], NONE
     for k in range(count):
         if missing == 0:
             break
+        # inline, since most names end at their hash: by _slot it takes four times as long
         start, end = offsets[k], offsets[k + 1]
         at = _hash(data, start, end, mask) & slots
         while table[at] >= 0:
@@ -144,11 +151,7 @@ def _search(
         if first[i] < i:
             ids[i] = ids[first[i]]
         elif ids[i] == NONE:
-            start, end = new_offsets[i], new_offsets[i + 1]
-            offset = offsets[count]
-            for b in range(end - start):
-                data[offset + b] = new_data[start + b]
-            offsets[count + 1] = offset + end - start
+            _append(data, offsets, count, new_data, new_offsets[i], new_offsets[i + 1])
             ids[i] = count
             count += 1
     return count

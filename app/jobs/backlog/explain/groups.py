@@ -17,7 +17,8 @@ _STATES = {
     " {state.log_end:n}; what arrives below its offset is not read",
     "no_offset": "has no offset; {state.unread:n record} stand there",
     "offsets_expired": "has no offset any more; {state.unread:n record} were unread",
-    "unknown_group": "is named in the configuration and does not exist",
+    "unknown_group": "is named in the configuration and is no consumer group: it does not exist, or is a"
+    " share group",
     "share_group": "is a share group, which commits no offsets",
     "empty_id": "has committed under the empty group id, which no client can ask for",
     "gone": "is gone",

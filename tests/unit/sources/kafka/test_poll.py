@@ -157,40 +157,37 @@ def test_marks_of_transactions_are_looked_behind_when_more_comes(tmp_path: Path)
     assert [len(each) for each in client.reads] == [1, 0, 1]
 
 
-def test_reads_take_turns_within_the_budget(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("most", "stands", "read"),
+    [
+        (2, False, [[0, 1], [2, 0], [1, 0]]),
+        # Of groups that move on with each poll, none keeps a group that stands from being read.
+        (1, True, [[0], [2], [1]]),
+    ],
+)
+def test_the_oldest_positions_are_read_first_within_the_budget(
+    tmp_path: Path, most: int, stands: bool, read: list[list[int]]
+) -> None:
     client = Scripted()
-    one = poller(tmp_path, client, publish_reads=2)
+    one = poller(tmp_path, client, publish_reads=most)
     places = [Place("orders", n) for n in range(3)]
     for poll in range(3):
+        positions = dict.fromkeys(places, 10 + poll)
         client.now = answers(
             topics={"orders": KafkaTopic("id1", (0, 1, 2))},
             read={},
             oldest={},
             logs=dict.fromkeys(places, Log(0, 100)),
-            committed={"g": dict.fromkeys(places, 10 + poll)},
+            committed={"g": {**positions, places[2]: 50} if stands else positions},
         )
         one.poll_once(AT + poll)
-    assert [[p.place.partition for p in each] for each in client.reads] == [[0, 1], [2, 0], [1, 0]]
+    assert [[p.place.partition for p in each] for each in client.reads] == read
+
+
+def test_nothing_is_read_where_times_are_off(tmp_path: Path) -> None:
     off = Scripted()
     path = poller(tmp_path / "off", off, publish_times=False).poll_once(AT)
     assert off.reads == [] and kinds(path) == FULL
-
-
-def test_the_oldest_positions_are_read_first(tmp_path: Path) -> None:
-    """Of groups that move on with each poll, none keeps a group that stands from being read."""
-    client = Scripted()
-    one = poller(tmp_path, client, publish_reads=1)
-    places = [Place("orders", n) for n in range(3)]
-    for poll in range(3):
-        client.now = answers(
-            topics={"orders": KafkaTopic("id1", (0, 1, 2))},
-            read={},
-            oldest={},
-            logs=dict.fromkeys(places, Log(0, 100)),
-            committed={"g": {places[0]: 10 + poll, places[1]: 10 + poll, places[2]: 50}},
-        )
-        one.poll_once(AT + poll)
-    assert [[p.place.partition for p in each] for each in client.reads] == [[0], [2], [1]]
 
 
 def test_groups_without_an_offset_are_said_once_and_stated_until_they_have_one(
