@@ -12,6 +12,11 @@ from app.errors import UserError
 from app.jars import IN_SPARK, coordinates
 
 
+def may_start() -> bool:
+    """Whether this process may start a JVM: not while spark-submit.sh only checks the input."""
+    return "WEIR_PREFLIGHT" not in os.environ
+
+
 def driver_jvm() -> Any:
     """The gateway's view of the JVM that spark-submit, or a Spark session, has started; of one that
     starts now if there is none, which a later session uses, too."""

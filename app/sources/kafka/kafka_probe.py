@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from app.errors import UserError
+from app.jvm import may_start
 from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
@@ -32,7 +32,7 @@ def topics(options: Mapping[str, str]) -> frozenset[str] | None:
     """
     # A refused connection and an unknown host are known at once, and by their own words.
     knock(options["kafka.bootstrap.servers"])
-    if "WEIR_PREFLIGHT" in os.environ:
+    if not may_start():
         return None
     try:
         with client(options) as opened:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +13,9 @@ from deltalake import write_deltalake
 
 from app import sources
 from app.config.settings import Settings
+from app.config.throttle_feed import ThrottleFeedSettings
 from app.demo import demo_source
+from app.engine import throttle_publisher
 from app.errors import UserError
 from app.sources.kafka.kafka_probe import topics
 from app.sources.kafka.kafka_records import chosen
@@ -110,6 +112,32 @@ def test_before_there_is_a_jvm_a_port_must_answer(
         topics({"kafka.bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(Unreachable, match="here is not host:port"):
         topics({"kafka.bootstrap.servers": "here"})
+
+
+@pytest.mark.parametrize(
+    "form", ["kafka", "kafka_groups", "kafka_messages", "kafka_producers", "throttle_feed"]
+)
+def test_the_check_before_spark_submit_starts_no_jvm(
+    open_port: int, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    started: list[str] = []
+    monkeypatch.setenv("WEIR_PREFLIGHT", "here")
+    monkeypatch.setattr("app.jvm._start", lambda: started.append(form))
+    monkeypatch.setattr("pyspark.SparkContext._jvm", None)
+    servers = f"127.0.0.1:{open_port}"
+    options = {"kafka.bootstrap.servers": servers}
+    source: dict[str, Any] = {"format": "files", "path": "."}
+    if form == "kafka_groups":
+        source = {"format": form, "groups": {"options": {"bootstrap.servers": servers}}}
+    elif form != "throttle_feed":
+        chosen_topics = {} if form == "kafka_producers" else {"subscribe": "t"}
+        source = {"format": form, "options": {**options, **chosen_topics}}
+    settings = make_settings(source=source)
+    if form == "throttle_feed":
+        throttle_publisher.check(ThrottleFeedSettings(topic="t", options=options))
+    else:
+        sources.check(settings.feed, settings.location)
+    assert started == []
 
 
 def test_a_password_is_not_in_the_reason(open_port: int, spark: SparkSession) -> None:
