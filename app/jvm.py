@@ -26,11 +26,12 @@ def driver_jvm() -> Any:
         if "PYSPARK_GATEWAY_PORT" in os.environ:
             SparkContext._ensure_initialized()
         else:
-            _start()
+            start()
     return SparkContext._jvm
 
 
-def _start() -> None:
+def start() -> None:
+    """Start a JVM; UserError if it does not."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway

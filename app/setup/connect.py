@@ -16,7 +16,7 @@ from app.engine import throttle_publisher
 from app.errors import UserError
 from app.setup.check import Check, checked
 from app.sources.kafka import kafka_probe
-from app.sources.kafka.kafka_client import KafkaClient
+from app.sources.kafka.kafka_client import KafkaClient, deadline_in
 from app.sources.kafka.kafka_probe import TIMEOUT_S
 from app.sources.kafka.kafka_records import chosen
 from app.sources.kafka.offsets import Place
@@ -123,7 +123,7 @@ def _kafka(options: dict[str, str]) -> str:
 
 
 def _topic(opened: KafkaClient, topic: str) -> str:
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = deadline_in(TIMEOUT_S)
     _, leaders = opened.topics([topic], deadline).only(topic, deadline)
     places = [Place(topic, partition) for partition, _ in leaders]
     ends = kafka_probe.spans(opened, places)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ import yaml
 
 from app.demo.generator.trace import ArrivalSlice, Trace
 from app.errors import UserError
-from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient
+from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient, deadline_in
 from app.sources.polling import Unanswered
 
 MARK = "# Written by `generate`"
@@ -86,8 +85,8 @@ def write_kafka(
     written = WrittenTrace()
     keys = trace.fleet.keys
     try:
-        if topic not in client.names(time.monotonic() + TIMEOUT_S):
-            client.create(topic, len(keys) - 1, time.monotonic() + TIMEOUT_S)
+        if topic not in client.names(deadline_in(TIMEOUT_S)):
+            client.create(topic, len(keys) - 1, deadline_in(TIMEOUT_S))
         with client.sender(topic, keys) as send:
             for part in trace.slices():
                 send(part.data.tobytes(), part.ends.tolist(), part.brokers.tolist())

@@ -77,10 +77,11 @@ NEVER = Last(RESOLVED, -(2**63), 0)
 def joined(stretches: Iterable[Stretch], now_ms: int) -> list[Stretch]:
     """Stretches of the same labels that touch or overlap as one, without those after now.
 
-    The end is kept, even after now. Words are those of the last stretch.
+    The end is kept, even after now. Words are those of the last stretch. One that begins now counts
+    where it continues another: an alert that fires now has its severity.
     """
     result: list[Stretch] = []
-    begun = [s for s in stretches if s.start_ms < now_ms]
+    begun = [s for s in stretches if s.start_ms <= now_ms]
     for stretch in sorted(begun, key=lambda s: (s.labels, s.start_ms, s.end_ms)):
         last = result[-1] if result else None
         if last and last.labels == stretch.labels and stretch.start_ms <= last.end_ms:
@@ -91,7 +92,7 @@ def joined(stretches: Iterable[Stretch], now_ms: int) -> list[Stretch]:
                 earlier = (rise for rise in rises if rise[0] < stretch.start_ms)
                 rises = (*earlier, (stretch.start_ms, stretch.severity))
             result[-1] = replace(last, end_ms=end, value=value, words=stretch.words, rises=rises)
-        else:
+        elif stretch.start_ms < now_ms:
             result.append(stretch)
     return result
 

@@ -350,6 +350,14 @@ def _lists(items: Collection[Any], most: int) -> str:
     return json.dumps([every[at : at + most] for at in range(0, len(every), most)])
 
 
+def deadline_in(seconds: float) -> float:
+    """The end of a time that begins once the JVM and the compiled class are there: the first time
+    both take seconds, which belong to no answer of a broker.
+    """
+    _compiled()
+    return time.monotonic() + seconds
+
+
 _classes: dict[int, Any] = {}
 """The compiled class by the gateway that has it."""
 _compiling = threading.Lock()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from app.errors import UserError
 from app.jvm import may_start
-from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient
+from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient, deadline_in
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
 from app.sources.ports import Unreachable, knock
@@ -96,7 +95,7 @@ def later_than(
     asked = [each for each in places if each[1] < each[2]]
     try:
         with client(options) as opened:
-            deadline = time.monotonic() + SEARCH_S
+            deadline = deadline_in(SEARCH_S)
             for part in opened.records(asked, deadline, records=EVERY):
                 for number, offset, time_ms, _, _ in part.records:
                     if time_ms is not None and time_ms > most_ms:
@@ -148,4 +147,4 @@ def mean_bytes(sizes: Sequence[int]) -> float | None:
 
 
 def _deadline() -> float:
-    return time.monotonic() + TIMEOUT_S
+    return deadline_in(TIMEOUT_S)

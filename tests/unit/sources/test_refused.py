@@ -122,7 +122,7 @@ def test_the_check_before_spark_submit_starts_no_jvm(
 ) -> None:
     started: list[str] = []
     monkeypatch.setenv("WEIR_PREFLIGHT", "here")
-    monkeypatch.setattr("app.jvm._start", lambda: started.append(form))
+    monkeypatch.setattr("app.jvm.start", lambda: started.append(form))
     monkeypatch.setattr("pyspark.SparkContext._jvm", None)
     servers = f"127.0.0.1:{open_port}"
     options = {"kafka.bootstrap.servers": servers}

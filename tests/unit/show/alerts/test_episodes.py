@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.show.alerts.episodes import (
@@ -174,6 +174,7 @@ def test_an_alert_whose_beginning_is_out_of_sight_goes_on_and_ends_with_its_own_
     st.integers(0, 15),
     st.lists(st.integers(0, 90), max_size=5),
 )
+@example([(A, 9, 6, "info"), (A, 15, 1, "warning")], 6, [15])
 def test_the_record_does_not_depend_on_when_checks_ran(rows, for_ms, times):
     """Checks at any times on the way leave the rows that a single check at the end writes."""
     stretches = [
