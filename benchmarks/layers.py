@@ -70,16 +70,14 @@ def run(bench: Bench) -> Result:
 
 
 def _handed(bench: Bench, settings: Settings, key: str) -> Speed:
-    return bench.to_nothing(
-        open_stream(bench.spark, settings.feed, settings.location).through(_dropped(), PACKED), key
-    )
+    return bench.to_nothing(open_stream(bench.spark, settings).through(_dropped(), PACKED), key)
 
 
 def _packed(bench: Bench, settings: Settings, key: str) -> Speed:
     routes = {name: o.route for name, o in operators(settings, JOBS, in_stream=True).items()}
     pack = packer(routes, settings.shard_count, limits_of(settings))
     return bench.to_nothing(
-        open_stream(bench.spark, settings.feed, settings.location).through(_dropped(pack), PACKED),
+        open_stream(bench.spark, settings).through(_dropped(pack), PACKED),
         key,
     )
 

@@ -17,6 +17,7 @@ from app.config.levels import source_of
 from app.config.overlaps import Conflict, conflicts
 from app.config.policies import problems
 from app.config.reading import lines_of, read_yaml
+from app.config.source import listed
 
 
 @dataclass(frozen=True)
@@ -118,10 +119,10 @@ def _listed(listed: Any, key: str, where: str, folder: Path) -> Iterator[Written
 
 def _kafka_topics(document: dict[str, Any]) -> bool:
     """Whether records of the source can have topics of Kafka."""
-    source = document.get("source")
-    format = source.get("format") if isinstance(source, dict) else None
+    feeds = [feed for _, feed in listed(document.get("source"))]
+    formats = [str(feed.get("format")) for feed in feeds if isinstance(feed, dict)]
     # An archive may be one of a Kafka feed.
-    return format == "delta" or str(format).startswith("kafka_")
+    return any(format == "delta" or format.startswith("kafka_") for format in formats)
 
 
 def of_files(name: str, folder: Path) -> Iterator[WrittenDocument]:

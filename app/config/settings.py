@@ -47,7 +47,7 @@ from app.config.quality import QualitySettings
 from app.config.reading import describe, merge, read_yaml
 from app.config.reconcile import ReconcileSettings
 from app.config.saved_states import SavedStatesSettings
-from app.config.source import SourceSettings
+from app.config.source import POLLED, SourceSettings, listed
 from app.config.throttle_feed import ThrottleFeedSettings
 from app.errors import UserError, did_you_mean
 from app.terminal.program import PROGRAM
@@ -91,12 +91,18 @@ class PolicyDocument(Model):
     limits: dict[str, Any]
 
 
+def _feeds(document: Any) -> Any:
+    if isinstance(document, tuple):  # as `listed` has left it
+        return document
+    return tuple(feed for _, feed in listed(document))
+
+
 class _Common(Model):
     """Settings of the whole application, shared by all jobs."""
 
     warehouse: str = Field(default="weir-warehouse", min_length=1)
-    source: SourceSettings | None = None
-    queries: list[list[str]] = [list(JOBS)]
+    source: Annotated[tuple[SourceSettings, ...], BeforeValidator(_feeds)] = ()
+    queries: list[list[str]] = []
     shards: Annotated[int, Field(ge=1, le=4096)] | None = None
     partitions: Positive | None = None
     trigger_ms: Milliseconds = 0
@@ -235,6 +241,32 @@ class Settings(_WithJobs):
                 )
         return feed
 
+    @field_validator("source")
+    @classmethod
+    def _fit_together(cls, feeds: tuple[SourceSettings, ...]) -> tuple[SourceSettings, ...]:
+        streamed = [feed.format for feed in feeds if not feed.is_polled]
+        if streamed[1:]:
+            raise ValueError(
+                f"{' and '.join(streamed)}: a run has one streamed source (allowed beside it:"
+                f" {', '.join(POLLED)})"
+            )
+        titles = [feed.title for feed in feeds if feed.is_polled]
+        for title in titles:
+            if titles.count(title) > 1:
+                raise ValueError(f"{title} is there twice (cluster: a name for each cluster)")
+        return feeds
+
+    @model_validator(mode="after")
+    def _has_queries(self) -> Settings:
+        if not self.queries:
+            fed = [
+                name
+                for name, job in DECLARED.items()
+                if not self.source or any(feed.feeds(job.fed_by) for feed in self.source)
+            ]
+            self.__dict__["queries"] = [fed]  # not as if the document had named them
+        return self
+
     @model_validator(mode="after")
     def _has_brokers(self) -> Settings:
         if self.reconcile is None or bool(self.reconcile.brokers) is not self.polls_kafka:
@@ -256,15 +288,35 @@ class Settings(_WithJobs):
 
     @property
     def polls_kafka(self) -> bool:
-        """Whether the source polls groups of Kafka."""
-        return self.source is not None and self.source.format == "kafka_groups"
+        """Whether a feed polls groups of Kafka."""
+        return any(feed.format == "kafka_groups" for feed in self.source)
+
+    @property
+    def feeds(self) -> tuple[SourceSettings, ...]:
+        """The feeds of the source; a UserError if the configuration has none."""
+        if not self.source:
+            raise UserError(NO_SOURCE)
+        return self.source
 
     @property
     def feed(self) -> SourceSettings:
-        """The source; a UserError if the configuration has none."""
-        if self.source is None:
-            raise UserError(NO_SOURCE)
-        return self.source
+        """The streamed source, or the first feed; a UserError if the configuration has none."""
+        return self.streamed or self.feeds[0]
+
+    @property
+    def streamed(self) -> SourceSettings | None:
+        """The source that is read as records come; None if every feed is polled."""
+        return next((feed for feed in self.source if not feed.is_polled), None)
+
+    @property
+    def polled(self) -> tuple[SourceSettings, ...]:
+        """The feeds that the driver polls."""
+        return tuple(feed for feed in self.source if feed.is_polled)
+
+    @property
+    def names_jobs(self) -> bool:
+        """Whether the configuration names its jobs; otherwise they are those of its feeds."""
+        return "queries" in self.model_fields_set
 
     @property
     def jobs(self) -> tuple[str, ...]:
@@ -358,8 +410,8 @@ class Settings(_WithJobs):
     def display(self) -> dict[str, Any]:
         """The configuration for printing, secrets masked."""
         plain = self.model_dump(by_alias=True)
-        if self.source is not None:
-            plain["source"] = self.source.display()
+        shown_feeds = [feed.display() for feed in self.source]
+        plain["source"] = shown_feeds if shown_feeds[1:] else next(iter(shown_feeds), None)
         plain["storage_options"] = shown(self.storage_options)
         if self.throttle_feed is not None:
             plain["throttle_feed"]["options"] = shown(self.throttle_feed.options)
@@ -391,6 +443,12 @@ def shards_for(partitions: int, shards: int | None) -> int:
 def digest(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _as_written(mistake: str, document: dict[str, Any]) -> str:
+    """A mistake in a feed, with the place of the feed in the document."""
+    places = [place for place, _ in listed(document.get("source"))]
+    return re.sub(r"^source\[(\d+)\]", lambda found: f"source{places[int(found[1])]}", mistake)
 
 
 def _beside_file(document: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -444,7 +502,8 @@ def settings_of_document(
     try:
         settings = Settings.model_validate(document)
     except ValidationError as error:
-        mistakes = [f"{where}: {text}" for text in describe(error, Settings)] + mistakes
+        wrong = [_as_written(text, document) for text in describe(error, Settings)]
+        mistakes = [f"{where}: {text}" for text in wrong] + mistakes
     if reads and document.get("source") is None:
         if path is None:
             raise UserError(NO_SOURCE)

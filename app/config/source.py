@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -20,6 +21,9 @@ from app.config.kafka_groups import KafkaGroupsSettings
 from app.config.kafka_producers import KafkaProducersSettings
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.errors import did_you_mean
+
+POLLED = {"kafka_groups": "groups", "kafka_producers": "producers", "pulsar_admin": "admin"}
+"""Formats of polled feeds, with their sections; a run can have several of them."""
 
 KAFKA_OPTIONS = (
     "subscribe",
@@ -84,8 +88,60 @@ class KafkaLogsSettings(Model):
     """Time zone of the request log's times without an offset."""
 
 
+GIVES = {
+    "kafka_groups": ("ledger_state", "group_state"),
+    "kafka_producers": ("produce_batch",),
+    "kafka_logs": ("produce_batch",),
+    "kafka_messages": ("publish", "dispatch", "produce_batch"),
+    "pulsar_messages": ("publish", "dispatch"),
+    "pulsar_admin": ("ledger_state",),
+}
+"""Kinds of events by format, as far as jobs are fed by them; records of others are of any kind."""
+
+
+def listed(document: Any) -> list[tuple[str, Any]]:
+    """The feeds of `source` as they are written, each with its place: the list, or the only one.
+    One whose `format` is a list stands for a feed of each, and `cluster` may stand at its top.
+    """
+    if document is None:
+        return []
+    if not isinstance(document, list):
+        return [("", each) for each in _each(document)]
+    return [(f"[{n}]", each) for n, feed in enumerate(document) for each in _each(feed)]
+
+
+def _each(feed: Any) -> list[Any]:
+    if not isinstance(feed, dict):
+        return [feed]
+    formats = feed.get("format")
+    if not isinstance(formats, list) or not formats:
+        return [_with_cluster(feed)]
+    pairs = [(name, POLLED.get(str(name), "")) for name in formats]
+    of_others = {section for _, section in pairs}
+    return [
+        _with_cluster(
+            {section: {}}
+            | {key: feed[key] for key in feed if key == section or key not in of_others}
+            | {"format": name}
+        )
+        if section
+        else {**feed, "format": name}
+        for name, section in pairs
+    ]
+
+
+def _with_cluster(feed: dict[str, Any]) -> dict[str, Any]:
+    """The feed with the cluster in the section of its format."""
+    section = POLLED.get(feed["format"]) if isinstance(feed.get("format"), str) else None
+    inner = feed.get(section, {}) if section else None
+    if "cluster" not in feed or not section or not isinstance(inner, dict) or "cluster" in inner:
+        return feed
+    rest = {key: value for key, value in feed.items() if key != "cluster"}
+    return {**rest, section: {**inner, "cluster": feed["cluster"]}}
+
+
 class SourceSettings(Model):
-    """The source of the records."""
+    """A feed: where records come from."""
 
     format: Literal[
         "kafka",
@@ -166,8 +222,24 @@ class SourceSettings(Model):
         return self
 
     @property
+    def is_polled(self) -> bool:
+        """Whether the driver polls a cluster for it; not for recorded polls."""
+        return self.format in POLLED and self.path is None
+
+    def feeds(self, kinds: Sequence[str]) -> bool:
+        """Whether it gives events of one of these kinds."""
+        return not set(GIVES.get(self.format, kinds)).isdisjoint(kinds)
+
+    @property
+    def polled(self) -> Any:
+        """The section on the polls, for a format of `POLLED`."""
+        return getattr(self, POLLED[self.format])
+
+    @property
     def title(self) -> str:
-        """The source's name in the log: its topics or its path, without secrets."""
+        """The source's name in the log: its cluster, topics or path, without secrets."""
+        if self.is_polled:
+            return f"{self.format} {self.polled.cluster}"
         topics = (
             self.options.get(key) for key in ("subscribe", "subscribePattern", "assign", "topics")
         )

@@ -64,7 +64,7 @@ def start(
     """
     archivist = Archivist(writer or writer_of(settings, gathers=False))
     archivist.prepare()
-    raw = open_stream(spark, settings.feed, settings.location, ARCHIVE, ending)
+    raw = open_stream(spark, settings, ARCHIVE, ending)
     frame = raw.through(file_writer(ArchiveTarget.of(settings)), PACKED).select("blob")
     interval = f"{settings.archive_interval_ms} milliseconds"
     return (
@@ -72,7 +72,9 @@ def start(
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings.location, ARCHIVE))
         .trigger(**(trigger or {"processingTime": interval}))
-        .foreachBatch(planned_files.compared(settings.feed, settings.location, ARCHIVE, archivist))
+        .foreachBatch(
+            planned_files.compared(settings.streamed, settings.location, ARCHIVE, archivist)
+        )
         .start()
     )
 

@@ -108,6 +108,22 @@ def query_name(group: Sequence[str]) -> str:
     return "govern" if set(jobs) == set(JOBS) else "govern-" + "-".join(jobs)
 
 
+def continued(settings: Settings) -> Settings:
+    """The settings, where they name no jobs with those that have begun besides those that the feeds
+    can fill: a warehouse that has run more goes on.
+    """
+    if settings.names_jobs:
+        return settings
+    begun = {
+        job
+        for name, jobs in known(settings.location).items()
+        if checkpoints.begun(settings.location, name)
+        for job in jobs
+    }
+    jobs = [job for job in JOBS if job in begun or job in settings.jobs]
+    return settings.model_copy(update={"queries": [jobs]})
+
+
 def plan(settings: Settings, only: Sequence[str] | None = None) -> QueryPlan:
     """The queries for the configured groups, restricted to `only` if given.
 

@@ -43,6 +43,22 @@ def bounded(pack: Step) -> Step:
     return packed
 
 
+def unclocked(pack: Step) -> Step:
+    """The packer of polls beside a source that is streamed: their rows do not move the stream's
+    clock, since the source may be behind them, in a catch-up or as files that come when they are
+    full. A key that polls alone follow has its clock from them.
+    """
+
+    def packed(batches: Batches) -> Batches:
+        for rows in pack(batches):
+            place = rows.schema.get_field_index("ts")
+            yield rows.set_column(
+                place, rows.schema.field(place), _moments(None, None, rows.num_rows)
+            )
+
+    return packed
+
+
 def _bounded(pack: Step, batches: Batches, bound_ms: int | None) -> Batches:
     partitions: set[str] = set()
     latest_ms: int | None = None

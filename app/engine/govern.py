@@ -22,7 +22,7 @@ import pyarrow as pa
 from app.engine.archive_query import Archivist
 from app.engine.archive_task import ArchiveTarget
 from app.engine.assignment import query_name
-from app.engine.bounded import bounded
+from app.engine.bounded import bounded, unclocked
 from app.engine.catch_up import CatchUp
 from app.engine.messages import ANSWERS, PACKED, MessageKind
 from app.engine.operators import Operator, limits_of, operators
@@ -65,7 +65,9 @@ def frame(
         archive=archive,
     )
     idle_ms = settings.idle_advance_ms
-    packed = raw.through(pack if raw.shares is None else bounded(pack), PACKED)
+    packed = raw.through(
+        pack if raw.shares is None else bounded(pack), PACKED, polls=unclocked(pack)
+    )
     # The watermark is the stream's clock. Passed on with a null column that carries its mark, it
     # fires timers and drops no record: what is too late, the operator decides.
     marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
@@ -222,7 +224,7 @@ def start(
     writer = writer or Writer(settings.location, query_name(group), settings.maintenance.history_ms)
     name = writer.query
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
-    raw = open_stream(spark, settings.feed, settings.location, name, ending)
+    raw = open_stream(spark, settings, name, ending)
     catch_up = CatchUp(spark, settings.location, name, raw.shares) if raw.shares else None
     watch = watch or PolicyWatch(settings, _unheard, _unheard)
     policies = PolicyChanges(spark, settings, name, watch)
@@ -239,6 +241,6 @@ def start(
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings.location, name))
         .trigger(**(trigger or {"processingTime": f"{settings.trigger_ms} milliseconds"}))
-        .foreachBatch(planned_files.compared(settings.feed, settings.location, name, committer))
+        .foreachBatch(planned_files.compared(settings.streamed, settings.location, name, committer))
         .start()
     )

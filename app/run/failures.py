@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -190,11 +191,11 @@ def _beside_checkpoints(folder: str, settings: Settings) -> bool:
 
 
 def without_secrets(
-    text: str, source: SourceSettings | None, feed: ThrottleFeedSettings | None
+    text: str, source: Sequence[SourceSettings], feed: ThrottleFeedSettings | None
 ) -> str:
     """The text with every secret of the source's and the throttle feed's options masked."""
-    if source is not None:
-        text = _masked(text, source.options, source.reader_options())
+    for feed_settings in source:
+        text = _masked(text, feed_settings.options, feed_settings.reader_options())
     return text if feed is None else _masked(text, feed.options, feed.writer_options())
 
 

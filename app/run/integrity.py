@@ -39,7 +39,7 @@ SHARED = "quarantine"
 def check(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
     """Raise UserError for queries whose tables and checkpoint do not fit each other."""
     tables = _written(settings, queries)
-    for problem in problems(settings.location, settings.source, tables):
+    for problem in problems(settings.location, settings.streamed, tables):
         raise UserError(problem)
 
 
@@ -55,7 +55,7 @@ def of_warehouse(settings: Settings) -> Iterator[str]:
     except UserError as error:
         yield str(error)
         return
-    yield from problems(settings.location, settings.source, tables)
+    yield from problems(settings.location, settings.streamed, tables)
     for one in (there.states if there else None) or ():
         try:
             state_files.read(Path(path_in(settings.location, one.file)))

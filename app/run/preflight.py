@@ -22,7 +22,7 @@ def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> QueryPlan:
     """
     inventory.refuse(settings.location)
     made = assignment.plan(settings, jobs)
-    _ = settings.feed
+    _ = settings.feeds
     manifest.check(settings.location, settings.partitions, settings.shards)
     formats.check(settings.location, made.jobs)
     writable.require(settings.location)
@@ -43,7 +43,7 @@ def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> QueryPlan:
         from app.show.metrics.listen import require_free
 
         require_free(settings.metrics.listen)
-    sources.check(settings.feed, settings.location)
+    sources.check_all(settings)
     if made.jobs and settings.throttle_feed is not None:
         throttle_publisher.check(settings.throttle_feed)
     return made

@@ -101,6 +101,7 @@ def work(
 
     An `interactive` run ends at Ctrl-C like any other command, without finishing a batch.
     """
+    settings = assignment.continued(settings)
     made = refuse(settings, jobs)
     with only_run(settings.location, made.touched):
         if assignment.plan(settings, jobs) != made:
@@ -109,7 +110,7 @@ def work(
                 "start again"
             )
         # Errors before this line go to the caller without a log line; the log begins here.
-        pause_s = OF_POLLS_S if sources.polls(settings.feed) else None
+        pause_s = OF_POLLS_S if settings.streamed is None else None
         progress = Progress(log_format=log_format, pause_s=pause_s)
         stopped = _with_spark(settings, made, available_now, progress, interactive, origin, drain)
     log.end()
@@ -129,7 +130,7 @@ def _with_spark(
     from pyspark import SparkContext
 
     ours = SparkContext._active_spark_context is None
-    progress.say(f"warehouse {settings.warehouse}, source {settings.feed.format}: starting Spark")
+    progress.say(f"warehouse {settings.warehouse}, source {_formats(settings)}: starting Spark")
     stopping = Stopping()
     with stoppable():
         spark = build_session(
@@ -151,9 +152,12 @@ def _with_spark(
             last_configuration.keep(
                 settings.location, described(settings, time.time_ns() // 1_000_000)
             )
-            sources.claim(settings.feed, settings.location)
+            for query in made.queries:
+                streamed, polled = settings.streamed is not None, bool(settings.polled)
+                checkpoints.fit_sources(settings.location, query, streamed, polled)
+            sources.claim(settings)
         with listening(spark, stopping, python=not interactive):
-            for note in (*made.notes(), *sources.notes(settings.feed)):
+            for note in (*made.notes(), *sources.notes(settings)):
                 progress.say(note)
             settings = settings.model_copy(update=manifest.numbers(settings.location))
             Service(
@@ -186,7 +190,7 @@ class Service:
         self._settings = settings
         self._endless = not available_now
         self._to_drain, self._drained = drain, False
-        self._ended_here = not self._endless and not sources.ends_itself(settings.feed)
+        self._ended_here = not self._endless and not sources.ends_itself(settings)
         self._stopping = stopping
         self._progress = progress or Progress()
         self._policies = PolicyWatch(settings, self._progress.say, self._progress.warn, origin)
@@ -273,7 +277,7 @@ class Service:
                 self.start(name)
             self._progress.say(
                 f"started: {', '.join(map(_shown, self._groups.items()))}; waiting for the first batch of "
-                f"{self._settings.feed.title}"
+                f"{', '.join(feed.title for feed in self._settings.feeds)}"
             )
             while not self._stopping.wait(POLL_S):
                 self._progress.look(list(self._queries.values()))
@@ -427,9 +431,7 @@ class Service:
         """Whether a query has reported that no record is left, and none is."""
         progress = query.lastProgress
         return (
-            progress is not None
-            and not ended(progress)
-            and sources.finished(self._settings.feed, self._settings.location, name)
+            progress is not None and not ended(progress) and sources.finished(self._settings, name)
         )
 
     def _restart_later(self, name: str, text: str) -> None:
@@ -440,7 +442,7 @@ class Service:
         if isinstance(reason, (QueryFailed, ArchiveBlocked)):
             integrity.check(self._settings, self._groups)
         if isinstance(reason, RecordsGone):
-            sources.check(self._settings.feed, self._settings.location)
+            sources.check_all(self._settings)
             if checkpoints.plan_anew(self._settings.location, name):
                 reason = BeginsLater("the query begins at the new beginning")
         if isinstance(reason, TimeTooLarge):
@@ -478,6 +480,10 @@ class Service:
         )
         self.start(name)
         self.start(ARCHIVE)
+
+
+def _formats(settings: Settings) -> str:
+    return ", ".join(dict.fromkeys(feed.format for feed in settings.feeds))
 
 
 def _shown(query: tuple[str, tuple[str, ...]]) -> str:

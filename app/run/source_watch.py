@@ -38,7 +38,7 @@ class SourceWatch:
     ) -> None:
         """With `silence` a source that answers and has no records is also reported."""
         self._settings, self._say, self._warn, self._clock = settings, say, warn, clock
-        self._asks = settings.feed.format in WATCHED
+        self._asks = settings.streamed is not None and settings.streamed.format in WATCHED
         self._silence = silence
         self._events = -1
         self._read_s = self._asked_s = self._quiet_s = clock()
@@ -90,7 +90,7 @@ class SourceWatch:
 
     def _try(self) -> None:
         try:
-            sources.check(self._settings.feed, self._settings.location)
+            sources.check_all(self._settings)
         except LastingError as error:
             self._lasting = error
             self._answer.append("")

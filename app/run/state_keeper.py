@@ -43,9 +43,10 @@ def refuse(settings: Settings) -> None:
     """UserError if saved states are configured and this run cannot save any."""
     if settings.saved_states.interval_ms is None:
         return
-    if settings.source is not None and settings.source.format not in SOURCES:
+    other = [feed.format for feed in settings.source if feed.format not in SOURCES]
+    if other:
         raise UserError(
-            f"saved_states.interval_ms: states of source.format {settings.source.format} have no "
+            f"saved_states.interval_ms: states of source.format {other[0]} have no "
             f"place in the archive (allowed: null, or source.format {', '.join(SOURCES)})"
         )
     if local_path(settings.warehouse) is None:

@@ -41,7 +41,9 @@ def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
     yield checked(
         "warehouse", lambda: _warehouse(settings.location, settings.partitions, settings.shards)
     )
-    yield checked("source", lambda: _source(settings.feed, settings.location))
+    for number, feed in enumerate(settings.feeds):
+        place = f"source[{number}]" if settings.source[1:] else "source"
+        yield checked(place, partial(_source, feed, settings.location))
     if settings.throttle_feed is not None:
         yield checked("throttle_feed", partial(_throttle_feed, settings.throttle_feed))
     if settings.reconcile is not None:

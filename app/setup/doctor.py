@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from app.config.location import Location
     from app.config.settings import Settings
+    from app.config.source import SourceSettings
 
 PACKAGES = (
     "pyspark",
@@ -62,8 +64,9 @@ def doctor(settings: Settings, as_json: bool) -> int:
         _tables(settings),
         _environment(settings),
     ]
-    if settings.source is not None and settings.source.format == "kafka_producers":
-        checks.append(checked("producers", lambda: first_poll(settings)))
+    for feed in settings.polled:
+        if feed.format == "kafka_producers":
+            checks.append(checked("producers", partial(first_poll, settings, feed)))
     stop_session(spark)
     if as_json:
         print(json.dumps([asdict(check) for check in checks], indent=2))
@@ -181,11 +184,11 @@ def _tables(settings: Settings) -> Check:
     )
 
 
-def first_poll(settings: Settings) -> str:
+def first_poll(settings: Settings, feed: SourceSettings) -> str:
     """Producer states and their owners, asked for from the JVM as the polls do; nothing is written."""
     from app.sources.kafka.producers_poll import ProducerPoller
 
-    poller = sources.poller(settings)
+    poller = sources.poller(settings, feed)
     assert isinstance(poller, ProducerPoller)
     with closing(poller):
         return poller.look()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from app.config.base import ENV
+from app.config.base import ENV, without_users
 from app.config.policies import without_effect
 from app.config.settings import Settings, load_settings
 from app.errors import UserError
@@ -23,13 +23,16 @@ from app.terminal.printable import say
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
+    from app.config.source import SourceSettings
     from app.setup.check import Check
 
 
 def unset_variables(settings: Settings) -> list[str]:
     """Environment variables that the options name and this environment does not have."""
-    source = settings.source
-    texts = [*settings.storage_options.values(), *(source.options.values() if source else ())]
+    texts = [*settings.storage_options.values()]
+    for feed in settings.source:
+        texts += feed.options.values()
+        texts += feed.groups.options.values() if feed.groups else ()
     if settings.throttle_feed is not None:
         texts += settings.throttle_feed.options.values()
     if settings.reconcile is not None:
@@ -67,13 +70,9 @@ def idle_limits(settings: Settings) -> list[str]:
 def summary(settings: Settings) -> dict[str, str]:
     """What a configuration says, a line for each part that a run has."""
     document = settings.display()
-    source = document["source"]
     where = {
-        "source": "none: enough for commands that read the warehouse"
-        if source is None
-        else " ".join(
-            filter(None, [source["format"], source["path"], *_places(source["options"])])
-        ),
+        "source": "; ".join(map(_feed, settings.source))
+        or "none: enough for commands that read the warehouse",
         "warehouse": document["warehouse"],
         "jobs": "; ".join(", ".join(group) for group in settings.groups),
         "policies": _counted(settings.policy_dicts(), "document", settings.policy_files),
@@ -95,9 +94,22 @@ def summary(settings: Settings) -> dict[str, str]:
     }
 
 
+def _feed(feed: SourceSettings) -> str:
+    shown = feed.display()
+    options = {**shown["options"], **(shown["groups"] or {}).get("options", {})}
+    return " ".join([without_users(feed.title), *_places(options)])
+
+
 def _places(options: Mapping[str, str]) -> list[str]:
     """Servers and topics of a source's options."""
-    names = ("kafka.bootstrap.servers", "serviceUrl", "subscribe", "subscribePattern", "topics")
+    names = (
+        "kafka.bootstrap.servers",
+        "bootstrap.servers",
+        "serviceUrl",
+        "subscribe",
+        "subscribePattern",
+        "topics",
+    )
     return [options[name] for name in names if name in options]
 
 

@@ -2,12 +2,14 @@
 Imports `app.contract`, `app.tables` and `app.config`.
 
 A source is a module with two functions. `check(feed, warehouse)` raises a UserError, before Spark
-starts, for a source that cannot be read; `read(reader, feed, warehouse)` returns the records of a
-stream or a batch reader. `feed` is the section on the source, `warehouse` the location of the
-tables. A polled source also has a `poller`. A source whose `check` compares with earlier runs also
-has `claim(feed, warehouse)`, which records what a run begins to read; one that leaves something out
-has `notes(feed)`, which says so. A source that plans its own batches has `batch(spark, feed)`,
-`stream(spark, feed, warehouse, query, ending)` and `finished(warehouse, query)` in place of `read`.
+starts, for a feed that cannot be read; `read(reader, feed, warehouse)` returns the records of a
+stream or a batch reader. `feed` is one section on the source, `warehouse` the location of the
+tables. The module of a polled feed has `poller(settings, feed, say)` in place of `read`: the polls
+of all feeds are read by `poll_stream`, beside the one source that is streamed. A source whose
+`check` compares with earlier runs also has `claim(feed, warehouse)`, which records what a run begins
+to read; one that leaves something out has `notes(feed)`, which says so. A source that plans its own
+batches has `batch(spark, feed)`, `stream(spark, feed, warehouse, query, ending)` and
+`finished(warehouse, query)` in place of `read`.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from app.errors import UserError
 from app.sources import polled
-from app.sources.raw import SCHEMA, Raw
+from app.sources.raw import SCHEMA, Raw, joined
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,12 +36,13 @@ __all__ = [
     "SCHEMA",
     "Raw",
     "check",
+    "check_all",
     "claim",
     "keep_polling",
     "notes",
     "open_batch",
     "open_stream",
-    "polls",
+    "poller",
     "read_batch",
     "read_stream",
 ]
@@ -61,75 +65,86 @@ FORMATS = {
 
 
 def _module(feed: SourceSettings) -> ModuleType:
-    """The module of the configured source; only it is imported, since a worker that needs one
-    function of a source imports this package.
+    """The module of a feed; only it is imported, since a worker that needs one function of a source
+    imports this package.
     """
     return import_module(FORMATS[feed.format])
 
 
 def check(feed: SourceSettings, warehouse: Location) -> None:
-    """UserError for a source that cannot be read, with the remedy."""
+    """UserError for a feed that cannot be read, with the remedy."""
     _module(feed).check(feed, warehouse)
 
 
-def notes(feed: SourceSettings) -> list[str]:
-    """What a user may not expect of the source as it is now, one sentence each."""
-    module = _module(feed)
-    found: list[str] = module.notes(feed) if hasattr(module, "notes") else []
+def check_all(settings: Settings) -> None:
+    """UserError for a source of which nothing can be read. Where several clusters are polled, one
+    that does not answer costs itself alone, and its polls say so.
+    """
+    failed: list[UserError] = []
+    for feed in settings.feeds:
+        try:
+            check(feed, settings.location)
+        except UserError as error:
+            if not feed.is_polled:
+                raise
+            failed.append(error)
+    if failed and len(failed) == len(settings.feeds):
+        raise failed[0]
+
+
+def notes(settings: Settings) -> list[str]:
+    """What a user may not expect of the feeds as they are now, one sentence each."""
+    found: list[str] = []
+    for feed in settings.feeds:
+        module = _module(feed)
+        found += module.notes(feed) if hasattr(module, "notes") else []
     return found
 
 
-def claim(feed: SourceSettings, warehouse: Location) -> None:
-    """Record what the warehouse reads, if the source checks it at the next start."""
-    module = _module(feed)
-    if hasattr(module, "claim"):
-        module.claim(feed, warehouse)
-
-
-def polls(feed: SourceSettings) -> bool:
-    """Whether the source is polled, not read as records come."""
-    return hasattr(_module(feed), "poller") and feed.path is None
+def claim(settings: Settings) -> None:
+    """Record what the warehouse reads, for feeds that check it at the next start."""
+    for feed in settings.feeds:
+        module = _module(feed)
+        if hasattr(module, "claim"):
+            module.claim(feed, settings.location)
 
 
 def keep_polling(
     settings: Settings, endless: bool, say: Callable[[str], None] | None = None
 ) -> AbstractContextManager[None]:
-    """Poll during a run, for a source that polls."""
-    polls = poller(settings, say)
-    return nullcontext() if polls is None else polled.polling(polls, endless, say)
+    """Poll during a run, for feeds that are polled."""
+    for feed in settings.polled:
+        polled.take_over(feed, settings.location)
+    pollers = [poller(settings, feed, say) for feed in settings.polled]
+    return polled.polling(pollers, endless, say) if pollers else nullcontext()
 
 
-def poller(settings: Settings, say: Callable[[str], None] | None = None) -> Polling | None:
-    """The poller of a source that polls; None for any other, and for recorded polls."""
-    feed, warehouse = settings.feed, settings.location
-    if feed.format == "kafka_groups":
-        from app.sources.kafka import groups_source
-
-        return groups_source.poller(feed, warehouse, settings.policy_dicts(), say)
-    if feed.format == "kafka_producers":
-        from app.sources.kafka import producers_source
-
-        # A window's rows are written when the clock of its key passes its end.
-        tick_ms = settings.stats_window_ms + settings.idle_advance_ms + settings.allowed_lateness_ms
-        history_ms = settings.maintenance.history_ms
-        return producers_source.poller(feed, warehouse, history_ms, tick_ms, say)
-    if feed.format == "pulsar_admin" and feed.path is None:
-        from app.sources.pulsar import admin_source
-
-        return admin_source.poller(feed, warehouse, say)
-    return None
+def poller(
+    settings: Settings, feed: SourceSettings, say: Callable[[str], None] | None = None
+) -> Polling:
+    """The poller of a polled feed."""
+    made: Polling = _module(feed).poller(settings, feed, say)
+    return made
 
 
 def open_stream(
-    spark: SparkSession,
-    feed: SourceSettings,
-    warehouse: Location,
-    query: str = "",
-    ending: bool = False,
+    spark: SparkSession, settings: Settings, query: str = "", ending: bool = False
 ) -> Raw:
     """The records of the source as the stream of a query. With `ending` it stops at the source's
     present end.
     """
+    feed = settings.streamed
+    parts = [] if feed is None else [_streamed(spark, feed, settings.location, query, ending)]
+    if settings.polled:
+        from app.sources import poll_stream
+
+        parts.append(poll_stream.stream(spark, settings, query, ending))
+    return joined(parts)
+
+
+def _streamed(
+    spark: SparkSession, feed: SourceSettings, warehouse: Location, query: str, ending: bool
+) -> Raw:
     module = _module(feed)
     if hasattr(module, "stream"):
         opened: Raw = module.stream(spark, feed, warehouse, query, ending)
@@ -138,16 +153,23 @@ def open_stream(
     return read
 
 
-def ends_itself(feed: SourceSettings) -> bool:
+def ends_itself(settings: Settings) -> bool:
     """Whether Spark can stop a query at the source's present end."""
-    return not hasattr(_module(feed), "stream")
+    feed = settings.streamed
+    return feed is not None and not hasattr(_module(feed), "stream")
 
 
-def finished(feed: SourceSettings, warehouse: Location, query: str) -> bool:
+def finished(settings: Settings, query: str) -> bool:
     """Whether a query that Spark cannot stop has reached the end that the source had when it
     started.
     """
-    return bool(_module(feed).finished(warehouse, query))
+    feed, warehouse = settings.streamed, settings.location
+    if settings.polled:
+        from app.sources import poll_stream
+
+        if not poll_stream.finished(warehouse, query):
+            return False
+    return feed is None or bool(_module(feed).finished(warehouse, query))
 
 
 def place_beyond_time(feed: SourceSettings, warehouse: Location, query: str) -> str | None:
@@ -158,21 +180,27 @@ def place_beyond_time(feed: SourceSettings, warehouse: Location, query: str) -> 
     return found
 
 
-def open_batch(spark: SparkSession, feed: SourceSettings, warehouse: Location) -> Raw:
+def open_batch(spark: SparkSession, settings: Settings) -> Raw:
     """The records that the source holds now."""
-    module = _module(feed)
-    if hasattr(module, "batch"):
-        opened: Raw = module.batch(spark, feed)
-        return opened
-    read: Raw = module.read(spark.read, feed, warehouse)
-    return read
+    feed, parts = settings.streamed, []
+    if feed is not None:
+        module = _module(feed)
+        whole = hasattr(module, "batch")
+        parts.append(
+            module.batch(spark, feed) if whole else module.read(spark.read, feed, settings.location)
+        )
+    if settings.polled:
+        from app.sources import poll_stream
+
+        parts.append(poll_stream.batch(spark, settings))
+    return joined(parts)
 
 
-def read_stream(spark: SparkSession, feed: SourceSettings, warehouse: Location) -> DataFrame:
+def read_stream(spark: SparkSession, settings: Settings) -> DataFrame:
     """`open_stream` as a Spark frame of SCHEMA."""
-    return open_stream(spark, feed, warehouse).records()
+    return open_stream(spark, settings).records()
 
 
-def read_batch(spark: SparkSession, feed: SourceSettings, warehouse: Location) -> DataFrame:
+def read_batch(spark: SparkSession, settings: Settings) -> DataFrame:
     """`open_batch` as a Spark frame of SCHEMA."""
-    return open_batch(spark, feed, warehouse).records()
+    return open_batch(spark, settings).records()

@@ -1,48 +1,111 @@
-"""Common parts of polled sources: polls on the driver during a run, and their folder."""
+"""Polled feeds: polls on the driver during a run, and the folders of their polls.
+
+Every feed has a folder of its own, which outlives a configuration without the feed: polls of a
+cluster that was removed are still read, and a cluster that is added again continues.
+"""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
+from app.config.source import POLLED
 from app.errors import UserError
+from app.sources.spool import MEMORY
+from app.tables import durable
 from app.tables.small_files import local_path
 from app.threads import working
 
 if TYPE_CHECKING:
     from app.config.location import Location
+    from app.config.source import SourceSettings
     from app.sources.polling import Polling
+
+SPOOL = "_weir/polls"
+"""The folders of the feeds of a local warehouse."""
 
 
 @contextmanager
 def polling(
-    poller: Polling, endless: bool, say: Callable[[str], None] | None = None
+    pollers: Sequence[Polling], endless: bool, say: Callable[[str], None] | None = None
 ) -> Iterator[None]:
-    """Poll while the body runs; once before it if the run has an end."""
+    """Poll while the body runs; each once before it if the run has an end."""
     if not endless:
-        poller.poll_once(int(time.time() * 1000))
-        poller.close()
-        if poller.last.problems and say is not None:
-            say(poller.last.text())
+        with ThreadPoolExecutor(len(pollers)) as pool:
+            for done in [pool.submit(_once, poller) for poller in pollers]:
+                done.result()
+        for poller in pollers:
+            if poller.last.problems and say is not None:
+                say(poller.last.text())
         yield
         return
-    with working(poller.run, poller.feed):
+    with ExitStack() as stack:
+        for poller in pollers:
+            stack.enter_context(working(poller.run, poller.title))
         yield
 
 
-def spool_folder(warehouse: Location, chosen: str | None, where: str, name: str) -> Path:
-    """The folder of the polls: as configured, else `name` below a local warehouse. `where` is the
-    place of the feed's settings.
+def _once(poller: Polling) -> None:
+    try:
+        poller.poll_once(int(time.time() * 1000))
+    finally:
+        poller.close()
+
+
+def spool_folder(feed: SourceSettings, warehouse: Location) -> Path:
+    """The folder of a feed's polls and of their memory."""
+    name = f"{feed.format}.{quote(feed.polled.cluster, safe='')}"
+    return _root(feed, warehouse) / name
+
+
+def roots(feeds: Sequence[SourceSettings], warehouse: Location) -> list[Path]:
+    """The folders that have those of these feeds, and of others that were there before."""
+    return list(dict.fromkeys(_root(feed, warehouse) for feed in feeds))
+
+
+def recorded_folder(feed: SourceSettings, warehouse: Location) -> Path:
+    """The folder of what is read of recorded polls, beside that of polls: a stream of files."""
+    if feed.polled.spool is not None:
+        spool = Path(feed.polled.spool)
+        return spool.with_name(f"{spool.name}_recorded")
+    return _root(feed, warehouse).with_name(f"{feed.format}_recorded")
+
+
+def take_over(feed: SourceSettings, warehouse: Location) -> None:
+    """Move the polls of an earlier version, which had one feed in a folder of its own, into the
+    feed's folder.
     """
-    if chosen is not None:
-        return Path(chosen)
+    root, folder = _root(feed, warehouse), spool_folder(feed, warehouse)
+    old = root if feed.polled.spool is not None else root.with_name(feed.format)
+    try:
+        known = json.loads((old / MEMORY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return
+    if not isinstance(known, dict) or known.get("cluster") != feed.polled.cluster:
+        return
+    if (folder / MEMORY).exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = sorted(old.glob(f".*{durable.UNFINISHED}"))
+    for each in (*unfinished, old / "polls", old / MEMORY):  # the memory last: it says that all is
+        if each.exists():
+            each.rename(folder / each.name)
+
+
+def _root(feed: SourceSettings, warehouse: Location) -> Path:
+    """The folder that has a feed's folder."""
+    if feed.polled.spool is not None:
+        return Path(feed.polled.spool)
     root = local_path(warehouse.uri)
     if root is None:
         raise UserError(
-            f"{where}.spool: is missing, and {warehouse.uri} is not a local folder\n"
-            "allowed: a folder that this machine and every Spark worker can reach"
+            f"source.{POLLED[feed.format]}.spool: is missing, and {warehouse.uri} is not a local"
+            " folder\nallowed: a folder that this machine and every Spark worker can reach"
         )
-    return root / name
+    return root / SPOOL

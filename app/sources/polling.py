@@ -113,6 +113,8 @@ class Polling(ABC):
     def __init__(
         self, settings: Polled, spool: Spool, say: Callable[[str], None] | None = None
     ) -> None:
+        self.title = f"{self.feed} {spool.memory.cluster}"
+        """The feed's name in the log."""
         self._interval_ms = settings.interval_ms
         self._longest_s = max(settings.interval_ms, settings.timeout_ms) / 1000
         self._keep_ms = settings.keep_ms
@@ -146,7 +148,7 @@ class Polling(ABC):
         """Poll, write the answers as a file, and report; returns the file, or None."""
 
     def _new_report(self) -> Report:
-        return Report(self.feed, self.what)
+        return Report(self.title, self.what)
 
     def run(self, stop: threading.Event) -> None:
         """Poll at the start and at every multiple of the interval after it, until `stop` is set.
@@ -170,7 +172,7 @@ class Polling(ABC):
                             self._say(self.last.heading())
                 elif not waiting:
                     waiting = True
-                    self._say(f"{self.feed}: another process polls into {self.spool.folder}")
+                    self._say(f"{self.title}: another process polls into {self.spool.folder}")
             except Exception as error:  # noqa: BLE001 - polls go on, whatever one of them meets
                 self.spool.release()
                 why = error if isinstance(error, UserError) else repr(error)
@@ -185,7 +187,7 @@ class Polling(ABC):
 
     def _report_problems(self, problems: Iterable[str], answered: bool) -> None:
         for line in self._problems.lines(problems, time.monotonic(), answered):
-            self._say(f"{self.feed}: {line}")
+            self._say(f"{self.title}: {line}")
 
     def _commit(self, now_ms: int, records: Iterable[Record]) -> Path | None:
         """Write the records of a poll as a file, and remove files that are old."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -79,16 +79,29 @@ class Raw:
     unpack: Step | None = None
     shares: Shares | None = None
     """None for a source that takes whole files, one after the other."""
+    polls: Raw | None = None
+    """The polls beside a source that is streamed."""
 
-    def through(self, function: Step, schema: str) -> DataFrame:
-        """Pass the records to `function` as Arrow batches of SCHEMA, each stamped with the plan of
-        the micro-batch (`app.sources.clocks`); its rows have `schema`.
+    def through(self, function: Step, schema: str, polls: Step | None = None) -> DataFrame:
+        """Pass the records to `function`, those of the polls to `polls` if it is given, as Arrow
+        batches of SCHEMA, each stamped with the plan of the micro-batch (`app.sources.clocks`); the
+        rows have `schema`.
 
         A query over the frame counts the records for its progress reports (METRIC).
         """
         from pyspark.sql.functions import abs as size
-        from pyspark.sql.functions import col, current_timestamp, unix_millis
+        from pyspark.sql.functions import col
         from pyspark.sql.functions import sum as total
+
+        mapped = self._mapped(function, schema)
+        if self.polls is not None:
+            mapped = mapped.union(self.polls._mapped(polls or function, schema))
+        observed = mapped.observe(METRIC, total(size(METRIC)).alias(METRIC))
+        return observed.where(col(METRIC) >= 0).drop(METRIC)
+
+    def _mapped(self, function: Step, schema: str) -> DataFrame:
+        """The rows of `function`, with the numbers of records in a column METRIC."""
+        from pyspark.sql.functions import current_timestamp, unix_millis
         from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructType
 
@@ -98,15 +111,20 @@ class Raw:
         planned = self.frame.withColumn(PLAN, unix_millis(current_timestamp()))
         step = _counted(_chain(self.unpack, function), rows)
         # its stub says that Spark gives any iterable
-        mapped = planned.mapInArrow(step, counting)  # type: ignore[arg-type]
-        observed = mapped.observe(METRIC, total(size(METRIC)).alias(METRIC))
-        return observed.where(col(METRIC) >= 0).drop(METRIC)
+        return planned.mapInArrow(step, counting)  # type: ignore[arg-type]
 
     def records(self) -> DataFrame:
         """The records as a Spark frame of SCHEMA."""
-        if self.unpack is None:
-            return self.frame
-        return self.frame.mapInArrow(self.unpack, SCHEMA)  # type: ignore[arg-type]
+        frame = self.frame
+        if self.unpack is not None:
+            frame = frame.mapInArrow(self.unpack, SCHEMA)  # type: ignore[arg-type]
+        return frame if self.polls is None else frame.union(self.polls.records())
+
+
+def joined(parts: Sequence[Raw]) -> Raw:
+    """A source with its polls: one of the two, or the streamed source first."""
+    first, *polls = parts
+    return replace(first, polls=polls[0]) if polls else first
 
 
 def _chain(first: Step | None, second: Step) -> Counting:

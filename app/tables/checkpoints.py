@@ -39,6 +39,10 @@ RESHARDING = "_weir/resharding"
 """Folder in which `reshard` builds checkpoints."""
 BEFORE = ".before"
 PARTITIONS = "spark.sql.shuffle.partitions"
+NO_OFFSET = "-"
+"""A source of which a batch has read nothing, in Spark's plan of it."""
+POLLS = "polls"
+"""Key of the offsets of polls that has the position in each feed."""
 LOGS = ("offsets", "commits", "sources")
 """Folders of Spark's logs of the progress of a query."""
 
@@ -196,11 +200,67 @@ def offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
     """The end of a batch in the source, as Spark records it; for batch -1 the start of the first
     batch.
 
-    Empty if not known: only Kafka records a start.
+    Empty if not known: only Kafka records a start. Of a source with polls beside it the streamed
+    part; Spark has its sources in this order.
     """
     file = f"offsets/{batch}" if batch >= 0 else "sources/0/0"
     text = read_text(warehouse, f"{logs(warehouse, query)}/{file}")
-    found: dict[str, Any] = json.loads(text.splitlines()[-1]) if text else {}
+    if not text:
+        return {}
+    lines = text.splitlines()
+    return _offset(lines[min(2, len(lines) - 1)] if batch >= 0 else lines[-1])
+
+
+def poll_offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
+    """The end of a batch in the polls, as Spark records it; empty if not known."""
+    text = read_text(warehouse, f"{logs(warehouse, query)}/offsets/{batch}")
+    return _offset(text.splitlines()[-1]) if text else {}
+
+
+def fit_sources(warehouse: Location, query: str, streamed: bool, polled: bool) -> None:
+    """Let a query that has begun continue with or without a streamed source, or polls beside it:
+    Spark wants a line for each in its plans. UserError if its last batch has not ended.
+    """
+    last = last_planned(warehouse, query)
+    if last < 0:
+        return
+    folder = f"{logs(warehouse, query)}/offsets"
+    before = _sources(warehouse, f"{folder}/{last}")
+    if len(before) == streamed + polled:
+        return
+    if not settled(warehouse, query):
+        raise UserError(
+            f"source: polled feeds have come to a streamed source, or the other way round, and the"
+            f" last batch of {query} has not ended\nstart once with the source as it was and"
+            " --available-now, then change it"
+        )
+    polls_alone = len(before) == 1 and POLLS in _offset(before[0])
+    for name in names(warehouse, folder):
+        if name.isdigit():
+            file = f"{folder}/{name}"
+            head = (read_text(warehouse, file) or "").splitlines()[:2]
+            lines = _sources(warehouse, file)
+            if streamed and polled:
+                lines = [NO_OFFSET, *lines] if polls_alone else [*lines, NO_OFFSET]
+            else:
+                lines = lines[:1] if streamed else lines[-1:]
+            _replace(warehouse, file, "\n".join([*head, *lines]))
+
+
+def _sources(warehouse: Location, file: str) -> list[str]:
+    return (read_text(warehouse, file) or "").splitlines()[2:]
+
+
+def _replace(warehouse: Location, file: str, text: str) -> None:
+    """Write a file of Spark anew, without the checksum of the file as it was."""
+    local = local_path(path_in(warehouse, file))
+    if local is not None:
+        local.with_name(f".{local.name}.crc").unlink(missing_ok=True)
+    write_text(warehouse, file, text)
+
+
+def _offset(line: str) -> dict[str, Any]:
+    found: dict[str, Any] = {} if line == NO_OFFSET else json.loads(line)
     return found
 
 

@@ -63,6 +63,7 @@ DECLARATION = Declaration(
         "gap",
         "group_state",
     ),
+    fed_by=("ledger_state", "group_state"),
     columns=COLUMNS,
     outputs=OUTPUTS,
     core_class="state.backlog.operator:Backlog",

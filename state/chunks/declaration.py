@@ -58,6 +58,7 @@ DECLARATION = Declaration(
         "cursor_deleted",
         "gap",
     ),
+    fed_by=("dispatch",),
     columns=COLUMNS,
     outputs=OUTPUTS,
     core_class="state.chunks.operator:Chunks",

@@ -52,6 +52,8 @@ class Declaration:
     """Kinds whose records go to every shard, because they hold for many keys. Records of broker `*`
     always do.
     """
+    fed_by: tuple[str, ...] = ()
+    """Kinds of which it needs one: a feed without any of them gives it nothing to decide."""
     state_version: int = 1
     """Version of its states; a release reads one version."""
     polled: bool = False

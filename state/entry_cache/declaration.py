@@ -62,6 +62,7 @@ DECLARATION = Declaration(
         "policy",
         "gap",
     ),
+    fed_by=("entry_read",),
     columns=COLUMNS,
     outputs=OUTPUTS,
     core_class="state.entry_cache.operator:EntryCache",

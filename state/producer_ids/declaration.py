@@ -41,6 +41,7 @@ DECLARATION = Declaration(
     key=("cluster", "broker", USER),
     clock=WALL,
     kinds=("broker_started", "produce_batch", "producer_id_assigned", "policy", "gap"),
+    fed_by=("produce_batch",),
     columns=COLUMNS,
     outputs=OUTPUTS,
     core_class="state.producer_ids.operator:ProducerIds",

@@ -57,6 +57,7 @@ DECLARATION = Declaration(
         "gap",
         "publish_digest",
     ),
+    fed_by=("publish", "publish_digest"),
     columns=COLUMNS,
     outputs=OUTPUTS,
     commands=("protocol", "pip385"),

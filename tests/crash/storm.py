@@ -31,7 +31,7 @@ def storm(site: Site) -> None:
     warehouse is damaged."""
     site.write_config(
         source={
-            **site.settings.source.model_dump(include={"format", "path"}),
+            **site.settings.feed.model_dump(include={"format", "path"}),
             "options": {"maxFilesPerTrigger": 1},
         }
     )

@@ -170,7 +170,7 @@ def here(kafka: Kafka, request: pytest.FixtureRequest, tmp_path: Path) -> Callab
         name = f"billing-{tmp_path.name}"
         kafka.create_topic(name)
         before = load_settings(None, {"warehouse": str(tmp_path / "warehouse"), "source": source})
-        poller = sources.poller(before)
+        poller = sources.poller(before, before.feed)
         assert poller is not None
         with closing(poller):  # what is there then is not new
             poller.poll_once(0)

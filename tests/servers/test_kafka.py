@@ -232,7 +232,7 @@ def test_a_topic_that_was_created_again_is_refused_unless_data_may_be_lost(
     settings = kafka_settings(make_settings, kafka, topic)
     sources.check(settings.feed, settings.location)
     manifest.claim(settings.location, 2, settings.shards)
-    sources.claim(settings.feed, settings.location)
+    sources.claim(settings)
     there = manifest.load(settings.location)
     assert there is not None and there.topics is not None
     (first,) = there.topics.items()
@@ -263,7 +263,7 @@ def test_a_topic_that_was_created_again_is_refused_unless_data_may_be_lost(
     options = {**settings.feed.options, "failOnDataLoss": "false"}
     loose = make_settings(source={"format": "kafka", "options": options})
     sources.check(loose.feed, loose.location)
-    sources.claim(loose.feed, loose.location)
+    sources.claim(loose)
     sources.check(settings.feed, settings.location)  # the new topic is the warehouse's from now on
     there = manifest.load(settings.location)
     assert there is not None and there.topics != dict([first])

@@ -62,7 +62,7 @@ Make = Callable[..., "Settings"]
 
 
 def poller_of(settings: Settings, say: Callable[[str], None] | None = None) -> ProducerPoller:
-    poller = sources.poller(settings, say)
+    poller = sources.poller(settings, settings.feed, say)
     assert isinstance(poller, ProducerPoller)
     return poller
 
@@ -329,7 +329,7 @@ def test_owners_by_rule_and_by_acl(
     }
     assert poller.last.problems == []
     assert said == [
-        "kafka_producers: 1 of 3 live producer ids have no owner and are counted as unknown; "
+        "kafka_producers kafka: 1 of 3 live producer ids have no owner and are counted as unknown; "
         "source.producers.owners, acls and request_logs name owners"
     ]
     assert live(config) == {

@@ -188,7 +188,7 @@ def test_a_message_id_is_the_identity_whatever_the_topic_and_the_batch(
         }
     )
     for _ in range(2):
-        rows = sources.read_batch(spark, settings.feed, settings.location).collect()
+        rows = sources.read_batch(spark, settings).collect()
         found = [((r.source_partition, r.source_offset), bytes(r.value)) for r in rows]
         assert sorted(found) == sorted(sent)
     assert list(subscriptions(pulsar, plain)) == [KEEPER]

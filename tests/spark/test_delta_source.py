@@ -26,7 +26,7 @@ NAMES = ("value", "source_partition", "source_offset")
 
 def read(spark: SparkSession, settings: Settings) -> list[tuple[bytes, str, int]]:
     """(value, source_partition, source_offset) of every record."""
-    table = sources.read_batch(spark, settings.feed, settings.location).toArrow()
+    table = sources.read_batch(spark, settings).toArrow()
     return list(zip(*(table.column(name).to_pylist() for name in NAMES), strict=True))
 
 

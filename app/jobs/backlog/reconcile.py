@@ -92,7 +92,8 @@ def _published(side: WeirSide, from_ms: int, to_ms: int) -> dict[str, tuple[int,
     backlog, and gone. A feed without publishes has none, so the broker's own counts of the span
     stand for them."""
     rows = side.published(side.window_of(from_ms), max(from_ms, to_ms) + 1)
-    if rows or side.settings.source is None or (side.settings.source.format not in POLLED_FEEDS):
+    fed = {feed.format for feed in side.settings.source}
+    if rows or not fed or not fed <= set(POLLED_FEEDS):
         return {topic: (messages, size) for topic, messages, size in rows}
     before, after = side.span.before.topics, side.span.after.topics
     return {

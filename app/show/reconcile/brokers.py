@@ -96,6 +96,6 @@ class PulsarBrokers:
 
     def _fed(self) -> set[str]:
         """The jobs that run and get records from the source; polls drive some jobs alone."""
-        source, jobs = self._settings.source, self._settings.jobs
-        polled = source is not None and source.format in POLLED_FEEDS
+        feeds, jobs = self._settings.source, self._settings.jobs
+        polled = bool(feeds) and all(feed.format in POLLED_FEEDS for feed in feeds)
         return {job for job in jobs if not polled or DECLARED[job].polled}

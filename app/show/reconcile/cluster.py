@@ -27,22 +27,23 @@ from app.sources.polling import Unanswered
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.config.source import SourceSettings
 
 ANSWERS = 3
 """A reading may take as long as so many answers."""
 
 
 class Cluster:
-    """The cluster whose groups the source polls."""
+    """A cluster whose groups a feed polls."""
 
     reading = Reading
 
-    def __init__(self, settings: Settings, chosen: ReconcileSettings) -> None:
+    def __init__(self, settings: Settings, feed: SourceSettings, chosen: ReconcileSettings) -> None:
         # Retention is not compared.
-        self._own = groups(settings.feed).model_copy(update={"retention_as_quota": False})
+        self._own = groups(feed).model_copy(update={"retention_as_quota": False})
         self._chosen = chosen
         self._tables = Tables(Warehouse.of(settings.location), self._own.cluster)
-        self.names = (self._own.broker,)
+        self.names = (self._own.cluster,)
 
     def read(self, stopping: threading.Event) -> Iterator[tuple[str, Reading | str]]:
         """Offsets of groups, and starts and ends of logs; or why they were not answered."""
@@ -53,9 +54,9 @@ class Cluster:
             try:
                 answers = client.ask(topics, known, deadline)
             except Unanswered as error:
-                yield self._own.broker, str(error)
+                yield self._own.cluster, str(error)
                 return
-        yield self._own.broker, reading_of(answers, from_ms, _now_ms())
+        yield self._own.cluster, reading_of(answers, from_ms, _now_ms())
 
     def odd(self, name: str, found: Reading) -> list[str]:
         """What was not answered."""

@@ -11,7 +11,9 @@ import threading
 import time
 import uuid
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from app.config.reconcile import WHERE, ReconcileSettings
@@ -108,34 +110,39 @@ def own(section: ReconcileSettings | None, polls_kafka: bool) -> ReconcileSettin
     )
 
 
-def side_of(settings: Settings) -> ComparedSide:
-    """What is compared."""
+def sides_of(settings: Settings) -> list[ComparedSide]:
+    """What is compared: each cluster of Kafka whose groups are polled, or the brokers."""
+    chosen = own(settings.reconcile, settings.polls_kafka)
     if settings.polls_kafka:
         from app.show.reconcile.cluster import Cluster
 
-        return Cluster(settings, own(settings.reconcile, settings.polls_kafka))
+        feeds = [feed for feed in settings.polled if feed.format == "kafka_groups"]
+        return [Cluster(settings, feed, chosen) for feed in feeds]
     from app.show.reconcile.brokers import PulsarBrokers
 
-    return PulsarBrokers(settings, own(settings.reconcile, settings.polls_kafka))
+    return [PulsarBrokers(settings, chosen)]
 
 
 def one_round(settings: Settings, stopping: threading.Event | None = None) -> ComparisonRound:
     """Read, and compare what can be; the caller holds the lock."""
-    side, done = side_of(settings), ComparisonRound()
-    memory = ReadingMemory.load(settings.location, side.reading)
+    sides, done = sides_of(settings), ComparisonRound()
+    memory = ReadingMemory.load(settings.location, sides[0].reading)
     _append(settings.location, settings.maintenance.history_ms, memory)
-    for name in [name for name in memory.scrapes if name not in side.names]:
+    side_by_name = {name: side for side in sides for name in side.names}
+    for name in [name for name in memory.scrapes if name not in side_by_name]:
         del memory.scrapes[name]
-    for name, found in side.read(stopping or threading.Event()):
-        if isinstance(found, str):
-            done.problems.append(f"{name}: {found}")
-            continue
-        kept = memory.scrapes.setdefault(name, [])
-        done.first += [] if kept else [name]
-        done.problems += side.odd(name, found)
-        kept.append(found)
+    stop = stopping or threading.Event()
+    with ThreadPoolExecutor(len(sides)) as pool:  # one may not answer
+        for name, found in chain.from_iterable(pool.map(lambda side: list(side.read(stop)), sides)):
+            if isinstance(found, str):
+                done.problems.append(f"{name}: {found}")
+                continue
+            kept = memory.scrapes.setdefault(name, [])
+            done.first += [] if kept else [name]
+            done.problems += side_by_name[name].odd(name, found)
+            kept.append(found)
     for name, kept in memory.scrapes.items():
-        memory.scrapes[name] = _compare(side, kept, done)
+        memory.scrapes[name] = _compare(side_by_name[name], kept, done)
     memory.number += 1
     memory.rows = done.rows
     memory.keep(settings.location)

@@ -80,11 +80,9 @@ class WeirSide:
     @property
     def _cluster(self) -> str:
         """The cluster as records name it; polls name it as they are told to."""
-        source = self.settings.source
-        admin = getattr(source, "admin", None)
-        if source is not None and source.format == "pulsar_admin" and admin is not None:
-            return str(admin.cluster)
-        return self.span.after.cluster
+        admins = [feed.admin for feed in self.settings.source if feed.format == "pulsar_admin"]
+        named = [admin.cluster for admin in admins if admin is not None]
+        return named[0] if len(named) == 1 else self.span.after.cluster
 
     def ask(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Rows of a query; `cluster` and `broker` are given."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from app.config.location import Location
     from app.config.source import SourceSettings
 
-FORMATS = ("files", "demo", "kafka_logs", "pulsar_admin", "kafka_groups", "kafka_producers")
+FORMATS = ("files", "demo", "kafka_logs", "pulsar_admin")
 """Sources that Spark reads as files."""
 SHOWN = 3
 Write = Callable[[Any, int], None]
@@ -34,6 +34,10 @@ def problems(source: SourceSettings | None, warehouse: Location, query: str) -> 
     """Files that are gone and that a query has planned to read, in a batch that has not ended or
     in the next one; with the remedy. Damaged if the plan cannot be read.
     """
+    again = checkpoints.planned(warehouse, query)
+    if again is not None:
+        polls = checkpoints.poll_offsets(warehouse, query, again).get("files", [])
+        yield from _gone(query, polls)
     if source is None or source.format not in FORMATS:
         return
     log, ended = SourceLog(warehouse, query), checkpoints.last_ended(warehouse, query)
@@ -45,11 +49,11 @@ def problems(source: SourceSettings | None, warehouse: Location, query: str) -> 
     yield from _gone(query, (file.path for file in log.files(max(upto, log.last), done)))
 
 
-def compared(feed: SourceSettings, warehouse: Location, query: str, write: Write) -> Write:
+def compared(feed: SourceSettings | None, warehouse: Location, query: str, write: Write) -> Write:
     """The function that writes the batches of a query. A batch whose files are not all there is an
     error before anything of it is written.
     """
-    if feed.format not in FORMATS:
+    if feed is None or feed.format not in FORMATS:
         return write
 
     def whole(frame: Any, batch: int) -> None:

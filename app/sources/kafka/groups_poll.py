@@ -175,7 +175,7 @@ class GroupPoller(Polling):
         shown = ", ".join(f"{g or NAMELESS} ({s})" for g, s in sorted(new.items())[:SHOWN])
         more = f" and {len(new) - SHOWN} more" if len(new) > SHOWN else ""
         if new:
-            self._say(f"{FEED}: groups without an offset: {shown}{more}")
+            self._say(f"{self.title}: groups without an offset: {shown}{more}")
 
 
 def _is_compacted(answers: OffsetAnswers, place: Place) -> bool:

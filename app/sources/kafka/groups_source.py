@@ -1,35 +1,27 @@
 """Offsets of a Kafka cluster's consumer groups and logs, polled.
 
 Polls run on the driver beside the queries: `app.sources.kafka.groups_poll` writes the records of
-each poll as one file into a spool folder. This module reads these files like any others, so records
-keep their identity and a restarted run continues where it stopped.
+each poll as one file into a spool folder, which `app.sources.poll_stream` reads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.errors import UserError
 from app.jvm import may_start
 from app.sources import polled
-from app.sources.files import line_files
 from app.sources.ports import Unreachable, knock
 from state.engine.globs import TOPICS, Source, matching
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrameReader
-    from pyspark.sql.streaming import DataStreamReader
-
     from app.config.location import Location
+    from app.config.settings import Settings
     from app.config.source import SourceSettings
     from app.sources.kafka.groups_poll import GroupPoller
-    from app.sources.raw import Raw
-
-NAME = "_weir/kafka_groups"
 
 
 def check(feed: SourceSettings, warehouse: Location) -> None:
@@ -39,7 +31,7 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
             "source.path: format kafka_groups polls a cluster and reads no path\n"
             "the files of polls that were made before are read with format files"
         )
-    with closing(poller(feed, warehouse)) as asked:
+    with closing(_poller(feed, warehouse)) as asked:
         try:
             knock(groups(feed).client_options()["bootstrap.servers"])
         except Unreachable as error:
@@ -48,25 +40,23 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
             asked.check()
 
 
-def read(
-    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
-) -> Raw:
-    """The records of the polls in the spool folder."""
-    records = spool_folder(feed, warehouse) / "polls"
-    records.mkdir(parents=True, exist_ok=True)
-    return line_files.read_path(reader, str(records), feed)
-
-
 def poller(
+    settings: Settings, feed: SourceSettings, say: Callable[[str], None] | None = None
+) -> GroupPoller:
+    """The poller of the feed."""
+    return _poller(feed, settings.location, settings.policy_dicts(), say)
+
+
+def _poller(
     feed: SourceSettings,
     warehouse: Location,
     policies: Sequence[Mapping[str, Any]] = (),
     say: Callable[[str], None] | None = None,
 ) -> GroupPoller:
-    """The poller of the source; `policies` are the configured ones."""
     from app.sources.kafka.groups_poll import GroupPoller  # with the client, which no worker needs
 
-    return GroupPoller(groups(feed), spool_folder(feed, warehouse), say, own_quotas(policies))
+    chosen = groups(feed)
+    return GroupPoller(chosen, polled.spool_folder(feed, warehouse), say, own_quotas(policies))
 
 
 def groups(feed: SourceSettings) -> KafkaGroupsSettings:
@@ -75,11 +65,6 @@ def groups(feed: SourceSettings) -> KafkaGroupsSettings:
     if found is None:
         raise UserError(f"{WHERE}: is missing, format kafka_groups needs it")
     return found
-
-
-def spool_folder(feed: SourceSettings, warehouse: Location) -> Path:
-    """The folder of the polls: as configured, else below a local warehouse."""
-    return polled.spool_folder(warehouse, groups(feed).spool, WHERE, NAME)
 
 
 class OwnQuotas(frozenset[str]):

@@ -195,7 +195,7 @@ class ProducerPoller(Polling):
         report.problems += answers.problems
         if mapped.unknown and not self._unknown:
             self._say(
-                f"{FEED}: {mapped.unknown} of {mapped.ids} live producer ids have no owner and "
+                f"{self.title}: {mapped.unknown} of {mapped.ids} live producer ids have no owner and "
                 f"are counted as unknown; {WHERE}.owners, acls and request_logs name owners"
             )
         self._unknown = mapped.unknown

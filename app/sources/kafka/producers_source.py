@@ -2,35 +2,29 @@
 
 Polls run on the driver beside the queries, through the admin client of its JVM.
 `app.sources.kafka.producers_poll` writes the records of each poll as one file into a spool
-folder, and the live ids into the table `producer_id_live`. This module reads the files like any
-others, so records keep their identity and a restarted run continues where it stopped.
+folder, which `app.sources.poll_stream` reads, and the live ids into the table `producer_id_live`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.config.kafka_producers import WHERE
 from app.errors import UserError
 from app.sources import polled
-from app.sources.files import line_files
 from app.sources.kafka.kafka_probe import topics
 from app.sources.ports import Unreachable
 from app.tables import durable
 from app.tables.small_files import local_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrameReader
-    from pyspark.sql.streaming import DataStreamReader
-
     from app.config.location import Location
+    from app.config.settings import Settings
     from app.config.source import SourceSettings
     from app.sources.kafka.producers_poll import ProducerPoller
-    from app.sources.raw import Raw
 
-NAME = "_weir/kafka_producers"
+LIVE = "_weir/kafka_producers"
+"""Name of the writer of the table."""
 TABLE = "producer_id_live"
 
 
@@ -44,7 +38,7 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
             "source.path: format kafka_producers polls a cluster and reads no path\n"
             "the files of polls that were made before are read with format files"
         )
-    spool_folder(feed, warehouse)
+    polled.spool_folder(feed, warehouse)
     options = feed.reader_options()
     servers = options["kafka.bootstrap.servers"]
     try:
@@ -55,35 +49,23 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
         ) from None
 
 
-def read(
-    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
-) -> Raw:
-    """The records of the polls in the spool folder."""
-    records = spool_folder(feed, warehouse) / "polls"
-    records.mkdir(parents=True, exist_ok=True)
-    feed = feed.model_copy(update={"options": {}})  # the options are for Kafka
-    return line_files.read_path(reader, str(records), feed)
-
-
-def spool_folder(feed: SourceSettings, warehouse: Location) -> Path:
-    """The folder of the polls: as configured, else below a local warehouse."""
-    return polled.spool_folder(warehouse, feed.producers.spool, WHERE, NAME)
-
-
 def poller(
-    feed: SourceSettings,
-    warehouse: Location,
-    history_ms: int,
-    tick_ms: int,
-    say: Callable[[str], None] | None = None,
+    settings: Settings, feed: SourceSettings, say: Callable[[str], None] | None = None
 ) -> ProducerPoller:
-    """The poller of the source; it asks from the JVM of this process' Spark session."""
+    """The poller of the feed; it asks from the JVM of this process' Spark session."""
     from app.sources.kafka.producers_poll import ProducerPoller
 
+    warehouse = settings.location
     options = {key.removeprefix("kafka."): value for key, value in feed.reader_options().items()}
-    live = LiveTable(warehouse, history_ms)
+    # A window's rows are written when the clock of its key passes its end.
+    tick_ms = settings.stats_window_ms + settings.idle_advance_ms + settings.allowed_lateness_ms
     return ProducerPoller(
-        feed.producers, options, spool_folder(feed, warehouse), live, say, tick_ms
+        feed.producers,
+        options,
+        polled.spool_folder(feed, warehouse),
+        LiveTable(warehouse, settings.maintenance.history_ms),
+        say,
+        tick_ms,
     )
 
 
@@ -118,7 +100,7 @@ class LiveTable:
         if application not in self._writers:
             from app.tables.commit import Writer
 
-            writer = Writer(self._warehouse, NAME, self._history_ms, application)
+            writer = Writer(self._warehouse, LIVE, self._history_ms, application)
             writer.prepare([TABLE])
             self._writers[application] = writer
         return self._writers[application]

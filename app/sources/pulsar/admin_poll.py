@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -34,6 +35,8 @@ from udfs.topics import PERSISTENT, normal_topic, split_partition, split_topic
 
 STATS = "stats?getPreciseBacklog=false&subscriptionBacklogSize=true&getEarliestTimeInBacklog="
 TOPIC_POLICIES = ("publishRate", "backlogQuotaMap", "messageTTL")
+PORTION, PORTION_S = 100, 5.0
+"""Topics that are asked together; records of a longer time are written before the others."""
 HINT = "url, token, ca_file, timeout_ms, namespaces, topics and policies decide this"
 
 Poll = dict[str, Any]
@@ -117,15 +120,26 @@ class AdminPoller(Polling):
             policies.ask(plan.topics, each)
             note = policies.note(self._names.cluster)
             if note is not None and not self._has_noted:
-                self._say(f"{self.feed}: {note}")
+                self._say(f"{self.title}: {note}")
             self._has_noted = self._has_noted or note is not None
-            polls = each(lambda topic: self._ask(topic, plan, begun), plan.topics)
+            path, asked = None, plan.topics
+            while True:
+                # Records that wait for the end of a long poll would be behind those of other feeds.
+                until_s = time.monotonic() + PORTION_S
+                polls: list[Poll | None] = []
+                while asked and (not polls or time.monotonic() < until_s):
+                    some, asked = asked[:PORTION], asked[PORTION:]
+                    polls += each(lambda topic: self._ask(topic, plan, begun), some)
+                answered = [poll for poll in polls if poll is not None]
+                report.skipped += len(polls) - len(answered)
+                records = self._map(answered, policies, report)
+                report.records += len(records)
+                path = self._commit(begun.now_ms, records) or path
+                if not asked:
+                    break
         report.problems += plan.problems
-        records = self._map([poll for poll in polls if poll is not None], policies, report)
-        report.skipped = sum(poll is None for poll in polls)
         self.skipped += report.skipped
-        report.records = len(records)
-        return self._commit(begun.now_ms, records)
+        return path
 
     # What is polled
 

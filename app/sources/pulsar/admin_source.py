@@ -1,11 +1,10 @@
 """A Pulsar cluster's admin interface, polled; or a folder of recorded polls.
 
 Polls run on the driver beside the queries: `app.sources.pulsar.admin_poll` writes the records of
-each poll as one file into a spool folder. This module reads these files like any others, so records
-keep their identity and a restarted run continues where it stopped.
+each poll as one file into a spool folder, which `app.sources.poll_stream` reads.
 
-With `source.path` nothing is polled: the recorded polls of that folder are mapped once, in the
-order of their times, into the same spool folder.
+With `path` nothing is polled: the recorded polls of that folder are mapped once, in the order of
+their times, into a folder of their own.
 """
 
 from __future__ import annotations
@@ -28,10 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamReader
 
     from app.config.location import Location
+    from app.config.settings import Settings
     from app.config.source import SourceSettings
     from app.sources.raw import Raw
-
-NAME = "_weir/pulsar_admin"
 
 
 def check(feed: SourceSettings, warehouse: Location) -> None:
@@ -41,33 +39,37 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
 
 def answer(feed: SourceSettings, warehouse: Location) -> str | None:
     """As `check`; returns a note about the cluster's name and its ages."""
-    spool_folder(feed, warehouse)
     if feed.path is not None:
         recordings(Path(feed.path))
         return None
-    return poller(feed, warehouse).check()
+    return _poller(feed, warehouse).check()
 
 
 def read(
     reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
 ) -> Raw:
-    """The records of the polls in the spool folder."""
-    folder = spool_folder(feed, warehouse)
-    if feed.path is not None:
-        folder = folder.with_name(f"{folder.name}_recorded")
-        done = convert(Path(feed.path), folder, admin(feed))
-        if done.problems or done.notes:
-            say(done.text(), file=sys.stderr, flush=True)
+    """The records of recorded polls."""
+    folder = polled.recorded_folder(feed, warehouse)
+    done = convert(Path(str(feed.path)), folder, admin(feed))
+    if done.problems or done.notes:
+        say(done.text(), file=sys.stderr, flush=True)
     records = folder / "polls"
     records.mkdir(parents=True, exist_ok=True)
     return line_files.read_path(reader, str(records), feed)
 
 
 def poller(
+    settings: Settings, feed: SourceSettings, say: Callable[[str], None] | None = None
+) -> AdminPoller:
+    """The poller of the feed."""
+    return _poller(feed, settings.location, say)
+
+
+def _poller(
     feed: SourceSettings, warehouse: Location, say: Callable[[str], None] | None = None
 ) -> AdminPoller:
-    """The poller of the source."""
-    return AdminPoller(admin(feed), spool_folder(feed, warehouse), say)
+    chosen = admin(feed)
+    return AdminPoller(chosen, polled.spool_folder(feed, warehouse), say)
 
 
 def admin(feed: SourceSettings) -> PulsarAdminSettings:
@@ -76,8 +78,3 @@ def admin(feed: SourceSettings) -> PulsarAdminSettings:
     if found is None:
         raise UserError(f"{WHERE}: is missing, format pulsar_admin needs it")
     return found
-
-
-def spool_folder(feed: SourceSettings, warehouse: Location) -> Path:
-    """The folder of the polls: as configured, else below a local warehouse."""
-    return polled.spool_folder(warehouse, admin(feed).spool, WHERE, NAME)

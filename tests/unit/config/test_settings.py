@@ -37,13 +37,13 @@ def test_the_annotated_configuration_is_the_defaults() -> None:
     shown = load_settings(ROOT / "configs" / "weir.yaml", reads=True)
     options = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "fleet-events"}
     example = SourceSettings(format="kafka", options=options)
-    assert shown == load_settings().model_copy(update={"source": example})
+    assert shown == load_settings().model_copy(update={"source": (example,)})
 
 
 def test_the_annotated_configuration_names_every_key() -> None:
     text = (ROOT / "configs" / "weir.yaml").read_text(encoding="utf-8")
     shown = load_settings(ROOT / "configs" / "weir.yaml").model_dump()
-    keys = [*shown, *shown["source"], *shown["rate_limits"]]
+    keys = [*shown, *shown["source"][0], *shown["rate_limits"]]
     assert [key for key in keys if f"{key}:" not in text] == []
 
 
@@ -380,7 +380,7 @@ def test_policy_files_are_relative_to_the_configuration_and_replace_earlier_ones
 def test_overrides_are_merged_key_by_key(load: Load) -> None:
     load("source: {format: files, path: in}\nwarehouse: w")
     settings = load_settings(Path("c.yaml"), {"warehouse": "x", "source": {"path": "other"}})
-    assert (settings.warehouse, settings.source.format, settings.source.path) == (
+    assert (settings.warehouse, settings.feed.format, settings.feed.path) == (
         "x",
         "files",
         "other",
@@ -405,7 +405,7 @@ def test_secrets_come_from_the_environment_and_are_never_shown(
 ) -> None:
     monkeypatch.setenv("WEIR_TEST_JAAS", "the-secret")
     settings = load(KAFKA)
-    assert settings.source.reader_options() == {
+    assert settings.feed.reader_options() == {
         "kafka.bootstrap.servers": "broker:9092",
         "subscribe": "events",
         "maxOffsetsPerTrigger": "1000",
@@ -422,7 +422,7 @@ def test_a_variable_that_is_not_set_is_named(load: Load, monkeypatch: pytest.Mon
     monkeypatch.delenv("WEIR_TEST_JAAS", raising=False)
     settings = load(KAFKA)
     with pytest.raises(UserError, match="the environment variable WEIR_TEST_JAAS is not set"):
-        settings.source.reader_options()
+        settings.feed.reader_options()
 
 
 def test_params_hash_follows_what_decides_and_nothing_else() -> None:

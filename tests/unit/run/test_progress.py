@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from app import sources
-from app.config.source import SourceSettings
 from app.engine import catch_up_time
 from app.run import progress as module
 from app.run.progress import Progress
@@ -180,18 +178,6 @@ def test_polls_that_are_alike_are_told_every_five_minutes(monkeypatch: pytest.Mo
     assert told == ["govern: 200 events/s"] + [
         f"govern: {200 * (n + 1):,} events/s" for n in (30, 60)
     ]
-
-
-@pytest.mark.parametrize(
-    ("section", "expected"),
-    [
-        ({"format": "kafka_groups", "groups": {"options": {"bootstrap.servers": "h:1"}}}, True),
-        ({"format": "files", "path": "events"}, False),
-        ({"format": "demo"}, False),
-    ],
-)
-def test_a_source_is_polled_or_not(section: dict[str, Any], expected: bool) -> None:
-    assert sources.polls(SourceSettings.model_validate(section)) == expected
 
 
 def test_every_line_of_a_log_has_a_time_and_a_level() -> None:

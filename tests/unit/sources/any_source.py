@@ -18,7 +18,7 @@ def streamed(spark: SparkSession, settings: Settings, checkpoint: Path) -> list[
     """What each micro-batch of a stream to the end of the source gives."""
     batches: list[pa.Table] = []
     query = (
-        sources.read_stream(spark, settings.feed, settings.location)
+        sources.read_stream(spark, settings)
         .writeStream.foreachBatch(lambda frame, _: batches.append(frame.toArrow()))
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)

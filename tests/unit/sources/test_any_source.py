@@ -94,20 +94,16 @@ def test_a_source_gives_every_record_once_with_an_identity_that_stays(
     settings = make_settings(source=source(tmp_path, kafka))
     sources.check(settings.feed, settings.location)
 
-    first = rows_of(sources.read_batch(spark, settings.feed, settings.location))
+    first = rows_of(sources.read_batch(spark, settings))
     assert Counter(row[0] for row in first) == Counter(RECORDS)
     assert len({row[1:] for row in first}) == len(RECORDS)
 
-    assert rows_of(sources.read_batch(spark, settings.feed, settings.location)) == first
+    assert rows_of(sources.read_batch(spark, settings)) == first
 
     tables = streamed(spark, settings, tmp_path / "checkpoint")
     assert rows_of(Arrow(pa.concat_tables(tables))) == first
 
-    counted = (
-        sources.open_batch(spark, settings.feed, settings.location)
-        .through(count, "n bigint")
-        .toArrow()
-    )
+    counted = sources.open_batch(spark, settings).through(count, "n bigint").toArrow()
     assert sum(counted["n"].to_pylist()) == len(RECORDS)
 
 
@@ -135,7 +131,7 @@ def test_lines_of_files_are_numbered_from_0_below_the_source_folder(
     inside.mkdir(parents=True)
     (inside / "x.jsonl").write_bytes(b"\xef\xbb\xbfzero\n\n\r\nthree\r\nfour")
     settings = make_settings(source={"format": "files", "path": str(tmp_path / "in")})
-    assert rows_of(sources.read_batch(spark, settings.feed, settings.location)) == [
+    assert rows_of(sources.read_batch(spark, settings)) == [
         (b"zero", "broker 1/x.jsonl", 0),
         (b"three\r", "broker 1/x.jsonl", 3),
         (b"four", "broker 1/x.jsonl", 4),
@@ -176,7 +172,7 @@ def test_a_file_is_cut_into_the_same_lines_whatever_the_cores(
     kept = spark.conf.get("spark.sql.files.maxPartitionBytes")
     spark.conf.set("spark.sql.files.maxPartitionBytes", "100000")
     try:
-        rows = rows_of(sources.read_batch(spark, settings.feed, settings.location))
+        rows = rows_of(sources.read_batch(spark, settings))
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", kept)
     assert rows == [(line, "big.jsonl", n) for n, line in enumerate(lines)]
@@ -189,4 +185,4 @@ def test_a_damaged_gzip_file_is_named(
     (tmp_path / "in" / "cut.jsonl.gz").write_bytes(gzip.compress(b"{}\n" * 1000)[:-9])
     settings = make_settings(source={"format": "files", "path": str(tmp_path / "in")})
     with pytest.raises(Exception, match=r"UserError: .*cut\.jsonl\.gz: cannot be read to its end"):
-        sources.read_batch(spark, settings.feed, settings.location).collect()
+        sources.read_batch(spark, settings).collect()

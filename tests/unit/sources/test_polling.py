@@ -175,4 +175,4 @@ def test_a_lasting_problem_is_reported_once_an_hour(
     when: list[tuple[int, str]] = []
     monkeypatch.setattr(feed, "_say", lambda text: when.append((len(feed.began_ms) - 1, text)))
     feed.run(Stop(clock, 1_000 + 125.5 * minute))
-    assert when == [(poll, f"feed: {text}") for poll, text in said]
+    assert when == [(poll, f"feed c: {text}") for poll, text in said]

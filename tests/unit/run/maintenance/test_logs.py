@@ -70,7 +70,7 @@ def test_a_batch_is_known_after_its_commit_has_gone(make_settings: MakeSettings)
     assert DeltaTable(path_in(settings.location, NAME)).version() == 10
     written = {"govern": integrity.tables_of(settings, ["rate_limits"])}
     assert (
-        list(integrity.problems(settings.location, settings.source, written)) != []
+        list(integrity.problems(settings.location, settings.streamed, written)) != []
     )  # no checkpoint
     place = Path(settings.warehouse, "_weir/checkpoints/govern")
     for log in ("offsets", "commits"):
@@ -78,7 +78,7 @@ def test_a_batch_is_known_after_its_commit_has_gone(make_settings: MakeSettings)
         (place / log / "8").write_text("v1\n{}\n{}")
     (place / "metadata").write_text("{}")
     policy_log.keep(settings.location, "govern", policy_log.begun([], {}, 0, 0, None), {})
-    assert list(integrity.problems(settings.location, settings.source, written)) == []
+    assert list(integrity.problems(settings.location, settings.streamed, written)) == []
 
 
 def test_an_open_writer_goes_on_after_its_version_has_left_the_log(

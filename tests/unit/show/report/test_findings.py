@@ -439,7 +439,7 @@ def test_configuration_of_the_demo_is_valid(tmp_path: Path) -> None:
     path = command.write_config(trace, tmp_path / "out")
     settings = load_settings(path)
     assert settings.policy_dicts() == trace.policies
-    assert settings.source.path == str(tmp_path / "out" / "events")
+    assert settings.feed.path == str(tmp_path / "out" / "events")
     assert yaml.safe_load(path.read_text())["warehouse"] == str(tmp_path / "out" / "warehouse")
 
 

@@ -48,7 +48,7 @@ class Planned:
 
     @property
     def problems(self) -> list[str]:
-        return list(planned_files.problems(self.settings.source, self.settings.location, QUERY))
+        return list(planned_files.problems(self.settings.feed, self.settings.location, QUERY))
 
     def _write(self, name: str, *lines: object) -> None:
         write_text(
@@ -121,7 +121,7 @@ def test_other_sources_have_no_files(make_settings: MakeSettings) -> None:
     write_text(
         settings.location, f"{checkpoints.FOLDER}/{QUERY}/sources/0/0", '\0v1\n{"a":{"0":0}}'
     )
-    assert list(planned_files.problems(settings.source, settings.location, QUERY)) == []
+    assert list(planned_files.problems(settings.feed, settings.location, QUERY)) == []
     assert list(planned_files.problems(None, settings.location, QUERY)) == []
 
 
@@ -168,7 +168,7 @@ def test_hidden_files_are_named_once_at_the_start(
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).touch()
     settings = make_settings(source={"format": source, "path": str(tmp_path / "in")})
-    found = sources.notes(settings.feed)
+    found = sources.notes(settings)
     assert len(found) == bool(sentence)
     if sentence:
         assert found[0].startswith(f"source.path: {sentence} not read, because names begin with")
@@ -180,5 +180,5 @@ def test_a_pattern_names_hidden_files_that_it_matches(
     for name in ("a.log", "_b.log", "_c.txt"):
         (tmp_path / name).touch()
     settings = make_settings(source={"format": "files", "path": f"{tmp_path}/*.log"})
-    (note,) = sources.notes(settings.feed)
+    (note,) = sources.notes(settings)
     assert f"such as {tmp_path}/_b.log;" in note

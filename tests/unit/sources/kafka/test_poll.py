@@ -72,7 +72,9 @@ def test_a_poll_is_one_whole_file(tmp_path: Path) -> None:
     assert kinds(first) == ["policy", *FULL]
     assert {record["ts_wall_ms"] for record in lines(first)} <= set(range(AT, AT + 500))
     assert [record["seq"] for record in lines(first)] == list(range(7))
-    assert one.last.text().startswith("kafka_groups: 2 partitions polled, 0 skipped, 0 gone, 7 rec")
+    assert one.last.text().startswith(
+        "kafka_groups east: 2 partitions polled, 0 skipped, 0 gone, 7 rec"
+    )
     # Another process goes on: numbers, what is known, policies.
     one.close()
     two = poller(tmp_path, client)
@@ -223,8 +225,8 @@ def test_groups_without_an_offset_are_said_once_and_stated_until_they_have_one(
         [],
     ]
     assert said == [
-        'kafka_groups: groups without an offset: "" (empty_id), typo (unknown_group)',
-        "kafka_groups: groups without an offset: fast (no_offset)",
+        'kafka_groups east: groups without an offset: "" (empty_id), typo (unknown_group)',
+        "kafka_groups east: groups without an offset: fast (no_offset)",
     ]
 
 

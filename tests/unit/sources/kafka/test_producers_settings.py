@@ -91,13 +91,6 @@ def test_a_rule_with_both_names_needs_both(topic: str, client_id: str | None, fi
     assert rule.fits(topic, client_id) == fits
 
 
-def test_polls_are_read_from_the_folder_that_they_go_to(tmp_path: Path) -> None:
-    folder = tmp_path / "w" / "_weir" / "kafka_producers" / "polls"
-    assert source_adapter.folder_read(producers_source, source(tmp_path)) == folder
-    elsewhere = source(tmp_path, producers=KafkaProducersSettings(spool=str(tmp_path / "s")))
-    assert source_adapter.folder_read(producers_source, elsewhere) == tmp_path / "s" / "polls"
-
-
 def test_what_cannot_be_polled_is_refused(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     away = {"kafka.bootstrap.servers": f"127.0.0.1:{port}"}

@@ -38,10 +38,11 @@ def test_polls_go_to_the_folder_that_is_read(
 ) -> None:
     monkeypatch.setattr(groups_poll, "GroupsClient", lambda *_: Scripted())
     monkeypatch.setattr(groups_source, "knock", lambda servers: None)
-    folder = tmp_path / "w" / "_weir" / "kafka_groups" / "polls"
+    folder = tmp_path / "w" / "_weir" / "polls" / "kafka_groups.east" / "polls"
     source_adapter.assert_polled(groups_source, settings(tmp_path), folder)
     elsewhere = settings(tmp_path, spool=str(tmp_path / "s"))
-    assert source_adapter.folder_read(groups_source, elsewhere) == tmp_path / "s" / "polls"
+    folder = tmp_path / "s" / "kafka_groups.east" / "polls"
+    source_adapter.assert_polled(groups_source, elsewhere, folder)
 
 
 def test_configured_quotas_stay(tmp_path: Path) -> None:

@@ -280,7 +280,7 @@ def test_another_name_of_the_cluster_is_said_and_its_rates_are_taken(
     )
     assert poller.check() == note
     found = [lines(poller.poll_once(AT + i)) for i in range(2)]
-    assert said == [f"pulsar_admin: {note}"]
+    assert said == [f"pulsar_admin east: {note}"]
     assert [
         json.loads(r["policy_json"])["limits"] for r in found[0] if r["event_type"] == "policy"
     ] == [{"publishRateInMsgs": 5}]
@@ -310,7 +310,7 @@ def test_brokers_that_estimate_ages_are_noted_once(
     assert poller.check() == (note if is_noted else None)
     for i in range(2):
         poller.poll_once(AT + i)
-    assert said == ([f"pulsar_admin: {note}"] if is_noted else [])
+    assert said == ([f"pulsar_admin standalone: {note}"] if is_noted else [])
 
 
 def test_an_expired_token_ends_the_poll_and_changes_nothing(
@@ -506,7 +506,7 @@ def test_polling_goes_on_after_failures(running: Any, server: AdminServer) -> No
     stop.set()
     assert "source.admin.token" in said[0]
     assert "namespace public/n1" in said[1]
-    refused = "pulsar_admin: ended: not polled: source.admin.token: Pulsar refuses"
+    refused = "pulsar_admin standalone: ended: not polled: source.admin.token: Pulsar refuses"
     assert said[2:] == [text for text in said[2:] if text.startswith(refused)][:1]
 
 

@@ -33,7 +33,7 @@ def polled(server: AdminServer, make_admin: MakeAdmin) -> PulsarAdminSettings:
 
 
 def test_polls_go_to_the_folder_that_is_read(polled: PulsarAdminSettings, tmp_path: Path) -> None:
-    folder = tmp_path / "w" / "_weir" / "pulsar_admin" / "polls"
+    folder = tmp_path / "w" / "_weir" / "polls" / f"pulsar_admin.{polled.cluster}" / "polls"
     source_adapter.assert_polled(admin_source, settings(polled, tmp_path), folder)
 
 

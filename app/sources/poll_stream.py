@@ -1,0 +1,325 @@
+"""The files of all polled feeds as one stream, through Spark's Python data source API.
+
+A batch names its files in its offset, so a repetition reads the same ones. Beside them the offset
+has a position in each feed's folder, which says what was read: Spark's own source of files keeps the
+name of every file for ever, and feeds write thousands a day. Feeds come and go between runs without
+a change of what Spark knows of its sources.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+
+from app.sources.files.line_files import lines_of
+from app.sources.polled import roots
+from app.sources.raw import Batches, Document, Raw
+from app.tables import checkpoints
+from app.tables.spark_files import SourceLog, entry_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.config.location import Location
+    from app.config.settings import Settings
+
+POSITIONS, FILES, MORE = checkpoints.POLLS, "files", "more"
+"""Keys of an offset: what was read, by folder; the files of the batch that ends there; whether it
+leaves files behind.
+"""
+IDLE_S = 0.1
+"""Duration of a look that finds nothing new, because Spark asks again at once."""
+SETTLED_NS = 2_000_000_000
+"""Age of a folder's last change after which an equal time means that nothing has changed."""
+SCHEMA = "path string, base string"
+_NAME = re.compile(r"poll-([0-9]{15})-([0-9]{15})\.jsonl")
+
+
+class PollFile(NamedTuple):
+    """A file of a poll."""
+
+    at_ms: int
+    """When the poll began."""
+    seq: int
+    """Number of its first record."""
+    path: str
+    bytes: int
+
+    @property
+    def folder(self) -> str:
+        """The folder of the feed."""
+        return self.path.rsplit("/", 2)[0]
+
+    @property
+    def name(self) -> str:
+        """Its own name, which it keeps where the folder is moved."""
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class PollPlan:
+    """What the stream of a query reads; passed to the process that plans its batches."""
+
+    roots: tuple[str, ...]
+    """The folders that have those of the feeds."""
+    max_bytes: int | None
+    """Most bytes of a batch; None for all that is there."""
+    tasks: int
+    planned: Document = field(default_factory=dict)
+    """End of the last planned batch."""
+    earlier: dict[int, Document] = field(default_factory=dict)
+    """Ends of batches that an earlier version has planned, by their entry in Spark's log of files."""
+    ending: bool = False
+    """Whether the query stops at the files that are there when it starts."""
+
+
+def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) -> Raw:
+    """The records of the polls from the query's position on."""
+    warehouse = settings.location
+    earlier = _earlier(warehouse, query, roots(settings.polled, warehouse))
+    last = checkpoints.last_planned(warehouse, query)
+    planned = checkpoints.poll_offsets(warehouse, query, last) if last >= 0 else {}
+    entry = entry_of(planned)
+    alone = settings.streamed is None
+    plan = PollPlan(
+        tuple(map(str, roots(settings.polled, warehouse))),
+        max(feed.max_bytes_per_trigger for feed in settings.polled)
+        if alone or not ending
+        else None,
+        spark.sparkContext.defaultParallelism,
+        planned if entry is None else earlier[entry],
+        earlier,
+        ending,
+    )
+    return _raw(spark, plan, streaming=True)
+
+
+def batch(spark: SparkSession, settings: Settings) -> Raw:
+    """The records of the polls that are there now."""
+    found = tuple(map(str, roots(settings.polled, settings.location)))
+    plan = PollPlan(found, None, spark.sparkContext.defaultParallelism)
+    return _raw(spark, plan, streaming=False)
+
+
+def finished(warehouse: Location, query: str) -> bool:
+    """Whether the query's last batch has ended and left no files behind."""
+    last = checkpoints.last_planned(warehouse, query)
+    return last < 0 or (
+        checkpoints.settled(warehouse, query)
+        and not checkpoints.poll_offsets(warehouse, query, last).get(MORE)
+    )
+
+
+def _raw(spark: SparkSession, plan: PollPlan, *, streaming: bool) -> Raw:
+    name = f"weir_polls_{uuid4().hex}"  # Spark warns of a name that is taken
+    spark.dataSource.register(_source_of(plan, name))
+    reader = spark.readStream if streaming else spark.read
+    return Raw(reader.format(name).load(), _unpack)
+
+
+def _unpack(batches: Batches) -> Batches:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield from lines_of(row["path"], row["base"], None)
+
+
+def _source_of(plan: PollPlan, name: str) -> type[DataSource]:
+    class Polls(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+        def schema(self) -> str:
+            return SCHEMA
+
+        def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
+            return PollReader(plan)
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return Whole(plan)
+
+    return Polls
+
+
+class SomeFiles(InputPartition):
+    """Files that a task reads."""
+
+    def __init__(self, value: list[str]) -> None:
+        super().__init__(value)
+
+
+class PollReader(DataSourceStreamReader):
+    """Plans the batches of one query."""
+
+    def __init__(self, plan: PollPlan) -> None:
+        self._plan = plan
+        self._last = plan.planned
+        self._folders = Folders(plan.roots)
+        self._until: set[str] | None = None
+
+    def initialOffset(self) -> Document:  # noqa: N802
+        """The start of the first batch."""
+        return {POSITIONS: {}, FILES: [], MORE: False}
+
+    def latestOffset(self) -> Document:  # noqa: N802
+        """The end of the next batch."""
+        found = self.next(self._last)
+        if found == self._last:
+            time.sleep(IDLE_S)
+        return found
+
+    def next(self, before: Document) -> Document:
+        """The end of a batch that begins at `before`; `before` itself if nothing is new."""
+        positions = {name: tuple(read) for name, read in before.get(POSITIONS, {}).items()}
+        new = [file for file in self._folders.files() if _is_new(file, positions)]
+        if self._plan.ending:
+            if self._until is None:
+                self._until = {file.path for file in new}
+            new = [file for file in new if file.path in self._until]
+        taken = _within(new, self._plan.max_bytes)
+        if not taken:
+            return before or self.initialOffset()
+        for file in taken:
+            at_ms, seq = positions.get(file.folder, (-1, -1))
+            positions[file.folder] = max(at_ms, file.at_ms), max(seq, file.seq)
+        return {
+            POSITIONS: {name: list(read) for name, read in positions.items()},
+            FILES: [file.path for file in taken],
+            MORE: len(taken) < len(new),
+        }
+
+    def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
+        """The files of the batch between two offsets, for a few tasks."""
+        start, end = (self._plan.earlier.get(entry_of(each), each) for each in (start, end))  # type: ignore[arg-type]
+        self._last = end
+        return [] if start == end else _shared(end[FILES], self._plan.tasks)
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """Files as rows."""
+        return _rows(partition)
+
+    def commit(self, end: Document) -> None:
+        """Polls remove old files themselves."""
+
+    def stop(self) -> None:
+        """Nothing is open."""
+
+
+class Whole(DataSourceReader):
+    """The files that are there as one batch."""
+
+    def __init__(self, plan: PollPlan) -> None:
+        self._plan = plan
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """All files, for a few tasks."""
+        files = [file.path for file in Folders(self._plan.roots).files()]
+        return _shared(files, self._plan.tasks)
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """Files as rows."""
+        return _rows(partition)
+
+
+class Folders:
+    """The files of all feeds in some folders; a folder that has not changed is not read again."""
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        self._roots = roots
+        self._there: dict[Path, tuple[int, list[PollFile]]] = {}
+
+    def files(self) -> list[PollFile]:
+        """In the order of their polls."""
+        found = [file for folder in self._folders() for file in self._files(folder)]
+        return sorted(found)
+
+    def _folders(self) -> Iterator[Path]:
+        for root in self._roots:
+            yield from sorted(Path(root).glob("*/polls"))
+
+    def _files(self, folder: Path) -> list[PollFile]:
+        changed_ns = folder.stat().st_mtime_ns
+        before = self._there.get(folder)
+        if before is not None and before[0] == changed_ns:
+            return before[1]
+        found = []
+        for file in folder.iterdir():
+            name = _NAME.fullmatch(file.name)
+            if name is not None:
+                size = file.stat().st_size
+                found.append(PollFile(int(name[1]), int(name[2]), str(file), size))
+        if time.time_ns() - changed_ns > SETTLED_NS:
+            self._there[folder] = changed_ns, found
+        return found
+
+
+def _is_new(file: PollFile, positions: dict[str, tuple[int, int]]) -> bool:
+    """Whether a file was not read. Times go back with the clock, and numbers where the memory of the
+    polls was deleted; not both.
+    """
+    at_ms, seq = positions.get(file.folder, (-1, -1))
+    return file.at_ms > at_ms or file.seq > seq
+
+
+def _within(files: Sequence[PollFile], most: int | None) -> list[PollFile]:
+    """The first files, one at least, that have no more than so many bytes."""
+    taken: list[PollFile] = []
+    size = 0
+    for file in files:
+        size += file.bytes
+        if taken and most is not None and size > most:
+            break
+        taken.append(file)
+    return taken
+
+
+def _shared(files: Sequence[str], tasks: int) -> list[InputPartition]:
+    return [SomeFiles(list(files[n::tasks])) for n in range(min(tasks, len(files)))]
+
+
+def _rows(partition: InputPartition) -> Iterator[tuple[str, str]]:
+    for path in partition.value:
+        yield path, path.rsplit("/", 3)[0]
+
+
+def _earlier(warehouse: Location, query: str, folders: Sequence[Path]) -> dict[int, Document]:
+    """Ends of the last batches of a query that has read polls as Spark's files, by their entry in
+    its log. The folders of feeds have been moved since, the names of files have not.
+    """
+    ends = {
+        entry_of(checkpoints.poll_offsets(warehouse, query, batch)): None
+        for batch in (
+            checkpoints.last_ended(warehouse, query),
+            checkpoints.last_planned(warehouse, query),
+        )
+        if batch >= 0
+    }
+    entries = sorted(entry for entry in ends if entry is not None)
+    if not entries:
+        return {}
+    log, there = SourceLog(warehouse, query), Folders(list(map(str, folders))).files()
+    found: dict[int, Document] = {}
+    positions: dict[str, list[int]] = {}
+    done = -1
+    for entry in entries:
+        names = {file.path.rpartition("/")[2] for file in log.files(entry, done)}
+        files = [file for file in there if file.name in names]
+        for file in files:
+            at_ms, seq = positions.get(file.folder, [-1, -1])
+            positions[file.folder] = [max(at_ms, file.at_ms), max(seq, file.seq)]
+        paths = [file.path for file in files]
+        found[entry] = {POSITIONS: dict(positions), FILES: paths, MORE: False}
+        done = entry
+    return found
