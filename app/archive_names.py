@@ -2,6 +2,6 @@
 
 ARCHIVE = "archive"
 """A member of a group of `queries`, as a job is, and the name of its checkpoint."""
-COUNTS, GAPS = "coverage_counts", "coverage_gaps"
-WRITES = ("events", "quarantine", COUNTS, GAPS)
+COUNTS, GAPS, POLLS = "coverage_counts", "coverage_gaps", "coverage_polls"
+WRITES = ("events", "quarantine", COUNTS, GAPS, POLLS)
 """Tables of the archive."""

@@ -392,6 +392,7 @@ def query(
     ] = None,
     config: Config = None,
     warehouse: Warehouse = None,
+    cluster: Cluster = None,
     as_of: AsOf = None,
     param: Annotated[
         list[str] | None, Option(help="Parameter of a ready question: name=value.")
@@ -437,7 +438,9 @@ def query(
     params = [*(param or []), *([] if by is None else [f"by={by}"])]
     if statement:
         return print_statement(sql, params)
-    return run_query(settings, sql, output, as_of_ms, params, timeout_ms, memory_bytes, rows)
+    return run_query(
+        settings, sql, output, as_of_ms, params, timeout_ms, memory_bytes, rows, cluster
+    )
 
 
 @app.command()
@@ -445,6 +448,7 @@ def report(
     out: Annotated[Path | None, Option(help="File to write.")] = None,
     config: Config = None,
     warehouse: Warehouse = None,
+    cluster: Cluster = None,
     start: From = None,
     end: To = None,
     as_of: AsOf = None,
@@ -455,7 +459,7 @@ def report(
 
     times = _moment(start, "--from"), _moment(end, "--to"), _moment(as_of, "--as-of")
     settings = _settings(config, warehouse)
-    return run_report(settings, out, *times, as_json, config is not None)
+    return run_report(settings, out, *times, as_json, config is not None, cluster)
 
 
 @app.command()

@@ -202,6 +202,11 @@ def _kinds() -> tuple[Kind, ...]:
         Kind("policy", "limits change", ("policy_json",)),
         Kind("gap", "the feed has lost events of its broker up to this time"),
         Kind(
+            "poll",
+            "a poll of a cluster has ended that began at `gap_from_wall_ms`: how much it left out"
+            " (`dropped`), and its first `problem`",
+        ),
+        Kind(
             "bad_document",
             "a polled document, or a part of one, that could not be used; goes to quarantine",
             ("problem",),

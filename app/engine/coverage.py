@@ -1,4 +1,4 @@
-"""Counts the records of each broker and minute, and the gaps that feeds announce.
+"""Counts the records of each broker and minute, the gaps that feeds announce, and polls.
 
 The archive counts because it parses every record of the warehouse once. It commits the counts with
 its files, so a repeated micro-batch counts nothing twice.
@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from app.archive_names import COUNTS, GAPS
+from app.archive_names import COUNTS, GAPS, POLLS
 from app.contract.event_contract import Parsed, distinct
 from app.sources.clocks import LATEST_MS
 from app.tables.definitions import TABLES
 from state.events import EVERY_BROKER, KIND_INDEX
 
 MINUTE_MS = 60_000
-_GAP = KIND_INDEX["gap"]
+_GAP, _POLL = KIND_INDEX["gap"], KIND_INDEX["poll"]
 
 
 class Coverage:
@@ -30,9 +30,10 @@ class Coverage:
         self._blind_ms = blind_ms
         self._counts: dict[tuple[str, str, int], list[int]] = {}
         self._gaps: list[dict[str, Any]] = []
+        self._polls: list[dict[str, Any]] = []
 
     def add(self, parsed: Parsed) -> None:
-        """Count records that name a broker, and collect their gaps."""
+        """Count records that name a broker, and collect their gaps and polls."""
         block = parsed.block
         (cluster, clusters), (broker, brokers) = (block.text(n) for n in ("cluster", "broker"))
         wall = block.number("ts_wall_ms")
@@ -60,6 +61,10 @@ class Coverage:
         gaps = np.flatnonzero((parsed.kind == _GAP) & parsed.valid)
         if len(gaps):
             self._add_gaps(parsed, gaps)
+        polls = np.flatnonzero((parsed.kind == _POLL) & parsed.valid)
+        if len(polls):
+            columns = TABLES[POLLS].schema.names
+            self._polls += parsed.table.select(columns).take(pa.array(polls)).to_pylist()
 
     def _add_gaps(self, parsed: Parsed, rows: np.ndarray) -> None:
         columns = (
@@ -96,4 +101,6 @@ class Coverage:
             )
         if self._gaps:
             found[GAPS] = pa.Table.from_pylist(self._gaps, TABLES[GAPS].schema)
+        if self._polls:
+            found[POLLS] = pa.Table.from_pylist(self._polls, TABLES[POLLS].schema)
         return found

@@ -82,15 +82,17 @@ def query(
     timeout_ms: int | None = None,
     memory_bytes: int | None = None,
     rows: int | None = None,
+    cluster: str | None = None,
 ) -> int:
     """Answer a ready question, or one reading statement over the tables and views; returns 0.
 
     It ends at once at a signal or after `timeout_ms` ms, and takes about `memory_bytes` of memory
-    (default: half of the machine's). `rows` is the number of rows to show. Without it JSON and CSV
-    have all rows, and a printed table reports the number of omitted ones.
+    (default: half of the machine's). With `cluster` tables have only its rows. `rows` is the number
+    of rows to show. Without it JSON and CSV have all rows, and a printed table reports the number
+    of omitted ones.
     """
     with stoppable(timeout_ms):
-        warehouse = Warehouse.of(settings.location, settings.owners)
+        warehouse = Warehouse.of(settings.location, settings.owners).of_cluster(cluster)
         return _query(
             warehouse, sql, output, as_of_ms, params, memory_bytes or default_bytes(), rows
         )

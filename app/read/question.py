@@ -54,6 +54,16 @@ USUAL = (SINCE, UNTIL, ROWS)
 
 
 @dataclass(frozen=True)
+class FleetColumns:
+    """Columns of a job in the question `fleet`, which has a row for each cluster."""
+
+    names: tuple[str, ...]
+    reads: tuple[str, ...]
+    sql: str
+    """A SELECT of `cluster` and these columns, a row for each cluster; `$since` and `$until`."""
+
+
+@dataclass(frozen=True)
 class Question:
     """A question: one sentence, the tables and views it reads, SQL with `$parameters`."""
 

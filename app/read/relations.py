@@ -102,6 +102,8 @@ class Warehouse(Location):
     """Tables are read as of this moment (ms since the epoch); None for now."""
     owners: tuple[Owner, ...] = ()
     """The configured rules of owners."""
+    cluster: str | None = None
+    """Tables that name clusters have the rows of this one alone; None for all."""
 
     @classmethod
     def of(cls, location: Location, owners: Sequence[Owner] = ()) -> Warehouse:
@@ -111,6 +113,10 @@ class Warehouse(Location):
     def at(self, as_of_ms: int | None) -> Warehouse:
         """The same warehouse as of a moment."""
         return replace(self, as_of_ms=as_of_ms)
+
+    def of_cluster(self, cluster: str | None) -> Warehouse:
+        """The rows of one cluster."""
+        return replace(self, cluster=cluster)
 
     @property
     def folder(self) -> Path | None:
@@ -430,6 +436,8 @@ class _Relation:
             shown = ", ".join(f'CAST(NULL AS {k}) AS "{c}"' for c, k in self.columns.items())
             source = "(SELECT 1) WHERE false"
         conditions = [*self._conditions, *self._own_time()] if self.paths else []
+        if self.paths and warehouse.cluster is not None and "cluster" in self._there:
+            conditions.append(f'"cluster" = {literal(warehouse.cluster)}')
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         connection.execute(f"CREATE VIEW {name} AS SELECT {shown} FROM {source}{where}")
 

@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from app.sources.lasting import SHOWN, Problems
 from app.sources.pulsar.admin_documents import Record
 from app.sources.spool import Spool
 from app.terminal.printable import say
+from state.events import EVERY_BROKER
 
 
 class Unanswered(Exception):
@@ -131,7 +133,7 @@ class Polling(ABC):
         return self.spool.records
 
     def poll_once(self, now_ms: int) -> Path | None:
-        """One poll that begins at `now_ms`; its file, or None without records."""
+        """One poll that begins at `now_ms`; its file."""
         if not self.spool.hold():
             raise UserError(
                 f"{self.spool.folder}: another process polls into it\n"
@@ -140,6 +142,8 @@ class Polling(ABC):
         self.last = self._new_report()
         begun = Begun(now_ms, time.monotonic(), self._longest_s)
         path = self._poll(begun, self.last)
+        if not self.last.answered:
+            path = self._commit(begun, ())
         self.last.took_ms = begun.clock_ms() - now_ms
         return path
 
@@ -189,10 +193,13 @@ class Polling(ABC):
         for line in self._problems.lines(problems, time.monotonic(), answered):
             self._say(f"{self.title}: {line}")
 
-    def _commit(self, now_ms: int, records: Iterable[Record]) -> Path | None:
-        """Write the records of a poll as a file, and remove files that are old."""
+    def _commit(self, begun: Begun, records: Iterable[Record], *, ends: bool = True) -> Path | None:
+        """Write the records of a poll, or of a part of it, as a file, and remove files that are
+        old. At the end of the poll, when its report has all problems, a record of it is the last.
+        """
+        now_ms = begun.now_ms
         try:
-            path = self.spool.commit(now_ms, records)
+            path = self.spool.commit(now_ms, chain(records, [self._record(begun)] if ends else ()))
             # Not by age alone: files not read before a restart are not removed at the start.
             least = self._keep_ms // self._interval_ms
             self.spool.remove_before(now_ms - self._keep_ms, max(least, 1))
@@ -200,6 +207,20 @@ class Polling(ABC):
             self.spool.release()  # what is in memory is not what is in the folder
             raise
         return path
+
+    def _record(self, begun: Begun) -> Record:
+        """The record of the poll itself."""
+        report = self.last
+        return {
+            "event_type": "poll",
+            "source_feed": self.feed,
+            "cluster": self.spool.memory.cluster,
+            "broker": EVERY_BROKER,
+            "ts_wall_ms": begun.clock_ms(),
+            "gap_from_wall_ms": begun.now_ms,
+            "dropped": report.skipped if report.answered else None,
+            "problem": report.problems[0] if report.problems else None,
+        }
 
     def _follow(self, stop: threading.Event) -> None:
         """End running requests with `stop`."""

@@ -154,6 +154,23 @@ def _coverage() -> tuple[Table, ...]:
             sort_by=("cluster", "broker", "ts_wall_ms"),
             commit_interval_ms=CAN_WAIT_MS,
         ),
+        Table(
+            "coverage_polls",
+            "Polls of clusters: a row each, also for those that were not answered.",
+            (
+                TableColumn("cluster", TEXT, "cluster name"),
+                TableColumn("source_feed", TEXT, "polled feed"),
+                TableColumn("seq", LONG, "position of the record in the feed"),
+                TableColumn("ts_wall_ms", LONG, "end of the poll (ms since the epoch)"),
+                TableColumn("gap_from_wall_ms", LONG, "its begin (ms since the epoch)"),
+                TableColumn(
+                    "dropped", LONG, "what it left out: topics or partitions; null = all of them"
+                ),
+                TableColumn("problem", TEXT, "its first problem; null = none"),
+            ),
+            sort_by=("cluster", "ts_wall_ms"),
+            commit_interval_ms=CAN_WAIT_MS,
+        ),
     )
 
 

@@ -25,7 +25,7 @@ ORDER BY committed_ms DESC, name
 
 _COVERAGE = """
 SELECT cluster, broker, epoch_ms(minute_ms) AS minute, received, repeated, late, quarantined, gaps,
-  dropped, array_to_string(blind_jobs, ', ') AS blind
+  dropped, array_to_string(blind_jobs, ', ') AS blind, failed_polls
 FROM coverage
 WHERE minute_ms >= $since AND minute_ms < $until
 ORDER BY minute_ms DESC, cluster, broker
@@ -52,7 +52,8 @@ QUESTIONS = (
     Question(
         "coverage",
         "Per broker and minute, the newest first: records received, repeated, late and"
-        " quarantined, gaps, events that they dropped, and the jobs that were blind.",
+        " quarantined, gaps, events that they dropped, the jobs that were blind, and polls that were not"
+        " answered (broker *).",
         ("coverage",),
         _COVERAGE,
         place=3,

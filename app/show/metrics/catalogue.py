@@ -174,6 +174,20 @@ _STREAM = (
         "coverage_gaps",
     ),
     Definition(
+        "weir_polls_unanswered_total",
+        "counter",
+        ("cluster", "source_feed"),
+        "Polls of the cluster that were not answered.",
+        "coverage_polls",
+    ),
+    Definition(
+        "weir_poll_answered_timestamp_seconds",
+        "gauge",
+        ("cluster", "source_feed"),
+        "End of the newest poll that was answered (s since the epoch; 0: none).",
+        "coverage_polls",
+    ),
+    Definition(
         "weir_reconcile_numbers",
         "gauge",
         (*BROKER, "result"),

@@ -29,6 +29,7 @@ def report(
     as_of_ms: int | None = None,
     as_json: bool = False,
     configured: bool = False,
+    cluster: str | None = None,
 ) -> int:
     """Write the page to `out` and print its location, or print its content as JSON; 0."""
     from app.show.report.report_reader import ReportSpan
@@ -41,7 +42,7 @@ def report(
     span = ReportSpan(LEAST if from_ms is None else from_ms, MOST if to_ms is None else to_ms)
     if span.start_ms >= span.end_ms:
         raise UserError("report: --from is not before --to")
-    page = write_page(settings, out, span, as_of_ms, configured)
+    page = write_page(settings, out, span, as_of_ms, configured, cluster)
     if as_json:
         from app.show.report.page import as_json as in_json
 
@@ -57,6 +58,7 @@ def write_page(
     span: ReportSpan | None = None,
     as_of_ms: int | None = None,
     configured: bool = False,
+    cluster: str | None = None,
 ) -> Page:
     """The page about a warehouse, written to `out` if given; `configured`: these are the settings
     of its run, not only its location."""
@@ -65,7 +67,7 @@ def write_page(
 
     require_folder(out)
     links_from = Path() if out is None else out.absolute().parent
-    page = build(settings, span or ReportSpan(), as_of_ms, configured, links_from)
+    page = build(settings, span or ReportSpan(), as_of_ms, configured, links_from, cluster)
     if out is not None:
         from app.show.report.page import html, write
 

@@ -19,6 +19,7 @@ from app.show.report.report_reader import ReportReader, ReportSpan, reached
 from app.show.report.sections.alerting import alerting
 from app.show.report.sections.configuration import configuration
 from app.show.report.sections.data_quality import data_quality
+from app.show.report.sections.fleet import fleet
 from app.show.report.sections.quotas import quotas
 from app.show.report.sections.runbooks import runbooks
 from app.show.report.summary import (
@@ -43,10 +44,12 @@ def build(
     as_of_ms: int | None = None,
     configured: bool = False,
     links_from: Path = Path(),
+    cluster: str | None = None,
 ) -> Page:
     """The page about the warehouse of `settings`; `configured`: these are the settings of its
-    run, not only its location. Links start in the folder `links_from`."""
+    run, not only its location. Links start in the folder `links_from`; `cluster`: of it alone."""
     warehouse = Warehouse.of(settings.location, settings.owners).at(as_of_ms)
+    warehouse = warehouse.of_cluster(cluster)
     warehouse.require()
     manifest = load_manifest(settings.location)
     kept = described(settings) if configured else last_configuration.load(settings.location)
@@ -60,14 +63,16 @@ def build(
         for section in declared
         if any(map(reader.written, section.tables))
     ]
-    alerts, limits = alerting(reader), quotas(reader)
+    alerts, limits, clusters = alerting(reader), quotas(reader), fleet(reader)
     quality = data_quality(reader, links_from)
     settled = configuration(reader, kept, manifest)
     placed = [(0, first), (10, alerts), (40, limits), *of_jobs, (100, quality), (110, settled)]
+    if clusters is not None:
+        placed.append((5, clusters))
     sections = _in_order(placed)
     if (folded := runbooks([actions, *(part for s in sections for part in s.parts)])) is not None:
         sections.append(folded)
-    tiled = [alerts, limits, *_in_order(of_jobs), quality]
+    tiled = [alerts, *([clusters] if clusters else []), limits, *_in_order(of_jobs), quality]
     covered = reader.span
     made_ms = time.time_ns() // 1_000_000
     facts = {
@@ -82,7 +87,7 @@ def build(
     return Page(
         title,
         _covers(reader, as_of_ms, made_ms),
-        verdict(reader, [alerts, limits, *(section for _, section in of_jobs)]),
+        verdict(reader, [*tiled[:-1]]),
         [section.tile for section in tiled if section.tile is not None],
         [_within(section, span) for section in sections],
         actions,
@@ -98,6 +103,8 @@ def _in_order(placed: list[tuple[int, ReportSection]]) -> list[ReportSection]:
 def _asked(warehouse: Warehouse) -> str:
     """The options of `query` that name the tables of this page."""
     text = f" --warehouse {shlex.quote(warehouse.uri)}"
+    if warehouse.cluster is not None:
+        text += f" --cluster {shlex.quote(warehouse.cluster)}"
     return text if warehouse.as_of_ms is None else f"{text} --as-of {warehouse.as_of_ms}"
 
 

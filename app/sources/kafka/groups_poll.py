@@ -110,8 +110,8 @@ class GroupPoller(Polling):
         memory.policies = mapped.policies
         memory.extra[STATES] = mapped.states
         memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
-        path = self._commit(begun.now_ms, mapped.records)
         self._report(report, answers, mapped)
+        path = self._commit(begun, mapped.records)
         self._say_states(
             {g: s for g, s in mapped.states.items() if states.get(g) != s and s not in CONSUMERS}
         )

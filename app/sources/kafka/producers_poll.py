@@ -125,9 +125,9 @@ class ProducerPoller(Polling):
             rows = list(numbered(mapped.rows, extra[NUMBER] + 1))
             extra[NUMBER] += len(rows)
             extra[ROWS] = [*extra[ROWS], rows][-MOST_WAITING:]
-        path = self._commit(begun.now_ms, mapped.records)
-        self._write_rows(report)
         self._report(report, answers, mapped)
+        path = self._commit(begun, mapped.records)
+        self._write_rows(report)
         return path
 
     def look(self) -> str:

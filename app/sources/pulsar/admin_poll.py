@@ -122,7 +122,7 @@ class AdminPoller(Polling):
             if note is not None and not self._has_noted:
                 self._say(f"{self.title}: {note}")
             self._has_noted = self._has_noted or note is not None
-            path, asked = None, plan.topics
+            asked = plan.topics
             while True:
                 # Records that wait for the end of a long poll would be behind those of other feeds.
                 until_s = time.monotonic() + PORTION_S
@@ -134,12 +134,12 @@ class AdminPoller(Polling):
                 report.skipped += len(polls) - len(answered)
                 records = self._map(answered, policies, report)
                 report.records += len(records)
-                path = self._commit(begun.now_ms, records) or path
                 if not asked:
                     break
+                self._commit(begun, records, ends=False)
         report.problems += plan.problems
         self.skipped += report.skipped
-        return path
+        return self._commit(begun, records)
 
     # What is polled
 
