@@ -107,6 +107,8 @@ def records(path: Path | None) -> list[Json]:
     assert path is not None
     found = [json.loads(line) for line in path.read_text().splitlines()]
     valid(found)
+    *found, last = found
+    assert last["event_type"] == "poll"
     assert len({record["ts_wall_ms"] for record in found}) == 1
     return found
 
