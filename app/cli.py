@@ -431,7 +431,10 @@ def query(
         raise UserError(f"query: --{chosen[0]} and --{chosen[1]} exclude each other")
     output: Output = chosen[0] if chosen else "table"
     if every or sql is None:
-        return list_questions(output, every)
+        from app.read.relations import Warehouse as Tables
+
+        there = Tables.of(_settings(config, warehouse).location)
+        return list_questions(output, every, there)
     timeout_ms = None if timeout is None else _duration(timeout, "--timeout")
     memory_bytes = None if memory is None else _memory(memory)
     as_of_ms, settings = _moment(as_of, "--as-of"), _settings(config, warehouse)

@@ -184,13 +184,16 @@ def print_statement(name: str, params: Sequence[str]) -> int:
     return 0
 
 
-def list_questions(output: Output = "table", every: bool = True) -> int:
+def list_questions(
+    output: Output = "table", every: bool = True, warehouse: Warehouse | None = None
+) -> int:
     """Print the ready questions, each with its parameters and their defaults, or those that are
-    asked most; returns 0."""
+    asked most; of a local `warehouse` that is there those about tables that it has; returns 0."""
     names = ["name", "parameters", "meaning"]
+    questions = [question for question in QUESTIONS.values() if _is_about(question, warehouse)]
     rows = [
         [q.name, " ".join(f"{p.name}={p.shown_default}" for p in q.params), q.meaning]
-        for q in QUESTIONS.values()
+        for q in questions
         if every or q.usual
     ]
     if output == "json":
@@ -204,7 +207,7 @@ def list_questions(output: Output = "table", every: bool = True) -> int:
                         "sql": {value: each.sql for value, each in q.by.items()} or q.sql,
                         "parameters": {p.name: p.meaning for p in q.params},
                     }
-                    for q in QUESTIONS.values()
+                    for q in questions
                     if every or q.usual
                 ],
                 indent=1,
@@ -219,9 +222,25 @@ def list_questions(output: Output = "table", every: bool = True) -> int:
     WRITERS[output](names, rows, sys.stdout)
     if output == "table" and not every:
         say(
-            f"\n{len(QUESTIONS) - len(rows)} more with --all; SQL over the tables: {PROGRAM} tables"
+            f"\n{len(questions) - len(rows)} more with --all; SQL over the tables: {PROGRAM} tables"
         )
     return 0
+
+
+def _is_about(question: Question, warehouse: Warehouse | None) -> bool:
+    """Whether a warehouse has a table that a question reads; of one that cannot be seen it has."""
+    folder = None if warehouse is None else warehouse.folder
+    there = set() if folder is None else {log.parent.name for log in folder.glob("*/_delta_log")}
+    if not there:
+        return True
+    read = {
+        table
+        for name in question.reads
+        for table in (VIEWS[name].reads if name in VIEWS else [name])
+        if table in TABLES
+    }
+    of_jobs = {table for table in read if TABLES[table].job is not None}
+    return not read or not (of_jobs or read).isdisjoint(there)
 
 
 def _required(warehouse: Warehouse) -> Warehouse:
