@@ -20,6 +20,12 @@ from state.jobs import DECLARED, JOBS
 ROOT = Path(__file__).resolve().parents[3]
 Load = Callable[[str], Settings]
 
+FEED = (
+    "{format: [kafka_groups, kafka_producers], cluster: east,"
+    " options: {kafka.bootstrap.servers: 'e:1'}}"
+)
+"""Groups and producer states of a cluster."""
+
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
@@ -176,6 +182,24 @@ def test_the_example_policies_are_valid() -> None:
             "c.yaml: queries: 'rate_limits' is in more than one group; it runs once",
         ),
         ("source: {format: files}", "c.yaml: source.path: is missing, format files needs it"),
+        (
+            "source: [{format: demo}, {format: files}]",
+            "c.yaml: source[1].path: is missing, format files needs it",
+        ),
+        (
+            "source: [{format: demo}, {format: files, path: in}]",
+            "c.yaml: source: demo and files: a run has one streamed source (allowed beside it:"
+            " kafka_groups, kafka_producers, pulsar_admin)",
+        ),
+        (
+            f"source: [{{format: demo}}, {FEED[:-1]}, groups: {{topic: t}}}}]",
+            "c.yaml: source[1].groups.topic: unknown key (did you mean topics?)",
+        ),
+        (
+            f"source: [{FEED}, {FEED}]",
+            "c.yaml: source: kafka_groups east is there twice (cluster: a name for each cluster)",
+        ),
+        ("source: [5]", "c.yaml: source[0]: 5 is not a mapping of keys"),
         (
             "source: {format: kafka, options: {subscribe: events}}",
             "c.yaml: source.options.kafka.bootstrap.servers: is missing (host:port,...)",
@@ -375,6 +399,37 @@ def test_policy_files_are_relative_to_the_configuration_and_replace_earlier_ones
     assert load_settings(tmp_path / "c.yaml").policy_dicts() == [
         {"scope": "topic", "name": "a/b/c", "limits": {"publishRateInMsgs": 9}}
     ]
+
+
+def test_a_feed_of_several_formats_is_one_of_each(load: Load) -> None:
+    section = "groups: {interval_ms: 5s}, producers: {interval_ms: 7s}"
+    other = "{format: kafka_groups, groups: {cluster: west, options: {bootstrap.servers: 'w:1'}}}"
+    settings = load(f"source: [{FEED[:-1]}, {section}}}, {other}]")
+    assert [feed.title for feed in settings.polled] == [
+        "kafka_groups east",
+        "kafka_producers east",
+        "kafka_groups west",
+    ]
+    assert [feed.polled.interval_ms for feed in settings.polled] == [5000, 7000, 60_000]
+    assert settings.polled[0].groups is not None
+    assert settings.polled[0].groups.client_options() == {"bootstrap.servers": "e:1"}
+    assert settings.polled[1].reader_options() == {"kafka.bootstrap.servers": "e:1"}
+
+
+@pytest.mark.parametrize(
+    ("source", "jobs"),
+    [
+        ("{format: demo}", JOBS),
+        (FEED, ("producer_ids", "backlog")),
+        ("{format: kafka_logs, path: logs}", ("producer_ids",)),
+        (f"[{FEED}, {{format: files, path: in}}]", JOBS),
+    ],
+)
+def test_the_jobs_are_those_that_the_feeds_can_fill(
+    source: str, jobs: tuple[str, ...], load: Load
+) -> None:
+    assert load(f"source: {source}").jobs == jobs
+    assert load(f"source: {source}\nqueries: [[chunks]]").jobs == ("chunks",)
 
 
 def test_overrides_are_merged_key_by_key(load: Load) -> None:

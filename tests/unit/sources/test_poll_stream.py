@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.config.location import Location
+from app.config.source import SourceSettings
+from app.sources import polled
 from app.sources.poll_stream import FILES, MORE, PollPlan, PollReader
+from app.tables import durable
 from app.tables.spark_files import entry_of
 
 
@@ -133,3 +137,38 @@ def test_every_poll_is_in_one_batch(
             one = reader(root, offset, max_bytes=most)
     drain()
     assert sorted(read) == sorted(written)
+
+
+def feed(spool: str | None = None, cluster: str = "east") -> SourceSettings:
+    groups = {"cluster": cluster, "options": {"bootstrap.servers": "h:1"}, "spool": spool}
+    return SourceSettings.model_validate({"format": "kafka_groups", "groups": groups})
+
+
+@pytest.mark.parametrize("of_its_own", [False, True])
+def test_polls_of_an_earlier_version_move_into_the_folder_of_their_feed(
+    tmp_path: Path, of_its_own: bool
+) -> None:
+    warehouse = Location(str(tmp_path / "w"))
+    old = tmp_path / "spool" if of_its_own else tmp_path / "w" / "_weir" / "kafka_groups"
+    spool = str(old) if of_its_own else None
+    path = write(old.parent, old.name, 20, 0)
+    unfinished = old / f".poll-2{durable.UNFINISHED}"
+    unfinished.write_text("{}")
+    (old / "memory.json").write_text('{"cluster": "east"}')
+    for other in ("west", "east", "east"):  # a crash may have left it half done
+        polled.take_over(feed(spool, other), warehouse)
+    folder = polled.spool_folder(feed(spool), warehouse)
+    assert folder.name == "kafka_groups.east"
+    assert sorted(file.name for file in folder.iterdir()) == sorted(
+        [unfinished.name, "memory.json", "polls"]
+    )
+    assert [file.name for file in (folder / "polls").iterdir()] == [Path(path).name]
+    assert polled.roots([feed(spool)], warehouse) == [folder.parent]
+
+
+def test_a_cluster_may_have_any_name(tmp_path: Path) -> None:
+    warehouse = Location(str(tmp_path))
+    names = ["a/../../b", "a b", ".hidden", "ä"]
+    folders = [polled.spool_folder(feed(cluster=name), warehouse) for name in names]
+    assert {folder.parent for folder in folders} == {tmp_path / "_weir" / "polls"}
+    assert len(set(folders)) == len(names)

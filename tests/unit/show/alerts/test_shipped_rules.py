@@ -442,6 +442,43 @@ def test_a_gap_fires_as_long_as_a_job_is_blind(firing):
     assert firing("coverage-gap", coverage_counts=[read(5)]) == []
 
 
+def poll(minute, feed="kafka_groups", **changes):
+    """A poll that was not answered."""
+    return {
+        "cluster": "east",
+        "source_feed": feed,
+        "seq": minute,
+        "ts_wall_ms": START_MS + minute * MINUTE,
+        "gap_from_wall_ms": START_MS + minute * MINUTE - 1000,
+        "dropped": None,
+        "problem": "Connection refused",
+        **changes,
+    }
+
+
+ANSWERED = {"dropped": 0, "problem": None}
+SILENT = [poll(0, **ANSWERED), *(poll(minute) for minute in (1, 2, 3, 4))]
+
+
+def test_a_cluster_that_answers_no_poll_fires(firing):
+    ((labels, since, summary),) = firing("cluster-not-answering", coverage_polls=SILENT)
+    assert (labels, since) == ({"source_feed": "kafka_groups"}, MINUTE - 1000)
+    assert summary.endswith("Connection refused")
+
+
+@pytest.mark.parametrize(
+    "polls",
+    [
+        [SILENT[0], poll(1), poll(2, **ANSWERED), poll(3), poll(4, **ANSWERED)],
+        [*SILENT, poll(5, dropped=3), poll(9, **ANSWERED)],
+        [*SILENT, poll(5, **ANSWERED), poll(9, "kafka_producers", **ANSWERED)],
+    ],
+    ids=["now and then", "a part of it", "again"],
+)
+def test_a_cluster_that_answers_does_not_fire(firing, polls):
+    assert firing("cluster-not-answering", coverage_polls=polls) == []
+
+
 def compared(minute, difference, **changes):
     """A minute of a counter that the broker has at 100."""
     return {
