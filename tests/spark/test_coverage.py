@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.archive_names import COUNTS, GAPS
+from app.archive_names import COUNTS, GAPS, POLLS
 from app.config.settings import Settings
 from app.read.query import query
 from app.tables.definitions import TABLES
@@ -114,6 +114,22 @@ def test_records_are_counted_by_broker_and_minute(tmp_path: Path) -> None:
         {**gap, "job": "rate_limits", "blind_until_ms": T0 + 140_000},
         {**gap, "job": "chunks", "blind_until_ms": T0 + 250_000},
     ]
+
+
+def test_polls_have_a_row_each_and_count_for_no_broker(tmp_path: Path) -> None:
+    about = {"event_type": "poll", "source_feed": "kafka_groups", "cluster": "c", "broker": "*"}
+    whole = {**about, "seq": 1, "ts_wall_ms": T0 + 9, "gap_from_wall_ms": T0, "dropped": 0}
+    failed = {
+        **about,
+        "seq": 2,
+        "ts_wall_ms": T0 + 99,
+        "gap_from_wall_ms": T0 + 60,
+        "problem": "no",
+    }
+    found = archived([[json.dumps(each).encode() for each in (whole, failed)]], tmp_path)
+    assert COUNTS not in found and "quarantine" not in found
+    columns = TABLES[POLLS].schema.names
+    assert found[POLLS] == [{name: each.get(name) for name in columns} for each in (whole, failed)]
 
 
 def test_any_cut_into_batches_counts_the_same(tmp_path: Path) -> None:
