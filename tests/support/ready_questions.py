@@ -159,6 +159,7 @@ def broken(code: str, offset: Any, **changes: Any) -> Row:
     return {
         "reason_code": code,
         "detail": "topic",
+        **EAST,
         "ts_wall_ms": START_MS,
         "source_partition": "0",
         "source_offset": offset,
@@ -340,7 +341,24 @@ COVERED = {
         for job in ("chunks", "backlog")
     ],
 }
-_COVERED = {**EAST, "broker": "b1", "repeated": 0, "late": 0}
+_COVERED = {**EAST, "broker": "b1", "repeated": 0, "late": 0, "failed_polls": 0}
+_SILENT = {"worst_lag": None, "of_group": None, "lost": None, "breached_quotas": 0}
+
+
+def polled(cluster: str, at_ms: int, **changes: Any) -> Row:
+    """A poll that was answered."""
+    return {
+        "cluster": cluster,
+        "source_feed": "kafka_groups",
+        "seq": at_ms,
+        "ts_wall_ms": START_MS + at_ms,
+        "gap_from_wall_ms": START_MS + at_ms - 1000,
+        "dropped": 0,
+        "problem": None,
+        **changes,
+    }
+
+
 _COMPARED = {
     **EAST,
     "broker": "b1",
@@ -694,6 +712,45 @@ CASES = {
                 "live": 1.0,
                 "shadow": 3.0,
                 "difference": 2.0,
+            },
+        ],
+    ),
+    "fleet": (
+        {
+            "coverage_polls": [
+                polled("east", 0),
+                polled("east", 60_000, dropped=None, problem="Connection refused"),
+                polled("west", 0, dropped=2, problem="partition t/0: timed out"),
+                polled("down", 0, dropped=None, problem="Connection refused"),
+            ],
+            "group_lag": [lag("g", 60_000, 9), lag("h", 60_000, 4)],
+            "lost_messages": [lost("g", 0, 1, 5), lost("g", 60_000, 5, 6)],
+        },
+        {},
+        [
+            {
+                **EAST,
+                "worst_lag": 9,
+                "of_group": "g on orders",
+                "lost": 5,
+                "breached_quotas": 0,
+                "unanswered_polls": 1,
+                "answered": START,
+                "last_problem": "Connection refused",
+            },
+            {
+                **_SILENT,
+                "cluster": "down",
+                "unanswered_polls": 1,
+                "answered": None,
+                "last_problem": "Connection refused",
+            },
+            {
+                **_SILENT,
+                "cluster": "west",
+                "unanswered_polls": 0,
+                "answered": START,
+                "last_problem": "partition t/0: timed out",
             },
         ],
     ),
@@ -1810,6 +1867,7 @@ CASES = {
                 "reason_code": "BAD_TOPIC",
                 "records": 2,
                 "jobs": ["chunks"],
+                "clusters": ["east"],
                 "commonest_detail": "topic",
                 "newest": "2023-11-14T22:14:01Z",
             },
@@ -1817,6 +1875,7 @@ CASES = {
                 "reason_code": "UNPARSEABLE",
                 "records": 1,
                 "jobs": None,
+                "clusters": ["east"],
                 "commonest_detail": None,
                 "newest": None,
             },

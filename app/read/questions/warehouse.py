@@ -7,6 +7,7 @@ from app.read.question import Question
 _QUARANTINE = """
 SELECT reason_code, count(DISTINCT (source_partition, source_offset)) AS records,
   list_sort(list(DISTINCT job) FILTER (WHERE job IS NOT NULL)) AS jobs,
+  list_sort(list(DISTINCT cluster) FILTER (WHERE cluster IS NOT NULL)) AS clusters,
   mode(detail ORDER BY detail) AS commonest_detail, epoch_ms(max(ts_wall_ms)) AS newest
 FROM quarantine
 WHERE (ts_wall_ms IS NULL OR ts_wall_ms >= $since) AND (ts_wall_ms IS NULL OR ts_wall_ms < $until)

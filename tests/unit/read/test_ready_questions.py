@@ -116,6 +116,15 @@ def test_a_mistake_is_told_with_what_is_allowed(words, says, tmp_warehouse, caps
     assert says in err
 
 
+def test_the_list_has_what_the_tables_of_the_warehouse_can_answer(tmp_path, capsys):
+    for table in ("events", "quarantine", "coverage_counts", "coverage_polls", "group_lag"):
+        (tmp_path / table / "_delta_log").mkdir(parents=True)
+    code, out, _ = ask(capsys, str(tmp_path), "--all", "--json")
+    listed = {q["name"] for q in json.loads(out)}
+    assert code == 0 and {"lag", "fleet", "coverage", "quarantined", "freshness"} <= listed
+    assert listed.isdisjoint({"blame", "lost-messages", "cache-bakeoff", "new-producer-ids"})
+
+
 def test_the_list_needs_no_warehouse(tmp_path, capsys):
     code, out, _ = ask(capsys, str(tmp_path / "none"), "--all", "--json")
     listed = {q["name"]: q for q in json.loads(out)}
@@ -125,8 +134,8 @@ def test_the_list_needs_no_warehouse(tmp_path, capsys):
     assert all(q.meaning in out for q in QUESTIONS.values())
     code, out, _ = ask(capsys, str(tmp_path / "none"))
     first = [q.name for q in QUESTIONS.values() if q.meaning in out]
-    assert code == 0 and len(first) == 10 and set(first) <= set(QUESTIONS)
-    assert f"{len(QUESTIONS) - 10} more with --all" in out
+    assert code == 0 and len(first) == 11 and set(first) <= set(QUESTIONS)
+    assert f"{len(QUESTIONS) - 11} more with --all" in out
     code, out, _ = ask(capsys, str(tmp_path / "none"), "--all", "--csv")
     assert out.splitlines()[0] == "name,parameters,meaning"
 
