@@ -16,7 +16,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, TextIO, TypeVar
+from typing import IO, Any, Generic, Literal, TextIO, TypeVar
+
+import msgspec
 
 from app.config.pulsar_admin import WHERE
 from app.errors import UserError
@@ -117,10 +119,9 @@ class Spool:
         unfinished = durable.unfinished(self.folder / name)
         try:
             first = memory.seq
-            with unfinished.open("w", encoding="ascii") as out:
+            with unfinished.open("wb") as out:
                 for record in records:
-                    line = json.dumps({**record, "seq": memory.seq}, separators=(",", ":"))
-                    out.write(line + "\n")
+                    out.write(b'%b,"seq":%d}\n' % (_json(record)[:-1], memory.seq))
                     memory.seq += 1
                 _flush(out)
             wrote = memory.seq > first
@@ -187,6 +188,13 @@ class Spool:
         )
 
 
-def _flush(out: TextIO) -> None:
+def _json(record: Record) -> bytes:
+    try:
+        return msgspec.json.encode(record)
+    except (UnicodeEncodeError, OverflowError):  # half a character, or a number beyond 64 bits
+        return json.dumps(record, separators=(",", ":")).encode("ascii")
+
+
+def _flush(out: IO[Any]) -> None:
     out.flush()
     os.fsync(out.fileno())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Callable, Container
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
@@ -108,19 +110,21 @@ class GroupPoller(Polling):
         mapped = map_answers(answers, before, memory.policies, self._rules, states)
         memory.topics = {place.text: known for place, known in mapped.known.items()}
         memory.policies = mapped.policies
-        memory.extra[STATES] = mapped.states
+        memory.extra[STATES] = mapped.groups
         memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
-        path = self._commit(begun.now_ms, mapped.records)
+        first = memory.seq
+        path = self._commit(begun.now_ms, chain(mapped.changes, mapped.states))
+        report.records = memory.seq - first
         self._report(report, answers, mapped)
         self._say_states(
-            {g: s for g, s in mapped.states.items() if states.get(g) != s and s not in CONSUMERS}
+            {g: s for g, s in mapped.groups.items() if states.get(g) != s and s not in CONSUMERS}
         )
         return path
 
     def _read(self, answers: OffsetAnswers, deadline: float) -> None:
         """Add the records at the groups' positions, read where they are not known yet."""
         self._polls += 1
-        wanted = set(answers.positions().values())
+        wanted = answers.positions()
         kept = {}
         for position in wanted & self._oldest.keys():
             topic_id, end, oldest = self._oldest[position]
@@ -137,17 +141,14 @@ class GroupPoller(Polling):
             return self._since[position], self._turn.get(position.place, 0), position
 
         # Compaction may have removed what was read.
-        new = [
-            *sorted(wanted - kept.keys(), key=turn),
-            *sorted(
-                (position for position in kept if _is_compacted(answers, position.place)), key=turn
-            ),
-        ]
+        most = self._settings.publish_reads
+        new = heapq.nsmallest(most, wanted - kept.keys(), key=turn)
+        if len(new) < most:
+            again = (position for position in kept if _is_compacted(answers, position.place))
+            new += heapq.nsmallest(most - len(new), again, key=turn)
         deadline = min(deadline, time.monotonic() + self._settings.timeout_ms / 1000)
         with suppress(Unanswered):
-            answers.read = self._client.read(
-                new[: self._settings.publish_reads], answers.logs, deadline, answers.problems
-            )
+            answers.read = self._client.read(new, answers.logs, deadline, answers.problems)
         for position, oldest in answers.read.items():
             place = position.place
             self._turn[place] = self._polls
@@ -161,7 +162,6 @@ class GroupPoller(Polling):
         }
 
     def _report(self, report: Report, answers: OffsetAnswers, mapped: MappedOffsets) -> None:
-        report.records = len(mapped.records)
         report.skipped = len(mapped.skipped)
         report.gone = len(mapped.gone)
         report.absent = len(answers.absent)

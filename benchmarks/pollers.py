@@ -1,0 +1,140 @@
+"""What a poll of consumer groups costs: a simulated fleet, and a real broker.
+
+The floor of a poll is what its answers and its records cost alone: the same JSON texts from the JVM
+to Python objects, and the lines of its file written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.result import Result
+from benchmarks.stream import Bench
+
+POLL_S = 10.0
+"""The time in which a poll of 100,000 partitions and 5,000 groups is to end."""
+MOVED = (("the first poll", 0.0), ("a poll without a change", 0.0), ("a poll, 10 % moved", 0.1))
+
+
+class Cost(NamedTuple):
+    """What a poll took."""
+
+    seconds: float
+    cpu_s: float
+    """Of Python and the JVM."""
+    floor_cpu_s: float
+    file_mb: float
+    memory_mb: float
+    """The file memory.json."""
+    records: int
+
+
+class Costs(NamedTuple):
+    """What the polls of a process took."""
+
+    polls: list[Cost]
+    python_mb: float
+    jvm_mb: float
+    """Largest resident memory."""
+
+
+def run(bench: Bench) -> Result:
+    """Polls of fleets, and of a real broker."""
+    sizes = (40,) if bench.small else (2_500, 25_000)
+    result = Result("pollers", 0, bench.small)
+    for topics in sizes:
+        _simulated(bench, result, topics)
+    return result
+
+
+def _simulated(bench: Bench, result: Result, topics: int) -> None:
+    from benchmarks.fleet import Fleet
+
+    fleet = Fleet(topics)
+    folders = []
+    for number, (_, moved) in enumerate(MOVED):
+        folders.append(bench.folder / f"fleet-{topics}-{number}")
+        fleet.write(folders[-1], moved)
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        costs = process.submit(_polls, folders, bench.folder / f"spool-{topics}").result()
+    what = f"{fleet.partitions:,} partitions, {len(fleet.groups):,} groups"
+    for (name, _), cost in zip(MOVED, costs.polls, strict=True):
+        floor, figure = f"floor: {what}, {name}", f"{what}, {name}"
+        result.add(floor, cost.floor_cpu_s, "CPU s")
+        result.add(f"{figure}, CPU", cost.cpu_s, "CPU s")
+        result.ratio(f"{figure}, CPU", floor)
+        result.add(figure, cost.seconds, "s", note=f"{cost.records:,} records")
+        result.add(f"{figure}: its file", cost.file_mb, "MB")
+        result.add(f"{figure}: memory.json", cost.memory_mb, "MB")
+    result.add(f"{what}: memory of Python", costs.python_mb, "MB")
+    result.add(f"{what}: memory of the JVM", costs.jvm_mb, "MB")
+
+
+def _polls(folders: list[Path], spool: Path) -> Costs:
+    """A poll of each folder of answers, in a process with a JVM of its own."""
+    from app.config.kafka_groups import KafkaGroupsSettings
+    from app.sources.kafka.groups_poll import GroupPoller
+    from benchmarks.fleet import FleetClient
+
+    at_ms = int(time.time() * 1000)
+    settings = KafkaGroupsSettings(options={"bootstrap.servers": "127.0.0.1:1"}, timeout_ms=600_000)
+    client = FleetClient(settings, at_ms)
+    poller = GroupPoller(settings, spool, print, client=client)
+    jvm = _jvm()
+    costs = []
+    for number, folder in enumerate(folders):
+        client.requests.folder = folder
+        began, cpu = time.perf_counter(), _cpu(jvm)
+        path = poller.poll_once(at_ms + number * 60_000)
+        seconds, used = time.perf_counter() - began, _cpu(jvm) - cpu
+        assert path is not None and not poller.last.problems, poller.last
+        peak = _peak_mb("self"), _peak_mb(jvm)
+        floor = _floor(client, folder, path, jvm)
+        megabytes = [file.stat().st_size / 1e6 for file in (path, spool / "memory.json")]
+        costs.append(Cost(seconds, used, floor, *megabytes, poller.last.records))
+    return Costs(costs, *peak)
+
+
+def _floor(client: object, folder: Path, path: Path, jvm: str) -> float:
+    """CPU seconds for the answers as Python objects, and for the lines of the file."""
+    from app.jvm import driver_jvm
+    from benchmarks.fleet import Answered
+
+    lines = path.read_bytes()
+    cpu = _cpu(jvm)
+    for answer in folder.iterdir():
+        json.loads(Answered(driver_jvm(), answer).json())
+    with path.with_name("floor").open("wb") as out:
+        out.write(lines)
+        out.flush()
+        os.fsync(out.fileno())
+    used = _cpu(jvm) - cpu
+    path.with_name("floor").unlink()
+    return used
+
+
+def _jvm() -> str:
+    """The process id of the JVM."""
+    from app.jvm import driver_jvm
+
+    pid: str = str(driver_jvm().java.lang.ProcessHandle.current().pid())
+    return pid
+
+
+def _cpu(jvm: str) -> float:
+    """CPU seconds of this process and the JVM so far."""
+    fields = Path(f"/proc/{jvm}/stat").read_text().rpartition(")")[2].split()
+    return time.process_time() + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _peak_mb(pid: str) -> float:
+    """The largest resident memory of a process so far."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (kib,) = [line.split()[1] for line in lines if line.startswith("VmHWM")]
+    return int(kib) / 1000
