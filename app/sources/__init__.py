@@ -105,7 +105,12 @@ def poller(settings: Settings, say: Callable[[str], None] | None = None) -> Poll
     if feed.format == "kafka_groups":
         from app.sources.kafka import groups_source
 
-        return groups_source.poller(feed, warehouse, settings.policy_dicts(), say)
+        # A check is made when the clock of its key passes it.
+        ticks = (
+            settings.job_params("backlog")["backlogQuotaCheckIntervalInSeconds"] * 1000,
+            settings.idle_advance_ms + settings.allowed_lateness_ms,
+        )
+        return groups_source.poller(feed, warehouse, settings.policy_dicts(), say, ticks)
     if feed.format == "kafka_producers":
         from app.sources.kafka import producers_source
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Container
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.errors import UserError
@@ -15,6 +16,7 @@ from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.offsets import (
     CONSUMERS,
     FEED,
+    KNOWN,
     NAMELESS,
     KnownPartition,
     LogPosition,
@@ -29,10 +31,22 @@ from app.sources.lasting import SHOWN
 from app.sources.polling import Begun, Polling, Report, Unanswered
 from app.sources.spool import Spool
 
+NOBODY = "weir"
+"""The group whose state is written where only the time counts: the reader's, which commits nothing.
+"""
 STATES = "states"
 """States of whole groups, in the memory of the spool."""
 HINT = "options and timeout_ms decide this"
 RIGHTS = "the user of options needs more rights; groups, topics and retention_as_quota ask for less"
+
+
+class Ticks(NamedTuple):
+    """When a poll is followed by a record that makes the job check its answers."""
+
+    check_ms: int
+    """Checks are at multiples of this time."""
+    after_ms: int
+    """So long after a check a record of any key moves all clocks past it."""
 
 
 class GroupPoller(Polling):
@@ -49,6 +63,7 @@ class GroupPoller(Polling):
         say: Callable[[str], None] | None = None,
         own_quotas: Container[str] = (),
         client: GroupsClient | None = None,
+        ticks: Ticks | None = None,
     ) -> None:
         """`own_quotas` are the topics whose backlog quota is configured."""
         spool = Spool(Path(spool_folder), settings.cluster, WHERE, KnownPartition)
@@ -71,6 +86,9 @@ class GroupPoller(Polling):
         self._turn: dict[Place, int] = {}
         """By partition the poll that read it last."""
         self._polls = 0
+        self._ticks = ticks
+        self._checked_ms: int | None = None
+        """The newest poll whose answers no record has moved past a check yet."""
 
     def check(self) -> None:
         """UserError for a cluster that does not answer or refuses this user; writes nothing."""
@@ -112,6 +130,7 @@ class GroupPoller(Polling):
         memory.policies = mapped.policies
         memory.extra[STATES] = mapped.groups
         memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
+        self._checked_ms = memory.last_poll_ms
         first = memory.seq
         path = self._commit(begun.now_ms, chain(mapped.changes, mapped.states))
         report.records = memory.seq - first
@@ -120,6 +139,21 @@ class GroupPoller(Polling):
             {g: s for g, s in mapped.groups.items() if states.get(g) != s and s not in CONSUMERS}
         )
         return path
+
+    def _tick_ms(self) -> int | None:
+        if self._ticks is None or self._checked_ms is None:
+            return None
+        check_ms, after_ms = self._ticks
+        return (self._checked_ms // check_ms + 1) * check_ms + after_ms
+
+    def _tick(self, now_ms: int) -> None:
+        """A group of which nothing is stated is stated to have no state."""
+        self._checked_ms = None
+        states = self.spool.memory.extra.get(STATES, {})
+        if self.spool.hold():
+            self._commit(
+                now_ms, [self._rules.whole_group(NOBODY, states.get(NOBODY, KNOWN), now_ms)]
+            )
 
     def _read(self, answers: OffsetAnswers, deadline: float) -> None:
         """Add the records at the groups' positions, read where they are not known yet."""

@@ -62,11 +62,21 @@ def poller(
     warehouse: Location,
     policies: Sequence[Mapping[str, Any]] = (),
     say: Callable[[str], None] | None = None,
+    ticks: tuple[int, int] | None = None,
 ) -> GroupPoller:
-    """The poller of the source; `policies` are the configured ones."""
-    from app.sources.kafka.groups_poll import GroupPoller  # with the client, which no worker needs
+    """The poller of the source; `policies` are the configured ones, `ticks` those of Ticks."""
+    from app.sources.kafka.groups_poll import (
+        GroupPoller,
+        Ticks,
+    )  # the client, which no worker needs
 
-    return GroupPoller(groups(feed), spool_folder(feed, warehouse), say, own_quotas(policies))
+    return GroupPoller(
+        groups(feed),
+        spool_folder(feed, warehouse),
+        say,
+        own_quotas(policies),
+        ticks=None if ticks is None else Ticks(*ticks),
+    )
 
 
 def groups(feed: SourceSettings) -> KafkaGroupsSettings:

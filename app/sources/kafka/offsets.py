@@ -160,6 +160,24 @@ class OffsetRules:
     own_quotas: Container[str] = ()
     """Topics whose backlog quota is configured: it is not overridden."""
 
+    def common(self, at_ms: int) -> Record:
+        """What all records of a time have in common."""
+        return {
+            "source_feed": FEED,
+            "cluster": self.cluster,
+            "broker": self.broker,
+            "ts_wall_ms": at_ms,
+        }
+
+    def whole_group(self, group: str, state: str, at_ms: int) -> Record:
+        """The state of a group as a whole."""
+        return {
+            "event_type": "group_state",
+            **self.common(at_ms),
+            "subscription": group or NAMELESS,
+            "group_state": state,
+        }
+
 
 @dataclass
 class MappedOffsets:
@@ -206,12 +224,7 @@ class _OffsetMapping:
         self._answers = answers
         self._before = before
         self._rules = rules
-        self._of_all: Record = {
-            "source_feed": FEED,
-            "cluster": rules.cluster,
-            "broker": rules.broker,
-            "ts_wall_ms": answers.polled_ms,
-        }
+        self._of_all = rules.common(answers.polled_ms)
         self._read = _by_place(answers.read)
         self._oldest = _by_place(answers.oldest)
         self._reads = {
@@ -379,12 +392,7 @@ class _OffsetMapping:
         over = {group: KNOWN for group in before if self._answers.listed and group not in found}
         self.mapped.groups = {g: s for g, s in {**before, **found}.items() if g not in over}
         return [
-            {
-                "event_type": "group_state",
-                **self._of_all,
-                "subscription": group or NAMELESS,
-                "group_state": state,
-            }
+            self._rules.whole_group(group, state, self._answers.polled_ms)
             for group, state in sorted({**over, **found}.items())
         ]
 
