@@ -10,7 +10,8 @@ out.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from app.sources.kafka.kafka_client import KafkaClient
 from app.sources.kafka.offsets import Log, LogPosition, Oldest, Place
 
 PER_TOPIC = 40
+"""Partitions of a topic; a topic has two groups."""
 SETTINGS = {"cleanup.policy": "delete", "retention.ms": "604800000", "retention.bytes": "-1"}
 
 
@@ -135,3 +137,46 @@ class FleetClient(GroupsClient):
     ) -> dict[LogPosition, Oldest]:
         """A record of each position."""
         return {position: Oldest(self._at_ms - 60_000, 20, 8_000) for position in positions}
+
+
+@contextmanager
+def committing(fleet: Fleet, servers: str) -> Iterator[Callable[[int], None]]:
+    """The topics of a fleet in a real cluster, with two records in each partition; and commits of
+    all groups at an offset."""
+    view = driver_jvm()
+    options = view.java.util.HashMap()
+    options.put("bootstrap.servers", servers)
+    for kind in ("key", "value"):
+        serializer = "org.apache.kafka.common.serialization.StringSerializer"
+        options.put(f"{kind}.serializer", serializer)
+    admin = view.org.apache.kafka.clients.admin.Admin.create(options)
+    producer = view.org.apache.kafka.clients.producer.KafkaProducer(options)
+    partition = view.org.apache.kafka.common.TopicPartition
+    record = view.org.apache.kafka.clients.producer.ProducerRecord
+    for begin in range(0, fleet.topics, 10):
+        new = view.java.util.ArrayList()
+        for name in fleet.names[begin : begin + 10]:
+            topic = view.org.apache.kafka.clients.admin.NewTopic(name, PER_TOPIC, 1)
+            new.add(topic)
+        admin.createTopics(new).all().get()
+    for name in fleet.names:
+        for n in range(PER_TOPIC):
+            for _ in range(2):
+                producer.send(record(name, n, None, "x" * 100))
+    producer.flush()
+    producer.close()
+
+    def commit(offset: int) -> None:
+        at = view.org.apache.kafka.clients.consumer.OffsetAndMetadata(offset)
+        sent = []
+        for number, name in enumerate(fleet.names):
+            offsets = view.java.util.HashMap()
+            for n in range(PER_TOPIC):
+                offsets.put(partition(name, n), at)
+            for group in fleet.groups[2 * number : 2 * number + 2]:
+                sent.append(admin.alterConsumerGroupOffsets(group, offsets).all())
+        for future in sent:
+            future.get()
+
+    yield commit
+    admin.close()

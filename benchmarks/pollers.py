@@ -9,17 +9,27 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
+from app.config.kafka_groups import KafkaGroupsSettings
+from app.jvm import driver_jvm
+from app.sources.kafka.groups_poll import GroupPoller
+from app.sources.spool import MEMORY
+from benchmarks.fleet import Answered, Fleet, FleetClient, committing
 from benchmarks.result import Result
 from benchmarks.stream import Bench
+from tests.support.servers.kafka import Kafka
 
 POLL_S = 10.0
 """The time in which a poll of 100,000 partitions and 5,000 groups is to end."""
 MOVED = (("the first poll", 0.0), ("a poll without a change", 0.0), ("a poll, 10 % moved", 0.1))
+COMMITTED = {"the first poll": 0, "a poll without a change": None, "a poll, all groups moved": 1}
+"""Polls of the real broker, and the offset that all groups commit before."""
 
 
 class Cost(NamedTuple):
@@ -28,7 +38,6 @@ class Cost(NamedTuple):
     seconds: float
     cpu_s: float
     """Of Python and the JVM."""
-    floor_cpu_s: float
     file_mb: float
     memory_mb: float
     """The file memory.json."""
@@ -42,20 +51,29 @@ class Costs(NamedTuple):
     python_mb: float
     jvm_mb: float
     """Largest resident memory."""
+    floors: Sequence[float] = ()
+    """CPU seconds of the floor of each."""
 
 
 def run(bench: Bench) -> Result:
     """Polls of fleets, and of a real broker."""
-    sizes = (40,) if bench.small else (2_500, 25_000)
     result = Result("pollers", 0, bench.small)
-    for topics in sizes:
+    for topics in (40,) if bench.small else (2_500, 25_000):
         _simulated(bench, result, topics)
+    result.add("wanted at most", POLL_S, "s")
+    if not bench.small:
+        hundred = Fleet(2_500)
+        for name, _ in MOVED:
+            result.ratio(f"{_sized(hundred)}, {name}", "wanted at most", 1.0)
+    _real(bench, result, Fleet(4 if bench.small else 250))
     return result
 
 
-def _simulated(bench: Bench, result: Result, topics: int) -> None:
-    from benchmarks.fleet import Fleet
+def _sized(fleet: Fleet) -> str:
+    return f"{fleet.partitions:,} partitions, {len(fleet.groups):,} groups"
 
+
+def _simulated(bench: Bench, result: Result, topics: int) -> None:
     fleet = Fleet(topics)
     folders = []
     for number, (_, moved) in enumerate(MOVED):
@@ -63,10 +81,10 @@ def _simulated(bench: Bench, result: Result, topics: int) -> None:
         fleet.write(folders[-1], moved)
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         costs = process.submit(_polls, folders, bench.folder / f"spool-{topics}").result()
-    what = f"{fleet.partitions:,} partitions, {len(fleet.groups):,} groups"
-    for (name, _), cost in zip(MOVED, costs.polls, strict=True):
+    what = _sized(fleet)
+    for (name, _), cost, least in zip(MOVED, costs.polls, costs.floors, strict=True):
         floor, figure = f"floor: {what}, {name}", f"{what}, {name}"
-        result.add(floor, cost.floor_cpu_s, "CPU s")
+        result.add(floor, least, "CPU s")
         result.add(f"{figure}, CPU", cost.cpu_s, "CPU s")
         result.ratio(f"{figure}, CPU", floor)
         result.add(figure, cost.seconds, "s", note=f"{cost.records:,} records")
@@ -76,12 +94,52 @@ def _simulated(bench: Bench, result: Result, topics: int) -> None:
     result.add(f"{what}: memory of the JVM", costs.jvm_mb, "MB")
 
 
+def _real(bench: Bench, result: Result, fleet: Fleet) -> None:
+    """Three polls of a real broker: the first, one like it, and one after the groups moved."""
+    properties = {"offsets.topic.num.partitions": 4, "log.index.size.max.bytes": 4096}
+    broker = Kafka(bench.folder / "pollers", properties)
+    broker.start()
+    try:
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            arguments = fleet, broker.servers, bench.folder / "spool-real"
+            costs = process.submit(_real_polls, *arguments).result()
+    finally:
+        broker.stop()
+    what = f"a real broker, {_sized(fleet)}"
+    for name, cost in zip(COMMITTED, costs.polls, strict=True):
+        result.add(f"{what}, {name}", cost.seconds, "s", note=f"{cost.records:,} records")
+        result.add(f"{what}, {name}, CPU", cost.cpu_s, "CPU s")
+    result.add(f"{what}: memory of Python", costs.python_mb, "MB")
+    result.add(f"{what}: memory of the JVM", costs.jvm_mb, "MB")
+
+
+def _real_polls(fleet: Fleet, servers: str, spool: Path) -> Costs:
+    """Polls of a broker, in a process with a JVM of its own."""
+    settings = KafkaGroupsSettings(options={"bootstrap.servers": servers})
+    poller = GroupPoller(settings, spool, print)
+    jvm = _jvm()
+    costs = []
+    with closing(poller), committing(fleet, servers) as commit:
+        for name, offset in COMMITTED.items():
+            if offset is not None:
+                commit(offset)
+            costs.append(_poll(poller, int(time.time() * 1000), jvm))
+            assert poller.last.polled == fleet.partitions, (name, poller.last)
+    return Costs(costs, _peak_mb("self"), _peak_mb(jvm))
+
+
+def _poll(poller: GroupPoller, at_ms: int, jvm: str) -> Cost:
+    began, cpu = time.perf_counter(), _cpu(jvm)
+    path = poller.poll_once(at_ms)
+    seconds, used = time.perf_counter() - began, _cpu(jvm) - cpu
+    assert path is not None and not poller.last.problems, poller.last
+    memory = poller.spool.folder / MEMORY
+    megabytes = [file.stat().st_size / 1e6 for file in (path, memory)]
+    return Cost(seconds, used, *megabytes, poller.last.records)
+
+
 def _polls(folders: list[Path], spool: Path) -> Costs:
     """A poll of each folder of answers, in a process with a JVM of its own."""
-    from app.config.kafka_groups import KafkaGroupsSettings
-    from app.sources.kafka.groups_poll import GroupPoller
-    from benchmarks.fleet import FleetClient
-
     at_ms = int(time.time() * 1000)
     settings = KafkaGroupsSettings(options={"bootstrap.servers": "127.0.0.1:1"}, timeout_ms=600_000)
     client = FleetClient(settings, at_ms)
@@ -90,22 +148,15 @@ def _polls(folders: list[Path], spool: Path) -> Costs:
     costs = []
     for number, folder in enumerate(folders):
         client.requests.folder = folder
-        began, cpu = time.perf_counter(), _cpu(jvm)
-        path = poller.poll_once(at_ms + number * 60_000)
-        seconds, used = time.perf_counter() - began, _cpu(jvm) - cpu
-        assert path is not None and not poller.last.problems, poller.last
-        peak = _peak_mb("self"), _peak_mb(jvm)
-        floor = _floor(client, folder, path, jvm)
-        megabytes = [file.stat().st_size / 1e6 for file in (path, spool / "memory.json")]
-        costs.append(Cost(seconds, used, floor, *megabytes, poller.last.records))
-    return Costs(costs, *peak)
+        costs.append(_poll(poller, at_ms + number * 60_000, jvm))
+    peak = _peak_mb("self"), _peak_mb(jvm)
+    files = sorted(poller.records.iterdir())
+    floors = [_floor(*each, jvm) for each in zip(folders, files, strict=True)]
+    return Costs(costs, *peak, floors)
 
 
-def _floor(client: object, folder: Path, path: Path, jvm: str) -> float:
+def _floor(folder: Path, path: Path, jvm: str) -> float:
     """CPU seconds for the answers as Python objects, and for the lines of the file."""
-    from app.jvm import driver_jvm
-    from benchmarks.fleet import Answered
-
     lines = path.read_bytes()
     cpu = _cpu(jvm)
     for answer in folder.iterdir():
@@ -121,8 +172,6 @@ def _floor(client: object, folder: Path, path: Path, jvm: str) -> float:
 
 def _jvm() -> str:
     """The process id of the JVM."""
-    from app.jvm import driver_jvm
-
     pid: str = str(driver_jvm().java.lang.ProcessHandle.current().pid())
     return pid
 
