@@ -23,6 +23,8 @@ from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.kafka_client import KafkaClient
 from app.sources.kafka.offsets import Log, LogPosition, Oldest, Place
 
+TOPICS, GROUPS = ["^orders-of-region-.*"], ["^billing-.*"]
+"""Patterns of their names."""
 PER_TOPIC = 40
 """Partitions of a topic; a topic has two groups."""
 SETTINGS = {"cleanup.policy": "delete", "retention.ms": "604800000", "retention.bytes": "-1"}
@@ -32,8 +34,6 @@ class Fleet(NamedTuple):
     """The size of a fleet."""
 
     topics: int
-    idle_groups: int = 0
-    """Groups without an offset."""
 
     @property
     def partitions(self) -> int:
@@ -48,8 +48,7 @@ class Fleet(NamedTuple):
     @property
     def groups(self) -> list[str]:
         """The names of the groups."""
-        busy = [f"billing-{n:06d}-{kind}" for n in range(self.topics) for kind in ("even", "odd")]
-        return busy + [f"idle-{n:06d}" for n in range(self.idle_groups)]
+        return [f"billing-{n:06d}-{kind}" for n in range(self.topics) for kind in ("even", "odd")]
 
     def ends(self, moved: float) -> np.ndarray:
         """The next offset of each partition, after a share of them has moved."""
@@ -71,7 +70,7 @@ class Fleet(NamedTuple):
             "names": [self.names],
             "topics": [[f"id{n:020d}", leaders] for n in range(self.topics)],
             "groups": [[[name, "Stable"] for name in self.groups], []],
-            "committed": committed + [{}] * self.idle_groups,
+            "committed": committed,
             "first": (ends - 900_000).tolist(),
             "next": ends.tolist(),
             "settings": [SETTINGS] * self.topics,

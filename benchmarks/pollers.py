@@ -20,10 +20,9 @@ from app.config.kafka_groups import KafkaGroupsSettings
 from app.jvm import driver_jvm
 from app.sources.kafka.groups_poll import GroupPoller
 from app.sources.spool import MEMORY
-from benchmarks.fleet import Answered, Fleet, FleetClient, committing
+from benchmarks.fleet import GROUPS, TOPICS, Answered, Fleet, FleetClient, committing
 from benchmarks.result import Result
 from benchmarks.stream import Bench
-from tests.support.servers.kafka import Kafka
 
 POLL_S = 10.0
 """The time in which a poll of 100,000 partitions and 5,000 groups is to end."""
@@ -96,15 +95,13 @@ def _simulated(bench: Bench, result: Result, topics: int) -> None:
 
 def _real(bench: Bench, result: Result, fleet: Fleet) -> None:
     """Three polls of a real broker: the first, one like it, and one after the groups moved."""
-    properties = {"offsets.topic.num.partitions": 4, "log.index.size.max.bytes": 4096}
-    broker = Kafka(bench.folder / "pollers", properties)
-    broker.start()
-    try:
-        with ProcessPoolExecutor(1, get_context("spawn")) as process:
-            arguments = fleet, broker.servers, bench.folder / "spool-real"
-            costs = process.submit(_real_polls, *arguments).result()
-    finally:
-        broker.stop()
+    # An index takes its largest size from the start.
+    with (
+        bench.broker("pollers", {"log.index.size.max.bytes": 4096}) as broker,
+        ProcessPoolExecutor(1, get_context("spawn")) as process,
+    ):
+        spool = bench.folder / "spool-real"
+        costs = process.submit(_real_polls, fleet, broker.servers, spool).result()
     what = f"a real broker, {_sized(fleet)}"
     for name, cost in zip(COMMITTED, costs.polls, strict=True):
         result.add(f"{what}, {name}", cost.seconds, "s", note=f"{cost.records:,} records")
@@ -115,7 +112,9 @@ def _real(bench: Bench, result: Result, fleet: Fleet) -> None:
 
 def _real_polls(fleet: Fleet, servers: str, spool: Path) -> Costs:
     """Polls of a broker, in a process with a JVM of its own."""
-    settings = KafkaGroupsSettings(options={"bootstrap.servers": servers})
+    settings = KafkaGroupsSettings(
+        options={"bootstrap.servers": servers}, topics=TOPICS, groups=GROUPS
+    )
     poller = GroupPoller(settings, spool, print)
     jvm = _jvm()
     costs = []

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from app.config.location import Location
     from app.sources.polling import Polling
 
+GZIP_RATIO = 30
+"""How many bytes of records a byte of a poll's file is taken for."""
+
 
 @contextmanager
 def polling(

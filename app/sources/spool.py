@@ -9,6 +9,8 @@ and a deletion that the memory lacks is recorded by the next poll.
 from __future__ import annotations
 
 import fcntl
+import gzip
+import io
 import json
 import os
 import re
@@ -28,7 +30,7 @@ from app.tables.json_documents import Document
 
 MEMORY = "memory.json"
 LOCK = "lock"
-_NAME = re.compile(r"poll-[0-9]{15}-[0-9]{15}\.jsonl")
+_NAME = re.compile(r"poll-[0-9]{15}-[0-9]{15}\.jsonl(\.gz)?")
 
 
 T = TypeVar("T")
@@ -115,15 +117,18 @@ class Spool:
         the folder, so the folder must be released and taken again.
         """
         memory = self.memory
-        name = f"poll-{max(at_ms, 0):015d}-{memory.seq:015d}.jsonl"
+        name = f"poll-{max(at_ms, 0):015d}-{memory.seq:015d}.jsonl.gz"
         unfinished = durable.unfinished(self.folder / name)
         try:
             first = memory.seq
-            with unfinished.open("wb") as out:
-                for record in records:
-                    out.write(b'%b,"seq":%d}\n' % (_json(record)[:-1], memory.seq))
-                    memory.seq += 1
-                _flush(out)
+            with unfinished.open("wb") as file:
+                # Records of a poll are alike: a thirtieth is left of them.
+                packed = gzip.GzipFile("", "wb", 1, file, 0)
+                with packed, io.BufferedWriter(packed, 1 << 20) as out:
+                    for record in records:
+                        out.write(b'%b,"seq":%d}\n' % (_json(record)[:-1], memory.seq))
+                        memory.seq += 1
+                _flush(file)
             wrote = memory.seq > first
             if wrote:
                 memory.file = name

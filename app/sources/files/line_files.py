@@ -87,10 +87,21 @@ def read(
     return read_path(reader, str(feed.path), feed)
 
 
-def read_path(reader: DataFrameReader | DataStreamReader, path: str, source: SourceSettings) -> Raw:
-    """The lines of the files at `path`; `source` has the options of Spark's file sources."""
+def read_path(
+    reader: DataFrameReader | DataStreamReader,
+    path: str,
+    source: SourceSettings,
+    ratio: int = GZIP_RATIO,
+) -> Raw:
+    """The lines of the files at `path`; `source` has the options of Spark's file sources. `ratio` is
+    how many bytes of records a gzipped byte is taken for.
+    """
     path, options = absolute(path), source.reader_options()
-    defaults = {"recursiveFileLookup": "true", "maxFileAge": NEVER, **admission(source, path)}
+    defaults = {
+        "recursiveFileLookup": "true",
+        "maxFileAge": NEVER,
+        **admission(source, path, ratio),
+    }
     if not _GLOB.search(path) and not Path(path).is_file():
         defaults["pathGlobFilter"] = NAMES
     options = {**defaults, **options}
@@ -106,13 +117,13 @@ def read_path(reader: DataFrameReader | DataStreamReader, path: str, source: Sou
     return Raw(listing.select(*columns), unpack)
 
 
-def admission(source: SourceSettings, path: str) -> dict[str, str]:
+def admission(source: SourceSettings, path: str, ratio: int = GZIP_RATIO) -> dict[str, str]:
     """The default limit of a trigger over files; Spark takes one of the two options only, and
     counts the bytes as they are stored."""
     chosen = {"maxfilespertrigger", "maxbytespertrigger"} & {key.lower() for key in source.options}
     most = source.max_bytes_per_trigger
     if is_packed(path):
-        most = max(most // GZIP_RATIO, 1)
+        most = max(most // ratio, 1)
     return {} if chosen else {"maxBytesPerTrigger": str(most)}
 
 

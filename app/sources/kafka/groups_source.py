@@ -54,7 +54,7 @@ def read(
     """The records of the polls in the spool folder."""
     records = spool_folder(feed, warehouse) / "polls"
     records.mkdir(parents=True, exist_ok=True)
-    return line_files.read_path(reader, str(records), feed)
+    return line_files.read_path(reader, str(records), feed, polled.GZIP_RATIO)
 
 
 def poller(

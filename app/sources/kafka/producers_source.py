@@ -62,7 +62,7 @@ def read(
     records = spool_folder(feed, warehouse) / "polls"
     records.mkdir(parents=True, exist_ok=True)
     feed = feed.model_copy(update={"options": {}})  # the options are for Kafka
-    return line_files.read_path(reader, str(records), feed)
+    return line_files.read_path(reader, str(records), feed, polled.GZIP_RATIO)
 
 
 def spool_folder(feed: SourceSettings, warehouse: Location) -> Path:

@@ -60,7 +60,7 @@ def read(
             say(done.text(), file=sys.stderr, flush=True)
     records = folder / "polls"
     records.mkdir(parents=True, exist_ok=True)
-    return line_files.read_path(reader, str(records), feed)
+    return line_files.read_path(reader, str(records), feed, polled.GZIP_RATIO)
 
 
 def poller(

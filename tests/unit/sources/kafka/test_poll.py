@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
@@ -55,7 +56,7 @@ def poller(
 
 def lines(path: Path | None) -> list[dict[str, Any]]:
     assert path is not None
-    found = [json.loads(line) for line in path.read_text().splitlines()]
+    found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     valid(found)
     return found
 
