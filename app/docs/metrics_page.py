@@ -43,8 +43,8 @@ exporters of JMX write them. Everything else begins with `weir_` and is in base 
 has it.
 
 **OpenTelemetry.** The exporter does not push OTLP. A collector with the receiver `prometheus`, such
-as the distributions `contrib` and `k8s`, scrapes it and passes the metrics on; names stay as they
-are:
+as the distributions `contrib` and `k8s`, scrapes it and passes the metrics on. Names stay as they
+are, counters become monotonic sums (tested with collector 0.165.0):
 
 ```yaml
 receivers:
