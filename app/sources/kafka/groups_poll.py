@@ -87,8 +87,8 @@ class GroupPoller(Polling):
         """By partition the poll that read it last."""
         self._polls = 0
         self._ticks = ticks
-        self._checked_ms: int | None = None
-        """The newest poll whose answers no record has moved past a check yet."""
+        self._unchecked_ms: int | None = None
+        """The time of the newest poll until a later record moves the clocks past its check."""
 
     def check(self) -> None:
         """UserError for a cluster that does not answer or refuses this user; writes nothing."""
@@ -130,7 +130,7 @@ class GroupPoller(Polling):
         memory.policies = mapped.policies
         memory.extra[STATES] = mapped.groups
         memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
-        self._checked_ms = memory.last_poll_ms
+        self._unchecked_ms = memory.last_poll_ms
         first = memory.seq
         path = self._commit(begun.now_ms, chain(mapped.changes, mapped.states))
         report.records = memory.seq - first
@@ -141,19 +141,17 @@ class GroupPoller(Polling):
         return path
 
     def _tick_ms(self) -> int | None:
-        if self._ticks is None or self._checked_ms is None:
+        if self._ticks is None or self._unchecked_ms is None:
             return None
         check_ms, after_ms = self._ticks
-        return (self._checked_ms // check_ms + 1) * check_ms + after_ms
+        return (self._unchecked_ms // check_ms + 1) * check_ms + after_ms
 
     def _tick(self, now_ms: int) -> None:
-        """A group of which nothing is stated is stated to have no state."""
-        self._checked_ms = None
-        states = self.spool.memory.extra.get(STATES, {})
+        """State again what is stated of a group that has no offsets: as a rule, nothing."""
+        self._unchecked_ms = None
         if self.spool.hold():
-            self._commit(
-                now_ms, [self._rules.whole_group(NOBODY, states.get(NOBODY, KNOWN), now_ms)]
-            )
+            state = self.spool.memory.extra.get(STATES, {}).get(NOBODY, KNOWN)
+            self._commit(now_ms, [self._rules.whole_group(NOBODY, state, now_ms)])
 
     def _read(self, answers: OffsetAnswers, deadline: float) -> None:
         """Add the records at the groups' positions, read where they are not known yet."""
