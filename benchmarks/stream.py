@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,12 +36,12 @@ class Bench:
     """A broker that serves already; a benchmark takes topics of its own."""
 
     @contextmanager
-    def broker(self, name: str) -> Iterator[Kafka]:
-        """The shared broker, or one of this benchmark's own."""
+    def broker(self, name: str, properties: Mapping[str, object] | None = None) -> Iterator[Kafka]:
+        """The shared broker, or one of this benchmark's own with these properties."""
         if self.shared is not None:
             yield self.shared
             return
-        broker = Kafka(self.folder / name)
+        broker = Kafka(self.folder / name, properties)
         broker.start()
         try:
             yield broker

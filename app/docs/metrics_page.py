@@ -42,6 +42,29 @@ exporters of JMX write them. Everything else begins with `weir_` and is in base 
 `publishRateLimitedTimes` is a field of the topic stats, not a metric: the view `throttle_metrics`
 has it.
 
+**OpenTelemetry.** The exporter does not push OTLP. A collector with the receiver `prometheus`, such
+as the distributions `contrib` and `k8s`, scrapes it and passes the metrics on. Names stay as they
+are, counters become monotonic sums (tested with collector 0.165.0):
+
+```yaml
+receivers:
+  prometheus:
+    config:
+      scrape_configs:
+        - job_name: weir
+          scrape_interval: 15s
+          static_configs:
+            - targets: [127.0.0.1:9464]
+exporters:
+  otlphttp:
+    endpoint: http://otlp.example:4318
+service:
+  pipelines:
+    metrics:
+      receivers: [prometheus]
+      exporters: [otlphttp]
+```
+
 **Passed on:** `pulsar_storage_backlog_quota_check_duration_seconds` is the brokers' own, as
 `reconcile` read it last. In a broker a check is a pass over its topics that reads from disk; in
 Weir it is a timer inside a micro-batch.

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from app.sources.files.line_files import lines_of
-from app.sources.polled import roots
+from app.sources.polled import GZIP_RATIO, roots
 from app.sources.raw import Batches, Document, Raw
 from app.tables import checkpoints
 from app.tables.spark_files import SourceLog, entry_of
@@ -44,7 +44,7 @@ IDLE_S = 0.1
 SETTLED_NS = 2_000_000_000
 """Age of a folder's last change after which an equal time means that nothing has changed."""
 SCHEMA = "path string, base string"
-_NAME = re.compile(r"poll-([0-9]{15})-([0-9]{15})\.jsonl")
+_NAME = re.compile(r"poll-([0-9]{15})-([0-9]{15})\.jsonl(\.gz)?")
 
 
 class PollFile(NamedTuple):
@@ -56,6 +56,7 @@ class PollFile(NamedTuple):
     """Number of its first record."""
     path: str
     bytes: int
+    """Of its lines, about."""
 
     @property
     def folder(self) -> str:
@@ -258,7 +259,7 @@ class Folders:
         for file in folder.iterdir():
             name = _NAME.fullmatch(file.name)
             if name is not None:
-                size = file.stat().st_size
+                size = file.stat().st_size * (GZIP_RATIO if name[3] else 1)
                 found.append(PollFile(int(name[1]), int(name[2]), str(file), size))
         if time.time_ns() - changed_ns > SETTLED_NS:
             self._there[folder] = changed_ns, found

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 SPOOL = "_weir/polls"
 """The folders of the feeds of a local warehouse."""
+GZIP_RATIO = 30
+"""How many bytes of records a byte of a poll's file is taken for."""
 
 
 @contextmanager

@@ -178,12 +178,32 @@ class Polling(ABC):
                     waiting = True
                     self._say(f"{self.title}: another process polls into {self.spool.folder}")
             except Exception as error:  # noqa: BLE001 - polls go on, whatever one of them meets
-                self.spool.release()
-                why = error if isinstance(error, UserError) else repr(error)
-                self._report_problems([f"not polled: {why}"], answered=False)
+                self._failed(error)
             due = max(due, int((time.monotonic() - start) / interval)) + 1
-            stop.wait(start + due * interval - time.monotonic())
+            until = start + due * interval
+            tick_ms = self._tick_ms()
+            if tick_ms is not None:
+                # On the wall clock, as the records are.
+                left = tick_ms / 1000 - time.time()
+                if left < until - time.monotonic() and not stop.wait(left):
+                    try:
+                        self._tick(int(time.time() * 1000))
+                    except Exception as error:  # noqa: BLE001 - as above
+                        self._failed(error)
+            stop.wait(until - time.monotonic())
         self.close()
+
+    def _tick_ms(self) -> int | None:
+        """When the clocks of the jobs are to be moved, if no poll does it before; None for never."""
+        return None
+
+    def _tick(self, now_ms: int) -> None:  # noqa: B027 - of feeds that have a time for it
+        """Write a record that moves the clocks of the jobs."""
+
+    def _failed(self, error: Exception) -> None:
+        self.spool.release()
+        why = error if isinstance(error, UserError) else repr(error)
+        self._report_problems([f"not polled: {why}"], answered=False)
 
     def close(self) -> None:
         """Let another process poll into the folder."""

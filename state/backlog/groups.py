@@ -104,6 +104,7 @@ def _new_or_known(w: Store, key: Int, name: Int) -> Int:
         c = w.cursors[j]
         c["durable"], c["state"], c["stated"], c["ended"] = 1, NOBODY, NOBODY, 0
         c["safe"], c["unread"], c["unread_end"], c["left_unread"] = NULL, NULL, NULL, NULL
+        c["answered_ms"] = NULL
     elif w.cursors[j]["ended"] != 0:
         c = w.cursors[j]
         c["ledger"], c["entry"], c["first_ms"], c["safe"] = NULL, NULL, NULL, NULL
@@ -163,7 +164,7 @@ def committed(w: Store, o: Out, f: Feed, i: Int) -> None:
     was_deleted = start != NULL and start > f.entry[i] + 1
     if time != NULL or not stands or was_deleted:
         c["first_ms"], c["first_source"] = time, source
-    c["ledger"], c["entry"], c["stated"] = LOG, f.entry[i], NOBODY
+    c["ledger"], c["entry"], c["stated"], c["answered_ms"] = LOG, f.entry[i], NOBODY, f.at_ms[i]
     c["unread"], c["unread_end"] = f.unread[i], _end(w, key)
     _count_lost(w, o, f, i, j)
 
@@ -183,7 +184,7 @@ def stated(w: Store, f: Feed, i: Int) -> None:
     if c["ledger"] != NULL:
         c["left_unread"] = _left(w, key, c)
         c["ledger"], c["entry"], c["first_ms"], c["safe"] = NULL, NULL, NULL, NULL
-    c["stated"] = f.state[i]
+    c["stated"], c["answered_ms"] = f.state[i], f.at_ms[i]
 
 
 @compiled
@@ -346,6 +347,7 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
         row = o.lags[p["lags"]]
         row["key"], row["at_ms"], row["mono_ns"], row["row_no"] = key, now, mono_ns, number
         row["broker"], row["feed"], row["name"] = k["broker"], k["feed"], c["name"]
+        row["answered_ms"] = c["answered_ms"]
         row["state"], row["start"], row["end"] = state, k["log_start"], _end(e, key)
         if c["ended"] == WITH_LOG:
             row["start"], row["end"] = NULL, NULL

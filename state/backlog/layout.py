@@ -191,6 +191,7 @@ CURSOR = _layout(
     "unread",
     "unread_end",
     "left_unread",
+    "answered_ms",
     "after",
     "bytes",
     "to_ledger",
@@ -204,12 +205,13 @@ number of checks that it has seen since it was last set back; `before_ledger`: m
 last of them. `beyond`: acknowledged entries in ranges that are not kept. `back_ledger` to
 `back_to_entry`: from where to where it was set back since the last check (NULL: it was not).
 `expired`: messages that expired since the last check (NULL: not known), `expired_before`: up to it,
-`expired_total`: the broker's own count (NULL: none). `state` to `left_unread` are of Kafka groups:
+`expired_total`: the broker's own count (NULL: none). `state` to `answered_ms` are of Kafka groups:
 the state of the last row and the one that a record states (names, -1: none), whether the group has
 ended (2: its state has, 3: see `groups.WITH_LOG`), the offset below which nothing more can be lost,
-the records after its offset while the log ends at `unread_end` (NULL: not counted), and the unread
-records of an offset that has expired since the last check. The other fields are of one pass:
-entries and bytes after its mark-delete, and the effects of an eviction.
+the records after its offset while the log ends at `unread_end` (NULL: not counted), the unread
+records of an offset that has expired since the last check, and the time of its last state. The
+other fields are of one pass: entries and bytes after its mark-delete, and the effects of an
+eviction.
 """
 DERIVED_CURSOR = ("after", "bytes", "to_ledger", "to_entry", "moves", "factor")
 
@@ -364,6 +366,7 @@ GROUP_LAG = _layout(
     "feed",
     "row_no",
     "name",
+    "answered_ms",
     "state",
     "committed",
     "start",

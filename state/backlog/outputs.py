@@ -142,6 +142,11 @@ def _outputs() -> tuple[Output, ...]:
         *group,
         passed,
         TableColumn(
+            "answered_ms",
+            LONG,
+            "time of the last answer about the group here, on which the row rests (ms epoch)",
+        ),
+        TableColumn(
             "state",
             TEXT,
             "committed, ahead, no_offset, offsets_expired or gone; the last two end a group's rows",

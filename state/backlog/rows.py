@@ -220,6 +220,7 @@ class Rows:
                 **self._of_pass(rows, rows["row_no"], self._text(rows["state"])),
                 **self._place(rows),
                 "pass_ms": _long(rows["at_ms"]),
+                "answered_ms": _long(rows["answered_ms"]),
                 "state": self._text(rows["state"]),
                 "committed": _known(rows["committed"]),
                 "log_start": _known(rows["start"]),

@@ -41,6 +41,8 @@ class Group:
     over: bool = False
     """Its state from outside has ended."""
     expired: int | None = None
+    answered_ms: int | None = None
+    """Time of its last state."""
     without_log: bool = False
     """Its log was deleted, or it is followed no longer."""
 
@@ -116,6 +118,7 @@ class Partition(base.Topic):
                 lagged=group.lagged,
                 counted=group.counted,
                 expired=group.expired,
+                answered_ms=group.answered_ms,
             )
         return group
 
@@ -133,6 +136,7 @@ class Partition(base.Topic):
         if timed is not None or group.committed != offset or deleted:
             group.oldest = None if timed is None else (timed[0], True)
         group.committed, group.stated = offset, None
+        group.answered_ms = record["ts_wall_ms"]
         count = record.get("unread")
         known = count is not None and self._end is not None
         group.counted = (count, self._end) if known else None  # type: ignore[assignment]
@@ -182,7 +186,7 @@ class Partition(base.Topic):
         if group.committed is not None:
             group.expired = self._left(group)
             group.committed, group.oldest, group.safe = None, None, None
-        group.stated = state
+        group.stated, group.answered_ms = state, record["ts_wall_ms"]
 
     # -- the pass ----------------------------------------------------------------------------
 
@@ -238,6 +242,7 @@ class Partition(base.Topic):
         row: Row = {
             **self._place(group),
             "pass_ms": self._now,
+            "answered_ms": group.answered_ms,
             "state": state,
             "committed": group.committed,
             "log_start": None if group.without_log else self._start,

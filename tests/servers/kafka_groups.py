@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -105,7 +106,7 @@ def now_ms() -> int:
 
 def records(path: Path | None) -> list[Json]:
     assert path is not None
-    found = [json.loads(line) for line in path.read_text().splitlines()]
+    found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     valid(found)
     *found, last = found
     assert last["event_type"] == "poll"

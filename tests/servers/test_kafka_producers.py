@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shutil
@@ -202,7 +203,11 @@ def now_ms() -> int:
 def polled(poller: ProducerPoller) -> list[Row]:
     """The records of one poll."""
     path = poller.poll_once(now_ms())
-    found = [] if path is None else [json.loads(line) for line in path.read_text().splitlines()]
+    found = (
+        []
+        if path is None
+        else [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    )
     valid(found)
     return found
 

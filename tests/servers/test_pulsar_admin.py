@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from collections.abc import Callable
@@ -56,7 +57,7 @@ def settings(pulsar: Pulsar) -> PulsarAdminSettings:
 def records(path: Path | None, name: str = TOPIC) -> list[Json]:
     """The records of a file, policies and those of one topic."""
     assert path is not None
-    found = [json.loads(line) for line in path.read_text().splitlines()]
+    found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     valid(found)
     return [record for record in found if record.get("topic") in (None, name)]
 

@@ -6,6 +6,7 @@ lie between them, and all times are moved by the phase: so both judge the same a
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from collections import Counter
@@ -180,7 +181,7 @@ class Scene:
     def _poll(self, poller: AdminPoller, phase_ms: int) -> Seen:
         path = poller.poll_once(_now_ms())
         assert path is not None and poller.last.problems == []
-        records = [json.loads(line) for line in path.read_text().splitlines()]
+        records = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
         valid(records)
         began = _now_ms()
         stats = {t: self.pulsar.ask("GET", f"persistent/{t}/{STATS}") for t in self.topics}

@@ -26,7 +26,7 @@ LONG = {
     "freshness",
 }
 """Those that share the most code with another, and take longest."""
-NEEDS_A_BROKER = {"freshness", "flood", "flood_shapes", "govern_all", "plugin"}
+NEEDS_A_BROKER = {"freshness", "flood", "flood_shapes", "govern_all", "plugin", "pollers"}
 """Those are in test_bench_brokers.py."""
 
 

@@ -62,7 +62,8 @@ SELECT cluster, "group", CASE WHEN $by <> 'group' THEN topic END AS topic,
   min(time_to_loss_s) AS time_to_loss_s, CAST(sum(lost) AS BIGINT) AS lost,
   CASE WHEN $by = 'partition' THEN max(committed) END AS committed,
   CASE WHEN $by = 'partition' THEN max(log_start) END AS log_start,
-  CASE WHEN $by = 'partition' THEN max(log_end) END AS log_end, epoch_ms(max(pass_ms)) AS checked
+  CASE WHEN $by = 'partition' THEN max(log_end) END AS log_end, epoch_ms(max(pass_ms)) AS checked,
+  epoch_ms(min(answered_ms)) AS answered
 FROM group_lag_now AS l LEFT JOIN consumers AS c USING (cluster, "group")
 GROUP BY ALL
 ORDER BY lag DESC NULLS LAST, cluster, "group", topic, partition
@@ -124,7 +125,8 @@ QUESTIONS = (
         ("group_lag_now", "group_states"),
         _LAG,
         (_BY, ROWS),
-        needs="a row needs a poll of source.format kafka_groups, and a check after it",
+        needs="a row needs a poll of source.format kafka_groups and a check after it: at most"
+        " backlogQuotaCheckIntervalInSeconds and idle_advance_ms later",
         place=3,
         usual=True,
         units={"growth": "per_s", "commits": "per_s"},

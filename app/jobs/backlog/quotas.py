@@ -17,18 +17,20 @@ WHERE CASE n.name WHEN 'size' THEN c.limit_bytes ELSE c.limit_s END IS NOT NULL
 """.strip()
 
 # The time that is left is that of the nearer limit: of the age if it is what the age lacks. What is
-# deleted has no newer check: a day later it is left out.
+# deleted has no newer check: a day later it is left out, as is what was not answered since then.
+# A check knows of Kafka what the last answer said; the time that is left counts from there.
 _GROWING = """
 SELECT what || CASE WHEN of_age THEN '_age' ELSE '_size' END, cluster, topic, partition, reader,
   CASE WHEN of_age THEN limit_s ELSE limit_bytes END,
-  CASE WHEN of_age THEN age_s ELSE size END, left_s, pass_ms
+  CASE WHEN of_age THEN age_s ELSE size END,
+  CASE WHEN left_s > 0 THEN left_s + (pass_ms - known_ms) / 1000 ELSE left_s END, known_ms
 FROM (
   SELECT *, NOT CASE WHEN left_s > 0 THEN left_s IS DISTINCT FROM limit_s - age_s
     ELSE coalesce(size >= limit_bytes, false) END AS of_age
   FROM (
     SELECT 'backlog' AS what, s.cluster, s.topic, CAST(NULL AS INTEGER) AS partition,
       s.subscription AS reader, s.pass_ms, s.time_to_quota_s AS left_s, s.backlog_bytes AS size,
-      c.limit_bytes, s.age_s, c.limit_s
+      c.limit_bytes, s.age_s, c.limit_s, s.pass_ms AS known_ms
     FROM (
       SELECT * FROM backlog_subscriptions WHERE pass_ms >= $since AND pass_ms < $until
       QUALIFY row_number() OVER (
@@ -39,7 +41,7 @@ FROM (
       ON c.cluster = s.cluster AND c.topic = s.topic AND c.pass_ms <= s.pass_ms
     UNION ALL
     SELECT 'retention', cluster, topic, partition, "group", pass_ms, time_to_loss_s, lag_bytes,
-      limit_bytes, age_s, limit_s
+      limit_bytes, age_s, limit_s, coalesce(answered_ms, pass_ms)
     FROM (
       SELECT * FROM group_lag WHERE pass_ms >= $since AND pass_ms < $until
       QUALIFY row_number() OVER (
@@ -48,7 +50,7 @@ FROM (
       ) = 1
     ) WHERE state NOT IN ('gone', 'offsets_expired')
   )
-  QUALIFY pass_ms > max(pass_ms) OVER (PARTITION BY cluster) - 86400000
+  QUALIFY known_ms > max(pass_ms) OVER (PARTITION BY cluster) - 86400000
 )
 WHERE left_s < 1e9
 """.strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ SEARCHED = {
     "_weir/manifest.json": "as long as the warehouse: topics that it reads",
     "_weir/reconcile.json": "until two more comparisons",
     "_weir/*/memory.json": "until the broker no longer has them and a poll has seen that",
-    "_weir/*/polls/*.jsonl": "until a poll removes the file, keep_ms after it was written",
+    "_weir/*/polls/*.jsonl*": "until a poll removes the file, keep_ms after it was written",
     "_weir/checkpoints/*/offsets/*": "as long as the topic is read, then until newer batches replace it",
     "_weir/checkpoints/*/sources/0/*": "as long as the checkpoint: files that it has read",
 }
@@ -61,7 +62,10 @@ def _searched(warehouse: Location, names: Sequence[Name]) -> Iterator[str]:
 
 
 def _holds(path: Path, names: Sequence[Name]) -> bool:
-    text = path.read_text("utf-8", "replace") if path.is_file() else ""
+    content = path.read_bytes() if path.is_file() else b""
+    if path.suffix == ".gz":
+        content = gzip.decompress(content)
+    text = content.decode("utf-8", "replace")
     return any(name.replaced(text) != text for name in names)
 
 

@@ -83,7 +83,7 @@ class GroupsClient:
         ends = share(deadline, STAGES - 1)
         places = self._places(answers)
         beginnings = client.offsets(places, "first", ends)
-        self._committed(client, groups, groups_there, answers, ends)
+        self._committed(client, groups, groups_there, places, answers, ends)
         start = self._offsets(beginnings, places, answers, ends)
         begun = [place for place in places if place in start]
         following = client.offsets(begun, "next", deadline)
@@ -184,10 +184,13 @@ class GroupsClient:
         client: KafkaClient,
         before: Collection[str],
         listed: set[str],
+        places: list[Place],
         answers: OffsetAnswers,
         deadline: float,
     ) -> None:
         wanted = self._settings.wants_group
+        # One object for each partition, however many groups have offsets in it.
+        shared: dict[tuple[str, int], Place] = {place: place for place in places}
         named = {name for name in self._settings.groups if not name.startswith(PATTERN)}
         turns = self._turns["group"]
         asked = turns.sorted(({name for name in before if wanted(name)} | named | listed) - {""})
@@ -198,7 +201,7 @@ class GroupsClient:
                 _problem(answers, f"group {name}", error)
                 continue
             answers.committed[name] = {
-                Place(topic, int(partition)): offset
+                shared.get((topic, int(partition))) or Place(topic, int(partition)): offset
                 for topic, offsets in (values[number] or {}).items()
                 for partition, offset in offsets.items()
             }
@@ -261,7 +264,8 @@ class GroupsClient:
         """The records at positions of different partitions."""
         client = self._connected()
         places = [position.place for position in positions]
-        stable, errors = client.offsets(places, "stable", deadline).result(deadline)
+        ends = share(deadline, 2)  # a leader that does not answer leaves time for the others
+        stable, errors = client.offsets(places, "stable", ends).result(ends)
         problems += [f"reading {places[n].text}: {error.text}" for n, error in errors.items()]
         asked = [(n, position) for n, position in enumerate(positions) if n not in errors]
         wanted = [

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Callable, Container
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.errors import UserError
@@ -13,6 +16,7 @@ from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.offsets import (
     CONSUMERS,
     FEED,
+    KNOWN,
     NAMELESS,
     KnownPartition,
     LogPosition,
@@ -27,10 +31,22 @@ from app.sources.lasting import SHOWN
 from app.sources.polling import Begun, Polling, Report, Unanswered
 from app.sources.spool import Spool
 
+NOBODY = "weir"
+"""The group whose state is written where only the time counts: the reader's, which commits nothing.
+"""
 STATES = "states"
 """States of whole groups, in the memory of the spool."""
 HINT = "options and timeout_ms decide this"
 RIGHTS = "the user of options needs more rights; groups, topics and retention_as_quota ask for less"
+
+
+class Ticks(NamedTuple):
+    """When a poll is followed by a record that makes the job check its answers."""
+
+    check_ms: int
+    """Checks are at multiples of this time."""
+    after_ms: int
+    """So long after a check a record of any key moves all clocks past it."""
 
 
 class GroupPoller(Polling):
@@ -47,6 +63,7 @@ class GroupPoller(Polling):
         say: Callable[[str], None] | None = None,
         own_quotas: Container[str] = (),
         client: GroupsClient | None = None,
+        ticks: Ticks | None = None,
     ) -> None:
         """`own_quotas` are the topics whose backlog quota is configured."""
         spool = Spool(Path(spool_folder), settings.cluster, WHERE, KnownPartition)
@@ -69,6 +86,9 @@ class GroupPoller(Polling):
         self._turn: dict[Place, int] = {}
         """By partition the poll that read it last."""
         self._polls = 0
+        self._ticks = ticks
+        self._unchecked_ms: int | None = None
+        """The time of the newest poll until a later record moves the clocks past its check."""
 
     def check(self) -> None:
         """UserError for a cluster that does not answer or refuses this user; writes nothing."""
@@ -108,19 +128,36 @@ class GroupPoller(Polling):
         mapped = map_answers(answers, before, memory.policies, self._rules, states)
         memory.topics = {place.text: known for place, known in mapped.known.items()}
         memory.policies = mapped.policies
-        memory.extra[STATES] = mapped.states
+        memory.extra[STATES] = mapped.groups
         memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
+        self._unchecked_ms = memory.last_poll_ms
         self._report(report, answers, mapped)
-        path = self._commit(begun, mapped.records)
+        first = memory.seq
+        path = self._commit(begun, chain(mapped.changes, mapped.states))
+        report.records = memory.seq - first - 1  # besides that of the poll
         self._say_states(
-            {g: s for g, s in mapped.states.items() if states.get(g) != s and s not in CONSUMERS}
+            {g: s for g, s in mapped.groups.items() if states.get(g) != s and s not in CONSUMERS}
         )
         return path
+
+    def _tick_ms(self) -> int | None:
+        if self._ticks is None or self._unchecked_ms is None:
+            return None
+        check_ms, after_ms = self._ticks
+        return (self._unchecked_ms // check_ms + 1) * check_ms + after_ms
+
+    def _tick(self, now_ms: int) -> None:
+        """State again what is stated of a group that has no offsets: as a rule, nothing."""
+        self._unchecked_ms = None
+        if self.spool.hold():
+            state = self.spool.memory.extra.get(STATES, {}).get(NOBODY, KNOWN)
+            record = self._rules.whole_group(NOBODY, state, now_ms)
+            self._commit(Begun(now_ms, time.monotonic(), 0), [record], ends=False)
 
     def _read(self, answers: OffsetAnswers, deadline: float) -> None:
         """Add the records at the groups' positions, read where they are not known yet."""
         self._polls += 1
-        wanted = set(answers.positions().values())
+        wanted = answers.positions()
         kept = {}
         for position in wanted & self._oldest.keys():
             topic_id, end, oldest = self._oldest[position]
@@ -137,17 +174,14 @@ class GroupPoller(Polling):
             return self._since[position], self._turn.get(position.place, 0), position
 
         # Compaction may have removed what was read.
-        new = [
-            *sorted(wanted - kept.keys(), key=turn),
-            *sorted(
-                (position for position in kept if _is_compacted(answers, position.place)), key=turn
-            ),
-        ]
+        most = self._settings.publish_reads
+        new = heapq.nsmallest(most, wanted - kept.keys(), key=turn)
+        if len(new) < most:
+            again = (position for position in kept if _is_compacted(answers, position.place))
+            new += heapq.nsmallest(most - len(new), again, key=turn)
         deadline = min(deadline, time.monotonic() + self._settings.timeout_ms / 1000)
         with suppress(Unanswered):
-            answers.read = self._client.read(
-                new[: self._settings.publish_reads], answers.logs, deadline, answers.problems
-            )
+            answers.read = self._client.read(new, answers.logs, deadline, answers.problems)
         for position, oldest in answers.read.items():
             place = position.place
             self._turn[place] = self._polls
@@ -161,7 +195,6 @@ class GroupPoller(Polling):
         }
 
     def _report(self, report: Report, answers: OffsetAnswers, mapped: MappedOffsets) -> None:
-        report.records = len(mapped.records)
         report.skipped = len(mapped.skipped)
         report.gone = len(mapped.gone)
         report.absent = len(answers.absent)

@@ -44,7 +44,12 @@ def poller(
     settings: Settings, feed: SourceSettings, say: Callable[[str], None] | None = None
 ) -> GroupPoller:
     """The poller of the feed."""
-    return _poller(feed, settings.location, settings.policy_dicts(), say)
+    # A check is made when the clock of its key passes it.
+    ticks = (
+        settings.job_params("backlog")["backlogQuotaCheckIntervalInSeconds"] * 1000,
+        settings.idle_advance_ms + settings.allowed_lateness_ms,
+    )
+    return _poller(feed, settings.location, settings.policy_dicts(), say, ticks)
 
 
 def _poller(
@@ -52,11 +57,19 @@ def _poller(
     warehouse: Location,
     policies: Sequence[Mapping[str, Any]] = (),
     say: Callable[[str], None] | None = None,
+    ticks: tuple[int, int] | None = None,
 ) -> GroupPoller:
-    from app.sources.kafka.groups_poll import GroupPoller  # with the client, which no worker needs
+    # with the client, which no worker needs
+    from app.sources.kafka.groups_poll import GroupPoller, Ticks
 
     chosen = groups(feed)
-    return GroupPoller(chosen, polled.spool_folder(feed, warehouse), say, own_quotas(policies))
+    return GroupPoller(
+        chosen,
+        polled.spool_folder(feed, warehouse),
+        say,
+        own_quotas(policies),
+        ticks=None if ticks is None else Ticks(*ticks),
+    )
 
 
 def groups(feed: SourceSettings) -> KafkaGroupsSettings:

@@ -8,8 +8,9 @@ or a partition counts as deleted only if the answer that should have it is compl
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 from app.sources.pulsar.admin_documents import policy_key
@@ -122,15 +123,14 @@ class OffsetAnswers:
     refused: list[str] = field(default_factory=list)
     """Those of `problems` that this user is not allowed to read."""
 
-    def positions(self) -> dict[tuple[str, Place], LogPosition]:
-        """By group and partition, the position of its oldest unread record, if it has one."""
-        found = {}
-        for group, offsets in self.committed.items():
-            for place, offset in offsets.items():
-                log = self.logs.get(place)
-                if log is not None and max(offset, log.start) < log.end:
-                    found[group, place] = LogPosition(place, max(offset, log.start))
-        return found
+    def positions(self) -> set[LogPosition]:
+        """The positions of the oldest records that groups have not read."""
+        return {
+            LogPosition(place, max(offset, self.logs[place].start))
+            for offsets in self.committed.values()
+            for place, offset in offsets.items()
+            if place in self.logs and max(offset, self.logs[place].start) < self.logs[place].end
+        }
 
 
 @dataclass(frozen=True)
@@ -160,13 +160,33 @@ class OffsetRules:
     own_quotas: Container[str] = ()
     """Topics whose backlog quota is configured: it is not overridden."""
 
+    def common(self, at_ms: int) -> Record:
+        """What all records of a time have in common."""
+        return {
+            "source_feed": FEED,
+            "cluster": self.cluster,
+            "broker": self.broker,
+            "ts_wall_ms": at_ms,
+        }
+
+    def whole_group(self, group: str, state: str, at_ms: int) -> Record:
+        """The state of a group as a whole."""
+        return {
+            "event_type": "group_state",
+            **self.common(at_ms),
+            "subscription": group or NAMELESS,
+            "group_state": state,
+        }
+
 
 @dataclass
 class MappedOffsets:
     """The result of one poll."""
 
-    records: list[Record] = field(default_factory=list)
-    """Policies, then deletions, then states; all of one time, without `seq`."""
+    changes: list[Record] = field(default_factory=list)
+    """Policies, then deletions."""
+    states: Iterable[Record] = ()
+    """What was answered, made as it is read, once. As `changes`, of one time and without `seq`."""
     known: dict[Place, KnownPartition] = field(default_factory=dict)
     """The state that the next poll is compared with."""
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -174,7 +194,7 @@ class MappedOffsets:
     gone: set[Place] = field(default_factory=set)
     skipped: set[Place] = field(default_factory=set)
     """Partitions that this poll leaves out."""
-    states: dict[str, str] = field(default_factory=dict)
+    groups: dict[str, str] = field(default_factory=dict)
     """States of whole groups after this poll."""
     problems: list[str] = field(default_factory=list)
 
@@ -190,9 +210,8 @@ def map_answers(
     mapping = _OffsetMapping(answers, before, rules)
     mapping.policies(policies)
     mapping.partitions()
-    mapping.whole_groups(states or {})
     mapped = mapping.mapped
-    mapped.records += mapping.deletions + mapping.states
+    mapped.states = chain(mapping.states(), mapping.whole_groups(states or {}))
     return mapped
 
 
@@ -205,7 +224,7 @@ class _OffsetMapping:
         self._answers = answers
         self._before = before
         self._rules = rules
-        self._positions = answers.positions()
+        self._of_all = rules.common(answers.polled_ms)
         self._read = _by_place(answers.read)
         self._oldest = _by_place(answers.oldest)
         self._reads = {
@@ -213,6 +232,11 @@ class _OffsetMapping:
             for group, offsets in answers.committed.items()
         }
         """By group the topics in which it has offsets."""
+        self._readers: dict[str, list[str]] = {}
+        """By topic the groups that have offsets in it."""
+        for group, topics in self._reads.items():
+            for topic in topics:
+                self._readers.setdefault(topic, []).append(group)
         means: dict[str, list[float]] = {}
         for place, known in before.items():
             if known.mean is not None:
@@ -220,8 +244,6 @@ class _OffsetMapping:
         self._likely = {topic: sum(each) / len(each) for topic, each in means.items()}
         """By topic bytes of a message in a partition that was never read."""
         self.mapped = MappedOffsets()
-        self.deletions: list[Record] = []
-        self.states: list[Record] = []
 
     # Policies
 
@@ -244,7 +266,7 @@ class _OffsetMapping:
             else:
                 del found[key]
             text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-            self.mapped.records.append(self._common("policy", EVERY_BROKER, policy_json=text))
+            self.mapped.changes.append(self._policy(text))
 
     def _limits(self, topic: str) -> dict[str, Any] | None:
         """The limits of a topic; empty where they are no longer recorded, None if unknown."""
@@ -276,7 +298,7 @@ class _OffsetMapping:
                 continue
             log = self._answers.logs.get(place)
             if log is not None and place in there:
-                self._partition(place, log, known or KnownPartition())
+                self._partition(place, known or KnownPartition())
                 continue
             if known is not None:
                 self.mapped.known[place] = known
@@ -298,79 +320,107 @@ class _OffsetMapping:
         for group in known.groups:
             self._deletion("cursor_deleted", place, subscription=group)
 
-    def _partition(self, place: Place, log: Log, known: KnownPartition) -> None:
+    def _partition(self, place: Place, known: KnownPartition) -> None:
         committed = self._answers.committed
-        mean, reads = self._mean(place, known)
-        size = self._rules.bytes_per_message
-        if size is None:
-            size = round(self._likely.get(place.topic, 0.0) if mean is None else mean)
-        # Whole bytes per message: what is left over of a division would count as unread.
-        self._state(
-            "ledger_state",
-            place,
-            ledger_id=LEDGER,
-            ledger_entries=log.end,
-            ledger_bytes=min(size * log.end, _MOST),
-            log_start=log.start,
-        )
         groups, without = [], []
-        for group in sorted({*known.groups, *committed}):
+        for group in sorted({*known.groups, *self._readers.get(place.topic, ())}):
             had = group in known.groups and group not in known.without
             if not self._rules.wants_group(group):
                 if group in known.groups:
                     self._deletion("cursor_deleted", place, subscription=group, unread=0)
-            elif group not in committed or (group, place) in self._answers.unanswered:
+            elif not self._is_answered(group, place):
                 groups += [group] * (group in known.groups)
                 without += [group] * (group in known.without)
             elif place in committed[group]:
                 groups.append(group)
-                self._cursor(place, group, committed[group][place])
             elif had or (group in known.groups and place.topic not in self._reads[group]):
                 # An offset that is gone is one poll's news; the next one states its absence.
                 self._deletion("cursor_deleted", place, subscription=group)
             elif place.topic in self._reads[group]:
                 groups.append(group)
                 without.append(group)
-                self._state("group_state", place, subscription=group, group_state=NO_OFFSET)
         self.mapped.known[place] = KnownPartition(
-            self._answers.topics[place.topic].id, tuple(groups), mean, reads, tuple(without)
+            self._answers.topics[place.topic].id,
+            tuple(groups),
+            *self._mean(place, known),
+            tuple(without),
         )
 
-    def whole_groups(self, before: Mapping[str, str]) -> None:
+    def _is_answered(self, group: str, place: Place) -> bool:
+        answers = self._answers
+        return group in answers.committed and (group, place) not in answers.unanswered
+
+    def states(self) -> Iterator[Record]:
+        """The states of the partitions that were answered, and of their groups."""
+        committed = self._answers.committed
+        for place, known in self.mapped.known.items():
+            if place in self.mapped.skipped:
+                continue
+            log = self._answers.logs[place]
+            size = self._rules.bytes_per_message
+            if size is None:
+                mean = known.mean
+                size = round(self._likely.get(place.topic, 0.0) if mean is None else mean)
+            common = {**self._of_all, "topic": place.topic, "partition": place.partition}
+            # Whole bytes per message: what is left over of a division would count as unread.
+            yield {
+                "event_type": "ledger_state",
+                **common,
+                "ledger_id": LEDGER,
+                "ledger_entries": log.end,
+                "ledger_bytes": min(size * log.end, _MOST),
+                "log_start": log.start,
+            }
+            for group in known.groups:
+                if not self._is_answered(group, place):
+                    continue
+                offset = committed[group].get(place)
+                if offset is not None:
+                    yield self._cursor(common, place, log, group, offset)
+                else:
+                    yield {
+                        "event_type": "group_state",
+                        **common,
+                        "subscription": group,
+                        "group_state": NO_OFFSET,
+                    }
+
+    def whole_groups(self, before: Mapping[str, str]) -> list[Record]:
         """States of groups: that they have no offset anywhere, else what their consumers do; those
         that are over are ended once."""
         found = {**self._answers.consumers, **self._answers.states}
         over = {group: KNOWN for group in before if self._answers.listed and group not in found}
-        for group, state in sorted({**over, **found}.items()):
-            self.states.append(
-                self._common(
-                    "group_state",
-                    self._rules.broker,
-                    subscription=group or NAMELESS,
-                    group_state=state,
-                )
-            )
-        self.mapped.states = {g: s for g, s in {**before, **found}.items() if g not in over}
+        self.mapped.groups = {g: s for g, s in {**before, **found}.items() if g not in over}
+        return [
+            self._rules.whole_group(group, state, self._answers.polled_ms)
+            for group, state in sorted({**over, **found}.items())
+        ]
 
-    def _cursor(self, place: Place, group: str, offset: int) -> None:
-        position = self._positions.get((group, place))
-        found = self._answers.oldest.get(position) if position is not None else None
-        self._state(
-            "cursor_state",
-            place,
-            subscription=group,
-            durable=True,
-            mark_delete=f"{LEDGER}:{offset - 1}",
-            publish_time_ms=found.time_ms if found is not None else None,
-            unread=found.messages if found is not None and found.whole else None,
-        )
+    def _cursor(self, common: Record, place: Place, log: Log, group: str, offset: int) -> Record:
+        record = {
+            "event_type": "cursor_state",
+            **common,
+            "subscription": group,
+            "durable": True,
+            "mark_delete": f"{LEDGER}:{offset - 1}",
+        }
+        first = max(offset, log.start)
+        oldest = self._oldest.get(place, {}).get(first) if first < log.end else None
+        if oldest is not None:
+            if oldest.time_ms is not None:
+                record["publish_time_ms"] = oldest.time_ms
+            if oldest.whole:
+                record["unread"] = oldest.messages
+        return record
 
     def _mean(self, place: Place, known: KnownPartition) -> tuple[float | None, int]:
         """Bytes of a message after this poll's reads, and the number of reads it is the mean of."""
         mean, reads = known.mean, known.reads
         # What was read before counts where its mean is not known, so for a topic made anew.
         found_here = self._oldest if mean is None else self._read
-        for found in found_here.get(place, ()):
+        for found in found_here.get(place, {}).values():
+            if not found.messages:
+                continue
             reads = min(reads + 1, MOST_READ)
             read = found.size / found.messages
             mean = read if mean is None else mean + (read - mean) / reads
@@ -378,34 +428,24 @@ class _OffsetMapping:
 
     # Records
 
-    def _common(self, kind: str, broker: str, **columns: Any) -> Record:
+    def _policy(self, text: str) -> Record:
         return {
-            "event_type": kind,
-            "source_feed": FEED,
-            "cluster": self._rules.cluster,
-            "broker": broker,
-            "ts_wall_ms": self._answers.polled_ms,
-            **{name: value for name, value in columns.items() if value is not None},
+            "event_type": "policy",
+            **self._of_all,
+            "broker": EVERY_BROKER,
+            "policy_json": text,
         }
 
-    def _record(self, kind: str, place: Place, **columns: Any) -> Record:
-        return self._common(
-            kind, self._rules.broker, topic=place.topic, partition=place.partition, **columns
-        )
-
     def _deletion(self, kind: str, place: Place, **columns: Any) -> None:
-        self.deletions.append(self._record(kind, place, **columns))
-
-    def _state(self, kind: str, place: Place, **columns: Any) -> None:
-        self.states.append(self._record(kind, place, **columns))
+        at = {"topic": place.topic, "partition": place.partition}
+        self.mapped.changes.append({"event_type": kind, **self._of_all, **at, **columns})
 
 
-def _by_place(found: Mapping[LogPosition, Oldest]) -> dict[Place, list[Oldest]]:
-    """What was read, by partition, where there was anything."""
-    places: dict[Place, list[Oldest]] = {}
-    for position, oldest in sorted(found.items()):
-        if oldest.messages:
-            places.setdefault(position.place, []).append(oldest)
+def _by_place(found: Mapping[LogPosition, Oldest]) -> dict[Place, dict[int, Oldest]]:
+    """What was read, by partition and offset."""
+    places: dict[Place, dict[int, Oldest]] = {}
+    for (place, offset), oldest in sorted(found.items()):
+        places.setdefault(place, {})[offset] = oldest
     return places
 
 

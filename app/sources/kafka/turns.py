@@ -25,7 +25,8 @@ class Turns:
 
     def sorted(self, items: Collection[K]) -> list[K]:
         """The items in their turns."""
-        return sorted(items, key=lambda item: (self._answered.get(item, 0), item))
+        answered = self._answered
+        return sorted(sorted(items), key=lambda item: answered.get(item, 0))
 
     def answered(self, items: Collection[K]) -> None:
         """These have an answer of this poll."""

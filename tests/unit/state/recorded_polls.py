@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ def judged(
     (folder / "in" / "polls.ndjson").write_text("".join(json.dumps(p) + "\n" for p in polls))
     done = convert(folder / "in", folder / "out", PulsarAdminSettings(cluster=cluster))
     assert done.path is not None
-    records = [json.loads(line) for line in done.path.read_text().splitlines()]
+    records = [json.loads(line) for line in gzip.decompress(done.path.read_bytes()).splitlines()]
     own = [{**r, "ts_mono_ns": None} for r in records if r["event_type"] != "bad_document"]
     end_ms = max(r["ts_wall_ms"] for r in own) + 10_000
     return play([numbered(own)], params, (), end_ms), done

@@ -57,6 +57,7 @@ def test_a_row_has_kafkas_own_names_and_numbers() -> None:
         "topic": "orders",
         "partition": 3,
         "pass_ms": T0,
+        "answered_ms": T0,
         "state": "committed",
         "committed": 20,
         "log_start": 10,
@@ -72,6 +73,18 @@ def test_a_row_has_kafkas_own_names_and_numbers() -> None:
         "time_to_loss_s": 540.0,
     }
     assert found["group_states"] == found["lost_messages"] == []
+
+
+def test_a_row_has_the_time_of_the_answer_that_it_rests_on() -> None:
+    """A poll without an answer about one group, one without any, and one that has all again."""
+    whole = [log(0, 50), offset(0, 20), offset(0, 30, "other")]
+    found = rows(polls(whole, [log(0, 60), offset(0, 25)], [], whole), 2 * POLL_MS * 4)
+    answered = {
+        (r["group"], (r["pass_ms"] - T0) // POLL_MS): (r["answered_ms"] - T0) // POLL_MS
+        for r in found["group_lag"]
+    }
+    assert [answered["g", n] for n in range(5)] == [0, 1, 1, 3, 3]
+    assert [answered["other", n] for n in range(5)] == [0, 0, 0, 3, 3]
 
 
 def test_a_read_to_the_end_without_a_record_means_that_nothing_is_unread() -> None:

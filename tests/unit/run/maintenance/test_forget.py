@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from collections.abc import Callable, Iterable
@@ -241,6 +242,8 @@ def test_what_keeps_a_name_is_listed_with_how_long(
 ) -> None:
     for name, text in LEFT.items():
         write_text(settings.location, name, text)
+    packed = Path(settings.warehouse, "_weir/kafka_groups/polls/poll-2.jsonl.gz")
+    packed.write_bytes(gzip.compress(b'{"group": "zoe-sub"}'))
     lines = forget(settings, capsys, "--now")["still_named"]
     found = [line.partition(": ") for line in lines if line.startswith(("_weir", "saved"))]
     assert [(place, until) for place, _, until in found] == [
@@ -254,7 +257,7 @@ def test_what_keeps_a_name_is_listed_with_how_long(
             "until the broker no longer has them and a poll has seen that",
         ),
         (
-            "_weir/kafka_groups/polls/poll-1.jsonl",
+            "_weir/kafka_groups/polls/poll-1.jsonl and 1 more",
             "until a poll removes the file, keep_ms after it was written",
         ),
         (

@@ -48,20 +48,26 @@ def mapped(
 ) -> MappedOffsets:
     """The mapping of a poll; its records must be valid and of one time."""
     done = map_answers(given, before or {}, policies or {}, rules)
-    valid(done.records)
-    assert {record["ts_wall_ms"] for record in done.records} <= {given.polled_ms}
+    done.states = list(done.states)
+    valid(records(done))
+    assert {record["ts_wall_ms"] for record in records(done)} <= {given.polled_ms}
     return done
+
+
+def records(done: MappedOffsets) -> list[Json]:
+    """All records of a mapping."""
+    return [*done.changes, *done.states]
 
 
 def of_kind(done: MappedOffsets, kind: str, *columns: str) -> list[tuple[Any, ...]]:
     """Columns of the records of a kind."""
     return [
         tuple(record.get(column) for column in columns)
-        for record in done.records
+        for record in records(done)
         if record["event_type"] == kind
     ]
 
 
 def kinds(done: MappedOffsets) -> list[str]:
     """The kinds of the records in their order."""
-    return [record["event_type"] for record in done.records]
+    return [record["event_type"] for record in records(done)]

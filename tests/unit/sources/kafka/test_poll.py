@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
@@ -13,8 +14,8 @@ import pytest
 from app.config.kafka_groups import KafkaGroupsSettings
 from app.errors import UserError
 from app.sources.kafka.groups_client import GroupsClient
-from app.sources.kafka.groups_poll import GroupPoller
-from app.sources.kafka.offsets import KafkaTopic, Log, LogPosition, Oldest, Place
+from app.sources.kafka.groups_poll import GroupPoller, Ticks
+from app.sources.kafka.offsets import KafkaTopic, Log, LogPosition, OffsetAnswers, Oldest, Place
 from app.sources.polling import Unanswered
 from tests.support.servers.process import free_ports
 from tests.support.waiting import wait_for
@@ -55,7 +56,7 @@ def poller(
 
 def lines(path: Path | None) -> list[dict[str, Any]]:
     assert path is not None
-    found = [json.loads(line) for line in path.read_text().splitlines()]
+    found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     valid(found)
     return found
 
@@ -354,3 +355,69 @@ def test_a_stop_ends_a_wait_at_once(tmp_path: Path, spark: SparkSession) -> None
     thread.join(3)
     assert not thread.is_alive()
     assert P1 not in {Place.of_text(text) for text in one.spool.memory.topics}
+
+
+def test_a_record_after_a_check_moves_the_clocks_past_it(tmp_path: Path) -> None:
+    """The first poll is checked at the next check, though the second poll is an hour away."""
+    client = Scripted()
+    client.now = answers(consumers={"fast": "stable"}, listed=True)
+    one = GroupPoller(
+        settings(interval_ms=3_600_000),
+        tmp_path,
+        lambda _: None,
+        client=client,
+        ticks=Ticks(1000, 300),
+    )
+    stop = threading.Event()
+    thread = threading.Thread(target=one.run, args=(stop,))
+    thread.start()
+    wait_for(lambda: one.records.is_dir() and len(list(one.records.iterdir())) > 1)
+    time.sleep(1)  # once is enough
+    stop.set()
+    thread.join(5)
+    first, after = map(lines, sorted(one.records.iterdir()))
+    polled_ms = first[-1]["ts_wall_ms"]
+    (tick,) = after
+    waited_ms = tick.pop("ts_wall_ms") - (polled_ms // 1000 + 1) * 1000
+    assert 300 <= waited_ms < 1000
+    assert tick == {
+        "event_type": "group_state",
+        "source_feed": "kafka_groups",
+        "cluster": "east",
+        "broker": "kafka",
+        "subscription": "weir",
+        "group_state": "known",
+        "seq": len(first),
+    }
+
+
+def test_a_hundred_thousand_positions_are_read_five_hundred_at_a_time(tmp_path: Path) -> None:
+    """The oldest first, each once, however many new ones there are; the others say so."""
+    topics = {f"t{n:03d}": KafkaTopic(f"id{n}", tuple(range(1000))) for n in range(100)}
+    places = [Place(name, n) for name, topic in topics.items() for n in topic.partitions]
+    client = Scripted()
+
+    def at(offset: int) -> None:
+        client.now = answers(
+            topics=topics,
+            committed={"g": dict.fromkeys(places, offset)},
+            logs=dict.fromkeys(places, Log(0, 1000)),
+            oldest={},
+            read={},
+        )
+
+    one = poller(tmp_path, client, publish_reads=500, interval_ms=600_000, timeout_ms=600_000)
+    at(10)
+    for number in range(2):
+        path = one.poll_once(AT + number * 60_000)
+    asked = [position for part in client.reads for position in part]
+    assert list(map(len, client.reads)) == [500, 500] and len(set(asked)) == 1000
+    timed = [r for r in lines(path) if r["event_type"] == "cursor_state" and "publish_time_ms" in r]
+    assert len(timed) == 1000, "the others have no time"
+    # Half of the partitions move on: what has stood since the first poll is read before that.
+    moved = set(places[::2])
+    assert isinstance(client.now, OffsetAnswers)
+    client.now.committed["g"] |= dict.fromkeys(moved, 20)
+    client.reads.clear()
+    one.poll_once(AT + 120_000)
+    assert len(client.reads[0]) == 500 and not {p.place for p in client.reads[0]} & moved

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -71,7 +72,9 @@ class Site:
         self.cluster.ids = list(ids)
         self.at += 1000
         path = poller.poll_once(self.at)
-        records = [] if path is None else map(json.loads, path.read_text().splitlines())
+        records = (
+            [] if path is None else map(json.loads, gzip.decompress(path.read_bytes()).splitlines())
+        )
         return [r["producer_id"] for r in records if r["event_type"] == "produce_batch"]
 
     def rows(self) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
@@ -40,7 +41,7 @@ def topic(server: AdminServer) -> str:
 def lines(path: Path | None) -> list[Json]:
     """The records of a file, which must be valid and numbered."""
     assert path is not None
-    records = [json.loads(line) for line in path.read_text().splitlines()]
+    records = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     valid(records)
     first = records[0]["seq"]
     assert [record["seq"] for record in records] == list(range(first, first + len(records)))

@@ -38,7 +38,7 @@ def records(folder: Path) -> list[Json]:
     found = [
         json.loads(line)
         for file in sorted((folder / "polls").iterdir())
-        for line in file.read_text().splitlines()
+        for line in gzip.decompress(file.read_bytes()).splitlines()
     ]
     valid(found)
     assert [record["seq"] for record in found] == list(range(len(found)))
