@@ -256,6 +256,9 @@ class Rows:
                 "log_start": _known(rows["start"]),
                 "log_end": _known(rows["end"]),
                 "unread": _known(rows["unread"]),
+                "transactional_id": self._text(rows["transaction"]),
+                "producer_id": _known(rows["producer"]),
+                "transaction_start_ms": _known(rows["begun_ms"]),
             }
         )
 

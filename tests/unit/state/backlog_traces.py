@@ -487,6 +487,17 @@ class _Writer(WallWriter):
                 publish_time_ms=max(self.now - age, 0) if b % 2 else None,
                 unread=(None, 0, 1, None)[c % 4],
             )
+            if (b + c) % 3 == 0:
+                self.put(
+                    broker,
+                    "group_state",
+                    **place,
+                    subscription=name,
+                    group_state="open_transaction",
+                    producer_id=(None, 7, 7, 8)[c % 4],
+                    producer_name=("t", None)[b % 2],
+                    publish_time_ms=(None, 5, 9)[c % 3],
+                )
 
     # -- producers -------------------------------------------------------------------------------
 
