@@ -39,6 +39,8 @@ LOG = np.int64(0)
 """The one ledger of a partition."""
 WITH_LOG = np.int64(3)
 """Of a group that has ended: its log was deleted, or it is followed no longer."""
+WAITS, WAITED = np.int64(1), np.int64(2)
+"""A group waits for a transaction; an earlier record of its offset has said so."""
 LONGEST_S = np.int64(10**9)
 MOST_BYTES = np.int64(2**62)
 """A retention above these is none."""
@@ -173,8 +175,9 @@ def committed(w: Store, o: Out, f: Feed, i: Int) -> None:
         c["first_ms"], c["first_source"] = time, source
     c["ledger"], c["entry"], c["stated"] = LOG, f.entry[i], NOBODY
     c["unread"], c["unread_end"] = f.unread[i], _end(w, key)
-    c["waits"] = 0  # a `group_state` that follows says it again
-    if not stands:
+    if stands and c["waits"] != 0:
+        c["waits"] = WAITED  # a `group_state` that follows says it again
+    else:
         _forget_transaction(c)
     _count_lost(w, o, f, i, j)
 
@@ -187,7 +190,9 @@ def _waits(w: Store, f: Feed, i: Int) -> None:
     if j < 0 or w.cursors[j]["ledger"] == NULL or w.cursors[j]["ended"] != 0:
         return
     c = w.cursors[j]
-    c["waits"] = 1
+    if c["waits"] == 0:
+        _forget_transaction(c)
+    c["waits"] = WAITS
     if f.pid[i] != NULL and (
         c["producer"] != f.pid[i]
         or c["transaction"] != f.transaction[i]
@@ -259,7 +264,7 @@ def _state_of(w: Store, key: Int, c: Record) -> Int:
         return NOBODY
     if c["entry"] + 1 > end:
         return p["ahead"]
-    return p["open"] if c["waits"] != 0 and c["entry"] + 1 < end else p["committed"]
+    return p["open"] if c["waits"] == WAITS and c["entry"] + 1 < end else p["committed"]
 
 
 @compiled

@@ -215,10 +215,11 @@ last of them. `beyond`: acknowledged entries in ranges that are not kept. `back_
 the state of the last row and the one that a record states (names, -1: none), whether the group has
 ended (2: its state has, 3: see `groups.WITH_LOG`), the offset below which nothing more can be lost,
 the records after its offset while the log ends at `unread_end` (NULL: not counted), and the unread
-records of an offset that has expired since the last check. `waits`: the offset is the
-last stable one, before an open transaction, whose id (a name, -1: not known), producer id and begin
-follow (NULL: not known); `told`: the last row has them. The other fields are of one pass: entries
-and bytes after its mark-delete, and the effects of an eviction.
+records of an offset that has expired since the last check. `waits`: whether the
+offset is the last stable one, before an open transaction (see `groups.WAITS`; 0: the next three
+mean nothing); its id (a name, -1: not known), producer and begin (NULL: not known); `told`: the
+last row has them. The other fields are of one pass: entries and bytes after its mark-delete, and
+the effects of an eviction.
 """
 DERIVED_CURSOR = ("after", "bytes", "to_ledger", "to_entry", "moves", "factor")
 

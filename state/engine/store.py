@@ -210,7 +210,7 @@ class Columns:
 
     def ids(self, arrays: Arrays) -> Sequence[Array]:
         """The fields of names."""
-        return [arrays[name] for name in self.named]
+        return [arrays[name] for name in self.named if name in arrays]
 
     @cached_property
     def _fields(self) -> list[tuple[str, np.dtype[Any], int]]:

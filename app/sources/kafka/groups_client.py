@@ -32,13 +32,17 @@ from app.sources.kafka.offsets import (
     LogPosition,
     OffsetAnswers,
     Oldest,
+    OpenTransaction,
     Place,
 )
+from app.sources.kafka.transactions import open_at
 from app.sources.kafka.turns import Turns, share
 
 SAMPLE = 20
 """Records that are read at a position, for the size of the messages there."""
 SAMPLE_BYTES = 64 << 10
+MOST_STABLE = 10_000
+"""Most partitions whose last stable offset one poll asks for."""
 STAGES = 3
 """Waits of a poll for all brokers."""
 _CONSUMERS = {
@@ -62,7 +66,7 @@ class GroupsClient:
         self._settings = settings
         self._stopping = stopping
         self._client: KafkaClient | None = None
-        self._turns = {kind: Turns() for kind in ("group", "partition", "settings of")}
+        self._turns = {kind: Turns() for kind in ("group", "partition", "settings of", "stable")}
 
     def ask(
         self, topics: Collection[str], groups: Collection[str], deadline: float
@@ -117,6 +121,25 @@ class GroupsClient:
             if time.monotonic() < deadline:
                 read |= self._read(list(each.values()), logs, deadline, problems)
         return read
+
+    def stable(
+        self, places: Collection[Place], deadline: float, problems: list[str]
+    ) -> dict[Place, int]:
+        """The last stable offsets of some partitions, as far as they are answered."""
+        turns = self._turns["stable"]
+        asked = turns.sorted(places)[:MOST_STABLE]
+        values, errors = self._connected().offsets(asked, "stable", deadline).result(deadline)
+        problems += [f"partition {asked[n].text}: {error.text}" for n, error in errors.items()]
+        found = {p: value for p, value in zip(asked, values, strict=True) if value is not None}
+        turns.answered(found)
+        turns.end(places)
+        return found
+
+    def open_at(
+        self, stable: Mapping[Place, int], deadline: float, problems: list[str]
+    ) -> dict[Place, OpenTransaction]:
+        """By partition the transaction that begins there, as far as it is answered."""
+        return open_at(self._connected(), stable, deadline, problems)
 
     def close(self) -> None:
         """End the client."""

@@ -23,12 +23,15 @@ from app.sources.kafka.offsets import (
     Place,
     map_answers,
 )
+from app.sources.kafka.transactions import Waiting
 from app.sources.lasting import SHOWN
 from app.sources.polling import Begun, Polling, Report, Unanswered
 from app.sources.spool import Spool
 
 STATES = "states"
 """States of whole groups, in the memory of the spool."""
+OPEN = "open_transactions"
+"""Partitions in which a group waits for a transaction, in the memory of the spool."""
 HINT = "options and timeout_ms decide this"
 RIGHTS = "the user of options needs more rights; groups, topics and retention_as_quota ask for less"
 
@@ -69,6 +72,7 @@ class GroupPoller(Polling):
         self._turn: dict[Place, int] = {}
         """By partition the poll that read it last."""
         self._polls = 0
+        self._waiting = Waiting(self._client)
 
     def check(self) -> None:
         """UserError for a cluster that does not answer or refuses this user; writes nothing."""
@@ -101,6 +105,7 @@ class GroupPoller(Polling):
         except Unanswered as error:
             report.fail(str(error), len(before))
             return None
+        memory.extra[OPEN] = self._waiting.poll(answers, memory.extra.get(OPEN, {}), begun.deadline)
         if self._settings.publish_times:
             self._read(answers, begun.deadline)
         answers.polled_ms = begun.clock_ms()

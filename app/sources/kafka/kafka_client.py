@@ -147,8 +147,20 @@ class KafkaClient:
         return self._send("settings", deadline, _lists(topics, TOPICS), json.dumps(keys))
 
     def producers(self, places: Sequence[Place], deadline: float) -> Request:
-        """Of each partition the [id, epoch, last sequence, last timestamp] of its producers."""
+        """Of each partition the [id, epoch, last sequence, last timestamp, first offset of the open
+        transaction or None] of its producers."""
         return self._send("producers", deadline, _lists(places, STATES))
+
+    def transactions(self, ids: Collection[int], deadline: float) -> list[tuple[str, int, str]]:
+        """[transactional id, producer id, state] of some producer ids, or without any of all."""
+        listed = self._send("transactions", deadline, json.dumps(sorted(ids)))
+        found: list[tuple[str, int, str]] = listed.only("the list of transactions", deadline)
+        return found
+
+    def described(self, transactional_ids: Sequence[str], deadline: float) -> Request:
+        """Of each transactional id [producer id, epoch, state, timeout, begin or None, [topic,
+        partition], …] of its transaction."""
+        return self._send("described", deadline, json.dumps(transactional_ids))
 
     def acls(self, deadline: float) -> list[list[str]]:
         """[name, type of pattern, principal, operation, permission] of what ACLs of topics allow."""

@@ -30,6 +30,8 @@ NO_OFFSET, UNKNOWN, EMPTY, KNOWN = ("no_offset", "unknown_group", "empty_id", "k
 STABLE, REBALANCING, EMPTIED, DEAD = CONSUMERS = ("stable", "rebalancing", "empty", "dead")
 """What the consumers of a group do: all have their partitions, some are about to get theirs, there
 are none, or the group is about to be removed."""
+OPEN_TRANSACTION = "open_transaction"
+"""State of a group whose offset is the last stable one of a partition."""
 NAMELESS = '""'
 """How the group with the empty id is shown."""
 MOST_READ = 64
@@ -83,6 +85,15 @@ class Oldest(NamedTuple):
     """Whether the read came to the end of the log, so that `messages` is all there is."""
 
 
+class OpenTransaction(NamedTuple):
+    """A transaction that is open in a partition; None for what is not known."""
+
+    producer_id: int | None = None
+    transactional_id: str | None = None
+    """None also if no coordinator knows a transaction of that producer there."""
+    start_ms: int | None = None
+
+
 class LogPosition(NamedTuple):
     """A place in a partition's log."""
 
@@ -111,6 +122,8 @@ class OffsetAnswers:
     listed: bool = False
     """Whether the list of groups is complete, so that `states` and `consumers` are."""
     logs: dict[Place, Log] = field(default_factory=dict)
+    waits: dict[tuple[str, Place], OpenTransaction] = field(default_factory=dict)
+    """By group and partition the transaction before which it stands since an earlier poll."""
     settings: dict[str, dict[str, str | None]] = field(default_factory=dict)
     """By topic the settings of RETENTION."""
     oldest: dict[LogPosition, Oldest] = field(default_factory=dict)
@@ -364,6 +377,17 @@ class _OffsetMapping:
             publish_time_ms=found.time_ms if found is not None else None,
             unread=found.messages if found is not None and found.whole else None,
         )
+        waits = self._answers.waits.get((group, place))
+        if waits is not None:
+            self._state(
+                "group_state",
+                place,
+                subscription=group,
+                group_state=OPEN_TRANSACTION,
+                producer_id=waits.producer_id,
+                producer_name=waits.transactional_id,
+                publish_time_ms=waits.start_ms,
+            )
 
     def _mean(self, place: Place, known: KnownPartition) -> tuple[float | None, int]:
         """Bytes of a message after this poll's reads, and the number of reads it is the mean of."""

@@ -328,7 +328,9 @@ ADDED = {
     "rate_limits": (),
     "chunks": (),
     "producer_ids": (),
-    "backlog": (),
+    "backlog": tuple(
+        f"cursors.{field}" for field in ("waits", "transaction", "producer", "begun_ms", "told")
+    ),
     "entry_cache": (),
 }
 """Arrays, and fields of arrays, that states have got since, without another version: a state that

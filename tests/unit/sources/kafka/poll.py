@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from app.sources.kafka.groups_client import GroupsClient
-from app.sources.kafka.offsets import Log, LogPosition, OffsetAnswers, Oldest, Place
+from app.sources.kafka.offsets import (
+    Log,
+    LogPosition,
+    OffsetAnswers,
+    Oldest,
+    OpenTransaction,
+    Place,
+)
 from app.sources.polling import Unanswered
 from tests.unit.sources.kafka.answers import AT, answers
 
@@ -17,6 +24,10 @@ class Scripted(GroupsClient):
         self.now: OffsetAnswers | Unanswered = answers()
         self.asked: list[tuple[set[str], set[str]]] = []
         self.reads: list[list[LogPosition]] = []
+        self.stable_now: dict[Place, int] | Unanswered = {}
+        self.open_now: dict[Place, OpenTransaction] | Unanswered = {}
+        self.stable_asked: list[set[Place]] = []
+        self.open_asked: list[dict[Place, int]] = []
 
     def close(self) -> None:
         """There is no client."""
@@ -41,3 +52,19 @@ class Scripted(GroupsClient):
     ) -> dict[LogPosition, Oldest]:
         self.reads.append(list(positions))
         return {p: Oldest(AT - p.offset, 1, 10) for p in positions}
+
+    def stable(
+        self, places: Collection[Place], deadline: float, problems: list[str]
+    ) -> dict[Place, int]:
+        self.stable_asked.append(set(places))
+        if isinstance(self.stable_now, Unanswered):
+            raise self.stable_now
+        return {p: offset for p, offset in self.stable_now.items() if p in places}
+
+    def open_at(
+        self, stable: Mapping[Place, int], deadline: float, problems: list[str]
+    ) -> dict[Place, OpenTransaction]:
+        self.open_asked.append(dict(stable))
+        if isinstance(self.open_now, Unanswered):
+            raise self.open_now
+        return {p: t for p, t in self.open_now.items() if p in stable}
