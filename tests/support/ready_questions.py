@@ -215,6 +215,10 @@ def lag(group: str, pass_ms: int, behind: Any, **changes: Any) -> Row:
     }
 
 
+WITHOUT = dict.fromkeys(("transactional_id", "producer_id", "open_since"))
+"""Of a row of group-states that is about no transaction."""
+
+
 def changed(group: str, pass_ms: int, state: str, **changes: Any) -> Row:
     return {
         **COMMON,
@@ -1585,6 +1589,14 @@ CASES = {
                 changed("b", 0, "ahead"),
                 changed("b", 60_000, "committed", before="ahead"),
                 changed("c", 60_000, "gone", before="committed"),
+                changed(
+                    "e",
+                    60_000,
+                    "open_transaction",
+                    transactional_id="payments-1",
+                    producer_id=7,
+                    transaction_start_ms=START_MS,
+                ),
                 changed("typo", 0, "unknown_group", topic=None, partition=None),
                 changed("d", 0, "unknown_group"),
                 changed("d", 60_000, "known"),
@@ -1604,6 +1616,23 @@ CASES = {
                 "log_end": 59,
                 "since": FIRST,
                 "before": None,
+                **WITHOUT,
+            },
+            {
+                **EAST,
+                "group": "e",
+                "topic": "orders",
+                "partition": 1,
+                "state": "open_transaction",
+                "unread": None,
+                "committed": 50,
+                "log_start": 10,
+                "log_end": 59,
+                "since": NEXT,
+                "before": None,
+                "transactional_id": "payments-1",
+                "producer_id": 7,
+                "open_since": FIRST,
             },
             {
                 **EAST,
@@ -1617,6 +1646,7 @@ CASES = {
                 "log_end": 59,
                 "since": FIRST,
                 "before": None,
+                **WITHOUT,
             },
             {
                 **EAST,
@@ -1630,6 +1660,7 @@ CASES = {
                 "log_end": 59,
                 "since": NEXT,
                 "before": "committed",
+                **WITHOUT,
             },
         ],
     ),

@@ -130,10 +130,10 @@ class GroupsClient:
         asked = turns.sorted(places)[:MOST_STABLE]
         values, errors = self._connected().offsets(asked, "stable", deadline).result(deadline)
         problems += [f"partition {asked[n].text}: {error.text}" for n, error in errors.items()]
-        found = {p: value for p, value in zip(asked, values, strict=True) if value is not None}
-        turns.answered(found)
+        offsets = {p: value for p, value in zip(asked, values, strict=True) if value is not None}
+        turns.answered(offsets)
         turns.end(places)
-        return found
+        return offsets
 
     def open_at(
         self, stable: Mapping[Place, int], deadline: float, problems: list[str]

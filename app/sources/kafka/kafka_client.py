@@ -154,8 +154,8 @@ class KafkaClient:
     def transactions(self, ids: Collection[int], deadline: float) -> list[tuple[str, int, str]]:
         """[transactional id, producer id, state] of some producer ids, or without any of all."""
         listed = self._send("transactions", deadline, json.dumps(sorted(ids)))
-        found: list[tuple[str, int, str]] = listed.only("the list of transactions", deadline)
-        return found
+        ids_there: list[tuple[str, int, str]] = listed.only("the list of transactions", deadline)
+        return ids_there
 
     def described(self, transactional_ids: Sequence[str], deadline: float) -> Request:
         """Of each transactional id [producer id, epoch, state, timeout, begin or None, [topic,

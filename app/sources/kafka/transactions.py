@@ -45,13 +45,13 @@ def coordinated(
     names = sorted(listed)
     values, errors = client.described(names, deadline).result(deadline)
     problems += [f"transaction {names[n]}: {error.text}" for n, error in errors.items()]
-    known = {}
+    described = {}
     for name, value in zip(names, values, strict=True):
         if value is not None:
             pid, epoch, state, timeout_ms, start_ms, pairs = value
             places = frozenset(Place(*pair) for pair in pairs)
-            known[pid] = Coordinated(name, pid, epoch, state, timeout_ms, start_ms, places)
-    return known
+            described[pid] = Coordinated(name, pid, epoch, state, timeout_ms, start_ms, places)
+    return described
 
 
 def open_at(
@@ -67,15 +67,17 @@ def open_at(
         for pid, _, _, _, start in states or ()
         if start == stable[place]
     }
-    known = coordinated(client, set(producers.values()), deadline, problems) if producers else {}
-    found = {}
+    if not producers:
+        return {}
+    by_producer = coordinated(client, set(producers.values()), deadline, problems)
+    transactions = {}
     for place, pid in producers.items():
-        each = known.get(pid)
+        each = by_producer.get(pid)
         if each is None or place not in each.partitions:
-            found[place] = OpenTransaction(pid)
+            transactions[place] = OpenTransaction(pid)
         else:
-            found[place] = OpenTransaction(pid, each.transactional_id, each.start_ms)
-    return found
+            transactions[place] = OpenTransaction(pid, each.transactional_id, each.start_ms)
+    return transactions
 
 
 class StableOffsets(Protocol):
@@ -134,10 +136,10 @@ class Waiting:
         }
         named = {place: OpenTransaction() for _, place in waits}
         named |= {p: t for p, (at, t) in before.items() if p in named and at == stable[p]}
-        unknown = {place: stable[place] for place, t in named.items() if t.producer_id is None}
-        if unknown:
+        unnamed = {place: stable[place] for place, t in named.items() if t.producer_id is None}
+        if unnamed:
             try:
-                named |= self._client.open_at(unknown, deadline, answers.problems)
+                named |= self._client.open_at(unnamed, deadline, answers.problems)
             except Unanswered as error:
                 answers.problems.append(f"open transactions: {error}")
         answers.waits = {key: named[key[1]] for key in waits}

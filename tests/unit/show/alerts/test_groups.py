@@ -97,6 +97,32 @@ def test_a_group_ahead_of_its_log_for_two_minutes(firing: Firing) -> None:
     )
 
 
+def test_groups_before_an_open_transaction(firing: Firing) -> None:
+    """For five minutes; the row that names the producer does not begin it anew."""
+    named = {"producer_id": 7, "transactional_id": "payments-1", "transaction_start_ms": 5}
+    states = [
+        changed("reads", 0, "open_transaction"),
+        changed("reads", 3 * MINUTE, "committed"),
+        changed("held", 0, "open_transaction"),
+        changed("held", MINUTE, "open_transaction", **named),
+        changed("held", MINUTE, "open_transaction", partition=2, **named),
+        changed("hangs", 0, "open_transaction", producer_id=8),
+        changed("denied", 0, "open_transaction"),
+    ]
+    rule = "group-open-transaction"
+    assert firing(rule, group_states=states, group_lag=[lag("g", 4 * MINUTE, 0)]) == []
+    found = firing(rule, group_lag=[lag("g", 6 * MINUTE, 0)])
+    about = {a["labels"]["group"]: a["summary"].split(": ")[1] for a in found}
+    assert about == {
+        "held": "transaction payments-1 is open",
+        "hangs": "a transaction of producer id 8, which no coordinator knows or the poll may not ask"
+        " for, is open",
+        "denied": "a transaction is open",
+    }
+    (held,) = [a for a in found if a["labels"]["group"] == "held"]
+    assert "has read orders (partition 1, 2) up to the last stable offset" in held["summary"]
+
+
 def test_partitions_without_an_offset(firing: Firing) -> None:
     states = [
         changed("new", 0, "no_offset", unread=9),

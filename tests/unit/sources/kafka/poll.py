@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from app.config.kafka_groups import KafkaGroupsSettings
 from app.sources.kafka.groups_client import GroupsClient
+from app.sources.kafka.groups_poll import GroupPoller
 from app.sources.kafka.offsets import (
     Log,
     LogPosition,
@@ -15,6 +20,7 @@ from app.sources.kafka.offsets import (
 )
 from app.sources.polling import Unanswered
 from tests.unit.sources.kafka.answers import AT, answers
+from tests.unit.sources.pulsar.documents import valid
 
 
 class Scripted(GroupsClient):
@@ -68,3 +74,28 @@ class Scripted(GroupsClient):
         if isinstance(self.open_now, Unanswered):
             raise self.open_now
         return {p: t for p, t in self.open_now.items() if p in stable}
+
+
+def settings(**keys: Any) -> KafkaGroupsSettings:
+    return KafkaGroupsSettings.model_validate(
+        {
+            "cluster": "east",
+            "options": {"bootstrap.servers": "h:1"},
+            "timeout_ms": 1000,
+            **keys,
+        }
+    )
+
+
+def poller(
+    folder: Path, client: GroupsClient, said: list[str] | None = None, **keys: Any
+) -> GroupPoller:
+    say = said.append if said is not None else None
+    return GroupPoller(settings(**keys), folder, say, client=client)
+
+
+def lines(path: Path | None) -> list[dict[str, Any]]:
+    assert path is not None
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    valid(found)
+    return found

@@ -14,8 +14,7 @@ from app.sources.kafka.offsets import Log, OpenTransaction, Place
 from app.sources.kafka.transactions import open_at
 from app.sources.polling import Unanswered
 from tests.unit.sources.kafka.answers import AT, P0, P1, answers
-from tests.unit.sources.kafka.poll import Scripted
-from tests.unit.sources.kafka.test_poll import lines, poller
+from tests.unit.sources.kafka.poll import Scripted, lines, poller
 
 PAYMENTS = OpenTransaction(7, "payments-1", AT - 5000)
 MINUTE = 60_000
