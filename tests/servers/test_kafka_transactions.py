@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
+from deltalake import DeltaTable
 
+from app import sources
 from app.sources.kafka.groups_poll import GroupPoller
+from app.tables.small_files import path_in
 from tests.reference.backlog import judge
 from tests.servers.kafka_groups import PRECISE, Cluster, Json, cluster, now_ms, records, until
-from tests.support.servers.kafka import Kafka
-from tests.support.servers.process import Missing
+from tests.support.servers import producer_ids
+from tests.support.servers.kafka import Kafka, jars
+from tests.support.servers.process import Missing, java
 
 __all__ = ["cluster"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from app.config.settings import Settings
+
 pytestmark = pytest.mark.kafka
 OLDER = "3.9.2"
+ABORT = """
+import java.util.*; import org.apache.kafka.clients.admin.*; import org.apache.kafka.common.*;
+public class Abort { public static void main(String[] a) throws Exception {
+  try (Admin admin = Admin.create(Map.<String, Object>of("bootstrap.servers", a[0]))) {
+    TopicPartition p = new TopicPartition(a[1], Integer.parseInt(a[2]));
+    for (ProducerState s : admin.describeProducers(List.of(p)).partitionResult(p).get().activeProducers())
+      if (s.currentTransactionStartOffset().orElse(-1L) == Long.parseLong(a[3]))
+        admin.abortTransaction(new AbortTransactionSpec(p, s.producerId(), (short) s.producerEpoch(),
+          s.coordinatorEpoch().orElse(0))).all().get();
+  }
+}}
+"""
+"""What kafka-transactions.sh does, which is in none of the broker's jars."""
 
 
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """A broker of the release before the newest major one."""
+    """A broker of the release before the newest major one, which takes batches of any transaction."""
+    lenient = {"transaction.partition.verification.enable": "false"}
     try:
-        made = Kafka(tmp_path_factory.mktemp("older"), version=OLDER)
+        made = Kafka(tmp_path_factory.mktemp("older"), lenient, version=OLDER)
         made.start()
     except (Missing, OSError) as error:
         pytest.skip(f"no Kafka broker {OLDER}: {error}")
@@ -37,6 +59,15 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         yield made
     finally:
         made.stop()
+
+
+def abort(kafka: Kafka, topic: str, partition: int, start_offset: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "Abort.java"
+        source.write_text(ABORT, "utf-8")
+        place = [kafka.servers, topic, str(partition), str(start_offset)]
+        run = [*java(), "-cp", f"{jars()}/*", str(source), *place]
+        subprocess.run(run, check=True, capture_output=True, timeout=120)
 
 
 @contextmanager
@@ -107,3 +138,48 @@ def test_the_same_on_a_broker_of_3_9(older: Kafka, tmp_path: Path, spark: SparkS
     with made.admin:
         older.create_topic(made.topic, 2)
         waits_for_it(made, tmp_path)
+
+
+def test_a_transaction_that_hangs(
+    older: Kafka, tmp_path: Path, spark: SparkSession, make_settings: Callable[..., Settings]
+) -> None:
+    """Beside one that its producer ends: by their rows, until Kafka's own remedy has ended both."""
+    made = Cluster(older)
+    older.create_topic(made.topic, 2)
+    name = f"payments-{made.name}"
+    config = make_settings(
+        source={
+            "format": "kafka_producers",
+            "options": {"kafka.bootstrap.servers": older.servers},
+            "producers": {
+                "topics": [made.topic],
+                "timeout_ms": 20_000,
+                "owners": [{"topic": made.topic, "principal": "User:pay"}],
+            },
+        }
+    )
+
+    def rows() -> list[Json]:
+        table = DeltaTable(path_in(config.location, "open_transactions")).to_pyarrow_table()
+        return sorted(table.to_pylist(), key=lambda row: row["number"])
+
+    made.produce(1, 1, now_ms())  # its leader is ready now
+    old_ms = now_ms() - 1_200_000
+    producer_ids.produce(older.servers, made.topic, 1, [10**9], 0, old_ms, f"ghost-{made.name}")
+    poller = sources.poller(config, lambda _: None)
+    assert poller is not None
+    with closing(poller):
+        with open_transaction(made, name):
+            poller.poll_once(now_ms())
+            assert rows() == []
+            poller.poll_once(now_ms())
+            assert poller.last.problems == []
+            ongoing, hanging = sorted(rows(), key=lambda row: row["partition"])
+            assert (ongoing["state"], ongoing["transactional_id"]) == ("Ongoing", name)
+            assert (ongoing["user"], ongoing["timeout_ms"]) == ("pay", 600_000)
+            assert old_ms < ongoing["start_ms"] <= now_ms()
+            assert (hanging["state"], hanging["producer_id"]) == ("hanging", 10**9)
+            assert hanging["transactional_id"] is None and hanging["last_ms"] == old_ms
+        abort(older, made.topic, 1, hanging["start_offset"])
+        poller.poll_once(now_ms())
+        assert [row["state"] for row in rows()[2:]] == ["ended", "ended"]

@@ -155,6 +155,21 @@ def live(at_ms: int, topic: str, user: str, ids: int, states: int, **changes: An
     }
 
 
+def opened(at_ms: int, state: str, number: int, **changes: Any) -> Row:
+    return {
+        "polled_ms": START_MS + at_ms,
+        "cluster": "east",
+        "topic": "orders",
+        "partition": 1,
+        "user": "pay",
+        "producer_id": 7,
+        "state": state,
+        "start_offset": 40,
+        "number": number,
+        **changes,
+    }
+
+
 def broken(code: str, offset: Any, **changes: Any) -> Row:
     return {
         "reason_code": code,
@@ -217,6 +232,9 @@ def lag(group: str, pass_ms: int, behind: Any, **changes: Any) -> Row:
 
 WITHOUT = dict.fromkeys(("transactional_id", "producer_id", "open_since"))
 """Of a row of group-states that is about no transaction."""
+
+
+COORDINATED = {"transactional_id": "payments-1", "start_ms": START_MS, "timeout_ms": 60_000}
 
 
 def changed(group: str, pass_ms: int, state: str, **changes: Any) -> Row:
@@ -1320,6 +1338,47 @@ CASES = {
                 "bound": None,
                 "first_id": START,
                 "last_id": START,
+            },
+        ],
+    ),
+    "open-transactions": (
+        {
+            "open_transactions": [
+                opened(0, "Ongoing", 1, **COORDINATED),
+                opened(0, "Ongoing", 2, **COORDINATED, topic="bills"),
+                opened(0, "uncoordinated", 3, producer_id=8),
+                opened(60_000, "hanging", 4, producer_id=8, last_ms=START_MS),
+                opened(0, "Ongoing", 5, producer_id=9),
+                opened(60_000, "ended", 6, producer_id=9),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "user": "pay",
+                "transactional_id": None,
+                "producer_id": 8,
+                "state": "hanging",
+                "topics": "orders",
+                "partitions": 1,
+                "open_since": START,
+                "timeout_s": None,
+                "last_batch": START,
+                "polled": NEXT,
+            },
+            {
+                **EAST,
+                "user": "pay",
+                "transactional_id": "payments-1",
+                "producer_id": 7,
+                "state": "Ongoing",
+                "topics": "bills, orders",
+                "partitions": 2,
+                "open_since": START,
+                "timeout_s": 60.0,
+                "last_batch": None,
+                "polled": START,
             },
         ],
     ),

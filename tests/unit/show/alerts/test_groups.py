@@ -10,7 +10,7 @@ import pytest
 
 from app.config.settings import Settings
 from app.show import alerts
-from tests.support.ready_questions import changed, lag, lost
+from tests.support.ready_questions import changed, lag, lost, opened
 from tests.support.throttle_rows import write
 
 MINUTE = 60_000
@@ -121,6 +121,30 @@ def test_groups_before_an_open_transaction(firing: Firing) -> None:
     }
     (held,) = [a for a in found if a["labels"]["group"] == "held"]
     assert "has read orders (partition 1, 2) up to the last stable offset" in held["summary"]
+
+
+def test_transactions_that_hang(firing: Firing) -> None:
+    """A row holds until the next one, and half an hour after the last."""
+    rule = "hanging-transaction"
+    quiet = [opened(0, "Ongoing", 1), opened(0, "uncoordinated", 2, producer_id=8)]
+    assert firing(rule, open_transactions=quiet) == []
+    known = {"transactional_id": "payments-1", "timeout_ms": 1}
+    (alert,) = firing(
+        rule,
+        open_transactions=[
+            opened(5 * MINUTE, "hanging", 3, **known),
+            opened(5 * MINUTE, "hanging", 4, partition=2, **known),
+        ],
+    )
+    assert alert["severity"] == "critical"
+    assert alert["labels"] == {"cluster": "east", "topic": "orders", "producer": "7"}
+    assert alert["summary"].startswith(
+        "transaction payments-1, of producer id 7 (pay, east), hangs in orders (partition 1, 2)"
+    )
+    ends = [opened(9 * MINUTE, "ended", 5), opened(9 * MINUTE, "ended", 6, partition=2)]
+    ghost = opened(9 * MINUTE, "hanging", 7, producer_id=9)
+    (alert,) = firing(rule, open_transactions=[*ends, ghost])
+    assert alert["summary"].startswith("a transaction that no coordinator knows, of producer id 9")
 
 
 def test_partitions_without_an_offset(firing: Firing) -> None:
