@@ -41,6 +41,8 @@ COLUMNS = (
     "log_start",
     "unread",
     "group_state",
+    "client_id",
+    "client_host",
 )
 """Contract columns that the job carries; `topic` is the full name, the partition in it."""
 DECLARATION = Declaration(

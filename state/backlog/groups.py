@@ -112,11 +112,13 @@ def _new_or_known(w: Store, key: Int, name: Int) -> Int:
         c = w.cursors[j]
         c["durable"], c["state"], c["stated"], c["ended"] = 1, NOBODY, NOBODY, 0
         c["safe"], c["unread"], c["unread_end"], c["left_unread"] = NULL, NULL, NULL, NULL
+        c["client"], c["host"] = NOBODY, NOBODY
         _forget_transaction(c)
     elif w.cursors[j]["ended"] != 0:
         c = w.cursors[j]
         c["ledger"], c["entry"], c["first_ms"], c["safe"] = NULL, NULL, NULL, NULL
         c["ended"], c["checks"], c["before_ledger"] = 0, 0, NULL
+        c["client"], c["host"] = NOBODY, NOBODY
         _forget_transaction(c)
     k = w.keys[key]
     k["unseen"] &= ~L.CURSORS
@@ -175,6 +177,7 @@ def committed(w: Store, o: Out, f: Feed, i: Int) -> None:
         c["first_ms"], c["first_source"] = time, source
     c["ledger"], c["entry"], c["stated"] = LOG, f.entry[i], NOBODY
     c["unread"], c["unread_end"] = f.unread[i], _end(w, key)
+    c["client"], c["host"] = f.client[i], f.host[i]
     if stands and c["waits"] != 0:
         c["waits"] = WAITED  # a `group_state` that follows says it again
     else:
@@ -391,6 +394,7 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
         if c["ended"] == WITH_LOG:
             row["start"], row["end"] = NULL, NULL
         row["committed"], row["lag"], row["records"], row["bytes"] = NULL, NULL, NULL, NULL
+        row["client"], row["host"] = NOBODY, NOBODY
         row["age_state"], row["age_s"], row["oldest_ms"] = NOBODY, NULL, NULL
         row["limit_s"], row["limit_bytes"] = NOBODY, NOBODY
         row["growth"], row["commits"], row["to_drain"], row["to_loss"] = _NAN, _NAN, _NAN, _NAN
@@ -398,6 +402,7 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
         with_offset = waits or state == p["committed"] or state == p["ahead"]
         if with_offset:
             _measure(w, key, j, row)
+            row["client"], row["host"] = c["client"], c["host"]
         else:
             c["checks"] = 0
             if c["ledger"] != NULL:

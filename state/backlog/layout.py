@@ -198,6 +198,8 @@ CURSOR = _layout(
     "producer",
     "begun_ms",
     "told",
+    "client",
+    "host",
     "after",
     "bytes",
     "to_ledger",
@@ -218,7 +220,8 @@ the records after its offset while the log ends at `unread_end` (NULL: not count
 records of an offset that has expired since the last check. `waits`: whether the
 offset is the last stable one, before an open transaction (see `groups.WAITS`; 0: the next three
 mean nothing); its id (a name, -1: not known), producer and begin (NULL: not known); `told`: the
-last row has them. The other fields are of one pass: entries and bytes after its mark-delete, and
+last row has them. `client`, `host`: the consumer that the partition is assigned
+to (names, -1: not known). The other fields are of one pass: entries and bytes after its mark-delete, and
 the effects of an eviction.
 """
 DERIVED_CURSOR = ("after", "bytes", "to_ledger", "to_entry", "moves", "factor")
@@ -378,6 +381,8 @@ GROUP_LAG = _layout(
     "committed",
     "start",
     "end",
+    "client",
+    "host",
     "lag",
     "records",
     "bytes",
@@ -513,3 +518,6 @@ class Feed(NamedTuple):
     state: Array
     transaction: Array
     """The transactional id of a `group_state`."""
+    client: Array
+    host: Array
+    """Of the consumer of a `cursor_state`."""

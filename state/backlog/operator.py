@@ -235,6 +235,8 @@ def _feed(r: Records, key: Array, place: Array, rank: Array, w: World) -> Feed:
         r["unread"],
         r["group_state"],
         r["producer_name"],
+        r["client_id"],
+        r["client_host"],
     )
     return Feed(*[np.ascontiguousarray(column, np.int64) for column in columns])
 

@@ -176,6 +176,13 @@ def _outputs() -> tuple[Output, ...]:
             RATE,
             "time until Kafka may delete unread records (s); 0 = now, null = not expected",
         ),
+        TableColumn(
+            "client_id",
+            TEXT,
+            "client id of the consumer that has the partition, where records wait for longer than"
+            " a poll; null if none has it, or unknown",
+        ),
+        TableColumn("client_host", TEXT, "host of that consumer"),
     )
     states = (
         *group,

@@ -240,6 +240,8 @@ class Rows:
                 "commit_rate": _double(rows["commits"]),
                 "time_to_drain_s": _double(rows["to_drain"]),
                 "time_to_loss_s": _double(rows["to_loss"]),
+                "client_id": self._text(rows["client"]),
+                "client_host": self._text(rows["host"]),
             }
         )
 

@@ -172,7 +172,7 @@ class Columns:
     """An array with fields of 8 bytes, stored as one plain array `name.field` per field.
 
     `names` are the fields with integers of names; `derived` fields are not stored. A field that an
-    older state lacks is 0.
+    older state lacks is 0, or NONE where it would be a name.
     """
 
     name: str
@@ -193,6 +193,9 @@ class Columns:
         found = np.zeros(columns.shape[1], self.dtype)
         if len(found):
             turn_back(columns, self._places if every else self._places[kept], words(found))
+        for field in () if every else self.names:
+            if f"{self.name}.{field}" not in arrays:
+                found[field] = NONE
         return found
 
     def save(self, value: Array, arrays: Saved, names: Names) -> None:

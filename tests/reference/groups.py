@@ -45,6 +45,8 @@ class Group:
     """Its offset is the last stable one."""
     transaction: tuple[str | None, int | None, int | None] = (None, None, None)
     """The transaction that it waits for: id, producer, begin."""
+    consumer: tuple[str | None, str | None] = (None, None)
+    """Client id and host of the consumer that has the partition."""
     told: bool = False
     """Whether its last row names that."""
     without_log: bool = False
@@ -144,6 +146,7 @@ class Partition(base.Topic):
         group.committed, group.stated = offset, None
         count = record.get("unread")
         known = count is not None and self._end is not None
+        group.consumer = (record.get("client_id"), record.get("client_host"))
         group.counted = (count, self._end) if known else None  # type: ignore[assignment]
         self._lose(group, record)
 
@@ -284,8 +287,12 @@ class Partition(base.Topic):
                 "commit_rate",
                 "time_to_drain_s",
                 "time_to_loss_s",
+                "client_id",
+                "client_host",
             )
         )
+        if state in ("ahead", "committed", "open_transaction"):
+            row["client_id"], row["client_host"] = group.consumer
         if state == "ahead":
             group.history = []
             row |= {

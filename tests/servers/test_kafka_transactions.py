@@ -17,12 +17,13 @@ from app import sources
 from app.sources.kafka.groups_poll import GroupPoller
 from app.tables.small_files import path_in
 from tests.reference.backlog import judge
-from tests.servers.kafka_groups import PRECISE, Cluster, Json, cluster, now_ms, records, until
+from tests.servers.kafka_groups import PRECISE, Cluster, Json, now_ms, records, until
+from tests.servers.kafka_releases import release, released
 from tests.support.servers import producer_ids
 from tests.support.servers.kafka import Kafka, jars
-from tests.support.servers.process import Missing, java
+from tests.support.servers.process import java
 
-__all__ = ["cluster"]
+__all__ = ["release", "released"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 pytestmark = pytest.mark.kafka
-OLDER = "3.9.2"
 ABORT = """
 import java.util.*; import org.apache.kafka.clients.admin.*; import org.apache.kafka.common.*;
 public class Abort { public static void main(String[] a) throws Exception {
@@ -44,21 +44,6 @@ public class Abort { public static void main(String[] a) throws Exception {
 }}
 """
 """What kafka-transactions.sh does, which is in none of the broker's jars."""
-
-
-@pytest.fixture(scope="module")
-def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """A broker of the release before the newest major one, which takes batches of any transaction."""
-    lenient = {"transaction.partition.verification.enable": "false"}
-    try:
-        made = Kafka(tmp_path_factory.mktemp("older"), lenient, version=OLDER)
-        made.start()
-    except (Missing, OSError) as error:
-        pytest.skip(f"no Kafka broker {OLDER}: {error}")
-    try:
-        yield made
-    finally:
-        made.stop()
 
 
 def abort(kafka: Kafka, topic: str, partition: int, start_offset: int) -> None:
@@ -95,12 +80,14 @@ def states(found: list[Json]) -> list[Json]:
     return [r for r in judge(found, PRECISE, until_ms=at + 1002)["group_states"] if r["topic"]]
 
 
-def waits_for_it(cluster: Cluster, folder: Path) -> None:
-    cluster.produce(0, 5, now_ms())
-    cluster.commit("reader", 5, 0)
-    cluster.commit("behind", 2, 0)
-    name = f"payments-{cluster.name}"
-    poller = GroupPoller(cluster.settings(), folder)
+def test_a_group_waits_for_an_open_transaction(
+    released: Cluster, tmp_path: Path, spark: SparkSession
+) -> None:
+    released.produce(0, 5, now_ms())
+    released.commit("reader", 5, 0)
+    released.commit("behind", 2, 0)
+    name = f"payments-{released.name}"
+    poller = GroupPoller(released.settings(), tmp_path)
     with closing(poller):
         begun = now_ms()
 
@@ -111,46 +98,32 @@ def waits_for_it(cluster: Cluster, folder: Path) -> None:
             return states(found)
 
         found: list[Json] = []
-        with open_transaction(cluster, name):
+        with open_transaction(released, name):
             assert poll() == []
             (row,) = poll()
-            assert (row["group"], row["state"]) == (cluster.group("reader"), "open_transaction")
+            assert (row["group"], row["state"]) == (released.group("reader"), "open_transaction")
             assert (row["committed"], row["log_end"]) == (5, 8)
             assert row["transactional_id"] == name and row["producer_id"] >= 0
             assert begun - 1000 <= row["transaction_start_ms"] <= now_ms()
             # A group that reads uncommitted data goes on, and waits for nothing.
-            cluster.commit("reader", 7, 0)
+            released.commit("reader", 7, 0)
             assert [r["state"] for r in poll()] == ["open_transaction", "committed"]
-            cluster.commit("reader", 5, 0)
+            released.commit("reader", 5, 0)
             poll()
             assert poll()[-1]["transactional_id"] == name
         until(lambda: poll()[-1]["state"] == "committed")
 
 
-def test_a_group_waits_for_an_open_transaction(
-    cluster: Cluster, tmp_path: Path, spark: SparkSession
-) -> None:
-    waits_for_it(cluster, tmp_path)
-
-
-def test_the_same_on_a_broker_of_3_9(older: Kafka, tmp_path: Path, spark: SparkSession) -> None:
-    made = Cluster(older)
-    with made.admin:
-        older.create_topic(made.topic, 2)
-        waits_for_it(made, tmp_path)
-
-
 def test_a_transaction_that_hangs(
-    older: Kafka, tmp_path: Path, spark: SparkSession, make_settings: Callable[..., Settings]
+    released: Cluster, tmp_path: Path, spark: SparkSession, make_settings: Callable[..., Settings]
 ) -> None:
     """Beside one that its producer ends: by their rows, until Kafka's own remedy has ended both."""
-    made = Cluster(older)
-    older.create_topic(made.topic, 2)
+    made, servers = released, released.kafka.servers
     name = f"payments-{made.name}"
     config = make_settings(
         source={
             "format": "kafka_producers",
-            "options": {"kafka.bootstrap.servers": older.servers},
+            "options": {"kafka.bootstrap.servers": servers},
             "producers": {
                 "topics": [made.topic],
                 "timeout_ms": 20_000,
@@ -165,7 +138,7 @@ def test_a_transaction_that_hangs(
 
     made.produce(1, 1, now_ms())  # its leader is ready now
     old_ms = now_ms() - 1_200_000
-    producer_ids.produce(older.servers, made.topic, 1, [10**9], 0, old_ms, f"ghost-{made.name}")
+    producer_ids.produce(servers, made.topic, 1, [10**9], 0, old_ms, f"ghost-{made.name}")
     poller = sources.poller(config, lambda _: None)
     assert poller is not None
     with closing(poller):
@@ -180,6 +153,6 @@ def test_a_transaction_that_hangs(
             assert old_ms < ongoing["start_ms"] <= now_ms()
             assert (hanging["state"], hanging["producer_id"]) == ("hanging", 10**9)
             assert hanging["transactional_id"] is None and hanging["last_ms"] == old_ms
-        abort(older, made.topic, 1, hanging["start_offset"])
+        abort(made.kafka, made.topic, 1, hanging["start_offset"])
         poller.poll_once(now_ms())
         assert [row["state"] for row in rows()[2:]] == ["ended", "ended"]

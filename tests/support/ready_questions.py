@@ -1532,7 +1532,7 @@ CASES = {
         {
             "group_lag": [
                 lag("g", 0, 5),
-                lag("g", 60_000, 9, lag_records=4),
+                lag("g", 60_000, 9, lag_records=4, client_id="c-1", client_host="10.0.0.7"),
                 lag("gone", 0, 7),
                 lag("gone", 60_000, None, state="gone"),
                 lag(
@@ -1576,6 +1576,8 @@ CASES = {
                 "log_start": 10,
                 "log_end": 59,
                 "checked": NEXT,
+                "client_id": "c-1",
+                "client_host": "10.0.0.7",
             },
             {
                 **EAST,
@@ -1596,6 +1598,8 @@ CASES = {
                 "log_start": 10,
                 "log_end": 59,
                 "checked": NEXT,
+                "client_id": None,
+                "client_host": None,
             },
         ],
     ),
@@ -1637,6 +1641,8 @@ CASES = {
                 "log_start": None,
                 "log_end": None,
                 "checked": NEXT,
+                "client_id": None,
+                "client_host": None,
             },
         ],
     ),

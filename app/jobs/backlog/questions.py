@@ -62,7 +62,9 @@ SELECT cluster, "group", CASE WHEN $by <> 'group' THEN topic END AS topic,
   min(time_to_loss_s) AS time_to_loss_s, CAST(sum(lost) AS BIGINT) AS lost,
   CASE WHEN $by = 'partition' THEN max(committed) END AS committed,
   CASE WHEN $by = 'partition' THEN max(log_start) END AS log_start,
-  CASE WHEN $by = 'partition' THEN max(log_end) END AS log_end, epoch_ms(max(pass_ms)) AS checked
+  CASE WHEN $by = 'partition' THEN max(log_end) END AS log_end, epoch_ms(max(pass_ms)) AS checked,
+  CASE WHEN $by = 'partition' THEN max(client_id) END AS client_id,
+  CASE WHEN $by = 'partition' THEN max(client_host) END AS client_host
 FROM group_lag_now AS l LEFT JOIN consumers AS c USING (cluster, "group")
 GROUP BY ALL
 ORDER BY lag DESC NULLS LAST, cluster, "group", topic, partition

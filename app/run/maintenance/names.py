@@ -26,7 +26,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "producer": ("producer_name", "uuid", "transactional_id"),
     "consumer": ("consumer",),
     "subscription": ("subscription", "oldest_subscription", "group"),
-    "connection": ("cnx_id", "limiter_name"),
+    "connection": ("cnx_id", "limiter_name", "client_host"),
     "topic": (
         "topic",
         "culprit_topic",

@@ -99,6 +99,18 @@ public final class KafkaRequests {
         return new Answers().add(result.valid()).add(result.errors());
     }
 
+    /** By group its consumers, each with the partitions that it has; `several` are lists of groups. */
+    public Answers consumers(String several, int timeoutMs) throws Exception {
+        Answers answers = new Answers();
+        for (Object names : list(several)) {
+            DescribeConsumerGroupsOptions options = new DescribeConsumerGroupsOptions();
+            options.timeoutMs(Integer.valueOf(timeoutMs));
+            answers.add((List) names,
+                admin.describeConsumerGroups((List) names, options).describedGroups());
+        }
+        return answers;
+    }
+
     /** By group its committed offsets; `several` are lists of groups, a request each. */
     public Answers committed(String several, int timeoutMs) throws Exception {
         Answers answers = new Answers();
@@ -338,6 +350,13 @@ public final class KafkaRequests {
                     Long.valueOf(state.producerId()), Integer.valueOf(state.producerEpoch()),
                     Integer.valueOf(state.lastSequence()), Long.valueOf(state.lastTimestamp()),
                     whole(state.currentTransactionStartOffset())});
+            } else if (value instanceof ConsumerGroupDescription) {
+                return plain(((ConsumerGroupDescription) value).members());
+            } else if (value instanceof MemberDescription) {
+                MemberDescription member = (MemberDescription) value;
+                return Arrays.asList(new Object[] {
+                    member.clientId(), member.host(),
+                    pairs(member.assignment().topicPartitions())});
             } else if (value instanceof TransactionListing) {
                 TransactionListing listed = (TransactionListing) value;
                 return Arrays.asList(new Object[] {

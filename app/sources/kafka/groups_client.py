@@ -27,6 +27,7 @@ from app.sources.kafka.offsets import (
     RETENTION,
     STABLE,
     UNKNOWN,
+    GroupConsumer,
     KafkaTopic,
     Log,
     LogPosition,
@@ -41,6 +42,8 @@ from app.sources.kafka.turns import Turns, share
 SAMPLE = 20
 """Records that are read at a position, for the size of the messages there."""
 SAMPLE_BYTES = 64 << 10
+MOST_DESCRIBED = 500
+"""Most groups whose consumers one poll asks for."""
 MOST_STABLE = 10_000
 """Most partitions whose last stable offset one poll asks for."""
 STAGES = 3
@@ -66,7 +69,10 @@ class GroupsClient:
         self._settings = settings
         self._stopping = stopping
         self._client: KafkaClient | None = None
-        self._turns = {kind: Turns() for kind in ("group", "partition", "settings of", "stable")}
+        self._turns = {
+            kind: Turns()
+            for kind in ("group", "partition", "settings of", "stable", "consumers of")
+        }
 
     def ask(
         self, topics: Collection[str], groups: Collection[str], deadline: float
@@ -121,6 +127,27 @@ class GroupsClient:
             if time.monotonic() < deadline:
                 read |= self._read(list(each.values()), logs, deadline, problems)
         return read
+
+    def consumers(
+        self, groups: Collection[str], deadline: float, problems: list[str]
+    ) -> dict[str, dict[Place, GroupConsumer]]:
+        """By group and partition the consumer that has it, as far as they are answered."""
+        turns = self._turns["consumers of"]
+        asked = turns.sorted(groups)[:MOST_DESCRIBED]
+        values, errors = self._connected().consumers(asked, deadline).result(deadline)
+        problems += [f"consumers of {asked[n]}: {error.text}" for n, error in errors.items()]
+        consumers = {
+            group: {
+                Place(*pair): GroupConsumer(client_id, host.removeprefix("/"))
+                for client_id, host, pairs in members
+                for pair in pairs
+            }
+            for group, members in zip(asked, values, strict=True)
+            if members is not None
+        }
+        turns.answered(consumers)
+        turns.end(groups)
+        return consumers
 
     def stable(
         self, places: Collection[Place], deadline: float, problems: list[str]

@@ -12,8 +12,11 @@ from app.errors import UserError
 from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.offsets import (
     CONSUMERS,
+    DEAD,
+    EMPTIED,
     FEED,
     NAMELESS,
+    GroupConsumer,
     KnownPartition,
     LogPosition,
     MappedOffsets,
@@ -73,6 +76,10 @@ class GroupPoller(Polling):
         """By partition the poll that read it last."""
         self._polls = 0
         self._waiting = Waiting(self._client)
+        self._ends: dict[Place, int] = {}
+        """Ends of the logs at the poll before."""
+        self._consumers: dict[str, dict[Place, GroupConsumer]] = {}
+        """By group that lags the newest answer about its consumers."""
 
     def check(self) -> None:
         """UserError for a cluster that does not answer or refuses this user; writes nothing."""
@@ -106,6 +113,7 @@ class GroupPoller(Polling):
             report.fail(str(error), len(before))
             return None
         memory.extra[OPEN] = self._waiting.poll(answers, memory.extra.get(OPEN, {}), begun.deadline)
+        self._assigned(answers, begun.deadline)
         if self._settings.publish_times:
             self._read(answers, begun.deadline)
         answers.polled_ms = begun.clock_ms()
@@ -121,6 +129,29 @@ class GroupPoller(Polling):
             {g: s for g, s in mapped.states.items() if states.get(g) != s and s not in CONSUMERS}
         )
         return path
+
+    def _assigned(self, answers: OffsetAnswers, deadline: float) -> None:
+        """Add the consumers of partitions in which records of an earlier poll wait."""
+        waiting = [
+            (group, place)
+            for group, offsets in answers.committed.items()
+            if answers.consumers.get(group) not in (EMPTIED, DEAD)
+            for place, offset in offsets.items()
+            if place in answers.logs and offset < self._ends.get(place, 0)
+        ]
+        self._ends = {place: log.end for place, log in answers.logs.items()}
+        groups = {group for group, _ in waiting}
+        self._consumers = {g: places for g, places in self._consumers.items() if g in groups}
+        if groups:
+            try:
+                self._consumers |= self._client.consumers(groups, deadline, answers.problems)
+            except Unanswered as error:
+                answers.problems.append(f"consumers of groups: {error}")
+        answers.assigned = {
+            (group, place): self._consumers[group][place]
+            for group, place in waiting
+            if place in self._consumers.get(group, {})
+        }
 
     def _read(self, answers: OffsetAnswers, deadline: float) -> None:
         """Add the records at the groups' positions, read where they are not known yet."""

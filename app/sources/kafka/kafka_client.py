@@ -31,9 +31,9 @@ READ_MS = 200
 """The time for which one call waits for records."""
 CLOSE_MS = 2000
 ATTEMPTS = 3
-GROUPS, PARTITIONS, TOPICS, STATES = 500, 10_000, 500, 200
-"""Most groups, partitions, topics and partitions with producers of one request: what cannot be
-answered in the time of a poll as a whole is answered in part."""
+GROUPS, PARTITIONS, TOPICS, STATES, CONSUMERS = 500, 10_000, 500, 200, 100
+"""Most groups, partitions, topics, partitions with producers and groups with consumers of one
+request: what cannot be answered in the time of a poll as a whole is answered in part."""
 FETCH_BYTES = 8 << 20
 """Most bytes of an answer with records, but for one record that is larger."""
 REFUSED = (
@@ -136,6 +136,10 @@ class KafkaClient:
     def committed(self, groups: Sequence[str], deadline: float) -> Request:
         """Of each group its offsets by topic and partition."""
         return self._send("committed", deadline, _lists(groups, GROUPS))
+
+    def consumers(self, groups: Sequence[str], deadline: float) -> Request:
+        """Of each group the [client id, host, [[topic, partition], …]] of its consumers."""
+        return self._send("consumers", deadline, _lists(groups, CONSUMERS))
 
     def offsets(self, places: Sequence[Place], which: Offset, deadline: float) -> Request:
         """Of each partition the first offset of its log, the next one, or with `stable` that which

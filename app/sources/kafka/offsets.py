@@ -94,6 +94,13 @@ class OpenTransaction(NamedTuple):
     start_ms: int | None = None
 
 
+class GroupConsumer(NamedTuple):
+    """A member of a group."""
+
+    client_id: str
+    host: str
+
+
 class LogPosition(NamedTuple):
     """A place in a partition's log."""
 
@@ -124,6 +131,8 @@ class OffsetAnswers:
     logs: dict[Place, Log] = field(default_factory=dict)
     waits: dict[tuple[str, Place], OpenTransaction] = field(default_factory=dict)
     """By group and partition the transaction before which it stands since an earlier poll."""
+    assigned: dict[tuple[str, Place], GroupConsumer] = field(default_factory=dict)
+    """By group and partition the consumer that has it, where records of an earlier poll wait."""
     settings: dict[str, dict[str, str | None]] = field(default_factory=dict)
     """By topic the settings of RETENTION."""
     oldest: dict[LogPosition, Oldest] = field(default_factory=dict)
@@ -368,6 +377,7 @@ class _OffsetMapping:
     def _cursor(self, place: Place, group: str, offset: int) -> None:
         position = self._positions.get((group, place))
         found = self._answers.oldest.get(position) if position is not None else None
+        consumer = self._answers.assigned.get((group, place))
         self._state(
             "cursor_state",
             place,
@@ -376,6 +386,8 @@ class _OffsetMapping:
             mark_delete=f"{LEDGER}:{offset - 1}",
             publish_time_ms=found.time_ms if found is not None else None,
             unread=found.messages if found is not None and found.whole else None,
+            client_id=consumer.client_id if consumer is not None else None,
+            client_host=consumer.host if consumer is not None else None,
         )
         waits = self._answers.waits.get((group, place))
         if waits is not None:

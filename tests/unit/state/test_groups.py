@@ -277,6 +277,26 @@ def test_a_group_at_the_last_stable_offset_names_the_transaction() -> None:
     ]
 
 
+def test_a_row_names_the_consumer_that_has_the_partition() -> None:
+    """As the newest poll has it."""
+    named = {"client_id": "billing-1", "client_host": "10.0.0.7"}
+    found = rows(
+        polls(
+            [log(0, 60), offset(0, 50, **named)],
+            [log(0, 60), offset(0, 50)],
+            [log(0, 60), offset(0, 70, **named)],
+            [of_kafka("cursor_deleted", 0, subscription="g")],
+        ),
+        40_000,
+    )
+    assert values(found["group_lag"], "state", "client_id", "client_host") == [
+        ("committed", "billing-1", "10.0.0.7"),
+        ("committed", None, None),
+        ("ahead", "billing-1", "10.0.0.7"),
+        ("gone", None, None),
+    ]
+
+
 def test_a_group_that_has_read_all_waits_for_no_transaction() -> None:
     """Nor does one without an offset."""
     found = rows(polls([log(0, 50), offset(0, 50), waits()], [log(0, 50), offset(0, 50)]), 20_000)

@@ -328,8 +328,12 @@ ADDED = {
     "rate_limits": (),
     "chunks": (),
     "producer_ids": (),
-    "backlog": tuple(
-        f"cursors.{field}" for field in ("waits", "transaction", "producer", "begun_ms", "told")
+    "backlog": (
+        *(
+            f"cursors.{field}"
+            for field in ("waits", "transaction", "producer", "begun_ms", "told", "client", "host")
+        ),
+        *(f"{part}.client_{column}" for part in ("waiting", "shared") for column in ("id", "host")),
     ),
     "entry_cache": (),
 }

@@ -112,6 +112,8 @@ def _lag(row: Quoted) -> str:
                 f". It commits {row.commit_rate:n offset} per s and its lag grows by"
                 f" {row.lag_growth:n} per s"
             )
+    if row["client_id"] is not None:
+        text += f". The partition is assigned to {row.client_id} on {row.client_host}"
     if row["time_to_loss_s"] == 0:
         text += ". Retention may delete its unread records now"
     elif row["time_to_loss_s"] is not None:

@@ -51,6 +51,8 @@ def groups(reader: ReportReader) -> ReportSection:
                 GridColumn("lost", "lost", "number"),
                 GridColumn("state", "state"),
                 GridColumn("consumers", "consumers"),
+                GridColumn("client_id", "client"),
+                GridColumn("client_host", "host"),
             ],
             reader.ask("lag", TOP),
             "lag",

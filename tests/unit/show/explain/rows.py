@@ -298,6 +298,8 @@ GROUPS: Rows = {
             lag_growth=2.5,
             commit_rate=10.0,
             time_to_loss_s=4000.0,
+            client_id="billing-1",
+            client_host="consumer.example",
         ),
         of_group(
             "billing",

@@ -11,6 +11,7 @@ from app.config.kafka_groups import KafkaGroupsSettings
 from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.groups_poll import GroupPoller
 from app.sources.kafka.offsets import (
+    GroupConsumer,
     Log,
     LogPosition,
     OffsetAnswers,
@@ -34,6 +35,8 @@ class Scripted(GroupsClient):
         self.open_now: dict[Place, OpenTransaction] | Unanswered = {}
         self.stable_asked: list[set[Place]] = []
         self.open_asked: list[dict[Place, int]] = []
+        self.consumers_now: dict[str, dict[Place, GroupConsumer]] | Unanswered = {}
+        self.consumers_asked: list[set[str]] = []
 
     def close(self) -> None:
         """There is no client."""
@@ -58,6 +61,14 @@ class Scripted(GroupsClient):
     ) -> dict[LogPosition, Oldest]:
         self.reads.append(list(positions))
         return {p: Oldest(AT - p.offset, 1, 10) for p in positions}
+
+    def consumers(
+        self, groups: Collection[str], deadline: float, problems: list[str]
+    ) -> dict[str, dict[Place, GroupConsumer]]:
+        self.consumers_asked.append(set(groups))
+        if isinstance(self.consumers_now, Unanswered):
+            raise self.consumers_now
+        return {g: places for g, places in self.consumers_now.items() if g in groups}
 
     def stable(
         self, places: Collection[Place], deadline: float, problems: list[str]
