@@ -256,8 +256,13 @@ class RecordSet:
         """The records."""
         kept, columns = self._kept
         if not all(name in arrays for name in kept):
-            none = np.full(len(arrays[kept[0]]), NULL)
-            arrays = {name: arrays.get(name, none) for name in kept}
+            length = len(arrays[kept[0]])
+            null = {
+                name: np.full(length, NONE if name in self.named else NULL)
+                for name in kept
+                if name not in arrays
+            }
+            arrays = {**arrays, **null}
         return Records(columns, codec.together(arrays, kept))
 
     def save(self, value: Records, arrays: Saved, names: Names) -> None:
@@ -273,7 +278,7 @@ class RecordSet:
 
     def ids(self, arrays: Arrays) -> Sequence[Array]:
         """The columns of names."""
-        return [arrays[name] for name in self.named]
+        return [arrays[name] for name in self.named if name in arrays]
 
     @cached_property
     def _kept(self) -> tuple[list[str], tuple[str, ...]]:
