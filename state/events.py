@@ -109,8 +109,11 @@ def _columns() -> tuple[Column, ...]:
             "group_state",
             text,
             "no_offset, unknown_group, share_group or empty_id; of its consumers stable,"
-            " rebalancing, empty or dead; known = it ends (Kafka)",
+            " rebalancing, empty or dead; known = it ends; open_transaction = its offset is the last"
+            " stable one, with the producer_id, the transactional id as producer_name and the begin"
+            " as publish_time_ms (Kafka)",
         ),
+        Column("client_host", text, "host of the consumer that has client_id (Kafka)"),
         Column("publishes", long, "publish requests that a digest sums up"),
         Column(
             "digest_from_mono_ns",
@@ -213,8 +216,8 @@ def _kinds() -> tuple[Kind, ...]:
         ),
         Kind(
             "group_state",
-            "state of a Kafka group without an offset, or of its consumers; of a"
-            " whole group without a topic",
+            "state of a Kafka group without an offset, before an open transaction, or of its"
+            " consumers; of a whole group without a topic",
             ("subscription", "group_state"),
         ),
         Kind(

@@ -268,6 +268,39 @@ def _producer_id_live() -> Table:
     )
 
 
+def _open_transactions() -> Table:
+    return Table(
+        "open_transactions",
+        "Transactions that two polls of `kafka_producers` in a row have met in a partition of Kafka: a"
+        " row for each change of state, and for all every 15 minutes. The newest row of a partition,"
+        " producer id and start_offset is valid.",
+        (
+            TableColumn("polled_ms", LONG, "time of the poll (ms since the epoch)"),
+            TableColumn("cluster", TEXT, "cluster name"),
+            TableColumn("topic", TEXT, "topic"),
+            TableColumn("partition", SHORT, "partition"),
+            TableColumn("user", TEXT, "owner of the producer id; unknown = nothing names one"),
+            TableColumn(
+                "transactional_id", TEXT, "transactional id; null = no coordinator names it"
+            ),
+            TableColumn("producer_id", LONG, "producer id"),
+            TableColumn(
+                "state",
+                TEXT,
+                "its coordinator's: Ongoing, PrepareCommit, PrepareAbort; uncoordinated = no"
+                " coordinator names it; hanging = so for 15 minutes after its last batch, or open a"
+                " minute beyond its timeout; ended",
+            ),
+            TableColumn("start_offset", LONG, "first offset of the transaction in the partition"),
+            TableColumn("start_ms", LONG, "when it began (ms since the epoch); null if unknown"),
+            TableColumn("timeout_ms", LONG, "time that the producer has for it; null if unknown"),
+            TableColumn("last_ms", LONG, "timestamp of its producer's last batch there (ms epoch)"),
+            TableColumn("number", LONG, "number of the row among those of its spool, from 1"),
+        ),
+        sort_by=("cluster", "topic", "partition", "polled_ms"),
+    )
+
+
 def _reconciliation() -> Table:
     return Table(
         "reconciliation",
@@ -446,6 +479,7 @@ TABLES: dict[str, Table] = {
         *(table for job in DECLARED.values() for table in job.shadow_tables),
         *_chunk_payloads(),
         _producer_id_live(),
+        _open_transactions(),
         _producer_id_quota_advice(),
         _cache_bakeoff(),
         _reconciliation(),

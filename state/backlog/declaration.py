@@ -18,6 +18,7 @@ COLUMNS = (
     "ts_mono_ns",
     "ts_wall_ms",
     "cnx_id",
+    "client_id",
     "topic",
     "producer_id",
     "producer_name",
@@ -41,6 +42,7 @@ COLUMNS = (
     "log_start",
     "unread",
     "group_state",
+    "client_host",
 )
 """Contract columns that the job carries; `topic` is the full name, the partition in it."""
 DECLARATION = Declaration(

@@ -39,6 +39,8 @@ LOG = np.int64(0)
 """The one ledger of a partition."""
 WITH_LOG = np.int64(3)
 """Of a group that has ended: its log was deleted, or it is followed no longer."""
+WAITS, WAITED = np.int64(1), np.int64(2)
+"""A group waits for a transaction; an earlier record of its offset has said so."""
 LONGEST_S = np.int64(10**9)
 MOST_BYTES = np.int64(2**62)
 """A retention above these is none."""
@@ -96,6 +98,12 @@ def entry_seen(w: Store, f: Feed, i: Int) -> None:
 
 
 @compiled
+def _forget_transaction(c: Record) -> None:
+    c["waits"], c["told"] = 0, 0
+    c["transaction"], c["producer"], c["begun_ms"] = NOBODY, NULL, NULL
+
+
+@compiled
 def _new_or_known(w: Store, key: Int, name: Int) -> Int:
     """The cursor of a group; one that has ended begins anew."""
     j = find_cursor(w, key, name)
@@ -105,10 +113,14 @@ def _new_or_known(w: Store, key: Int, name: Int) -> Int:
         c["durable"], c["state"], c["stated"], c["ended"] = 1, NOBODY, NOBODY, 0
         c["safe"], c["unread"], c["unread_end"], c["left_unread"] = NULL, NULL, NULL, NULL
         c["answered_ms"] = NULL
+        c["client"], c["host"] = NOBODY, NOBODY
+        _forget_transaction(c)
     elif w.cursors[j]["ended"] != 0:
         c = w.cursors[j]
         c["ledger"], c["entry"], c["first_ms"], c["safe"] = NULL, NULL, NULL, NULL
         c["ended"], c["checks"], c["before_ledger"] = 0, 0, NULL
+        c["client"], c["host"] = NOBODY, NOBODY
+        _forget_transaction(c)
     k = w.keys[key]
     k["unseen"] &= ~L.CURSORS
     k["log_gone"] = 0
@@ -166,13 +178,41 @@ def committed(w: Store, o: Out, f: Feed, i: Int) -> None:
         c["first_ms"], c["first_source"] = time, source
     c["ledger"], c["entry"], c["stated"], c["answered_ms"] = LOG, f.entry[i], NOBODY, f.at_ms[i]
     c["unread"], c["unread_end"] = f.unread[i], _end(w, key)
+    c["client"], c["host"] = f.client[i], f.host[i]
+    if stands and c["waits"] != 0:
+        c["waits"] = WAITED  # a `group_state` that follows says it again
+    else:
+        _forget_transaction(c)
     _count_lost(w, o, f, i, j)
 
 
 @compiled
+def _waits(w: Store, f: Feed, i: Int) -> None:
+    """The offset of a group is the last stable one. A record without a producer leaves that which an
+    earlier one has named."""
+    j = find_cursor(w, f.key[i], f.name[i])
+    if j < 0 or w.cursors[j]["ledger"] == NULL or w.cursors[j]["ended"] != 0:
+        return
+    c = w.cursors[j]
+    if c["waits"] == 0:
+        _forget_transaction(c)
+    c["waits"] = WAITS
+    if f.pid[i] != NULL and (
+        c["producer"] != f.pid[i]
+        or c["transaction"] != f.transaction[i]
+        or c["begun_ms"] != f.publish_ms[i]
+    ):
+        c["producer"], c["transaction"] = f.pid[i], f.transaction[i]
+        c["begun_ms"], c["told"] = f.publish_ms[i], 0
+
+
+@compiled
 def stated(w: Store, f: Feed, i: Int) -> None:
-    """Apply a state without an offset; `known` ends it."""
+    """Apply a state without an offset, which `known` ends, or that beside one."""
     key, name = f.key[i], f.name[i]
+    if f.state[i] == w.settings[0]["open"]:
+        _waits(w, f, i)
+        return
     if f.state[i] == w.settings[0]["known"]:
         j = find_cursor(w, key, name)
         if j >= 0:
@@ -184,6 +224,7 @@ def stated(w: Store, f: Feed, i: Int) -> None:
     if c["ledger"] != NULL:
         c["left_unread"] = _left(w, key, c)
         c["ledger"], c["entry"], c["first_ms"], c["safe"] = NULL, NULL, NULL, NULL
+        _forget_transaction(c)
     c["stated"], c["answered_ms"] = f.state[i], f.at_ms[i]
 
 
@@ -225,7 +266,9 @@ def _state_of(w: Store, key: Int, c: Record) -> Int:
         return c["stated"]
     if end == NULL or c["ledger"] == NULL:
         return NOBODY
-    return p["ahead"] if c["entry"] + 1 > end else p["committed"]
+    if c["entry"] + 1 > end:
+        return p["ahead"]
+    return p["open"] if c["waits"] == WAITS and c["entry"] + 1 < end else p["committed"]
 
 
 @compiled
@@ -327,6 +370,7 @@ def _state_row(w: World, o: Out, at: Record, state_no: Int, state: Int, unread: 
     row["broker"], row["feed"], row["name"] = at["broker"], at["feed"], at["name"]
     row["row_no"], row["state"], row["before"], row["unread"] = state_no, state, NOBODY, unread
     row["committed"], row["start"], row["end"] = at["committed"], at["start"], at["end"]
+    row["transaction"], row["producer"], row["begun_ms"] = NOBODY, NULL, NULL
 
 
 @compiled
@@ -352,12 +396,15 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
         if c["ended"] == WITH_LOG:
             row["start"], row["end"] = NULL, NULL
         row["committed"], row["lag"], row["records"], row["bytes"] = NULL, NULL, NULL, NULL
+        row["client"], row["host"] = NOBODY, NOBODY
         row["age_state"], row["age_s"], row["oldest_ms"] = NOBODY, NULL, NULL
         row["limit_s"], row["limit_bytes"] = NOBODY, NOBODY
         row["growth"], row["commits"], row["to_drain"], row["to_loss"] = _NAN, _NAN, _NAN, _NAN
-        with_offset = state == p["committed"] or state == p["ahead"]
+        waits = state == p["open"]
+        with_offset = waits or state == p["committed"] or state == p["ahead"]
         if with_offset:
             _measure(w, key, j, row)
+            row["client"], row["host"] = c["client"], c["host"]
         else:
             c["checks"] = 0
             if c["ledger"] != NULL:
@@ -375,11 +422,16 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
                 c["state"] = p["expired"]
                 state_no += 1
             c["left_unread"] = NULL
-        changes = state != c["state"]
+        changes = state != c["state"] or (waits and c["told"] == 0)
         if changes and not (c["state"] < 0 and state == p["committed"]):
             _state_row(w, o, row, state_no, state, unread)
-            o.states[p["states"] - 1]["before"] = c["state"]
+            changed = o.states[p["states"] - 1]
+            changed["before"] = c["state"] if state != c["state"] else NOBODY
+            if waits:
+                changed["transaction"], changed["producer"] = c["transaction"], c["producer"]
+                changed["begun_ms"] = c["begun_ms"]
             state_no += 1
+        c["told"] = 1 if waits else 0
         lags = with_offset and row["lag"] != 0
         if k["topic"] >= 0 and (lags or c["was"] != 0 or changes or p["all_rows"] != 0):
             p["lags"] += 1

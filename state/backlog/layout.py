@@ -40,8 +40,9 @@ BROKER_TIME, PUBLISH_TIME, LEDGER_CLOSE, KEPT, NO_SOURCE, SEEN = codes(6)
 """`SEEN`, of samples alone: when a Kafka poll first had the record within the log."""
 GROUP_AGES = ("known", "first_seen", "nothing_unread", "other_unit", "unknown")
 READ, FIRST_SEEN, NOTHING_UNREAD, OTHER_UNIT, UNKNOWN = codes(5)
-GROUP_STATES = ("committed", "ahead", "gone", "offsets_expired", "known")
-"""States of a group that the job finds out, and the one that ends a state from outside."""
+GROUP_STATES = ("committed", "ahead", "gone", "offsets_expired", "known", "open_transaction")
+"""States of a group that the job finds out, the one that ends a state from outside, and the one that a
+record states beside an offset."""
 ACTIONS = (
     "none",
     "deduplication_snapshot",
@@ -108,9 +109,10 @@ SETTINGS = _layout(
     "gone",
     "expired",
     "known",
+    "open",
 )
 """One element: the parameters, the used length of each array, the rows of this call. `rank`: number
-of shared records that are not later than `rank_ms`. The last five are the names of GROUP_STATES.
+of shared records that are not later than `rank_ms`. The last six are the names of GROUP_STATES.
 """
 
 KEY = _layout(
@@ -192,6 +194,13 @@ CURSOR = _layout(
     "unread_end",
     "left_unread",
     "answered_ms",
+    "waits",
+    "transaction",
+    "producer",
+    "begun_ms",
+    "told",
+    "client",
+    "host",
     "after",
     "bytes",
     "to_ledger",
@@ -209,9 +218,12 @@ last of them. `beyond`: acknowledged entries in ranges that are not kept. `back_
 the state of the last row and the one that a record states (names, -1: none), whether the group has
 ended (2: its state has, 3: see `groups.WITH_LOG`), the offset below which nothing more can be lost,
 the records after its offset while the log ends at `unread_end` (NULL: not counted), the unread
-records of an offset that has expired since the last check, and the time of its last state. The
-other fields are of one pass: entries and bytes after its mark-delete, and the effects of an
-eviction.
+records of an offset that has expired since the last check, and the time of its last state.
+`waits`: whether the offset is the last stable one, before an open transaction (see `groups.WAITS`;
+0: the next three mean nothing); its id (a name, -1: not known), producer and begin (NULL: not
+known); `told`: the last row has them. `client`, `host`: the consumer that the partition is assigned
+to (names, -1: not known). The other fields are of one pass: entries and bytes after its mark-delete,
+and the effects of an eviction.
 """
 DERIVED_CURSOR = ("after", "bytes", "to_ledger", "to_entry", "moves", "factor")
 
@@ -371,6 +383,8 @@ GROUP_LAG = _layout(
     "committed",
     "start",
     "end",
+    "client",
+    "host",
     "lag",
     "records",
     "bytes",
@@ -398,6 +412,9 @@ GROUP_STATE = _layout(
     "start",
     "end",
     "unread",
+    "transaction",
+    "producer",
+    "begun_ms",
 )
 LOST = _layout("record", "key", "row_no", "name", "begin", "end", "committed", "first_sight")
 
@@ -501,3 +518,8 @@ class Feed(NamedTuple):
     log_start: Array
     unread: Array
     state: Array
+    transaction: Array
+    """The transactional id of a `group_state`."""
+    client: Array
+    host: Array
+    """Of the consumer of a `cursor_state`."""

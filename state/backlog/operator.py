@@ -11,7 +11,7 @@ from that broker, so every shard must be given them; one copy is at `home` and r
 A topic without a scheme is a partition of Kafka, judged by `state.backlog.groups`.
 
 Memory of a shard before compression: for each topic 256 bytes (160 more while a batch is judged)
-and 8 for each of `forecast_checks`; for each cursor 168 bytes (80 more), 16 for each of
+and 8 for each of `forecast_checks`; for each cursor 272 bytes (80 more), 16 for each of
 `forecast_checks` and 24 for each range of entries acknowledged one by one, of which a cursor keeps
 at most 10,000; for each ledger 32 bytes (16 more); for each sample of the times of entries 32, of
 which a topic keeps those since the oldest entry that a cursor still needs, at most 4 for each
@@ -136,7 +136,9 @@ class Backlog(SharedWallJob[Shard]):
             **{
                 field: s.names.intern_one(name)
                 for field, name in zip(
-                    ("committed", "ahead", "gone", "expired", "known"), L.GROUP_STATES, strict=True
+                    ("committed", "ahead", "gone", "expired", "known", "open"),
+                    L.GROUP_STATES,
+                    strict=True,
                 )
             },
         }
@@ -232,6 +234,9 @@ def _feed(r: Records, key: Array, place: Array, rank: Array, w: World) -> Feed:
         r["log_start"],
         r["unread"],
         r["group_state"],
+        r["producer_name"],
+        r["client_id"],
+        r["client_host"],
     )
     return Feed(*[np.ascontiguousarray(column, np.int64) for column in columns])
 

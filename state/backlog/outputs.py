@@ -149,7 +149,9 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn(
             "state",
             TEXT,
-            "committed, ahead, no_offset, offsets_expired or gone; the last two end a group's rows",
+            "committed, ahead, open_transaction = committed at the last stable offset, so that"
+            " nothing more can be read, no_offset, offsets_expired or gone; the last two end a"
+            " group's rows",
         ),
         *offsets,
         TableColumn("lag", LONG, "log_end - committed, as Kafka counts; below 0 if ahead"),
@@ -179,6 +181,13 @@ def _outputs() -> tuple[Output, ...]:
             RATE,
             "time until Kafka may delete unread records (s); 0 = now, null = not expected",
         ),
+        TableColumn(
+            "client_id",
+            TEXT,
+            "client id of the consumer that has the partition, where records wait for longer than"
+            " a poll; null if none has it, or unknown",
+        ),
+        TableColumn("client_host", TEXT, "host of that consumer"),
     )
     states = (
         *group,
@@ -186,7 +195,7 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn(
             "state",
             TEXT,
-            "committed, ahead, no_offset, offsets_expired, unknown_group, share_group,"
+            "committed, ahead, open_transaction, no_offset, offsets_expired, unknown_group, share_group,"
             " empty_id, gone, or known = it is over; of its consumers stable, rebalancing,"
             " empty = there are none, or dead",
         ),
@@ -197,6 +206,16 @@ def _outputs() -> tuple[Output, ...]:
             LONG,
             "records without an offset of the group, or unread when its"
             " offset expired; null for other states",
+        ),
+        TableColumn(
+            "transactional_id",
+            TEXT,
+            "of open_transaction: the transaction that ends at no later offset than the group's;"
+            " null if the coordinator does not know it, or was not asked",
+        ),
+        TableColumn("producer_id", LONG, "its producer; null if unknown"),
+        TableColumn(
+            "transaction_start_ms", LONG, "when it began (ms since the epoch); null if unknown"
         ),
     )
     lost = (

@@ -241,6 +241,8 @@ class Rows:
                 "commit_rate": _double(rows["commits"]),
                 "time_to_drain_s": _double(rows["to_drain"]),
                 "time_to_loss_s": _double(rows["to_loss"]),
+                "client_id": self._text(rows["client"]),
+                "client_host": self._text(rows["host"]),
             }
         )
 
@@ -257,6 +259,9 @@ class Rows:
                 "log_start": _known(rows["start"]),
                 "log_end": _known(rows["end"]),
                 "unread": _known(rows["unread"]),
+                "transactional_id": self._text(rows["transaction"]),
+                "producer_id": _known(rows["producer"]),
+                "transaction_start_ms": _known(rows["begun_ms"]),
             }
         )
 

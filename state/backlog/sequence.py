@@ -22,6 +22,8 @@ TEXTS = (
     "policy_json",
     "acked_ranges",
     "group_state",
+    "client_id",
+    "client_host",
     "source_partition",
 )
 _FIRST = ("topic", "ledger_id", "entry_id", "event_type", "source_feed", "cluster", "broker")

@@ -50,7 +50,12 @@ KEPT = Kept(
     Plain("resting.length"),
     Plain("resting.pages", np.uint8),
     Columns("keys", L.KEY, KEY_NAMES),
-    Columns("cursors", L.CURSOR, ("name", "state", "stated"), L.DERIVED_CURSOR),
+    Columns(
+        "cursors",
+        L.CURSOR,
+        ("name", "state", "stated", "transaction", "client", "host"),
+        L.DERIVED_CURSOR,
+    ),
     *(Pool(name, columns, (0,) if name == "producers" else ()) for name, columns in POOLS.items()),
     Pool("counts", L.KEY_POOLS),
     Plain("range_count"),

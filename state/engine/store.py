@@ -172,7 +172,7 @@ class Columns:
     """An array with fields of 8 bytes, stored as one plain array `name.field` per field.
 
     `names` are the fields with integers of names; `derived` fields are not stored. A field that an
-    older state lacks is 0.
+    older state lacks is 0, or NONE where it would be a name.
     """
 
     name: str
@@ -193,6 +193,9 @@ class Columns:
         found = np.zeros(columns.shape[1], self.dtype)
         if len(found):
             turn_back(columns, self._places if every else self._places[kept], words(found))
+        for field in () if every else self.names:
+            if f"{self.name}.{field}" not in arrays:
+                found[field] = NONE
         return found
 
     def save(self, value: Array, arrays: Saved, names: Names) -> None:
@@ -210,7 +213,7 @@ class Columns:
 
     def ids(self, arrays: Arrays) -> Sequence[Array]:
         """The fields of names."""
-        return [arrays[name] for name in self.named]
+        return [arrays[name] for name in self.named if name in arrays]
 
     @cached_property
     def _fields(self) -> list[tuple[str, np.dtype[Any], int]]:
@@ -253,8 +256,13 @@ class RecordSet:
         """The records."""
         kept, columns = self._kept
         if not all(name in arrays for name in kept):
-            none = np.full(len(arrays[kept[0]]), NULL)
-            arrays = {name: arrays.get(name, none) for name in kept}
+            length = len(arrays[kept[0]])
+            null = {
+                name: np.full(length, NONE if name in self.named else NULL)
+                for name in kept
+                if name not in arrays
+            }
+            arrays = {**arrays, **null}
         return Records(columns, codec.together(arrays, kept))
 
     def save(self, value: Records, arrays: Saved, names: Names) -> None:
@@ -270,7 +278,7 @@ class RecordSet:
 
     def ids(self, arrays: Arrays) -> Sequence[Array]:
         """The columns of names."""
-        return [arrays[name] for name in self.named]
+        return [arrays[name] for name in self.named if name in arrays]
 
     @cached_property
     def _kept(self) -> tuple[list[str], tuple[str, ...]]:

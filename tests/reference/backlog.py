@@ -93,6 +93,7 @@ _LATER = (
     "broker",
     "ts_mono_ns",
     "cnx_id",
+    "client_id",
     "producer_id",
     "producer_name",
     "sequence_id",
@@ -116,6 +117,7 @@ _LATER = (
     "log_start",
     "unread",
     "group_state",
+    "client_host",
 )
 
 

@@ -43,6 +43,14 @@ class Group:
     expired: int | None = None
     answered_ms: int | None = None
     """Time of its last state."""
+    waits: bool = False
+    """Its offset is the last stable one."""
+    transaction: tuple[str | None, int | None, int | None] = (None, None, None)
+    """The transaction that it waits for: id, producer, begin."""
+    consumer: tuple[str | None, str | None] = (None, None)
+    """Client id and host of the consumer that has the partition."""
+    told: bool = False
+    """Whether its last row names that."""
     without_log: bool = False
     """Its log was deleted, or it is followed no longer."""
 
@@ -131,6 +139,9 @@ class Partition(base.Topic):
         group, offset = self._group(record["subscription"]), entry + 1
         if group.committed is not None and offset < group.committed:
             group.history = []
+        group.waits = False
+        if group.committed != offset:
+            group.transaction, group.told = (None, None, None), False
         timed = base.time_in(record)
         deleted = self._start is not None and self._start > offset
         if timed is not None or group.committed != offset or deleted:
@@ -139,6 +150,7 @@ class Partition(base.Topic):
         group.answered_ms = record["ts_wall_ms"]
         count = record.get("unread")
         known = count is not None and self._end is not None
+        group.consumer = (record.get("client_id"), record.get("client_host"))
         group.counted = (count, self._end) if known else None  # type: ignore[assignment]
         self._lose(group, record)
 
@@ -180,13 +192,27 @@ class Partition(base.Topic):
             if name in self._groups:
                 self._groups[name].over = True
             return
+        if state == "open_transaction":
+            self._wait(record)
+            return
         group = self._group(name)
         if self._is_whole:
             self._unseen = set()
         if group.committed is not None:
             group.expired = self._left(group)
             group.committed, group.oldest, group.safe = None, None, None
+            group.waits, group.transaction, group.told = False, (None, None, None), False
         group.stated, group.answered_ms = state, record["ts_wall_ms"]
+
+    def _wait(self, record: Record) -> None:
+        group = self._groups.get(record["subscription"])
+        if group is None or group.committed is None or group.ends or group.over:
+            return
+        group.waits = True
+        producer = record.get("producer_id")
+        transaction = (record.get("producer_name"), producer, record.get("publish_time_ms"))
+        if producer is not None and transaction != group.transaction:
+            group.transaction, group.told = transaction, False
 
     # -- the pass ----------------------------------------------------------------------------
 
@@ -209,7 +235,9 @@ class Partition(base.Topic):
             return group.stated
         if self._end is None or group.committed is None:
             return None
-        return "ahead" if group.committed > self._end else "committed"
+        if group.committed > self._end:
+            return "ahead"
+        return "open_transaction" if group.waits and group.committed < self._end else "committed"
 
     def _place(self, group: Group) -> Row:
         topic: str | None = self._topic
@@ -264,8 +292,12 @@ class Partition(base.Topic):
                 "commit_rate",
                 "time_to_drain_s",
                 "time_to_loss_s",
+                "client_id",
+                "client_host",
             )
         )
+        if state in ("ahead", "committed", "open_transaction"):
+            row["client_id"], row["client_host"] = group.consumer
         if state == "ahead":
             group.history = []
             row |= {
@@ -274,7 +306,7 @@ class Partition(base.Topic):
                 "lag_bytes": 0,
                 "age_state": "nothing_unread",
             }
-        elif state == "committed":
+        elif state in ("committed", "open_transaction"):
             self._measure(group, row)
         else:
             group.history = []
@@ -287,9 +319,15 @@ class Partition(base.Topic):
             self._changed(group, row, "offsets_expired", group.expired)
         group.expired = None
         changes = state != group.shown
+        waits = state == "open_transaction"
+        if waits and not group.told:
+            changes = True
+            if group.shown == state:
+                group.shown = None
+        group.told = waits
         if changes and (group.shown, state) != (None, "committed"):
             self._changed(group, row, state, unread)
-        lags = state in ("ahead", "committed") and row["lag"] != 0
+        lags = (waits or state in ("ahead", "committed")) and row["lag"] != 0
         wanted = lags or group.lagged or changes or self._params["check_rows"] == "all"
         if wanted and not self._is_whole:
             self._put("group_lag", state, row)
@@ -305,6 +343,13 @@ class Partition(base.Topic):
                 "state": state,
                 "before": group.shown,
                 "unread": unread,
+                **dict(
+                    zip(
+                        ("transactional_id", "producer_id", "transaction_start_ms"),
+                        group.transaction if state == "open_transaction" else (None,) * 3,
+                        strict=True,
+                    )
+                ),
             },
         )
         group.shown = state

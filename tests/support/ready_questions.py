@@ -155,6 +155,21 @@ def live(at_ms: int, topic: str, user: str, ids: int, states: int, **changes: An
     }
 
 
+def opened(at_ms: int, state: str, number: int, **changes: Any) -> Row:
+    return {
+        "polled_ms": START_MS + at_ms,
+        "cluster": "east",
+        "topic": "orders",
+        "partition": 1,
+        "user": "pay",
+        "producer_id": 7,
+        "state": state,
+        "start_offset": 40,
+        "number": number,
+        **changes,
+    }
+
+
 def broken(code: str, offset: Any, **changes: Any) -> Row:
     return {
         "reason_code": code,
@@ -215,6 +230,13 @@ def lag(group: str, pass_ms: int, behind: Any, **changes: Any) -> Row:
         "lag_growth": 0.25,
         **changes,
     }
+
+
+WITHOUT = dict.fromkeys(("transactional_id", "producer_id", "open_since"))
+"""Of a row of group-states that is about no transaction."""
+
+
+COORDINATED = {"transactional_id": "payments-1", "start_ms": START_MS, "timeout_ms": 60_000}
 
 
 def changed(group: str, pass_ms: int, state: str, **changes: Any) -> Row:
@@ -1386,6 +1408,47 @@ CASES = {
             },
         ],
     ),
+    "open-transactions": (
+        {
+            "open_transactions": [
+                opened(0, "Ongoing", 1, **COORDINATED),
+                opened(0, "Ongoing", 2, **COORDINATED, topic="bills"),
+                opened(0, "uncoordinated", 3, producer_id=8),
+                opened(60_000, "hanging", 4, producer_id=8, last_ms=START_MS),
+                opened(0, "Ongoing", 5, producer_id=9),
+                opened(60_000, "ended", 6, producer_id=9),
+            ]
+        },
+        {},
+        [
+            {
+                **EAST,
+                "user": "pay",
+                "transactional_id": None,
+                "producer_id": 8,
+                "state": "hanging",
+                "topics": "orders",
+                "partitions": 1,
+                "open_since": START,
+                "timeout_s": None,
+                "last_batch": START,
+                "polled": NEXT,
+            },
+            {
+                **EAST,
+                "user": "pay",
+                "transactional_id": "payments-1",
+                "producer_id": 7,
+                "state": "Ongoing",
+                "topics": "bills, orders",
+                "partitions": 2,
+                "open_since": START,
+                "timeout_s": 60.0,
+                "last_batch": None,
+                "polled": START,
+            },
+        ],
+    ),
     "live-producer-ids": (
         {
             "producer_id_live": [
@@ -1536,7 +1599,7 @@ CASES = {
         {
             "group_lag": [
                 lag("g", 0, 5),
-                lag("g", 60_000, 9, lag_records=4),
+                lag("g", 60_000, 9, lag_records=4, client_id="c-1", client_host="10.0.0.7"),
                 lag("gone", 0, 7),
                 lag("gone", 60_000, None, state="gone"),
                 lag(
@@ -1580,6 +1643,8 @@ CASES = {
                 "log_start": 10,
                 "log_end": 59,
                 "checked": NEXT,
+                "client_id": "c-1",
+                "client_host": "10.0.0.7",
                 "answered": NEXT,
             },
             {
@@ -1601,6 +1666,8 @@ CASES = {
                 "log_start": 10,
                 "log_end": 59,
                 "checked": NEXT,
+                "client_id": None,
+                "client_host": None,
                 "answered": NEXT,
             },
         ],
@@ -1643,6 +1710,8 @@ CASES = {
                 "log_start": None,
                 "log_end": None,
                 "checked": NEXT,
+                "client_id": None,
+                "client_host": None,
                 "answered": NEXT,
             },
         ],
@@ -1655,6 +1724,14 @@ CASES = {
                 changed("b", 0, "ahead"),
                 changed("b", 60_000, "committed", before="ahead"),
                 changed("c", 60_000, "gone", before="committed"),
+                changed(
+                    "e",
+                    60_000,
+                    "open_transaction",
+                    transactional_id="payments-1",
+                    producer_id=7,
+                    transaction_start_ms=START_MS,
+                ),
                 changed("typo", 0, "unknown_group", topic=None, partition=None),
                 changed("d", 0, "unknown_group"),
                 changed("d", 60_000, "known"),
@@ -1674,6 +1751,23 @@ CASES = {
                 "log_end": 59,
                 "since": FIRST,
                 "before": None,
+                **WITHOUT,
+            },
+            {
+                **EAST,
+                "group": "e",
+                "topic": "orders",
+                "partition": 1,
+                "state": "open_transaction",
+                "unread": None,
+                "committed": 50,
+                "log_start": 10,
+                "log_end": 59,
+                "since": NEXT,
+                "before": None,
+                "transactional_id": "payments-1",
+                "producer_id": 7,
+                "open_since": FIRST,
             },
             {
                 **EAST,
@@ -1687,6 +1781,7 @@ CASES = {
                 "log_end": 59,
                 "since": FIRST,
                 "before": None,
+                **WITHOUT,
             },
             {
                 **EAST,
@@ -1700,6 +1795,7 @@ CASES = {
                 "log_end": 59,
                 "since": NEXT,
                 "before": "committed",
+                **WITHOUT,
             },
         ],
     ),

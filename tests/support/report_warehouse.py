@@ -8,6 +8,7 @@ from typing import Any
 from app.tables.definitions import TABLES
 from tests.support.quota_usage import user
 from tests.support.ready_questions import (
+    COORDINATED,
     MINUTE,
     NS,
     UNPREDICTED,
@@ -21,6 +22,7 @@ from tests.support.ready_questions import (
     limiter,
     live,
     new_id,
+    opened,
     predicted,
     stats,
     waiting,
@@ -97,6 +99,10 @@ TABLES_WITH_ROWS: dict[str, list[dict[str, Any]]] = {
         {**stats(0, SCRIPT, culprit_times=3, culprit_ns=NS, limited_times=3), "policy": "next"},
     ],
     "producer_id_live": [live(0, "orders", USER, 7, 9), live(1, "bills", "unknown", 3, 3)],
+    "open_transactions": [
+        opened(0, "hanging", 1, producer_id=8),
+        opened(0, "Ongoing", 2, **COORDINATED),
+    ],
     "backlog_checks": [
         check(SCRIPT, 0, limit_s=60, age_s=30, time_usage=0.5),
         check(

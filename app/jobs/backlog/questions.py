@@ -63,6 +63,8 @@ SELECT cluster, "group", CASE WHEN $by <> 'group' THEN topic END AS topic,
   CASE WHEN $by = 'partition' THEN max(committed) END AS committed,
   CASE WHEN $by = 'partition' THEN max(log_start) END AS log_start,
   CASE WHEN $by = 'partition' THEN max(log_end) END AS log_end, epoch_ms(max(pass_ms)) AS checked,
+  CASE WHEN $by = 'partition' THEN max(client_id) END AS client_id,
+  CASE WHEN $by = 'partition' THEN max(client_host) END AS client_host,
   epoch_ms(min(answered_ms)) AS answered
 FROM group_lag_now AS l LEFT JOIN consumers AS c USING (cluster, "group")
 GROUP BY ALL
@@ -80,7 +82,8 @@ WITH ranked AS (
   FROM group_states
 )
 SELECT cluster, "group", topic, partition, state, unread, committed, log_start, log_end,
-  epoch_ms(pass_ms) AS since, before
+  epoch_ms(pass_ms) AS since, before, transactional_id, producer_id,
+  epoch_ms(transaction_start_ms) AS open_since
 FROM ranked
 WHERE place = 1 AND state NOT IN ('committed', 'known', 'stable', 'rebalancing', 'empty', 'dead')
   AND pass_ms >= $since AND pass_ms < $until
@@ -133,12 +136,13 @@ QUESTIONS = (
     ),
     Question(
         "group-states",
-        "Kafka: groups ahead of their log, without an offset, expired, unknown or"
-        " gone, and since when.",
+        "Kafka: groups ahead of their log, before an open transaction and whose, without an"
+        " offset, expired, unknown or gone, and since when.",
         ("group_states",),
         _STATES,
         USUAL,
-        needs="a row needs a group that is ahead of its log, without an offset, unknown or gone",
+        needs="a row needs a group that is ahead of its log, before an open transaction, without"
+        " an offset, unknown or gone",
         place=3,
     ),
     Question(

@@ -148,6 +148,15 @@ def _user_stats_suite() -> list[AuditCheck]:
     ]
 
 
+TRANSACTION_STATES = (
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "PrepareEpochFence",
+    "uncoordinated",
+    "hanging",
+    "ended",
+)
 SUITES: dict[str, list[AuditCheck]] = {
     "producer_id_decisions": _decisions_suite(),
     "producer_id_stats": _user_stats_suite(),
@@ -168,6 +177,20 @@ SUITES: dict[str, list[AuditCheck]] = {
         rows_that(
             "the heap of a broker is that of all its states",
             "heap_bytes < 0 OR broker_heap_bytes < heap_bytes",
+        ),
+    ),
+    "open_transactions": suite(
+        "open_transactions",
+        *not_null(
+            "polled_ms", "cluster", "topic", "partition", "user", "producer_id", "state", "number"
+        ),
+        between("start_offset", 0),
+        between("number", 1),
+        values("state", TRANSACTION_STATES),
+        rows_that(
+            "a transaction that a coordinator knows has an id and a timeout",
+            "(transactional_id IS NULL) <> (timeout_ms IS NULL)"
+            " OR start_ms IS NOT NULL AND transactional_id IS NULL",
         ),
     ),
     "producer_id_quota_advice": suite(

@@ -45,7 +45,38 @@ ORDER BY l.states DESC, l.cluster, l.broker, l.topic, l.user
 LIMIT $rows
 """.strip()
 
+_OPEN = """
+WITH newest AS (
+  SELECT *, min(polled_ms) OVER (
+      PARTITION BY cluster, topic, partition, producer_id, start_offset) AS first_ms
+  FROM open_transactions WHERE polled_ms < $until
+  QUALIFY row_number() OVER (
+    PARTITION BY cluster, topic, partition, producer_id, start_offset
+    ORDER BY polled_ms DESC, number DESC
+  ) = 1
+)
+SELECT n.cluster, n.user AS user, n.transactional_id, n.producer_id, n.state,
+  string_agg(DISTINCT n.topic, ', ' ORDER BY n.topic) AS topics, count(*) AS partitions,
+  epoch_ms(min(coalesce(n.start_ms, n.first_ms))) AS open_since,
+  any_value(n.timeout_ms) / 1000 AS timeout_s, epoch_ms(max(n.last_ms)) AS last_batch,
+  epoch_ms(max(n.polled_ms)) AS polled
+FROM newest AS n
+WHERE n.state <> 'ended'
+GROUP BY n.cluster, n.user, n.transactional_id, n.producer_id, n.state
+ORDER BY n.state <> 'hanging', open_since, n.cluster, n.user, n.transactional_id, n.producer_id
+LIMIT $rows
+""".strip()
+
 QUESTIONS = (
+    Question(
+        "open-transactions",
+        "Kafka: transactions that stay open, those that hang first: whose, since when, and in how"
+        " many partitions.",
+        ("open_transactions",),
+        _OPEN,
+        (UNTIL, ROWS),
+        needs="a row needs a transaction that two polls of source.format kafka_producers have met",
+    ),
     Question(
         "live-producer-ids",
         "Producer ids that brokers hold, by topic and owner, with their states"

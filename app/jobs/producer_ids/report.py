@@ -58,6 +58,25 @@ FROM producer_id_stats AS s JOIN best AS b ON b.cluster = s.cluster AND b.user =
 WHERE s.utilisation IS NOT NULL
 GROUP BY s.cluster, s.user, slot, b.top ORDER BY b.top DESC, name, "at"
 """
+_TRANSACTIONS = [
+    GridColumn("user", "user"),
+    GridColumn("transactional_id", "transaction"),
+    GridColumn("producer_id", "producer id", "number"),
+    GridColumn("cluster", "cluster"),
+    GridColumn("state", "state"),
+    GridColumn("topics", "topics"),
+    GridColumn("partitions", "partitions", "number"),
+    GridColumn("open_since", "open since"),
+]
+_LIVE = [
+    GridColumn("user", "user"),
+    GridColumn("topic", "topic"),
+    GridColumn("cluster", "cluster"),
+    GridColumn("broker", "broker"),
+    GridColumn("live_ids", "live ids", "number"),
+    GridColumn("states", "states", "number"),
+    GridColumn("heap_bytes", "heap", "bytes"),
+]
 
 
 def principals(reader: ReportReader) -> ReportSection:
@@ -140,33 +159,22 @@ def _tile(summary: Row) -> Tile:
 
 def _live(reader: ReportReader) -> list[Chart | Grid]:
     """What brokers held at the end of the report's time, if it was polled."""
-    rows = reader.rows(QUESTIONS["live-producer-ids"].sql, until=reader.asked.end_ms, rows=TOP)
-    return (
-        [
-            Grid(
-                "Live producer ids",
-                [
-                    GridColumn("user", "user"),
-                    GridColumn("topic", "topic"),
-                    GridColumn("cluster", "cluster"),
-                    GridColumn("broker", "broker"),
-                    GridColumn("live_ids", "live ids", "number"),
-                    GridColumn("states", "states", "number"),
-                    GridColumn("heap_bytes", "heap", "bytes"),
-                ],
-                rows,
-                "live-producer-ids",
-                folded=True,
-            )
-        ]
-        if rows
-        else []
-    )
+    grids: list[Chart | Grid] = []
+    for question, heading, columns, folded in (
+        ("open-transactions", "Open transactions", _TRANSACTIONS, False),
+        ("live-producer-ids", "Live producer ids", _LIVE, True),
+    ):
+        rows = reader.rows(QUESTIONS[question].sql, until=reader.asked.end_ms, rows=TOP)
+        if rows:
+            grids.append(Grid(heading, columns, rows, question, folded=folded))
+    return grids
 
 
 def _draw_usage(rows: Sequence[Row], frame: Frame) -> Layers:
     return lines(rows, frame, "% of the bound") + limit_rule(100)
 
 
-SECTIONS = (JobSection(70, principals, ("producer_id_decisions", "producer_id_live")),)
+SECTIONS = (
+    JobSection(70, principals, ("producer_id_decisions", "producer_id_live", "open_transactions")),
+)
 REACHED = ("producer_id_stats",)

@@ -23,10 +23,10 @@ from app.tables.definitions import Table, TableColumn
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "principal": ("principal", "user", "entity"),
     "client_id": ("client_id",),
-    "producer": ("producer_name", "uuid"),
+    "producer": ("producer_name", "uuid", "transactional_id"),
     "consumer": ("consumer",),
     "subscription": ("subscription", "oldest_subscription", "group"),
-    "connection": ("cnx_id", "limiter_name"),
+    "connection": ("cnx_id", "limiter_name", "client_host"),
     "topic": (
         "topic",
         "culprit_topic",

@@ -42,9 +42,14 @@ KEPT = {
         "SELECT arg_max(number, polled_ms) FROM producer_id_live AS p"
         " GROUP BY cluster, broker, topic, p.user",
     ),
+    "open_transactions": (
+        "number",
+        "SELECT arg_max(number, polled_ms) FROM open_transactions"
+        " GROUP BY cluster, topic, partition, producer_id, start_offset",
+    ),
 }
 """Rows that stay at any age, by the columns that identify them: the newest row of an alert, of an
-audited table, or of a broker's topic and user.
+audited table, of a broker's topic and user, or of a transaction.
 """
 
 

@@ -12,6 +12,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -98,6 +99,18 @@ public final class KafkaRequests {
         return new Answers().add(result.valid()).add(result.errors());
     }
 
+    /** By group its consumers, each with the partitions that it has; `several` are lists of groups. */
+    public Answers consumers(String several, int timeoutMs) throws Exception {
+        Answers answers = new Answers();
+        for (Object names : list(several)) {
+            DescribeConsumerGroupsOptions options = new DescribeConsumerGroupsOptions();
+            options.timeoutMs(Integer.valueOf(timeoutMs));
+            answers.add((List) names,
+                admin.describeConsumerGroups((List) names, options).describedGroups());
+        }
+        return answers;
+    }
+
     /** By group its committed offsets; `several` are lists of groups, a request each. */
     public Answers committed(String several, int timeoutMs) throws Exception {
         Answers answers = new Answers();
@@ -166,6 +179,30 @@ public final class KafkaRequests {
             for (Object partition : wanted) {
                 answers.add(result.partitionResult((TopicPartition) partition));
             }
+        }
+        return answers;
+    }
+
+    /** The transactional ids of some producer ids, or without any all of them. */
+    public Answers transactions(String producerIds, int timeoutMs) throws Exception {
+        List wanted = new ArrayList();
+        for (Object id : list(producerIds)) {
+            wanted.add(Long.valueOf(((Number) id).longValue()));
+        }
+        ListTransactionsOptions options = new ListTransactionsOptions().filterProducerIds(wanted);
+        options.timeoutMs(Integer.valueOf(timeoutMs));
+        return new Answers().add(admin.listTransactions(options).all());
+    }
+
+    /** By transactional id its transaction, as the coordinator knows it. */
+    public Answers described(String transactionalIds, int timeoutMs) throws Exception {
+        List wanted = list(transactionalIds);
+        DescribeTransactionsOptions options = new DescribeTransactionsOptions();
+        options.timeoutMs(Integer.valueOf(timeoutMs));
+        DescribeTransactionsResult result = admin.describeTransactions(wanted, options);
+        Answers answers = new Answers();
+        for (Object id : wanted) {
+            answers.add(result.description((String) id));
         }
         return answers;
     }
@@ -311,7 +348,26 @@ public final class KafkaRequests {
                 ProducerState state = (ProducerState) value;
                 return Arrays.asList(new Object[] {
                     Long.valueOf(state.producerId()), Integer.valueOf(state.producerEpoch()),
-                    Integer.valueOf(state.lastSequence()), Long.valueOf(state.lastTimestamp())});
+                    Integer.valueOf(state.lastSequence()), Long.valueOf(state.lastTimestamp()),
+                    whole(state.currentTransactionStartOffset())});
+            } else if (value instanceof ConsumerGroupDescription) {
+                return plain(((ConsumerGroupDescription) value).members());
+            } else if (value instanceof MemberDescription) {
+                MemberDescription member = (MemberDescription) value;
+                return Arrays.asList(new Object[] {
+                    member.clientId(), member.host(),
+                    pairs(member.assignment().topicPartitions())});
+            } else if (value instanceof TransactionListing) {
+                TransactionListing listed = (TransactionListing) value;
+                return Arrays.asList(new Object[] {
+                    listed.transactionalId(), Long.valueOf(listed.producerId()),
+                    listed.state().toString()});
+            } else if (value instanceof TransactionDescription) {
+                TransactionDescription known = (TransactionDescription) value;
+                return Arrays.asList(new Object[] {
+                    Long.valueOf(known.producerId()), Integer.valueOf(known.producerEpoch()),
+                    known.state().toString(), Long.valueOf(known.transactionTimeoutMs()),
+                    whole(known.transactionStartTimeMs()), pairs(known.topicPartitions())});
             } else if (value instanceof ConsumerGroupListing) {
                 ConsumerGroupListing group = (ConsumerGroupListing) value;
                 Optional state = group.state();
@@ -329,6 +385,20 @@ public final class KafkaRequests {
                 return value.toString();
             }
             return value;
+        }
+
+        private static Long whole(OptionalLong value) {
+            return value.isPresent() ? Long.valueOf(value.getAsLong()) : null;
+        }
+
+        private static List pairs(Collection partitions) {
+            List pairs = new ArrayList(partitions.size());
+            for (Object each : partitions) {
+                TopicPartition partition = (TopicPartition) each;
+                pairs.add(Arrays.asList(new Object[] {
+                    partition.topic(), Integer.valueOf(partition.partition())}));
+            }
+            return pairs;
         }
 
         private static List topic(TopicDescription topic) {

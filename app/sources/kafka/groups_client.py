@@ -27,18 +27,25 @@ from app.sources.kafka.offsets import (
     RETENTION,
     STABLE,
     UNKNOWN,
+    GroupConsumer,
     KafkaTopic,
     Log,
     LogPosition,
     OffsetAnswers,
     Oldest,
+    OpenTransaction,
     Place,
 )
+from app.sources.kafka.transactions import open_at
 from app.sources.kafka.turns import Turns, share
 
 SAMPLE = 20
 """Records that are read at a position, for the size of the messages there."""
 SAMPLE_BYTES = 64 << 10
+MOST_DESCRIBED = 500
+"""Most groups whose consumers one poll asks for."""
+MOST_STABLE = 10_000
+"""Most partitions whose last stable offset one poll asks for."""
 STAGES = 3
 """Waits of a poll for all brokers."""
 _CONSUMERS = {
@@ -62,7 +69,10 @@ class GroupsClient:
         self._settings = settings
         self._stopping = stopping
         self._client: KafkaClient | None = None
-        self._turns = {kind: Turns() for kind in ("group", "partition", "settings of")}
+        self._turns = {
+            kind: Turns()
+            for kind in ("group", "partition", "settings of", "stable", "consumers of")
+        }
 
     def ask(
         self, topics: Collection[str], groups: Collection[str], deadline: float
@@ -117,6 +127,46 @@ class GroupsClient:
             if time.monotonic() < deadline:
                 read |= self._read(list(each.values()), logs, deadline, problems)
         return read
+
+    def consumers(
+        self, groups: Collection[str], deadline: float, problems: list[str]
+    ) -> dict[str, dict[Place, GroupConsumer]]:
+        """By group and partition the consumer that has it, as far as they are answered."""
+        turns = self._turns["consumers of"]
+        asked = turns.sorted(groups)[:MOST_DESCRIBED]
+        values, errors = self._connected().consumers(asked, deadline).result(deadline)
+        problems += [f"consumers of {asked[n]}: {error.text}" for n, error in errors.items()]
+        consumers = {
+            group: {
+                Place(*pair): GroupConsumer(client_id, host.removeprefix("/"))
+                for client_id, host, pairs in members
+                for pair in pairs
+            }
+            for group, members in zip(asked, values, strict=True)
+            if members is not None
+        }
+        turns.answered(consumers)
+        turns.end(groups)
+        return consumers
+
+    def stable(
+        self, places: Collection[Place], deadline: float, problems: list[str]
+    ) -> dict[Place, int]:
+        """The last stable offsets of some partitions, as far as they are answered."""
+        turns = self._turns["stable"]
+        asked = turns.sorted(places)[:MOST_STABLE]
+        values, errors = self._connected().offsets(asked, "stable", deadline).result(deadline)
+        problems += [f"partition {asked[n].text}: {error.text}" for n, error in errors.items()]
+        offsets = {p: value for p, value in zip(asked, values, strict=True) if value is not None}
+        turns.answered(offsets)
+        turns.end(places)
+        return offsets
+
+    def open_at(
+        self, stable: Mapping[Place, int], deadline: float, problems: list[str]
+    ) -> dict[Place, OpenTransaction]:
+        """By partition the transaction that begins there, as far as it is answered."""
+        return open_at(self._connected(), stable, deadline, problems)
 
     def close(self) -> None:
         """End the client."""

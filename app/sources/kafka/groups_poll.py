@@ -15,9 +15,12 @@ from app.errors import UserError
 from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.offsets import (
     CONSUMERS,
+    DEAD,
+    EMPTIED,
     FEED,
     KNOWN,
     NAMELESS,
+    GroupConsumer,
     KnownPartition,
     LogPosition,
     MappedOffsets,
@@ -27,6 +30,7 @@ from app.sources.kafka.offsets import (
     Place,
     map_answers,
 )
+from app.sources.kafka.transactions import Waiting
 from app.sources.lasting import SHOWN
 from app.sources.polling import Begun, Polling, Report, Unanswered
 from app.sources.spool import Spool
@@ -36,6 +40,8 @@ NOBODY = "weir"
 """
 STATES = "states"
 """States of whole groups, in the memory of the spool."""
+OPEN = "open_transactions"
+"""Partitions in which a group waits for a transaction, in the memory of the spool."""
 HINT = "options and timeout_ms decide this"
 RIGHTS = "the user of options needs more rights; groups, topics and retention_as_quota ask for less"
 
@@ -89,6 +95,11 @@ class GroupPoller(Polling):
         self._ticks = ticks
         self._unchecked_ms: int | None = None
         """The time of the newest poll until a later record moves the clocks past its check."""
+        self._waiting = Waiting(self._client)
+        self._ends: dict[Place, int] = {}
+        """Ends of the logs at the poll before."""
+        self._consumers: dict[str, dict[Place, GroupConsumer]] = {}
+        """By group that lags the newest answer about its consumers."""
 
     def check(self) -> None:
         """UserError for a cluster that does not answer or refuses this user; writes nothing."""
@@ -121,6 +132,8 @@ class GroupPoller(Polling):
         except Unanswered as error:
             report.fail(str(error), len(before))
             return None
+        memory.extra[OPEN] = self._waiting.poll(answers, memory.extra.get(OPEN, {}), begun.deadline)
+        self._assigned(answers, begun.deadline)
         if self._settings.publish_times:
             self._read(answers, begun.deadline)
         answers.polled_ms = begun.clock_ms()
@@ -153,6 +166,29 @@ class GroupPoller(Polling):
             state = self.spool.memory.extra.get(STATES, {}).get(NOBODY, KNOWN)
             record = self._rules.whole_group(NOBODY, state, now_ms)
             self._commit(Begun(now_ms, time.monotonic(), 0), [record], ends=False)
+
+    def _assigned(self, answers: OffsetAnswers, deadline: float) -> None:
+        """Add the consumers of partitions in which records of an earlier poll wait."""
+        waiting = [
+            (group, place)
+            for group, offsets in answers.committed.items()
+            if answers.consumers.get(group) not in (EMPTIED, DEAD)
+            for place, offset in offsets.items()
+            if place in answers.logs and offset < self._ends.get(place, 0)
+        ]
+        self._ends = {place: log.end for place, log in answers.logs.items()}
+        groups = {group for group, _ in waiting}
+        self._consumers = {g: places for g, places in self._consumers.items() if g in groups}
+        if groups:
+            try:
+                self._consumers |= self._client.consumers(groups, deadline, answers.problems)
+            except Unanswered as error:
+                answers.problems.append(f"consumers of groups: {error}")
+        answers.assigned = {
+            (group, place): self._consumers[group][place]
+            for group, place in waiting
+            if place in self._consumers.get(group, {})
+        }
 
     def _read(self, answers: OffsetAnswers, deadline: float) -> None:
         """Add the records at the groups' positions, read where they are not known yet."""

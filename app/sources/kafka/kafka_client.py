@@ -31,9 +31,9 @@ READ_MS = 200
 """The time for which one call waits for records."""
 CLOSE_MS = 2000
 ATTEMPTS = 3
-GROUPS, PARTITIONS, TOPICS, STATES = 500, 10_000, 500, 200
-"""Most groups, partitions, topics and partitions with producers of one request: what cannot be
-answered in the time of a poll as a whole is answered in part."""
+GROUPS, PARTITIONS, TOPICS, STATES, CONSUMERS = 500, 10_000, 500, 200, 100
+"""Most groups, partitions, topics, partitions with producers and groups with consumers of one
+request: what cannot be answered in the time of a poll as a whole is answered in part."""
 FETCH_BYTES = 8 << 20
 """Most bytes of an answer with records, but for one record that is larger."""
 REFUSED = (
@@ -137,6 +137,10 @@ class KafkaClient:
         """Of each group its offsets by topic and partition."""
         return self._send("committed", deadline, _lists(groups, GROUPS))
 
+    def consumers(self, groups: Sequence[str], deadline: float) -> Request:
+        """Of each group the [client id, host, [[topic, partition], …]] of its consumers."""
+        return self._send("consumers", deadline, _lists(groups, CONSUMERS))
+
     def offsets(self, places: Sequence[Place], which: Offset, deadline: float) -> Request:
         """Of each partition the first offset of its log, the next one, or with `stable` that which
         a reader of committed records comes to."""
@@ -147,8 +151,20 @@ class KafkaClient:
         return self._send("settings", deadline, _lists(topics, TOPICS), json.dumps(keys))
 
     def producers(self, places: Sequence[Place], deadline: float) -> Request:
-        """Of each partition the [id, epoch, last sequence, last timestamp] of its producers."""
+        """Of each partition the [id, epoch, last sequence, last timestamp, first offset of the open
+        transaction or None] of its producers."""
         return self._send("producers", deadline, _lists(places, STATES))
+
+    def transactions(self, ids: Collection[int], deadline: float) -> list[tuple[str, int, str]]:
+        """[transactional id, producer id, state] of some producer ids, or without any of all."""
+        listed = self._send("transactions", deadline, json.dumps(sorted(ids)))
+        ids_there: list[tuple[str, int, str]] = listed.only("the list of transactions", deadline)
+        return ids_there
+
+    def described(self, transactional_ids: Sequence[str], deadline: float) -> Request:
+        """Of each transactional id [producer id, epoch, state, timeout, begin or None, [topic,
+        partition], …] of its transaction."""
+        return self._send("described", deadline, json.dumps(transactional_ids))
 
     def acls(self, deadline: float) -> list[list[str]]:
         """[name, type of pattern, principal, operation, permission] of what ACLs of topics allow."""

@@ -31,6 +31,8 @@ NO_OFFSET, UNKNOWN, EMPTY, KNOWN = ("no_offset", "unknown_group", "empty_id", "k
 STABLE, REBALANCING, EMPTIED, DEAD = CONSUMERS = ("stable", "rebalancing", "empty", "dead")
 """What the consumers of a group do: all have their partitions, some are about to get theirs, there
 are none, or the group is about to be removed."""
+OPEN_TRANSACTION = "open_transaction"
+"""State of a group whose offset is the last stable one of a partition."""
 NAMELESS = '""'
 """How the group with the empty id is shown."""
 MOST_READ = 64
@@ -84,6 +86,22 @@ class Oldest(NamedTuple):
     """Whether the read came to the end of the log, so that `messages` is all there is."""
 
 
+class OpenTransaction(NamedTuple):
+    """A transaction that is open in a partition; None for what is not known."""
+
+    producer_id: int | None = None
+    transactional_id: str | None = None
+    """None also if no coordinator knows a transaction of that producer there."""
+    start_ms: int | None = None
+
+
+class GroupConsumer(NamedTuple):
+    """A member of a group."""
+
+    client_id: str
+    host: str
+
+
 class LogPosition(NamedTuple):
     """A place in a partition's log."""
 
@@ -112,6 +130,10 @@ class OffsetAnswers:
     listed: bool = False
     """Whether the list of groups is complete, so that `states` and `consumers` are."""
     logs: dict[Place, Log] = field(default_factory=dict)
+    waits: dict[tuple[str, Place], OpenTransaction] = field(default_factory=dict)
+    """By group and partition the transaction before which it stands since an earlier poll."""
+    assigned: dict[tuple[str, Place], GroupConsumer] = field(default_factory=dict)
+    """By group and partition the consumer that has it, where records of an earlier poll wait."""
     settings: dict[str, dict[str, str | None]] = field(default_factory=dict)
     """By topic the settings of RETENTION."""
     oldest: dict[LogPosition, Oldest] = field(default_factory=dict)
@@ -377,6 +399,7 @@ class _OffsetMapping:
                 offset = committed[group].get(place)
                 if offset is not None:
                     yield self._cursor(common, place, log, group, offset)
+                    yield from self._waits(common, place, group)
                 else:
                     yield {
                         "event_type": "group_state",
@@ -411,7 +434,27 @@ class _OffsetMapping:
                 record["publish_time_ms"] = oldest.time_ms
             if oldest.whole:
                 record["unread"] = oldest.messages
+        consumer = self._answers.assigned.get((group, place))
+        if consumer is not None:
+            record |= {"client_id": consumer.client_id, "client_host": consumer.host}
         return record
+
+    def _waits(self, common: Record, place: Place, group: str) -> Iterator[Record]:
+        """The state of a group that stands before an open transaction."""
+        waits = self._answers.waits.get((group, place))
+        if waits is not None:
+            about = {
+                "producer_id": waits.producer_id,
+                "producer_name": waits.transactional_id,
+                "publish_time_ms": waits.start_ms,
+            }
+            yield {
+                "event_type": "group_state",
+                **common,
+                "subscription": group,
+                "group_state": OPEN_TRANSACTION,
+                **{name: value for name, value in about.items() if value is not None},
+            }
 
     def _mean(self, place: Place, known: KnownPartition) -> tuple[float | None, int]:
         """Bytes of a message after this poll's reads, and the number of reads it is the mean of."""

@@ -34,6 +34,8 @@ class IdState(NamedTuple):
     last_sequence: int
     last_ms: int
     """Timestamp of the last batch (ms since the epoch); -1 if there is none."""
+    transaction_start: int | None = None
+    """First offset of the transaction that is open there."""
 
 
 class IdOwner(NamedTuple):

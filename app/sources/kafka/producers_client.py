@@ -12,6 +12,7 @@ from app.sources.kafka.kafka_client import KafkaClient
 from app.sources.kafka.offsets import Place
 from app.sources.kafka.producer_owners import Grant
 from app.sources.kafka.producer_states import IdState
+from app.sources.kafka.transactions import Coordinated, coordinated
 from app.sources.kafka.turns import Turns
 
 
@@ -57,6 +58,12 @@ class ProducersClient:
         self._turns.answered(states)
         self._turns.end(asked)
         return states
+
+    def coordinated(
+        self, ids: Collection[int], deadline: float, problems: list[str]
+    ) -> dict[int, Coordinated]:
+        """By producer id what coordinators know of some of them; Unanswered without their lists."""
+        return coordinated(self._client, ids, deadline, problems)
 
     def grants(self, deadline: float) -> list[Grant]:
         """Who may write to which topics, by the cluster's ACLs; Unanswered without them."""

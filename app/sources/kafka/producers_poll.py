@@ -1,16 +1,17 @@
-"""Polls the producer states of a Kafka cluster at an interval, into a spool folder and a table."""
+"""Polls the producer states of a Kafka cluster at an interval, into a spool folder and two tables."""
 
 from __future__ import annotations
 
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from app.config.kafka_producers import WHERE, KafkaProducersSettings
 from app.errors import UserError
+from app.sources.kafka import open_transactions
 from app.sources.kafka.kafka_client import ATTEMPTS
 from app.sources.kafka.offsets import Place
 from app.sources.kafka.producer_owners import Grant, OwnersOf, RequestLogs
@@ -25,15 +26,21 @@ from app.sources.kafka.producer_states import (
     numbered,
 )
 from app.sources.kafka.producers_client import ProducersClient
+from app.sources.kafka.transactions import Coordinated
 from app.sources.kafka.turns import share
 from app.sources.polling import Begun, Polling, Report, Unanswered
 from app.sources.spool import Spool
 
-ID, NUMBER, ROWS, LAST, WHOLE = "id", "number", "rows", "last", "whole_ms"
-"""Keys of the memory besides topics: the id of the spool, the number of the newest row, rows that
-the table may lack by poll, the newest record of a new id, and the time of the newest poll with rows
-for unchanged states.
+ID, LAST, WHOLE, OPEN = "id", "last", "whole_ms", "open"
+"""Keys of the memory besides topics: the id of the spool, the newest record of a new id, the time of
+the newest poll with rows for unchanged states, and the open transactions.
 """
+TABLES = {
+    "producer_id_live": ("number", "rows"),
+    "open_transactions": ("open_number", "open_rows"),
+}
+"""By table the keys of the memory that have the number of its newest row, and the rows that it may
+lack, by poll."""
 WHOLE_MS = 900_000
 """Time after which rows for unchanged states are written again, so that a reader of recent rows has
 all of them.
@@ -44,10 +51,10 @@ MOST_WAITING = 1000
 
 
 class Live(Protocol):
-    """The table `producer_id_live`."""
+    """The tables `producer_id_live` and `open_transactions`."""
 
-    def append(self, application: str, rows: list[Row]) -> None:
-        """Append the rows of a poll, in the order of their `number`, unless the table has them;
+    def append(self, application: str, table: str, rows: list[Row]) -> None:
+        """Append the rows of a poll to a table, in the order of their `number`, unless the table has them;
         without rows only create it. Raises UserError where it cannot be written."""
         ...
 
@@ -106,10 +113,11 @@ class ProducerPoller(Polling):
         since_ms = memory.last_poll_ms if memory.last_poll_ms >= 0 else None
         extra = memory.extra = {
             ID: uuid.uuid4().hex,
-            NUMBER: 0,
-            ROWS: [],
             LAST: None,
             WHOLE: 0,
+            OPEN: {},
+            **{number: 0 for number, _ in TABLES.values()},
+            **{rows: [] for _, rows in TABLES.values()},
             **memory.extra,
         }
         whole = abs(answers.polled_ms - extra[WHOLE]) >= WHOLE_MS
@@ -121,10 +129,19 @@ class ProducerPoller(Polling):
         memory.topics = dict(mapped.known)
         memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
         extra[LAST] = mapped.last
-        if mapped.rows:
-            rows = list(numbered(mapped.rows, extra[NUMBER] + 1))
-            extra[NUMBER] += len(rows)
-            extra[ROWS] = [*extra[ROWS], rows][-MOST_WAITING:]
+        opened = open_transactions.poll(
+            answers.states,
+            extra[OPEN],
+            answers.names,
+            answers.polled_ms,
+            self._settings.cluster,
+            lambda ids: self._coordinated(ids, begun.deadline, answers.problems),
+            owners.of,
+            whole,
+        )
+        extra[OPEN] = opened.kept
+        self._keep_rows("producer_id_live", mapped.rows)
+        self._keep_rows("open_transactions", opened.rows)
         self._report(report, answers, mapped)
         path = self._commit(begun, mapped.records)
         self._write_rows(report)
@@ -175,17 +192,37 @@ class ProducerPoller(Polling):
                 answers.problems.append(f"{error}; those of an earlier poll are used")
         return OwnersOf(self._settings.owners, self._logs, self._grants)
 
+    def _coordinated(
+        self, ids: Collection[int], deadline: float, problems: list[str]
+    ) -> Mapping[int, Coordinated] | None:
+        """What coordinators know of producer ids; None without an answer."""
+        try:
+            return self._admin.coordinated(ids, deadline, problems)
+        except Unanswered as error:
+            problems.append(str(error))
+            return None
+
+    def _keep_rows(self, table: str, unnumbered: list[Row]) -> None:
+        """Put rows of a poll into the memory, until they are in their table."""
+        if unnumbered:
+            extra = self.spool.memory.extra
+            number, waiting = TABLES[table]
+            rows = list(numbered(unnumbered, extra[number] + 1))
+            extra[number] += len(rows)
+            extra[waiting] = [*extra[waiting], rows][-MOST_WAITING:]
+
     def _write_rows(self, report: Report) -> None:
-        """Append rows that the table may lack, and remove the appended ones from the memory."""
+        """Append rows that the tables may lack, and remove the appended ones from the memory."""
         extra = self.spool.memory.extra
         if not extra:
             return
-        try:
-            for rows in [[], *extra[ROWS]]:
-                self._live.append(f"weir-{FEED}-{extra[ID]}", rows)
-                extra[ROWS] = [each for each in extra[ROWS] if each is not rows]
-        except UserError as error:
-            report.problems.append(f"producer_id_live: {error}")
+        for table, (_, waiting) in TABLES.items():
+            try:
+                for rows in [[], *extra.get(waiting, [])]:
+                    self._live.append(f"weir-{FEED}-{extra[ID]}", table, rows)
+                    extra[waiting] = [each for each in extra.get(waiting, []) if each is not rows]
+            except UserError as error:
+                report.problems.append(f"{table}: {error}")
 
     def _report(self, report: Report, answers: ProducerAnswers, mapped: MappedProducers) -> None:
         report.records = len(mapped.records)

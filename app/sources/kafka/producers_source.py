@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from app.config.source import SourceSettings
     from app.sources.kafka.producers_poll import ProducerPoller
 
-LIVE = "_weir/kafka_producers"
-"""Name of the writer of the table."""
-TABLE = "producer_id_live"
+NAME = "_weir/kafka_producers"
+"""Name of the writer of the tables."""
+TABLES = ("producer_id_live", "open_transactions")
 
 
 def check(feed: SourceSettings, warehouse: Location) -> None:
@@ -63,32 +63,32 @@ def poller(
         feed.producers,
         options,
         polled.spool_folder(feed, warehouse),
-        LiveTable(warehouse, settings.maintenance.history_ms),
+        LiveTables(warehouse, settings.maintenance.history_ms),
         say,
         tick_ms,
     )
 
 
-class LiveTable:
-    """The table `producer_id_live` of a warehouse."""
+class LiveTables:
+    """The tables `producer_id_live` and `open_transactions` of a warehouse."""
 
     def __init__(self, warehouse: Location, history_ms: int) -> None:
         self._warehouse, self._history_ms = warehouse, history_ms
         self._writers: dict[str, Any] = {}
 
-    def append(self, application: str, rows: list[dict[str, Any]]) -> None:
-        """Append the rows of a poll, in the order of their `number`, unless the table has them;
+    def append(self, application: str, table: str, rows: list[dict[str, Any]]) -> None:
+        """Append the rows of a poll to a table, in the order of their `number`, unless the table has them;
         without rows only create it. Raises UserError where it cannot be written."""
         import pyarrow as pa
         from deltalake.exceptions import DeltaError
 
-        from app.tables.definitions import TABLES
+        from app.tables import definitions
 
         try:
             writer = self._writer(application)
             if rows:
-                table = pa.Table.from_pylist(rows, schema=TABLES[TABLE].schema)
-                writer.append(TABLE, table, rows[-1]["number"])
+                given = pa.Table.from_pylist(rows, schema=definitions.TABLES[table].schema)
+                writer.append(table, given, rows[-1]["number"])
                 root = local_path(self._warehouse.uri)
                 if root is not None:
                     durable.sync(root)  # before the memory of the polls forgets the rows
@@ -100,7 +100,7 @@ class LiveTable:
         if application not in self._writers:
             from app.tables.commit import Writer
 
-            writer = Writer(self._warehouse, LIVE, self._history_ms, application)
-            writer.prepare([TABLE])
+            writer = Writer(self._warehouse, NAME, self._history_ms, application)
+            writer.prepare(list(TABLES))
             self._writers[application] = writer
         return self._writers[application]

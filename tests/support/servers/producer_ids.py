@@ -12,20 +12,34 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 PRODUCE, VERSION = 0, 7
+TRANSACTIONAL = 1 << 4
+"""Attribute of a batch."""
 AT_ONCE = 200
 """Requests that are sent before their answers are read."""
 
 
 def produce(
-    servers: str, topic: str, partition: int, ids: Iterable[int], sequence: int = 0
+    servers: str,
+    topic: str,
+    partition: int,
+    ids: Iterable[int],
+    sequence: int = 0,
+    at_ms: int | None = None,
+    transactional_id: str = "",
 ) -> None:
-    """One batch of one message per id, with this sequence number; acknowledged by the leader."""
+    """One batch of one message per id, with this sequence number; acknowledged by the leader. With a
+    transactional id a transaction begins, which no coordinator knows."""
     host, _, port = servers.rpartition(":")
     waiting = iter(ids)
     with socket.create_connection((host, int(port)), timeout=30) as broker:
         answers = broker.makefile("rb")
         while some := list(islice(waiting, AT_ONCE)):
-            broker.sendall(b"".join(_request(topic, partition, each, sequence) for each in some))
+            broker.sendall(
+                b"".join(
+                    _request(topic, partition, each, sequence, at_ms, transactional_id)
+                    for each in some
+                )
+            )
             for each in some:
                 (size,) = struct.unpack(">i", answers.read(4))
                 answer = answers.read(size)
@@ -34,21 +48,25 @@ def produce(
                 assert error == 0, f"producer id {each}: error {error}"
 
 
-def _request(topic: str, partition: int, producer_id: int, sequence: int) -> bytes:
-    batch = _batch(producer_id, sequence)
+def _request(
+    topic: str, partition: int, producer_id: int, sequence: int, at_ms: int | None, name: str
+) -> bytes:
+    batch = _batch(producer_id, sequence, at_ms, TRANSACTIONAL if name else 0)
     body = struct.pack(">hhihs", PRODUCE, VERSION, 0, 1, b"t")  # header, client id "t"
-    body += struct.pack(">hhi", -1, 1, 30_000)  # no transaction, acks, time limit
+    body += struct.pack(">h", len(name) if name else -1) + name.encode()
+    body += struct.pack(">hi", -1, 30_000)  # acks of all, time limit
     body += struct.pack(">ih", 1, len(topic)) + topic.encode()
     body += struct.pack(">iii", 1, partition, len(batch)) + batch
     return struct.pack(">i", len(body)) + body
 
 
-def _batch(producer_id: int, sequence: int) -> bytes:
-    now_ms = int(time.time() * 1000)
+def _batch(producer_id: int, sequence: int, at_ms: int | None, attributes: int) -> bytes:
+    now_ms = int(time.time() * 1000) if at_ms is None else at_ms
     record = bytes([0, 0, 0, 1, 2, 0x78, 0])  # no key, value "x", no headers
     records = bytes([2 * len(record)]) + record
     after_crc = (
-        struct.pack(">hiqqqhii", 0, 0, now_ms, now_ms, producer_id, 0, sequence, 1) + records
+        struct.pack(">hiqqqhii", attributes, 0, now_ms, now_ms, producer_id, 0, sequence, 1)
+        + records
     )
     after_length = struct.pack(">ibI", -1, 2, crc32c(after_crc)) + after_crc
     return struct.pack(">qi", 0, len(after_length)) + after_length

@@ -486,7 +486,20 @@ class _Writer(WallWriter):
                 mark_delete=f"0:{at - 1}",
                 publish_time_ms=max(self.now - age, 0) if b % 2 else None,
                 unread=(None, 0, 1, None)[c % 4],
+                client_id=(None, "c1", "c2")[b % 3],
+                client_host=(None, "10.0.0.7")[c % 2],
             )
+            if (b + c) % 3 == 0:
+                self.put(
+                    broker,
+                    "group_state",
+                    **place,
+                    subscription=name,
+                    group_state="open_transaction",
+                    producer_id=(None, 7, 7, 8)[c % 4],
+                    producer_name=("t", None)[b % 2],
+                    publish_time_ms=(None, 5, 9)[c % 3],
+                )
 
     # -- producers -------------------------------------------------------------------------------
 

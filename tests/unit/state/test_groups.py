@@ -248,6 +248,77 @@ def test_a_group_without_an_offset() -> None:
     assert found["group_lag"] == []
 
 
+def waits(**columns: Any) -> Row:
+    return of_kafka("group_state", 0, subscription="g", group_state="open_transaction", **columns)
+
+
+def test_a_group_at_the_last_stable_offset_names_the_transaction() -> None:
+    """A row when it begins, when its producer is known, at the next transaction, and at the end."""
+    first = waits(producer_id=7, producer_name="payments-1", publish_time_ms=T0 - 5000)
+    second = waits(producer_id=7, producer_name="payments-1", publish_time_ms=T0 + 9000)
+    found = rows(
+        polls(
+            [log(0, 60), offset(0, 50, unread=0)],
+            [log(0, 61), offset(0, 50, unread=0), waits()],
+            [log(0, 61), offset(0, 50, unread=0), first],
+            [log(0, 62), offset(0, 50, unread=0), waits()],
+            [log(0, 70), offset(0, 64), second],
+            [log(0, 70), offset(0, 70)],
+        ),
+        60_000,
+    )
+    assert values(found["group_lag"], "state", "committed", "lag", "lag_records") == [
+        ("committed", 50, 10, 0),
+        ("open_transaction", 50, 11, 0),
+        ("open_transaction", 50, 11, 0),
+        ("open_transaction", 50, 12, 0),
+        ("open_transaction", 64, 6, None),
+        ("committed", 70, 0, 0),
+    ]
+    assert values(
+        found["group_states"],
+        "state",
+        "before",
+        "transactional_id",
+        "producer_id",
+        "transaction_start_ms",
+    ) == [
+        ("open_transaction", "committed", None, None, None),
+        ("open_transaction", None, "payments-1", 7, T0 - 5000),
+        ("open_transaction", None, "payments-1", 7, T0 + 9000),
+        ("committed", "open_transaction", None, None, None),
+    ]
+
+
+def test_a_row_names_the_consumer_that_has_the_partition() -> None:
+    """As the newest poll has it."""
+    named = {"client_id": "billing-1", "client_host": "10.0.0.7"}
+    found = rows(
+        polls(
+            [log(0, 60), offset(0, 50, **named)],
+            [log(0, 60), offset(0, 50)],
+            [log(0, 60), offset(0, 70, **named)],
+            [of_kafka("cursor_deleted", 0, subscription="g")],
+        ),
+        40_000,
+    )
+    assert values(found["group_lag"], "state", "client_id", "client_host") == [
+        ("committed", "billing-1", "10.0.0.7"),
+        ("committed", None, None),
+        ("ahead", "billing-1", "10.0.0.7"),
+        ("gone", None, None),
+    ]
+
+
+def test_a_group_that_has_read_all_waits_for_no_transaction() -> None:
+    """Nor does one without an offset."""
+    found = rows(polls([log(0, 50), offset(0, 50), waits()], [log(0, 50), offset(0, 50)]), 20_000)
+    assert values(found["group_lag"], "state") == [("committed",), ("committed",)]
+    none = of_kafka("group_state", 0, subscription="g", group_state="no_offset")
+    found = rows(polls([log(0, 50), none, waits()]), 10_000)
+    assert values(found["group_states"], "state") == [("no_offset",)]
+
+
 def test_an_offset_that_vanishes_from_one_partition_has_expired() -> None:
     none = of_kafka("group_state", 0, subscription="g", group_state="no_offset")
     found = rows([log(0, 50), offset(0, 20), {**none, "ts_wall_ms": T0 + 1}], 20_000)
@@ -322,6 +393,8 @@ def test_random_polls_are_judged_as_the_reference_judges_them() -> None:
         ("group_states", "gone"),
         ("group_states", "no_offset"),
         ("group_states", "known"),
+        ("group_lag", "open_transaction"),
+        ("group_states", "open_transaction"),
         ("lost_messages", "first_sight"),
         ("lost_messages", "retention"),
     } <= set(seen)

@@ -328,7 +328,13 @@ ADDED = {
     "rate_limits": (),
     "chunks": (),
     "producer_ids": (),
-    "backlog": (),
+    "backlog": (
+        *(
+            f"cursors.{field}"
+            for field in ("waits", "transaction", "producer", "begun_ms", "told", "client", "host")
+        ),
+        *(f"{part}.client_{column}" for part in ("waiting", "shared") for column in ("id", "host")),
+    ),
     "entry_cache": (),
 }
 """Arrays, and fields of arrays, that states have got since, without another version: a state that

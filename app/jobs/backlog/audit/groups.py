@@ -45,12 +45,16 @@ def _lag_suite() -> list[AuditCheck]:
         ),
         rows_that(
             "lag is end - committed, where a group has an offset",
-            "lag IS DISTINCT FROM CASE WHEN state IN ('committed', 'ahead')"
+            "lag IS DISTINCT FROM CASE WHEN state IN ('committed', 'ahead', 'open_transaction')"
             " THEN log_end - committed END",
         ),
         rows_that(
             "a group is ahead if its offset is beyond the end",
             "state = 'ahead' AND lag >= 0 OR state = 'committed' AND lag < 0",
+        ),
+        rows_that(
+            "behind the last stable offset there are offsets",
+            "state = 'open_transaction' AND lag <= 0",
         ),
         rows_that(
             "an age has a time, in ms",
@@ -76,6 +80,12 @@ def _states_suite() -> list[AuditCheck]:
         *not_null("broker", "ts_wall_ms", "group", "pass_ms", "state"),
         values("state", (*GROUP_STATES, *_STATED)),
         rows_that("a row is a change", "state = before"),
+        rows_that(
+            "a transaction has a producer, and a group before it",
+            "producer_id IS NOT NULL AND state <> 'open_transaction'"
+            " OR producer_id IS NULL"
+            " AND (transactional_id IS NOT NULL OR transaction_start_ms IS NOT NULL)",
+        ),
         between("unread", 0),
     ]
 

@@ -15,6 +15,8 @@ _STATES = {
     "committed": "has an offset: it reads offset {state.committed:n} next",
     "ahead": "is ahead of the log: it reads offset {state.committed:n} next, and the log ends at"
     " {state.log_end:n}; what arrives below its offset is not read",
+    "open_transaction": "has read up to the last stable offset, {state.committed:n}: readers of committed"
+    " data get nothing more before",
     "no_offset": "has no offset; {state.unread:n record} stand there",
     "offsets_expired": "has no offset any more; {state.unread:n record} were unread",
     "unknown_group": "is named in the configuration and is no consumer group: it does not exist, or is a"
@@ -78,7 +80,20 @@ def _lost(row: Quoted) -> str:
 def _state(row: Quoted) -> str:
     if row["state"] == "no_offset" and row["unread"] is None:
         return f"{_whose(row)} has no offset in any topic"
-    return f"{_whose(row)} {_STATES[row['state']].format(state=row)}"
+    text = f"{_whose(row)} {_STATES[row['state']].format(state=row)}"
+    return f"{text} {_transaction(row)}" if row["state"] == "open_transaction" else text
+
+
+def _transaction(row: Quoted) -> str:
+    """The end that a group waits for."""
+    if row["producer_id"] is None:
+        return "a transaction ends, whose producer is not known"
+    if row["transactional_id"] is None:
+        return f"a transaction of producer id {row.producer_id:n} ends, whose id is not known"
+    text = f"transaction {row.transactional_id} of producer id {row.producer_id:n} ends"
+    if row["transaction_start_ms"] is not None:
+        text += f", which has been open since {row.transaction_start_ms:day}"
+    return text
 
 
 def _lag(row: Quoted) -> str:
@@ -88,13 +103,17 @@ def _lag(row: Quoted) -> str:
         text = f"{_whose(row)} is ahead of the log by {ahead:n offset}: {reads}"
     else:
         text = f"{_whose(row)} has a lag of {row.lag:n offset}: {reads}"
-        if row["lag"] > 0:
+        if row["state"] == "open_transaction":
+            text += "; a transaction is open from its offset on"
+        elif row["lag"] > 0:
             text += _AGES.get(row["age_state"], "").format(lag=row)
-            if row["lag_growth"] is not None and row["lag_records"] != 0:
-                text += (
-                    f". It commits {row.commit_rate:n offset} per s and its lag grows by"
-                    f" {row.lag_growth:n} per s"
-                )
+        if row["lag"] > 0 and row["lag_growth"] is not None and row["lag_records"] != 0:
+            text += (
+                f". It commits {row.commit_rate:n offset} per s and its lag grows by"
+                f" {row.lag_growth:n} per s"
+            )
+    if row["client_id"] is not None:
+        text += f". The partition is assigned to {row.client_id} on {row.client_host}"
     if row["time_to_loss_s"] == 0:
         text += ". Retention may delete its unread records now"
     elif row["time_to_loss_s"] is not None:

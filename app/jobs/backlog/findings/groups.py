@@ -23,6 +23,17 @@ _AHEAD = """
 SELECT cluster, "group", topic, count(*) AS partitions FROM group_lag_now
 WHERE state = 'ahead' GROUP BY ALL ORDER BY cluster, "group", topic
 """
+_WAITING = """
+WITH newest AS (
+  SELECT * FROM group_states
+  QUALIFY row_number() OVER (
+    PARTITION BY cluster, "group", topic, partition ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC
+  ) = 1
+)
+SELECT cluster, "group", topic, count(*) AS partitions,
+  any_value(transactional_id) AS transactional_id, any_value(producer_id) AS producer_id
+FROM newest WHERE state = 'open_transaction' GROUP BY ALL ORDER BY cluster, "group", topic
+"""
 _SOON = """
 SELECT cluster, "group", topic, min(time_to_loss_s) AS left_s,
   arg_min(pass_ms, time_to_loss_s) AS pass_ms
@@ -43,14 +54,19 @@ def findings(reader: ReportReader) -> list[Finding]:
         reader.rows(_SOON, within=SOON_S),
         reader.rows(_AHEAD),
         reader.rows(_OTHER_UNIT),
+        reader.rows(_WAITING),
     )
 
 
 def group_findings(
-    losses: Sequence[Row], soon: Iterable[Row], ahead: Iterable[Row], units: Iterable[Row]
+    losses: Sequence[Row],
+    soon: Iterable[Row],
+    ahead: Iterable[Row],
+    units: Iterable[Row],
+    waiting: Iterable[Row] = (),
 ) -> list[Finding]:
-    """What happened to groups, from rows of lost_messages and group_lag_now: losses, those
-    ahead, offsets beyond the log, and times in another unit."""
+    """What happened to groups, from rows of lost_messages, group_lag_now and group_states: losses,
+    those ahead, offsets beyond the log, times in another unit, and open transactions."""
     result = []
     for row in losses[:NAMED]:
         earlier = f", {row['earlier']:,} of them before it was first seen" if row["earlier"] else ""
@@ -101,6 +117,30 @@ def group_findings(
                         cluster=row["cluster"],
                         topic=row["topic"],
                         runbook=f"{RUNBOOKS}/group-ahead.md",
+                    )
+                ],
+            )
+        )
+    for row in list(waiting)[:NAMED]:
+        transaction = f"the transaction {row['transactional_id']}"
+        if row["transactional_id"] is None:
+            transaction = f"the transaction of producer id {row['producer_id']}"
+        if row["producer_id"] is None:
+            transaction = "the transaction that is open there"
+        partitions = number_of(row["partitions"], "partition")
+        result.append(
+            Finding(
+                f"Group {row['group']} has read topic {row['topic']} up to the last stable offset in "
+                f"{partitions}: readers of committed data get nothing more before {transaction} ends.",
+                [
+                    Action(
+                        f"End {transaction}",
+                        f"group {row['group']} gets nothing more of topic {row['topic']} before it ends",
+                        Urgency.OTHERS,
+                        lasts=True,
+                        cluster=row["cluster"],
+                        topic=row["topic"],
+                        runbook=f"{RUNBOOKS}/group-open-transaction.md",
                     )
                 ],
             )

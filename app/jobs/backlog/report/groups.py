@@ -11,6 +11,7 @@ _SUMMARY = """
 SELECT count(DISTINCT (cluster, "group")) AS groups,
   count(*) FILTER (WHERE lag > 0 AND coalesce(lag_records, 1) > 0) AS behind,
   count(*) FILTER (WHERE state = 'ahead') AS ahead,
+  count(*) FILTER (WHERE state = 'open_transaction') AS waiting,
   CAST(coalesce(sum(greatest(lag, 0)), 0) AS BIGINT) AS lag, max(age_s) AS oldest_s,
   (SELECT CAST(coalesce(sum(offsets), 0) AS BIGINT) FROM lost_messages) AS lost,
   (SELECT count(DISTINCT (cluster, "group")) FROM lost_messages) AS losers,
@@ -50,6 +51,8 @@ def groups(reader: ReportReader) -> ReportSection:
                 GridColumn("lost", "lost", "number"),
                 GridColumn("state", "state"),
                 GridColumn("consumers", "consumers"),
+                GridColumn("client_id", "client"),
+                GridColumn("client_host", "host"),
             ],
             reader.ask("lag", TOP),
             "lag",
@@ -75,7 +78,7 @@ def groups(reader: ReportReader) -> ReportSection:
     if states:
         parts.append(
             Grid(
-                "Without an offset, ahead of the log, or gone",
+                "Without an offset, ahead of the log, before an open transaction, or gone",
                 [
                     *place,
                     GridColumn("state", "state"),
@@ -83,6 +86,7 @@ def groups(reader: ReportReader) -> ReportSection:
                     GridColumn("committed", "committed", "number"),
                     GridColumn("log_end", "log end", "number"),
                     GridColumn("since", "since"),
+                    GridColumn("transactional_id", "transaction"),
                 ],
                 states,
                 "group-states",
@@ -108,4 +112,6 @@ def _text(summary: Row) -> str:
         text += f"; {summary['lost']:,} offsets were deleted before a group read them"
     if summary["ahead"]:
         text += f"; ahead of the log in {counted(summary['ahead'], 'partition')}"
+    if summary["waiting"]:
+        text += f"; before an open transaction in {counted(summary['waiting'], 'partition')}"
     return text + "."

@@ -320,6 +320,7 @@ def test_other_values_of_a_row_stay(settings: Settings, capsys: pytest.CaptureFi
         "problem",
         "consumer",
         "cnx_id",
+        "client_host",
         "policy_json",
     }
     (row,) = (row for row in after.values() if str(row["principal"]).startswith("User:forgotten-"))

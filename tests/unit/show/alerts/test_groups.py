@@ -10,7 +10,7 @@ import pytest
 
 from app.config.settings import Settings
 from app.show import alerts
-from tests.support.ready_questions import changed, lag, lost
+from tests.support.ready_questions import changed, lag, lost, opened
 from tests.support.throttle_rows import write
 
 MINUTE = 60_000
@@ -95,6 +95,56 @@ def test_a_group_ahead_of_its_log_for_two_minutes(firing: Firing) -> None:
         firing("group-ahead", group_lag=[lag("g", 4 * MINUTE, 0, partition=p) for p in (0, 1)])
         == []
     )
+
+
+def test_groups_before_an_open_transaction(firing: Firing) -> None:
+    """For five minutes; the row that names the producer does not begin it anew."""
+    named = {"producer_id": 7, "transactional_id": "payments-1", "transaction_start_ms": 5}
+    states = [
+        changed("reads", 0, "open_transaction"),
+        changed("reads", 3 * MINUTE, "committed"),
+        changed("held", 0, "open_transaction"),
+        changed("held", MINUTE, "open_transaction", **named),
+        changed("held", MINUTE, "open_transaction", partition=2, **named),
+        changed("hangs", 0, "open_transaction", producer_id=8),
+        changed("denied", 0, "open_transaction"),
+    ]
+    rule = "group-open-transaction"
+    assert firing(rule, group_states=states, group_lag=[lag("g", 4 * MINUTE, 0)]) == []
+    found = firing(rule, group_lag=[lag("g", 6 * MINUTE, 0)])
+    about = {a["labels"]["group"]: a["summary"].split(": ")[1] for a in found}
+    assert about == {
+        "held": "transaction payments-1 is open",
+        "hangs": "a transaction of producer id 8, which no coordinator knows or the poll may not ask"
+        " for, is open",
+        "denied": "a transaction is open",
+    }
+    (held,) = [a for a in found if a["labels"]["group"] == "held"]
+    assert "has read orders (partition 1, 2) up to the last stable offset" in held["summary"]
+
+
+def test_transactions_that_hang(firing: Firing) -> None:
+    """A row holds until the next one, and half an hour after the last."""
+    rule = "hanging-transaction"
+    quiet = [opened(0, "Ongoing", 1), opened(0, "uncoordinated", 2, producer_id=8)]
+    assert firing(rule, open_transactions=quiet) == []
+    known = {"transactional_id": "payments-1", "timeout_ms": 1}
+    (alert,) = firing(
+        rule,
+        open_transactions=[
+            opened(5 * MINUTE, "hanging", 3, **known),
+            opened(5 * MINUTE, "hanging", 4, partition=2, **known),
+        ],
+    )
+    assert alert["severity"] == "critical"
+    assert alert["labels"] == {"cluster": "east", "topic": "orders", "producer": "7"}
+    assert alert["summary"].startswith(
+        "transaction payments-1, of producer id 7 (pay, east), hangs in orders (partition 1, 2)"
+    )
+    ends = [opened(9 * MINUTE, "ended", 5), opened(9 * MINUTE, "ended", 6, partition=2)]
+    ghost = opened(9 * MINUTE, "hanging", 7, producer_id=9)
+    (alert,) = firing(rule, open_transactions=[*ends, ghost])
+    assert alert["summary"].startswith("a transaction that no coordinator knows, of producer id 9")
 
 
 def test_partitions_without_an_offset(firing: Firing) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.show.audit.suites import SUITES
-from tests.support.groups import log, offset, polls, retention, rows
+from tests.support.groups import log, of_kafka, offset, polls, retention, rows
 from tests.unit.show.audit.evaluated import failures
 from tests.unit.show.audit.jobs.job import RANGE, SET, Damage, Rows, written
 from tests.unit.state.backlog_trace import T0
@@ -22,6 +22,7 @@ IS_LAG, IS_AHEAD = (
 )
 AGE, NOTHING = "an age has a time, in ms", "nothing unread has neither an age nor a size"
 TIME_USAGE, SIZE_USAGE = "time_usage is age / retention", "size_usage is size / retention"
+TRANSACTION = "a transaction has a producer, and a group before it"
 DAMAGE: dict[str, list[Damage]] = {
     LAG: [
         (BEHIND, {"ts_wall_ms": T0 + 1}, ["a check is written at its pass, at a whole second"]),
@@ -30,6 +31,7 @@ DAMAGE: dict[str, list[Damage]] = {
         (BEHIND, {"committed": 51, "lag": -1}, [IS_AHEAD]),
         (AHEAD, {"committed": 50, "lag": 0}, [IS_AHEAD]),
         (AHEAD, {"lag": None}, [IS_LAG]),
+        (READ, {"state": "open_transaction"}, ["behind the last stable offset there are offsets"]),
         (BEHIND, {"age_state": "old"}, [(SET, "age_state")]),
         (AGED, {"age_state": "other_unit"}, [AGE]),
         (AGED, {"oldest_timestamp_ms": None}, [AGE]),
@@ -42,6 +44,8 @@ DAMAGE: dict[str, list[Damage]] = {
         (1, {"before": "committed"}, ["a row is a change"]),
         (1, {"state": "lost"}, [(SET, "state")]),
         (0, {"unread": -1}, [(RANGE, "unread")]),
+        (2, {"producer_id": None}, [TRANSACTION]),
+        (1, {"producer_id": 7}, [TRANSACTION]),
     ],
     LOST: [
         (0, {"rule": "expiry"}, [(SET, "rule")]),
@@ -67,7 +71,22 @@ def _decided(**params: Any) -> dict[str, Rows]:
                 offset(0, 60, "h"),
                 offset(0, 50, "i"),
             ],
-            [log(0, 80, 30), offset(0, 20), offset(0, 60, "h"), offset(0, 80, "i")],
+            [
+                log(0, 80, 30),
+                offset(0, 20),
+                offset(0, 60, "h"),
+                offset(0, 80, "i"),
+                offset(0, 70, "w"),
+                of_kafka(
+                    "group_state",
+                    0,
+                    subscription="w",
+                    group_state="open_transaction",
+                    producer_id=7,
+                    producer_name="payments-1",
+                    publish_time_ms=T0,
+                ),
+            ],
         ),
         20_000,
         **params,

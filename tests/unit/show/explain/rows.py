@@ -276,7 +276,15 @@ def of_group(group: str, row_no: int, **columns: Any) -> dict[str, Any]:
     return {**place, **about, **times, "group": group, "rule": "poll", "row_no": row_no, **columns}
 
 
-STATES = ("committed", "ahead", "no_offset", "gone", "unknown_group", "rebalancing")
+STATES = (
+    "committed",
+    "ahead",
+    "no_offset",
+    "gone",
+    "unknown_group",
+    "rebalancing",
+    "open_transaction",
+)
 GROUPS: Rows = {
     "group_lag": [
         of_group(
@@ -290,6 +298,8 @@ GROUPS: Rows = {
             lag_growth=2.5,
             commit_rate=10.0,
             time_to_loss_s=4000.0,
+            client_id="billing-1",
+            client_host="consumer.example",
         ),
         of_group(
             "billing",
@@ -301,6 +311,17 @@ GROUPS: Rows = {
             age_state="nothing_unread",
         ),
         of_group("archive", 3, state="committed", lag=-4, log_end=1196),
+        of_group(
+            "waiting",
+            5,
+            state="open_transaction",
+            lag=6,
+            log_end=1206,
+            age_state="nothing_unread",
+            lag_growth=0.5,
+            lag_records=0,
+            commit_rate=0.0,
+        ),
         of_group(
             "archive",
             4,
@@ -324,6 +345,13 @@ GROUPS: Rows = {
             partition=None if number > 2 else 3,
         )
         for number, state in enumerate(STATES)
+    ]
+    + [
+        of_group("billing", n, state="open_transaction", log_end=1500, producer_id=7, **named)
+        for n, named in (
+            (7, {}),
+            (8, {"transactional_id": "payments-1", "transaction_start_ms": START_MS - 60_000}),
+        )
     ],
     "lost_messages": [
         of_group("billing", 1, offsets=12, from_offset=9, to_offset=21, first_sight=False),

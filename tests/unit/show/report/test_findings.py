@@ -41,6 +41,7 @@ from app.show.report.text import runbook_page
 from app.tables.definitions import TABLES
 from app.tables.run_lock import only_run
 from app.terminal.amounts import duration
+from tests.support.ready_questions import changed
 from tests.support.throttle_rows import frame, window, write
 
 Row = dict[str, Any]
@@ -352,6 +353,7 @@ def test_every_action_names_a_runbook_of_weir(tmp_path: Path) -> None:
             [{**group, "left_s": 90.0, "pass_ms": START_MS}],
             [{**group, "partitions": 1}],
             [],
+            [{**group, "partitions": 1, "transactional_id": None, "producer_id": None}],
         ),
         *backlog_findings([_over(2)], [], []),
         *pause_findings(_summary(_pause(60, 2, limiter="broker", limiter_name="broker-0"))),
@@ -359,7 +361,7 @@ def test_every_action_names_a_runbook_of_weir(tmp_path: Path) -> None:
     large = large_message_finding([], [], [_behind("b", "5:2", [0])])
     assert large is not None
     actions = [action for f in [*findings, large] for action in f.actions]
-    assert len({action.runbook for action in actions}) == 10
+    assert len({action.runbook for action in actions}) == 11
     for action in actions:
         assert runbook_page(action.runbook) is not None, action
         assert action.remedy[0].isupper() and not action.remedy.endswith("."), action
@@ -371,6 +373,28 @@ def test_a_group_that_loses_records_soon_has_the_time(tmp_path: Path) -> None:
     (action,) = finding.actions
     assert (action.urgency, action.by_ms) == (Urgency.DEADLINE, START_MS + 90_000)
     assert action.remedy == "Scale group g, or raise retention.ms of topic t"
+
+
+def test_a_group_before_an_open_transaction_is_said_with_whose_it_is(tmp_path: Path) -> None:
+    write(
+        str(tmp_path),
+        "group_states",
+        [
+            changed("g", 0, "open_transaction", producer_id=7, transactional_id="payments-1"),
+            changed("h", 0, "open_transaction", producer_id=8),
+            changed("i", 0, "open_transaction"),
+            changed("i", 1, "committed"),
+        ],
+    )
+    found = [f for f in all_findings(_reader(tmp_path)) if "last stable offset" in f.sentence]
+    assert [f.actions[0].remedy for f in found] == [
+        "End the transaction payments-1",
+        "End the transaction of producer id 8",
+    ]
+    assert found[0].sentence == (
+        "Group g has read topic orders up to the last stable offset in 1 partition: readers of"
+        " committed data get nothing more before the transaction payments-1 ends."
+    )
 
 
 def test_a_quota_that_holds_to_the_end_is_to_be_mended_now() -> None:

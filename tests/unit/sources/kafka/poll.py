@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from app.config.kafka_groups import KafkaGroupsSettings
 from app.sources.kafka.groups_client import GroupsClient
-from app.sources.kafka.offsets import Log, LogPosition, OffsetAnswers, Oldest, Place
+from app.sources.kafka.groups_poll import GroupPoller
+from app.sources.kafka.offsets import (
+    GroupConsumer,
+    Log,
+    LogPosition,
+    OffsetAnswers,
+    Oldest,
+    OpenTransaction,
+    Place,
+)
 from app.sources.polling import Unanswered
 from tests.unit.sources.kafka.answers import AT, answers
+from tests.unit.sources.pulsar.documents import valid
 
 
 class Scripted(GroupsClient):
@@ -17,6 +31,12 @@ class Scripted(GroupsClient):
         self.now: OffsetAnswers | Unanswered = answers()
         self.asked: list[tuple[set[str], set[str]]] = []
         self.reads: list[list[LogPosition]] = []
+        self.stable_now: dict[Place, int] | Unanswered = {}
+        self.open_now: dict[Place, OpenTransaction] | Unanswered = {}
+        self.stable_asked: list[set[Place]] = []
+        self.open_asked: list[dict[Place, int]] = []
+        self.consumers_now: dict[str, dict[Place, GroupConsumer]] | Unanswered = {}
+        self.consumers_asked: list[set[str]] = []
 
     def close(self) -> None:
         """There is no client."""
@@ -41,3 +61,52 @@ class Scripted(GroupsClient):
     ) -> dict[LogPosition, Oldest]:
         self.reads.append(list(positions))
         return {p: Oldest(AT - p.offset, 1, 10) for p in positions}
+
+    def consumers(
+        self, groups: Collection[str], deadline: float, problems: list[str]
+    ) -> dict[str, dict[Place, GroupConsumer]]:
+        self.consumers_asked.append(set(groups))
+        if isinstance(self.consumers_now, Unanswered):
+            raise self.consumers_now
+        return {g: places for g, places in self.consumers_now.items() if g in groups}
+
+    def stable(
+        self, places: Collection[Place], deadline: float, problems: list[str]
+    ) -> dict[Place, int]:
+        self.stable_asked.append(set(places))
+        if isinstance(self.stable_now, Unanswered):
+            raise self.stable_now
+        return {p: offset for p, offset in self.stable_now.items() if p in places}
+
+    def open_at(
+        self, stable: Mapping[Place, int], deadline: float, problems: list[str]
+    ) -> dict[Place, OpenTransaction]:
+        self.open_asked.append(dict(stable))
+        if isinstance(self.open_now, Unanswered):
+            raise self.open_now
+        return {p: t for p, t in self.open_now.items() if p in stable}
+
+
+def settings(**keys: Any) -> KafkaGroupsSettings:
+    return KafkaGroupsSettings.model_validate(
+        {
+            "cluster": "east",
+            "options": {"bootstrap.servers": "h:1"},
+            "timeout_ms": 1000,
+            **keys,
+        }
+    )
+
+
+def poller(
+    folder: Path, client: GroupsClient, said: list[str] | None = None, **keys: Any
+) -> GroupPoller:
+    say = said.append if said is not None else None
+    return GroupPoller(settings(**keys), folder, say, client=client)
+
+
+def lines(path: Path | None) -> list[dict[str, Any]]:
+    assert path is not None
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    valid(found)
+    return found

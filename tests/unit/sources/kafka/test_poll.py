@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import threading
 import time
@@ -11,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app.config.kafka_groups import KafkaGroupsSettings
 from app.errors import UserError
-from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.groups_poll import GroupPoller, Ticks
 from app.sources.kafka.offsets import KafkaTopic, Log, LogPosition, OffsetAnswers, Oldest, Place
 from app.sources.polling import Unanswered
 from tests.support.servers.process import free_ports
 from tests.support.waiting import wait_for
 from tests.unit.sources.kafka.answers import AT, P0, P1, WEEK, answers
-from tests.unit.sources.kafka.poll import Scripted
-from tests.unit.sources.pulsar.documents import valid
+from tests.unit.sources.kafka.poll import Scripted, lines, poller, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,31 +30,6 @@ FULL = [
     "cursor_state",
     "group_state",
 ]
-
-
-def settings(**keys: Any) -> KafkaGroupsSettings:
-    return KafkaGroupsSettings.model_validate(
-        {
-            "cluster": "east",
-            "options": {"bootstrap.servers": "h:1"},
-            "timeout_ms": 1000,
-            **keys,
-        }
-    )
-
-
-def poller(
-    folder: Path, client: GroupsClient, said: list[str] | None = None, **keys: Any
-) -> GroupPoller:
-    say = said.append if said is not None else None
-    return GroupPoller(settings(**keys), folder, say, client=client)
-
-
-def lines(path: Path | None) -> list[dict[str, Any]]:
-    assert path is not None
-    found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    valid(found)
-    return found
 
 
 def kinds(path: Path | None) -> list[str]:

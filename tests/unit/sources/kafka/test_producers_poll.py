@@ -17,7 +17,8 @@ from app.errors import UserError
 from app.sources.kafka.offsets import Place
 from app.sources.kafka.producer_states import IdState
 from app.sources.kafka.producers_poll import ProducerPoller
-from app.sources.kafka.producers_source import LiveTable
+from app.sources.kafka.producers_source import LiveTables
+from app.sources.kafka.transactions import Coordinated
 from app.sources.polling import Unanswered
 
 P0 = Place("orders", 0)
@@ -29,6 +30,8 @@ class Scripted:
     def __init__(self) -> None:
         self.ids: list[int] = []
         self.away = False
+        self.open_from: int | None = None
+        """First offset of a transaction of the ids."""
 
     def names(self, deadline: float) -> frozenset[str]:
         if self.away:
@@ -39,7 +42,15 @@ class Scripted:
         return {"orders": {0: "1"}}
 
     def states(self, places: Any, deadline: float, problems: list[str]) -> Any:
-        return {P0: [IdState(each, 0, 0, 1000) for each in self.ids]}
+        return {P0: [IdState(each, 0, 0, 1000, self.open_from) for each in self.ids]}
+
+    def coordinated(self, ids: Any, deadline: float, problems: list[str]) -> Any:
+        if self.open_from == 99:
+            raise Unanswered("the list of transactions: refused")
+        return {
+            each: Coordinated(f"t-{each}", each, 0, "Ongoing", 9000, 5, frozenset({P0}))
+            for each in ids
+        }
 
     def grants(self, deadline: float) -> Any:
         raise Unanswered("ACLs: SecurityDisabledException")
@@ -62,7 +73,7 @@ class Site:
             self.settings,
             {},
             self.folder / "spool",
-            LiveTable(Location(str(self.folder / "w")), 86_400_000),
+            LiveTables(Location(str(self.folder / "w")), 86_400_000),
             self.said.append,
             admin=lambda _: admin,
         )
@@ -110,6 +121,27 @@ def test_rows_are_in_the_table_once_whatever_the_memory_has_lost(site: Site) -> 
     poller = site.poller()
     site.poll(poller, 1, 2, 3)
     assert site.rows() == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_open_transactions_have_a_table_of_their_own(site: Site) -> None:
+    """A restart goes on with them; a coordinator that does not answer is reported."""
+    site.cluster.open_from = 40
+    poller = site.poller()
+    site.poll(poller, 1)
+    poller.close()
+    poller = site.poller()
+    site.poll(poller, 1)
+    site.poll(poller)
+    table = DeltaTable(str(site.folder / "w/open_transactions")).to_pyarrow_table()
+    rows = sorted(table.to_pylist(), key=lambda r: r["number"])
+    assert [(r["number"], r["state"], r["transactional_id"]) for r in rows] == [
+        (1, "Ongoing", "t-1"),
+        (2, "ended", "t-1"),
+    ]
+    site.cluster.open_from = 99
+    site.poll(poller, 1)
+    site.poll(poller, 1)
+    assert poller.last.problems == ["the list of transactions: refused"]
 
 
 def test_rows_wait_for_a_table_that_cannot_be_written(site: Site) -> None:

@@ -1,0 +1,50 @@
+"""The consumers of partitions that lag: who is asked for, and in which records they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.sources.kafka.groups_poll import GroupPoller
+from app.sources.kafka.offsets import GroupConsumer, Log
+from app.sources.polling import Unanswered
+from tests.unit.sources.kafka.answers import AT, P0, P1, answers
+from tests.unit.sources.kafka.poll import Scripted, lines, poller
+
+MINUTE = 60_000
+ONE = GroupConsumer("billing-1", "10.0.0.7")
+
+
+def assigned(one: GroupPoller, number: int) -> dict[tuple[str, int], tuple[str, str]]:
+    """By group and partition client id and host of the records of a poll."""
+    return {
+        (r["subscription"], r["partition"]): (r["client_id"], r["client_host"])
+        for r in lines(one.poll_once(AT + number * MINUTE))
+        if r["event_type"] == "cursor_state" and "client_id" in r
+    }
+
+
+def test_only_records_that_an_earlier_poll_has_seen_name_a_consumer(tmp_path: Path) -> None:
+    """`slow` has not read what the log had a minute ago; `fast` is behind what came since."""
+    client = Scripted()
+    client.consumers_now = {"slow": {P0: ONE, P1: ONE}, "fast": {P0: ONE}}
+    client.now = answers()
+    one = poller(tmp_path, client)
+    assert assigned(one, 0) == {} and client.consumers_asked == []
+    client.now = answers(logs={P0: Log(10, 150), P1: Log(0, 90)})
+    assert assigned(one, 1) == {("slow", 0): ("billing-1", "10.0.0.7")}
+    assert client.consumers_asked == [{"slow"}]
+    # What is not answered stays; an assignment that has moved on does not.
+    client.now, client.consumers_now = answers(logs={P0: Log(10, 150)}), Unanswered("late")
+    assert assigned(one, 2)["slow", 0] == ("billing-1", "10.0.0.7")
+    assert one.last.problems == ["consumers of groups: late"]
+    client.now, client.consumers_now = answers(), {"slow": {}}
+    assert ("slow", 0) not in assigned(one, 3)
+
+
+def test_a_group_without_consumers_is_not_asked(tmp_path: Path) -> None:
+    client = Scripted()
+    client.now = answers(consumers={"slow": "empty"}, listed=True)
+    one = poller(tmp_path, client)
+    for number in range(2):
+        assert assigned(one, number) == {}
+    assert client.consumers_asked == []
