@@ -245,7 +245,7 @@ def test_the_example_policies_are_valid() -> None:
         (
             "policies: [{scope: topics, name: a/b/c, limits: {}}]",
             "c.yaml: policies[0].scope: 'topics' is not one of"
-            " broker, resource_group, tenant, namespace, topic, user",
+            " broker, resource_group, tenant, namespace, topic, user, client",
         ),
         (
             "policies: [{scope: topic, name: onlytopic, limits: {}}]",
