@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 from pydantic import (
     BeforeValidator,
     Field,
+    SerializerFunctionWrapHandler,
     ValidationError,
     ValidationInfo,
     create_model,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
@@ -53,7 +55,7 @@ from app.errors import UserError, did_you_mean
 from app.terminal.program import PROGRAM
 from state.engine.parameters import Parameters
 from state.engine.table import CAN_WAIT_MS, LIVE
-from state.jobs import DECLARED, JOBS
+from state.jobs import BY_DEFAULT, DECLARED, JOBS
 
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 """delta-rs decodes it, and does not support a path with a `[`."""
@@ -88,7 +90,13 @@ class PolicyDocument(Model):
 
     scope: str
     name: str
+    client_id: str | None = None
     limits: dict[str, Any]
+
+    @model_serializer(mode="wrap")
+    def _plain(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The document, without a client id that it has not."""
+        return {key: value for key, value in plain(self).items() if value is not None}
 
 
 class _Common(Model):
@@ -96,7 +104,7 @@ class _Common(Model):
 
     warehouse: str = Field(default="weir-warehouse", min_length=1)
     source: SourceSettings | None = None
-    queries: list[list[str]] = [list(JOBS)]
+    queries: list[list[str]] = [list(BY_DEFAULT)]
     shards: Annotated[int, Field(ge=1, le=4096)] | None = None
     partitions: Positive | None = None
     trigger_ms: Milliseconds = 0

@@ -52,6 +52,8 @@ class Declaration:
     """Kinds whose records go to every shard, because they hold for many keys. Records of broker `*`
     always do.
     """
+    by_default: bool = True
+    """Whether it runs unless `queries` names other jobs."""
     state_version: int = 1
     """Version of its states; a release reads one version."""
     polled: bool = False

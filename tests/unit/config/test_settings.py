@@ -155,12 +155,12 @@ def test_the_example_policies_are_valid() -> None:
         (
             "queries: [[rates]]",
             "c.yaml: queries: 'rates' is not a job (allowed: rate_limits, chunks, producer_ids,"
-            " backlog, entry_cache, archive)",
+            " backlog, entry_cache, client_quotas, archive)",
         ),
         (
             "queries: [[archive]]",
             "c.yaml: queries: names no job (allowed: rate_limits, chunks, producer_ids,"
-            " backlog, entry_cache)",
+            " backlog, entry_cache, client_quotas)",
         ),
         (
             "queries: [[rate_limits, archive], [archive]]",
