@@ -67,9 +67,7 @@ def _windows(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -
 
 def _window(row: Quoted) -> str:
     who = f"user {row.user}" if row["user"] else "every user"
-    text = f"{who}"
-    if row["client"]:
-        text += f" with client {row.client}"
+    text = f"{who} with client {row.client}" if row["client"] else who
     text += f" used its {row.quota_type} quota on {row.broker}"
     if row["bound"] is None:
         return f"{text}: there is no limit"
@@ -77,7 +75,7 @@ def _window(row: Quoted) -> str:
         text += f" up to {row.utilisation:pct}"
     text += f" ({_LEVELS[row['bound_level']]})"
     if row["throttled"]:
-        text += f"; {row.throttled:n} times it was throttled"
+        text += f"; {row.throttled:n request} over it"
     return text
 
 

@@ -15,6 +15,8 @@ from state.client_quotas.topics import topics_of
 from state.engine.names import Names
 from state.jobs import DECLARED
 from tests.reference import client_quotas as reference
+from tests.support.effort import drawn
+from tests.unit.state import client_quota_traces
 from tests.unit.state.client_quota_trace import (
     PARAMS,
     T0,
@@ -26,6 +28,7 @@ from tests.unit.state.client_quota_trace import (
     quota,
     request,
 )
+from tests.unit.state.drawn_trace import Trace
 from tests.unit.state.shipping import Row, called
 
 MS = 1_000_000
@@ -321,3 +324,33 @@ def test_a_silent_entity_takes_a_few_bytes() -> None:
     states: list[bytes] = []
     called(core, [numbered(many), [request(120_000, user="u0")]], blob, 0, None, states)
     assert len(states[-1]) / 10_000 < 40
+
+
+@drawn(60)
+@given(client_quota_traces.traces())
+def test_what_is_written_fits_together(trace: Trace) -> None:
+    """A throttled request is over its bound; windows and uses count every request once."""
+    params = {**PARAMS, **trace.params, "usage_rows": 10**6}
+    until = trace.end_ms + 2 * params["stats_window_ms"]
+    found = play([numbered(trace.records)], params, tuple(trace.configured), until)
+    judged_ = found.get("client_quota_verdicts", [])
+    for r in judged_:
+        assert (r["quota_type"] is None) == (r["bound"] is None)
+        if r["rule"] in ("rate_over_bound", "request_time_over_bound"):
+            assert r["rate"] > r["bound"]
+        if r["rule"] == "request_time_over_bound":
+            assert r["throttle_ms"] <= params["quota_window_ms"]
+        if r["rule"] in ("tokens_below_zero", "refused_over_bound"):
+            assert r["tokens"] < 0
+        if r["rule"] == "within_bound" and r["quota_type"] != "controller_mutation":
+            assert r["rate"] <= r["bound"] or params["defects"] == ["Q1"]
+    usage, stats = found.get("client_usage", []), found.get("client_quota_stats", [])
+    assert sum(r["requests"] for r in usage) == len(judged_)
+    decided = [r for r in judged_ if r["verdict"] != "allowed"]
+    assert found.get("client_quota_decisions", []) == [
+        {**r, "row_no": d["row_no"]}
+        for r, d in zip(decided, found.get("client_quota_decisions", []), strict=True)
+    ]
+    own = [r for r in stats if r["basis"] == "requests"]
+    assert sum(r["throttled"] for r in own) == len(decided)
+    assert sum(r["throttle_ms"] for r in own) == sum(r["throttle_ms"] for r in decided)
