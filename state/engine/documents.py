@@ -118,6 +118,12 @@ def pair_of(name: str) -> tuple[str, str]:
     return user, client_id
 
 
+def name_of(document: Mapping[str, Any]) -> str:
+    """The name of a document for reading, with its client id."""
+    client = f" client {document[CLIENT_ID]}" if CLIENT_ID in document else ""
+    return f"{document['name']}{client}"
+
+
 def source_of(document: Mapping[str, Any]) -> Source:
     """What a document is about."""
     scope, name = document["scope"], document["name"]

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from app.config.levels import for_many, source_of
 from app.config.policy_files import WrittenDocument
 from app.show.policy.overridden import PER_TOPIC, PUBLISH
-from state.engine.documents import USER_CLIENT, Source, full_topic_name, pair_of
+from state.engine.documents import USER_CLIENT, Source, full_topic_name, name_of, pair_of
 from state.engine.globs import DEFAULT_USER, matching
-from state.policies import CLIENT_ID, LIMIT_TYPES, QUOTA_TYPES
+from state.policies import LIMIT_TYPES, QUOTA_TYPES
 from udfs.topics import split_partition, split_topic
 
 if TYPE_CHECKING:
@@ -136,22 +136,17 @@ class Levels:
                 None,
             )
         for one in [*written, *([own] if own is not None else [])]:
-            about = _about(one.document)
+            about = f"{one.document['scope']} {name_of(one.document)}"
             _put(found, one.document["limits"], about, lambda key, one=one: _place(one, key))
         record = self._stream.get((scope, name))
         if record is not None:
             replaced, found = found, {}
-            about = _about(record.document)
+            about = f"{record.document['scope']} {name_of(record.document)}"
             _put(found, record.document.get("limits") or {}, about, lambda key: record.where)
             for key, said in replaced.items():
                 if key in found:
                     found[key] += said
         return found
-
-
-def _about(document: Mapping[str, Any]) -> str:
-    client = f" client {document[CLIENT_ID]}" if CLIENT_ID in document else ""
-    return f"{document['scope']} {document['name']}{client}"
 
 
 def _place(one: WrittenDocument, key: str) -> str:
