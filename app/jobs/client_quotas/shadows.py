@@ -1,19 +1,17 @@
-"""What policies do to clients: requests throttled and refused, and the time that they wait."""
+"""What policies do to users of Kafka: requests over a quota, and the time that they wait."""
 
 from __future__ import annotations
 
 from app.tables.view import Shadowed, ShadowMeasure
 
-_DECISIONS = "client_quota_decisions"
-_ONE = "CAST(1 AS DOUBLE)"
+_STATS = "client_quota_stats"
 SHADOWED = Shadowed(
-    "client_quota_stats",
+    _STATS,
     (
-        ShadowMeasure("throttled_requests", _DECISIONS, _ONE, "verdict = 'throttled'"),
-        ShadowMeasure("refused_requests", _DECISIONS, _ONE, "verdict = 'refused'"),
+        ShadowMeasure("throttled_requests", _STATS, "CAST(throttled AS DOUBLE)", "throttled > 0"),
         ShadowMeasure(
             "client_throttle_s",
-            _DECISIONS,
+            _STATS,
             "CAST(throttle_ms AS DOUBLE) / 1000",
             "throttle_ms > 0",
         ),
