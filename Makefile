@@ -54,5 +54,5 @@ figures: ## write the results of benchmarks into docs/benchmarks.md
 disasters: ## kill, cut and damage runs at random for ten minutes
 	$(python) -m tests.crash --minutes 10
 
-faults: ## seed 40 faults, one at a time: do the quick tests find each?
+faults: ## seed 45 faults, one at a time: do the quick tests find each?
 	$(python) -m tests.faults

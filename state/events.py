@@ -12,6 +12,10 @@ import pyarrow as pa
 
 EVERY_BROKER = "*"
 """As a broker: all brokers of the cluster."""
+QUOTA_TYPES = ("produce", "fetch", "request", "controller_mutation")
+"""Types of Kafka's client quotas."""
+TOKENS = QUOTA_TYPES[3]
+"""The one that is measured by tokens, which can be below 0."""
 MONO = "ts_mono_ns"
 WALL = "ts_wall_ms"
 
@@ -125,6 +129,41 @@ def _columns() -> tuple[Column, ...]:
             long,
             "wall time of the first publish of a digest (ms since the epoch); null = not known",
         ),
+        Column("api", text, "name of a request, such as PRODUCE or FETCH (Kafka)"),
+        Column(
+            "charged_bytes",
+            long,
+            "size that a quota on bytes is charged with (bytes); null = not known (Kafka)",
+        ),
+        Column("handler_time_ns", long, "time that the request quota is charged with (ns; Kafka)"),
+        Column("mutations", long, "partitions that a request creates or deletes (Kafka)"),
+        Column(
+            "throttle_ms", long, "throttle time that the broker answered (ms); null = not known"
+        ),
+        Column("exempt", flag, "exempt from the request quota; null = false (Kafka)"),
+        Column("quota_type", text, f"{', '.join(QUOTA_TYPES[:-1])} or {TOKENS} (Kafka)"),
+        Column(
+            "value_milli",
+            long,
+            "measured rate (thousandths of bytes, percent or partitions per second); of"
+            f" {TOKENS} its tokens (thousandths)",
+        ),
+        Column(
+            "topic_bytes",
+            text,
+            "bytes of a request by topic, a JSON object; at most 64 topics, the rest under an"
+            " empty name; a text that is none counts for no topic (Kafka)",
+        ),
+        Column(
+            "bound_milli",
+            long,
+            "limit that the broker applies (thousandths of its unit); null = not known",
+        ),
+        Column(
+            "throttle_avg_milli",
+            long,
+            "average throttle time of the sensor (thousandths of a ms); null = none",
+        ),
     )
 
 
@@ -225,6 +264,13 @@ def _kinds() -> tuple[Kind, ...]:
             "publishes of a producer up to this time, summed up in place of a record for each:"
             " `num_messages` and `entry_bytes` are those of all",
             (*producer, "publishes", "num_messages", "entry_bytes"),
+        ),
+        Kind("client_request", "request of a client, answered by a Kafka broker", ("api",)),
+        Kind(
+            "client_rate",
+            "rate of a client as a Kafka broker measures it; principal and client_id are the"
+            " tags of its sensor, empty for one without",
+            ("quota_type", "value_milli"),
         ),
     )
 

@@ -26,6 +26,16 @@ _PUBLISH_RATES = {"publishRateInMsgs": NUMBER, "publishRateInBytes": NUMBER}
 
 _BACKLOG = {"backlog_quota": QUOTA, "message_ttl_in_seconds": NUMBER}
 
+CLIENT_QUOTAS: tuple[str, ...] = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+)
+"""Limits of users, clients and both together, in the order of `events.QUOTA_TYPES`."""
+CLIENT_ID = "client_id"
+"""Key of a document of a user that makes it one of the user with this client."""
+
 _BROKER = {
     # rate_limits
     "maxPublishRatePerTopicInMessages": NUMBER,
@@ -85,7 +95,8 @@ LIMIT_TYPES: dict[str, dict[str, str]] = {
     "resource_group": _PUBLISH_RATES,
     "namespace": {**_PUBLISH_RATES, "resource_group": TEXT, **_BACKLOG},
     "topic": {**_PUBLISH_RATES, **_BACKLOG},
-    "user": {"producer_ids_rate": NUMBER},
+    "user": {"producer_ids_rate": NUMBER, **dict.fromkeys(CLIENT_QUOTAS, NUMBER)},
+    "client": dict.fromkeys(CLIENT_QUOTAS, NUMBER),
 }
 """Type of each limit key, by scope."""
 
@@ -127,6 +138,10 @@ def problem(document: object) -> str | None:
     wrong = name_problem(scope, str(name))
     if wrong is not None:
         return wrong
+    if CLIENT_ID in document:
+        wrong = client_id_problem(scope, document[CLIENT_ID])
+        if wrong is not None:
+            return wrong
     limits = document.get("limits", {})
     if not isinstance(limits, dict):
         return "limits is not an object"
@@ -137,8 +152,20 @@ def problem(document: object) -> str | None:
     return None
 
 
+def client_id_problem(scope: str, client_id: object) -> str | None:
+    """Why a document of the scope cannot have a client id, or None."""
+    if scope != "user":
+        return f"client_id in scope {scope}, which has none"
+    return None if _is_text(client_id) and client_id else "client_id is not a string"
+
+
 def limit_problem(scope: str, key: str, value: object) -> str | None:
     """Why a limit of the scope cannot have a value, in one phrase without the key, or None."""
+    if key in CLIENT_QUOTAS and isinstance(value, int | float):
+        if value <= 0 and key != CLIENT_QUOTAS[3]:
+            return "is not above 0"
+        if value < 0:
+            return "is below 0"
     return _limit_problem(LIMIT_TYPES[scope][key], value)
 
 

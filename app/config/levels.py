@@ -13,8 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.config.policies import WITH_PATTERNS
+from state.engine import documents
 from state.engine.documents import Source, full_topic_name
 from state.engine.globs import SCOPES, full_pattern, is_pattern, literal, matching, overlaid
+from state.policies import CLIENT_ID
 
 Document = Mapping[str, Any]
 
@@ -24,23 +26,25 @@ def source_of(document: Document) -> Source:
     scope, name = document["scope"], document["name"]
     if scope not in WITH_PATTERNS:
         return scope, name
+    if CLIENT_ID in document:
+        return documents.source_of({**document, "name": literal(name)})
     if scope != "tenant" and not is_pattern(name):
         name = literal(name)
         return scope, full_topic_name(name) if scope == "topic" else name
     return f"{scope}s", full_pattern(name) if scope == "topic" else name
 
 
-def for_many(documents: Sequence[Document]) -> dict[Source, Document]:
+def for_many(every: Sequence[Document]) -> dict[Source, Document]:
     """The documents with patterns, by scope and pattern."""
-    found = {source_of(document): document for document in documents}
+    found = {source_of(document): document for document in every}
     return {source: document for source, document in found.items() if source[0] in SCOPES}
 
 
-def compiled(documents: Sequence[Document]) -> list[dict[str, Any]]:
+def compiled(every: Sequence[Document]) -> list[dict[str, Any]]:
     """The documents in the form that jobs take, in order."""
-    patterns = for_many(documents)
+    patterns = for_many(every)
     found = []
-    for document in documents:
+    for document in every:
         scope, name = source_of(document)
         if scope in SCOPES:
             found.append({**document, "scope": scope, "name": name})

@@ -13,13 +13,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.errors import did_you_mean
-from state.engine.globs import is_pattern, literal, tokens
-from state.policies import LIMIT_TYPES, WITHOUT_EFFECT, limit_problem, name_problem
+from state.engine.globs import DEFAULT_USER, is_pattern, literal, tokens
+from state.policies import (
+    CLIENT_ID,
+    CLIENT_QUOTAS,
+    LIMIT_TYPES,
+    WITHOUT_EFFECT,
+    client_id_problem,
+    limit_problem,
+    name_problem,
+)
 from udfs.topics import split_topic
 
 SCOPES: dict[str, dict[str, str]] = {
     scope: LIMIT_TYPES["namespace" if scope == "tenant" else scope]
-    for scope in ("broker", "resource_group", "tenant", "namespace", "topic", "user")
+    for scope in ("broker", "resource_group", "tenant", "namespace", "topic", "user", "client")
 }
 """Type of each limit key, by scope; a tenant's are those of its namespaces."""
 WITH_PATTERNS = ("tenant", "namespace", "topic", "user")
@@ -27,6 +35,7 @@ WITH_PATTERNS = ("tenant", "namespace", "topic", "user")
 KEYS = ("scope", "name", "limits")
 FRACTIONS = (
     "producer_ids_rate",
+    *CLIENT_QUOTAS,
     "backlogQuotaDefaultLimitGB",
     "managedLedgerCacheSizeMB",
     "managedLedgerCacheEvictionWatermark",
@@ -43,8 +52,8 @@ def problems(document: Any, kafka_topics: bool = True) -> Iterator[tuple[str, st
         yield "", f"{document!r} is not an object with scope, name and limits"
         return
     for key in document:
-        if key not in KEYS:
-            yield str(key), f"unknown key ({did_you_mean(str(key), KEYS)})"
+        if key not in (*KEYS, CLIENT_ID):
+            yield str(key), f"unknown key ({did_you_mean(str(key), (*KEYS, CLIENT_ID))})"
     missing = [key for key in KEYS if key not in document]
     yield from ((key, "is missing") for key in missing)
     if missing:
@@ -62,9 +71,14 @@ def problems(document: Any, kafka_topics: bool = True) -> Iterator[tuple[str, st
         scope, _plain(scope, name), kafka_topics
     ):
         yield "name", wrong.removeprefix("name ")
+    if CLIENT_ID in document and (wrong := client_id_problem(scope, document[CLIENT_ID])):
+        yield CLIENT_ID, wrong.removeprefix(f"{CLIENT_ID} ")
     if not isinstance(limits, dict):
         yield "limits", f"{limits!r} is not an object"
         return
+    of_one = [key for key in (CLIENT_ID, *CLIENT_QUOTAS) if key in {**document, **limits}]
+    if scope == "user" and isinstance(name, str) and is_pattern(name) and of_one:
+        yield "name", f"{name!r} is a pattern, and {of_one[0]} is one of a user or {DEFAULT_USER}"
     for key, value in limits.items():
         if key not in SCOPES[scope]:
             hint = did_you_mean(str(key), tuple(SCOPES[scope]))

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 from pydantic import (
     BeforeValidator,
     Field,
+    SerializerFunctionWrapHandler,
     ValidationError,
     ValidationInfo,
     create_model,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
@@ -88,7 +90,13 @@ class PolicyDocument(Model):
 
     scope: str
     name: str
+    client_id: str | None = None
     limits: dict[str, Any]
+
+    @model_serializer(mode="wrap")
+    def _plain(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The document, without a client id that it has not."""
+        return {key: value for key, value in plain(self).items() if value is not None}
 
 
 def _feeds(document: Any) -> Any:
@@ -262,7 +270,8 @@ class Settings(_WithJobs):
             fed = [
                 name
                 for name, job in DECLARED.items()
-                if not self.source or any(feed.feeds(job.fed_by) for feed in self.source)
+                if any(feed.feeds(job.fed_by, job.by_default) for feed in self.source)
+                or (not self.source and job.by_default)
             ]
             self.__dict__["queries"] = [fed]  # not as if the document had named them
         return self

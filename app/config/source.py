@@ -226,9 +226,10 @@ class SourceSettings(Model):
         """Whether the driver polls a cluster for it; not for recorded polls."""
         return self.format in POLLED and self.path is None
 
-    def feeds(self, kinds: Sequence[str]) -> bool:
-        """Whether it gives events of one of these kinds."""
-        return not set(GIVES.get(self.format, kinds)).isdisjoint(kinds)
+    def feeds(self, kinds: Sequence[str], otherwise: bool) -> bool:
+        """Whether it gives events of one of these kinds; `otherwise` where it may give any."""
+        given = GIVES.get(self.format)
+        return otherwise if given is None else not set(given).isdisjoint(kinds)
 
     @property
     def polled(self) -> Any:

@@ -206,7 +206,8 @@ def _typed(name: str, column: pa.Array, block: Block) -> pa.Array:
     if expected == pa.int32() and kind == pa.int64():
         values = column.fill_null(0).to_numpy(zero_copy_only=False)
         outside = (values > 2**31 - 1) | (values < -(2**31))
-        block.bad_type |= outside * np.uint64(bit(name))
+        word, here = bit(name)
+        block.bad_type[word] |= outside * here
         kept = pa.array(np.where(outside, 0, values), mask=outside | null_mask(column))
         return kept.cast(pa.int32())
     try:
@@ -230,7 +231,8 @@ def _numbers(name: str, column: pa.Array, block: Block) -> pa.Array:
         for v, ok in zip(column.to_pylist(), fits.to_pylist(), strict=True)
     ]
     wrong = np.array([v is None for v in values], bool) & ~null_mask(column)
-    block.bad_type |= wrong * np.uint64(bit(name))
+    word, here = bit(name)
+    block.bad_type[word] |= wrong * here
     return pa.array(values, pa.int64())
 
 

@@ -22,7 +22,7 @@ class Failing(NamedTuple):
     block: Block
     rows: Array
     columns: Array
-    """The columns at fault (bit sets), by record of `rows`."""
+    """The columns at fault (bit sets), by word and record of `rows`."""
     kinds: Array
     """By row of the block, as the next one."""
     missing_clock: Array
@@ -44,8 +44,8 @@ Detail = Callable[[Failing], Iterator[Reasons]]
 
 def columns_at_fault(failing: Failing) -> Iterator[Reasons]:
     """The names of the columns."""
-    distinct, codes = np.unique(failing.columns, return_inverse=True)
-    names = [names_of(int(columns)) for columns in distinct]
+    distinct, codes = np.unique(failing.columns, axis=1, return_inverse=True)
+    names = [names_of(words) for words in distinct.T.tolist()]
     yield Reasons(failing.rows, [names[code] for code in codes])
 
 

@@ -22,28 +22,29 @@ from app.contract.reasons import (
     policy_problem,
     polled_problem,
 )
-from state.events import COMMON, KIND_INDEX, KINDS, WALL
+from state.events import COMMON, KIND_INDEX, KINDS, QUOTA_TYPES, WALL
 from state.jobs import DECLARED
 from udfs.topics import INCOMPLETE, NOT_PERSISTENT
 
 Array = np.ndarray
 
-POLLED_FEEDS = ("pulsar_admin", "kafka_groups")
+POLLED_FEEDS = ("pulsar_admin", "kafka_groups", "kafka_quotas")
 """Feeds without a monotonic clock: only jobs declared `polled` read their records, policies
 excepted."""
-KAFKA_KINDS = ("produce_batch", "producer_id_assigned")
+KAFKA_KINDS = ("produce_batch", "producer_id_assigned", "client_request", "client_rate")
 SUB_TYPES = ("exclusive", "failover", "shared", "key_shared")
 CURSOR_STATE, BAD_DOCUMENT = KIND_INDEX["cursor_state"], KIND_INDEX["bad_document"]
 
 
-def columns(*names: str) -> np.uint64:
-    """The bit set of some columns."""
-    return np.uint64(bits(names))
+def columns(*names: str) -> tuple[np.uint64, ...]:
+    """The bit set of some columns, word by word."""
+    return bits(names)
 
 
-NONE = columns()
+NONE = np.uint64(0)
 EVENT_TYPE, TOPIC, PRODUCER_ID = columns("event_type"), columns("topic"), columns("producer_id")
 SUB_TYPE, POLICY, PROBLEM = columns("sub_type"), columns("policy_json"), columns("problem")
+QUOTA_TYPE = columns("quota_type")
 CURSOR = columns("mark_delete", "read_pos")
 CLOCKS = columns(
     "ts_wall_ms",
@@ -64,6 +65,13 @@ AMOUNTS = columns(
     "log_start",
     "unread",
     "publishes",
+    "charged_bytes",
+    "handler_time_ns",
+    "mutations",
+    "throttle_ms",
+    "value_milli",
+    "bound_milli",
+    "throttle_avg_milli",
 )
 IDS = columns("ledger_id", "entry_id")
 POSITIONS = columns("mark_delete", "read_pos", "acked_ranges", "marker_ids")
@@ -74,8 +82,10 @@ NUM_CHUNKS, CHUNK_ID, NUM_MESSAGES = (
 
 
 class Record(NamedTuple):
-    """What the checks see of a record that could be decoded. A set of columns has a bit for each."""
+    """What the checks see of a record that could be decoded. A set of columns has a bit for each, in
+    words: the checks run once for each word, and compare it with that word of their own sets."""
 
+    word: np.int64
     kind: np.int64
     """Index into `KINDS`, -1 unknown."""
     kafka_kind: bool
@@ -92,7 +102,7 @@ class Record(NamedTuple):
     missing_clocks: np.uint64
     """Clocks that enabled jobs need, and that are null."""
     refused: np.uint64
-    """Text columns whose value is not one of theirs: positions, subscription type, policy."""
+    """Text columns whose value is not one of theirs: positions, types, policy."""
     topic: np.uint8
     """Flags of `udfs.topics`; 0 for a Kafka name."""
     producer_id: np.int64
@@ -143,7 +153,7 @@ def bad_type(record: Record) -> np.uint64:
 
 @rule("UNKNOWN_EVENT_TYPE", "`event_type` is null or no known kind")
 def unknown_event_type(record: Record) -> np.uint64:
-    return EVENT_TYPE & ~record.bad_type if record.kind < 0 else NONE
+    return EVENT_TYPE[record.word] & ~record.bad_type if record.kind < 0 else NONE
 
 
 @rule("MISSING_REQUIRED", "a column that every record or this kind needs is null or empty")
@@ -166,12 +176,15 @@ def missing_clock(record: Record) -> np.uint64:
 )
 def clock_out_of_range(record: Record) -> np.uint64:
     """Only the sign: the packer and the cores compare times with the plan and the other clock."""
-    return record.negative & CLOCKS
+    return record.negative & CLOCKS[record.word]
 
 
-@rule("NEGATIVE_AMOUNT", "a size or a count is negative")
+@rule(
+    "NEGATIVE_AMOUNT",
+    "a size, a count, a duration or a rate is negative; `value_milli` may be where it has tokens",
+)
 def negative_amount(record: Record) -> np.uint64:
-    return record.negative & AMOUNTS
+    return record.negative & AMOUNTS[record.word]
 
 
 @rule(
@@ -179,13 +192,14 @@ def negative_amount(record: Record) -> np.uint64:
     "a ledger, an entry, a position `ledger:entry` or a range of `acked_ranges` is not one",
 )
 def bad_position(record: Record) -> np.uint64:
-    return record.negative & IDS | record.refused & POSITIONS
+    return record.negative & IDS[record.word] | record.refused & POSITIONS[record.word]
 
 
 @rule("BAD_PRODUCER_ID", "`producer_id` is below -1, or below 0 on a Pulsar kind")
 def bad_producer_id(record: Record) -> np.uint64:
     pulsar_kind = record.kind >= 0 and not record.kafka_kind
-    return record.negative & PRODUCER_ID if pulsar_kind or record.producer_id < -1 else NONE
+    below = record.negative & PRODUCER_ID[record.word]
+    return below if pulsar_kind or record.producer_id < -1 else NONE
 
 
 @rule(
@@ -194,34 +208,40 @@ def bad_producer_id(record: Record) -> np.uint64:
     " kind and where `source_feed` begins with `kafka`",
 )
 def bad_topic(record: Record) -> np.uint64:
-    return TOPIC if record.topic & INCOMPLETE else NONE
+    return TOPIC[record.word] if record.topic & INCOMPLETE else NONE
 
 
 @rule("BAD_SUB_TYPE", "`sub_type` is not exclusive, failover, shared or key_shared")
 def bad_sub_type(record: Record) -> np.uint64:
-    return record.refused & SUB_TYPE
+    return record.refused & SUB_TYPE[record.word]
+
+
+@rule("BAD_QUOTA_TYPE", f"`quota_type` is not one of {', '.join(QUOTA_TYPES)}")
+def bad_quota_type(record: Record) -> np.uint64:
+    return record.refused & QUOTA_TYPE[record.word]
 
 
 @rule("CHUNK_FIELDS_INCOMPLETE", "chunked, and `uuid`, `chunk_id` or `total_chunk_bytes` is null")
 def chunk_fields_incomplete(record: Record) -> np.uint64:
-    return CHUNK & ~record.present & ~record.bad_type if record.num_chunks > 1 else NONE
+    absent = CHUNK[record.word] & ~record.present & ~record.bad_type
+    return absent if record.num_chunks > 1 else NONE
 
 
 @rule("CHUNK_ID_OUT_OF_RANGE", "chunked, and not 0 <= `chunk_id` < `num_chunks`")
 def chunk_id_out_of_range(record: Record) -> np.uint64:
     inside = 0 <= record.chunk_id < record.num_chunks
-    return NONE if inside or record.num_chunks <= 1 else record.present & CHUNK_ID
+    return NONE if inside or record.num_chunks <= 1 else record.present & CHUNK_ID[record.word]
 
 
 @rule("CHUNK_IN_BATCH", "chunked, and `num_messages` is above 1")
 def chunk_in_batch(record: Record) -> np.uint64:
     batch = record.num_chunks > 1 and record.num_messages > 1
-    return record.present & NUM_MESSAGES if batch else NONE
+    return record.present & NUM_MESSAGES[record.word] if batch else NONE
 
 
 @rule("CHUNK_NON_PERSISTENT", "chunked on a non-persistent topic")
 def chunk_non_persistent(record: Record) -> np.uint64:
-    return TOPIC if record.num_chunks > 1 and record.topic & NOT_PERSISTENT else NONE
+    return TOPIC[record.word] if record.num_chunks > 1 and record.topic & NOT_PERSISTENT else NONE
 
 
 @rule(
@@ -231,7 +251,7 @@ def chunk_non_persistent(record: Record) -> np.uint64:
     policy_problem,
 )
 def bad_policy(record: Record) -> np.uint64:
-    return record.refused & POLICY
+    return record.refused & POLICY[record.word]
 
 
 @rule(
@@ -240,7 +260,7 @@ def bad_policy(record: Record) -> np.uint64:
     polled_problem,
 )
 def bad_document(record: Record) -> np.uint64:
-    return PROBLEM if record.kind == BAD_DOCUMENT else NONE
+    return PROBLEM[record.word] if record.kind == BAD_DOCUMENT else NONE
 
 
 CODES: tuple[str, ...] = tuple(rule.code for rule in RULES)
@@ -292,23 +312,23 @@ class KindTable(NamedTuple):
     """
 
     required: Array
-    """Columns."""
+    """Columns, by word and kind."""
     readers: Array
     """Jobs (a bit each) by polled feed or not and kind."""
     clocks: Array
-    """Clock, as a set of columns, by kind and job."""
+    """Clock, as a set of columns of the first word, by kind and job."""
     kafka: Array
 
 
 def _kind_table() -> KindTable:
     count = len(KINDS)
-    required = np.full(count + 1, bits(COMMON), np.uint64)
+    required = np.tile(np.array([bits(COMMON)]).T, count + 1)
     readers = np.zeros((2, count + 1), np.uint8)
     clocks = np.zeros((count + 1, len(DECLARED)), np.uint64)
     for k, kind in enumerate(KINDS):
-        required[k] |= columns(*kind.required)
+        required[:, k] |= np.array(columns(*kind.required))
         for j, job in enumerate(DECLARED.values()):
-            clocks[k, j] = columns(WALL if kind.name == "policy" else job.clock)
+            clocks[k, j] = columns(WALL if kind.name == "policy" else job.clock)[0]
             if kind.name in job.kinds:
                 readers[0, k] |= 1 << j
                 if job.polled or kind.name == "policy":

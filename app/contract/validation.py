@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.contract.parsing.block import Block
-from app.contract.parsing.layout import bit
+from app.contract.parsing.layout import WORDS, bit
 from app.contract.reasons import Failing, Reasons
 from app.contract.rules import (
     CURSOR,
@@ -36,7 +36,7 @@ from app.contract.rules import (
     bit_of,
 )
 from state import policies
-from state.events import KIND_INDEX
+from state.events import KIND_INDEX, QUOTA_TYPES, TOKENS
 from state.jobs import JOBS
 from udfs.positions import are_ranges, parse_positions
 from udfs.topics import classify_topics
@@ -66,6 +66,7 @@ class _Texts(NamedTuple):
     acked_ranges: Array
     sub_type: Array
     policy_json: Array
+    quota_type: Array
 
 
 class _Numbers(NamedTuple):
@@ -76,14 +77,14 @@ class _Numbers(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """Sets of columns by row."""
+    """Sets of columns by word and row."""
 
     present: Array
     empty: Array
     negative: Array
     bad_type: Array
     refused: Array
-    """`marker_ids`, if they are not all positions of entries."""
+    """`marker_ids`, if they are not all positions of entries; of the first word."""
 
 
 class _Input(NamedTuple):
@@ -98,6 +99,8 @@ class _Input(NamedTuple):
     kinds: KindTable
     enabled: np.uint8
     """Jobs."""
+    words: int
+    """How many words of the sets of columns have any."""
 
 
 @dataclass
@@ -128,10 +131,12 @@ class _Results(NamedTuple):
     kind: Array
     kafka: Array
     at_fault: Array
-    """(row, rule) sets of columns; undefined where the rule holds."""
+    """(word, row, rule) sets of columns; undefined where the rule holds."""
 
 
 RULE_COUNT = len(RULES)
+LATER = KIND_TABLE.required
+"""What kinds need of the later words: nothing yet, so that most blocks need the first alone."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -140,20 +145,14 @@ def _validate(given: _Input, results: _Results) -> None:
     cost more than it.
     """
     columns, codes, values, kinds = given.columns, given.codes, given.values, given.kinds
-    numbers, enabled = given.numbers, given.enabled
+    numbers, enabled, words = given.numbers, given.enabled, given.words
     failed, applies, missing_clock, kind_of, kafka_of, faults = results
     for i in range(len(failed)):
         if failed[i]:
             continue
-        present, negative, bad = columns.present[i], columns.negative[i], columns.bad_type[i]
         kind = np.int64(values.event_type[codes.event_type[i]])
         feed = values.source_feed[codes.source_feed[i]]
-
-        filled = present & ~columns.empty[i]
-        missing = kinds.required[kind] & ~filled & ~bad
-        if kind == CURSOR_STATE and (filled | bad) & CURSOR == NONE:
-            missing |= CURSOR
-
+        present, bad = columns.present[0, i], columns.bad_type[0, i]
         could, without, clocks = 0, 0, NONE
         readers = kinds.readers[1 if feed & POLLED else 0, kind]
         for j in range(kinds.clocks.shape[1]):
@@ -165,6 +164,12 @@ def _validate(given: _Input, results: _Results) -> None:
                     without |= 1 << j
                     clocks |= clock
 
+        kafka_kind = kinds.kafka[kind]
+        kafka = kafka_kind or feed & KAFKA != 0
+        producer_id = np.int64(0)
+        if columns.negative[0, i] & PRODUCER_ID[0]:
+            producer_id = numbers.producer_id[i]
+        num_chunks = numbers.num_chunks[i] if present & NUM_CHUNKS[0] else np.int64(0)
         refused = (
             columns.refused[i]
             | values.mark_delete[codes.mark_delete[i]]
@@ -172,32 +177,37 @@ def _validate(given: _Input, results: _Results) -> None:
             | values.acked_ranges[codes.acked_ranges[i]]
             | values.sub_type[codes.sub_type[i]]
             | values.policy_json[codes.policy_json[i]]
+            | values.quota_type[codes.quota_type[i]]
         )
-        kafka_kind = kinds.kafka[kind]
-        kafka = kafka_kind or feed & KAFKA != 0
-        num_chunks = numbers.num_chunks[i] if present & NUM_CHUNKS else np.int64(0)
-        record = Record(
-            kind,
-            kafka_kind,
-            kafka,
-            present,
-            negative,
-            bad,
-            missing,
-            clocks,
-            refused,
-            np.uint8(0) if kafka else values.topic[codes.topic[i]],
-            numbers.producer_id[i] if negative & PRODUCER_ID else np.int64(0),
-            num_chunks,
-            numbers.chunk_id[i] if num_chunks > 1 else np.int64(0),
-            numbers.num_messages[i] if num_chunks > 1 else np.int64(0),
-        )
-        if at_fault(record) != NONE:
-            for rule in range(RULE_COUNT):
-                faulty = at_fault_by(record, rule)
-                if faulty != NONE:
-                    failed[i] |= 1 << rule
-                    faults[i, rule] = faulty
+        for word in range(words):
+            present, bad = columns.present[word, i], columns.bad_type[word, i]
+            filled = present & ~columns.empty[word, i]
+            missing = kinds.required[word, kind] & ~filled & ~bad
+            if word == 0 and kind == CURSOR_STATE and (filled | bad) & CURSOR[0] == NONE:
+                missing |= CURSOR[0]
+            record = Record(
+                np.int64(word),
+                kind,
+                kafka_kind,
+                kafka,
+                present,
+                columns.negative[word, i],
+                bad,
+                missing,
+                NONE if word else clocks,
+                NONE if word else refused,
+                np.uint8(0) if kafka else values.topic[codes.topic[i]],
+                producer_id,
+                num_chunks,
+                numbers.chunk_id[i] if num_chunks > 1 else np.int64(0),
+                numbers.num_messages[i] if num_chunks > 1 else np.int64(0),
+            )
+            if at_fault(record) != NONE:
+                for rule in range(RULE_COUNT):
+                    faulty = at_fault_by(record, rule)
+                    if faulty != NONE:
+                        failed[i] |= 1 << rule
+                    faults[word, i, rule] = faulty
         applies[i] = could
         missing_clock[i] = without
         kind_of[i] = kind
@@ -215,18 +225,21 @@ def validate(block: Block, jobs: Sequence[str]) -> Verdicts:
         np.zeros(n, np.uint8),
         np.full(n, -1, np.int8),
         np.zeros(n, np.bool_),
-        np.empty((n, RULE_COUNT), np.uint64),
+        np.zeros((WORDS, n, RULE_COUNT), np.uint64),
     )
     judged = [_policy(text) for text in block.text("policy_json")[1].to_pylist()]
     problems = [text for text, _ in judged]
     enabled = sum(1 << JOBS.index(job) for job in dict.fromkeys(jobs))
     given = _Input(
-        _Columns(block.present, block.empty, block.negative, block.bad_type, _wrong_markers(block)),
+        _Columns(
+            block.present, block.empty, _negative(block), block.bad_type, _wrong_markers(block)
+        ),
         _Texts(*(block.text(name)[0] for name in _Texts._fields)),
         _values(block, problems),
         _Numbers(*(block.number(name) for name in _Numbers._fields)),
         KIND_TABLE,
         np.uint8(enabled),
+        WORDS if any(part[1:].any() for part in (block.present, block.bad_type, LATER)) else 1,
     )
     _validate(given, results)
     holds = np.array([*(holds for _, holds in judged), False], np.bool_)
@@ -252,7 +265,7 @@ def _bad_rows(block: Block, results: _Results, problems: list[str | None]) -> pa
     for r, rule in enumerate(RULES):
         rows = np.flatnonzero(results.failed >> r & 1)
         if len(rows):
-            columns = results.at_fault[rows, r]
+            columns = results.at_fault[:, rows, r]
             failing = Failing(block, rows, columns, results.kind, results.missing_clock, problems)
             every += [(rule.code, reasons) for reasons in rule.detail(failing)]
     row = np.concatenate([reasons.rows for _, reasons in every])
@@ -270,10 +283,9 @@ def _policy(text: str) -> tuple[str | None, bool]:
 
 
 def _values(block: Block, problems: list[str | None]) -> _Texts:
-    kinds, feeds, topics, *positions, ranges, sub_types, _ = (
+    kinds, feeds, topics, *positions, ranges, sub_types, _, quota_types = (
         block.text(name)[1] for name in _Texts._fields
     )
-    is_one = pc.is_in(sub_types, pa.array(SUB_TYPES)).to_numpy(zero_copy_only=False)
     mark_delete, read_pos = (_wrong_positions(texts, -1) for texts in positions)
     # a null has code -1, the last place
     return _Texts(
@@ -283,8 +295,9 @@ def _values(block: Block, problems: list[str | None]) -> _Texts:
         _refused("mark_delete", mark_delete),
         _refused("read_pos", read_pos),
         _refused("acked_ranges", [not are_ranges(text) for text in ranges.to_pylist()]),
-        _refused("sub_type", ~is_one.astype(np.bool_)),
+        _refused("sub_type", [text not in SUB_TYPES for text in sub_types.to_pylist()]),
         _refused("policy_json", [wrong is not None for wrong in problems]),
+        _refused("quota_type", [text not in QUOTA_TYPES for text in quota_types.to_pylist()]),
     )
 
 
@@ -294,7 +307,9 @@ def _feed(name: str) -> int:
 
 def _refused(column: str, wrong: Sequence[bool] | Array) -> Array:
     """By code, the column as a set where its value is refused."""
-    return np.append(wrong, False).astype(np.uint64) * np.uint64(bit(column))
+    word, here = bit(column)
+    assert word == 0
+    return np.append(wrong, False).astype(np.uint64) * here
 
 
 def _wrong_positions(positions: pa.Array, lowest_entry: int) -> Array:
@@ -309,5 +324,17 @@ def _wrong_markers(block: Block) -> Array:
     if lists is not None and lists.null_count < len(lists):
         rows = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
         wrong = _wrong_positions(pc.list_flatten(lists), 0)
-        refused[rows[wrong]] = np.uint64(bit("marker_ids"))
+        refused[rows[wrong]] = bit("marker_ids")[1]
     return refused
+
+
+def _negative(block: Block) -> Array:
+    """Number columns below 0, without a number of tokens, which may be."""
+    codes, types = block.text("quota_type")
+    names = types.to_pylist()
+    if TOKENS not in names:
+        return block.negative
+    word, here = bit("value_milli")
+    negative = block.negative.copy()
+    negative[word, codes == names.index(TOKENS)] &= ~here
+    return negative

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.contract.rules import RULES
+from app.contract.rules import POLLED_FEEDS, RULES
 from state.events import COLUMNS, COMMON, KINDS
 from state.jobs import DECLARED, readers
 from state.policies import LIMIT_TYPES, WITHOUT_EFFECT
@@ -56,8 +56,8 @@ def render() -> str:
             "",
             f"Every record carries {_listed(COMMON)}, and the clock of each job that reads it: "
             f"{clocks}. A `policy` needs only `ts_wall_ms`. `cursor_state` carries "
-            "`mark_delete` or `read_pos`. Of the records of the polled feeds `pulsar_admin` and "
-            f"`kafka_groups` only {polled} reads any, policies excepted.",
+            f"`mark_delete` or `read_pos`. Of the records of the polled feeds {_listed(POLLED_FEEDS)} "
+            f"only {polled} read any, policies excepted.",
             "",
             *_table(("kind", "meaning", "required as well", "read by"), kinds),
             "",
@@ -69,7 +69,9 @@ def render() -> str:
             '`{"scope": …, "name": …, "limits": {…}}` in `policy_json`; a limit that is missing '
             "or -1 is off. A namespace is named `tenant/namespace`, a topic "
             "`[scheme://]tenant/namespace/name` without the ending of a partition, or as Kafka "
-            "names it. An unknown limit gets a row in `quarantine` that names it; the rest of the "
+            "names it. A document of a user may have a `client_id`: it is one of the user with this "
+            "client, and another one than that of the user; `<default>` as either is the default. "
+            "An unknown limit gets a row in `quarantine` that names it; the rest of the "
             "document applies. A policy file with one is refused.",
             "",
             *_table(("scope", "limits"), limits),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from app.archive_names import ARCHIVE
 from app.errors import UserError
 from app.tables import checkpoints, manifest
-from state.jobs import JOBS
+from state.jobs import BY_DEFAULT, JOBS
 
 if TYPE_CHECKING:
     from app.config.location import Location
@@ -99,13 +99,13 @@ def jobs_of(group: Sequence[str]) -> tuple[str, ...]:
 
 
 def query_name(group: Sequence[str]) -> str:
-    """The name of a query: that of its only job, or `govern` for all jobs together. The archive
-    names only a query without jobs.
+    """The name of a query: that of its only job, or `govern` for all that run by default together.
+    The archive names only a query without jobs.
     """
     jobs = jobs_of(group)
     if len(jobs) < 2:
         return jobs[0] if jobs else ARCHIVE
-    return "govern" if set(jobs) == set(JOBS) else "govern-" + "-".join(jobs)
+    return "govern" if set(jobs) == set(BY_DEFAULT) else "govern-" + "-".join(jobs)
 
 
 def continued(settings: Settings) -> Settings:
@@ -263,7 +263,7 @@ def known(warehouse: Location) -> dict[str, tuple[str, ...]]:
 def _jobs_of(query: str) -> tuple[str, ...]:
     """The jobs of a query by its name; none for a query without jobs."""
     if query in ("govern", ARCHIVE):
-        return JOBS if query == "govern" else (ARCHIVE,)
+        return BY_DEFAULT if query == "govern" else (ARCHIVE,)
     jobs = tuple(query.removeprefix("govern-").split("-"))
     return jobs if all(job in JOBS for job in jobs) else ()
 

@@ -31,9 +31,10 @@ def gather(
         source, slot, more = sources[c]
         column = out[c]
         if source == NUMBER:
-            values, bit = numbers[slot], np.uint64(more)
+            values, bit = numbers[slot], np.uint64(more & 63)
+            word = present[more >> 6]
             for i in range(n):
-                here = present[rows[i]] >> bit & np.uint64(1)
+                here = word[rows[i]] >> bit & np.uint64(1)
                 column[i] = values[rows[i]] if here != np.uint64(0) else NULL
         elif source == TEXT:
             places = codes[slot]

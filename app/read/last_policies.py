@@ -7,7 +7,7 @@ from typing import Any
 
 from app.read.relations import Warehouse, connect_once
 from app.terminal.moments import instant_of
-from state.engine.documents import Source, full_topic_name
+from state.engine.documents import Source, source_of
 from state.policies import parse_document
 
 
@@ -45,8 +45,6 @@ def last_policies(
         document, _ = parse_document(text)
         if document is None:
             continue
-        scope, name = document["scope"], document["name"]
-        source = scope, full_topic_name(name) if scope == "topic" else name
         place = f"stream at {instant_of(wall_ms)}, {partition} offset {offset}"
-        found.setdefault(where, {})[source] = LastPolicy(document, place)
+        found.setdefault(where, {})[source_of(document)] = LastPolicy(document, place)
     return found

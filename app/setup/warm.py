@@ -36,7 +36,15 @@ def _records() -> list[bytes]:
     entry = {"topic": "t/n/a", "ledger_id": 1, "entry_id": 1, "entry_bytes": 10}
     limit = {"scope": "topic", "name": "t/n/a", "limits": {"publishRateInMsgs": 1}}
     place = {"topic": "t/n/a", "ledger_id": 1}
-    user = {"scope": "user", "name": "a", "limits": {"producer_ids_rate": 1}}
+    rates = {"producer_ids_rate": 1, "consumer_byte_rate": 1, "controller_mutation_rate": 1}
+    user = {"scope": "user", "name": "a", "limits": rates}
+    request = {
+        "principal": "User:a",
+        "charged_bytes": 100,
+        "handler_time_ns": 1,
+        "mutations": 9,
+        "topic_bytes": '{"t":90}',
+    }
     consumer = {"subscription": "s", "consumer": "c", "sub_type": "shared"}
     chunk = {"uuid": "u", "num_chunks": 2, "total_chunk_bytes": 20}
     kinds: list[tuple[str, dict[str, Any]]] = [
@@ -74,6 +82,8 @@ def _records() -> list[bytes]:
         ("ledger_deleted", place),
         ("producer_id_assigned", {"principal": "User:a", "producer_id": 1}),
         *(("produce_batch", {**topic, "principal": "User:a", "producer_id": i}) for i in (1, 1, 2)),
+        *(("client_request", {**request, "api": api}) for api in ("FETCH", "CREATE_TOPICS")),
+        ("client_rate", {"principal": "a", "quota_type": "fetch", "value_milli": 1}),
         ("reads_paused", {"cnx_id": "c"}),
         ("producer_closed", topic),
         ("connection_closed", {"cnx_id": "c"}),
@@ -105,6 +115,7 @@ def warm(jobs: Sequence[str]) -> None:
     }
     settings = Settings.model_validate(
         {
+            "queries": [list(JOBS)],
             "shards": 1,
             **{name: {"extra_outputs": tables} for name, tables in extra.items() if tables},
         }

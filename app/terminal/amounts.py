@@ -97,6 +97,7 @@ _KINDS = {
     "_msgs": "per_s",
     "messages": "per_s",
     "producer_ids": "per_s",
+    "client_mutations": "per_s",
     "connection_requests": "per_s",
 }
 """Units of the limits of kinds of quotas, by how they end."""

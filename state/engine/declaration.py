@@ -54,6 +54,8 @@ class Declaration:
     """
     fed_by: tuple[str, ...] = ()
     """Kinds of which it needs one: a feed without any of them gives it nothing to decide."""
+    by_default: bool = True
+    """Whether it runs on records of any kind unless `queries` names other jobs."""
     state_version: int = 1
     """Version of its states; a release reads one version."""
     polled: bool = False

@@ -12,12 +12,16 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from state.engine.names import Names
+from state.policies import CLIENT_ID
 
 _MARK = "version"
 """Scope of the text that records the version of the configuration in a state; no document has it.
 """
 Source = tuple[str, str]
-"""Scope and name of a document; a topic by its full name."""
+"""Scope and name of a document; a topic by its full name, a user with a client id as `USER_CLIENT`
+and `pair_name`."""
+USER_CLIENT = "user_client"
+"""Scope of documents of a user that have a client id; a text has the scope `user`."""
 
 
 class Policy(NamedTuple):
@@ -103,14 +107,36 @@ def full_topic_name(name: str) -> str:
     return f"persistent://{name}" if "://" not in name and name.count("/") >= 2 else name
 
 
+def pair_name(user: str, client_id: str) -> str:
+    """The name of a user with a client id."""
+    return json.dumps([user, client_id])
+
+
+def pair_of(name: str) -> tuple[str, str]:
+    """The user and the client id of a name."""
+    user, client_id = json.loads(name)
+    return user, client_id
+
+
+def name_of(document: Mapping[str, Any]) -> str:
+    """The name of a document for reading, with its client id."""
+    client = f" client {document[CLIENT_ID]}" if CLIENT_ID in document else ""
+    return f"{document['name']}{client}"
+
+
+def source_of(document: Mapping[str, Any]) -> Source:
+    """What a document is about."""
+    scope, name = document["scope"], document["name"]
+    if CLIENT_ID in document:
+        return USER_CLIENT, pair_name(name, document[CLIENT_ID])
+    return scope, full_topic_name(name) if scope == "topic" else name
+
+
 @lru_cache(maxsize=4096)
 def parsed(text: str) -> tuple[str, str, dict[str, Any]]:
     """Scope, name and limits of a document."""
     document = json.loads(text)
-    scope, name = document["scope"], document["name"]
-    if scope == "topic":
-        name = full_topic_name(name)
-    return scope, name, document.get("limits") or {}
+    return *source_of(document), document.get("limits") or {}
 
 
 def gone(source: Source) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from state.engine import kafka_quota
 from state.engine.broker_changes import GAPS, STARTS, rank_at, until
 from state.events import KIND_INDEX
 from state.producer_ids import bloom, quota
@@ -169,15 +170,17 @@ def _is_idle(w: World, key: Int, now: Int) -> bool:
 
 
 @compiled
-def _samples(w: World, key: Int) -> quota.Samples:
+def _samples(w: World, key: Int) -> kafka_quota.Samples:
     k, at = w.keys[key], w.links[key]["sample_at"]
-    return quota.Samples(w.sample_start, w.sample_last, w.sample_total, at, k["used"], k["current"])
+    return kafka_quota.Samples(
+        w.sample_start, w.sample_last, w.sample_total, at, k["used"], k["current"]
+    )
 
 
 @compiled
-def _sampling(w: World, key: Int) -> quota.Sampling:
+def _sampling(w: World, key: Int) -> kafka_quota.Sampling:
     t = w.turns[w.links[key]["turn"] - 1]
-    return quota.Sampling(t["samples"], t["span_ms"], w.settings[0]["stat"])
+    return kafka_quota.Sampling(t["samples"], t["span_ms"], w.settings[0]["stat"])
 
 
 @compiled
@@ -189,10 +192,10 @@ def levels(w: World, key: Int, now: Int, bound: float) -> tuple[float, float]:
     tokens: Record
     s, tokens, refilled = _samples(w, key), k["tokens"], k["refilled_ms"]
     if _is_idle(w, key, now):
-        s = quota.Samples(s.start, s.last, s.total, s.at, np.int64(0), s.current)
+        s = kafka_quota.Samples(s.start, s.last, s.total, s.at, np.int64(0), s.current)
         tokens, refilled = 0.0, np.int64(0)
-    rate, _ = quota.sampled_rate(s, now, _sampling(w, key))
-    return rate, quota.balance(tokens, refilled, now, bound, t["samples"], t["span_ms"])
+    rate, _ = kafka_quota.sampled_rate(s, now, _sampling(w, key))
+    return rate, kafka_quota.balance(tokens, refilled, now, bound, t["samples"], t["span_ms"])
 
 
 @compiled
@@ -201,11 +204,11 @@ def record(w: World, key: Int, value: float, now: Int, bound: float) -> None:
     arithmetic.
     """
     k, how = w.keys[key], _sampling(w, key)
-    if quota.next_sample(_samples(w, key), now, how) >= w.links[key]["sample_room"]:
+    if kafka_quota.next_sample(_samples(w, key), now, how) >= w.links[key]["sample_room"]:
         more_samples(w, key)
-    k["used"], k["current"] = quota.add_sample(_samples(w, key), value, now, how)
+    k["used"], k["current"] = kafka_quota.add_sample(_samples(w, key), value, now, how)
     if w.settings[0]["math"] == quota.TOKEN_BUCKET:
-        quota.record_tokens(k, value, now, bound, how.samples, how.window_ms)
+        kafka_quota.record_tokens(k, value, now, bound, how.samples, how.window_ms)
     k["recorded_ms"] = now
 
 
@@ -217,9 +220,9 @@ def read_rate(w: World, key: Int, now: Int) -> tuple[float, Int]:
     if k["used"] == 0:
         if w.links[key]["sample_room"] == 0:
             more_samples(w, key)
-        k["used"], k["current"] = quota.add_sample(_samples(w, key), 0.0, now, how)
-    quota.expire_samples(_samples(w, key), now, how)
-    return quota.sampled_rate(_samples(w, key), now, how)
+        k["used"], k["current"] = kafka_quota.add_sample(_samples(w, key), 0.0, now, how)
+    kafka_quota.expire_samples(_samples(w, key), now, how)
+    return kafka_quota.sampled_rate(_samples(w, key), now, how)
 
 
 @compiled
@@ -230,13 +233,13 @@ def violation(w: World, key: Int, now: Int, bound: float) -> tuple[bool, Int]:
     p, k, e = w.settings[0], w.keys[key], w.links[key]
     t = w.turns[e["turn"] - 1]
     if p["math"] == quota.TOKEN_BUCKET:
-        tokens = quota.read_tokens(k, now, bound, t["samples"], t["span_ms"])
+        tokens = kafka_quota.read_tokens(k, now, bound, t["samples"], t["span_ms"])
         if tokens < 0.0:
-            return True, quota.tokens_throttle(tokens, bound)
+            return True, kafka_quota.tokens_throttle(tokens, bound)
         return False, np.int64(0)
     rate, span = read_rate(w, key, now)
     if rate > bound:
-        return True, quota.rate_throttle(rate, bound, span)
+        return True, kafka_quota.rate_throttle(rate, bound, span)
     return False, np.int64(0)
 
 
@@ -248,7 +251,7 @@ def charge(w: World, key: Int, value: float, now: Int, bound: float) -> tuple[In
     """
     if _is_idle(w, key, now):
         new_sensor(w, key)
-    if w.settings[0]["enforcement"] == quota.STRICT:
+    if w.settings[0]["enforcement"] == kafka_quota.STRICT:
         violated, throttle_ms = violation(w, key, now, bound)
         if violated:
             return quota.REJECTED, throttle_ms
@@ -378,7 +381,7 @@ def _judge_unseen(w: World, o: Out, f: Feed, i: Int, low: Int, high: Int) -> Non
     verdict, throttle_ms = quota.COUNTED, np.int64(0)
     if not is_blind:
         verdict, throttle_ms = charge(w, key, 1.0, now, per_second)
-    throttle_ms = quota.reported_throttle(throttle_ms, p["wraps"] != 0)
+    throttle_ms = kafka_quota.reported_throttle(throttle_ms, p["wraps"] != 0)
     recount = p["exact"] != 0 and was_counted(w, key, pid, now)
     created = NULL
     if verdict != quota.REJECTED or p["insert_rejected"] != 0:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state.engine import wall
+from state.engine import kafka_quota, wall
 from state.engine.documents import Configured
 from state.engine.names import Names
 from state.engine.records import Records, length
@@ -86,11 +86,11 @@ class ProducerIds(SharedWallJob[Shard]):
             "bits_words": shape.words,
             "listed_most": min(int(L.LISTED_MOST), shape.words // 2),
             "most_items": items,
-            "enforcement": quota.ENFORCEMENTS.index(params["enforcement"]),
+            "enforcement": kafka_quota.ENFORCEMENTS.index(params["enforcement"]),
             "insert_rejected": int(bool(params["insert_rejected"])),
             "math": quota.MATHS.index(params["quota_math"]),
             "unit": quota.UNITS.index(params["rate_unit"]),
-            "stat": quota.STATS.index(params["sampled_stat"]),
+            "stat": kafka_quota.STATS.index(params["sampled_stat"]),
             "wraps": int("Q1" in params["defects"]),
             "unlimited": quota.UNLIMITED[params["unlimited_default"]],
             "window_ms": self._window_ms,

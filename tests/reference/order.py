@@ -38,6 +38,8 @@ KINDS = (
     "gap",
     "group_state",
     "publish_digest",
+    "client_request",
+    "client_rate",
 )
 _OTHERS = (
     "source_feed",

@@ -15,7 +15,7 @@ from app.engine.assignment import plan
 from app.run.service import Service, run
 from app.run.shutdown import Stopping
 from app.show.metrics import health
-from state.jobs import JOBS
+from state.jobs import BY_DEFAULT
 from tests.support.traces import identities, punctual_trace
 from tests.support.waiting import wait_for
 
@@ -63,7 +63,7 @@ def counted(service: Service) -> list[int]:
     return [figures.events for figures in service._progress.figures]
 
 
-@pytest.mark.parametrize("queries", [[list(JOBS)], [list(JOBS), ["archive"]]])
+@pytest.mark.parametrize("queries", [[list(BY_DEFAULT)], [list(BY_DEFAULT), ["archive"]]])
 def test_records_that_come_after_a_time_without_any_are_counted(
     reports_often: SparkSession,
     make_settings: MakeSettings,

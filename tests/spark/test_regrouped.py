@@ -14,7 +14,7 @@ from app.demo.generator.write import write_files
 from app.errors import UserError
 from app.run.service import run
 from app.tables import checkpoints
-from state.jobs import JOBS
+from state.jobs import BY_DEFAULT
 from tests.support.traces import demo_trace, every_row
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 EVENTS = 18_000
 PER_BATCH = 15
-ALL = [list(JOBS)]
-FOUR = [[job for job in JOBS if job != "entry_cache"]]
+ALL = [list(BY_DEFAULT)]
+FOUR = [[job for job in BY_DEFAULT if job != "entry_cache"]]
 APART = [["chunks", "backlog", "entry_cache"], ["rate_limits", "producer_ids"]]
 MakeSettings = Callable[..., Settings]
 Start = Callable[[list[list[str]], int], None]

@@ -16,7 +16,7 @@ from app.run.progress import Progress
 from app.run.service import Service, Times
 from app.run.shutdown import Stopping
 from app.tables.run_lock import only_run
-from state.jobs import JOBS
+from state.jobs import BY_DEFAULT
 
 MakeSettings = Callable[..., Settings]
 
@@ -24,7 +24,7 @@ MakeSettings = Callable[..., Settings]
 @pytest.mark.parametrize(
     ("jobs", "queries"),
     [
-        (None, {"govern": (*JOBS, "archive")}),
+        (None, {"govern": (*BY_DEFAULT, "archive")}),
         (["rate_limits", "chunks"], {"govern-rate_limits-chunks": ("rate_limits", "chunks")}),
         (["archive"], {"archive": ("archive",)}),
         (["archive", "chunks"], {"chunks": ("chunks", "archive")}),
@@ -147,12 +147,12 @@ def test_a_run_says_that_it_waits_for_its_source_as_soon_as_its_queries_have_sta
 
     started: list[str] = []
     monkeypatch.setattr(Service, "start", lambda _, name: started.append(name))
-    queries = {"govern": (*JOBS[1:], "archive"), JOBS[0]: JOBS[:1]}
+    queries = {"govern": (*BY_DEFAULT[1:], "archive"), BY_DEFAULT[0]: BY_DEFAULT[:1]}
     settings = make_settings(source=source, quality=None, metrics=None)
     Service(None, settings, queries, False, Waiting(), Progress()).work()  # type: ignore[arg-type]
-    assert started == ["govern", JOBS[0]]
+    assert started == ["govern", BY_DEFAULT[0]]
     (line,) = said_after[0].splitlines()
     assert line.split(maxsplit=2)[1:] == [
         "INFO",
-        f"started: govern with the archive, {JOBS[0]}; waiting for the first batch of {title}",
+        f"started: govern with the archive, {BY_DEFAULT[0]}; waiting for the first batch of {title}",
     ]

@@ -34,6 +34,7 @@ KINDS = {
     "producer_ids": "any",
     "backlog": "any",
     "entry_cache": "any",
+    "client_quotas": "any",
 }
 """The kind of a job's traces."""
 TRACES = 20
@@ -55,13 +56,25 @@ POLICIES = [
             **{"producer.id.quota.window.size.seconds": 5},
         )
     ),
-    {"scope": "user", "name": "<default>", "limits": {"producer_ids_rate": 2}},
+    {
+        "scope": "user",
+        "name": "<default>",
+        "limits": {"producer_ids_rate": 2, "producer_byte_rate": 50, "request_percentage": 5},
+    },
     {"scope": "user", "name": "alice", "limits": {"producer_ids_rate": 1}},
+    {
+        "scope": "user",
+        "name": "a",
+        "client_id": "c1",
+        "limits": {"consumer_byte_rate": 10, "controller_mutation_rate": 1},
+    },
+    {"scope": "client", "name": "<default>", "limits": {"producer_byte_rate": 500}},
 ]
 SHARED = {"idle_state_ms": 3_000, "stats_window_ms": 7_000, "shards": 5, "archive_payload": True}
 ALWAYS = {
     "rate_limits": {"extra_outputs": ["publish_verdicts"]},
     "chunks": {"assemble_payload": True, "inline_payload_bytes": 8, "max_bytes": 12},
+    "client_quotas": {"extra_outputs": ["client_quota_verdicts"]},
 }
 VERSIONS: dict[str, list[dict[str, Any]]] = {
     "rate_limits": [
@@ -152,6 +165,11 @@ VERSIONS: dict[str, list[dict[str, Any]]] = {
                 {"policy": "lru"},
             ],
         },
+    ],
+    "client_quotas": [
+        {"usage_rows": 3},
+        {"quota_window_num": 3, "controller_enforcement": "permissive", "defects": ["Q1"]},
+        {"sampled_stat": "start_time", "controller_window_num": 1},
     ],
 }
 """Sets of parameters of each job; a run takes one of each."""
@@ -264,6 +282,7 @@ def test_random_traces(
     config = make_settings(
         source=source(folder),
         policies=POLICIES,
+        queries=[list(JOBS)],
         **SHARED,
         **{
             job: {**ALWAYS.get(job, {}), **versions[number % len(versions)]}

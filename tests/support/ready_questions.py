@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from app.tables.definitions import TABLES
-from tests.support import blame_principals
+from tests.support import blame_principals, client_quota_rows
 from tests.support.charges import BLAMED, NONE, PAUSES, STATS, USED
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
 
@@ -512,6 +512,7 @@ _REACHED: Row = {
 _PREDICTION: Row = {"method": "trend", "mean_error": 0.25, "worst_error": 0.5}
 _GROWING: Row = {**_REACHED, "method": "present_growth", "known": NEXT}
 CASES = {
+    **client_quota_rows.CASES,
     "blame, by pair": (
         {"throttle_events": PAUSES, "topic_throttle_stats": STATS},
         {"by": "pair"},

@@ -24,6 +24,8 @@ from app.contract.parsing.layout import (
     TEXT,
     TEXT_SLOTS,
     TEXTS,
+    WORDS,
+    bit,
 )
 from state.events import SCHEMA
 from udfs.arrow import null_mask, offsets_of, validity_of, values_of
@@ -35,7 +37,7 @@ DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 
 @dataclass
 class Block:
-    """n records as columns; a bit set has the bit of column c at position c."""
+    """n records as columns. A bit set of columns has shape (word, row); see `layout.bit`."""
 
     n: int
     numbers: Array
@@ -83,7 +85,8 @@ class Block:
 
     def has(self, name: str) -> Array:
         """Where a column is not null (bool)."""
-        return (self.present >> np.uint64(INDEX[name]) & np.uint64(1)).astype(np.bool_)
+        word, here = bit(name)
+        return (self.present[word] & here) != np.uint64(0)
 
 
 def new_block(n: int) -> Block:
@@ -92,23 +95,25 @@ def new_block(n: int) -> Block:
         n,
         np.zeros((NUMBER_SLOTS, n), np.int64),
         np.full((TEXT_SLOTS, n), -1, np.int32),
-        np.zeros(n, np.uint64),
-        np.zeros(n, np.uint64),
-        np.zeros(n, np.uint64),
-        np.zeros(n, np.uint64),
+        np.zeros((WORDS, n), np.uint64),
+        np.zeros((WORDS, n), np.uint64),
+        np.zeros((WORDS, n), np.uint64),
+        np.zeros((WORDS, n), np.uint64),
         [pa.array([], pa.string())] * TEXT_SLOTS,
     )
 
 
 def to_table(block: Block) -> pa.Table:
     """The columns of the contract; text is dictionary-encoded, code -1 under a null."""
-    everywhere = int(np.bitwise_and.reduce(block.present)) if block.n else 0
-    somewhere = int(np.bitwise_or.reduce(block.present)) if block.n else 0
+    none = np.zeros(WORDS, np.uint64)
+    everywhere = np.bitwise_and.reduce(block.present, axis=1) if block.n else none
+    somewhere = np.bitwise_or.reduce(block.present, axis=1) if block.n else none
     columns: list[pa.Array] = []
     for c, name in enumerate(NAMES):
         kind, slot, n = COLUMN_KIND[c], COLUMN_SLOT[c], block.n
+        word, here = bit(name)
         validity, nulls = None, 0
-        if not everywhere >> c & 1:
+        if not everywhere[word] & here:
             mask = block.has(name)
             nulls = n - int(np.count_nonzero(mask))
             validity = pa.py_buffer(np.packbits(mask, bitorder="little"))
@@ -123,7 +128,7 @@ def to_table(block: Block) -> pa.Table:
                     DICTIONARY, n, buffers, block.dictionaries[slot], nulls
                 )
             )
-        elif not somewhere >> c & 1:
+        elif not somewhere[word] & here:
             columns.append(pa.nulls(n, SCHEMA.field(c).type))
         else:
             values = block.numbers[slot]
@@ -147,14 +152,14 @@ them, and into its state."""
 def leave_out_long_texts(block: Block) -> None:
     """Texts of more than MOST_TEXT_BYTES do not fit their columns."""
     for c in np.flatnonzero(COLUMN_KIND == TEXT):
-        slot, here = COLUMN_SLOT[c], np.uint64(1) << np.uint64(c)
+        slot, (word, here) = COLUMN_SLOT[c], bit(NAMES[c])
         texts = block.dictionaries[slot]
         long = np.diff(offsets_of(texts)) > MOST_TEXT_BYTES
         if not long.any():
             continue
         rows = np.append(long, False)[block.codes[slot]]  # null has the last place
-        block.bad_type[rows] |= here
-        block.present[rows] &= ~here
+        block.bad_type[word, rows] |= here
+        block.present[word, rows] &= ~here
         block.codes[slot, rows] = -1
         block.dictionaries[slot] = pc.if_else(pa.array(long), "", texts)
 
@@ -227,7 +232,7 @@ def put_columns(block: Block, rows: Array, columns: Mapping[str, pa.Array]) -> N
         if array.null_count == len(array):
             continue
         c = INDEX[name]
-        kind, slot, here = COLUMN_KIND[c], COLUMN_SLOT[c], np.uint64(1) << np.uint64(c)
+        kind, slot, (word, here) = COLUMN_KIND[c], COLUMN_SLOT[c], bit(name)
         if kind == TEXT:
             distinct = _encoded(array)
             indices = distinct.indices
@@ -238,21 +243,23 @@ def put_columns(block: Block, rows: Array, columns: Mapping[str, pa.Array]) -> N
                 len(known),
                 np.diff(offsets_of(distinct.dictionary)) == 0,
                 block.codes[slot],
-                block.present,
-                block.empty,
+                block.present[word],
+                block.empty[word],
             )
             values = [known, distinct.dictionary] if len(known) else [distinct.dictionary]
             block.dictionaries[slot] = pa.concat_arrays(values)
         elif kind == BINARY:
             block.payload = array
-            block.present[rows] |= ~null_mask(array) * here
+            block.present[word, rows] |= ~null_mask(array) * here
         elif kind == TEXTS:
             block.marker_ids = array
-            block.present[rows] |= ~null_mask(array) * here
+            block.present[word, rows] |= ~null_mask(array) * here
         else:
             numbers = values_of(array).astype(np.int64, copy=False)
             column = _Values(rows, numbers, validity_of(array), array.offset)
-            _put_numbers(column, here, block.numbers[slot], block.present, block.negative)
+            _put_numbers(
+                column, here, block.numbers[slot], block.present[word], block.negative[word]
+            )
 
 
 def _encoded(array: pa.Array) -> pa.DictionaryArray:

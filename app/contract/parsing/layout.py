@@ -24,6 +24,8 @@ _KINDS = {
 NAMES: tuple[str, ...] = tuple(c.name for c in COLUMNS)
 INDEX: dict[str, int] = {name: i for i, name in enumerate(NAMES)}
 COLUMN_COUNT = len(COLUMNS)
+WORDS = -(-COLUMN_COUNT // 64)
+"""Words of a set of columns: column c has bit c % 64 of word c // 64."""
 
 COLUMN_KIND = np.array([*(_KINDS[c.type] for c in COLUMNS), NO_COLUMN], np.int64)
 _IS_TEXT = COLUMN_KIND == TEXT
@@ -39,16 +41,24 @@ def slot(name: str) -> int:
     return int(COLUMN_SLOT[INDEX[name]])
 
 
-def bit(name: str) -> int:
-    """The bit of a column in the bit sets of a row."""
-    return 1 << INDEX[name]
+def bit(name: str) -> tuple[int, np.uint64]:
+    """The word of a column in the bit sets of a row, and its bit there."""
+    word, place = divmod(INDEX[name], 64)
+    return word, np.uint64(1 << place)
 
 
-def bits(names: Iterable[str]) -> int:
-    """The bits of several columns."""
-    return sum(bit(name) for name in names)
+def bits(names: Iterable[str]) -> tuple[np.uint64, ...]:
+    """The bits of several columns, word by word."""
+    whole = sum(1 << INDEX[name] for name in set(names))
+    return words_of(whole)
 
 
-def names_of(mask: int) -> str:
+def words_of(mask: int) -> tuple[np.uint64, ...]:
+    """The words of a set of columns that is given as one number."""
+    return tuple(np.uint64(mask >> 64 * word & 2**64 - 1) for word in range(WORDS))
+
+
+def names_of(words: Iterable[int]) -> str:
     """The columns of a bit set, joined by commas in the order of the contract."""
+    mask = sum(int(bits) << 64 * word for word, bits in enumerate(words))
     return ",".join(name for i, name in enumerate(NAMES) if mask >> i & 1)

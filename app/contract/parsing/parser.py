@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from app.contract.parsing import decoder
 from app.contract.parsing.block import Block, new_block, put_columns
-from app.contract.parsing.layout import INDEX, NAMES, TEXT_SLOTS, bit
+from app.contract.parsing.layout import INDEX, NAMES, TEXT_SLOTS, bit, words_of
 from app.contract.parsing.scanner import DECLINED, KEYS, NULL, OK, Scanned, gather, scan
 from state.events import SCHEMA
 from udfs.arrow import bytes_of, null_mask, offsets_of, plain
@@ -39,7 +39,7 @@ def parse_block(values: Any, fast: bool = True) -> Block:
     distinct = scan(data, offsets, KEYS, status, scanned)
     block.dictionaries = _dictionaries(*gather(data, distinct, TEXT_SLOTS))
     payloads = _Payloads(n)
-    with_payload = np.flatnonzero(block.present >> np.uint64(_PAYLOAD) & np.uint64(1))
+    with_payload = np.flatnonzero(block.has("payload"))
     if len(with_payload):
         stretches = where[with_payload]
         payloads.add(with_payload, *decode_stretches(data, stretches[:, 0], stretches[:, 1]))
@@ -78,10 +78,10 @@ class _Payloads:
 
     def column(self, block: Block) -> pa.BinaryArray | None:
         """The payload column; payloads that could not be decoded get the reason BAD_TYPE."""
-        here = np.uint64(bit("payload"))
+        word, here = bit("payload")
         for rows in self._bad:
-            block.bad_type[rows] |= here
-            block.present[rows] &= ~here
+            block.bad_type[word, rows] |= here
+            block.present[word, rows] &= ~here
         if not self._rows:
             return None
         rows, values = np.concatenate(self._rows), pa.concat_arrays(self._values)
@@ -143,7 +143,7 @@ def _decode_part(block: Block, strings: Any, status: Array, rows: Array) -> list
     for row, line in zip(rows.tolist(), decoded, strict=True):
         if line.reason is not None:
             block.unparseable[row] = line.reason
-    block.bad_type[rows] = np.array([line.bad_type for line in decoded], np.uint64)
+    block.bad_type[:, rows] = np.array([words_of(line.bad_type) for line in decoded]).T
     values = list(zip(*(line.values for line in decoded), strict=True))
     values[_PAYLOAD] = tuple(map(_base64_or_not, values[_PAYLOAD]))
     return [pa.array(column, kind) for column, kind in zip(values, _ARRIVE_AS, strict=True)]
@@ -157,14 +157,16 @@ def _base64_or_not(text: str | None) -> str | None:
 def _put_payloads(block: Block, rows: Array, texts: pa.Array, payloads: _Payloads) -> None:
     has = ~null_mask(texts)
     if has.any():
-        block.present[rows[has]] |= np.uint64(bit("payload"))
+        word, here = bit("payload")
+        block.present[word, rows[has]] |= here
         payloads.add(rows[has], *decode_base64(texts.drop_null()))
 
 
 def _put_markers(block: Block, rows: Array, lists: pa.Array) -> None:
     has = ~null_mask(lists)
     if has.any():
-        block.present[rows[has]] |= np.uint64(bit("marker_ids"))
+        word, here = bit("marker_ids")
+        block.present[word, rows[has]] |= here
         place = np.full(block.n, -1, np.int64)
         place[rows] = np.arange(len(rows))
         block.marker_ids = lists.take(pa.array(place, mask=place < 0))

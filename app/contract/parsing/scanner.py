@@ -40,6 +40,8 @@ OK, DECLINED, NULL = 0, 1, 2
 """Status of a row: scanned, left to the decoder, or without a value."""
 
 _U0, _U1, _U32 = np.uint64(0), np.uint64(1), np.uint64(32)
+_BELOW, _BLANK, _LATER = np.uint64(21), np.uint64(42), np.uint64(2**21 - 1)
+"""In one word, which columns after the 64th are present, below 0 and blank: up to 21 of them."""
 _LOW32 = np.uint64(0xFFFFFFFF)
 _TRUE, _ALSE, _NULL = (np.uint64(int.from_bytes(w, "little")) for w in (b"true", b"alse", b"null"))
 _QUOTE, _COMMA, _COLON, _OPEN, _CLOSE, _MINUS = (ord(c) for c in '",:{}-')
@@ -227,6 +229,7 @@ def scan(data: Array, offsets: Array, keys: Keys, status: Array, scanned: Scanne
             places = _rehash(hashes, count, 4 * len(places))
         end = base + np.int64(offsets[i + 1])
         seen, blank, below = _U0, _U0, _U0
+        later = _U0
         previous = columns
         good = False
         p = skip_space(base + np.int64(offsets[i]), end)
@@ -239,11 +242,16 @@ def scan(data: Array, offsets: Array, keys: Keys, status: Array, scanned: Scanne
                 c, p = _read_key(p + 1, end, limit, follower[previous], at_keys)
                 if p < 0:
                     break
-                bit = _U0
+                bit, more = _U0, _U0
                 if c < columns:
-                    bit = _U1 << np.uint64(c)
-                    if (seen | blank) & bit:
-                        break
+                    if c < 64:
+                        bit = _U1 << np.uint64(c)
+                        if (seen | blank) & bit:
+                            break
+                    else:
+                        more = _U1 << np.uint64(c - 64)
+                        if (later | later >> _BLANK) & more:
+                            break
                     follower[previous] = c
                     previous = c
                 kind, slot = kinds[c], slots[c]
@@ -274,11 +282,13 @@ def scan(data: Array, offsets: Array, keys: Keys, status: Array, scanned: Scanne
                         codes[slot, i] = code
                         if length == 0:
                             blank |= bit
+                            later |= more << _BLANK
                     elif kind == BINARY:
                         where[i, 0], where[i, 1] = start - base, length
                     elif c < columns:
                         break
                     seen |= bit
+                    later |= more
                 elif first == _MINUS or (first >= _DIGIT_0 and first <= _DIGIT_9):
                     p, number = read_number(p, end, limit)
                     if p < 0:
@@ -293,7 +303,9 @@ def scan(data: Array, offsets: Array, keys: Keys, status: Array, scanned: Scanne
                         p = skip_fraction(p, end)
                     if number < 0:
                         below |= bit
+                        later |= more << _BELOW
                     seen |= bit
+                    later |= more
                 else:
                     p, flag = _read_word(p, limit)
                     if p < 0:
@@ -301,10 +313,12 @@ def scan(data: Array, offsets: Array, keys: Keys, status: Array, scanned: Scanne
                     if flag < 0:
                         # not present, but its key must not come again
                         blank |= bit
+                        later |= more << _BLANK
                     elif kind == FLAG or c == columns:
                         if c < columns:
                             numbers[slot, i] = flag
                         seen |= bit
+                        later |= more
                     else:
                         break
                 p = skip_space(p, end)
@@ -317,7 +331,10 @@ def scan(data: Array, offsets: Array, keys: Keys, status: Array, scanned: Scanne
                 break
             good = good and skip_space(p + 1, end) == end
         if good:
-            present[i], empty[i], negative[i] = seen, blank & seen, below
+            present[0, i], empty[0, i], negative[0, i] = seen, blank & seen, below
+            if later:
+                seen, below, blank = later & _LATER, later >> _BELOW & _LATER, later >> _BLANK
+                present[1, i], empty[1, i], negative[1, i] = seen, blank & seen, below
         else:
             status[i] = DECLINED
             for s in range(text_slots):

@@ -8,6 +8,7 @@ from typing import Any
 
 from app.config.levels import source_of
 from app.config.policy_files import WrittenDocument
+from state.engine.documents import name_of
 
 OFF = (None, -1)
 """A limit that is missing, and one that is off."""
@@ -58,7 +59,7 @@ def changes(
             found.append(
                 LimitChange(
                     one.document["scope"],
-                    one.document["name"],
+                    name_of(one.document),
                     key,
                     was.get(key),
                     now.get(key),

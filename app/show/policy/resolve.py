@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from app.config.levels import for_many, source_of
 from app.config.policy_files import WrittenDocument
 from app.show.policy.overridden import PER_TOPIC, PUBLISH
-from state.engine.documents import Source, full_topic_name
+from state.engine.documents import USER_CLIENT, Source, full_topic_name, name_of, pair_of
 from state.engine.globs import DEFAULT_USER, matching
-from state.policies import QUOTA_TYPES
+from state.policies import LIMIT_TYPES, QUOTA_TYPES
 from udfs.topics import split_partition, split_topic
 
 if TYPE_CHECKING:
@@ -87,14 +87,19 @@ class Levels:
         return [held for held in found if held.said]
 
     def principal(self, name: str) -> list[Held]:
-        """The limits of a user."""
-        user = name.split(":", 1)[-1]
-        said = [
-            one
-            for each in (user, DEFAULT_USER)
-            for one in self._level("user", each).get("producer_ids_rate", [])
+        """The limits of a user, those with single clients last."""
+        users = (name.split(":", 1)[-1], DEFAULT_USER)
+        levels = [self._level("user", user) for user in users]
+        found = [
+            Held(key, [one for level in levels for one in level.get(key, [])])
+            for key in LIMIT_TYPES["user"]
         ]
-        return [Held("producer_ids_rate", said)] if said else []
+        for scope, pair in dict.fromkeys([*self._own, *self._stream]):
+            if scope == USER_CLIENT and pair_of(pair)[0] in users:
+                client = pair_of(pair)[1]
+                level = self._level(scope, pair)
+                found += [Held(f"{key} with client {client}", said) for key, said in level.items()]
+        return [held for held in found if held.said]
 
     def _rates(
         self, levels: Sequence[Mapping[str, list[Said]]], broker: Mapping[str, list[Said]]
@@ -131,12 +136,12 @@ class Levels:
                 None,
             )
         for one in [*written, *([own] if own is not None else [])]:
-            about = f"{one.document['scope']} {one.document['name']}"
+            about = f"{one.document['scope']} {name_of(one.document)}"
             _put(found, one.document["limits"], about, lambda key, one=one: _place(one, key))
         record = self._stream.get((scope, name))
         if record is not None:
             replaced, found = found, {}
-            about = f"{scope} {record.document['name']}"
+            about = f"{record.document['scope']} {name_of(record.document)}"
             _put(found, record.document.get("limits") or {}, about, lambda key: record.where)
             for key, said in replaced.items():
                 if key in found:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state.engine.documents import full_topic_name
+from state.engine.documents import source_of
 from state.engine.globs import SCOPES, Source, matching
 from udfs.topics import split_partition, split_topic
 
@@ -75,8 +75,7 @@ EVERYTHING = Choice()
 
 def policy_key(document: Mapping[str, Any]) -> Source:
     """What a policy document of the archive is about; a topic in its one spelling."""
-    scope, name = str(document.get("scope")), str(document.get("name"))
-    return scope, full_topic_name(name) if scope == "topic" else name
+    return source_of({**document, **{key: str(document.get(key)) for key in ("scope", "name")}})
 
 
 def _spellings(name: str) -> tuple[str, ...]:

@@ -48,9 +48,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     registry = place / "state" / "jobs.py"
     text = registry.read_text("utf-8")
     before = "from state.producer_ids.declaration"
-    assert IMPORT in PAGE and before in text and "ENTRY_CACHE)" in text
+    assert IMPORT in PAGE and before in text and "CLIENT_QUOTAS)" in text
     text = text.replace(before, IMPORT + before)
-    registry.write_text(text.replace("ENTRY_CACHE)", "ENTRY_CACHE, MESSAGE_COUNTS)"), "utf-8")
+    registry.write_text(text.replace("CLIENT_QUOTAS)", "CLIENT_QUOTAS, MESSAGE_COUNTS)"), "utf-8")
     return place
 
 

@@ -161,12 +161,12 @@ def test_the_example_policies_are_valid() -> None:
         (
             "queries: [[rates]]",
             "c.yaml: queries: 'rates' is not a job (allowed: rate_limits, chunks, producer_ids,"
-            " backlog, entry_cache, archive)",
+            " backlog, entry_cache, client_quotas, archive)",
         ),
         (
             "queries: [[archive]]",
             "c.yaml: queries: names no job (allowed: rate_limits, chunks, producer_ids,"
-            " backlog, entry_cache)",
+            " backlog, entry_cache, client_quotas)",
         ),
         (
             "queries: [[rate_limits, archive], [archive]]",
@@ -269,7 +269,7 @@ def test_the_example_policies_are_valid() -> None:
         (
             "policies: [{scope: topics, name: a/b/c, limits: {}}]",
             "c.yaml: policies[0].scope: 'topics' is not one of"
-            " broker, resource_group, tenant, namespace, topic, user",
+            " broker, resource_group, tenant, namespace, topic, user, client",
         ),
         (
             "policies: [{scope: topic, name: onlytopic, limits: {}}]",

@@ -62,6 +62,17 @@ _VALUES: dict[str, Any] = {
     "publishes": 7,
     "digest_from_mono_ns": 9_007_199_254_000_000,
     "digest_from_wall_ms": T0 - 900,
+    "api": "PRODUCE",
+    "charged_bytes": 1100,
+    "handler_time_ns": 250_000,
+    "mutations": 3,
+    "throttle_ms": 12,
+    "exempt": False,
+    "quota_type": "produce",
+    "value_milli": 1_048_576_000,
+    "topic_bytes": '{"orders": 1024}',
+    "bound_milli": 2_097_152_000,
+    "throttle_avg_milli": 12_500,
 }
 BASE = ("source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms")
 
@@ -72,7 +83,7 @@ def record(kind: str, **changes: Any) -> dict[str, Any]:
     made = {"event_type": kind, **{name: _VALUES[name] for name in (*BASE, *required)}}
     if kind == "cursor_state":
         made["mark_delete"] = _VALUES["mark_delete"]
-    if kind in ("produce_batch", "producer_id_assigned"):
+    if kind in ("produce_batch", "producer_id_assigned", "client_request", "client_rate"):
         made |= {"source_feed": "kafka_request_log"}
     if kind == "produce_batch":
         made |= {"topic": "orders"}

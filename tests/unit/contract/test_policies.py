@@ -9,7 +9,7 @@ import pytest
 
 from app.config import policies as configured
 from state.backlog import shared as backlog
-from state.engine.documents import full_topic_name
+from state.engine.documents import USER_CLIENT, changes, full_topic_name, pair_name, pair_of, parsed
 from state.entry_cache import settings as entry_cache
 from state.policies import (
     LIMIT_TYPES,
@@ -227,3 +227,58 @@ def test_the_stream_and_the_configuration_take_the_same_limits(scope: str) -> No
             changed = {**made, "limits": {**every, key: wrong}}
             assert problem(changed) is not None
             assert [at for at, _ in configured.problems(changed)] == [f"limits.{key}"]
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ({"scope": "client", "name": "app", "limits": {"request_percentage": 0.5}}, None),
+        ({"scope": "user", "name": "a", "client_id": "<default>", "limits": {}}, None),
+        ({"scope": "user", "name": "a", "client_id": ""}, "client_id is not a string"),
+        ({"scope": "user", "name": "a", "client_id": 7}, "client_id is not a string"),
+        (
+            {"scope": "client", "name": "a", "client_id": "b"},
+            "client_id in scope client, which has none",
+        ),
+        (
+            {"scope": "user", "name": "a", "limits": {"producer_byte_rate": 0}},
+            "producer_byte_rate is not above 0",
+        ),
+        (
+            {"scope": "client", "name": "a", "limits": {"controller_mutation_rate": -1}},
+            "controller_mutation_rate is below 0",
+        ),
+        ({"scope": "client", "name": "a", "limits": {"controller_mutation_rate": 0}}, None),
+    ],
+)
+def test_client_quotas_are_of_users_clients_and_both(made: Any, told: str | None) -> None:
+    assert problem(made) == told
+
+
+def test_a_document_with_a_client_id_is_another_one_than_that_of_its_user() -> None:
+    user = {"scope": "user", "name": "a", "limits": {"request_percentage": 5}}
+    pair = {**user, "client_id": "app-1"}
+    assert parsed(json.dumps(user))[:2] == ("user", "a")
+    assert parsed(json.dumps(pair)) == (USER_CLIENT, pair_name("a", "app-1"), user["limits"])
+    assert pair_of(pair_name("a", "app-1")) == ("a", "app-1")
+    changed = changes([json.dumps(user), json.dumps(pair)], [json.dumps(user)], None)
+    assert changed == {(USER_CLIENT, pair_name("a", "app-1")): None}
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ({"scope": "user", "name": "team-*", "limits": {"request_percentage": 5}}, "name"),
+        ({"scope": "user", "name": "team-*", "client_id": "a", "limits": {}}, "name"),
+        ({"scope": "user", "name": "team-*", "limits": {"producer_ids_rate": 5}}, None),
+        ({"scope": "client", "name": "team-*", "limits": {"request_percentage": 5}}, None),
+        (
+            {"scope": "client", "name": "a", "limits": {"producer_ids_rate": 5}},
+            "limits.producer_ids_rate",
+        ),
+        ({"scope": "user", "name": "a", "client_id": None, "limits": {}}, "client_id"),
+    ],
+)
+def test_a_configured_client_quota_names_its_user(made: Any, told: str | None) -> None:
+    """A client id may have any character: `*` in it is none of a pattern."""
+    assert [key for key, _ in configured.problems(made)] == ([] if told is None else [told])

@@ -407,3 +407,29 @@ def test_topics_are_spelt_in_one_way() -> None:
         None,
         "persistent://a/b/c-partition-1",
     ]
+
+
+def test_a_client_rate_is_of_a_type_that_brokers_have() -> None:
+    assert reasons(record("client_rate", quota_type="bytes")) == [
+        [("BAD_QUOTA_TYPE", "quota_type", None)]
+    ]
+
+
+def test_only_tokens_may_be_below_zero() -> None:
+    tokens = record("client_rate", quota_type="controller_mutation", value_milli=-80_000)
+    rate = record("client_rate", quota_type="fetch", value_milli=-1)
+    assert reasons(tokens, rate) == [[], [("NEGATIVE_AMOUNT", "value_milli", None)]]
+
+
+def test_the_last_columns_of_the_contract_are_checked_as_the_first_are() -> None:
+    """There are more columns than a word has bits."""
+    late = {"bound_milli": -1, "throttle_avg_milli": 1.5}
+    assert reasons(record("client_rate", **late), record("client_rate")) == [
+        [("BAD_TYPE", "throttle_avg_milli", None), ("NEGATIVE_AMOUNT", "bound_milli", None)],
+        [],
+    ]
+    parsed = validated(record("client_rate", bound_milli=7), record("client_rate"))
+    assert parsed.table.column("bound_milli").to_pylist() == [7, None]
+    assert parsed.table.column("throttle_avg_milli").to_pylist() == [None, None]
+    twice = line(record("client_rate", bound_milli=7))[:-1] + b',"bound_milli":8}'
+    assert validated(twice).table.column("bound_milli").to_pylist() == [8]

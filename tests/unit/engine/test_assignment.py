@@ -11,13 +11,13 @@ from app.config.settings import Settings
 from app.engine import assignment
 from app.errors import UserError
 from app.tables import checkpoints, manifest
-from state.jobs import JOBS
+from state.jobs import BY_DEFAULT
 from tests.support.assignment import come_to
 
 MakeSettings = Callable[..., Settings]
-ALL = [list(JOBS)]
+ALL = [list(BY_DEFAULT)]
 FOUR = ("rate_limits", "chunks", "producer_ids", "backlog")
-WITH_ARCHIVE = (*JOBS, "archive")
+WITH_ARCHIVE = (*BY_DEFAULT, "archive")
 
 
 def started(make: MakeSettings, queries: list[list[str]]) -> dict[str, tuple[str, ...]]:
@@ -80,8 +80,8 @@ def test_a_job_that_is_left_out_waits_and_goes_on_where_it_was(make_settings: Ma
 def test_groups_that_are_taken_apart_go_on_from_the_same_batch(make_settings: MakeSettings) -> None:
     started(make_settings, ALL)
 
-    assert started(make_settings, [["chunks"], [job for job in JOBS if job != "chunks"]]) == {
-        "govern": (*(job for job in JOBS if job != "chunks"), "archive"),
+    assert started(make_settings, [["chunks"], [job for job in BY_DEFAULT if job != "chunks"]]) == {
+        "govern": (*(job for job in BY_DEFAULT if job != "chunks"), "archive"),
         "chunks": ("chunks",),
     }
 
@@ -89,7 +89,7 @@ def test_groups_that_are_taken_apart_go_on_from_the_same_batch(make_settings: Ma
 def test_the_archive_goes_with_the_group_that_names_it(make_settings: MakeSettings) -> None:
     started(make_settings, ALL)
 
-    rest = [job for job in JOBS if job != "chunks"]
+    rest = [job for job in BY_DEFAULT if job != "chunks"]
     assert started(make_settings, [["chunks", "archive"], rest]) == {
         "govern": tuple(rest),
         "chunks": ("chunks", "archive"),
@@ -123,7 +123,7 @@ def test_a_part_of_a_query_cannot_be_run_by_name(make_settings: MakeSettings) ->
         "name all of them, or split the query: give them groups of their own in queries",
     ]
     assert assignment.plan(make_settings(), list(WITH_ARCHIVE)).queries == {"govern": WITH_ARCHIVE}
-    for part in (["archive"], list(JOBS)):
+    for part in (["archive"], list(BY_DEFAULT)):
         with pytest.raises(UserError, match="archive together\nname all of them"):
             assignment.plan(make_settings(), part)
 
@@ -139,7 +139,7 @@ def test_jobs_are_not_taken_apart_in_the_middle_of_a_batch(make_settings: MakeSe
 
     assert str(refused.value).splitlines() == [
         "queries: the last batch of govern has not ended, so it cannot be split yet",
-        f"run once with one group of {', '.join(JOBS)} and --available-now, then change queries",
+        f"run once with one group of {', '.join(BY_DEFAULT)} and --available-now, then change queries",
     ]
 
 
@@ -168,7 +168,7 @@ def test_a_warehouse_of_an_earlier_version_is_known_by_its_checkpoints(
         "archive: has begun as a query of its own and stays one, so every record is read and parsed"
         " twice; a new warehouse reads it once"
     )
-    apart = make_settings(queries=[list(JOBS), ["archive"]])
+    apart = make_settings(queries=[list(BY_DEFAULT), ["archive"]])
     assert assignment.plan(apart).notes() == []
 
 
@@ -176,7 +176,7 @@ def test_checkpoints_without_a_manifest_are_known_too(make_settings: MakeSetting
     settings = make_settings()
     come_to(settings, "govern")
 
-    assert assignment.plan(settings).queries == {"govern": JOBS, "archive": ("archive",)}
+    assert assignment.plan(settings).queries == {"govern": BY_DEFAULT, "archive": ("archive",)}
 
 
 def test_two_checkpoints_of_the_same_job_are_refused(make_settings: MakeSettings) -> None:
@@ -220,9 +220,9 @@ def test_an_archive_that_was_left_out_begins_in_a_query_of_its_own(
 ) -> None:
     settings = make_settings()
     manifest.claim(settings.location, 2, settings.shards)
-    assignment.apply(settings.location, assignment.plan(settings, list(JOBS)))
+    assignment.apply(settings.location, assignment.plan(settings, list(BY_DEFAULT)))
     come_to(settings, "govern")
-    assert assignment.plan(settings).queries == {"govern": JOBS, "archive": ("archive",)}
+    assert assignment.plan(settings).queries == {"govern": BY_DEFAULT, "archive": ("archive",)}
 
 
 def logged(settings: Settings, query: str) -> dict[str, str]:
@@ -236,7 +236,7 @@ def test_an_archive_that_is_parted_has_the_progress_of_the_query_that_carried_it
     make_settings: MakeSettings,
 ) -> None:
     started(make_settings, ALL)
-    settings = make_settings(queries=[["archive"], list(JOBS)])
+    settings = make_settings(queries=[["archive"], list(BY_DEFAULT)])
     folder = Path(checkpoints.location(settings.location, "govern"))
     (folder / "sources" / "0").mkdir(parents=True)
     (folder / "sources" / "0" / "0").write_text("v1\n{}")
@@ -245,7 +245,10 @@ def test_an_archive_that_is_parted_has_the_progress_of_the_query_that_carried_it
     )
     assert checkpoints.last_ended(settings.location, "archive") == 3
 
-    assert started(make_settings, settings.queries) == {"govern": JOBS, "archive": ("archive",)}
+    assert started(make_settings, settings.queries) == {
+        "govern": BY_DEFAULT,
+        "archive": ("archive",),
+    }
 
     assert logged(settings, "archive") == logged(settings, "govern")
     assert not Path(checkpoints.location(settings.location, "archive"), "state").exists()
@@ -259,7 +262,7 @@ def test_an_archive_that_is_parted_has_the_progress_of_the_query_that_carried_it
     come_to_more = folder / "commits" / "4"
     come_to_more.write_text("v1\n")
     assert checkpoints.last_ended(settings.location, "archive") == 3
-    assert started(make_settings, ALL) == {"govern": JOBS, "archive": ("archive",)}
+    assert started(make_settings, ALL) == {"govern": BY_DEFAULT, "archive": ("archive",)}
 
 
 def test_an_archive_whose_jobs_are_left_out_goes_on_alone(make_settings: MakeSettings) -> None:

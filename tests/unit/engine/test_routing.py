@@ -189,6 +189,7 @@ def test_the_home_of_a_shared_record_is_one_shard_in_every_batch() -> None:
         "producer_ids",
         "backlog",
         "entry_cache",
+        "client_quotas",
     }
 
 

@@ -15,6 +15,7 @@ import numba
 import numpy as np
 import pytest
 
+from state.engine import kafka_quota
 from state.producer_ids import flow, quota, shard
 from state.producer_ids import layout as L
 from state.producer_ids.layout import World
@@ -32,12 +33,12 @@ LONG = quota.UNLIMITED["long"]
 
 @numba.njit
 def _tokens_at(w, key, now, bound, samples, window_ms):
-    return quota.tokens_at(w.keys[key], now, bound, samples, window_ms)
+    return kafka_quota.tokens_at(w.keys[key], now, bound, samples, window_ms)
 
 
 @numba.njit
 def _read_tokens(w, key, now, bound, samples, window_ms):
-    return quota.read_tokens(w.keys[key], now, bound, samples, window_ms)
+    return kafka_quota.read_tokens(w.keys[key], now, bound, samples, window_ms)
 
 
 class Users:
@@ -69,7 +70,7 @@ class Users:
         )
         settings = {
             "math": quota.MATHS.index(math),
-            "stat": quota.STATS.index(stat),
+            "stat": kafka_quota.STATS.index(stat),
             "idle_ms": idle_ms,
         }
         parts = {**shard.new().parts, "keys": np.zeros(count, L.KEY)}
@@ -101,7 +102,7 @@ class Sensor:
         self.set_bound(bound)
 
     def set_bound(self, bound: float | None) -> None:
-        self.bound = quota.NO_BOUND if bound is None else float(bound)
+        self.bound = kafka_quota.NO_BOUND if bound is None else float(bound)
 
     def record(self, value: float, now: int) -> None:
         flow.record(self.users.roomy(), 0, float(value), now, self.bound)
@@ -111,7 +112,7 @@ class Sensor:
 
     def charge(self, value: float, now: int, enforcement: str) -> tuple[str, int]:
         w = self.users.roomy()
-        w.settings["enforcement"] = quota.ENFORCEMENTS.index(enforcement)
+        w.settings["enforcement"] = kafka_quota.ENFORCEMENTS.index(enforcement)
         verdict, throttle_ms = flow.charge(w, 0, float(value), now, self.bound)
         return quota.VERDICTS[verdict], throttle_ms
 
@@ -312,7 +313,7 @@ def _about(m: Manager, op: list[Any]) -> Any:
     if op[0] == "w":
         if m.matched(*op[1:]) is None:
             return float(np.finfo(float).max)
-        return quota.largest_in_window(m.bound(*op[1:]), samples, window_ms)
+        return kafka_quota.largest_in_window(m.bound(*op[1:]), samples, window_ms)
     assert op[0] == "q"
     m.set(*op[1:])
     return None
@@ -332,7 +333,7 @@ def test_recorded_managers_that_record_then_check(file: str, make: Made) -> None
                 if case["kind"] == "request":
                     throttle_ms = min(throttle_ms, window_ms)
                 got = [
-                    quota.reported_throttle(throttle_ms, True),
+                    kafka_quota.reported_throttle(throttle_ms, True),
                     {"client-id": client, "user": user},
                 ]
             else:
@@ -352,7 +353,7 @@ def test_recorded_requests_strict_and_permissive(make: Made) -> None:
                 user, client = m.tags(*op[1:3])
                 _, throttle_ms = m.sensor(*op[1:3]).charge(op[3], op[4], "strict")
                 assert [
-                    quota.reported_throttle(throttle_ms, True),
+                    kafka_quota.reported_throttle(throttle_ms, True),
                     {"client-id": client, "user": user},
                 ] == expected, where
                 continue
@@ -368,13 +369,17 @@ def test_recorded_requests_strict_and_permissive(make: Made) -> None:
                 )
                 last = throttle_ms or last
                 answers.append(
-                    quota.reported_throttle(throttle_ms, True) if verdict == "rejected" else "ok"
+                    kafka_quota.reported_throttle(throttle_ms, True)
+                    if verdict == "rejected"
+                    else "ok"
                 )
             seen = [
                 answers,
                 op[0] == "s" and last > 0,  # permissive requests never say so
-                quota.reported_throttle(quota.remaining_throttle(last, now, now), True),
-                quota.reported_throttle(quota.remaining_throttle(last, now, now + later), True),
+                kafka_quota.reported_throttle(kafka_quota.remaining_throttle(last, now, now), True),
+                kafka_quota.reported_throttle(
+                    kafka_quota.remaining_throttle(last, now, now + later), True
+                ),
             ]
             assert seen == expected, where
 
@@ -383,7 +388,7 @@ def _close(params: dict[str, Any], value: float) -> Any:
     return pytest.approx(value, abs=params.get("tolerance", 0.0), rel=0.0)
 
 
-@pytest.mark.parametrize("stat", quota.STATS)
+@pytest.mark.parametrize("stat", kafka_quota.STATS)
 @pytest.mark.parametrize("vector", vectors(VECTORS, "sampled_rate"), ids=lambda v: v["id"])
 def test_sampled_rate_vector(vector: dict[str, Any], stat: str, make: Made) -> None:
     p, given = vector["params"], vector["given"]
@@ -398,7 +403,7 @@ def test_sampled_rate_vector(vector: dict[str, Any], stat: str, make: Made) -> N
             assert s.violation(read["at_ms"])[1] == expect["throttle_ms"][str(bound)]
 
 
-@pytest.mark.parametrize("stat", quota.STATS)
+@pytest.mark.parametrize("stat", kafka_quota.STATS)
 @pytest.mark.parametrize("vector", vectors(VECTORS, "sampled_rate_read"), ids=lambda v: v["id"])
 def test_sampled_rate_read_vector(vector: dict[str, Any], stat: str, make: Made) -> None:
     p, given = vector["params"], vector["given"]
@@ -426,7 +431,7 @@ def test_token_bucket_vector(vector: dict[str, Any], make: Made) -> None:
         elif step["op"] == "tokens":
             assert s.tokens(now) == expect["tokens"], step
         elif step["op"] == "wait":
-            left = quota.remaining_throttle(throttled, decided, now)
+            left = kafka_quota.remaining_throttle(throttled, decided, now)
             assert left == expect["throttle_ms"], step
         else:
             verdict, throttled = s.charge(step["value"], now, p["enforcement"])
@@ -482,7 +487,7 @@ def test_burst_vector(vector: dict[str, Any]) -> None:
         float(given["producer_ids_rate"]), window_ms, quota.UNITS.index(given["rate_unit"])
     )
     assert bound == _close(vector["params"], expect["bound_per_s"])
-    burst = quota.burst_of(bound, given["samples"], window_ms)
+    burst = kafka_quota.burst_of(bound, given["samples"], window_ms)
     assert burst == pytest.approx(expect["burst"], rel=1e-12)
 
 
@@ -490,8 +495,8 @@ def test_burst_vector(vector: dict[str, Any]) -> None:
 def test_throttle_range_vector(vector: dict[str, Any]) -> None:
     throttle_ms = np.int64(vector["given"]["throttle_ms_64bit"])
     assert {
-        "[Q1]": quota.reported_throttle(throttle_ms, True),
-        "[]": quota.reported_throttle(throttle_ms, False),
+        "[Q1]": kafka_quota.reported_throttle(throttle_ms, True),
+        "[]": kafka_quota.reported_throttle(throttle_ms, False),
     } == vector["expect"]
     given = vector["given"]["throttle_ms_64bit"]
     assert {"[Q1]": reference.reported(given, ["Q1"]), "[]": reference.reported(given)} == vector[
@@ -503,7 +508,7 @@ def test_bound_zero() -> None:
     bucket = Sensor("token_bucket", 11, 1000, 0.0)
     assert bucket.charge(1, T0, "strict") == ("counted", 0)
     assert bucket.charge(1, T0, "strict") == ("rejected", 2**63 - 1)
-    for stat in quota.STATS:
+    for stat in kafka_quota.STATS:
         rate = Sensor("sampled_rate", 11, 1000, 0.0, stat)
         assert rate.charge(1, T0, "permissive") == ("throttled", 2**63 - 1)
         assert rate.charge(1, T0, "strict") == ("rejected", 2**63 - 1)
@@ -516,8 +521,8 @@ def test_throttle_times_are_computed_in_this_order() -> None:
         bound = rng.uniform(0.1, 30.0)
         span = rng.randrange(1, 10**7)
         for got, exact in (
-            (quota.tokens_throttle(-value, bound), value / bound * 1000.0),
-            (quota.rate_throttle(value, bound, span), (value - bound) / bound * span),
+            (kafka_quota.tokens_throttle(-value, bound), value / bound * 1000.0),
+            (kafka_quota.rate_throttle(value, bound, span), (value - bound) / bound * span),
         ):
             assert got == min(math.floor(Fraction(exact) + Fraction(1, 2)), 2**63 - 1)
 
@@ -554,7 +559,7 @@ def test_rate_under_the_token_bucket_is_that_without_the_reads_of_a_check() -> N
         before = bucket.samples()
         assert (
             flow.levels(bucket.users.w, 0, now, 3.0)[0]
-            == flow.levels(rate.users.w, 0, now, quota.NO_BOUND)[0]
+            == flow.levels(rate.users.w, 0, now, kafka_quota.NO_BOUND)[0]
         )
         assert bucket.samples() == before
 
@@ -569,9 +574,9 @@ def test_rejected_requests_do_not_keep_a_sensor_alive() -> None:
 
 
 def test_rounding() -> None:
-    assert quota.round_half_up(math.nan) == 0
-    assert quota.round_half_up(math.inf) == 2**63 - 1
-    assert quota.round_half_up(-math.inf) == -(2**63)
+    assert kafka_quota.round_half_up(math.nan) == 0
+    assert kafka_quota.round_half_up(math.inf) == 2**63 - 1
+    assert kafka_quota.round_half_up(-math.inf) == -(2**63)
     rng = random.Random(9)
     values = [
         0.0,
@@ -602,19 +607,19 @@ def test_rounding() -> None:
     values += [rng.randrange(-(10**6), 10**6) / 2 for _ in range(2000)]
     for x in values:
         exact = math.floor(Fraction(x) + Fraction(1, 2))
-        assert quota.round_half_up(x) == max(min(exact, 2**63 - 1), -(2**63)), x
-        assert reference.round_half_up(x) == quota.round_half_up(x)
+        assert kafka_quota.round_half_up(x) == max(min(exact, 2**63 - 1), -(2**63)), x
+        assert reference.round_half_up(x) == kafka_quota.round_half_up(x)
     assert reference.round_half_up(math.nan) == 0
 
 
-@pytest.mark.parametrize("enforcement", quota.ENFORCEMENTS)
-@pytest.mark.parametrize("stat", quota.STATS)
+@pytest.mark.parametrize("enforcement", kafka_quota.ENFORCEMENTS)
+@pytest.mark.parametrize("stat", kafka_quota.STATS)
 @pytest.mark.parametrize("math", quota.MATHS)
 def test_users_of_one_shard_do_not_touch_each_other(math: str, stat: str, enforcement: str) -> None:
     rng = random.Random(7)
     count, now, seen = 5, T0, set()
     users = Users(count, math, 11, 1000, stat)
-    users.w.settings["enforcement"] = quota.ENFORCEMENTS.index(enforcement)
+    users.w.settings["enforcement"] = kafka_quota.ENFORCEMENTS.index(enforcement)
     alone = [Sensor(math, 11, 1000, 4.0, stat) for _ in range(count)]
     for _ in range(600):
         now += rng.randrange(40)

@@ -12,6 +12,7 @@ import pytest
 
 from app.cli import main
 from app.tables.definitions import TABLES, VIEWS
+from tests.support.client_quota_rows import stats
 from tests.support.quota_usage import MINUTE, level, user
 from tests.support.ready_questions import CASES, check, limiter, new_id
 from tests.support.throttle_rows import OTHER, START_MS, TOPIC, write
@@ -88,6 +89,13 @@ ROWS = {
         new_id(0, "none", 4, "rejected", bound=0.0),
         new_id(0, "free", 5, "counted", bound_source="none"),
     ],
+    "client_quota_stats": [
+        stats(0, "etl", 1.2, throttled=3),
+        stats(0, "etl", 0.3, basis="metrics"),
+        stats(0, "web", 0.5, client="app", quota_type="request"),
+        stats(0, "", 0.1, client="app", quota_type="controller_mutation"),
+        stats(0, "free", None, bound=None),
+    ],
     "backlog_checks": [
         check(
             TOPIC,
@@ -106,6 +114,9 @@ EXPECTED = [
     ("backlog_age", TOPIC, 60.0, 70.0, 70 / 60, 70 / 60, True, START_MS, 0),
     ("backlog_age", OTHER, 60.0, None, None, None, False, START_MS, 0),
     ("backlog_size", TOPIC, 100.0, 80.0, 0.8, 0.8, False, START_MS, 0),
+    ("client_mutations", "app", 100.0, 50.0, 0.5, 0.1, False, START_MS, MINUTE),
+    ("client_produce_bytes", "etl", 100.0, 50.0, 0.5, 1.2, True, START_MS, MINUTE),
+    ("client_request_time", "web/app", 100.0, 50.0, 0.5, 0.5, False, START_MS, MINUTE),
     ("connection_requests", "c1", 1000.0, 1000.0, 1.0, 1.0, True, START_MS, MINUTE),
     ("connection_requests", "c2", 1000.0, 999.0, 0.999, 0.999, False, START_MS, MINUTE),
     ("io_thread_bytes", "0", 64.0, 64.0, 1.0, 1.0, False, START_MS, MINUTE),

@@ -77,6 +77,8 @@ def test_the_name_of_a_column_tells_its_unit(column, unit, title):
         ("backlog_size", "bytes"),
         ("retention_age", "s"),
         ("producer_ids", "per_s"),
+        ("client_fetch_bytes", "bytes_per_s"),
+        ("client_mutations", "per_s"),
         ("paused_s", "s"),
         ("throttled_ids", None),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.show.explain.nearby_rows import SnapshotReader
 from app.show.explain.sentence import Row
-from state.engine.documents import Source, full_topic_name
+from state.engine.documents import Source, source_of
 from state.engine.globs import SCOPES as PATTERNS
 from state.policies import parse_document
 from state.rate_limits.limits import Limits
@@ -75,7 +75,7 @@ class DecidedPolicies:
         where = (cluster, broker, bool(known), len(held))
         if where not in self._resolved:
             documents = {
-                _source(document): Row(
+                source_of(document): Row(
                     CONFIGURATION,
                     {
                         "scope": _written(document["scope"]),
@@ -91,7 +91,7 @@ class DecidedPolicies:
                 if document is not None:
                     document = {"limits": {}, **document}
                     merged = {**row.values, **document, **document["limits"]}
-                    documents[_source(document)] = Row(row.table, row.key, merged, row.sql)
+                    documents[source_of(document)] = Row(row.table, row.key, merged, row.sql)
             limits = {source: row["limits"] for source, row in documents.items()}
             self._resolved[where] = Limits(limits, broker), documents
         return self._resolved[where]
@@ -121,8 +121,3 @@ def _together(documents: Sequence[Row]) -> Row:
 def _written(scope: str) -> str:
     """A scope as a configuration has it."""
     return scope[:-1] if scope in PATTERNS else scope
-
-
-def _source(document: Mapping[str, Any]) -> Source:
-    name = document["name"]
-    return document["scope"], full_topic_name(name) if document["scope"] == "topic" else name

@@ -112,6 +112,25 @@ def test_a_user_has_the_limit_of_its_pattern_over_the_default(
         ]
 
 
+def test_a_user_has_the_client_quotas_of_its_own_and_of_its_clients(
+    folder: Path, capsys: Capture
+) -> None:
+    (folder / "users.yaml").write_text(
+        "- {scope: user, name: <default>, limits: {producer_byte_rate: 5}}\n"
+        "- {scope: user, name: alice, limits: {producer_byte_rate: 7}}\n"
+        "- {scope: user, name: alice, client_id: app, limits: {request_percentage: 9}}\n"
+        "- {scope: user, name: bob, client_id: app, limits: {request_percentage: 1}}\n",
+        encoding="utf-8",
+    )
+    shown = answered(capsys, 0, "show", "User:alice", "--config", "weir.yaml", "--json")
+    (answer,) = json.loads(shown)
+    assert [(one["limit"], one["value"], one["document"]) for one in answer["limits"]] == [
+        ("producer_byte_rate", 7, "user alice"),
+        ("request_percentage with client app", 9, "user alice client app"),
+    ]
+    assert [one["value"] for one in answer["limits"][0]["overrides"]] == [5]
+
+
 def test_documents_without_mistakes_and_findings_are_fine(folder: Path, capsys: Capture) -> None:
     assert answered(capsys, 0, "check", "configs/policies") == (
         "4 documents, 0 mistakes, 0 findings\n"

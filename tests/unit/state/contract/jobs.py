@@ -1,4 +1,4 @@
-"""The five jobs as the tests of their common contract see them.
+"""The jobs as the tests of their common contract see them.
 
 A `Job` here is a core with its reference, random traces of its records, and small records made by
 hand. What a property needs to know of one job stands here; the property itself stands in a test of
@@ -21,6 +21,7 @@ from state.events import MONO
 from state.jobs import DECLARED
 from tests.reference import backlog as reference_backlog
 from tests.reference import chunks as reference_chunks
+from tests.reference import client_quotas as reference_client_quotas
 from tests.reference import entry_cache as reference_entry_cache
 from tests.reference import job as reference_rate_limits
 from tests.reference import producer_ids as reference_producer_ids
@@ -32,6 +33,8 @@ from tests.unit.state import (
     cache_traces,
     chunk_trace,
     chunk_traces,
+    client_quota_trace,
+    client_quota_traces,
     producer_id_trace,
     producer_id_traces,
     shipping,
@@ -340,6 +343,24 @@ def batch(
     )
 
 
+def client_request(
+    at_ms: int, seq: int | None = None, key: str = "a", number: int = 1, **columns: Any
+) -> Row:
+    return record(
+        "client_request",
+        at_ms,
+        seq,
+        **{
+            "broker": key,
+            "principal": "User:u",
+            "client_id": f"k{number}",
+            "api": "PRODUCE",
+            "charged_bytes": 100,
+            **columns,
+        },
+    )
+
+
 def ledger(
     at_ms: int, seq: int | None = None, key: str = "a", number: int = 1, **columns: Any
 ) -> Row:
@@ -550,6 +571,26 @@ JOBS = {
             shared=everywhere("broker", "*", managedLedgerCacheSizeMB=0),
             compared=_closed,
             **_BROKER,
+        ),
+        Job(
+            "client_quotas",
+            client_quota_trace.blob,
+            _judge("client_quotas", reference_client_quotas, **client_quota_trace.VERDICTS),
+            reference_client_quotas.TABLES,
+            ("cluster", "broker"),
+            _of_own(reference_client_quotas, reference_client_quotas.key_of),
+            traces={
+                "any": client_quota_traces.traces(),
+                "long": client_quota_traces.traces(most=200, least=100),
+            },
+            known=known.client_quotas,
+            plain=pa.Table.to_pylist,
+            event=client_request,
+            params=client_quota_trace.VERDICTS,
+            lives=lambda name, at_ms: client_request(at_ms, client_id=name, principal=name),
+            before=Sample((), policies=[document("user", "<default>", producer_byte_rate=7)]),
+            after=Sample((), policies=[document("user", "<default>", producer_byte_rate=3)]),
+            shared=everywhere("user", "u", producer_byte_rate=2),
         ),
     )
 }

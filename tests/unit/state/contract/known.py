@@ -10,6 +10,7 @@ from state.backlog import layout as L
 from state.backlog import shard as backlog_shard
 from state.backlog.resting import all_awake
 from state.chunks import shard as chunk_shard
+from state.client_quotas import shard as client_quota_shard
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.store import pack
 from state.producer_ids import shard as producer_id_shard
@@ -97,6 +98,45 @@ def producer_ids(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any
             int(k["open"]),
             (int(k["window_ms"]), int(k["seen"]), int(k["rejected"])) if k["open"] else None,
         )
+    return found
+
+
+def client_quotas(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any]:
+    """What a state says of its brokers, free of places and of what is as good as forgotten."""
+    s = client_quota_shard.read(state)
+    p = s.parts
+
+    def text(i: Any) -> str | None:
+        return s.names.get(int(i)) if i >= 0 else None
+
+    brokers = [(text(k["cluster"]), text(k["broker"])) for k in p["keys"]]
+    found: dict[Any, Any] = {
+        place: (int(k["clock_ms"]), int(k["began"]), int(k["kinds"]) if k["began"] else None)
+        for place, k in zip(brokers, p["keys"], strict=True)
+    }
+    at = 0
+    for e in p["sensors"]:
+        mine = slice(at, at + int(e["held"]))
+        at += int(e["held"])
+        found[brokers[e["key"]], int(e["type"]), text(e["user"]), text(e["client"])] = (
+            [
+                e[name].item()
+                for name in ("tokens", "refilled_ms", "recorded_ms", "used", "current")
+            ],
+            [p[f"sample_{x}"][mine].tolist() for x in ("start", "last", "total")],
+        )
+    for part, texts in (
+        ("stats", ("user", "client", "feed")),
+        ("usage", ("api", "principal", "client", "topic", "feed")),
+    ):
+        for e in p[part]:
+            values = {
+                name: text(e[name]) if name in texts else e[name].item()
+                for name in e.dtype.names
+                if name != "key"
+            }
+            who = tuple(values[name] for name in e.dtype.names[1:6])
+            found[brokers[e["key"]], part, who] = str(values)
     return found
 
 

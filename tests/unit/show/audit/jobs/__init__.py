@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from app.tables.definitions import TABLES
-from tests.unit.show.audit.jobs import backlog, chunks, entry_cache, producer_ids, rate_limits
+from tests.unit.show.audit.jobs import (
+    backlog,
+    chunks,
+    client_quotas,
+    entry_cache,
+    producer_ids,
+    rate_limits,
+)
 from tests.unit.show.audit.jobs.job import Job, Rows
 
 JOBS: dict[str, Job] = {
     module.JOB.name: module.JOB
-    for module in (rate_limits, chunks, producer_ids, backlog, entry_cache)
+    for module in (rate_limits, chunks, producer_ids, backlog, entry_cache, client_quotas)
 }
 
 

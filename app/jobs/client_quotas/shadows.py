@@ -1,0 +1,20 @@
+"""What policies do to users of Kafka: requests over a quota, and the time that they wait."""
+
+from __future__ import annotations
+
+from app.tables.view import Shadowed, ShadowMeasure
+
+_STATS = "client_quota_stats"
+SHADOWED = Shadowed(
+    _STATS,
+    (
+        ShadowMeasure("throttled_requests", _STATS, "CAST(throttled AS DOUBLE)", "throttled > 0"),
+        ShadowMeasure(
+            "client_throttle_s",
+            _STATS,
+            "CAST(throttle_ms AS DOUBLE) / 1000",
+            "throttle_ms > 0",
+        ),
+    ),
+    entity="user",
+)

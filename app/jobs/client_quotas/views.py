@@ -1,0 +1,104 @@
+"""Views of the job: limits in force, entities over all brokers, clients without a limit, and limits
+that bind nobody."""
+
+from __future__ import annotations
+
+from app.tables.view import View
+
+# `user` is written with its table: alone, the word is a function in some engines.
+_NOW = """
+WITH ranked AS (
+  SELECT s.cluster, s.broker, s.quota_type, s.user AS user, s.client, s.bound, s.bound_level,
+    s.basis, s.rate_max, s.utilisation, s.throttled, s.window_start_ms, row_number() OVER (
+      PARTITION BY s.cluster, s.broker, s.quota_type, s.user, s.client
+      ORDER BY s.window_start_ms DESC, s.ts_wall_ms DESC, s.basis DESC
+    ) AS place
+  FROM client_quota_stats AS s
+)
+SELECT r.cluster, r.broker, r.quota_type, r.user AS user, r.client, r.bound, r.bound_level,
+  r.basis, r.rate_max, r.utilisation, r.throttled, r.window_start_ms
+FROM ranked AS r WHERE r.place = 1 AND r.bound IS NOT NULL
+""".strip()
+
+# What a broker measures and what is known of its requests are of one thing: requests come first.
+_FLEET = """
+WITH ranked AS (
+  SELECT s.*, row_number() OVER (
+      PARTITION BY s.cluster, s.broker, s.quota_type, s.user, s.client, s.window_start_ms,
+        s.window_ms
+      ORDER BY s.basis DESC
+    ) AS place
+  FROM client_quota_stats AS s
+)
+SELECT r.cluster, r.quota_type, r.user AS user, r.client, r.window_start_ms, r.window_ms,
+  count(DISTINCT r.broker) AS brokers, sum(r.rate_avg) AS rate, sum(r.rate_max) AS rate_max,
+  max(r.utilisation) AS utilisation, max_by(r.broker, r.utilisation) AS fullest_broker,
+  count(DISTINCT CASE WHEN r.throttled > 0 THEN r.broker END) AS throttling_brokers,
+  CAST(sum(r.throttle_ms) AS BIGINT) AS throttle_ms,
+  CAST(sum(r.observed_throttle_ms) AS BIGINT) AS observed_throttle_ms
+FROM ranked AS r WHERE r.place = 1
+GROUP BY r.cluster, r.quota_type, r.user, r.client, r.window_start_ms, r.window_ms
+""".strip()
+
+# A client is limited where a limit was in force for one of the entities that it is a part of.
+_UNLIMITED = """
+WITH used AS (
+  SELECT u.cluster, u.principal, u.client_id,
+    CASE WHEN instr(u.principal, ':') > 0 THEN substr(u.principal, instr(u.principal, ':') + 1)
+      ELSE u.principal END AS name,
+    CAST(sum(u.requests) AS BIGINT) AS requests, CAST(sum(u.bytes) AS BIGINT) AS bytes,
+    sum(u.handler_time_ms) AS handler_time_ms, count(DISTINCT u.broker) AS brokers,
+    max(u.window_start_ms + u.window_ms) AS newest_ms
+  FROM client_usage AS u WHERE u.principal IS NOT NULL
+  GROUP BY u.cluster, u.principal, u.client_id
+), limited AS (
+  SELECT DISTINCT s.cluster, s.user AS name, s.client FROM client_quota_stats AS s
+  WHERE s.bound IS NOT NULL
+)
+SELECT u.cluster, u.principal, u.client_id, u.requests, u.bytes, u.handler_time_ms, u.brokers,
+  u.newest_ms
+FROM used AS u
+WHERE NOT EXISTS (
+  SELECT 1 FROM limited AS l
+  WHERE l.cluster = u.cluster AND (l.name = u.name OR l.name = '')
+    AND (l.client = coalesce(u.client_id, '') OR l.client = '')
+)
+""".strip()
+
+_IDLE = """
+SELECT s.cluster, s.quota_type, s.user AS user, s.client, max(s.bound) AS bound,
+  max_by(s.bound_level, s.window_start_ms) AS bound_level, max(s.rate_max) AS rate_max,
+  max(s.utilisation) AS utilisation, count(*) AS windows,
+  max(s.window_start_ms + s.window_ms) AS newest_ms
+FROM client_quota_stats AS s WHERE s.bound > 0
+GROUP BY s.cluster, s.quota_type, s.user, s.client
+HAVING max(s.utilisation) < 0.01
+""".strip()
+
+VIEWS = (
+    View(
+        "client_quotas_now",
+        "Limits of clients in force on each broker, by the newest window of each entity.",
+        _NOW,
+        reads=("client_quota_stats",),
+    ),
+    View(
+        "client_quota_fleet",
+        "Per window and entity over all brokers of a cluster: rates together, the fullest broker"
+        " and how many throttle. Brokers judge alone.",
+        _FLEET,
+        reads=("client_quota_stats",),
+    ),
+    View(
+        "unlimited_clients",
+        "Clients that no limit of any type was in force for, with what they used.",
+        _UNLIMITED,
+        reads=("client_usage", "client_quota_stats"),
+    ),
+    View(
+        "idle_quotas",
+        "Limits whose entity used less than 1 % of them in every window.",
+        _IDLE,
+        reads=("client_quota_stats",),
+    ),
+)

@@ -1,0 +1,277 @@
+"""The state of one shard of `client_quotas` as arrays, and the rows that the kernel emits.
+
+Positions in these arrays are the identities inside a shard; they are renumbered when state is
+written. Sensors, open windows and uses begin with six words that identify them
+(`IDENTITY`), by which `lookup` finds them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from state.engine.kernel import NULL, Array, Int, Record, codes, compiled
+from state.events import QUOTA_TYPES
+
+__all__ = ["NULL", "Array", "Int", "Record", "compiled"]
+
+NOBODY = np.int64(-1)
+TYPES = len(QUOTA_TYPES)
+PRODUCE, FETCH, REQUEST, MUTATION = codes(TYPES)
+APIS = ("PRODUCE", "FETCH", "CREATE_TOPICS", "CREATE_PARTITIONS", "DELETE_TOPICS")
+OTHER_API, PRODUCES, FETCHES, MUTATES = codes(4)
+"""What a request is charged for beside its time."""
+API_KINDS = (PRODUCES, FETCHES, MUTATES, MUTATES, MUTATES)
+OF_USER, OF_CLIENT, OF_BOTH = codes(3)
+"""Kinds of entities that a document can be about."""
+LEVELS = (
+    "user_client",
+    "user_default_client",
+    "user",
+    "default_user_client",
+    "default_user_default_client",
+    "default_user",
+    "client",
+    "default_client",
+    "none",
+)
+(
+    USER_CLIENT,
+    USER_DEFAULT_CLIENT,
+    USER,
+    DEFAULT_USER_CLIENT,
+    DEFAULT_USER_DEFAULT_CLIENT,
+    DEFAULT_USER,
+    CLIENT,
+    DEFAULT_CLIENT,
+    NO_LEVEL,
+) = codes(9)
+BASES = ("requests", "metrics")
+OF_REQUESTS, OF_METRICS = codes(2)
+VERDICTS = ("throttled", "refused", "allowed")
+THROTTLED, REFUSED, ALLOWED = codes(3)
+RULES = (
+    "within_bound",
+    "rate_over_bound",
+    "request_time_over_bound",
+    "tokens_below_zero",
+    "refused_over_bound",
+    "no_bound",
+    "exempt",
+)
+WITHIN, RATE_OVER, TIME_OVER, TOKENS_BELOW, REFUSED_OVER, UNBOUND, EXEMPT = codes(7)
+WINDOW_RULE, MEASURED_RULE = "window", "measured"
+
+_i8, _u1, _f8 = "<i8", "|u1", "<f8"
+
+
+def _layout(*fields: tuple[Any, ...]) -> np.dtype:
+    return np.dtype(list(fields), align=True)
+
+
+IDENTITY = 6
+"""Words of an identity."""
+
+SETTINGS = _layout(
+    ("samples", _i8),
+    ("window_ms", _i8),
+    ("mutation_samples", _i8),
+    ("mutation_window_ms", _i8),
+    ("stat", _i8),
+    ("wraps", _i8),
+    ("strict", _i8),
+    ("idle_ms", _i8),
+    ("period_ms", _i8),
+    ("verdicts_too", _i8),
+    ("stride", _i8),
+    ("default", _i8),
+    ("empty", _i8),
+    ("everywhere", _i8),
+    ("sensors", _i8),
+    ("stats", _i8),
+    ("usage", _i8),
+    ("decisions", _i8),
+    ("verdicts", _i8),
+    ("row_key", _i8),
+    ("row_ms", _i8),
+    ("decision_no", _i8),
+    ("verdict_no", _i8),
+)
+"""One element: the parameters, the names `<default>`, of no tag and `*`, how much of each array is in
+use, and the numbers of rows. A sensor has room for `stride` samples."""
+
+KEY = _layout(
+    ("cluster", _i8),
+    ("broker", _i8),
+    ("has_clock", _i8),
+    ("clock_ms", _i8),
+    ("latest_ms", _i8),
+    ("began", _i8),
+    ("kinds", _i8),
+)
+"""A broker with its clock. `kinds`: which kinds of entities ever had a quota since its first record
+or start, three bits (`OF_USER` …) for each type."""
+
+LINK = _layout(("next", _i8), ("version", _i8))
+"""Data of a broker while a batch is judged: its next shared record, and how often its limits have
+changed."""
+
+SENSOR = _layout(
+    ("key", _i8),
+    ("window", _i8),
+    ("type", _i8),
+    ("user", _i8),
+    ("client", _i8),
+    ("topic", _i8),
+    ("tokens", _f8),
+    ("refilled_ms", _i8),
+    ("recorded_ms", _i8),
+    ("used", _i8),
+    ("current", _i8),
+    ("held", _i8),
+)
+"""A sensor of Kafka: what an entity has used of a type (`recorded_ms` NULL: as new). `held`: how
+many of its samples are stored, none if all of them have expired."""
+
+STATS = _layout(
+    ("key", _i8),
+    ("window", _i8),
+    ("type", _i8),
+    ("user", _i8),
+    ("client", _i8),
+    ("basis", _i8),
+    ("requests", _i8),
+    ("charged", _f8),
+    ("rate_max", _f8),
+    ("rate_sum", _f8),
+    ("bound", _f8),
+    ("level", _i8),
+    ("throttled", _i8),
+    ("throttle_ms", _i8),
+    ("observed", _i8),
+    ("observed_ms", _i8),
+    ("feed", _i8),
+)
+"""What an entity did in an open window, which begins at `window` (ms)."""
+
+USAGE = _layout(
+    ("key", _i8),
+    ("window", _i8),
+    ("api", _i8),
+    ("principal", _i8),
+    ("client", _i8),
+    ("topic", _i8),
+    ("requests", _i8),
+    ("bytes", _i8),
+    ("handler_ns", _i8),
+    ("throttle_ms", _i8),
+    ("feed", _i8),
+)
+"""What a client did with a topic in an open window."""
+
+VERDICT = _layout(
+    ("record", _i8),
+    ("key", _i8),
+    ("row_no", _i8),
+    ("rule", _i8),
+    ("verdict", _i8),
+    ("type", _i8),
+    ("user", _i8),
+    ("client", _i8),
+    ("level", _i8),
+    ("bound", _f8),
+    ("rate", _f8),
+    ("span_ms", _i8),
+    ("tokens", _f8),
+    ("charged", _f8),
+    ("throttle_ms", _i8),
+    ("top_topic", _i8),
+)
+
+
+class World(NamedTuple):
+    """All arrays of a shard; `settings` has one element."""
+
+    settings: Array
+    keys: Array
+    links: Array
+    sensors: Array
+    sensor_words: Array
+    """The same memory as `sensors`, in words; so for stats and usage."""
+    sensor_table: Array
+    sample_start: Array
+    sample_last: Array
+    sample_total: Array
+    stats: Array
+    stats_words: Array
+    stats_table: Array
+    usage: Array
+    usage_words: Array
+    usage_table: Array
+    documents: Array
+    """Shared records, in order; see `shared.MEANING`."""
+    cluster: Array
+    """Of each shared record, as the next two."""
+    broker: Array
+    shared_ms: Array
+    entity: Array
+    """The position of each document's entity, -1 without."""
+    entity_words: Array
+    entity_table: Array
+    from_stream: Array
+    """(keys, entities): whether a document of the stream holds (uint8)."""
+    stream: Array
+    """(keys, entities, types): bounds that documents of the stream set, NaN for none."""
+    configured: Array
+    """The same of the configuration; it holds where the stream sets nothing."""
+    pair_names: Array
+    """(pairs, 3): broker, user and client of the requests of this call."""
+    pair_version: Array
+    """Limits that the next four are of; -1 for none yet."""
+    pair_tags: Array
+    """(pairs, types, 2): the entity, by its user and client."""
+    pair_bound: Array
+    """(pairs, types): NaN for none."""
+    pair_level: Array
+    pair_sensor: Array
+    """Its sensor, -1 if it is not looked up yet."""
+
+
+class Out(NamedTuple):
+    """Rows of this call."""
+
+    decisions: Array
+    verdicts: Array
+    given: Array
+    """One element: the verdict that is being worked out."""
+
+
+class Feed(NamedTuple):
+    """Records of brokers to be judged, in order; NULL and -1 mean null."""
+
+    key: Array
+    rate: Array
+    """Whether it is a rate that the broker measured, not a request."""
+    at_ms: Array
+    feed: Array
+    pair: Array
+    principal: Array
+    client_id: Array
+    api: Array
+    api_kind: Array
+    bytes: Array
+    handler_ns: Array
+    mutations: Array
+    throttle_ms: Array
+    exempt: Array
+    type: Array
+    value: Array
+    bound: Array
+    throttle_avg: Array
+    topic_start: Array
+    """Where the topics of each record begin and, at the next, end."""
+    topic: Array
+    topic_bytes: Array
+    rank: Array
+    """How many shared records come before each."""

@@ -1,0 +1,179 @@
+"""The stateful operator `client_quotas`: Kafka's own quotas on clients.
+
+Key: (cluster, broker), since brokers judge alone and a limit may be shared by users and clients.
+Clock: wall time. State: clocks of brokers, the sensors of entities, open windows of statistics and
+use, policies and broker starts, waiting records. Timers: window ends. Tables:
+`client_quota_decisions`, `client_quota_verdicts` (extra), `client_quota_stats`, `client_usage` and
+its late or repeated records for `quarantine`.
+
+Memory of a shard before compression: for each sensor, a type of an entity that was charged within
+`idle_state_ms`, 80 bytes, and 24 for each of its samples (at most `quota_window_num` + 1) while one
+of them has not expired; for each entity of an open window 136 bytes, and 88 for each user, client,
+api and topic in it. While a batch is judged, a sensor has room for all of its samples. A broker is
+kept for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from state.client_quotas import flow
+from state.client_quotas import layout as L
+from state.client_quotas import shard as shards
+from state.client_quotas.declaration import COLUMNS, DECLARATION, NAME
+from state.client_quotas.layout import NULL, Array, Feed, Out, World
+from state.client_quotas.rows import Rows, close_windows
+from state.client_quotas.sequence import SEQUENCE
+from state.client_quotas.shard import Shard
+from state.client_quotas.shared import LIMITS
+from state.client_quotas.topics import topics_of
+from state.engine import kafka_quota, wall
+from state.engine.documents import Configured
+from state.engine.globs import DEFAULT_USER
+from state.engine.names import Names
+from state.engine.records import Records, length
+from state.engine.wall_job import Batch, SharedWallJob
+from state.events import EVERY_BROKER, KIND_INDEX, QUOTA_TYPES
+from udfs.users import user_of
+
+VERDICTS = "client_quota_verdicts"
+_RATE = KIND_INDEX["client_rate"]
+_BLANK: dict[str, Any] = dict.fromkeys(("clock_ms", "latest_ms"), NULL)
+"""Fields of a new key."""
+_NAMES = pa.array(["", DEFAULT_USER, EVERY_BROKER, *L.APIS, *QUOTA_TYPES], pa.string())
+
+
+class ClientQuotas(SharedWallJob[Shard]):
+    """See the module; one instance serves all shards and keeps nothing between calls."""
+
+    name = NAME
+    key = DECLARATION.key
+    columns = COLUMNS
+    order = SEQUENCE
+    standing = LIMITS
+    owned = shards.OWNED
+
+    def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:
+        """`params` are the job's resolved parameters, `policies` the configured documents as
+        JSON."""
+        self._lateness_ms = int(params["allowed_lateness_ms"])
+        self._idle_advance_ms = int(params["idle_advance_ms"])
+        self._period_ms = int(params["stats_window_ms"])
+        self._usage_rows = int(params["usage_rows"])
+        self._verdicts = VERDICTS in params["extra_outputs"]
+        self._policies = Configured(policies)
+        self._settings = {
+            "samples": int(params["quota_window_num"]),
+            "window_ms": int(params["quota_window_ms"]),
+            "mutation_samples": int(params["controller_window_num"]),
+            "mutation_window_ms": int(params["controller_window_ms"]),
+            "stat": kafka_quota.STATS.index(params["sampled_stat"]),
+            "wraps": int("Q1" in params["defects"]),
+            "strict": int(params["controller_enforcement"] == "strict"),
+            "idle_ms": int(params["idle_state_ms"]),
+            "period_ms": self._period_ms,
+            "verdicts_too": int(self._verdicts),
+            "stride": 1 + max(int(params[f"{of}_window_num"]) for of in ("quota", "controller")),
+        }
+
+    def _open(self, state: bytes | None, names: Names | None = None) -> Shard:
+        return shards.read(state, names) if state else shards.new()
+
+    def _write(self, s: Shard) -> bytes:
+        return shards.write(s)
+
+    def _keys(self, s: Shard, records: Records) -> tuple[Array, Array]:
+        return wall.interned(
+            s.parts["keys"], self.key, [records[column] for column in self.key], _BLANK
+        )
+
+    # -- judging -----------------------------------------------------------------------------
+
+    def _judge(self, s: Shard, batch: Batch, stream_ms: int) -> dict[str, pa.Table]:
+        w, o = self._play(s, batch)
+        tables = Rows(w, o, batch.records, s.names).tables()
+        s.parts = shards.pack(w)
+        return {**tables, **close_windows(s, self._period_ms, self._usage_rows)}
+
+    def _settle(self, s: Shard, tables: dict[str, pa.Table], stream_ms: int) -> Iterable[int]:
+        self._forget(s, stream_ms)
+        for name in ("stats", "usage"):
+            window = s.parts[name]["window"]
+            if len(window):
+                yield (int(window.min()) // self._period_ms + 1) * self._period_ms - 1
+
+    def _play(self, s: Shard, batch: Batch) -> tuple[World, Out]:
+        empty, default, everywhere, *others = s.names.intern(_NAMES).tolist()
+        limits = shards.limits_of(s.shared, s.meaning, empty)
+        feed, pairs = self._feed(s, batch, empty, others)
+        settings = {"default": default, "empty": empty, "everywhere": everywhere}
+        parts = {**s.parts, "keys": batch.keys}
+        w = shards.unpack(parts, {**self._settings, **settings}, pairs, limits)
+        flow.prepare(w, batch.begin_ms)
+        n = length(batch.records)
+        o = Out(
+            np.zeros(n, L.VERDICT),
+            np.zeros(n if self._verdicts else 0, L.VERDICT),
+            np.zeros(1, L.VERDICT),
+        )
+        at = flow.judge(w, o, feed, np.int64(0))
+        while at >= 0:
+            w = shards.more_room(w, int(feed.topic_start[at + 1] - feed.topic_start[at]))
+            at = flow.judge(w, o, feed, at)
+        flow.move_on(w)
+        return w, o
+
+    def _feed(
+        self, s: Shard, batch: Batch, empty: int, others: Sequence[int]
+    ) -> tuple[Feed, Array]:
+        """The records as the kernel takes them, and their brokers, users and clients."""
+        r, n = batch.records, length(batch.records)
+        apis, types = others[: len(L.APIS)], others[len(L.APIS) :]
+        rate = r["event_type"] == _RATE
+        principal, client = (np.where(r[c] < 0, empty, r[c]) for c in ("principal", "client_id"))
+        user = np.where(rate, principal, _users(s.names, principal))
+        known, pair = np.zeros((n, 3), np.int64), np.empty(n, np.int64)
+        key = np.ascontiguousarray(batch.key, np.int64)
+        count = wall.intern_tuples(known, 0, key, user, client, np.ones(n, bool), pair)
+        kind = np.full(len(s.names) + 1, L.OTHER_API)
+        kind[apis] = L.API_KINDS
+        type_ = np.full(len(s.names) + 1, -1)
+        type_[types] = np.arange(len(types))
+        topics = topics_of(r["topic_bytes"], s.names)
+        columns = (
+            key,
+            rate,
+            r["ts_wall_ms"],
+            r["source_feed"],
+            pair,
+            r["principal"],
+            r["client_id"],
+            r["api"],
+            kind[r["api"]],
+            r["charged_bytes"],
+            r["handler_time_ns"],
+            r["mutations"],
+            r["throttle_ms"],
+            r["exempt"],
+            type_[r["quota_type"]],
+            r["value_milli"],
+            r["bound_milli"],
+            r["throttle_avg_milli"],
+            topics.start,
+            topics.topic,
+            topics.bytes,
+            SEQUENCE.ranks(r, s.shared, s.names),
+        )
+        return Feed(*(np.ascontiguousarray(c, np.int64) for c in columns)), known[:count]
+
+
+def _users(names: Names, principal: Array) -> Array:
+    """Names of users by those of principals."""
+    distinct, which = np.unique(principal, return_inverse=True)
+    users = names.intern(user_of(names.lookup(distinct)))
+    found: Array = users[which]
+    return found

@@ -1,0 +1,293 @@
+"""State of one shard of `client_quotas`: brokers, sensors, open windows and policies; as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from state.client_quotas import flow
+from state.client_quotas import layout as L
+from state.client_quotas.declaration import COLUMNS, NAME, STATE_VERSION
+from state.client_quotas.layout import NULL, Array, World
+from state.client_quotas.lookup import enter_all, table_for, words_of
+from state.client_quotas.shared import MEANING
+from state.engine import structs, wall
+from state.engine.kernel import Int
+from state.engine.moving import by_count, by_field
+from state.engine.names import NONE, Names
+from state.engine.records import Records
+from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
+from state.engine.wall_job import SharedShard
+
+NAME_COLUMNS = (
+    "source_feed",
+    "cluster",
+    "broker",
+    "principal",
+    "client_id",
+    "api",
+    "quota_type",
+    "topic_bytes",
+    "policy_json",
+    "source_partition",
+)
+SAMPLES = ("sample_start", "sample_last", "sample_total")
+KEPT = Store(
+    NAME,
+    STATE_VERSION,
+    Texts("config"),
+    Struct("meaning", MEANING, ("name", "user", "client")),
+    Columns("keys", L.KEY, ("cluster", "broker")),
+    Columns("sensors", L.SENSOR, ("user", "client"), derived=("window", "topic")),
+    Columns("stats", L.STATS, ("user", "client", "feed")),
+    Columns("usage", L.USAGE, ("api", "principal", "client", "topic", "feed")),
+    Plain(SAMPLES[0]),
+    Plain(SAMPLES[1]),
+    Plain(SAMPLES[2], np.float64),
+    RecordSet("waiting", COLUMNS, NAME_COLUMNS),
+    RecordSet("shared", COLUMNS, NAME_COLUMNS),
+)
+_PARTS = ("keys", "sensors", "stats", "usage", *SAMPLES)
+_ROOM = 64
+LONG_AGO = np.int64(-(2**61))
+"""Time of samples that are not stored: they have expired."""
+
+
+def _none() -> Records:
+    found: Records = KEPT.blank()["waiting"]
+    return found
+
+
+def _nothing() -> dict[str, Array]:
+    blank = KEPT.blank()
+    return {name: blank[name] for name in _PARTS}
+
+
+@dataclass
+class Shard(SharedShard):
+    """What one shard knows between two calls. Samples are in the order of their sensors."""
+
+    parts: dict[str, Array] = field(default_factory=_nothing)
+    waiting: Records = field(default_factory=_none)
+    shared: Records = field(default_factory=_none)
+    meaning: Array = field(default_factory=lambda: np.zeros(0, MEANING))
+    config: tuple[str, ...] | None = None
+
+
+def new() -> Shard:
+    """A new shard."""
+    return Shard(Names())
+
+
+def read(data: bytes, into: Names | None = None) -> Shard:
+    """The shard behind its bytes; `into`: see `Store.read`."""
+    found, names = KEPT.read(data, into)
+    return Shard(
+        names,
+        {name: found[name] for name in _PARTS},
+        found["waiting"],
+        found["shared"],
+        found["meaning"],
+        found["config"],
+    )
+
+
+def write(shard: Shard) -> bytes:
+    """The bytes of a shard."""
+    return KEPT.write(
+        {
+            **shard.parts,
+            "config": shard.config or (),
+            "meaning": shard.meaning,
+            "waiting": shard.waiting,
+            "shared": shard.shared,
+        },
+        shard.names,
+    )
+
+
+OWNED = (
+    *(by_field(name, "keys", "key") for name in ("sensors", "stats", "usage")),
+    *(by_count(name, "sensors", lambda s: s.parts["sensors"]["held"]) for name in SAMPLES),
+)
+
+
+# -- between state and kernel ----------------------------------------------------------------
+
+
+class LimitArrays(NamedTuple):
+    """Shared records as the kernel takes them; see `layout.World`."""
+
+    documents: Array
+    cluster: Array
+    broker: Array
+    shared_ms: Array
+    entity: Array
+    entity_words: Array
+
+
+def limits_of(records: Records, meaning: Array, empty: int) -> LimitArrays:
+    """The documents of a shard, and the entities that they are about."""
+    rows = np.flatnonzero(meaning["what"] > 0)
+    kind = meaning["what"][rows] - 1
+    user, client = (
+        np.where(name == NONE, empty, name)
+        for name in (meaning["user"][rows], meaning["client"][rows])
+    )
+    known, entity = np.zeros((len(rows), 3), np.int64), np.full(len(meaning), -1, np.int64)
+    which = np.empty(len(rows), np.int64)
+    count = wall.intern_tuples(known, 0, kind, user, client, np.ones(len(rows), bool), which)
+    entity[rows] = which
+    words = np.zeros((count, L.IDENTITY), np.int64)
+    words[:, 0], words[:, 2:4] = known[:count, 0], known[:count, 1:]
+    cluster, broker, at_ms = (
+        np.ascontiguousarray(records[name]) for name in ("cluster", "broker", "ts_wall_ms")
+    )
+    return LimitArrays(np.ascontiguousarray(meaning), cluster, broker, at_ms, entity, words)
+
+
+def unpack(
+    parts: Mapping[str, Array], settings: Mapping[str, Any], pairs: Array, limits: LimitArrays
+) -> World:
+    """The world behind stored arrays."""
+    p = np.zeros(1, L.SETTINGS)
+    for name, value in settings.items():
+        p[name] = value
+    p["row_key"], p["row_ms"] = -1, NULL
+    for name in ("sensors", "stats", "usage"):
+        p[name] = len(parts[name])
+    keys, entities = len(parts["keys"]), len(limits.entity_words)
+    none = np.full((keys, entities, L.TYPES), np.nan)
+    by_type = (len(pairs), L.TYPES)
+    empty = np.zeros(0, np.int64)
+    w = World(
+        settings=p,
+        keys=parts["keys"],
+        links=np.zeros(keys, L.LINK),
+        **{
+            f"{name}{more}": empty
+            for name in ("sensor", "usage", "stats")
+            for more in ("_words", "_table")
+        },
+        **{name: parts[name] for name in ("sensors", "stats", "usage")},
+        sample_start=empty,
+        sample_last=empty,
+        sample_total=np.zeros(0),
+        **limits._asdict(),
+        entity_table=table_for(entities),
+        from_stream=np.zeros((keys, entities), np.uint8),
+        stream=none,
+        configured=none.copy(),
+        pair_names=pairs,
+        pair_version=np.full(len(pairs), -1, np.int64),
+        pair_tags=np.zeros((*by_type, 2), np.int64),
+        pair_bound=np.zeros(by_type),
+        pair_level=np.zeros(by_type, np.int64),
+        pair_sensor=np.zeros(by_type, np.int64),
+    )
+    enter_all(w.entity_words, w.entity_table, entities)
+    return _with_samples(more_room(w, _ROOM), parts)
+
+
+def more_room(w: World, topics: int = 0) -> World:
+    """The world with room for more sensors, windows and uses where these are short; `topics` is how
+    many uses the next record may add."""
+    p = w.settings[0]
+    sensors, stats, usage = int(p["sensors"]), int(p["stats"]), int(p["usage"])
+    changed: dict[str, Array] = {}
+    if sensors + 2 > len(w.sensors):
+        room = 2 * sensors + _ROOM
+        changed |= _grown("sensors", "sensor", w.sensors, sensors, room)
+        for name in SAMPLES:
+            changed[name] = structs.grown(getattr(w, name), room * int(p["stride"]))
+    if stats + 2 > len(w.stats):
+        changed |= _grown("stats", "stats", w.stats, stats, 2 * stats + _ROOM)
+    if usage + topics + 2 > len(w.usage):
+        changed |= _grown("usage", "usage", w.usage, usage, 2 * usage + topics + _ROOM)
+    return w._replace(**changed)
+
+
+def _grown(name: str, one: str, array: Array, used: int, room: int) -> dict[str, Array]:
+    """An array with more room, its words and its table."""
+    larger = structs.grown(array, room)
+    words, table = words_of(larger), table_for(room)
+    enter_all(words, table, used)
+    return {name: larger, f"{one}_words": words, f"{one}_table": table}
+
+
+def _with_samples(w: World, parts: Mapping[str, Array]) -> World:
+    """Put stored samples where the kernel has those of their sensors."""
+    _spread(
+        w.sensors[: len(parts["sensors"])],
+        int(w.settings[0]["stride"]),
+        *(parts[name] for name in SAMPLES),
+        *(getattr(w, name) for name in SAMPLES),
+    )
+    return w
+
+
+@numba.njit(cache=True, nogil=True)
+def _spread(
+    sensors: Array,
+    stride: Int,
+    start: Array,
+    last: Array,
+    total: Array,
+    starts: Array,
+    lasts: Array,
+    totals: Array,
+) -> None:
+    at = 0
+    for s in range(len(sensors)):
+        e = sensors[s]
+        e["used"] = min(e["used"], stride)
+        e["current"] = min(e["current"], stride - 1)
+        for j in range(e["used"]):
+            to = s * stride + j
+            if j < e["held"]:
+                starts[to], lasts[to], totals[to] = start[at + j], last[at + j], total[at + j]
+            else:
+                starts[to], lasts[to], totals[to] = LONG_AGO, LONG_AGO, 0.0
+        at += e["held"]
+
+
+def pack(w: World) -> dict[str, Array]:
+    """The arrays to store, without sensors that are equivalent to new ones; inverse of `unpack`."""
+    p, keys = w.settings[0], w.keys
+    flow.hold(w)
+    sensors = w.sensors[: p["sensors"]]
+    recorded, since = sensors["recorded_ms"], clocks(keys)[sensors["key"]]
+    idle = (since != NULL) & (since - recorded > p["idle_ms"])
+    kept = np.flatnonzero((recorded != NULL) & ~idle)
+    rows = _places(kept, sensors["held"][kept], int(p["stride"]))
+    return {
+        "keys": keys,
+        "sensors": structs.picked(sensors, kept),
+        "stats": w.stats[: p["stats"]],
+        "usage": w.usage[: p["usage"]],
+        **{name: getattr(w, name)[rows] for name in SAMPLES},
+    }
+
+
+def clocks(keys: Array) -> Array:
+    """The clock of each broker; NULL without one."""
+    return np.where(keys["has_clock"] != 0, keys["clock_ms"], NULL)
+
+
+def _places(sensors: Array, held: Array, stride: int) -> Array:
+    """Places of the samples to store of some sensors."""
+    first = np.repeat(sensors * stride - (np.cumsum(held) - held), held)
+    return first + np.arange(len(first))
+
+
+def describe(shard: Shard) -> dict[str, Any]:
+    """Sizes of what a shard keeps."""
+    return {
+        **{name: len(part) for name, part in shard.parts.items()},
+        "shared": len(shard.meaning),
+        "waiting": len(shard.waiting["cluster"]),
+    }

@@ -1,0 +1,102 @@
+"""Shared records of brokers: limits of users and clients, and broker starts.
+
+A document holds for the brokers that it came from. Where both the stream and the configuration set
+limits of an entity, those of the stream hold, since they are what the brokers answered. See
+`state.engine.wall_policies`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from state.client_quotas.sequence import SEQUENCE
+from state.engine import documents, wall_policies
+from state.engine.kernel import Array
+from state.engine.names import NONE, Names
+from state.engine.records import Records
+from state.engine.wall_policies import Document, Settings
+from state.policies import CLIENT_QUOTAS
+
+STARTS = np.int64(wall_policies.START)
+USED = np.int64(1)
+"""`what` of the first kind of document; `layout.OF_USER` and the others count from there."""
+SCOPES = ("user", "client", documents.USER_CLIENT)
+BOUNDS = ("produce", "fetch", "request", "mutation")
+_NO_BOUND = float("nan")
+
+MEANING = np.dtype(
+    [
+        ("what", "<i8"),
+        ("name", "<i8"),
+        ("user", "<i8"),
+        ("client", "<i8"),
+        *((bound, "<f8") for bound in BOUNDS),
+        ("fresh", "<i8"),
+    ],
+    align=True,
+)
+"""A shared record: a broker start, or the bounds of an entity (NaN: none) with its user and client,
+-1 for the one that it has not."""
+
+
+@lru_cache(maxsize=65536)
+def _parsed(text: str) -> Document | None:
+    scope, name, limits = documents.parsed(text)
+    if scope not in SCOPES:
+        return None
+    bounds = (limits.get(key) for key in CLIENT_QUOTAS)
+    values = (_NO_BOUND if bound is None else float(bound) for bound in bounds)
+    return int(USED) + SCOPES.index(scope), name, (NONE, NONE, *values)
+
+
+@lru_cache(maxsize=65536)
+def _pair(name: str) -> tuple[str, str]:
+    return documents.pair_of(name)
+
+
+class ClientLimits(wall_policies.SharedRecords):
+    """Documents and broker starts as this job reads them."""
+
+    sequence = SEQUENCE
+    meaning = MEANING
+    broker = -2
+    settings = ()
+    unset = 0
+    by_origin = True
+    start = (NONE, NONE, *(_NO_BOUND,) * len(BOUNDS))
+
+    def parsed(self, text: str) -> Document | None:
+        """The content of a document; None for one that this job does not use."""
+        return _parsed(text)
+
+    def sets(self, meaning: Array) -> Array:
+        """Which documents set something."""
+        found = np.zeros(len(meaning), bool)
+        for bound in BOUNDS:
+            found |= ~np.isnan(meaning[bound])
+        return found
+
+    def in_force(self, settings: Settings) -> tuple[Any, ...]:
+        """Brokers have no settings for this job."""
+        return ()
+
+    def meanings(self, records: Records, names: Names) -> Array:
+        """The content of each shared record, with the names of its user and client."""
+        found = super().meanings(records, names)
+        scope = found["what"] - USED
+        for at, field in enumerate(("user", "client")):
+            rows = scope == at
+            found[field][rows] = found["name"][rows]
+        rows = np.flatnonzero(scope == SCOPES.index(documents.USER_CLIENT))
+        if len(rows):
+            pairs = [_pair(name) for name in names.texts(found["name"][rows])]
+            for at, field in enumerate(("user", "client")):
+                found[field][rows] = names.intern(pa.array([pair[at] for pair in pairs]))
+        return found
+
+
+LIMITS = ClientLimits()
