@@ -1,4 +1,4 @@
-package weir.pulsar;
+package weir.feed;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -22,11 +22,18 @@ import org.junit.jupiter.api.io.TempDir;
 
 class FileSinkTest {
 
+    private static final long HOUR_MS = 3_600_000;
+
     @TempDir
     private Path folder;
 
-    private FileSink sink(String... more) {
-        return new FileSink(Records.settings(folder, more), "host:8080");
+    private FileSink sink(long fileMillis, long fileBytes, boolean gzip) {
+        return new FileSink(
+                folder, new FileSink.Rotation(fileMillis, fileBytes, gzip, HOUR_MS), "host:8080");
+    }
+
+    private FileSink sink() {
+        return sink(HOUR_MS, 1 << 20, true);
     }
 
     private List<Path> files(String ending) throws IOException {
@@ -51,7 +58,7 @@ class FileSinkTest {
 
     @Test
     void aFileIsShownWhenItIsWhole() throws IOException {
-        FileSink sink = sink("weirFileMillis", "3600000");
+        FileSink sink = sink();
         sink.write(Records.numbered(0, 3));
         assertEquals(List.of(), shown());
         assertEquals(List.of("0", "1", "2"), Files.readAllLines(files(".open").get(0)));
@@ -62,7 +69,7 @@ class FileSinkTest {
 
     @Test
     void aFileEndsAtItsSize() throws IOException {
-        FileSink sink = sink("weirFileMillis", "3600000", "weirFileBytes", "4");
+        FileSink sink = sink(HOUR_MS, 4, true);
         sink.write(Records.numbered(0, 2));
         sink.write(Records.numbered(2, 3));
         assertEquals(List.of("0", "1"), shown());
@@ -72,7 +79,7 @@ class FileSinkTest {
 
     @Test
     void aFileEndsAtItsAgeWithoutAFurtherRecord() throws IOException, InterruptedException {
-        FileSink sink = sink("weirFileMillis", "1");
+        FileSink sink = sink(1, 1 << 20, true);
         sink.write(Records.numbered(0, 1));
         while (shown().isEmpty()) {
             sink.idle();
@@ -82,7 +89,7 @@ class FileSinkTest {
 
     @Test
     void filesAreTextWithoutGzip() throws IOException {
-        FileSink sink = sink("weirFileGzip", "false");
+        FileSink sink = sink(HOUR_MS, 1 << 20, false);
         sink.write(Records.numbered(0, 3));
         sink.close();
         assertEquals(List.of(), shown());
@@ -91,7 +98,7 @@ class FileSinkTest {
 
     @Test
     void aFileThatCannotBeCompressedIsShownAsText() throws IOException {
-        FileSink sink = sink("weirFileMillis", "3600000");
+        FileSink sink = sink();
         sink.write(Records.numbered(0, 3));
         String open = files(".open").get(0).getFileName().toString();
         Path part = folder.resolve(open.replace(".open", ".part"));
@@ -133,7 +140,7 @@ class FileSinkTest {
 
     @Test
     void aFileThatIsTakenAwayIsReportedAndTheNextOneIsMade() throws IOException {
-        FileSink sink = sink("weirFileMillis", "3600000");
+        FileSink sink = sink();
         sink.write(Records.numbered(0, 3));
         Files.delete(files(".open").get(0));
         Sink.Vanished gone = assertThrows(
@@ -149,7 +156,8 @@ class FileSinkTest {
     void aFolderThatCannotBeIsAFailureUntilItCan() throws IOException {
         Path place = folder.resolve("later");
         Files.createFile(place);
-        FileSink sink = new FileSink(Records.settings(place), "b");
+        FileSink sink = new FileSink(
+                place, new FileSink.Rotation(HOUR_MS, 1 << 20, true, HOUR_MS), "b");
         assertThrows(IOException.class, () -> sink.write(Records.numbered(0, 1)));
         Files.delete(place);
         sink.write(Records.numbered(0, 1));
@@ -167,7 +175,7 @@ class FileSinkTest {
         for (Path each : List.of(old, packed, foreign)) {
             Files.setLastModifiedTime(each, FileTime.fromMillis(1));
         }
-        sink("weirKeepMillis", "60000").idle();
+        sink().idle();
         assertEquals(List.of(foreign), files(".ndjson"));
         assertEquals(List.of(), files(".ndjson.gz"));
     }

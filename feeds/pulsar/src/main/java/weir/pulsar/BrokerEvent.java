@@ -1,57 +1,14 @@
 package weir.pulsar;
 
 import java.io.IOException;
+import weir.feed.Event;
+import weir.feed.Line;
 
-/** What the broker did: one kind of the event contract with its columns, without the time. */
-sealed interface Event {
-
-    /** Bytes that an event holds in the buffer, payload aside. */
-    int WEIGHT = 256;
-
-    /** The contract's name of the kind. */
-    String kind();
-
-    /** Writes the columns of the kind; those common to all kinds are written by {@link Encoder}. */
-    void columns(Line line) throws IOException;
-
-    /** An estimate of the bytes that the event holds while it waits. */
-    default int weight() {
-        return WEIGHT;
-    }
-
-    /** The broker process started, with a version of the plug-in. */
-    record BrokerStarted(String version) implements Event {
-        @Override
-        public String kind() {
-            return "broker_started";
-        }
-
-        @Override
-        public void columns(Line line) throws IOException {
-            line.text("plugin_version", version);
-        }
-    }
-
-    /**
-     * Events are missing since a time: `dropped` of them, null where nobody counted; without
-     * times, since ever.
-     */
-    record Gap(Long fromMonoNs, Long fromWallMs, Long dropped) implements Event {
-        @Override
-        public String kind() {
-            return "gap";
-        }
-
-        @Override
-        public void columns(Line line) throws IOException {
-            line.number("gap_from_mono_ns", fromMonoNs);
-            line.number("gap_from_wall_ms", fromWallMs);
-            line.number("dropped", dropped);
-        }
-    }
+/** What a Pulsar broker did. */
+sealed interface BrokerEvent extends Event {
 
     /** A client connected; whether its pauses will be reported. */
-    record ConnectionOpened(Connection connection, boolean reportsPauses) implements Event {
+    record ConnectionOpened(Connection connection, boolean reportsPauses) implements BrokerEvent {
         @Override
         public String kind() {
             return "connection_opened";
@@ -68,7 +25,7 @@ sealed interface Event {
     }
 
     /** A state of a connection that needs its name only: closed, paused or resumed. */
-    record ConnectionChanged(String kind, Connection connection) implements Event {
+    record ConnectionChanged(String kind, Connection connection) implements BrokerEvent {
         static final String CLOSED = "connection_closed";
         static final String PAUSED = "reads_paused";
         static final String RESUMED = "reads_resumed";
@@ -80,7 +37,7 @@ sealed interface Event {
     }
 
     /** A producer was created or closed. */
-    record ProducerChanged(String kind, Sender sender) implements Event {
+    record ProducerChanged(String kind, Sender sender) implements BrokerEvent {
         static final String CREATED = "producer_created";
         static final String CLOSED = "producer_closed";
 
@@ -91,7 +48,7 @@ sealed interface Event {
     }
 
     /** A consumer was created or closed. */
-    record ConsumerChanged(String kind, Receiver receiver) implements Event {
+    record ConsumerChanged(String kind, Receiver receiver) implements BrokerEvent {
         static final String CREATED = "consumer_created";
         static final String CLOSED = "consumer_closed";
 
@@ -103,7 +60,7 @@ sealed interface Event {
 
     /** A publish request was accepted and charged to the limits. */
     record Published(Sender sender, long sequenceId, long bytes, EntryHeader header)
-            implements Event {
+            implements BrokerEvent {
         @Override
         public String kind() {
             return "publish";
@@ -121,7 +78,7 @@ sealed interface Event {
     /** Publish requests of one producer since a time, summed up. */
     record PublishDigest(
             Sender sender, long publishes, long messages, long bytes, long fromMonoNs,
-            long fromWallMs) implements Event {
+            long fromWallMs) implements BrokerEvent {
         @Override
         public String kind() {
             return "publish_digest";
@@ -141,7 +98,7 @@ sealed interface Event {
     /** An entry was persisted. */
     record EntryAdded(
             Sender sender, long sequenceId, long ledgerId, long entryId, long bytes,
-            EntryHeader header, Long brokerTimeMs) implements Event {
+            EntryHeader header, Long brokerTimeMs) implements BrokerEvent {
         @Override
         public String kind() {
             return "entry_added";
@@ -161,7 +118,7 @@ sealed interface Event {
     /** An entry was sent to a consumer. */
     record Dispatched(
             Receiver receiver, long ledgerId, long entryId, long bytes, String producerName,
-            long sequenceId, EntryHeader header, byte[] payload) implements Event {
+            long sequenceId, EntryHeader header, byte[] payload) implements BrokerEvent {
         @Override
         public String kind() {
             return "dispatch";
@@ -186,7 +143,7 @@ sealed interface Event {
 
     /** A consumer acknowledged an entry, or everything up to it. */
     record Acked(Receiver receiver, long ledgerId, long entryId, boolean cumulative)
-            implements Event {
+            implements BrokerEvent {
         @Override
         public String kind() {
             return "ack";
@@ -203,7 +160,7 @@ sealed interface Event {
     /** Where a cursor stands. */
     record CursorState(
             String topic, String subscription, String markDelete, String readPosition,
-            boolean active, boolean durable, Long expired) implements Event {
+            boolean active, boolean durable, Long expired) implements BrokerEvent {
         @Override
         public String kind() {
             return "cursor_state";
@@ -222,7 +179,7 @@ sealed interface Event {
     }
 
     /** A cursor was removed. */
-    record CursorDeleted(String topic, String subscription) implements Event {
+    record CursorDeleted(String topic, String subscription) implements BrokerEvent {
         @Override
         public String kind() {
             return "cursor_deleted";
@@ -237,7 +194,7 @@ sealed interface Event {
 
     /** What a ledger holds; the close time is null while it is open. */
     record LedgerState(String topic, long ledgerId, long entries, long bytes, Long closeMs)
-            implements Event {
+            implements BrokerEvent {
         @Override
         public String kind() {
             return "ledger_state";
@@ -254,7 +211,7 @@ sealed interface Event {
     }
 
     /** A whole ledger was trimmed, or left the cache. */
-    record LedgerGone(String kind, String topic, long ledgerId) implements Event {
+    record LedgerGone(String kind, String topic, long ledgerId) implements BrokerEvent {
         static final String DELETED = "ledger_deleted";
         static final String LEFT_CACHE = "entry_invalidated";
 
@@ -266,7 +223,7 @@ sealed interface Event {
     }
 
     /** Limits that hold from now on, as a policy document. */
-    record Policy(String document) implements Event {
+    record Policy(String document) implements BrokerEvent {
         @Override
         public String kind() {
             return "policy";

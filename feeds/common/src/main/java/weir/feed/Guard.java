@@ -1,4 +1,4 @@
-package weir.pulsar;
+package weir.feed;
 
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -6,7 +6,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /** Keeps whatever goes wrong in the plug-in away from the broker's threads. */
-final class Guard {
+public final class Guard {
 
     private static final Logger LOG = LoggerFactory.getLogger(Guard.class);
     private static final long QUIET_NS = TimeUnit.MINUTES.toNanos(1);
@@ -15,7 +15,7 @@ final class Guard {
     private final AtomicLong failures = new AtomicLong();
 
     /** Runs it; a failure is logged, at most once a minute. */
-    void run(Runnable work) {
+    public void run(Runnable work) {
         try {
             work.run();
         } catch (Throwable error) {

@@ -1,4 +1,4 @@
-package weir.pulsar;
+package weir.feed;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 
 class EventBufferTest {
 
-    private static final Event EVENT = new Event.CursorDeleted("t", "s");
+    private static final Event EVENT = new Records.Plain();
 
     private final AtomicLong ms = new AtomicLong();
     private final EventBuffer buffer =

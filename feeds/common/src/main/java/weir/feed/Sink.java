@@ -1,10 +1,10 @@
-package weir.pulsar;
+package weir.feed;
 
 import java.io.IOException;
 import java.util.List;
 
 /** A place that records go to. Only the delivery thread calls it, so it may wait. */
-interface Sink extends AutoCloseable {
+public interface Sink extends AutoCloseable {
 
     /**
      * Stores the records in their order. An IOException says that none, or not all, are stored: the
@@ -27,18 +27,18 @@ interface Sink extends AutoCloseable {
         private final transient Stamped first;
         private final long count;
 
-        Vanished(String message, Stamped first, long count) {
+        public Vanished(String message, Stamped first, long count) {
             super(message);
             this.first = first;
             this.count = count;
         }
 
         /** The earliest event that is gone. */
-        Stamped first() {
+        public Stamped first() {
             return first;
         }
 
-        long count() {
+        public long count() {
             return count;
         }
     }

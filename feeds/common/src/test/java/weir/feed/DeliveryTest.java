@@ -1,4 +1,4 @@
-package weir.pulsar;
+package weir.feed;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -39,12 +39,12 @@ class DeliveryTest {
             }
         };
         return new Delivery(
-                buffer, new Encoder("c", "b"), sink, new RunMarker(folder, "b"));
+                buffer, new Encoder("f", "c", "b"), sink, new RunMarker(folder, "b"));
     }
 
     private void offer(int count) {
         for (int i = 0; i < count; i++) {
-            buffer.offer(new Event.CursorDeleted("t", "s"));
+            buffer.offer(new Records.Plain());
         }
     }
 
@@ -59,7 +59,7 @@ class DeliveryTest {
             Thread.sleep(1);
         }
         delivery.close(10_000);
-        assertEquals(8, stored.stream().filter("cursor_deleted"::equals).count());
+        assertEquals(8, stored.stream().filter("plain"::equals).count());
         assertEquals("gap", stored.get(8));
         assertEquals(2, buffer.droppedInAll());
         assertEquals(null, new RunMarker(folder, "b").killedMs());

@@ -1,4 +1,4 @@
-package weir.pulsar;
+package weir.feed;
 
 import java.util.ArrayList;
 import java.util.List;
@@ -16,7 +16,7 @@ import java.util.function.Supplier;
  * before the next event. A dropped event has a number, too: the hole in `seq` is the count. A digest
  * alone has an earlier time than the events before it: that of its end.
  */
-final class EventBuffer {
+public final class EventBuffer {
 
     private final int mostEvents;
     private final long mostBytes;
@@ -34,7 +34,7 @@ final class EventBuffer {
     private long droppedInAll;
     private Stamped firstDropped;
 
-    EventBuffer(
+    public EventBuffer(
             int mostEvents, long mostBytes, long firstSeq, LongSupplier monoNs,
             LongSupplier wallMs) {
         this.mostEvents = mostEvents;
@@ -45,27 +45,27 @@ final class EventBuffer {
     }
 
     /** Takes an event, or drops it; never waits for the sink. */
-    void offer(Event event) {
+    public void offer(Event event) {
         offer(() -> event, Long.MAX_VALUE);
     }
 
     /** Takes an event of a time (wall clock) that has passed; a later one is now. */
-    void offer(Event event, long atMs) {
+    public void offer(Event event, long atMs) {
         offer(() -> event, atMs);
     }
 
     /** Takes an event that is made at its place in the stream: quickly, and without waiting. */
-    void offer(Supplier<Event> made) {
+    public void offer(Supplier<Event> made) {
         offer(made, Long.MAX_VALUE);
     }
 
     /** The clock of `ts_mono_ns`. */
-    long monoNs() {
+    public long monoNs() {
         return monoNs.getAsLong();
     }
 
     /** The clock of `ts_wall_ms`. */
-    long wallMs() {
+    public long wallMs() {
         return wallMs.getAsLong();
     }
 
@@ -91,7 +91,7 @@ final class EventBuffer {
     }
 
     /** All events that wait, in their order; they are held until {@link #delivered}. */
-    List<Stamped> take() {
+    public List<Stamped> take() {
         lock.lock();
         try {
             settle();
@@ -104,7 +104,7 @@ final class EventBuffer {
     }
 
     /** Frees the places of events that were taken. */
-    void delivered(List<Stamped> events) {
+    public void delivered(List<Stamped> events) {
         long bytes = 0;
         for (Stamped stamped : events) {
             bytes += stamped.event().weight();
@@ -119,7 +119,7 @@ final class EventBuffer {
     }
 
     /** Counts events that were taken and will never arrive; `first` is the earliest of them. */
-    void lost(Stamped first, long count) {
+    public void lost(Stamped first, long count) {
         lock.lock();
         try {
             drop(first, count);
@@ -129,7 +129,7 @@ final class EventBuffer {
     }
 
     /** Takes nothing more. */
-    void close() {
+    public void close() {
         lock.lock();
         try {
             closed = true;
@@ -139,7 +139,7 @@ final class EventBuffer {
     }
 
     /** Events that were dropped since the start. */
-    long droppedInAll() {
+    public long droppedInAll() {
         lock.lock();
         try {
             return droppedInAll;

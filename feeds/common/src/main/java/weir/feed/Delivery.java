@@ -1,4 +1,4 @@
-package weir.pulsar;
+package weir.feed;
 
 import java.io.IOException;
 import java.util.ArrayList;
@@ -8,7 +8,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /** The one thread that takes events from the buffer to the sink, and tries again while it fails. */
-final class Delivery implements Runnable {
+public final class Delivery implements Runnable {
 
     private static final Logger LOG = LoggerFactory.getLogger(Delivery.class);
     private static final int BATCH = 4_096;
@@ -24,7 +24,8 @@ final class Delivery implements Runnable {
     private volatile boolean closing;
     private volatile long deadlineNs;
 
-    Delivery(EventBuffer buffer, Encoder encoder, Sink sink, RunMarker marker) {
+    /** `marker` is null where nothing remembers that a run was killed. */
+    public Delivery(EventBuffer buffer, Encoder encoder, Sink sink, RunMarker marker) {
         this.buffer = buffer;
         this.encoder = encoder;
         this.sink = sink;
@@ -34,12 +35,12 @@ final class Delivery implements Runnable {
         thread.setContextClassLoader(Delivery.class.getClassLoader());
     }
 
-    void start() {
+    public void start() {
         thread.start();
     }
 
     /** Delivers what waits, for at most so long, and closes the sink. */
-    void close(long patienceMs) {
+    public void close(long patienceMs) {
         buffer.close();
         deadlineNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
         closing = true;
@@ -115,7 +116,7 @@ final class Delivery implements Runnable {
         while (true) {
             try {
                 sink.write(records);
-                marker.touch(System.currentTimeMillis());
+                touch();
                 if (failing) {
                     LOG.info("Weir: the sink takes records again");
                 }
@@ -139,11 +140,17 @@ final class Delivery implements Runnable {
     private void idle() {
         try {
             sink.idle();
-            marker.touch(System.currentTimeMillis());
+            touch();
         } catch (Sink.Vanished vanished) {
             lose(vanished);
         } catch (IOException | RuntimeException error) {
             LOG.debug("Weir: the sink fails", error); // the next write says so aloud
+        }
+    }
+
+    private void touch() throws IOException {
+        if (marker != null) {
+            marker.touch(System.currentTimeMillis());
         }
     }
 
@@ -155,7 +162,7 @@ final class Delivery implements Runnable {
     private void finish(boolean whole) {
         try {
             sink.close();
-            if (whole) {
+            if (whole && marker != null) {
                 marker.remove();
             }
         } catch (IOException | RuntimeException error) {

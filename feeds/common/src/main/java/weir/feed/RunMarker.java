@@ -1,4 +1,4 @@
-package weir.pulsar;
+package weir.feed;
 
 import java.io.IOException;
 import java.nio.file.Files;
@@ -12,19 +12,19 @@ import java.time.Instant;
  * <p>It is removed when everything was delivered. One that is found at the start belongs to a run
  * that was killed: what it had not delivered is lost, from the file's time on.
  */
-final class RunMarker {
+public final class RunMarker {
 
     private static final long TOUCH_MS = 1_000;
 
     private final Path file;
     private long touchedMs;
 
-    RunMarker(Path directory, String broker) {
+    public RunMarker(Path directory, String broker) {
         this.file = directory.resolve("." + FileSink.safe(broker) + ".running");
     }
 
     /** When the run before delivered last (ms since the epoch); null if it ended well. */
-    Long killedMs() {
+    public Long killedMs() {
         try {
             return Files.exists(file) ? Files.getLastModifiedTime(file).toMillis() : null;
         } catch (IOException unreadable) {
@@ -33,7 +33,7 @@ final class RunMarker {
     }
 
     /** Everything up to now is delivered. */
-    void touch(long nowMs) throws IOException {
+    public void touch(long nowMs) throws IOException {
         if (nowMs - touchedMs < TOUCH_MS) {
             return;
         }
@@ -46,7 +46,7 @@ final class RunMarker {
     }
 
     /** The run ended and everything is delivered. */
-    void remove() throws IOException {
+    public void remove() throws IOException {
         Files.deleteIfExists(file);
     }
 }

@@ -1,4 +1,4 @@
-package weir.pulsar;
+package weir.feed;
 
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonGenerator;
@@ -6,7 +6,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 
 /** One record as JSON; a null column is left out. */
-final class Line {
+public final class Line {
 
     private static final JsonFactory JSON = new JsonFactory();
 
@@ -18,33 +18,33 @@ final class Line {
         out.writeStartObject();
     }
 
-    void text(String column, String value) throws IOException {
+    public void text(String column, String value) throws IOException {
         if (value != null) {
             out.writeStringField(column, value);
         }
     }
 
-    void number(String column, long value) throws IOException {
+    public void number(String column, long value) throws IOException {
         out.writeNumberField(column, value);
     }
 
-    void number(String column, Number value) throws IOException {
+    public void number(String column, Number value) throws IOException {
         if (value != null) {
             out.writeNumberField(column, value.longValue());
         }
     }
 
-    void flag(String column, boolean value) throws IOException {
+    public void flag(String column, boolean value) throws IOException {
         out.writeBooleanField(column, value);
     }
 
-    void binary(String column, byte[] value) throws IOException {
+    public void binary(String column, byte[] value) throws IOException {
         if (value != null) {
             out.writeBinaryField(column, value);
         }
     }
 
-    void position(long ledgerId, long entryId) throws IOException {
+    public void position(long ledgerId, long entryId) throws IOException {
         number("ledger_id", ledgerId);
         number("entry_id", entryId);
     }

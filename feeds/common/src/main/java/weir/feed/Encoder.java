@@ -1,16 +1,14 @@
-package weir.pulsar;
+package weir.feed;
 
 import java.io.IOException;
 
-/** Turns events into records of the contract. */
-record Encoder(String cluster, String broker) {
+/** Turns events of a broker into records of the contract; `feed` is their `source_feed`. */
+public record Encoder(String feed, String cluster, String broker) {
 
-    static final String FEED = "pulsar_interceptor";
-
-    byte[] encode(Stamped stamped) throws IOException {
+    public byte[] encode(Stamped stamped) throws IOException {
         Line line = new Line();
         line.text("event_type", stamped.event().kind());
-        line.text("source_feed", FEED);
+        line.text("source_feed", feed);
         line.text("cluster", cluster);
         line.text("broker", broker);
         line.number("seq", stamped.seq());

@@ -1,4 +1,4 @@
-package weir.pulsar;
+package weir.feed;
 
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -24,7 +24,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * <p>The client itself tries again, without end and one request at a time: a record never overtakes
  * an earlier one, which would be late.
  */
-final class KafkaSink implements Sink {
+public final class KafkaSink implements Sink {
 
     private static final Map<String, Object> DEFAULTS = Map.of(
             "acks", "all", "linger.ms", 5, "max.in.flight.requests.per.connection", 1,
@@ -37,11 +37,12 @@ final class KafkaSink implements Sink {
     private List<Encoded> batch;
     private List<Encoded> unsent;
 
-    KafkaSink(Settings settings, String broker) {
-        this.topic = settings.topic();
+    /** `options` are the producer's own. */
+    public KafkaSink(String topic, Map<String, String> options, String broker) {
+        this.topic = topic;
         this.key = broker.getBytes(StandardCharsets.UTF_8);
         this.properties = new HashMap<>(DEFAULTS);
-        properties.putAll(settings.kafka());
+        properties.putAll(options);
     }
 
     @Override

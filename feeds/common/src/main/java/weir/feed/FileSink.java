@@ -1,4 +1,4 @@
-package weir.pulsar;
+package weir.feed;
 
 import java.io.IOException;
 import java.io.InputStream;
@@ -27,7 +27,7 @@ import org.slf4j.LoggerFactory;
  * when it is whole, packed and by its new name. After a crash the whole lines of an open file are
  * kept. Names sort by time.
  */
-final class FileSink implements Sink {
+public final class FileSink implements Sink {
 
     private static final Logger LOG = LoggerFactory.getLogger(FileSink.class);
     private static final String OPEN = ".open";
@@ -39,12 +39,15 @@ final class FileSink implements Sink {
             DateTimeFormatter.ofPattern("yyyyMMdd'T'HHmmss.SSS'Z'").withZone(ZoneOffset.UTC);
     private static final long CLEAN_MS = 60_000;
 
+    /**
+     * Files are closed at an age and a size, compressed where `gzip`, and removed at the age
+     * `keepMillis`, 0 for never.
+     */
+    public record Rotation(long fileMillis, long fileBytes, boolean gzip, long keepMillis) {}
+
     private final Path directory;
     private final String prefix;
-    private final long fileMillis;
-    private final long fileBytes;
-    private final long keepMillis;
-    private final boolean gzip;
+    private final Rotation rotation;
 
     private Path path;
     private FileChannel channel;
@@ -56,13 +59,10 @@ final class FileSink implements Sink {
     private long cleanedMs;
     private boolean recovered;
 
-    FileSink(Settings settings, String broker) {
-        this.directory = settings.directory();
+    public FileSink(Path directory, Rotation rotation, String broker) {
+        this.directory = directory;
+        this.rotation = rotation;
         this.prefix = safe(broker) + "-";
-        this.fileMillis = settings.fileMillis();
-        this.fileBytes = settings.fileBytes();
-        this.keepMillis = settings.keepMillis();
-        this.gzip = settings.fileGzip();
     }
 
     /** A name with the characters only that every file system takes. */
@@ -140,8 +140,8 @@ final class FileSink implements Sink {
         if (channel == null) {
             return;
         }
-        boolean old = System.currentTimeMillis() - openedMs >= fileMillis;
-        if (old || size >= fileBytes) {
+        boolean old = System.currentTimeMillis() - openedMs >= rotation.fileMillis();
+        if (old || size >= rotation.fileBytes()) {
             finish();
         }
     }
@@ -163,7 +163,7 @@ final class FileSink implements Sink {
     }
 
     private void show(Path open) throws IOException {
-        if (gzip && pack(open)) {
+        if (rotation.gzip() && pack(open)) {
             Files.delete(open);
             return;
         }
@@ -249,6 +249,7 @@ final class FileSink implements Sink {
     /** Removes files that are older than they are kept. */
     private void clean() throws IOException {
         long now = System.currentTimeMillis();
+        long keepMillis = rotation.keepMillis();
         if (keepMillis == 0 || now - cleanedMs < CLEAN_MS || !Files.isDirectory(directory)) {
             return;
         }
