@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.support.servers.kafka import Kafka
+from tests.support.servers.kafka import VERSION, Kafka
 from tests.support.servers.process import Server, ServerFailed, accepts, free_ports, java
 
 LISTENERS = """
@@ -52,8 +52,11 @@ class LoggingKafka(Kafka):
         users: Sequence[str],
         level: str = "DEBUG",
         properties: Mapping[str, object] | None = None,
+        version: str = VERSION,
+        plugins: Sequence[Path] = (),
     ) -> None:
-        super().__init__(folder, properties)
+        """`plugins` are jars beside those of the broker."""
+        super().__init__(folder, properties, version)
         (self._sasl_port,) = free_ports(1)
         self.request_log = folder / "kafka-request.log"
         self._users = users
@@ -71,7 +74,7 @@ class LoggingKafka(Kafka):
             "-Djava.awt.headless=true",
             f"-Dlog4j2.configurationFile={config}",
             "-cp",
-            ":".join([*binding, self._classpath]),
+            ":".join([*binding, *map(str, plugins), self._classpath]),
             "kafka.Kafka",
             str(self._properties),
         ]

@@ -23,6 +23,7 @@ public final class Delivery implements Runnable {
     private final Thread thread;
     private volatile boolean closing;
     private volatile long deadlineNs;
+    private volatile long deliveredMs = System.currentTimeMillis();
 
     /** `marker` is null where nothing remembers that a run was killed. */
     public Delivery(EventBuffer buffer, Encoder encoder, Sink sink, RunMarker marker) {
@@ -51,6 +52,11 @@ public final class Delivery implements Runnable {
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
         }
+    }
+
+    /** The time of the last event that was delivered; without any, that of the start. */
+    public long deliveredMs() {
+        return deliveredMs;
     }
 
     @Override
@@ -92,6 +98,7 @@ public final class Delivery implements Runnable {
                 return false;
             }
             buffer.delivered(batch);
+            deliveredMs = batch.get(batch.size() - 1).wallMs();
         }
         return true;
     }

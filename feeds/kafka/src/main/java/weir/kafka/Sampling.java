@@ -5,7 +5,7 @@ import java.io.UncheckedIOException;
 import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import weir.feed.Delivery;
@@ -28,7 +28,8 @@ final class Sampling implements Runnable {
     /** A reporter that begins later than this after its JVM was added to a running broker. */
     private static final long START_MS = TimeUnit.MINUTES.toMillis(5);
     private static final long LEFT_OUT_QUIET_NS = TimeUnit.MINUTES.toNanos(1);
-    private static final AtomicBoolean FIRST = new AtomicBoolean(true);
+    /** The last record of this JVM that was delivered; 0 before the first sampling has ended. */
+    private static final AtomicLong DELIVERED_MS = new AtomicLong();
 
     private final Series series;
     private final Settings settings;
@@ -49,7 +50,7 @@ final class Sampling implements Runnable {
                 System::currentTimeMillis);
         boolean toFiles = settings.sink().equals(Settings.FILES);
         RunMarker marker = toFiles ? new RunMarker(settings.directory(), broker) : null;
-        buffer.offer(first(marker));
+        begin(marker);
         Sink sink = toFiles
                 ? new FileSink(settings.directory(), settings.rotation(), broker)
                 : new KafkaSink(settings.topic(), settings.kafka(), broker);
@@ -57,13 +58,21 @@ final class Sampling implements Runnable {
         thread.setDaemon(true);
     }
 
-    /** What the records begin with: the broker started, or they are missing up to now. */
-    private static Event first(RunMarker marker) {
-        long upMs = ManagementFactory.getRuntimeMXBean().getUptime();
-        if (FIRST.getAndSet(false) && upMs < START_MS) {
-            return new Event.BrokerStarted(version());
+    /** Says that the broker started, or from when on records are missing. */
+    private void begin(RunMarker marker) {
+        long deliveredMs = DELIVERED_MS.get();
+        if (deliveredMs == 0) {
+            boolean starts = ManagementFactory.getRuntimeMXBean().getUptime() < START_MS;
+            Long killedMs = marker == null ? null : marker.killedMs();
+            if (starts) {
+                buffer.offer(new Event.BrokerStarted(version()));
+            }
+            if (!starts || killedMs != null) {
+                buffer.offer(new Event.Gap(null, killedMs, null));
+            }
+        } else if (System.currentTimeMillis() - deliveredMs > 2 * settings.intervalMs()) {
+            buffer.offer(new Event.Gap(null, deliveredMs, null));
         }
-        return new Event.Gap(null, marker == null ? null : marker.killedMs(), null);
     }
 
     /** The version that this reporter was built as. */
@@ -85,6 +94,7 @@ final class Sampling implements Runnable {
         closed = true;
         thread.interrupt();
         delivery.close(patienceMs);
+        DELIVERED_MS.set(delivery.deliveredMs());
     }
 
     @Override
