@@ -4,7 +4,6 @@ switched and changed while they run."""
 from __future__ import annotations
 
 import json
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -16,9 +15,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from tests.support.servers import feeds, pulsar_plugin
-from tests.support.servers.kafka import VERSION, jars
-from tests.support.servers.logging_kafka import LoggingKafka
-from tests.support.servers.process import Missing, java
+from tests.support.servers.kafka import VERSION
+from tests.support.servers.process import Missing
+from tests.support.servers.sasl_kafka import SaslKafka
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.kafka
@@ -31,28 +30,12 @@ LIMIT, HIGH = 20_000, 10**12
 TOPIC, RATES = "orders", "rates"
 
 
-class Broker(LoggingKafka):
-    """A broker that can load the reporter, and that is configured as operators do it."""
+class Broker(SaslKafka):
+    """A broker that can load the reporter."""
 
     def __init__(self, folder: Path, version: str, properties: dict[str, object]) -> None:
         reporter = feeds.built("kafka", "*.jar", feeds.KAFKA_VERSION, feeds.KAFKA_VERSION)
-        super().__init__(folder, [ALICE, BOB], "INFO", properties, version, [reporter])
-
-    def configure(self, *options: str) -> str:
-        """What kafka-configs.sh says when it alters something."""
-        done = subprocess.run(
-            [
-                *java(),
-                *("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-                *("-cp", f"{jars(VERSION)}/*", "kafka.admin.ConfigCommand"),
-                *("--bootstrap-server", self.servers, "--alter", *options),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        return done.stdout + done.stderr
+        super().__init__(folder, [ALICE, BOB], properties, version, [reporter])
 
     def change(self, settings: dict[str, object]) -> str:
         """Change settings of all brokers; a value in brackets may have commas."""
@@ -115,7 +98,9 @@ def test_rates_bounds_and_throttle_times_of_clients(broker: Broker, tmp_path: Pa
     broker.configure(*of_alice, "--add-config", limits)
     anybody = f"producer_byte_rate={HIGH},consumer_byte_rate={HIGH}"
     users = ("--entity-type", "users", "--entity-default")
-    broker.configure(*users, "--entity-type", "clients", "--entity-default", "--add-config", anybody)
+    broker.configure(
+        *users, "--entity-type", "clients", "--entity-default", "--add-config", anybody
+    )
     one = broker.producer(BOB, APP)
     sent = send(one, 5, 0.1)
     send(broker.producer(ALICE, APP), 6, 0)
@@ -144,7 +129,7 @@ def test_rates_bounds_and_throttle_times_of_clients(broker: Broker, tmp_path: Pa
     seqs = [r["seq"] for r in rates]
     assert seqs == sorted(set(seqs))
     steps = sorted({r["ts_wall_ms"] for r in limited})
-    assert all(900 < after - before < 3000 for before, after in zip(steps, steps[1:], strict=False))
+    assert 800 < (steps[-1] - steps[0]) / (len(steps) - 1) < 1200
     (begin,) = read(folder, "broker_started")
     assert begin["plugin_version"] == feeds.KAFKA_VERSION and begin["seq"] < seqs[0]
     assert read(folder, "gap") == []

@@ -62,12 +62,11 @@ final class Sampling implements Runnable {
     private void begin(RunMarker marker) {
         long deliveredMs = DELIVERED_MS.get();
         if (deliveredMs == 0) {
-            boolean starts = ManagementFactory.getRuntimeMXBean().getUptime() < START_MS;
-            Long killedMs = marker == null ? null : marker.killedMs();
-            if (starts) {
+            if (ManagementFactory.getRuntimeMXBean().getUptime() < START_MS) {
                 buffer.offer(new Event.BrokerStarted(version()));
             }
-            if (!starts || killedMs != null) {
+            Long killedMs = marker == null ? null : marker.killedMs();
+            if (killedMs != null) {
                 buffer.offer(new Event.Gap(null, killedMs, null));
             }
         } else if (System.currentTimeMillis() - deliveredMs > 2 * settings.intervalMs()) {
