@@ -51,6 +51,7 @@ BENCHES = {
     "first_hour": "first_hour.run",
     "storage": "storage.run",
     "plugin": "plugin.run",
+    "reporter": "reporter.run",
     "replay": "replay.run",
 }
 ALONE = {
@@ -88,6 +89,7 @@ RESULTS = (
     "first_hour",
     "storage",
     "plugin",
+    "reporter",
     "replay",
     "replay-large",
     "replay-cluster",
@@ -111,6 +113,7 @@ WITHOUT_SPARK = (
     "first_hour",
     "storage",
     "plugin",
+    "reporter",
     "suite",
     "compile",
     "replay_cluster",

@@ -37,12 +37,6 @@ class Broker(SaslKafka):
         reporter = feeds.built("kafka", "*.jar", feeds.KAFKA_VERSION, feeds.KAFKA_VERSION)
         super().__init__(folder, [ALICE, BOB], properties, version, [reporter])
 
-    def change(self, settings: dict[str, object]) -> str:
-        """Change settings of all brokers; a value in brackets may have commas."""
-        texts = (f"{key}=[{value}]" for key, value in settings.items())
-        brokers = ("--entity-type", "brokers", "--entity-default")
-        return self.configure(*brokers, "--add-config", ",".join(texts))
-
     def producer(self, user: str, client_id: str) -> Producer:
         return Producer({**self.client(user), "client.id": client_id, "log_level": 2})
 
@@ -121,6 +115,7 @@ def test_rates_bounds_and_throttle_times_of_clients(broker: Broker, tmp_path: Pa
     times = of(rates, "request", ALICE)
     assert {r["bound_milli"] for r in times} == {1_000_000}
     assert 0 < max(r["value_milli"] for r in times) < 1_000_000
+    assert {r["bound_milli"] for r in of(rates, "request", BOB)} == {2**63 - 1}  # no limit
     (exempt, *_) = [r for r in rates if r.get("exempt")]
     assert (exempt["quota_type"], exempt["principal"], exempt["value_milli"]) == ("request", "", 0)
     assert {(r["cluster"], r["broker"], r["source_feed"]) for r in rates} == {

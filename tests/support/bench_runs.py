@@ -21,12 +21,13 @@ LONG = {
     "flood",
     "flood_shapes",
     "plugin",
+    "reporter",
     "shadows",
     "first_hour",
     "freshness",
 }
 """Those that share the most code with another, and take longest."""
-NEEDS_A_BROKER = {"freshness", "flood", "flood_shapes", "govern_all", "plugin"}
+NEEDS_A_BROKER = {"freshness", "flood", "flood_shapes", "govern_all", "plugin", "reporter"}
 """Those are in test_bench_brokers.py."""
 
 

@@ -197,6 +197,12 @@ class Kafka:
         )
         return done.stdout + done.stderr
 
+    def change(self, settings: Mapping[str, object]) -> str:
+        """Change settings of all brokers while they run; in brackets a value may have commas."""
+        texts = (f"{key}=[{value}]" for key, value in settings.items())
+        brokers = ("--entity-type", "brokers", "--entity-default")
+        return self.configure(*brokers, "--add-config", ",".join(texts))
+
     def produce(
         self, topic: str, lines: Iterable[bytes], *, key: Callable[[bytes], bytes] | None = None
     ) -> int:
