@@ -115,7 +115,7 @@ def test_rates_bounds_and_throttle_times_of_clients(broker: Broker, tmp_path: Pa
     times = of(rates, "request", ALICE)
     assert {r["bound_milli"] for r in times} == {1_000_000}
     assert 0 < max(r["value_milli"] for r in times) < 1_000_000
-    assert {r["bound_milli"] for r in of(rates, "request", BOB)} == {2**63 - 1}  # no limit
+    assert not any("bound_milli" in r for r in of(rates, "request", BOB))  # no limit
     (exempt, *_) = [r for r in rates if r.get("exempt")]
     assert (exempt["quota_type"], exempt["principal"], exempt["value_milli"]) == ("request", "", 0)
     assert {(r["cluster"], r["broker"], r["source_feed"]) for r in rates} == {

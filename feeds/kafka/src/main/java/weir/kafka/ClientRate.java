@@ -5,8 +5,8 @@ import weir.feed.Event;
 import weir.feed.Line;
 
 /**
- * What a sensor shows, in thousandths of the type's unit. `bound` is null where there is none to
- * know; without a limit it is that of Kafka, 2^63 - 1. `throttle` is null where none was recorded.
+ * What a sensor shows, in thousandths of the type's unit. `bound` is null without a limit,
+ * `throttle` where none was recorded.
  */
 record ClientRate(Entity entity, long value, Long bound, Long throttle) implements Event {
 

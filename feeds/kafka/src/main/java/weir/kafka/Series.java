@@ -82,13 +82,18 @@ final class Series {
         for (Sensor each : taken) {
             Long value = thousandths(each.value);
             if (value != null) {
-                Quota quota = each.value.config().quota();
                 rates.add(new ClientRate(
-                        each.entity, value, quota == null ? null : Math.round(quota.bound() * 1000),
+                        each.entity, value, bound(each.value.config().quota()),
                         each.throttleTime == null ? null : thousandths(each.throttleTime)));
             }
         }
         return new Reading(rates, chosen - taken.size());
+    }
+
+    /** Null without a limit, for which Kafka has 2^63 - 1. */
+    private static Long bound(Quota quota) {
+        return quota == null || quota.bound() >= Long.MAX_VALUE
+                ? null : Math.round(quota.bound() * 1000);
     }
 
     /** Null where the broker has recorded nothing. */

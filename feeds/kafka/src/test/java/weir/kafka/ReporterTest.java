@@ -151,7 +151,7 @@ class ReporterTest {
                                 "value_milli", "1500", "bound_milli", "2000000",
                                 "throttle_avg_milli", "12250"),
                         rate("quota_type", "fetch", "principal", "u", "client_id", "",
-                                "value_milli", "0", "bound_milli", "" + Long.MAX_VALUE),
+                                "value_milli", "0"),
                         rate("quota_type", "controller_mutation", "principal", "", "client_id", "c",
                                 "value_milli", "-3000", "bound_milli", "5000"),
                         rate("quota_type", "request", "principal", "", "client_id", "",
