@@ -52,6 +52,7 @@ BENCHES = {
     "storage": "storage.run",
     "plugin": "plugin.run",
     "pollers": "pollers.run",
+    "reporter": "reporter.run",
     "replay": "replay.run",
 }
 ALONE = {
@@ -90,6 +91,7 @@ RESULTS = (
     "storage",
     "plugin",
     "pollers",
+    "reporter",
     "replay",
     "replay-large",
     "replay-cluster",
@@ -114,6 +116,7 @@ WITHOUT_SPARK = (
     "storage",
     "plugin",
     "pollers",
+    "reporter",
     "suite",
     "compile",
     "replay_cluster",

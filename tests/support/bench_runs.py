@@ -21,12 +21,21 @@ LONG = {
     "flood",
     "flood_shapes",
     "plugin",
+    "reporter",
     "shadows",
     "first_hour",
     "freshness",
 }
 """Those that share the most code with another, and take longest."""
-NEEDS_A_BROKER = {"freshness", "flood", "flood_shapes", "govern_all", "plugin", "pollers"}
+NEEDS_A_BROKER = {
+    "freshness",
+    "flood",
+    "flood_shapes",
+    "govern_all",
+    "plugin",
+    "pollers",
+    "reporter",
+}
 """Those are in test_bench_brokers.py."""
 
 

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from app.config.reconcile import ReconcileSettings
 from app.show.reconcile.measures import measures
 from app.sources.polling import Unanswered
+from app.sources.prometheus_text import samples
 from app.sources.pulsar.admin_client import AdminClient
 
 STARTED = "process_start_time_seconds"
@@ -81,27 +80,24 @@ def parsed(lines: Iterable[str], broker: str, from_ms: int, to_ms: int) -> Scrap
     known = measures()
     names = {measure.metric: measure.name for measure in known.values()}
     names["pulsar_subscriptions_count"] = SUBSCRIPTIONS
-    wanted = tuple(f"{name}{{" for name in (*names, STARTED, *CHECKS))
-    text = "\n".join(line for line in lines if line.startswith(wanted))
     cluster, started_s = "", 0.0
     topics: dict[str, Values] = {}
     whole: Values = {}
     checks: Values = {}
-    for family in text_string_to_metric_families(text + "\n"):
-        for sample in family.samples:
-            cluster = sample.labels.get("cluster", cluster)
-            if sample.name == STARTED:
-                started_s = sample.value
-                continue
-            if sample.name in CHECKS:
-                checks[sample.labels.get("le", sample.name.rpartition("_")[2])] = sample.value
-                continue
-            name = names[sample.name]
-            topic = sample.labels.get("topic")
-            if name in known and known[name].whole:
-                whole[name] = sample.value
-            elif topic is not None:
-                topics.setdefault(topic, {})[name] = sample.value
+    for sample in samples(lines, (*names, STARTED, *CHECKS)):
+        cluster = sample.labels.get("cluster", cluster)
+        if sample.name == STARTED:
+            started_s = sample.value
+            continue
+        if sample.name in CHECKS:
+            checks[sample.labels.get("le", sample.name.rpartition("_")[2])] = sample.value
+            continue
+        name = names[sample.name]
+        topic = sample.labels.get("topic")
+        if name in known and known[name].whole:
+            whole[name] = sample.value
+        elif topic is not None:
+            topics.setdefault(topic, {})[name] = sample.value
     if not cluster:
         raise Unanswered("metrics/: the answer has none of the metrics of a Pulsar broker")
     return Scrape(broker, cluster, from_ms, to_ms, started_s, topics, whole, checks)

@@ -44,6 +44,8 @@ import org.apache.kafka.common.acl.AclPermissionType;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.TopicAuthorizationException;
 import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.quota.ClientQuotaEntity;
+import org.apache.kafka.common.quota.ClientQuotaFilter;
 import org.apache.kafka.common.resource.PatternType;
 import org.apache.kafka.common.resource.ResourcePatternFilter;
 import org.apache.kafka.common.resource.ResourceType;
@@ -207,6 +209,17 @@ public final class KafkaRequests {
         return answers;
     }
 
+    /** The limits of clients: for each entity its names by type, and its values by key. */
+    public Answers quotas(int timeoutMs) {
+        DescribeClientQuotasOptions options = new DescribeClientQuotasOptions();
+        options.timeoutMs(Integer.valueOf(timeoutMs));
+        DescribeClientQuotasResult result =
+            admin.describeClientQuotas(ClientQuotaFilter.all(), options);
+        Answers answers = new Answers();
+        answers.quotas = true;
+        return answers.add(result.entities());
+    }
+
     /** What ACLs allow on topics. */
     public Answers acls(int timeoutMs) {
         DescribeAclsOptions options = new DescribeAclsOptions();
@@ -275,6 +288,7 @@ public final class KafkaRequests {
     /** The answers to requests, in the order in which they were asked for. */
     public static final class Answers {
         List keys;
+        boolean quotas;
         private final List futures = new ArrayList();
         private KafkaFuture all;
 
@@ -333,7 +347,7 @@ public final class KafkaRequests {
             } else if (value instanceof TopicDescription) {
                 return topic((TopicDescription) value);
             } else if (value instanceof Map) {
-                return offsets((Map) value);
+                return quotas ? entities((Map) value) : offsets((Map) value);
             } else if (value instanceof Config) {
                 return settings((Config) value);
             } else if (value instanceof DescribeProducersResult.PartitionProducerState) {
@@ -431,6 +445,16 @@ public final class KafkaRequests {
                 }
             }
             return topics;
+        }
+
+        private static List entities(Map limits) {
+            List entities = new ArrayList();
+            for (Object each : limits.entrySet()) {
+                Map.Entry entry = (Map.Entry) each;
+                entities.add(Arrays.asList(new Object[] {
+                    ((ClientQuotaEntity) entry.getKey()).entries(), entry.getValue()}));
+            }
+            return entities;
         }
 
         private Map settings(Config config) {

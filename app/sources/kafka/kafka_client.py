@@ -46,6 +46,7 @@ REFUSED = (
 BY_NAME = "they are those of Kafka's Java client, by its own names"
 Send = Callable[[bytes, Sequence[int], Sequence[int]], None]
 Offset = Literal["first", "next", "stable"]
+Quota = tuple[dict[str, str | None], dict[str, float]]
 _PASSWORD = re.compile(r"""password\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
 
 
@@ -170,6 +171,11 @@ class KafkaClient:
         """[name, type of pattern, principal, operation, permission] of what ACLs of topics allow."""
         found: list[list[str]] = self._send("acls", deadline).only("ACLs", deadline)
         return found
+
+    def quotas(self, deadline: float) -> list[Quota]:
+        """Of each entity with limits its names by type, None for a default, and its values by key."""
+        found = self._send("quotas", deadline).only("client quotas", deadline)
+        return [(names, values) for names, values in found]
 
     def records(
         self,

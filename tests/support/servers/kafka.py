@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,13 +84,15 @@ class Kafka:
         properties: Mapping[str, object] | None = None,
         version: str = VERSION,
         joins: Kafka | None = None,
+        plugins: Sequence[Path] = (),
     ) -> None:
-        """`properties` are further ones of the broker; `joins` is the first of a cluster of two."""
+        """`properties` are further ones of the broker; `joins` is the first of a cluster of two,
+        `plugins` are jars beside those of the broker."""
         self._folder = folder
         self._port, self._secure, controller = free_ports(3)
         self._controller: int = controller if joins is None else joins._controller
         self._cluster_id: str = _cluster_id() if joins is None else joins._cluster_id
-        self._classpath = f"{jars(version)}/*"
+        self._classpath = ":".join([*map(str, plugins), f"{jars(version)}/*"])
         self._properties = folder / "server.properties"
         folder.mkdir(parents=True, exist_ok=True)
         self.certificate, keystore = self._identity()
@@ -178,6 +180,28 @@ class Kafka:
                 )
 
             wait_for(led)
+
+    def configure(self, *options: str) -> str:
+        """What kafka-configs.sh says when it alters something."""
+        done = subprocess.run(
+            [
+                *java(),
+                *("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+                *("-cp", f"{jars()}/*", "kafka.admin.ConfigCommand"),
+                *("--bootstrap-server", self.servers, "--alter", *options),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.stdout + done.stderr
+
+    def change(self, settings: Mapping[str, object]) -> str:
+        """Change settings of all brokers while they run; in brackets a value may have commas."""
+        texts = (f"{key}=[{value}]" for key, value in settings.items())
+        brokers = ("--entity-type", "brokers", "--entity-default")
+        return self.configure(*brokers, "--add-config", ",".join(texts))
 
     def produce(
         self, topic: str, lines: Iterable[bytes], *, key: Callable[[bytes], bytes] | None = None

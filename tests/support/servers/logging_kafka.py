@@ -1,4 +1,4 @@
-"""A Kafka broker that writes a request log, with users of its own, and the dump of its segments.
+"""A Kafka broker that writes a request log, and the dump of its segments.
 
 The jars of the broker hold no binding of its logging to Log4j; those of Spark do, so they stand
 before them on the class path.
@@ -12,18 +12,9 @@ from pathlib import Path
 
 import pyspark
 
-from tests.support.servers.kafka import Kafka
-from tests.support.servers.process import Server, ServerFailed, accepts, free_ports, java
+from tests.support.servers.process import Server, ServerFailed, java
+from tests.support.servers.sasl_kafka import SaslKafka
 
-LISTENERS = """
-listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl},CONTROLLER://{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,\
-CONTROLLER:PLAINTEXT
-sasl.enabled.mechanisms=PLAIN
-listener.name.sasl_plaintext.plain.sasl.jaas.config=\
-org.apache.kafka.common.security.plain.PlainLoginModule required {users};
-"""
 LOG4J = """\
 Configuration:
   Appenders:
@@ -43,8 +34,8 @@ Configuration:
 BINDING = ("slf4j-api-", "log4j-slf4j2-impl-", "log4j-api-", "log4j-core-")
 
 
-class LoggingKafka(Kafka):
-    """The broker of `Kafka` with a second listener, SASL/PLAIN, and a request log in a file."""
+class LoggingKafka(SaslKafka):
+    """The broker of `SaslKafka` with a request log in a file."""
 
     def __init__(
         self,
@@ -53,11 +44,8 @@ class LoggingKafka(Kafka):
         level: str = "DEBUG",
         properties: Mapping[str, object] | None = None,
     ) -> None:
-        super().__init__(folder, properties)
-        (self._sasl_port,) = free_ports(1)
+        super().__init__(folder, users, properties)
         self.request_log = folder / "kafka-request.log"
-        self._users = users
-        self._listen()
         config = folder / "log4j2.yaml"
         config.write_text(LOG4J.format(requests=self.request_log, level=level))
         jars = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
@@ -76,24 +64,6 @@ class LoggingKafka(Kafka):
             str(self._properties),
         ]
         self._server = Server(command, folder / "broker.log")
-
-    def start(self) -> None:
-        """Start the broker and wait until both listeners serve."""
-        self._server.start(
-            lambda log: (
-                "Kafka Server started" in log and accepts(self._port) and accepts(self._sasl_port)
-            )
-        )
-
-    def client(self, user: str) -> dict[str, str]:
-        """Options with which a client is this user."""
-        return {
-            "bootstrap.servers": f"127.0.0.1:{self._sasl_port}",
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": user,
-            "sasl.password": _password(user),
-        }
 
     def segments(self, topic: str) -> list[Path]:
         """The log segments of a topic."""
@@ -123,19 +93,3 @@ class LoggingKafka(Kafka):
         if done.returncode:
             raise ServerFailed(f"cannot dump the segments\n{done.stdout}{done.stderr}")
         return done.stdout
-
-    def _listen(self) -> None:
-        """Put the second listener into the properties: the last value of a key holds."""
-        users = " ".join(f'user_{user}="{_password(user)}"' for user in self._users)
-        text = self._properties.read_text()
-        controller = text.split("controller.quorum.voters=1@", 1)[1].split("\n", 1)[0]
-        self._properties.write_text(
-            text
-            + LISTENERS.format(
-                port=self._port, sasl=self._sasl_port, controller=controller, users=users
-            )
-        )
-
-
-def _password(user: str) -> str:
-    return f"{user}-of-the-test"

@@ -11,6 +11,7 @@ import org.apache.pulsar.common.api.proto.CommandSubscribe.SubType;
 import org.apache.pulsar.common.api.proto.MessageIdData;
 import org.apache.pulsar.common.api.proto.MessageMetadata;
 import org.apache.pulsar.common.protocol.Commands;
+import weir.feed.EventBuffer;
 
 /** What clients do: producers and consumers come and go, messages are published, sent, acknowledged. */
 final class Clients {
@@ -95,7 +96,7 @@ final class Clients {
             metadata.clear();
         }
         context.setProperty(REQUEST, new Request(sender, header));
-        buffer.offer(new Event.Published(
+        buffer.offer(new BrokerEvent.Published(
                 sender, context.getSequenceId(), context.getMsgSize(), header));
     }
 
@@ -104,7 +105,7 @@ final class Clients {
         if (!(context.getProperty(REQUEST) instanceof Request request)) {
             return;
         }
-        buffer.offer(new Event.EntryAdded(
+        buffer.offer(new BrokerEvent.EntryAdded(
                 request.sender(), context.getSequenceId(), Math.max(ledgerId, 0),
                 Math.max(entryId, 0), context.getMsgSize(), request.header(),
                 context.getEntryTimestamp() > 0 ? context.getEntryTimestamp() : null));
@@ -124,7 +125,7 @@ final class Clients {
             Commands.parseMessageMetadata(entry, metadata);
             EntryHeader header = EntryHeader.of(metadata);
             boolean chunk = header.chunk() != null;
-            buffer.offer(new Event.Dispatched(
+            buffer.offer(new BrokerEvent.Dispatched(
                     receiver, ledgerId, entryId, chunk ? entry.readableBytes() : stored,
                     metadata.getProducerName(), metadata.getSequenceId(), header,
                     chunk && payload ? bytesOf(entry) : null));
@@ -144,7 +145,7 @@ final class Clients {
         for (int i = 0; i < ack.getMessageIdsCount(); i++) {
             MessageIdData id = ack.getMessageIdAt(i);
             if (isWhole(id)) {
-                buffer.offer(new Event.Acked(
+                buffer.offer(new BrokerEvent.Acked(
                         receiver, id.getLedgerId(), id.getEntryId(), cumulative));
             }
         }
@@ -189,7 +190,7 @@ final class Clients {
         connection.senders().put(made.producerId(), made);
         if (made.taken()) {
             policies.changed(producer.getTopic());
-            buffer.offer(new Event.ProducerChanged(Event.ProducerChanged.CREATED, made));
+            buffer.offer(new BrokerEvent.ProducerChanged(BrokerEvent.ProducerChanged.CREATED, made));
         }
         return made;
     }
@@ -213,7 +214,7 @@ final class Clients {
                 connection.taken() && topics.takes(topic), digests.isWhole(topic));
         connection.receivers().put(consumer.consumerId(), made);
         if (made.taken()) {
-            buffer.offer(new Event.ConsumerChanged(Event.ConsumerChanged.CREATED, made));
+            buffer.offer(new BrokerEvent.ConsumerChanged(BrokerEvent.ConsumerChanged.CREATED, made));
         }
         return made;
     }

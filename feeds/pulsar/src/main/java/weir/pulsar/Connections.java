@@ -11,6 +11,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.pulsar.broker.service.ServerCnx;
 import org.apache.pulsar.broker.service.TransportCnx;
 import org.apache.pulsar.common.api.proto.FeatureFlags;
+import weir.feed.EventBuffer;
 
 /** The connections of the broker: each is announced once, and kept with its channel. */
 final class Connections {
@@ -55,7 +56,7 @@ final class Connections {
         }
         open.put(made.id(), made);
         if (made.taken()) {
-            buffer.offer(new Event.ConnectionOpened(made, observePauses));
+            buffer.offer(new BrokerEvent.ConnectionOpened(made, observePauses));
             if (observePauses) {
                 PauseWatch.on(channel, made, buffer, digests);
             }
@@ -74,7 +75,7 @@ final class Connections {
         connection.senders().values().forEach(sender -> closed(connection, sender));
         connection.receivers().forEach((id, receiver) -> closed(connection, id, receiver));
         if (connection.taken()) {
-            buffer.offer(new Event.ConnectionChanged(Event.ConnectionChanged.CLOSED, connection));
+            buffer.offer(new BrokerEvent.ConnectionChanged(BrokerEvent.ConnectionChanged.CLOSED, connection));
         }
     }
 
@@ -82,14 +83,14 @@ final class Connections {
     void closed(Connection connection, Sender sender) {
         if (connection.senders().remove(sender.producerId(), sender) && sender.taken()) {
             digests.close(sender);
-            buffer.offer(new Event.ProducerChanged(Event.ProducerChanged.CLOSED, sender));
+            buffer.offer(new BrokerEvent.ProducerChanged(BrokerEvent.ProducerChanged.CLOSED, sender));
         }
     }
 
     /** A consumer is closed; nothing happens if that is known. */
     void closed(Connection connection, long id, Receiver receiver) {
         if (connection.receivers().remove(id, receiver) && receiver.taken()) {
-            buffer.offer(new Event.ConsumerChanged(Event.ConsumerChanged.CLOSED, receiver));
+            buffer.offer(new BrokerEvent.ConsumerChanged(BrokerEvent.ConsumerChanged.CLOSED, receiver));
         }
     }
 

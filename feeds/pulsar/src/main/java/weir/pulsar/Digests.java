@@ -6,6 +6,8 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import weir.feed.EventBuffer;
+import weir.feed.Guard;
 
 /**
  * What is summed up and what is written whole.

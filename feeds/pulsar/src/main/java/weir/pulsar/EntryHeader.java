@@ -2,6 +2,7 @@ package weir.pulsar;
 
 import java.io.IOException;
 import org.apache.pulsar.common.api.proto.MessageMetadata;
+import weir.feed.Line;
 
 /** What an entry says of itself: copied, since the broker re-uses its own objects. */
 record EntryHeader(long publishTimeMs, int messages, Chunk chunk) {

@@ -4,6 +4,7 @@ import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOutboundHandlerAdapter;
+import weir.feed.EventBuffer;
 
 /**
  * Sees when the broker stops reading a connection and when it reads again.
@@ -38,8 +39,8 @@ final class PauseWatch {
         if (now != paused && !connection.closed()) {
             paused = now;
             digests.paused(connection);
-            buffer.offer(new Event.ConnectionChanged(
-                    now ? Event.ConnectionChanged.PAUSED : Event.ConnectionChanged.RESUMED,
+            buffer.offer(new BrokerEvent.ConnectionChanged(
+                    now ? BrokerEvent.ConnectionChanged.PAUSED : BrokerEvent.ConnectionChanged.RESUMED,
                     connection));
         }
     }

@@ -19,6 +19,7 @@ import org.apache.pulsar.common.policies.data.BacklogQuota.BacklogQuotaType;
 import org.apache.pulsar.common.policies.data.HierarchyTopicPolicies;
 import org.apache.pulsar.common.policies.data.PolicyHierarchyValue;
 import org.apache.pulsar.common.policies.data.PublishRate;
+import weir.feed.EventBuffer;
 
 /**
  * The limits in force, as the broker's own memory has them: announced when first seen and when they
@@ -191,7 +192,7 @@ final class Policies {
             String text = JSON.writeValueAsString(document);
             String before = known.put(scope + " " + name, text);
             if (!text.equals(before) && (before != null || !limits.isEmpty())) {
-                buffer.offer(new Event.Policy(text));
+                buffer.offer(new BrokerEvent.Policy(text));
             }
         } catch (JsonProcessingException impossible) {
             throw new IllegalStateException(impossible);

@@ -12,6 +12,8 @@ import org.apache.pulsar.broker.PulsarServerException;
 import org.apache.pulsar.client.api.MessageId;
 import org.apache.pulsar.client.api.Producer;
 import org.apache.pulsar.client.api.PulsarClientException;
+import weir.feed.Encoded;
+import weir.feed.Sink;
 
 /**
  * A Pulsar topic, written by the broker's own client. The key is the broker.

@@ -2,6 +2,7 @@ package weir.pulsar;
 
 import java.io.IOException;
 import org.apache.pulsar.broker.service.Consumer;
+import weir.feed.Line;
 
 /**
  * A consumer as the contract names it. `taken` says whether its events are; without `whole`, its

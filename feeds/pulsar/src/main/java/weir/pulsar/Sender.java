@@ -2,6 +2,7 @@ package weir.pulsar;
 
 import java.io.IOException;
 import org.apache.pulsar.broker.service.Producer;
+import weir.feed.Line;
 
 /**
  * A producer as the contract names it. `taken` says whether its events are; `tally` sums up its

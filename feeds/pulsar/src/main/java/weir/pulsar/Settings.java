@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import java.util.TreeMap;
+import weir.feed.FileSink;
 
 /**
  * The plug-in's keys in the broker's configuration.
@@ -16,8 +17,7 @@ import java.util.TreeMap;
  * is: the broker then does not start.
  */
 record Settings(
-        SinkKind sink, Path directory, long fileMillis, long fileBytes, boolean fileGzip,
-        long keepMillis, String topic, Map<String, String> kafka, int bufferEvents, long bufferBytes,
+        SinkKind sink, Path directory, FileSink.Rotation rotation, String topic, Map<String, String> kafka, int bufferEvents, long bufferBytes,
         List<String> include, List<String> exclude, boolean systemTopics, SampleBy sampleBy,
         double sampleShare, boolean payload, long watchMillis, boolean observePauses,
         long digestMillis, List<String> digestWhole, long digestWholeMillis) {
@@ -62,10 +62,11 @@ record Settings(
         return new Settings(
                 sink,
                 Path.of(keys.text("weirDirectory", "data/weir")),
-                keys.whole("weirFileMillis", 5_000, 1, Long.MAX_VALUE),
-                keys.whole("weirFileBytes", 64 << 20, 1, Long.MAX_VALUE),
-                keys.flag("weirFileGzip", true),
-                keys.whole("weirKeepMillis", 7 * 86_400_000L, 0, Long.MAX_VALUE),
+                new FileSink.Rotation(
+                        keys.whole("weirFileMillis", 5_000, 1, Long.MAX_VALUE),
+                        keys.whole("weirFileBytes", 64 << 20, 1, Long.MAX_VALUE),
+                        keys.flag("weirFileGzip", true),
+                        keys.whole("weirKeepMillis", 7 * 86_400_000L, 0, Long.MAX_VALUE)),
                 topic,
                 kafka,
                 (int) keys.whole("weirBufferEvents", 131_072, 2, 1 << 30),

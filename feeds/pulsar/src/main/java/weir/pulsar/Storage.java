@@ -13,6 +13,8 @@ import org.apache.bookkeeper.mledger.proto.ManagedLedgerInfo.LedgerInfo;
 import org.apache.pulsar.broker.service.persistent.PersistentSubscription;
 import org.apache.pulsar.broker.service.persistent.PersistentTopic;
 import org.apache.pulsar.common.util.Codec;
+import weir.feed.Event;
+import weir.feed.EventBuffer;
 
 /**
  * Ledgers and cursors of the topics on this broker: announced when first seen and when they differ.
@@ -29,7 +31,7 @@ final class Storage {
     private static final class Known {
         /** By ledger whether it was closed. */
         private Map<Long, Boolean> ledgers = new HashMap<>();
-        private Map<String, Event.CursorState> cursors = new HashMap<>();
+        private Map<String, BrokerEvent.CursorState> cursors = new HashMap<>();
     }
 
     Storage(EventBuffer buffer) {
@@ -55,7 +57,7 @@ final class Storage {
         Known known = topics.remove(topic);
         if (known != null) {
             known.ledgers.keySet().forEach(ledger -> buffer.offer(
-                    new Event.LedgerGone(Event.LedgerGone.LEFT_CACHE, topic, ledger)));
+                    new BrokerEvent.LedgerGone(BrokerEvent.LedgerGone.LEFT_CACHE, topic, ledger)));
         }
     }
 
@@ -69,8 +71,8 @@ final class Storage {
 
     private void delete(String topic, Set<Long> ledgers, Set<String> cursors) {
         ledgers.forEach(ledger -> buffer.offer(
-                new Event.LedgerGone(Event.LedgerGone.DELETED, topic, ledger)));
-        cursors.forEach(cursor -> buffer.offer(new Event.CursorDeleted(topic, cursor)));
+                new BrokerEvent.LedgerGone(BrokerEvent.LedgerGone.DELETED, topic, ledger)));
+        cursors.forEach(cursor -> buffer.offer(new BrokerEvent.CursorDeleted(topic, cursor)));
     }
 
     private void lookAtLedgers(String topic, ManagedLedgerImpl ledger, Known known) {
@@ -88,7 +90,7 @@ final class Storage {
             // entry before it is in them.
             Supplier<Event> state = () -> open(topic, ledger, id);
             if (closed) {
-                buffer.offer(new Event.LedgerState(
+                buffer.offer(new BrokerEvent.LedgerState(
                         topic, id, each.getEntries(), each.getSize(), each.getTimestamp()));
             } else {
                 buffer.offer(state);
@@ -107,15 +109,15 @@ final class Storage {
             entries = ledger.getCurrentLedgerEntries();
             bytes = ledger.getCurrentLedgerSize();
         }
-        return new Event.LedgerState(topic, id, entries, bytes, null);
+        return new BrokerEvent.LedgerState(topic, id, entries, bytes, null);
     }
 
     private void lookAtCursors(PersistentTopic of, ManagedLedgerImpl ledger, Known known) {
         String topic = of.getName();
-        Map<String, Event.CursorState> found = new HashMap<>();
+        Map<String, BrokerEvent.CursorState> found = new HashMap<>();
         for (ManagedCursor cursor : ledger.getCursors()) {
             String name = Codec.decode(cursor.getName());
-            Event.CursorState state = new Event.CursorState(
+            BrokerEvent.CursorState state = new BrokerEvent.CursorState(
                     topic, name, text(cursor.getMarkDeletedPosition()),
                     text(cursor.getReadPosition()), cursor.isActive(), cursor.isDurable(),
                     expired(of.getSubscription(name)));

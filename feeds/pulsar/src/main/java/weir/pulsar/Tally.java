@@ -1,5 +1,8 @@
 package weir.pulsar;
 
+import weir.feed.Event;
+import weir.feed.EventBuffer;
+
 /**
  * The publishes of one producer since its last digest.
  *
@@ -77,7 +80,7 @@ final class Tally {
         if (publishes == 0) {
             return;
         }
-        Event digest = new Event.PublishDigest(
+        Event digest = new BrokerEvent.PublishDigest(
                 sender, publishes, messages, bytes, fromMonoNs, fromWallMs);
         buffer.offer(digest, Math.max(endMs - 1, nowMs - MOST_BACK_MS));
         publishes = 0;

@@ -12,6 +12,7 @@ import org.apache.pulsar.broker.service.ServerCnx;
 import org.apache.pulsar.broker.service.Topic;
 import org.apache.pulsar.broker.service.TopicEventsListener;
 import org.apache.pulsar.broker.service.persistent.PersistentTopic;
+import weir.feed.Guard;
 
 /**
  * Looks regularly, on a thread of its own, at what brokers have no callback for: limits, ledgers,

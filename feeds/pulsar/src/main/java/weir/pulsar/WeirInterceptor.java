@@ -17,11 +17,21 @@ import org.apache.pulsar.common.api.proto.BaseCommand;
 import org.apache.pulsar.common.api.proto.CommandAck;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import weir.feed.Delivery;
+import weir.feed.Encoder;
+import weir.feed.Event;
+import weir.feed.EventBuffer;
+import weir.feed.FileSink;
+import weir.feed.Guard;
+import weir.feed.KafkaSink;
+import weir.feed.RunMarker;
+import weir.feed.Sink;
 
 /** What the broker loads: hands every callback on, and lets nothing come back. */
 public final class WeirInterceptor implements BrokerInterceptor {
 
     private static final Logger LOG = LoggerFactory.getLogger(WeirInterceptor.class);
+    static final String FEED = "pulsar_interceptor";
     /** Numbers of a later run are above those of an earlier one, up to a million events per ms. */
     private static final int SEQ_PER_MS_BITS = 20;
     private static final long PATIENCE_MS = 5_000;
@@ -76,7 +86,7 @@ public final class WeirInterceptor implements BrokerInterceptor {
                 buffer.offer(new Event.Gap(null, killedMs, null));
             }
             delivery = new Delivery(
-                    buffer, new Encoder(cluster, broker), sink(pulsar, settings, broker), marker);
+                    buffer, new Encoder(FEED, cluster, broker), sink(pulsar, settings, broker), marker);
             delivery.start();
             watch.start(settings.watchMillis());
             digests.start(connections);
@@ -114,8 +124,8 @@ public final class WeirInterceptor implements BrokerInterceptor {
 
     private static Sink sink(PulsarService pulsar, Settings settings, String broker) {
         return switch (settings.sink()) {
-            case FILES -> new FileSink(settings, broker);
-            case KAFKA -> new KafkaSink(settings, broker);
+            case FILES -> new FileSink(settings.directory(), settings.rotation(), broker);
+            case KAFKA -> new KafkaSink(settings.topic(), settings.kafka(), broker);
             case PULSAR -> new PulsarSink(pulsar, settings, broker);
         };
     }

@@ -10,6 +10,9 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
+import weir.feed.EventBuffer;
+import weir.feed.Guard;
+import weir.feed.Stamped;
 
 class DigestsTest {
 
@@ -43,9 +46,9 @@ class DigestsTest {
         ms.set(SECOND + msOfTheSecond);
     }
 
-    private static Event.PublishDigest digest(
+    private static BrokerEvent.PublishDigest digest(
             Sender sender, int publishes, int messages, int bytes, long fromMs) {
-        return new Event.PublishDigest(
+        return new BrokerEvent.PublishDigest(
                 sender, publishes, messages, bytes, 1_000_000 * fromMs, SECOND + fromMs);
     }
 
@@ -166,7 +169,7 @@ class DigestsTest {
                 digests.close(sender);
             }
             for (Stamped stamped : taken()) {
-                Event.PublishDigest one = (Event.PublishDigest) stamped.event();
+                BrokerEvent.PublishDigest one = (BrokerEvent.PublishDigest) stamped.event();
                 assertEquals(2 * one.publishes(), one.messages());
                 publishes += one.publishes();
                 bytes += one.bytes();

@@ -5,6 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import org.junit.jupiter.api.Test;
+import weir.feed.Encoder;
+import weir.feed.Event;
+import weir.feed.Stamped;
 
 class EncoderTest {
 
@@ -19,7 +22,7 @@ class EncoderTest {
                     + "\"sub_type\":\"shared\",\"consumer\":\"c\"";
 
     private static String json(Event event) throws IOException {
-        byte[] line = new Encoder("east", "b1").encode(new Stamped(event, 7, 8, 9));
+        byte[] line = new Encoder(WeirInterceptor.FEED, "east", "b1").encode(new Stamped(event, 7, 8, 9));
         String start = "{\"event_type\":\"" + event.kind() + "\",\"source_feed\":"
                 + "\"pulsar_interceptor\",\"cluster\":\"east\",\"broker\":\"b1\",\"seq\":7,"
                 + "\"ts_mono_ns\":8,\"ts_wall_ms\":9";
@@ -36,7 +39,7 @@ class EncoderTest {
                         + "\"producer_name\":\"p\\\"1\u00e9\",\"sequence_id\":4,\"entry_bytes\":12,"
                         + "\"publish_time_ms\":5,\"num_messages\":1,\"uuid\":\"u\",\"chunk_id\":0,"
                         + "\"num_chunks\":3,\"total_chunk_bytes\":30}",
-                json(new Event.Published(SENDER, 4, 12, header)));
+                json(new BrokerEvent.Published(SENDER, 4, 12, header)));
     }
 
     @Test
@@ -45,7 +48,7 @@ class EncoderTest {
                 ",\"cnx_id\":\"/10.0.0.1:5\",\"topic\":\"persistent://a/b/t\",\"producer_id\":3,"
                         + "\"producer_name\":\"p\\\"1\u00e9\",\"publishes\":2,\"num_messages\":30,"
                         + "\"entry_bytes\":900,\"digest_from_mono_ns\":5,\"digest_from_wall_ms\":6}",
-                json(new Event.PublishDigest(SENDER, 2, 30, 900, 5, 6)));
+                json(new BrokerEvent.PublishDigest(SENDER, 2, 30, 900, 5, 6)));
     }
 
     @Test
@@ -54,7 +57,7 @@ class EncoderTest {
         assertEquals(
                 ",\"cnx_id\":\"/10.0.0.1:5\",\"supports_throttle\":false,\"io_thread\":1,"
                         + "\"reports_pauses\":true}",
-                json(new Event.ConnectionOpened(CONNECTION, true)));
+                json(new BrokerEvent.ConnectionOpened(CONNECTION, true)));
     }
 
     @Test
@@ -67,13 +70,13 @@ class EncoderTest {
     void recordsOfAConsumerNameItsConnection() throws IOException {
         assertEquals(
                 OF_RECEIVER + "}",
-                json(new Event.ConsumerChanged(Event.ConsumerChanged.CREATED, RECEIVER)));
+                json(new BrokerEvent.ConsumerChanged(BrokerEvent.ConsumerChanged.CREATED, RECEIVER)));
         assertEquals(
                 OF_RECEIVER + "}",
-                json(new Event.ConsumerChanged(Event.ConsumerChanged.CLOSED, RECEIVER)));
+                json(new BrokerEvent.ConsumerChanged(BrokerEvent.ConsumerChanged.CLOSED, RECEIVER)));
         assertEquals(
                 OF_RECEIVER + ",\"ledger_id\":1,\"entry_id\":2,\"ack_cumulative\":true}",
-                json(new Event.Acked(RECEIVER, 1, 2, true)));
+                json(new BrokerEvent.Acked(RECEIVER, 1, 2, true)));
     }
 
     @Test
@@ -83,7 +86,7 @@ class EncoderTest {
                 OF_RECEIVER + ",\"ledger_id\":1,\"entry_id\":2,\"entry_bytes\":3,"
                         + "\"producer_name\":\"p\",\"sequence_id\":4,\"publish_time_ms\":5,\"num_messages\":1,"
                         + "\"payload\":\"AQID\"}",
-                json(new Event.Dispatched(
+                json(new BrokerEvent.Dispatched(
                         RECEIVER, 1, 2, 3, "p", 4, header, new byte[] {1, 2, 3})));
     }
 }

@@ -10,6 +10,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import weir.feed.FileSink;
 
 class SettingsTest {
 
@@ -21,8 +22,9 @@ class SettingsTest {
     void allHaveDefaults() {
         assertEquals(
                 new Settings(
-                        Settings.SinkKind.FILES, Path.of("d"), 5_000, 67_108_864, true, 604_800_000,
-                        null, Map.of(), 131_072, 134_217_728, List.of(), List.of(), false,
+                        Settings.SinkKind.FILES, Path.of("d"),
+                        new FileSink.Rotation(5_000, 67_108_864, true, 604_800_000), null, Map.of(),
+                        131_072, 134_217_728, List.of(), List.of(), false,
                         Settings.SampleBy.NONE, 1, false, 1_000, true, 0, List.of(), 1_000), of());
     }
 

@@ -1,0 +1,114 @@
+"""`client_rate` records of what an exporter for Prometheus shows of a broker's client quotas."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from app.config.exporters import Encoding, ExportedMetric, ExporterMapping
+from app.sources.prometheus_text import samples
+
+MOST = (1 << 63) - 1
+_QUOTED = re.compile(r"\\(.)")
+
+
+class Series(NamedTuple):
+    """What one record is about."""
+
+    quota_type: str
+    principal: str
+    client_id: str
+    exempt: bool
+
+
+Columns = dict[str, float]
+"""Numbers by column, in whole units."""
+
+
+class ExportedRates:
+    """The answers of one broker, one after the other: counters need the answer before."""
+
+    def __init__(self, mapping: ExporterMapping, cluster: str, broker: str) -> None:
+        self._mapping = mapping
+        self._common = {
+            "event_type": "client_rate",
+            "source_feed": "kafka_quotas",
+            "cluster": cluster,
+            "broker": broker,
+        }
+        self._metrics: dict[str, list[ExportedMetric]] = {}
+        for each in mapping.metrics:
+            self._metrics.setdefault(each.metric, []).append(each)
+        self._counted: dict[tuple[Series, str], float] = {}
+        self._counted_ms = 0
+
+    def records(self, lines: Iterable[str], now_ms: int) -> list[dict[str, Any]]:
+        """A record for each series that has a value now."""
+        found, counted = self._sampled(lines)
+        seconds = (now_ms - self._counted_ms) / 1000
+        for key, total in counted.items():
+            before = self._counted.get(key)
+            # A counter that fell began anew.
+            if before is not None and before <= total and seconds > 0:
+                series, column = key
+                found.setdefault(series, {})[column] = (total - before) / seconds
+        self._counted, self._counted_ms = counted, now_ms
+        return [
+            {
+                **self._common,
+                "ts_wall_ms": now_ms,
+                "quota_type": series.quota_type,
+                "principal": series.principal,
+                "client_id": series.client_id,
+                **({"exempt": True} if series.exempt else {}),
+                **{column: thousandths(number) for column, number in columns.items()},
+            }
+            for series, columns in sorted(found.items())
+            if "value_milli" in columns
+        ]
+
+    def _sampled(
+        self, lines: Iterable[str]
+    ) -> tuple[dict[Series, Columns], dict[tuple[Series, str], float]]:
+        """Numbers by series and column: as they are, and totals of counters, those of the threads of
+        a broker summed up."""
+        found: dict[Series, Columns] = {}
+        counted: dict[tuple[Series, str], float] = {}
+        for sample in samples(lines, self._metrics):
+            labels = sample.labels
+            if math.isnan(sample.value) or any(label in labels for label in self._mapping.without):
+                continue
+            for each in self._metrics[sample.name]:
+                if each.labels.items() <= labels.items():
+                    series = self._series(each, labels)
+                    if each.counter:
+                        key = series, each.column
+                        counted[key] = counted.get(key, 0) + sample.value
+                    else:
+                        found.setdefault(series, {})[each.column] = sample.value
+        return found, counted
+
+    def _series(self, metric: ExportedMetric, labels: Mapping[str, str]) -> Series:
+        principal = self._name(self._mapping.principal, labels)
+        client_id = self._name(self._mapping.client_id, labels)
+        return Series(metric.quota_type, principal, client_id, metric.exempt)
+
+    def _name(self, label: str, labels: Mapping[str, str]) -> str:
+        return decoded(labels.get(label, ""), self._mapping.encodings.get(label))
+
+
+def decoded(name: str, encoding: Encoding | None) -> str:
+    """A name as clients have it."""
+    if encoding == "percent":
+        return unquote(name)
+    if encoding == "object_name" and len(name) > 1 and name[0] == name[-1] == '"':
+        return _QUOTED.sub(lambda found: "\n" if found[1] == "n" else found[1], name[1:-1])
+    return name
+
+
+def thousandths(number: float) -> int:
+    """In thousandths, within 64 bits."""
+    return int(max(-MOST - 1, min(MOST, round(number * 1000)))) if math.isfinite(number) else MOST

@@ -1,0 +1,81 @@
+"""Kafka's client quotas, as DescribeClientQuotas answers, as policy documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from app.sources.kafka.kafka_client import Quota
+
+DEFAULT = "<default>"
+LIMITS = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+)
+USER, CLIENT_ID = "user", "client-id"
+Entity = tuple[str | None, str | None]
+"""User and client id; None where an entity has none, `<default>` for a default."""
+Limits = dict[str, float]
+
+
+def limits_by_entity(quotas: Iterable[Quota]) -> dict[Entity, Limits]:
+    """The limits of clients; those of addresses (`ip`) are none."""
+    found: dict[Entity, Limits] = {}
+    for names, values in quotas:
+        entity = _name(names, USER), _name(names, CLIENT_ID)
+        limits = {key: _number(values[key]) for key in LIMITS if key in values}
+        if entity != (None, None) and limits:
+            found[entity] = limits
+    return found
+
+
+def policy_documents(
+    before: Mapping[Entity, Limits], now: Mapping[Entity, Limits]
+) -> list[dict[str, Any]]:
+    """Documents of the entities whose limits differ between two answers: removed ones first, without
+    limits, then those that hold."""
+    gone = [_document(entity, {}) for entity in _sorted(before.keys() - now.keys())]
+    changed = [each for each, limits in now.items() if before.get(each) != limits]
+    return gone + [_document(entity, now[entity]) for entity in _sorted(changed)]
+
+
+def policy_records(documents: Iterable[dict[str, Any]], now_ms: int, cluster: str) -> list[Any]:
+    """The documents as records of the contract; they hold on every broker."""
+    return [
+        {
+            "event_type": "policy",
+            "source_feed": "kafka_quotas",
+            "cluster": cluster,
+            "broker": "*",
+            "ts_wall_ms": now_ms,
+            "policy_json": json.dumps(document),
+        }
+        for document in documents
+    ]
+
+
+def _name(names: Mapping[str, str | None], kind: str) -> str | None:
+    if kind not in names:
+        return None
+    name = names[kind]
+    return DEFAULT if name is None else name
+
+
+def _number(value: float) -> float:
+    """A whole number as such."""
+    return int(value) if value == int(value) else value
+
+
+def _sorted(entities: Iterable[Entity]) -> Sequence[Entity]:
+    return sorted(entities, key=lambda entity: tuple(name or "" for name in entity))
+
+
+def _document(entity: Entity, limits: Limits) -> dict[str, Any]:
+    user, client_id = entity
+    if user is None:
+        return {"scope": "client", "name": client_id, "limits": limits}
+    by_client = {} if client_id is None else {"client_id": client_id}
+    return {"scope": "user", "name": user, **by_client, "limits": limits}

@@ -1,4 +1,0 @@
-package weir.pulsar;
-
-/** An event and its record in JSON. */
-record Encoded(Stamped stamped, byte[] json) {}

@@ -1,4 +1,0 @@
-package weir.pulsar;
-
-/** An event with its place in the stream and both clocks at that place. */
-record Stamped(Event event, long seq, long monoNs, long wallMs) {}

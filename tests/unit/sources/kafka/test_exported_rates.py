@@ -1,0 +1,116 @@
+"""What exporters show of client quotas, as records; two of the texts are those of real ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config.exporters import ExporterMapping, shipped_mappings
+from app.sources.kafka.exported_rates import MOST, ExportedRates, thousandths
+
+TEXTS = Path(__file__).parents[3] / "data" / "exporters"
+
+
+def lines(name: str) -> list[str]:
+    return (TEXTS / f"{name}.txt").read_text("utf-8").splitlines()
+
+
+def rates(name: str) -> ExportedRates:
+    return ExportedRates(shipped_mappings()[name], "east", "1")
+
+
+def shown(records: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """The columns that differ."""
+    names = ("quota_type", "principal", "client_id", "value_milli", "throttle_avg_milli")
+    return [tuple(record.get(name) for name in names) for record in records]
+
+
+def test_a_record_has_its_broker_and_time() -> None:
+    first = rates("jmx-exporter").records(lines("jmx-exporter"), 5_000)[0]
+    assert first == {
+        "event_type": "client_rate",
+        "source_feed": "kafka_quotas",
+        "cluster": "east",
+        "broker": "1",
+        "ts_wall_ms": 5_000,
+        "quota_type": "controller_mutation",
+        "principal": "",
+        "client_id": "1",
+        "value_milli": 55_000,
+    }
+
+
+def test_the_jmx_exporter_with_its_rules_for_kafka() -> None:
+    found = shown(rates("jmx-exporter").records(lines("jmx-exporter"), 0))
+    assert found == [
+        ("controller_mutation", "", "1", 55_000, None),
+        ("controller_mutation", "", "maker", 53_710, None),
+        ("controller_mutation", "", "reader", 55_000, None),
+        ("fetch", "bob$1", "reader", 21_287_880, None),
+        ("produce", "alice", "", 21_396_180, 201_200),
+        ("produce", "bob$1", 'a:b"c,d', 959_943, None),
+        ("request", "ANONYMOUS", "", 217, None),
+        ("request", "alice", "", 911, None),
+        ("request", "bob$1", "", 1_513, None),
+    ]
+
+
+def test_the_reporter_of_strimzi() -> None:
+    records = rates("strimzi-reporter").records(lines("strimzi-reporter"), 0)
+    assert shown([r for r in records if "exempt" not in r]) == [
+        ("controller_mutation", "", "1", 55_000, None),
+        ("controller_mutation", "", "maker", 55_000, None),
+        ("controller_mutation", "", "reader", 55_000, None),
+        ("fetch", "bob$1", "reader", 21_348_390, None),
+        ("produce", "alice", "", 22_361_549, 209_053),
+        ("produce", "bob$1", 'a:b"c,d', 1_103_072, None),
+        ("request", "ANONYMOUS", "", 97, None),
+        ("request", "alice", "", 1_196, None),
+        ("request", "bob$1", "", 1_147, None),
+    ]
+    assert shown([r for r in records if r.get("exempt")]) == [("request", "", "", 0, None)]
+
+
+def test_counters_of_redpanda_are_rates_from_the_second_answer_on() -> None:
+    poll = rates("redpanda")
+    text = lines("redpanda")
+    assert poll.records(text, 10_000) == []
+    later = [
+        line.replace("} 40000", "} 90000").replace("} 500", "} 750").replace("} 7000", "} 10")
+        for line in text
+    ]
+    # Of the reader the broker counts anew.
+    assert shown(poll.records(later, 15_000)) == [("produce", "a%b", "app", 10_000_000, 50_000)]
+    assert shown(poll.records(later, 20_000)) == [
+        ("fetch", "", "reader", 0, None),
+        ("produce", "a%b", "app", 0, 0),
+    ]
+
+
+def test_counters_of_several_threads_are_one_series() -> None:
+    mapping = ExporterMapping.model_validate(
+        {
+            "principal": "user",
+            "client_id": "client",
+            "metrics": [
+                {"metric": "m", "quota_type": "fetch", "column": "value_milli", "counter": True},
+                {"metric": "b", "quota_type": "fetch", "column": "bound_milli"},
+            ],
+        }
+    )
+    poll = ExportedRates(mapping, "c", "b")
+    poll.records(['m{client="x",shard="0"} 1', 'm{client="x",shard="1"} 2'], 0)
+    (record,) = poll.records(
+        ['m{client="x",shard="0"} 5', 'm{client="x",shard="1"} 8', 'b{client="x"} +Inf'], 1_000
+    )
+    assert (record["value_milli"], record["bound_milli"]) == (10_000, MOST)
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(1.2345, 1_234), (-3.0, -3_000), (9.3e18, MOST), (-9.3e18, -MOST - 1), (float("inf"), MOST)],
+)
+def test_thousandths_stay_within_64_bits(number: float, expected: int) -> None:
+    assert thousandths(number) == expected

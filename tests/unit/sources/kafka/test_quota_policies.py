@@ -1,0 +1,66 @@
+"""Answers of DescribeClientQuotas as policy documents."""
+
+from __future__ import annotations
+
+import json
+
+from app.sources.kafka.quota_policies import limits_by_entity, policy_documents, policy_records
+
+QUOTAS = [
+    ({"user": "alice"}, {"producer_byte_rate": 1_048_576.0, "request_percentage": 12.5}),
+    ({"user": "alice", "client-id": "app"}, {"consumer_byte_rate": 5.0}),
+    ({"user": None}, {"producer_byte_rate": 9.0}),
+    ({"user": None, "client-id": None}, {"controller_mutation_rate": 2.0}),
+    ({"client-id": "app"}, {"producer_byte_rate": 1.0}),
+    ({"client-id": None}, {"producer_byte_rate": 3.0}),
+    ({"ip": "10.0.0.1"}, {"connection_creation_rate": 5.0}),
+]
+
+
+def test_every_level_is_a_document() -> None:
+    now = limits_by_entity(QUOTAS)
+    assert policy_documents({}, now) == [
+        {"scope": "client", "name": "<default>", "limits": {"producer_byte_rate": 3}},
+        {"scope": "client", "name": "app", "limits": {"producer_byte_rate": 1}},
+        {"scope": "user", "name": "<default>", "limits": {"producer_byte_rate": 9}},
+        {
+            "scope": "user",
+            "name": "<default>",
+            "client_id": "<default>",
+            "limits": {"controller_mutation_rate": 2},
+        },
+        {
+            "scope": "user",
+            "name": "alice",
+            "limits": {"producer_byte_rate": 1_048_576, "request_percentage": 12.5},
+        },
+        {
+            "scope": "user",
+            "name": "alice",
+            "client_id": "app",
+            "limits": {"consumer_byte_rate": 5},
+        },
+    ]
+
+
+def test_only_what_changed_comes_again_and_what_is_gone_without_limits() -> None:
+    before = limits_by_entity(QUOTAS)
+    now = limits_by_entity([({"user": "alice"}, {"producer_byte_rate": 7.0}), *QUOTAS[2:]])
+    assert policy_documents(before, now) == [
+        {"scope": "user", "name": "alice", "client_id": "app", "limits": {}},
+        {"scope": "user", "name": "alice", "limits": {"producer_byte_rate": 7}},
+    ]
+    assert policy_documents(now, now) == []
+
+
+def test_records_hold_on_every_broker() -> None:
+    document = {"scope": "user", "name": "alice", "limits": {}}
+    (record,) = policy_records([document], 5, "east")
+    assert json.loads(record.pop("policy_json")) == document
+    assert record == {
+        "event_type": "policy",
+        "source_feed": "kafka_quotas",
+        "cluster": "east",
+        "broker": "*",
+        "ts_wall_ms": 5,
+    }
