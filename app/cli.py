@@ -422,7 +422,7 @@ def query(
 ) -> int:
     """Run SQL over the warehouse (DuckDB over the Delta tables), or a ready question; without
     either, list the questions that answer most."""
-    from app.read.query import Output, list_questions, print_statement
+    from app.read.query import AnswerLimits, Output, list_questions, print_statement
     from app.read.query import query as run_query
 
     forms: dict[Output, bool] = {"json": as_json, "csv": csv, "spreadsheet": spreadsheet}
@@ -442,7 +442,14 @@ def query(
     if statement:
         return print_statement(sql, params)
     return run_query(
-        settings, sql, output, as_of_ms, params, timeout_ms, memory_bytes, rows, cluster
+        settings,
+        sql,
+        output,
+        as_of_ms,
+        params,
+        AnswerLimits(timeout_ms, memory_bytes),
+        rows,
+        cluster,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import duckdb
 
@@ -73,24 +73,31 @@ def tables(
     return _describe(_required(Warehouse.of(settings.location)), name, as_json)
 
 
+class AnswerLimits(NamedTuple):
+    """What an answer may take."""
+
+    timeout_ms: int | None = None
+    memory_bytes: int | None = None
+    """About so much memory; None for half of the machine's."""
+
+
 def query(
     settings: Settings,
     sql: str,
     output: Output = "table",
     as_of_ms: int | None = None,
     params: Sequence[str] = (),
-    timeout_ms: int | None = None,
-    memory_bytes: int | None = None,
+    limits: AnswerLimits | None = None,
     rows: int | None = None,
     cluster: str | None = None,
 ) -> int:
     """Answer a ready question, or one reading statement over the tables and views; returns 0.
 
-    It ends at once at a signal or after `timeout_ms` ms, and takes about `memory_bytes` of memory
-    (default: half of the machine's). With `cluster` tables have only its rows. `rows` is the number
-    of rows to show. Without it JSON and CSV have all rows, and a printed table reports the number
-    of omitted ones.
+    It ends at once at a signal or at its limits. With `cluster` tables have only its rows. `rows` is
+    the number of rows to show. Without it JSON and CSV have all rows, and a printed table reports
+    the number of omitted ones.
     """
+    timeout_ms, memory_bytes = limits or AnswerLimits()
     with stoppable(timeout_ms):
         warehouse = Warehouse.of(settings.location, settings.owners).of_cluster(cluster)
         return _query(

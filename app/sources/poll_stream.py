@@ -149,7 +149,7 @@ def _source_of(plan: PollPlan, name: str) -> type[DataSource]:
             return PollReader(plan)
 
         def reader(self, schema: Any) -> DataSourceReader:
-            return Whole(plan)
+            return WholeSpool(plan)
 
     return Polls
 
@@ -218,7 +218,7 @@ class PollReader(DataSourceStreamReader):
         """Nothing is open."""
 
 
-class Whole(DataSourceReader):
+class WholeSpool(DataSourceReader):
     """The files that are there as one batch."""
 
     def __init__(self, plan: PollPlan) -> None:

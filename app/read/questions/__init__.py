@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from app.jobs import every
 from app.read.question import Question
-from app.read.questions import fleet, forecasts, shadows, showback, warehouse
+from app.read.questions import clusters, forecasts, shadows, showback, warehouse
 from app.read.relations import OWNERS, STATES
 from app.tables.definitions import TABLES, VIEWS
 
 _ALL = (
-    *fleet.QUESTIONS,
+    *clusters.QUESTIONS,
     *every("questions", "QUESTIONS"),
     *showback.QUESTIONS,
     *forecasts.QUESTIONS,

@@ -17,9 +17,9 @@ from app.read.relations import Warehouse
 from app.show.report.model import Grid, JobSection, Page, ReportSection
 from app.show.report.report_reader import ReportReader, ReportSpan, reached
 from app.show.report.sections.alerting import alerting
+from app.show.report.sections.cluster_rows import cluster_rows
 from app.show.report.sections.configuration import configuration
 from app.show.report.sections.data_quality import data_quality
-from app.show.report.sections.fleet import fleet
 from app.show.report.sections.quotas import quotas
 from app.show.report.sections.runbooks import runbooks
 from app.show.report.summary import (
@@ -63,7 +63,7 @@ def build(
         for section in declared
         if any(map(reader.written, section.tables))
     ]
-    alerts, limits, clusters = alerting(reader), quotas(reader), fleet(reader)
+    alerts, limits, clusters = alerting(reader), quotas(reader), cluster_rows(reader)
     quality = data_quality(reader, links_from)
     settled = configuration(reader, kept, manifest)
     placed = [(0, first), (10, alerts), (40, limits), *of_jobs, (100, quality), (110, settled)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -106,7 +107,10 @@ def poller(
 
 
 def lines(path: Path | None) -> list[dict[str, Any]]:
+    """The records of a file but the last one, which is of the poll itself."""
     assert path is not None
-    found = [json.loads(line) for line in path.read_text().splitlines()]
+    found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     valid(found)
+    *found, last = found
+    assert last["event_type"] == "poll"
     return found

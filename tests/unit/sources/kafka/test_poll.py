@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
@@ -51,7 +52,7 @@ def test_a_poll_is_one_whole_file(tmp_path: Path) -> None:
     one.close()
     two = poller(tmp_path, client)
     second = two.poll_once(AT + 60_000)
-    assert kinds(second) == FULL and lines(second)[0]["seq"] == 7
+    assert kinds(second) == FULL and lines(second)[0]["seq"] == 8
     assert client.asked == [(set(), set()), ({"orders"}, {"fast", "slow"})]
     client.now = answers(committed={"fast": {P0: 100, P1: 50}, "slow": {}})
     assert kinds(two.poll_once(AT + 120_000)) == [
@@ -67,11 +68,13 @@ def test_a_poll_without_an_answer_changes_nothing(tmp_path: Path) -> None:
     client = Scripted()
     one = poller(tmp_path, client)
     one.poll_once(AT)
-    memory = (tmp_path / "memory.json").read_text()
+    memory = json.loads((tmp_path / "memory.json").read_text())
     client.now = Unanswered("the list of topics: refused")
-    assert one.poll_once(AT + 1000) is None
+    path = one.poll_once(AT + 1000)
+    assert path is not None and lines(path) == []
     assert (one.last.skipped, one.last.problems) == (2, ["the list of topics: refused"])
-    assert (tmp_path / "memory.json").read_text() == memory
+    after = json.loads((tmp_path / "memory.json").read_text())
+    assert after == {**memory, "seq": memory["seq"] + 1, "file": path.name}
 
 
 def test_a_position_is_read_once(tmp_path: Path) -> None:
@@ -279,7 +282,7 @@ def test_a_cluster_that_is_not_there(tmp_path: Path, spark: SparkSession) -> Non
     one = GroupPoller(settings(options=servers, timeout_ms=500), tmp_path)
     with pytest.raises(UserError, match=rf"source\.groups: 127.0.0.1:{port}: the list of topics"):
         one.check()
-    assert one.poll_once(AT) is None
+    assert lines(one.poll_once(AT)) == []
     assert "refused" in one.last.problems[0]
 
 
@@ -346,9 +349,10 @@ def test_a_record_after_a_check_moves_the_clocks_past_it(tmp_path: Path) -> None
     time.sleep(1)  # once is enough
     stop.set()
     thread.join(5)
-    first, after = map(lines, sorted(one.records.iterdir()))
+    polled, ticked = sorted(one.records.iterdir())
+    first = lines(polled)
     polled_ms = first[-1]["ts_wall_ms"]
-    (tick,) = after
+    tick = json.loads(gzip.decompress(ticked.read_bytes()))
     waited_ms = tick.pop("ts_wall_ms") - (polled_ms // 1000 + 1) * 1000
     assert 300 <= waited_ms < 1000
     assert tick == {
@@ -358,7 +362,7 @@ def test_a_record_after_a_check_moves_the_clocks_past_it(tmp_path: Path) -> None
         "broker": "kafka",
         "subscription": "weir",
         "group_state": "known",
-        "seq": len(first),
+        "seq": len(first) + 1,
     }
 
 

@@ -39,7 +39,7 @@ def topic(server: AdminServer) -> str:
 
 
 def lines(path: Path | None) -> list[Json]:
-    """The records of a file, which must be valid and numbered."""
+    """The records of a file, which must be valid and numbered; the last one is of the poll."""
     assert path is not None
     records = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     valid(records)
@@ -47,7 +47,8 @@ def lines(path: Path | None) -> list[Json]:
     assert [record["seq"] for record in records] == list(range(first, first + len(records)))
     times = [record["ts_wall_ms"] for record in records]
     assert times == sorted(times)
-    return records
+    assert records[-1]["event_type"] == "poll"
+    return records[:-1]
 
 
 def kinds(path: Path | None) -> list[str]:
@@ -72,7 +73,7 @@ def test_a_poll_is_one_whole_file(
     assert first is not None and second is not None and first.name < second.name
     assert visible(tmp_path) == ["lock", "memory.json", "polls"]
     assert visible(poller.records) == [first.name, second.name]
-    assert lines(second)[0]["seq"] == 5
+    assert lines(second)[0]["seq"] == 6
     assert AT <= lines(first)[0]["ts_wall_ms"] < AT + 500
     assert (poller.last.polled, poller.last.skipped, poller.last.problems) == (1, 0, [])
     # Ledgers are asked for before what later documents must know of them.
@@ -107,7 +108,7 @@ def test_a_deletion_while_all_was_down_is_told(
         "ledger_state",
         "cursor_state",
     ]
-    assert lines(path)[0]["seq"] == 5
+    assert lines(path)[0]["seq"] == 6
 
 
 @pytest.mark.parametrize("document", ["internal", "info", "stats"])
@@ -137,12 +138,12 @@ def test_no_deletion_follows_from_a_failure(
     poller.poll_once(AT)
     good = {"internal": internal(), "info": info(), "stats": stats()}
     server.topic(NAME, **{**good, document: answer})
-    assert poller.poll_once(AT + 1000) is None
+    assert lines(poller.poll_once(AT + 1000)) == []
     assert (poller.last.polled, poller.last.skipped, poller.skipped) == (0, 1, 1)
     assert TOPIC in poller.last.problems[0]
     server.topic(NAME, **good)
     assert kinds(poller.poll_once(AT + 2000)) == FULL[:4]
-    assert len(visible(poller.records)) == 2
+    assert len(visible(poller.records)) == 3
 
 
 def test_one_bad_topic_does_not_hide_the_others(
@@ -165,7 +166,7 @@ def test_a_topic_that_is_deleted(
     poller = AdminPoller(make_admin(), tmp_path)
     poller.poll_once(AT)
     server.forget(NAME)
-    assert poller.poll_once(AT + 1) is None, "still listed: not believed"
+    assert lines(poller.poll_once(AT + 1)) == [], "still listed: not believed"
     server.answers["persistent/public/n1"] = []
     assert kinds(poller.poll_once(AT + 1000)) == [
         "ledger_deleted",
@@ -175,7 +176,7 @@ def test_a_topic_that_is_deleted(
         "producer_closed",
     ]
     assert poller.last.gone == 1
-    assert poller.poll_once(AT + 2000) is None
+    assert lines(poller.poll_once(AT + 2000)) == []
     assert poller.last.problems == []
 
 
@@ -419,7 +420,8 @@ def test_a_crash_while_a_poll_is_written(
     last = again.poll_once(AT + 2000)
     told = [r for path in sorted(again.records.iterdir()) for r in lines(path)]
     assert [r["event_type"] for r in told].count("producer_closed") == 1
-    assert [r["seq"] for r in told] == list(range(len(told)))
+    last_of = [lines(path)[-1]["seq"] + 1 for path in sorted(again.records.iterdir())]  # the poll's
+    assert sorted([*(r["seq"] for r in told), *last_of]) == list(range(len(told) + len(last_of)))
     assert len(visible(again.records)) == (3 if moment == "rename" else 2)
     assert last is not None and lines(last)
     assert visible(tmp_path) == ["lock", "memory.json", "polls"]

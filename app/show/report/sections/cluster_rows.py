@@ -12,7 +12,7 @@ TITLES = {"of_group": "of"}
 """Headings of columns that are not their names."""
 
 
-def fleet(reader: ReportReader) -> ReportSection | None:
+def cluster_rows(reader: ReportReader) -> ReportSection | None:
     """A row for each cluster; None where there is one."""
     rows = reader.ask("fleet", TOP)
     if len(rows) < 2:
