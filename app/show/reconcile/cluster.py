@@ -22,6 +22,7 @@ from app.show.reconcile.measures import LOST
 from app.show.reconcile.spans import Row, differs
 from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.groups_source import groups
+from app.sources.kafka.kafka_client import deadline_in
 from app.sources.lasting import SHOWN
 from app.sources.polling import Unanswered
 
@@ -49,7 +50,7 @@ class Cluster:
         """Offsets of groups, and starts and ends of logs; or why they were not answered."""
         from_ms = _now_ms()
         topics, known = self._tables.live(from_ms)
-        deadline = time.monotonic() + ANSWERS * self._own.timeout_ms / 1000
+        deadline = deadline_in(ANSWERS * self._own.timeout_ms / 1000)
         with closing(GroupsClient(self._own, stopping)) as client:
             try:
                 answers = client.ask(topics, known, deadline)

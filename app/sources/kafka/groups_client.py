@@ -17,7 +17,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.config.kafka_topics import PATTERN
-from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient, Request, RequestError
+from app.sources.kafka.kafka_client import (
+    ATTEMPTS,
+    KafkaClient,
+    Request,
+    RequestError,
+    deadline_in,
+)
 from app.sources.kafka.offsets import (
     DEAD,
     EMPTIED,
@@ -167,6 +173,10 @@ class GroupsClient:
     ) -> dict[Place, OpenTransaction]:
         """By partition the transaction that begins there, as far as it is answered."""
         return open_at(self._connected(), stable, deadline, problems)
+
+    def deadline_in(self, seconds: float) -> float:
+        """The end of a time that begins once there is a client."""
+        return deadline_in(seconds)
 
     def close(self) -> None:
         """End the client."""

@@ -104,9 +104,10 @@ class GroupPoller(Polling):
     def check(self) -> None:
         """UserError for a cluster that does not answer or refuses this user; writes nothing."""
         servers = self._settings.client_options()["bootstrap.servers"]
-        deadline = time.monotonic() + 2 * self._settings.timeout_ms / 1000
         try:
-            answers = self._client.ask((), (), deadline)
+            answers = self._client.ask(
+                (), (), self._client.deadline_in(2 * self._settings.timeout_ms / 1000)
+            )
         except Unanswered as error:
             raise UserError(f"{WHERE}: {servers}: {error}\n{HINT}") from None
         some = bool(answers.logs and (answers.committed or answers.states))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Protocol
 from app.config.kafka_producers import WHERE, KafkaProducersSettings
 from app.errors import UserError
 from app.sources.kafka import open_transactions
-from app.sources.kafka.kafka_client import ATTEMPTS
+from app.sources.kafka.kafka_client import ATTEMPTS, deadline_in
 from app.sources.kafka.offsets import Place
 from app.sources.kafka.producer_owners import Grant, OwnersOf, RequestLogs
 from app.sources.kafka.producer_states import (
@@ -152,7 +151,7 @@ class ProducerPoller(Polling):
 
         Raises UserError if a request is not answered.
         """
-        deadline = time.monotonic() + 2 * self._settings.timeout_ms / 1000
+        deadline = deadline_in(2 * self._settings.timeout_ms / 1000)
         try:
             answers = self.ask(deadline)
         except Unanswered as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,9 @@ class Scripted(GroupsClient):
         self.open_asked: list[dict[Place, int]] = []
         self.consumers_now: dict[str, dict[Place, GroupConsumer]] | Unanswered = {}
         self.consumers_asked: list[set[str]] = []
+
+    def deadline_in(self, seconds: float) -> float:
+        return time.monotonic() + seconds
 
     def close(self) -> None:
         """There is no client."""
