@@ -15,7 +15,7 @@ from app.config.settings import Settings, load_settings
 from app.config.source import SourceSettings
 from app.errors import UserError
 from app.setup.validate import resolved_text, validate
-from state.jobs import DECLARED, JOBS
+from state.jobs import BY_DEFAULT, DECLARED, JOBS
 
 ROOT = Path(__file__).resolve().parents[3]
 Load = Callable[[str], Settings]
@@ -419,10 +419,10 @@ def test_a_feed_of_several_formats_is_one_of_each(load: Load) -> None:
 @pytest.mark.parametrize(
     ("source", "jobs"),
     [
-        ("{format: demo}", JOBS),
+        ("{format: demo}", BY_DEFAULT),
         (FEED, ("producer_ids", "backlog")),
         ("{format: kafka_logs, path: logs}", ("producer_ids",)),
-        (f"[{FEED}, {{format: files, path: in}}]", JOBS),
+        (f"[{FEED}, {{format: files, path: in}}]", BY_DEFAULT),
     ],
 )
 def test_the_jobs_are_those_that_the_feeds_can_fill(

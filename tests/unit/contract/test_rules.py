@@ -186,6 +186,7 @@ POLICY = {"scope": "topic", "name": "a/b/c", "limits": {"publishRateInMsgs": 5}}
                 ("MISSING_CLOCK", "ts_wall_ms", "producer_ids"),
                 ("MISSING_CLOCK", "ts_wall_ms", "backlog"),
                 ("MISSING_CLOCK", "ts_wall_ms", "entry_cache"),
+                ("MISSING_CLOCK", "ts_wall_ms", "client_quotas"),
             ],
         ),
         (record("cursor_state", source_feed="pulsar_admin", ts_mono_ns=...), []),
@@ -339,14 +340,14 @@ def test_a_record_that_no_job_can_apply_is_in_quarantine_alone() -> None:
     assert sorted(set(parsed.bad["row"].to_pylist())) == [0, 1]
 
 
-def test_polled_feeds_drive_backlog_only() -> None:
+def test_polled_feeds_drive_jobs_that_are_polled() -> None:
     kinds = [kind.name for kind in KINDS if kind.name != "bad_document"]
     polled = [record(kind, source_feed="kafka_groups", ts_mono_ns=...) for kind in kinds]
     parsed = validated(*polled)
     assert parsed.bad.num_rows == 0
     for job in JOBS:
         read = [kind for kind in kinds if job in readers(kind)]
-        expected = [k in read and (job == "backlog" or k == "policy") for k in kinds]
+        expected = [k in read and (DECLARED[job].polled or k == "policy") for k in kinds]
         assert parsed.job_ok[job].tolist() == expected
 
 

@@ -25,6 +25,7 @@ def settings(tmp_path: Path, name: str, **keys: Any) -> Any:
         polled=polled,
         warehouse=warehouse,
         location=Location(warehouse),
+        job_params=lambda job: {"backlogQuotaCheckIntervalInSeconds": 60},
         stats_window_ms=60_000,
         idle_advance_ms=10_000,
         allowed_lateness_ms=500,
