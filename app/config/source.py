@@ -19,10 +19,16 @@ from app.config.base import (
 )
 from app.config.kafka_groups import KafkaGroupsSettings
 from app.config.kafka_producers import KafkaProducersSettings
+from app.config.kafka_quotas import KafkaQuotasSettings
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.errors import did_you_mean
 
-POLLED = {"kafka_groups": "groups", "kafka_producers": "producers", "pulsar_admin": "admin"}
+POLLED = {
+    "kafka_groups": "groups",
+    "kafka_producers": "producers",
+    "kafka_quotas": "quotas",
+    "pulsar_admin": "admin",
+}
 """Formats of polled feeds, with their sections; a run can have several of them."""
 
 KAFKA_OPTIONS = (
@@ -91,6 +97,7 @@ class KafkaLogsSettings(Model):
 GIVES = {
     "kafka_groups": ("ledger_state", "group_state"),
     "kafka_producers": ("produce_batch",),
+    "kafka_quotas": ("client_rate",),
     "kafka_logs": ("produce_batch",),
     "kafka_messages": ("publish", "dispatch", "produce_batch"),
     "pulsar_messages": ("publish", "dispatch"),
@@ -149,6 +156,7 @@ class SourceSettings(Model):
         "kafka_logs",
         "kafka_groups",
         "kafka_producers",
+        "kafka_quotas",
         "pulsar",
         "pulsar_messages",
         "pulsar_admin",
@@ -165,6 +173,7 @@ class SourceSettings(Model):
     admin: PulsarAdminSettings | None = None
     groups: KafkaGroupsSettings | None = None
     producers: KafkaProducersSettings = KafkaProducersSettings()
+    quotas: KafkaQuotasSettings = KafkaQuotasSettings()
     events: Positive = 1_000_000
     seed: int = 7
 
@@ -211,13 +220,13 @@ class SourceSettings(Model):
                 if not key.startswith("kafka.") and key not in KAFKA_OPTIONS:
                     hint = did_you_mean(key, ("kafka.*", *KAFKA_OPTIONS))
                     raise ValueError(f"options.{key}: unknown option ({hint})")
-        if self.format == "kafka_producers":
+        if self.format in ("kafka_producers", "kafka_quotas"):
             if "kafka.bootstrap.servers" not in self.options:
                 raise ValueError("options.kafka.bootstrap.servers: is missing (host:port,...)")
             for key in self.options:
                 if not key.startswith("kafka."):
                     raise ValueError(
-                        f"options.{key}: unknown option (format kafka_producers takes kafka.*)"
+                        f"options.{key}: unknown option (format {self.format} takes kafka.*)"
                     )
         return self
 

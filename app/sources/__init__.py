@@ -57,6 +57,7 @@ FORMATS = {
     "kafka_logs": "app.sources.kafka.broker_logs",
     "kafka_messages": "app.sources.kafka.kafka_messages",
     "kafka_producers": "app.sources.kafka.producers_source",
+    "kafka_quotas": "app.sources.kafka.quotas_source",
     "pulsar": "app.sources.pulsar.pulsar_records",
     "pulsar_admin": "app.sources.pulsar.admin_source",
     "pulsar_messages": "app.sources.pulsar.pulsar_messages",

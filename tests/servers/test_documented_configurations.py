@@ -21,6 +21,7 @@ from app import sources
 from app.config.settings import load_settings
 from app.config.source import listed
 from app.run.service import run
+from tests.servers.test_kafka_quotas import exporter
 from tests.support.broker_log_lines import batch, completed
 from tests.support.broker_logs import put
 from tests.support.readme import PAGES, blocks
@@ -33,6 +34,7 @@ from tests.support.traces import identities, punctual_trace, rows_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["exporter"]
 pytestmark = pytest.mark.kafka
 
 Json = dict[str, Any]
@@ -92,6 +94,7 @@ def here(kafka: Kafka, request: pytest.FixtureRequest, tmp_path: Path) -> Callab
             "pulsar_admin": admin,
             "kafka_groups": groups,
             "kafka_producers": producers,
+            "kafka_quotas": quotas,
         }.get(source["format"])
         assert place is not None, f"no real source for {source['format']}"
         place(source)
@@ -173,6 +176,10 @@ def here(kafka: Kafka, request: pytest.FixtureRequest, tmp_path: Path) -> Callab
         consumer = Consumer({"bootstrap.servers": kafka.servers, "group.id": "documented"})
         consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
         consumer.close()
+
+    def quotas(source: Json) -> None:
+        source["options"] = {"kafka.bootstrap.servers": kafka.servers}
+        source["quotas"]["exporters"] = {"1": request.getfixturevalue("exporter")}
 
     def producers(source: Json) -> None:
         source["options"] = {"kafka.bootstrap.servers": kafka.servers}

@@ -1,0 +1,69 @@
+"""The section of the configuration on polled client quotas of Kafka."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError, field_validator
+
+from app.config.base import Milliseconds, Model, Positive, resolved, without_users
+from app.config.exporters import ExporterMapping, shipped_mappings
+from app.config.kafka_topics import DAY_MS
+from app.config.reading import describe, read_yaml
+from app.errors import UserError
+
+WHERE = "source.quotas"
+"""The place of these settings in the configuration; messages name keys below it."""
+Text = Annotated[str, Field(min_length=1)]
+
+
+class KafkaQuotasSettings(Model):
+    """The limits of a Kafka cluster's clients that are polled, exporters of its brokers' metrics, and
+    where the polls are stored. The connection is in the options of the source.
+    """
+
+    cluster: Text = "kafka"
+    exporters: dict[str, Text] = {}
+    """By broker, as its records name it, the address at which its metrics are."""
+    mapping: Text = "jmx-exporter"
+    """One of those that ship, or a file."""
+    interval_ms: Positive = 15_000
+    timeout_ms: Positive = 10_000
+    spool: Text | None = None
+    keep_ms: Milliseconds = 7 * DAY_MS
+
+    @field_validator("exporters")
+    @classmethod
+    def _addresses(cls, found: dict[str, str]) -> dict[str, str]:
+        for broker, url in found.items():
+            if not url.startswith(("http://", "https://", "${env:")):
+                raise ValueError(
+                    f"{broker}: {without_users(url)} is no address (http://host:port/metrics)"
+                )
+        return found
+
+    @field_validator("mapping")
+    @classmethod
+    def _can_be_read(cls, name: str) -> str:
+        mapping_of(name)
+        return name
+
+    def addresses(self) -> dict[str, str]:
+        """The exporters, with secrets from the environment."""
+        return resolved(self.exporters, f"{WHERE}.exporters")
+
+
+def mapping_of(name: str) -> ExporterMapping:
+    """The mapping of a name or of a file; ValueError for one that is none."""
+    known = shipped_mappings()
+    if name in known:
+        return known[name]
+    if not Path(name).is_file():
+        raise ValueError(f"{name} is no file (allowed: a file, {', '.join(known)})")
+    try:
+        return ExporterMapping.model_validate(read_yaml(Path(name), dict))
+    except ValidationError as error:
+        raise ValueError(f"{name}: {describe(error, ExporterMapping)[0]}") from None
+    except UserError as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,134 @@
+"""Polls the limits of a Kafka cluster's clients, and the metrics of its brokers over HTTP."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from app import http
+from app.config.kafka_quotas import WHERE, KafkaQuotasSettings, mapping_of
+from app.sources.kafka.exported_rates import ExportedRates
+from app.sources.kafka.kafka_client import KafkaClient
+from app.sources.kafka.quota_policies import (
+    Entity,
+    Limits,
+    limits_by_entity,
+    policy_documents,
+    policy_records,
+)
+from app.sources.polling import Begun, Polling, Report, Unanswered
+from app.sources.pulsar.admin_documents import Record
+from app.sources.spool import Spool
+
+LIMITS = "limits"
+"""The limits of the poll before, in the memory of the spool: user, client id and limits each."""
+MOST_BYTES = 256 << 20
+"""Of an exporter's answer."""
+
+
+class QuotaPoller(Polling):
+    """Polls limits and all exporters at once; one file per poll."""
+
+    feed = "kafka_quotas"
+    where = WHERE
+    what = "entities"
+
+    def __init__(
+        self,
+        settings: KafkaQuotasSettings,
+        options: Mapping[str, str],
+        spool_folder: Path | str,
+        say: Callable[[str], None] | None = None,
+        client: KafkaClient | None = None,
+    ) -> None:
+        """`options` are those of the client."""
+        super().__init__(
+            settings, Spool(Path(spool_folder), settings.cluster, WHERE, dict[str, Any]), say
+        )
+        self._settings = settings
+        self._client = client or KafkaClient(options, settings.timeout_ms, stopping=self._stopping)
+        self._addresses = settings.addresses()
+        mapping = mapping_of(settings.mapping)
+        self._rates = {
+            broker: ExportedRates(mapping, settings.cluster, broker) for broker in self._addresses
+        }
+
+    def close(self) -> None:
+        """End the client, and let another process poll into the folder."""
+        self._client.close()
+        super().close()
+
+    def _poll(self, begun: Begun, report: Report) -> Path | None:
+        memory = self.spool.memory
+        with ThreadPoolExecutor(max(len(self._addresses), 1)) as pool:
+            asked = {
+                broker: pool.submit(self._exported, broker, url, begun)
+                for broker, url in self._addresses.items()
+            }
+            limits = self._limits(begun, report)
+            rates = [self._answered(broker, each.result, report) for broker, each in asked.items()]
+        if limits is None and all(each is None for each in rates):
+            report.fail(report.problems.pop(0), len(rates) + 1)
+            return None
+        records: list[Record] = [record for each in rates if each is not None for record in each]
+        if limits is not None:
+            before = _entities(memory.extra.get(LIMITS, []))
+            documents = policy_documents(before, limits)
+            records += policy_records(documents, begun.clock_ms(), self._settings.cluster)
+            memory.extra[LIMITS] = [[*entity, values] for entity, values in limits.items()]
+            report.gone = len(before.keys() - limits.keys())
+            report.polled = len(limits)
+        report.skipped = (limits is None) + sum(each is None for each in rates)
+        report.records = len(records)
+        memory.last_poll_ms = max(memory.last_poll_ms, begun.now_ms)
+        return self._commit(begun, sorted(records, key=lambda record: record["ts_wall_ms"]))
+
+    def _limits(self, begun: Begun, report: Report) -> dict[Entity, Limits] | None:
+        try:
+            return limits_by_entity(self._client.quotas(begun.deadline))
+        except Unanswered as error:
+            report.problems.append(str(error))
+            return None
+
+    def _exported(self, broker: str, url: str, begun: Begun) -> list[Record]:
+        """The rates of a broker now."""
+        seconds = min(self._settings.timeout_ms / 1000, begun.deadline - time.monotonic())
+        lines = exported(url, max(seconds, 0.001))
+        return self._rates[broker].records(lines, begun.clock_ms())
+
+    def _answered(
+        self, broker: str, result: Callable[[], list[Record]], report: Report
+    ) -> list[Record] | None:
+        try:
+            found = result()
+        except Unanswered as error:
+            report.problems.append(f"exporter of {broker}: {error}")
+            return None
+        if not found:
+            report.problems.append(
+                f"exporter of {broker}: shows no client that is measured; no quota of its type was"
+                " ever set, or mapping is another exporter's"
+            )
+        return found
+
+
+def exported(url: str, seconds: float) -> list[str]:
+    """The lines of an exporter's answer; Unanswered without one."""
+    try:
+        pools = http.connections_to(url)
+        with http.exchange(pools, "GET", url, seconds) as answer:
+            if answer.status != 200:
+                raise Unanswered(f"answers {answer.status}")
+            body = answer.read(MOST_BYTES + 1)
+    except http.NoAnswer as error:
+        raise Unanswered(str(error)) from None
+    if len(body) > MOST_BYTES:
+        raise Unanswered(f"answers with more than {MOST_BYTES >> 20} MiB")
+    return body.decode("utf-8", errors="replace").splitlines()
+
+
+def _entities(kept: list[Any]) -> dict[Entity, Limits]:
+    return {(user, client_id): limits for user, client_id, limits in kept}

@@ -1,0 +1,65 @@
+"""Limits of a Kafka cluster's clients and their rates at its brokers, polled.
+
+Polls run on the driver beside the queries: `app.sources.kafka.quotas_poll` writes the records of
+each poll as one file into a spool folder, which `app.sources.poll_stream` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from app.config.kafka_quotas import WHERE
+from app.errors import UserError
+from app.sources import polled
+from app.sources.kafka.kafka_probe import topics
+from app.sources.polling import Unanswered
+from app.sources.ports import Unreachable
+
+if TYPE_CHECKING:
+    from app.config.location import Location
+    from app.config.settings import Settings
+    from app.config.source import SourceSettings
+    from app.sources.kafka.quotas_poll import QuotaPoller
+
+
+def check(feed: SourceSettings, warehouse: Location) -> None:
+    """UserError for a cluster that does not answer, and where no exporter does.
+
+    It is asked before there is a JVM, so rights are reported by the polls.
+    """
+    from app.sources.kafka.quotas_poll import exported
+
+    if feed.path is not None:
+        raise UserError(
+            "source.path: format kafka_quotas polls a cluster and reads no path\n"
+            "the files of polls that were made before are read with format files"
+        )
+    polled.spool_folder(feed, warehouse)
+    options = feed.reader_options()
+    servers = options["kafka.bootstrap.servers"]
+    try:
+        topics(options)
+    except Unreachable as error:
+        raise UserError(
+            f"source.options: {servers}: {error}\nthe kafka.* options decide this"
+        ) from None
+    failed = []
+    for broker, url in feed.quotas.addresses().items():
+        try:
+            exported(url, feed.quotas.timeout_ms / 1000)
+            return
+        except Unanswered as error:
+            failed.append(f"{WHERE}.exporters.{broker}: {error}")
+    if failed:
+        raise UserError(f"{failed[0]}\nits address and timeout_ms decide this")
+
+
+def poller(
+    settings: Settings, feed: SourceSettings, say: Callable[[str], None] | None = None
+) -> QuotaPoller:
+    """The poller of the feed; it asks from the JVM of this process' Spark session."""
+    from app.sources.kafka.quotas_poll import QuotaPoller
+
+    options = {key.removeprefix("kafka."): value for key, value in feed.reader_options().items()}
+    return QuotaPoller(feed.quotas, options, polled.spool_folder(feed, settings.location), say)
