@@ -60,8 +60,8 @@ class PollFile(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The folder of the feed."""
-        return self.path.rsplit("/", 2)[0]
+        """The name of the feed's folder, which it keeps where the warehouse is moved."""
+        return self.path.rsplit("/", 3)[1]
 
     @property
     def name(self) -> str:

@@ -60,6 +60,17 @@ def test_a_repeated_batch_has_the_same_files_whatever_has_come_since(tmp_path: P
     assert taken(again.next(end)) == ["kafka_groups.a 10"]
 
 
+def test_a_folder_that_was_moved_is_not_read_again(tmp_path: Path) -> None:
+    write(tmp_path / "old", "kafka_groups.a", 20, 0)
+    one = reader(tmp_path / "old")
+    end = one.next(one.initialOffset())
+    (tmp_path / "old").rename(tmp_path / "new")
+    moved = reader(tmp_path / "new", end)
+    assert moved.next(end) == end
+    write(tmp_path / "new", "kafka_groups.a", 30, 1)
+    assert taken(moved.next(end)) == ["kafka_groups.a 30"]
+
+
 @pytest.mark.parametrize(
     ("at_ms", "seq"),
     [(50, 9), (200, 0)],
@@ -91,7 +102,7 @@ def test_a_run_with_an_end_takes_what_was_there_at_its_start(tmp_path: Path) -> 
 def test_batches_of_an_earlier_version_are_those_of_its_log(tmp_path: Path) -> None:
     path = write(tmp_path, "kafka_groups.a", 20, 0)
     done = {"polls": {}, FILES: [], MORE: False}
-    kept = {"polls": {str(tmp_path / "kafka_groups.a"): [20, 0]}, FILES: [path], MORE: False}
+    kept = {"polls": {"kafka_groups.a": [20, 0]}, FILES: [path], MORE: False}
     one = reader(tmp_path, kept, earlier={3: done, 4: kept})
     start, end = {"logOffset": 3}, {"logOffset": 4}
     assert entry_of(start) == 3
