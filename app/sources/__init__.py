@@ -114,8 +114,6 @@ def keep_polling(
     settings: Settings, endless: bool, say: Callable[[str], None] | None = None
 ) -> AbstractContextManager[None]:
     """Poll during a run, for feeds that are polled."""
-    for feed in settings.polled:
-        polled.take_over(feed, settings.location)
     pollers = [poller(settings, feed, say) for feed in settings.polled]
     return polled.polling(pollers, endless, say) if pollers else nullcontext()
 

@@ -23,11 +23,12 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from app.errors import UserError
 from app.sources.files.line_files import lines_of
 from app.sources.polled import GZIP_RATIO, roots
 from app.sources.raw import Batches, Document, Raw
 from app.tables import checkpoints
-from app.tables.spark_files import SourceLog, entry_of
+from app.tables.spark_files import entry_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,11 +64,6 @@ class PollFile(NamedTuple):
         """The name of the feed's folder, which it keeps where the warehouse is moved."""
         return self.path.rsplit("/", 3)[1]
 
-    @property
-    def name(self) -> str:
-        """Its own name, which it keeps where the folder is moved."""
-        return self.path.rpartition("/")[2]
-
 
 @dataclass(frozen=True)
 class PollPlan:
@@ -80,8 +76,6 @@ class PollPlan:
     tasks: int
     planned: Document = field(default_factory=dict)
     """End of the last planned batch."""
-    earlier: dict[int, Document] = field(default_factory=dict)
-    """Ends of batches that an earlier version has planned, by their entry in Spark's log of files."""
     ending: bool = False
     """Whether the query stops at the files that are there when it starts."""
 
@@ -89,10 +83,13 @@ class PollPlan:
 def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) -> Raw:
     """The records of the polls from the query's position on."""
     warehouse = settings.location
-    earlier = _earlier(warehouse, query, roots(settings.polled, warehouse))
     last = checkpoints.last_planned(warehouse, query)
     planned = checkpoints.poll_offsets(warehouse, query, last) if last >= 0 else {}
-    entry = entry_of(planned)
+    if entry_of(planned) is not None:
+        raise UserError(
+            f"warehouse: {query} has read polls as an earlier version kept them\n"
+            "take another warehouse"
+        )
     alone = settings.streamed is None
     plan = PollPlan(
         tuple(map(str, roots(settings.polled, warehouse))),
@@ -100,8 +97,7 @@ def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) ->
         if alone or not ending
         else None,
         spark.sparkContext.defaultParallelism,
-        planned if entry is None else earlier[entry],
-        earlier,
+        planned,
         ending,
     )
     return _raw(spark, plan, streaming=True)
@@ -203,7 +199,6 @@ class PollReader(DataSourceStreamReader):
 
     def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
         """The files of the batch between two offsets, for a few tasks."""
-        start, end = (self._plan.earlier.get(entry_of(each), each) for each in (start, end))  # type: ignore[arg-type]
         self._last = end
         return [] if start == end else _shared(end[FILES], self._plan.tasks)
 
@@ -293,34 +288,3 @@ def _shared(files: Sequence[str], tasks: int) -> list[InputPartition]:
 def _rows(partition: InputPartition) -> Iterator[tuple[str, str]]:
     for path in partition.value:
         yield path, path.rsplit("/", 3)[0]
-
-
-def _earlier(warehouse: Location, query: str, folders: Sequence[Path]) -> dict[int, Document]:
-    """Ends of the last batches of a query that has read polls as Spark's files, by their entry in
-    its log. The folders of feeds have been moved since, the names of files have not.
-    """
-    ends = {
-        entry_of(checkpoints.poll_offsets(warehouse, query, batch)): None
-        for batch in (
-            checkpoints.last_ended(warehouse, query),
-            checkpoints.last_planned(warehouse, query),
-        )
-        if batch >= 0
-    }
-    entries = sorted(entry for entry in ends if entry is not None)
-    if not entries:
-        return {}
-    log, there = SourceLog(warehouse, query), Folders(list(map(str, folders))).files()
-    found: dict[int, Document] = {}
-    positions: dict[str, list[int]] = {}
-    done = -1
-    for entry in entries:
-        names = {file.path.rpartition("/")[2] for file in log.files(entry, done)}
-        files = [file for file in there if file.name in names]
-        for file in files:
-            at_ms, seq = positions.get(file.folder, [-1, -1])
-            positions[file.folder] = [max(at_ms, file.at_ms), max(seq, file.seq)]
-        paths = [file.path for file in files]
-        found[entry] = {POSITIONS: dict(positions), FILES: paths, MORE: False}
-        done = entry
-    return found

@@ -6,7 +6,6 @@ cluster that was removed are still read, and a cluster that is added again conti
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +16,6 @@ from urllib.parse import quote
 
 from app.config.source import POLLED
 from app.errors import UserError
-from app.sources.spool import MEMORY
-from app.tables import durable
 from app.tables.small_files import local_path
 from app.threads import working
 
@@ -77,27 +74,6 @@ def recorded_folder(feed: SourceSettings, warehouse: Location) -> Path:
         spool = Path(feed.polled.spool)
         return spool.with_name(f"{spool.name}_recorded")
     return _root(feed, warehouse).with_name(f"{feed.format}_recorded")
-
-
-def take_over(feed: SourceSettings, warehouse: Location) -> None:
-    """Move the polls of an earlier version, which had one feed in a folder of its own, into the
-    feed's folder.
-    """
-    root, folder = _root(feed, warehouse), spool_folder(feed, warehouse)
-    old = root if feed.polled.spool is not None else root.with_name(feed.format)
-    try:
-        known = json.loads((old / MEMORY).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return
-    if not isinstance(known, dict) or known.get("cluster") != feed.polled.cluster:
-        return
-    if (folder / MEMORY).exists():
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = sorted(old.glob(f".*{durable.UNFINISHED}"))
-    for each in (*unfinished, old / "polls", old / MEMORY):  # the memory last: it says that all is
-        if each.exists():
-            each.rename(folder / each.name)
 
 
 def _root(feed: SourceSettings, warehouse: Location) -> Path:

@@ -20,7 +20,6 @@ from tests.support.servers.process import free_ports
 from tests.unit.sources.kafka.poll import lines
 
 if TYPE_CHECKING:
-
     from app.config.settings import Settings
 
 pytestmark = pytest.mark.kafka

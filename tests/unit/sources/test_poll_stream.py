@@ -13,8 +13,6 @@ from app.config.location import Location
 from app.config.source import SourceSettings
 from app.sources import polled
 from app.sources.poll_stream import FILES, MORE, PollPlan, PollReader
-from app.tables import durable
-from app.tables.spark_files import entry_of
 
 
 def write(root: Path, feed: str, at_ms: int, seq: int, text: str = "{}\n") -> str:
@@ -99,19 +97,6 @@ def test_a_run_with_an_end_takes_what_was_there_at_its_start(tmp_path: Path) -> 
     assert one.next(second) == second
 
 
-def test_batches_of_an_earlier_version_are_those_of_its_log(tmp_path: Path) -> None:
-    path = write(tmp_path, "kafka_groups.a", 20, 0)
-    done = {"polls": {}, FILES: [], MORE: False}
-    kept = {"polls": {"kafka_groups.a": [20, 0]}, FILES: [path], MORE: False}
-    one = reader(tmp_path, kept, earlier={3: done, 4: kept})
-    start, end = {"logOffset": 3}, {"logOffset": 4}
-    assert entry_of(start) == 3
-    assert [part.value for part in one.partitions(start, end)] == [[path]]
-    assert one.partitions(end, end) == []
-    write(tmp_path, "kafka_groups.a", 30, 1)
-    assert taken(one.next(one._last)) == ["kafka_groups.a 30"]
-
-
 @given(
     polls=st.lists(
         st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.integers(1, 40)), max_size=30
@@ -153,28 +138,6 @@ def test_every_poll_is_in_one_batch(
 def feed(spool: str | None = None, cluster: str = "east") -> SourceSettings:
     groups = {"cluster": cluster, "options": {"bootstrap.servers": "h:1"}, "spool": spool}
     return SourceSettings.model_validate({"format": "kafka_groups", "groups": groups})
-
-
-@pytest.mark.parametrize("of_its_own", [False, True])
-def test_polls_of_an_earlier_version_move_into_the_folder_of_their_feed(
-    tmp_path: Path, of_its_own: bool
-) -> None:
-    warehouse = Location(str(tmp_path / "w"))
-    old = tmp_path / "spool" if of_its_own else tmp_path / "w" / "_weir" / "kafka_groups"
-    spool = str(old) if of_its_own else None
-    path = write(old.parent, old.name, 20, 0)
-    unfinished = old / f".poll-2{durable.UNFINISHED}"
-    unfinished.write_text("{}")
-    (old / "memory.json").write_text('{"cluster": "east"}')
-    for other in ("west", "east", "east"):  # a crash may have left it half done
-        polled.take_over(feed(spool, other), warehouse)
-    folder = polled.spool_folder(feed(spool), warehouse)
-    assert folder.name == "kafka_groups.east"
-    assert sorted(file.name for file in folder.iterdir()) == sorted(
-        [unfinished.name, "memory.json", "polls"]
-    )
-    assert [file.name for file in (folder / "polls").iterdir()] == [Path(path).name]
-    assert polled.roots([feed(spool)], warehouse) == [folder.parent]
 
 
 def test_a_cluster_may_have_any_name(tmp_path: Path) -> None:
