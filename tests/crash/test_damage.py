@@ -18,7 +18,7 @@ from app.setup.doctor import doctor
 from app.sources.files.open_file import absolute
 from app.tables import checkpoints
 from app.tables.spark_files import SourceLog, checksum_of, entry_of
-from state.jobs import JOBS
+from state.jobs import BY_DEFAULT
 from tests.support.traces import demo_trace, every_row
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ Run = Callable[[], None]
 def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """A run to the end of a small trace, whose warehouse every test damages in its own way. The
     archive has a query of its own."""
-    return prepared(tmp_path_factory.mktemp("damage"), [list(JOBS), ["archive"]])
+    return prepared(tmp_path_factory.mktemp("damage"), [list(BY_DEFAULT), ["archive"]])
 
 
 def prepared(folder: Path, queries: list[list[str]]) -> Settings:
@@ -386,7 +386,7 @@ def test_a_query_that_carries_the_archive_brings_the_last_batch_of_both_back(
     tmp_path: Path,
 ) -> None:
     """Without the archive's identity, or the lists of what it has written, nothing begins anew."""
-    settings = prepared(tmp_path, [list(JOBS)])
+    settings = prepared(tmp_path, [list(BY_DEFAULT)])
     warehouse = settings.warehouse
     before = every_row(warehouse)
     archive = Path(checkpoints.location(settings.location, "archive"))

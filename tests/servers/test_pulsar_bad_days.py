@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.run.service import run
-from state.jobs import JOBS
+from state.jobs import BY_DEFAULT
 from tests.servers.live import rows_in, running
 from tests.support.backlog_views import asked, stored
 from tests.support.recording.large import SIZE, SLOW
@@ -194,7 +194,7 @@ def test_the_gaps_are_those_of_the_plug_in(lived: Lived) -> None:
     found = {row["minute_ms"]: row for row in minutes}
     assert found[minute(killed)]["dropped"] is None
     for gap in gaps:
-        assert found[minute(gap)]["blind_jobs"] == sorted(JOBS)
+        assert found[minute(gap)]["blind_jobs"] == sorted(BY_DEFAULT)
 
 
 def minute(record: Json) -> int:
