@@ -241,9 +241,14 @@ class SourceSettings(Model):
         return otherwise if given is None else not set(given).isdisjoint(kinds)
 
     @property
+    def section(self) -> str:
+        """The name of the section on the polls, for a format of `POLLED`."""
+        return POLLED[self.format]
+
+    @property
     def polled(self) -> Any:
-        """The section on the polls, for a format of `POLLED`."""
-        return getattr(self, POLLED[self.format])
+        """That section."""
+        return getattr(self, self.section)
 
     @property
     def title(self) -> str:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from app.config.source import POLLED
 from app.errors import UserError
 from app.tables.small_files import local_path
 from app.threads import working
@@ -83,7 +82,7 @@ def _root(feed: SourceSettings, warehouse: Location) -> Path:
     root = local_path(warehouse.uri)
     if root is None:
         raise UserError(
-            f"source.{POLLED[feed.format]}.spool: is missing, and {warehouse.uri} is not a local"
+            f"source.{feed.section}.spool: is missing, and {warehouse.uri} is not a local"
             " folder\nallowed: a folder that this machine and every Spark worker can reach"
         )
     return root / SPOOL

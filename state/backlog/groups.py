@@ -391,7 +391,9 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
         row = o.lags[p["lags"]]
         row["key"], row["at_ms"], row["mono_ns"], row["row_no"] = key, now, mono_ns, number
         row["broker"], row["feed"], row["name"] = k["broker"], k["feed"], c["name"]
-        row["answered_ms"] = c["answered_ms"]
+        row["answered_ms"] = (
+            c["answered_ms"] if c["answered_ms"] != 0 else NULL
+        )  # 0: an older state
         row["state"], row["start"], row["end"] = state, k["log_start"], _end(e, key)
         if c["ended"] == WITH_LOG:
             row["start"], row["end"] = NULL, NULL

@@ -80,7 +80,10 @@ def test_every_recorded_event_is_taken(recording: Recording, judged: Settings) -
 
 
 def test_the_broker_is_covered_without_a_gap(recording: Recording, judged: Settings) -> None:
-    rows = asked(stored(judged, ["coverage_counts", "coverage_gaps", "quarantine"]), "coverage")
+    rows = asked(
+        stored(judged, ["coverage_counts", "coverage_gaps", "coverage_polls", "quarantine"]),
+        "coverage",
+    )
     assert sum(row["received"] for row in rows) == recording.events
     assert {(row["cluster"], row["gaps"], row["late"], row["blind_jobs"]) for row in rows} == {
         ("standalone", 0, 0, None)

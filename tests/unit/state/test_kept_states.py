@@ -331,7 +331,16 @@ ADDED = {
     "backlog": (
         *(
             f"cursors.{field}"
-            for field in ("waits", "transaction", "producer", "begun_ms", "told", "client", "host")
+            for field in (
+                "answered_ms",
+                "waits",
+                "transaction",
+                "producer",
+                "begun_ms",
+                "told",
+                "client",
+                "host",
+            )
         ),
         *(f"{part}.client_{column}" for part in ("waiting", "shared") for column in ("id", "host")),
     ),

@@ -221,6 +221,22 @@ def _every() -> Rows:
         ],
         "coverage_counts": [counted("b1", 0, 5, 1), counted("b1", 0, 2, 0), counted("b2", 0, 1, 0)],
         "coverage_gaps": [lost("rate_limits", 10), lost("chunks", 120), lost("chunks", 120)],
+        "coverage_polls": [
+            {
+                "cluster": "east",
+                "source_feed": "kafka_groups",
+                "seq": 1,
+                "ts_wall_ms": 5,
+                "dropped": 0,
+            },
+            {
+                "cluster": "east",
+                "source_feed": "kafka_groups",
+                "seq": 2,
+                "ts_wall_ms": 6,
+                "problem": "x",
+            },
+        ],
         "alerts": [alert(0, "firing"), alert(0, "firing", OTHER), alert(60_000, "resolved", OTHER)],
         "producer_id_live": [
             live(0, "orders", "etl", 2, 3),
