@@ -106,5 +106,6 @@ def test_a_release_is_continued_and_goes_on_after_a_step_back(
             assert found[name] == rows, name
     written = formats.load(release.settings_of(folder).location)
     assert written is not None
-    assert written.states == {name: job.state_version for name, job in DECLARED.items()}
+    ran = {name: job for name, job in DECLARED.items() if job.by_default}
+    assert written.states == {name: job.state_version for name, job in ran.items()}
     assert written.weir != "99.0.0"
