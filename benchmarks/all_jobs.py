@@ -22,7 +22,7 @@ from benchmarks import floors
 from benchmarks.result import Result, middle
 from benchmarks.stream import END, Bench, Speed, after_first, finished
 from benchmarks.trace import COLUMNS
-from state.jobs import JOBS
+from state.jobs import BY_DEFAULT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -102,7 +102,7 @@ def run(bench: Bench) -> Result:
             speed = bench.to_nothing(floors.parsed(lines, columns), f"floor-{number}-{name[:3]}")
             found[name].append(speed)
         settings = bench.settings(f"all-jobs-{number}", source, policies=policies)
-        speed, cpu_s = _with_cpu(govern.start(bench.spark, settings, JOBS, END))
+        speed, cpu_s = _with_cpu(govern.start(bench.spark, settings, BY_DEFAULT, END))
         found[JOBS_ALONE].append(speed)
         events = sum(p["events"] for p in speed.progress)
         used.append({kind: 1e6 * seconds / events for kind, seconds in cpu_s.items()})
@@ -136,7 +136,7 @@ def small_batches(bench: Bench) -> Result:
     folder = bench.folder / "small-batches-trace"
     demo = Demo.in_batches(folder, size, batches)
     result = Result("small-batches", size * batches, bench.small)
-    wanted = {"five jobs": (JOBS, 450), "rate_limits alone": (("rate_limits",), 350)}
+    wanted = {"five jobs": (BY_DEFAULT, 450), "rate_limits alone": (("rate_limits",), 350)}
     for name, (jobs, most) in wanted.items():
         for number in range(1 if bench.small else 2):
             settings = bench.settings(
@@ -160,7 +160,7 @@ def _with_archive(bench: Bench, source: dict[str, Any], policies: list[dict[str,
     settings = bench.settings("all-jobs-archive", source, policies=policies)
     archive = archive_query.writer_of(settings, gathers=False)
     return after_first_batch(
-        govern.start(bench.spark, settings, JOBS, END, writers=govern.Writers(archive=archive))
+        govern.start(bench.spark, settings, BY_DEFAULT, END, writers=govern.Writers(archive=archive))
     )
 
 
@@ -199,7 +199,7 @@ def _from_kafka(bench: Bench, trace: Any, rounds: int, batches: int) -> dict[str
                 writer = archive_query.writer_of
                 archive = writer(settings, gathers=False) if name == KAFKA_BOTH else None
                 query = govern.start(
-                    bench.spark, settings, JOBS, END, writers=govern.Writers(archive=archive)
+                    bench.spark, settings, BY_DEFAULT, END, writers=govern.Writers(archive=archive)
                 )
                 found[name].append(finished(query))
     return found

@@ -26,7 +26,7 @@ from benchmarks.all_jobs import BATCHES, CONTRACT, SMALL_BATCHES, Demo
 from benchmarks.result import Result, middle
 from benchmarks.stream import END, Bench, Speed, finished
 from state.engine.job import Step
-from state.jobs import JOBS
+from state.jobs import BY_DEFAULT
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -74,7 +74,7 @@ def _handed(bench: Bench, settings: Settings, key: str) -> Speed:
 
 
 def _packed(bench: Bench, settings: Settings, key: str) -> Speed:
-    routes = {name: o.route for name, o in operators(settings, JOBS, in_stream=True).items()}
+    routes = {name: o.route for name, o in operators(settings, BY_DEFAULT, in_stream=True).items()}
     pack = packer(routes, settings.shard_count, limits_of(settings))
     return bench.to_nothing(
         open_stream(bench.spark, settings).through(_dropped(pack), PACKED),
@@ -115,11 +115,11 @@ def _silent(bench: Bench, settings: Settings, key: str) -> Speed:
         }
 
     with mock.patch.object(govern, "operators", without_rules):
-        return finished(govern.start(bench.spark, settings, JOBS, END))
+        return finished(govern.start(bench.spark, settings, BY_DEFAULT, END))
 
 
 def _all(bench: Bench, settings: Settings, key: str) -> Speed:
-    return finished(govern.start(bench.spark, settings, JOBS, END))
+    return finished(govern.start(bench.spark, settings, BY_DEFAULT, END))
 
 
 LAYERS = {HANDED: _handed, PACKED_ONLY: _packed, SILENT: _silent, ALL: _all}

@@ -33,7 +33,7 @@ from app.whatif.replay.replay_request import ReplayRequest
 from benchmarks import archives
 from benchmarks.result import Result, middle
 from benchmarks.stream import Bench, open_session
-from state.jobs import JOBS
+from state.jobs import BY_DEFAULT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ def measured(bench: Bench, name: str, events: int, turns: int) -> Result:
     held: dict[str, list[float]] = {ALL: [], ONE: []}
     for turn in range(turns):
         floors.append(floor(bench, settings, result.events))
-        for about, jobs in ((ALL, JOBS), (ONE, ("rate_limits",))):
+        for about, jobs in ((ALL, BY_DEFAULT), (ONE, ("rate_limits",))):
             speed, bytes_ = replayed(config, jobs, bench.folder / f"out-{name}-{turn}")
             speeds[about].append(speed)
             held[about].append(bytes_ / 2**20)
@@ -109,7 +109,7 @@ def archived(folder: Path, events: int) -> Path:
 def floor(bench: Bench, settings: Settings, events: int) -> float:
     """Events per second that Spark reads, with the columns of all jobs, and shuffles."""
     spark = bench.spark or open_session()
-    routes = {name: operator.route for name, operator in operators(settings, JOBS).items()}
+    routes = {name: operator.route for name, operator in operators(settings, BY_DEFAULT).items()}
     columns, kinds = needed(routes)
     rows = spark.read.format("delta").load(f"{settings.warehouse}/events")
     rows = rows.where(rows.event_type.isin(*kinds)).select(*columns)

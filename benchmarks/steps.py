@@ -26,7 +26,7 @@ from benchmarks.stream import Bench
 from state.engine.blobs import Blob
 from state.engine.job import Step
 from state.engine.refused import TOO_LATE
-from state.jobs import JOBS
+from state.jobs import BY_DEFAULT
 
 Pack = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 PACKED_AT_ONCE, STEPPED_AT_ONCE = 50_000, 200_000
@@ -47,7 +47,7 @@ def run(bench: Bench) -> Result:
     events = 60_000 if bench.small else 4_000_000
     trace = plan_trace(load_scenario("demo"), events, 7)
     settings = load_settings(None, {"partitions": 2, "policies": trace.policies})
-    jobs = operators(settings, JOBS)
+    jobs = operators(settings, BY_DEFAULT)
     busiest = _busiest(plan_trace(load_scenario("demo"), 60_000, 7), settings, jobs)
     result = Result("steps", 0, bench.small)
     large = Large(settings, jobs, busiest)
@@ -64,13 +64,13 @@ def run(bench: Bench) -> Result:
         result.add(name, value, unit, spread)
         result.add(f"{name}, wanted at most", WANTED[name], unit)
         result.ratio(name, f"{name}, wanted at most", 1)
-    for job in JOBS:
+    for job in BY_DEFAULT:
         cost = [c / e for c, e in zip(large.by_job[job], large.stepped.counts, strict=True)]
         result.add(
             f"{job}, large batches", 1e6 * middle(cost[large.stepped.first :])[0], "µs per event"
         )
     result.add("step with 100 records, wanted at most", STEP_MS, "ms")
-    for job in JOBS:
+    for job in BY_DEFAULT:
         small = _small_steps(jobs[job], busiest[job], large.lines[job], settings, bench.small)
         for number, spent in small.items():
             value, spread = middle(spent)
@@ -240,7 +240,7 @@ def _blobs(packed: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, int, bytes]]
     for rows in packed:
         columns = (rows.column(name).to_pylist() for name in ("job", "shard", "blob"))
         for job, shard, blob in zip(*columns, strict=True):
-            if job in JOBS:
+            if job in BY_DEFAULT:
                 yield job, shard, blob
 
 

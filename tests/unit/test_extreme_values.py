@@ -99,6 +99,8 @@ def warehouse(tmp_path_factory) -> str:
     for table in TABLES:
         rows = decided.get(table) or shown.get(table) or [plain_row(table)]
         write(folder, table, extremes(table, rows))
+    idle = {"user": "idle", "bound": 1000.0, "bound_level": "user", "utilisation": 0.001}
+    write(folder, "client_quota_stats", [{**plain_row("client_quota_stats"), **idle}])
     # the archive has the time of arrival of every record
     events = Warehouse(folder).open("events").to_pyarrow_table().to_pylist()
     filled = [

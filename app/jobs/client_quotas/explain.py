@@ -79,7 +79,8 @@ def _window(row: Quoted) -> str:
     return text
 
 
-_OF_REQUEST = "list_contains($names, regexp_replace(t.principal, '^[^:]*:', ''))"
+_USER = "regexp_replace(t.principal, '^[^:]*:', '')"
+_OF_REQUEST = f"list_contains($names, {_USER})"
 EXPLAINED = Explained(
     place=55,
     subjects=(Subject(85, ("principal",), sentences), Subject(86, ("principal",), _windows)),
@@ -90,4 +91,5 @@ EXPLAINED = Explained(
             "client_usage": _OF_REQUEST,
         }
     },
+    named_by={"client_usage": (_USER, "true")},
 )

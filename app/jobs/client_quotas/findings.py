@@ -49,16 +49,20 @@ def _throttled(row: Row) -> str:
     text = entity(row)
     return (
         f"{text[:1].upper()}{text[1:]} {verb} {number_of(row['requests'], 'time')} on"
-        f" {number_of(row['brokers'], 'broker')} by its {row['quota_type']} quota of"
-        f" {row['bound']:g} per s ({row['bound_level']}), for {row['longest_ms']} ms at most."
+        f" {number_of(row['brokers'], 'broker')} by its {row['quota_type']} quota"
+        f"{_limit(row)}, for {row['longest_ms'] or 0} ms at most."
     )
+
+
+def _limit(row: Row) -> str:
+    bound = "" if row["bound"] is None else f" of {row['bound']:g} per s"
+    return f"{bound} ({row['bound_level']})"
 
 
 def _action(row: Row) -> Action:
     return Action(
         f"Give {entity(row)} another {row['quota_type']} quota, or find out why it exceeds it",
-        f"{number_of(row['requests'], 'request')} over the limit of {row['bound']:g}"
-        f" ({row['bound_level']})",
+        f"{number_of(row['requests'], 'request')} over the limit{_limit(row)}",
         Urgency.LOSS if row["refused"] else Urgency.OWN,
         cluster=row["cluster"],
         user=row["user"],

@@ -48,7 +48,7 @@ WITH used AS (
       ELSE u.principal END AS name,
     CAST(sum(u.requests) AS BIGINT) AS requests, CAST(sum(u.bytes) AS BIGINT) AS bytes,
     sum(u.handler_time_ms) AS handler_time_ms, count(DISTINCT u.broker) AS brokers,
-    max(u.window_start_ms + u.window_ms) AS newest_ms
+    max(u.window_start_ms) AS newest_ms
   FROM client_usage AS u WHERE u.principal IS NOT NULL
   GROUP BY u.cluster, u.principal, u.client_id
 ), limited AS (
@@ -69,7 +69,7 @@ _IDLE = """
 SELECT s.cluster, s.quota_type, s.user AS user, s.client, max(s.bound) AS bound,
   max_by(s.bound_level, s.window_start_ms) AS bound_level, max(s.rate_max) AS rate_max,
   max(s.utilisation) AS utilisation, count(*) AS windows,
-  max(s.window_start_ms + s.window_ms) AS newest_ms
+  max(s.window_start_ms) AS newest_ms
 FROM client_quota_stats AS s WHERE s.bound > 0
 GROUP BY s.cluster, s.quota_type, s.user, s.client
 HAVING max(s.utilisation) < 0.01
@@ -91,13 +91,14 @@ VIEWS = (
     ),
     View(
         "unlimited_clients",
-        "Clients that no limit of any type was in force for, with what they used.",
+        "Clients that no limit of any type was in force for, with what they used and the start of their"
+        " newest window.",
         _UNLIMITED,
         reads=("client_usage", "client_quota_stats"),
     ),
     View(
         "idle_quotas",
-        "Limits whose entity used less than 1 % of them in every window.",
+        "Limits whose entity used less than 1 % of them in every window, with the start of the newest.",
         _IDLE,
         reads=("client_quota_stats",),
     ),

@@ -22,7 +22,7 @@ from app.tables.definitions import Table, TableColumn
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "principal": ("principal", "user", "entity"),
-    "client_id": ("client_id",),
+    "client_id": ("client_id", "client"),
     "producer": ("producer_name", "uuid", "transactional_id"),
     "consumer": ("consumer",),
     "subscription": ("subscription", "oldest_subscription", "group"),
@@ -31,6 +31,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "topic",
         "culprit_topic",
         "trigger_topic",
+        "top_topic",
         "limiter_name",
         "collateral_topics",
         "entity",
@@ -39,8 +40,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 """By kind of name the columns that hold names of that kind."""
 VALUES = ("labels",)
 """Columns with values of any kind."""
-DOCUMENTS = ("policy_json",)
-"""Columns of JSON whose strings are values of any kind."""
+DOCUMENTS = ("policy_json", "topic_bytes")
+"""Columns of JSON whose strings, keys too, are values of any kind."""
 TEXTS = ("raw", "detail", "exception", "error", "summary", "observed", "author", "problem")
 """Columns of text in which any name may occur."""
 _AROUND = {

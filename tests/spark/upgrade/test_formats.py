@@ -18,7 +18,7 @@ from app.errors import UserError
 from app.run import preflight
 from app.tables import formats, manifest
 from app.tables.definitions import TABLES
-from state.jobs import DECLARED, JOBS
+from state.jobs import BY_DEFAULT, DECLARED, JOBS
 
 MakeSettings = Callable[..., Settings]
 
@@ -53,7 +53,7 @@ def test_what_this_release_wrote_it_continues(settings: Settings) -> None:
     assert kept == formats.Formats(
         formats.VERSION, __version__, {name: job.state_version for name, job in DECLARED.items()}
     )
-    assert preflight.refuse(settings).jobs == list(JOBS)
+    assert preflight.refuse(settings).jobs == list(BY_DEFAULT)
 
 
 def test_a_later_state_is_refused_with_the_release_that_reads_it(settings: Settings) -> None:
@@ -124,4 +124,4 @@ def test_columns_are_added_to_a_table_and_those_of_a_later_release_stay(settings
         path, schema.remove(schema.get_field_index("payload_crc32")), partition_by=["event_date"]
     )
     DeltaTable(path).alter.add_columns([Field("later", PrimitiveType("long"))])
-    assert preflight.refuse(settings).jobs == list(JOBS)
+    assert preflight.refuse(settings).jobs == list(BY_DEFAULT)

@@ -39,6 +39,7 @@ NOBODY = {
     "acks",
     "action",
     "age_state",
+    "api",
     "before",
     "first_hole",
     "group_state",
@@ -47,6 +48,8 @@ NOBODY = {
     "set_back_to",
     "stalled_at",
     "alert",
+    "basis",
+    "bound_level",
     "bound_source",
     "broker",
     "by_reason",
@@ -139,6 +142,8 @@ def spelled(kind: str) -> str:
 def value(column: str) -> Any:
     """What a column of a row holds that names everybody."""
     everybody = list(map(spelled, NAMES))
+    if column == "topic_bytes":
+        return json.dumps({spelled("topic"): 90})
     if column in names.DOCUMENTS:
         return json.dumps({"scope": "user", "name": NAMES["principal"], "limits": {}})
     if column in names.TEXTS:
@@ -322,6 +327,7 @@ def test_other_values_of_a_row_stay(settings: Settings, capsys: pytest.CaptureFi
         "cnx_id",
         "client_host",
         "policy_json",
+        "topic_bytes",
     }
     (row,) = (row for row in after.values() if str(row["principal"]).startswith("User:forgotten-"))
     assert row["topic"].startswith("persistent://acme/people/forgotten-")
