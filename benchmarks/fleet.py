@@ -2,9 +2,10 @@
 
 Topics have forty partitions. A group reads one topic: two groups a topic, so that each partition
 has two offsets. Group `even` of a topic has read all of half its partitions, group `odd` is behind
-everywhere. The texts are those that `KafkaRequests.Answers.json` gives; the JVM reads each from its
-file when it is asked for. Kafka's client, its network and the writing of JSON in the JVM are left
-out.
+everywhere. A group has one consumer, and no transaction is open. The texts are those that
+`KafkaRequests.Answers.json` gives; the JVM reads each from its file when it is asked for. Kafka's
+client, its network and the writing of JSON in the JVM are left out; what a poll asks about some
+groups or partitions only is written when it is asked.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ TOPICS, GROUPS = ["^orders-of-region-.*"], ["^billing-.*"]
 """Patterns of their names."""
 PER_TOPIC = 40
 """Partitions of a topic; a topic has two groups."""
+STABLE = 3_000_000_000
+"""The last stable offset of every partition: no group stands there."""
 SETTINGS = {"cleanup.policy": "delete", "retention.ms": "604800000", "retention.bytes": "-1"}
 
 
@@ -76,8 +79,20 @@ class Fleet(NamedTuple):
             "settings": [SETTINGS] * self.topics,
         }
         for name, values in answers.items():
-            document = json.dumps({"values": values, "errors": {}}, separators=(",", ":"))
-            (folder / name).write_text(document)
+            _write(folder / name, values)
+
+
+def _write(path: Path, values: Sequence[Any]) -> None:
+    path.write_text(json.dumps({"values": values, "errors": {}}, separators=(",", ":")))
+
+
+def _of_some(name: str, asked: str) -> list[Any]:
+    """The answers about some groups, or some partitions."""
+    every = [item for items in json.loads(asked) for item in items]
+    if name == "stable":
+        return [STABLE] * len(every)
+    topics = [f"orders-of-region-{group.split('-')[1]}" for group in every]
+    return [[["billing", "/10.0.0.1", [[topic, n] for n in range(PER_TOPIC)]]] for topic in topics]
 
 
 class Answered:
@@ -114,7 +129,10 @@ class Requests:
     def _sent(self, name: str, *arguments: Any) -> Answered:
         for text in arguments:
             self._view.java.lang.String.valueOf(text)
-        return Answered(self._view, self.folder / (arguments[1] if name == "offsets" else name))
+        path = self.folder / (arguments[1] if name == "offsets" else name)
+        if path.name in ("consumers", "stable"):
+            _write(path, _of_some(path.name, arguments[0]))
+        return Answered(self._view, path)
 
 
 class FleetClient(GroupsClient):

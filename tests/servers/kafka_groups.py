@@ -105,12 +105,13 @@ def now_ms() -> int:
 
 
 def records(path: Path | None) -> list[Json]:
+    """The records of a poll, all of one time; the last one in its file is of the poll itself."""
     assert path is not None
     found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     valid(found)
     *found, last = found
     assert last["event_type"] == "poll"
-    assert len({record["ts_wall_ms"] for record in found}) == 1
+    assert len({record["ts_wall_ms"] for record in found}) <= 1
     return found
 
 

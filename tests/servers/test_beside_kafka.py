@@ -307,7 +307,9 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
     }
 
     # Problems of polls are those of the partition without a leader, and of the topic made anew.
-    problems = re.findall(r"WARNING kafka_groups: (?!groups without|\d)(.*)$", log, re.MULTILINE)
+    problems = re.findall(
+        r"WARNING kafka_groups kafka: (?!groups without|\d)(.*)$", log, re.MULTILINE
+    )
     assert [p for p in problems if not re.search("dark|anew", p)] == []
     # One that lasts has one line.
     assert [p for p in problems if "dark" in p] == ["partition dark/0: has no leader"]

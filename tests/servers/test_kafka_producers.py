@@ -201,14 +201,13 @@ def now_ms() -> int:
 
 
 def polled(poller: ProducerPoller) -> list[Row]:
-    """The records of one poll."""
+    """The records of one poll but the last one, which is of the poll itself."""
     path = poller.poll_once(now_ms())
-    found = (
-        []
-        if path is None
-        else [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    )
+    assert path is not None
+    found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     valid(found)
+    *found, last = found
+    assert last["event_type"] == "poll"
     return found
 
 
@@ -242,7 +241,7 @@ def test_ids_of_producers_that_restart_in_a_loop_are_those_of_the_log(
     pay(broker, "carol", topic)
     before = dumped(broker, topic)
     assert run(config, available_now=True) == 0
-    assert table(config, "events") == []
+    assert [r["event_type"] for r in table(config, "events")] == ["poll"]
 
     late = made_topic(broker, name=f"{topic}-late")
     for n in range(6):
@@ -334,7 +333,7 @@ def test_owners_by_rule_and_by_acl(
     }
     assert poller.last.problems == []
     assert said == [
-        "kafka_producers kafka: 1 of 3 live producer ids have no owner and are counted as unknown; "
+        "kafka_producers east: 1 of 3 live producer ids have no owner and are counted as unknown; "
         "source.producers.owners, acls and request_logs name owners"
     ]
     assert live(config) == {
@@ -342,7 +341,9 @@ def test_owners_by_rule_and_by_acl(
         (ruled, "dave"): (1, 1),
         (granted, "carol"): (1, 1),
     }
-    assert first_poll(config) == ("6 partitions, 3 live producer ids, 1 of them without an owner")
+    assert first_poll(config, config.feed) == (
+        "6 partitions, 3 live producer ids, 1 of them without an owner"
+    )
 
 
 def test_ids_that_expire_leave_and_may_come_again(
@@ -385,11 +386,11 @@ def test_a_broker_that_is_away_loses_and_repeats_nothing(
     send(broker, "bob", "b", topic)
     broker.stop()
     try:
-        assert poller.poll_once(now_ms()) is None
+        assert polled(poller) == [] and not poller.last.answered
         assert poller.last.skipped == 2 and poller.last.problems
         poller.close()
         poller = poller_of(config, lambda _: None)  # Weir starts again meanwhile
-        assert poller.poll_once(now_ms()) is None
+        assert polled(poller) == [] and not poller.last.answered
     finally:
         broker.start()
     send(broker, "bob", "c", topic)
@@ -441,9 +442,9 @@ def test_a_cluster_that_asks_for_tls_and_a_login(
     with pytest.raises(UserError, match="uthentication") as refused:
         producers_source.check(wrong.feed, wrong.location)
     with closing(poller_of(wrong)) as poller:
-        assert poller.poll_once(now_ms()) is None
+        assert polled(poller) == [] and not poller.last.answered
     with pytest.raises(UserError, match="uthentication"):
-        first_poll(wrong)
+        first_poll(wrong, wrong.feed)
     said = str(refused.value) + poller.last.text()
     assert "uthentication" in poller.last.text() and PASSWORD not in said
 

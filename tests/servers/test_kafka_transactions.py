@@ -139,8 +139,7 @@ def test_a_transaction_that_hangs(
     made.produce(1, 1, now_ms())  # its leader is ready now
     old_ms = now_ms() - 1_200_000
     producer_ids.produce(servers, made.topic, 1, [10**9], 0, old_ms, f"ghost-{made.name}")
-    poller = sources.poller(config, lambda _: None)
-    assert poller is not None
+    poller = sources.poller(config, config.feed, lambda _: None)
     with closing(poller):
         with open_transaction(made, name):
             poller.poll_once(now_ms())

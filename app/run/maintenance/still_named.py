@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 MINUTE_MS = 60_000
+_REMEMBERED = "until the broker no longer has them and a poll has seen that"
+_POLLED = "until a poll removes the file, keep_ms after it was written"
 SEARCHED = {
     "_weir/checkpoints/*/weir-policies.json": (
         "as long as the checkpoint: documents that the query has judged by"
@@ -23,8 +25,10 @@ SEARCHED = {
     "_weir/configuration.json": "until the next run writes its configuration",
     "_weir/manifest.json": "as long as the warehouse: topics that it reads",
     "_weir/reconcile.json": "until two more comparisons",
-    "_weir/*/memory.json": "until the broker no longer has them and a poll has seen that",
-    "_weir/*/polls/*.jsonl*": "until a poll removes the file, keep_ms after it was written",
+    "_weir/polls/*/memory.json": _REMEMBERED,
+    "_weir/polls/*/polls/*.jsonl*": _POLLED,
+    "_weir/*/memory.json": _REMEMBERED,  # of recorded polls
+    "_weir/*/polls/*.jsonl*": _POLLED,
     "_weir/checkpoints/*/offsets/*": "as long as the topic is read, then until newer batches replace it",
     "_weir/checkpoints/*/sources/0/*": "as long as the checkpoint: files that it has read",
 }

@@ -17,10 +17,12 @@ _CHECKS = """
 SELECT DISTINCT pass_ms FROM group_lag
 WHERE cluster = $cluster AND pass_ms >= $least_ms AND topic IS NOT NULL ORDER BY pass_ms
 """
-# Records of a poll have one time, that of its last answer.
+# Records of a poll have one time, that of its last answer. The record of the poll itself is later,
+# as is one that only moves the clocks: neither has a topic.
 _POLLS = """
 SELECT DISTINCT ts_wall_ms FROM events
-WHERE cluster = $cluster AND source_feed = $feed AND ts_wall_ms >= $least_ms ORDER BY ts_wall_ms
+WHERE cluster = $cluster AND source_feed = $feed AND ts_wall_ms >= $least_ms
+  AND topic IS NOT NULL ORDER BY ts_wall_ms
 """
 _LAGS = """
 SELECT "group", topic, partition, coalesce(lag, 0), log_start, log_end FROM group_lag

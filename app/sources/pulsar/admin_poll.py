@@ -139,6 +139,9 @@ class AdminPoller(Polling):
                 self._commit(begun, records, ends=False)
         report.problems += plan.problems
         self.skipped += report.skipped
+        if plan.problems and not (report.polled or report.gone or report.records):
+            report.answered = False
+            return None
         return self._commit(begun, records)
 
     # What is polled
