@@ -160,7 +160,9 @@ def _with_archive(bench: Bench, source: dict[str, Any], policies: list[dict[str,
     settings = bench.settings("all-jobs-archive", source, policies=policies)
     archive = archive_query.writer_of(settings, gathers=False)
     return after_first_batch(
-        govern.start(bench.spark, settings, BY_DEFAULT, END, writers=govern.Writers(archive=archive))
+        govern.start(
+            bench.spark, settings, BY_DEFAULT, END, writers=govern.Writers(archive=archive)
+        )
     )
 
 
