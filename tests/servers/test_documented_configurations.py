@@ -21,11 +21,11 @@ from app import sources
 from app.config.settings import load_settings
 from app.config.source import listed
 from app.run.service import run
-from tests.servers.test_kafka_quotas import exporter
 from tests.support.broker_log_lines import batch, completed
 from tests.support.broker_logs import put
 from tests.support.readme import PAGES, blocks
 from tests.support.servers import pulsar_plugin
+from tests.support.servers.exporter import exporter
 from tests.support.servers.kafka import Kafka
 from tests.support.servers.process import ServerFailed
 from tests.support.servers.pulsar import Pulsar

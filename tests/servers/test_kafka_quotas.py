@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +12,7 @@ from app.errors import UserError
 from app.run.service import run
 from app.sources.kafka.quotas_source import check
 from tests.support import backlog_views
+from tests.support.servers.exporter import exporter
 from tests.support.servers.kafka import Kafka
 from tests.support.servers.process import free_ports
 from tests.unit.sources.kafka.poll import lines
@@ -22,33 +20,10 @@ from tests.unit.sources.kafka.poll import lines
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
+__all__ = ["exporter"]
+
 pytestmark = pytest.mark.kafka
-RECORDED = Path(__file__).resolve().parents[1] / "data" / "exporters" / "jmx-exporter.txt"
 USER = ("--entity-type", "users", "--entity-name", "quotas-kay")
-
-
-@pytest.fixture
-def exporter() -> Iterator[str]:
-    """What a JMX exporter has answered, at an address of this machine."""
-
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = RECORDED.read_bytes()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/metrics"
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture

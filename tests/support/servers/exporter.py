@@ -1,0 +1,38 @@
+"""An exporter of Prometheus metrics, which answers what a JMX exporter has answered."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+
+RECORDED = ROOT / "tests" / "data" / "exporters" / "jmx-exporter.txt"
+
+
+@pytest.fixture
+def exporter() -> Iterator[str]:
+    """What a JMX exporter has answered, at an address of this machine."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = RECORDED.read_bytes()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/metrics"
+    server.shutdown()
+    thread.join()
+    server.server_close()
