@@ -223,7 +223,7 @@ _ANSWERS: dict[str, list[Row]] = {
             "bytes": 15,
             "handler_time_ms": 40.0,
             "brokers": 2,
-            "newest": "2023-11-14T22:16:00Z",
+            "newest": "2023-11-14T22:15:00Z",
         }
     ],
     "idle-quotas": [

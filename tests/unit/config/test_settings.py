@@ -100,7 +100,7 @@ def test_the_example_policies_are_valid() -> None:
             "source: {format: demo, spede: 1}",
             "c.yaml: source.spede: unknown key"
             " (allowed: format, path, options, max_records_per_trigger, max_bytes_per_trigger,"
-            " messages, logs, admin, groups, producers, events, seed)",
+            " messages, logs, admin, groups, producers, quotas, events, seed)",
         ),
         (
             "allowed_lateness_ms: 5 parsecs",
@@ -189,7 +189,7 @@ def test_the_example_policies_are_valid() -> None:
         (
             "source: [{format: demo}, {format: files, path: in}]",
             "c.yaml: source: demo and files: a run has one streamed source (allowed beside it:"
-            " kafka_groups, kafka_producers, pulsar_admin)",
+            " kafka_groups, kafka_producers, kafka_quotas, pulsar_admin)",
         ),
         (
             f"source: [{{format: demo}}, {FEED[:-1]}, groups: {{topic: t}}}}]",
@@ -318,7 +318,7 @@ def test_a_configuration_without_a_source_reads_nothing(load: Load, text: str) -
         load_settings(Path("c.yaml"), reads=True)
     assert str(raised.value) == (
         "c.yaml: source: is missing (source.format allowed: kafka, kafka_messages, kafka_logs,"
-        " kafka_groups, kafka_producers, pulsar, pulsar_messages, pulsar_admin, files, delta,"
+        " kafka_groups, kafka_producers, kafka_quotas, pulsar, pulsar_messages, pulsar_admin, files, delta,"
         " demo)"
     )
 
