@@ -236,7 +236,7 @@ _ANSWERS: dict[str, list[Row]] = {
             "bound_level": "default_user",
             "rate_max": 0.8999999999999999,
             "utilisation": 0.009,
-            "newest": "2023-11-14T22:16:00Z",
+            "newest": "2023-11-14T22:15:00Z",
         }
     ],
     "topics-of-client": [
