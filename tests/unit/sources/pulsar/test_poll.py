@@ -315,6 +315,20 @@ def test_brokers_that_estimate_ages_are_noted_once(
     assert said == ([f"pulsar_admin standalone: {note}"] if is_noted else [])
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_poll_says_whether_anything_was_answered(
+    server: AdminServer, make_admin: MakeAdmin, topic: str, tmp_path: Path, answers: bool
+) -> None:
+    if not answers:
+        server.answers["persistent/public/n1"] = status(500)
+    poller = AdminPoller(make_admin(timeout_ms=200), tmp_path)
+    path = poller.poll_once(AT)
+    assert path is not None
+    last = json.loads(gzip.decompress(path.read_bytes()).splitlines()[-1])
+    assert (last["event_type"], last["dropped"]) == ("poll", 0 if answers else None)
+    assert poller.last.answered is answers and bool(last["problem"]) is not answers
+
+
 def test_an_expired_token_ends_the_poll_and_changes_nothing(
     server: AdminServer, make_admin: MakeAdmin, topic: str, tmp_path: Path
 ) -> None:
