@@ -236,8 +236,8 @@ LEFT = {
     "_weir/checkpoints/rate/weir-policies.json": '{"last": [{"name": "somebody"}]}',
     "_weir/configuration.json": '{"owners": ["User:Zo\\u00eb O\'Hara"]}',
     "_weir/manifest.json": '{"topics": {"zoe-subtopic": "1"}}',
-    "_weir/kafka_groups/polls/poll-1.jsonl": '{"group": "zoe-sub"}',
-    "_weir/kafka_groups/memory.json": '{"zoe-sub": 1}',
+    "_weir/polls/kafka_groups.kafka/polls/poll-1.jsonl": '{"group": "zoe-sub"}',
+    "_weir/polls/kafka_groups.kafka/memory.json": '{"zoe-sub": 1}',
     "_weir/states/govern-3.arrow": "bytes",
 }
 
@@ -247,7 +247,7 @@ def test_what_keeps_a_name_is_listed_with_how_long(
 ) -> None:
     for name, text in LEFT.items():
         write_text(settings.location, name, text)
-    packed = Path(settings.warehouse, "_weir/kafka_groups/polls/poll-2.jsonl.gz")
+    packed = Path(settings.warehouse, "_weir/polls/kafka_groups.kafka/polls/poll-2.jsonl.gz")
     packed.write_bytes(gzip.compress(b'{"group": "zoe-sub"}'))
     lines = forget(settings, capsys, "--now")["still_named"]
     found = [line.partition(": ") for line in lines if line.startswith(("_weir", "saved"))]
@@ -258,11 +258,11 @@ def test_what_keeps_a_name_is_listed_with_how_long(
         ),
         ("_weir/configuration.json", "until the next run writes its configuration"),
         (
-            "_weir/kafka_groups/memory.json",
+            "_weir/polls/kafka_groups.kafka/memory.json",
             "until the broker no longer has them and a poll has seen that",
         ),
         (
-            "_weir/kafka_groups/polls/poll-1.jsonl and 1 more",
+            "_weir/polls/kafka_groups.kafka/polls/poll-1.jsonl and 1 more",
             "until a poll removes the file, keep_ms after it was written",
         ),
         (
