@@ -155,7 +155,7 @@ class Scene:
 
     def watch(self, spool: Path) -> Iterator[Seen]:
         """Poll once before each of the broker's checks, and go on with the steps after it."""
-        warm = AdminPoller(self.settings(), spool.with_name(f"{spool.name}-warm"))
+        warm = AdminPoller(self.settings(), spool.parent.with_name(f"{spool.parent.name}-warm"))
         self._poll(warm, 0)
         warm.close()
         poller = AdminPoller(self.settings(), spool)
@@ -220,7 +220,10 @@ def _sleep_until(at_s: float) -> None:
 def watched(pulsar: Pulsar, name: str, folder: Path) -> tuple[Scene, Path, list[Seen]]:
     """A scene, the spool of its polls and what was seen at each; again if the machine was late."""
     for attempt in range(ATTEMPTS):
-        scene, spool = Scene(pulsar, f"{name}{attempt}"), folder / f"polls-{attempt}"
+        scene, spool = (
+            Scene(pulsar, f"{name}{attempt}"),
+            folder / f"polls-{attempt}" / "pulsar_admin.standalone",
+        )
         try:
             return scene, spool, list(scene.watch(spool))
         except Late:
@@ -342,7 +345,7 @@ def test_every_poll_with_precise_ages_and_a_run_of_the_service(
 
     # The service reads the same polls, and makes one of its own: behind the check after the last.
     _sleep_until(seen[-1].to_ms / 1000 + 2 * CHECK_S)
-    admin = {**scene.settings().model_dump(exclude_unset=True), "spool": str(spool)}
+    admin = {**scene.settings().model_dump(exclude_unset=True), "spool": str(spool.parent)}
     config = make_settings(
         source={"format": "pulsar_admin", "admin": admin}, backlog=AS_RELEASED, shards=2
     )
