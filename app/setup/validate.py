@@ -33,6 +33,7 @@ def unset_variables(settings: Settings) -> list[str]:
     for feed in settings.source:
         texts += feed.options.values()
         texts += feed.groups.options.values() if feed.groups else ()
+        texts += feed.quotas.exporters.values()
     if settings.throttle_feed is not None:
         texts += settings.throttle_feed.options.values()
     if settings.reconcile is not None:

@@ -14,10 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import uuid4
 
 from pyspark.sql.datasource import (
-    DataSource,
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
@@ -26,6 +24,7 @@ from pyspark.sql.datasource import (
 from app.errors import UserError
 from app.sources.files.line_files import lines_of
 from app.sources.polled import GZIP_RATIO, roots
+from app.sources.python_source import opened
 from app.sources.raw import Batches, Document, Raw
 from app.tables import checkpoints
 from app.tables.spark_files import entry_of
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from app.config.location import Location
     from app.config.settings import Settings
 
-POSITIONS, FILES, MORE = checkpoints.POLLS, "files", "more"
+POSITIONS, FILES, MORE = checkpoints.POLLS, checkpoints.POLL_FILES, "more"
 """Keys of an offset: what was read, by folder; the files of the batch that ends there; whether it
 leaves files behind.
 """
@@ -58,6 +57,7 @@ class PollFile(NamedTuple):
     path: str
     bytes: int
     """Of its lines, about."""
+    written_ms: int
 
     @property
     def folder(self) -> str:
@@ -76,6 +76,9 @@ class PollPlan:
     tasks: int
     planned: Document = field(default_factory=dict)
     """End of the last planned batch."""
+    hold_ms: int = 0
+    """How long a file waits. Beside a streamed source it is `idle_advance_ms`: records of the source
+    that are so far behind are before the poll of their topic."""
     ending: bool = False
     """Whether the query stops at the files that are there when it starts."""
 
@@ -98,16 +101,17 @@ def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) ->
         else None,
         spark.sparkContext.defaultParallelism,
         planned,
+        0 if alone or ending else settings.idle_advance_ms,
         ending,
     )
-    return _raw(spark, plan, streaming=True)
+    return Raw(opened(spark, SCHEMA, PollReader(plan)), _unpack)
 
 
 def batch(spark: SparkSession, settings: Settings) -> Raw:
     """The records of the polls that are there now."""
     found = tuple(map(str, roots(settings.polled, settings.location)))
     plan = PollPlan(found, None, spark.sparkContext.defaultParallelism)
-    return _raw(spark, plan, streaming=False)
+    return Raw(opened(spark, SCHEMA, WholeSpool(plan)), _unpack)
 
 
 def finished(warehouse: Location, query: str) -> bool:
@@ -119,35 +123,10 @@ def finished(warehouse: Location, query: str) -> bool:
     )
 
 
-def _raw(spark: SparkSession, plan: PollPlan, *, streaming: bool) -> Raw:
-    name = f"weir_polls_{uuid4().hex}"  # Spark warns of a name that is taken
-    spark.dataSource.register(_source_of(plan, name))
-    reader = spark.readStream if streaming else spark.read
-    return Raw(reader.format(name).load(), _unpack)
-
-
 def _unpack(batches: Batches) -> Batches:
     for batch in batches:
         for row in batch.to_pylist():
             yield from lines_of(row["path"], row["base"], None)
-
-
-def _source_of(plan: PollPlan, name: str) -> type[DataSource]:
-    class Polls(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return name
-
-        def schema(self) -> str:
-            return SCHEMA
-
-        def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
-            return PollReader(plan)
-
-        def reader(self, schema: Any) -> DataSourceReader:
-            return WholeSpool(plan)
-
-    return Polls
 
 
 class SomeFiles(InputPartition):
@@ -180,7 +159,12 @@ class PollReader(DataSourceStreamReader):
     def next(self, before: Document) -> Document:
         """The end of a batch that begins at `before`; `before` itself if nothing is new."""
         positions = {name: tuple(read) for name, read in before.get(POSITIONS, {}).items()}
-        new = [file for file in self._folders.files() if _is_new(file, positions)]
+        until_ms = time.time_ns() // 1_000_000 - self._plan.hold_ms
+        new = [
+            file
+            for file in self._folders.files()
+            if file.written_ms <= until_ms and _is_new(file, positions)
+        ]
         if self._plan.ending:
             if self._until is None:
                 self._until = {file.path for file in new}
@@ -254,8 +238,10 @@ class Folders:
         for file in folder.iterdir():
             name = _NAME.fullmatch(file.name)
             if name is not None:
-                size = file.stat().st_size * (GZIP_RATIO if name[3] else 1)
-                found.append(PollFile(int(name[1]), int(name[2]), str(file), size))
+                about = file.stat()
+                size = about.st_size * (GZIP_RATIO if name[3] else 1)
+                written_ms = about.st_mtime_ns // 1_000_000
+                found.append(PollFile(int(name[1]), int(name[2]), str(file), size, written_ms))
         if time.time_ns() - changed_ns > SETTLED_NS:
             self._there[folder] = changed_ns, found
         return found

@@ -62,6 +62,15 @@ def spool_folder(feed: SourceSettings, warehouse: Location) -> Path:
     return _root(feed, warehouse) / name
 
 
+def refuse_path(feed: SourceSettings) -> None:
+    """UserError for a path, which a feed that polls does not read."""
+    if feed.path is not None:
+        raise UserError(
+            f"source.path: format {feed.format} polls a cluster and reads no path\n"
+            "the files of polls that were made before are read with format files"
+        )
+
+
 def roots(feeds: Sequence[SourceSettings], warehouse: Location) -> list[Path]:
     """The folders that have those of these feeds, and of others that were there before."""
     return list(dict.fromkeys(_root(feed, warehouse) for feed in feeds))

@@ -41,8 +41,10 @@ BEFORE = ".before"
 PARTITIONS = "spark.sql.shuffle.partitions"
 NO_OFFSET = "-"
 """A source of which a batch has read nothing, in Spark's plan of it."""
-POLLS = "polls"
-"""Key of the offsets of polls that has the position in each feed."""
+POLLS, POLL_FILES = "polls", "files"
+"""Keys of the offsets of polls: the position in each feed, and the files of the batch that ends
+there.
+"""
 LOGS = ("offsets", "commits", "sources")
 """Folders of Spark's logs of the progress of a query."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from tests.reference.order import KINDS, Record
+from tests.reference.order import KINDS, Record, each_once, nulls_first
 from tests.reference.policies import full_name, namespace_of, without_partition
 from udfs.topics import is_system_topic
 
@@ -148,12 +148,6 @@ def shown(position: Position | None) -> str | None:
     return None if position is None else f"{position[0]}:{position[1]}"
 
 
-def _nulls_first(value: Any) -> tuple[bool, Any]:
-    if value is None:
-        return False, 0
-    return True, value.encode() if isinstance(value, str) else value
-
-
 def _level(record: Record) -> tuple[Any, ...]:
     # a policy without monotonic time stands before everything of its wall time
     floats = record["event_type"] == "policy" and record.get("ts_mono_ns") is None
@@ -161,26 +155,13 @@ def _level(record: Record) -> tuple[Any, ...]:
     return (
         record["ts_wall_ms"],
         not floats,
-        _nulls_first(record.get("seq")),
-        _nulls_first(topic),
-        _nulls_first(record.get("ledger_id")),
-        _nulls_first(record.get("entry_id")),
+        nulls_first(record.get("seq")),
+        nulls_first(topic),
+        nulls_first(record.get("ledger_id")),
+        nulls_first(record.get("entry_id")),
         KINDS.index(record["event_type"]),
-        *[_nulls_first(record.get(c)) for c in _LATER],
+        *[nulls_first(record.get(c)) for c in _LATER],
     )
-
-
-def in_order(records: Iterable[Record]) -> list[Record]:
-    """Records of one key by wall time and the rest of the contract's order, none repeated."""
-    found: list[Record] = []
-    known: set[tuple[Any, ...]] = set()
-    for r in sorted(records, key=_level):
-        identity = (r["ts_wall_ms"], r["source_feed"], r["broker"], r.get("seq"))
-        if r.get("seq") is not None and identity in known:
-            continue
-        known.add(identity)
-        found.append(r)
-    return found
 
 
 # -- ledgers ---------------------------------------------------------------------------------
@@ -1429,7 +1410,7 @@ def records_of(records: Iterable[Record], key: Key) -> list[Record]:
             own.append(r)
         elif r["event_type"] in SHARED and r["cluster"] == key[0]:
             shared.append(r)
-    return sorted([*in_order(own), *in_order(shared)], key=_level)
+    return sorted([*each_once(own, _level), *each_once(shared, _level)], key=_level)
 
 
 def topic_for(key: Key, params: Mapping[str, Any], configured: Sequence[str] = ()) -> Topic:

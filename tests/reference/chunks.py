@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.reference.order import KINDS, Record
+from tests.reference.order import KINDS, Record, each_once, nulls_first
 
 Row = dict[str, Any]
 
@@ -67,39 +67,16 @@ _LATER = (
 # -- records ---------------------------------------------------------------------------------
 
 
-def _nulls_first(value: Any) -> tuple[bool, Any]:
-    if value is None:
-        return False, 0
-    if isinstance(value, str):
-        return True, value.encode()
-    if isinstance(value, list):
-        return True, [_nulls_first(v) for v in value]
-    return True, value
-
-
 def _level(r: Record) -> tuple[Any, ...]:
     return (
         r["ts_wall_ms"],
-        _nulls_first(r.get("seq")),
-        _nulls_first(r.get("partition")),
-        _nulls_first(r.get("ledger_id")),
-        _nulls_first(r.get("entry_id")),
+        nulls_first(r.get("seq")),
+        nulls_first(r.get("partition")),
+        nulls_first(r.get("ledger_id")),
+        nulls_first(r.get("entry_id")),
         KINDS.index(r["event_type"]),
-        *[_nulls_first(r.get(name)) for name in _LATER],
+        *[nulls_first(r.get(name)) for name in _LATER],
     )
-
-
-def in_order(records: Iterable[Record]) -> list[Record]:
-    """Records of one topic by wall time and the rest of the contract's order, none repeated."""
-    found: list[Record] = []
-    known: set[tuple[Any, ...]] = set()
-    for r in sorted(records, key=_level):
-        identity = (r["ts_wall_ms"], r["source_feed"], r["broker"], r.get("seq"))
-        if r.get("seq") is not None and identity in known:
-            continue
-        known.add(identity)
-        found.append(r)
-    return found
 
 
 def position_of(record: Record) -> str:
@@ -1488,7 +1465,7 @@ def records_of(records: Iterable[Record], key: tuple[str, str]) -> list[Record]:
     """What this job reads of one topic, in order: its own records and the gaps of its cluster."""
     own = [r for r in records if r["event_type"] in READ and (r["cluster"], r["topic"]) == key]
     gaps = [r for r in records if r["event_type"] == "gap" and r["cluster"] == key[0]]
-    return sorted([*in_order(own), *in_order(gaps)], key=_level)
+    return sorted([*each_once(own, _level), *each_once(gaps, _level)], key=_level)
 
 
 def play(topic: Topic, records: Sequence[Record], until_ms: int | None = None) -> None:

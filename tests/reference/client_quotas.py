@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.reference.order import KINDS, Record
+from tests.reference.order import KINDS, Record, each_once, nulls_first
 from tests.reference.producer_ids import Rules, Sensor, divided, reported, round_half_up, user_of
 
 Row = dict[str, Any]
@@ -55,35 +55,16 @@ _LATER = (
 # -- records ---------------------------------------------------------------------------------
 
 
-def _nulls_first(value: Any) -> tuple[bool, Any]:
-    if value is None:
-        return False, 0
-    return True, value.encode() if isinstance(value, str) else value
-
-
 def _level(record: Record) -> tuple[Any, ...]:
     # a policy without monotonic time stands before everything of its wall time
     floats = record["event_type"] == "policy" and record.get("ts_mono_ns") is None
     return (
         record["ts_wall_ms"],
         not floats,
-        _nulls_first(record.get("seq")),
+        nulls_first(record.get("seq")),
         KINDS.index(record["event_type"]),
-        *[_nulls_first(record.get(c)) for c in _LATER],
+        *[nulls_first(record.get(c)) for c in _LATER],
     )
-
-
-def in_order(records: Iterable[Record]) -> list[Record]:
-    """Records by wall time and the rest of the contract's order, none repeated."""
-    found: list[Record] = []
-    seen: set[tuple[Any, ...]] = set()
-    for r in sorted(records, key=_level):
-        identity = (r["ts_wall_ms"], r["source_feed"], r["broker"], r.get("seq"))
-        if r.get("seq") is not None and identity in seen:
-            continue
-        seen.add(identity)
-        found.append(r)
-    return found
 
 
 def topics_of(text: str | None) -> dict[str, int]:
@@ -578,7 +559,7 @@ def judge(
             and (r["broker"] == broker or (r["broker"] == "*" and r["event_type"] == "policy"))
         ]
         judged = Broker(cluster, broker, params, configured)
-        for record in sorted([*in_order(mine), *in_order(shared)], key=_level):
+        for record in sorted([*each_once(mine, _level), *each_once(shared, _level)], key=_level):
             judged.take(record)
         latest = max(r["ts_wall_ms"] for r in mine) - params["allowed_lateness_ms"]
         judged.close(latest if until_ms is None else max(until_ms, latest))

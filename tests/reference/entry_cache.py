@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from tests.reference.order import KINDS, Record
+from tests.reference.order import KINDS, Record, nulls_first
 
 Row = dict[str, Any]
 Position = tuple[int, int]
@@ -815,23 +815,17 @@ _LATER = (
 )
 
 
-def _nulls_first(value: Any) -> tuple[bool, Any]:
-    if value is None:
-        return False, 0
-    return True, value.encode() if isinstance(value, str) else value
-
-
 def _follows(record: Record, start: Record) -> bool:
     if record["ts_wall_ms"] is not None and start["ts_wall_ms"] is not None:
         return bool(record["ts_wall_ms"] >= start["ts_wall_ms"])
-    return _nulls_first(record.get("seq")) >= _nulls_first(start.get("seq"))
+    return nulls_first(record.get("seq")) >= nulls_first(start.get("seq"))
 
 
 def in_order(records: Sequence[Record]) -> list[Record]:
     """Records of one key in the contract's order, none repeated."""
     starts = sorted(
         (r for r in records if r["event_type"] == "broker_started"),
-        key=lambda r: (_nulls_first(r["ts_wall_ms"]), _nulls_first(r.get("seq"))),
+        key=lambda r: (nulls_first(r["ts_wall_ms"]), nulls_first(r.get("seq"))),
     )
 
     def level(record: Record) -> tuple[Any, ...]:
@@ -846,13 +840,13 @@ def in_order(records: Sequence[Record]) -> list[Record]:
             run,
             not is_start,
             record["ts_mono_ns"],
-            _nulls_first(record.get("seq")),
-            _nulls_first(found.group(1) if found else topic),
+            nulls_first(record.get("seq")),
+            nulls_first(found.group(1) if found else topic),
             int(found.group(2)) if found else -1,
-            _nulls_first(record.get("ledger_id")),
-            _nulls_first(record.get("entry_id")),
+            nulls_first(record.get("ledger_id")),
+            nulls_first(record.get("entry_id")),
             KINDS.index(record["event_type"]),
-            *[_nulls_first(record.get(column)) for column in _LATER],
+            *[nulls_first(record.get(column)) for column in _LATER],
         )
 
     ordered: list[Record] = []

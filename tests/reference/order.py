@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 Record = dict[str, Any]
@@ -62,23 +62,40 @@ _OTHERS = (
 )
 
 
-def _nulls_first(value: Any) -> tuple[bool, Any]:
+def nulls_first(value: Any) -> tuple[bool, Any]:
+    """A value of a column as it is ordered: text by its bytes, lists member by member."""
     if value is None:
         return False, 0
+    if isinstance(value, list):
+        return True, [nulls_first(each) for each in value]
     return True, value.encode() if isinstance(value, str) else value
+
+
+def each_once(
+    records: Iterable[Record], level: Callable[[Record], tuple[Any, ...]]
+) -> list[Record]:
+    """Records of one key by a level that begins with their wall time; of repeated ones the first."""
+    found: list[Record] = []
+    known: set[tuple[Any, ...]] = set()
+    for r in sorted(records, key=level):
+        identity = (r["ts_wall_ms"], r["source_feed"], r["broker"], r.get("seq"))
+        if r.get("seq") is None or identity not in known:
+            known.add(identity)
+            found.append(r)
+    return found
 
 
 def _follows(record: Record, start: Record) -> bool:
     if record["ts_wall_ms"] is not None and start["ts_wall_ms"] is not None:
         return bool(record["ts_wall_ms"] >= start["ts_wall_ms"])
-    return _nulls_first(record.get("seq")) >= _nulls_first(start.get("seq"))
+    return nulls_first(record.get("seq")) >= nulls_first(start.get("seq"))
 
 
 def in_order(records: Sequence[Record]) -> list[Record]:
     """Sorted, without repeated feed records; `run` counts the broker starts before each."""
     starts = sorted(
         (r for r in records if r["event_type"] == "broker_started"),
-        key=lambda r: (r["ts_wall_ms"], _nulls_first(r.get("seq"))),
+        key=lambda r: (r["ts_wall_ms"], nulls_first(r.get("seq"))),
     )
 
     def level(record: Record) -> tuple[Any, ...]:
@@ -93,13 +110,13 @@ def in_order(records: Sequence[Record]) -> list[Record]:
             run,
             0 if is_start else 1,
             record["ts_mono_ns"],
-            _nulls_first(record.get("seq")),
-            _nulls_first(base),
+            nulls_first(record.get("seq")),
+            nulls_first(base),
             int(found.group(2)) if found else -1,
-            _nulls_first(record.get("ledger_id")),
-            _nulls_first(record.get("entry_id")),
+            nulls_first(record.get("ledger_id")),
+            nulls_first(record.get("entry_id")),
             KINDS.index(record["event_type"]),
-            *[_nulls_first(record.get(column)) for column in _OTHERS],
+            *[nulls_first(record.get(column)) for column in _OTHERS],
         )
 
     levels = sorted(((level(r), i) for i, r in enumerate(records)))

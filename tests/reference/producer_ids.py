@@ -12,7 +12,7 @@ import mmh3
 import numpy as np
 
 from state.producer_ids import bloom
-from tests.reference.order import KINDS, Record
+from tests.reference.order import KINDS, Record, each_once, nulls_first
 
 Row = dict[str, Any]
 Key = tuple[str, str, str]
@@ -67,12 +67,6 @@ _LATER = (
 # -- records ---------------------------------------------------------------------------------
 
 
-def _nulls_first(value: Any) -> tuple[bool, Any]:
-    if value is None:
-        return False, 0
-    return True, value.encode() if isinstance(value, str) else value
-
-
 def _level(record: Record) -> tuple[Any, ...]:
     # a policy without monotonic time stands before everything of its wall time
     floats = record["event_type"] == "policy" and record.get("ts_mono_ns") is None
@@ -80,7 +74,7 @@ def _level(record: Record) -> tuple[Any, ...]:
         record["ts_wall_ms"],
         not floats,
         *[
-            _nulls_first(record.get(c))
+            nulls_first(record.get(c))
             for c in (
                 "seq",
                 "topic",
@@ -90,21 +84,8 @@ def _level(record: Record) -> tuple[Any, ...]:
             )
         ],
         KINDS.index(record["event_type"]),
-        *[_nulls_first(record.get(c)) for c in _LATER],
+        *[nulls_first(record.get(c)) for c in _LATER],
     )
-
-
-def in_order(records: Iterable[Record]) -> list[Record]:
-    """Records of one key by wall time and the rest of the contract's order, none repeated."""
-    found: list[Record] = []
-    known: set[tuple[Any, ...]] = set()
-    for r in sorted(records, key=_level):
-        identity = (r["ts_wall_ms"], r["source_feed"], r["broker"], r.get("seq"))
-        if r.get("seq") is not None and identity in known:
-            continue
-        known.add(identity)
-        found.append(r)
-    return found
 
 
 def user_of(principal: str) -> str:
@@ -656,7 +637,7 @@ def records_of(records: Iterable[Record], key: Key) -> list[Record]:
             and (r["broker"] == broker or (r["broker"] == "*" and r["event_type"] == "policy"))
         ):
             shared.append(r)
-    return sorted([*in_order(own), *in_order(shared)], key=_level)
+    return sorted([*each_once(own, _level), *each_once(shared, _level)], key=_level)
 
 
 def play(user: User, records: Sequence[Record], until_ms: int | None = None) -> None:

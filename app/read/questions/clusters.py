@@ -13,7 +13,9 @@ def _sql() -> str:
     joins = "".join(
         f"LEFT JOIN of_job_{n} AS j{n} ON j{n}.cluster = c.cluster\n" for n in range(len(_OF_JOBS))
     )
-    columns = "".join(f"j{n}.{name}, " for n, part in enumerate(_OF_JOBS) for name in part.names)
+    names = [f"j{n}.{name}" for n, part in enumerate(_OF_JOBS) for name in part.names]
+    columns = "".join(f"{name}, " for name in names)
+    worst_first = "".join(f"{name} DESC NULLS LAST, " for name in names)
     return f"""
 WITH clusters AS (
   SELECT cluster FROM coverage_counts UNION SELECT cluster FROM coverage_polls
@@ -32,7 +34,7 @@ SELECT c.cluster, {columns}coalesce(b.breached_quotas, 0) AS breached_quotas,
 FROM clusters AS c
 LEFT JOIN breaches AS b ON b.cluster = c.cluster
 LEFT JOIN polls AS p ON p.cluster = c.cluster
-{joins}ORDER BY unanswered_polls DESC, {columns}c.cluster
+{joins}ORDER BY unanswered_polls DESC, breached_quotas DESC, {worst_first}c.cluster
 LIMIT $rows
 """.strip()
 

@@ -36,7 +36,7 @@ def problems(source: SourceSettings | None, warehouse: Location, query: str) -> 
     """
     again = checkpoints.planned(warehouse, query)
     if again is not None:
-        polls = checkpoints.poll_offsets(warehouse, query, again).get("files", [])
+        polls = checkpoints.poll_offsets(warehouse, query, again).get(checkpoints.POLL_FILES, [])
         yield from _gone(query, polls)
     if source is None or source.format not in FORMATS:
         return

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 def check(feed: SourceSettings, warehouse: Location) -> None:
     """UserError for a cluster that does not answer, or that denies the user a required right."""
-    if feed.path is not None:
-        raise UserError(
-            "source.path: format kafka_groups polls a cluster and reads no path\n"
-            "the files of polls that were made before are read with format files"
-        )
+    polled.refuse_path(feed)
     with closing(_poller(feed, warehouse)) as asked:
         try:
             knock(groups(feed).client_options()["bootstrap.servers"])

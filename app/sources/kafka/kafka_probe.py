@@ -109,6 +109,22 @@ def later_than(
     return None
 
 
+def require(options: Mapping[str, str]) -> None:
+    """UserError for a cluster that does not answer, or refuses the login; as `topics`."""
+    try:
+        topics(options)
+    except Unreachable as error:
+        raise UserError(
+            f"source.options: {options['kafka.bootstrap.servers']}: {error}\n"
+            "the kafka.* options decide this"
+        ) from None
+
+
+def of_client(options: Mapping[str, str]) -> dict[str, str]:
+    """The `kafka.*` options of Spark's Kafka source by the client's own names."""
+    return {k.removeprefix("kafka."): v for k, v in options.items() if k.startswith("kafka.")}
+
+
 def spans(opened: KafkaClient, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
     """By partition the first offset and the next one; of those that answer."""
     deadline = _deadline()
@@ -124,8 +140,7 @@ def spans(opened: KafkaClient, places: Sequence[Place]) -> dict[Place, tuple[int
 @contextmanager
 def client(options: Mapping[str, str]) -> Iterator[KafkaClient]:
     """A client with the `kafka.*` options of Spark's Kafka source."""
-    kafka = {k.removeprefix("kafka."): v for k, v in options.items() if k.startswith("kafka.")}
-    opened = KafkaClient(kafka, int(TIMEOUT_S * 1000 / ATTEMPTS))
+    opened = KafkaClient(of_client(options), int(TIMEOUT_S * 1000 / ATTEMPTS))
     try:
         yield opened
     finally:

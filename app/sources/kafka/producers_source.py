@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
 from app.sources import polled
-from app.sources.kafka.kafka_probe import topics
-from app.sources.ports import Unreachable
+from app.sources.kafka.kafka_probe import of_client, require
 from app.tables import durable
 from app.tables.small_files import local_path
 
@@ -33,20 +32,9 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
 
     It is asked before there is a JVM, so rights on topics are reported by the polls.
     """
-    if feed.path is not None:
-        raise UserError(
-            "source.path: format kafka_producers polls a cluster and reads no path\n"
-            "the files of polls that were made before are read with format files"
-        )
+    polled.refuse_path(feed)
     polled.spool_folder(feed, warehouse)
-    options = feed.reader_options()
-    servers = options["kafka.bootstrap.servers"]
-    try:
-        topics(options)
-    except Unreachable as error:
-        raise UserError(
-            f"source.options: {servers}: {error}\nthe kafka.* options decide this"
-        ) from None
+    require(feed.reader_options())
 
 
 def poller(
@@ -56,7 +44,7 @@ def poller(
     from app.sources.kafka.producers_poll import ProducerPoller
 
     warehouse = settings.location
-    options = {key.removeprefix("kafka."): value for key, value in feed.reader_options().items()}
+    options = of_client(feed.reader_options())
     # A window's rows are written when the clock of its key passes its end.
     tick_ms = settings.stats_window_ms + settings.idle_advance_ms + settings.allowed_lateness_ms
     return ProducerPoller(

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from app.config.kafka_quotas import WHERE
 from app.errors import UserError
 from app.sources import polled
-from app.sources.kafka.kafka_probe import topics
+from app.sources.kafka.kafka_probe import of_client, require
 from app.sources.polling import Unanswered
-from app.sources.ports import Unreachable
 
 if TYPE_CHECKING:
     from app.config.location import Location
@@ -30,20 +29,9 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
     """
     from app.sources.kafka.quotas_poll import exported
 
-    if feed.path is not None:
-        raise UserError(
-            "source.path: format kafka_quotas polls a cluster and reads no path\n"
-            "the files of polls that were made before are read with format files"
-        )
+    polled.refuse_path(feed)
     polled.spool_folder(feed, warehouse)
-    options = feed.reader_options()
-    servers = options["kafka.bootstrap.servers"]
-    try:
-        topics(options)
-    except Unreachable as error:
-        raise UserError(
-            f"source.options: {servers}: {error}\nthe kafka.* options decide this"
-        ) from None
+    require(feed.reader_options())
     failed = []
     for broker, url in feed.quotas.addresses().items():
         try:
@@ -61,5 +49,5 @@ def poller(
     """The poller of the feed; it asks from the JVM of this process' Spark session."""
     from app.sources.kafka.quotas_poll import QuotaPoller
 
-    options = {key.removeprefix("kafka."): value for key, value in feed.reader_options().items()}
+    options = of_client(feed.reader_options())
     return QuotaPoller(feed.quotas, options, polled.spool_folder(feed, settings.location), say)

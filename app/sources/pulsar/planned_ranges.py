@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql.datasource import (
-    DataSource,
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
@@ -23,7 +22,7 @@ from pyspark.sql.datasource import (
 from app.sources.kafka.kafka_probe import mean_bytes
 from app.sources.pulsar.message_positions import START, Position, entries_of_trigger
 from app.sources.pulsar.partition import Partition
-from app.sources.pulsar.position_range import SCHEMA, Range
+from app.sources.pulsar.position_range import Range
 from app.sources.pulsar.shares import EARLIEST, Key, document_of, positions_of
 from app.sources.pulsar.topic_client import Options, connect, partitions
 from app.sources.raw import Document, Shares
@@ -62,28 +61,6 @@ class RangePlan:
     def strict(self) -> bool:
         """Whether no record may be missing."""
         return self.options.get("failOnDataLoss", "true") == "true"
-
-
-def source_of(plan: RangePlan, name: str) -> type[DataSource]:
-    """The data source of a plan, registered under a name: Spark would store options in its plans as
-    plain text.
-    """
-
-    class Ranges(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return name
-
-        def schema(self) -> str:
-            return SCHEMA
-
-        def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
-            return RangeReader(plan)
-
-        def reader(self, schema: Any) -> DataSourceReader:
-            return Whole(plan)
-
-    return Ranges
 
 
 class OneRange(InputPartition):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from app.config.pulsar import topic_names
 from app.sources.pulsar import position_range, topic_client
@@ -72,12 +71,10 @@ def values(options: Options) -> Step:
 
 def ranges(spark: SparkSession, plan: RangePlan, *, streaming: bool) -> DataFrame:
     """The ranges of a plan, batch by batch or all at once."""
-    from app.sources.pulsar.planned_ranges import source_of
+    from app.sources.pulsar.planned_ranges import RangeReader, Whole
+    from app.sources.python_source import opened
 
-    name = f"weir_pulsar_{uuid4().hex}"  # Spark warns of a name that is taken
-    spark.dataSource.register(source_of(plan, name))
-    reader = spark.readStream if streaming else spark.read
-    return reader.format(name).load()
+    return opened(spark, position_range.SCHEMA, RangeReader(plan) if streaming else Whole(plan))
 
 
 def whole_plan(feed: SourceSettings) -> RangePlan:

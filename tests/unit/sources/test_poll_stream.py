@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,16 @@ def test_a_poll_after_a_mishap_is_read(tmp_path: Path, at_ms: int, seq: int) -> 
     second = one.next(first)
     assert taken(second) == [f"kafka_groups.a {at_ms}"]
     assert one.next(second) == second
+
+
+def test_beside_a_streamed_source_a_poll_waits_for_what_is_behind(tmp_path: Path) -> None:
+    path = write(tmp_path, "kafka_groups.a", 20, 0)
+    one = reader(tmp_path, hold_ms=10_000)
+    first = one.next(one.initialOffset())
+    assert taken(first) == []
+    written_s = time.time() - 11
+    os.utime(path, (written_s, written_s))
+    assert taken(reader(tmp_path, hold_ms=10_000).next(first)) == ["kafka_groups.a 20"]
 
 
 def test_a_run_with_an_end_takes_what_was_there_at_its_start(tmp_path: Path) -> None:

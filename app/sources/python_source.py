@@ -1,0 +1,40 @@
+"""Sources that plan their own batches, through Spark's Python data source API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def opened(
+    spark: SparkSession, schema: str, reader: DataSourceStreamReader | DataSourceReader
+) -> DataFrame:
+    """The rows of a reader, as a stream or as one batch. The reader is registered under a name of
+    its own: Spark would store options in its plans as plain text, and warns of a name that is taken.
+    """
+    streaming = isinstance(reader, DataSourceStreamReader)
+    name_of_its_own, rows = f"weir_{uuid4().hex}", schema
+
+    class OfReader(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return name_of_its_own
+
+        def schema(self) -> str:
+            return rows
+
+        def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
+            assert isinstance(reader, DataSourceStreamReader)
+            return reader
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            assert isinstance(reader, DataSourceReader)
+            return reader
+
+    spark.dataSource.register(OfReader)
+    return (spark.readStream if streaming else spark.read).format(name_of_its_own).load()
