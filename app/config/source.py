@@ -30,6 +30,11 @@ POLLED = {
     "pulsar_admin": "admin",
 }
 """Formats of polled feeds, with their sections; a run can have several of them."""
+_NAMES_CLUSTER = POLLED | {
+    "kafka_logs": "logs",
+    "kafka_messages": "messages",
+    "pulsar_messages": "messages",
+}
 
 KAFKA_OPTIONS = (
     "subscribe",
@@ -132,14 +137,14 @@ def _each(feed: Any) -> list[Any]:
             | {"format": name}
         )
         if section
-        else {**feed, "format": name}
+        else _with_cluster({**feed, "format": name})
         for name, section in pairs
     ]
 
 
 def _with_cluster(feed: dict[str, Any]) -> dict[str, Any]:
     """The feed with the cluster in the section of its format."""
-    section = POLLED.get(feed["format"]) if isinstance(feed.get("format"), str) else None
+    section = _NAMES_CLUSTER.get(str(feed.get("format")))
     inner = feed.get(section, {}) if section else None
     if "cluster" not in feed or not section or not isinstance(inner, dict) or "cluster" in inner:
         return feed

@@ -416,6 +416,14 @@ def test_a_feed_of_several_formats_is_one_of_each(load: Load) -> None:
     assert settings.polled[1].reader_options() == {"kafka.bootstrap.servers": "e:1"}
 
 
+def test_a_cluster_is_that_of_the_section_which_names_one(load: Load) -> None:
+    logs = load("source: {format: kafka_logs, path: logs, cluster: east}").feed.logs
+    assert (logs.cluster, logs.broker) == ("east", "kafka")
+    inner = "{format: kafka_logs, path: logs, cluster: east, logs: {cluster: west}}"
+    with pytest.raises(UserError, match=r"source\.cluster: unknown key"):
+        load(f"source: {inner}")
+
+
 @pytest.mark.parametrize(
     ("source", "jobs"),
     [
