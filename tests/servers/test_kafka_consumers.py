@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from app.sources.kafka.groups_poll import GroupPoller
 from tests.servers.kafka_groups import Cluster, now_ms, of_kind, records, until
-from tests.servers.kafka_releases import NEWEST, OLDER, Release, release, released
+from tests.servers.kafka_releases import NEWEST, OLDER, release, released
 
 __all__ = ["release", "released"]
 
