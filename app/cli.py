@@ -492,6 +492,7 @@ def quality(
 def reconcile(
     config: Config = None,
     warehouse: Warehouse = None,
+    cluster: Cluster = None,
     watch: Annotated[
         bool, Option("--watch", help="Compare at every interval, until stopped.")
     ] = False,
@@ -500,13 +501,14 @@ def reconcile(
     """Compare the brokers' own numbers with the tables; exit code 1 if a number differs."""
     from app.show.reconcile import reconcile as run_reconcile
 
-    return run_reconcile(_settings(config, warehouse), as_json, watch)
+    return run_reconcile(_settings(config, warehouse), as_json, watch, cluster)
 
 
 @app.command()
 def forecast(
     config: Config = None,
     warehouse: Warehouse = None,
+    cluster: Cluster = None,
     at: Annotated[
         str | None,
         Option("--at", help="Only what was known then: ISO 8601, -10m or ms since the epoch."),
@@ -516,7 +518,7 @@ def forecast(
     """Predict when limits are reached, with the error of past forecasts; stores the results."""
     from app.show.forecast import forecast as run_forecast
 
-    return run_forecast(_settings(config, warehouse), _moment(at), as_json)
+    return run_forecast(_settings(config, warehouse), _moment(at), as_json, cluster)
 
 
 @app.command()
@@ -962,6 +964,7 @@ def explain_entity(
 def alerts_check(
     config: Config = None,
     warehouse: Warehouse = None,
+    cluster: Cluster = None,
     at: Annotated[
         str | None,
         Option(help="Evaluate at this event time: ISO 8601, -10m or ms since the epoch."),
@@ -972,7 +975,7 @@ def alerts_check(
     """Evaluate the rules once, record and notify changes; exit code 1 while a rule fires."""
     from app.show.alerts import check
 
-    return check(_settings(config, warehouse), as_json, _moment(at), rule or [])
+    return check(_settings(config, warehouse), as_json, _moment(at), rule or [], cluster)
 
 
 @alerts_app.command("watch")

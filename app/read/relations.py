@@ -25,7 +25,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from app.config.location import Location
 from app.config.owners import Owner
-from app.errors import UserError
+from app.errors import UserError, did_you_mean
 from app.read import pruning
 from app.read.duckdb_functions import add_functions
 from app.read.memory import SHARE as MEMORY_SHARE
@@ -89,6 +89,10 @@ FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999 (ms since the epoch). Clocks may be outside, where no calendar applies."""
 EVENT_TIMES = ("pass_ms", "window_start_ms", "at_ms", "ts_wall_ms")
 """Columns with the time of a row; the first one present is used."""
+_CLUSTERS = """
+SELECT cluster FROM coverage_counts WHERE cluster IS NOT NULL
+UNION SELECT cluster FROM coverage_polls WHERE cluster IS NOT NULL ORDER BY cluster
+"""
 ANY_ORDER = {"preserve_insertion_order": "false"}
 """Setting of DuckDB: rows come in any order unless a statement orders them, and sooner."""
 NARROWER = "ask for a shorter time, or where there is more memory"
@@ -115,8 +119,20 @@ class Warehouse(Location):
         return replace(self, as_of_ms=as_of_ms)
 
     def of_cluster(self, cluster: str | None) -> Warehouse:
-        """The rows of one cluster."""
+        """The rows of one cluster; a UserError where there are rows of others only."""
+        self.require_cluster(cluster)
         return replace(self, cluster=cluster)
+
+    def require_cluster(self, cluster: str | None) -> None:
+        """UserError if there are rows of other clusters only."""
+        if cluster is not None:
+            with connect_once(self, _CLUSTERS, {}) as connection:
+                names = [name for (name,) in connection.execute(_CLUSTERS).fetchall()]
+            if names and cluster not in names:
+                raise UserError(
+                    f"--cluster: {self.uri} has no records of {cluster}\n"
+                    f"{did_you_mean(cluster, names)}"
+                )
 
     @property
     def folder(self) -> Path | None:

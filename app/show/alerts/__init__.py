@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 
 
 def check(
-    settings: Settings, as_json: bool = False, at_ms: int | None = None, only: Sequence[str] = ()
+    settings: Settings,
+    as_json: bool = False,
+    at_ms: int | None = None,
+    only: Sequence[str] = (),
+    cluster: str | None = None,
 ) -> int:
-    """Evaluate every rule on the warehouse of `settings`, in event time; 1 while one fires."""
+    """Evaluate every rule on the warehouse of `settings`, in event time; 1 while one fires, of one
+    cluster or all."""
     from app.show.alerts.evaluator import check_command
 
-    return check_command(settings, as_json, at_ms, only)
+    return check_command(settings, as_json, at_ms, only, cluster)
 
 
 def watch(

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from app.config.alerts import AlertSettings, StdoutSink
@@ -46,6 +46,16 @@ class AlertRound:
     """Alerts beyond the limit of a rule, by its name."""
     empty: list[str] = field(default_factory=list)
     """Rules whose tables have no rows yet."""
+
+    def of_cluster(self, cluster: str | None) -> AlertRound:
+        """With the alerts whose labels name this cluster; None for all."""
+        if cluster is None:
+            return self
+        label = ("cluster", cluster)
+        firing, changes = (
+            [row for row in rows if label in row["labels"]] for rows in (self.firing, self.changes)
+        )
+        return replace(self, firing=firing, changes=changes)
 
     def notes(self) -> list[str]:
         """Problems of the round, a line each."""
@@ -114,14 +124,17 @@ def check_command(
     as_json: bool = False,
     at_ms: int | None = None,
     only: Sequence[str] = (),
+    cluster: str | None = None,
 ) -> int:
-    """One round; 1 while an alert fires, else 0. At a time of the past, and in a warehouse that
+    """One round; 1 while an alert fires, of one cluster or all, else 0. Rules are evaluated and
+    changes recorded of all clusters. At a time of the past, and in a warehouse that
     cannot be written, nothing is recorded.
 
     A rule that cannot be evaluated is reported by name and does not keep the others from being
     evaluated; it is a UserError if nothing fires.
     """
     evaluator = Evaluator(Warehouse.of(settings.location, settings.owners), settings.alerts, only)
+    evaluator.warehouse.require_cluster(cluster)
     refused = None
     if at_ms is None:
         evaluator.warehouse.require()
@@ -130,7 +143,7 @@ def check_command(
         evaluator.round(threading.Event())
         if at_ms is None and refused is None
         else evaluator.look(at_ms)
-    )
+    ).of_cluster(cluster)
     if len(found.empty) == found.rules:
         raise UserError(
             f"warehouse: {settings.warehouse}: nothing was checked, since the tables that the rules"

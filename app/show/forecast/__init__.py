@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 
-def forecast(settings: Settings, at_ms: int | None = None, as_json: bool = False) -> int:
-    """Forecast every limit as of `at_ms` (ms since the epoch; None: now), and keep that; 0."""
+def forecast(
+    settings: Settings,
+    at_ms: int | None = None,
+    as_json: bool = False,
+    cluster: str | None = None,
+) -> int:
+    """Forecast every limit as of `at_ms` (ms since the epoch; None: now), and keep that; the answer
+    is of one cluster or all; 0."""
     from app.show.forecast.forecast_command import forecast_command
 
-    return forecast_command(settings, at_ms, as_json)
+    return forecast_command(settings, at_ms, as_json, cluster)

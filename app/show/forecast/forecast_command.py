@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from app.read.query import query
+from app.read.query import Output, query
 from app.read.question import MOST
 from app.read.relations import Warehouse
 from app.show.forecast.backtest import TOO_LITTLE_HISTORY
@@ -20,8 +21,14 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 
-def forecast_command(settings: Settings, at_ms: int | None = None, as_json: bool = False) -> int:
-    """One round, which is kept, and what is reached next by what was known at `at_ms`; 0."""
+def forecast_command(
+    settings: Settings,
+    at_ms: int | None = None,
+    as_json: bool = False,
+    cluster: str | None = None,
+) -> int:
+    """One round, which is kept, and what is reached next by what was known at `at_ms`, of one
+    cluster or all; 0."""
     require_delta_rs(settings.warehouse)
     warehouse = Warehouse.of(settings.location)
     warehouse.require()
@@ -30,9 +37,11 @@ def forecast_command(settings: Settings, at_ms: int | None = None, as_json: bool
         done = one_round(warehouse, settings.forecast.history_ms, at_ms)
         done.keep(warehouse)
     until_ms = MOST if at_ms is None else min(at_ms + 1, MOST)
-    query(settings, "forecasts", "json" if as_json else "table", params=[f"until={until_ms}"])
+    output: Output = "json" if as_json else "table"
+    query(settings, "forecasts", output, params=[f"until={until_ms}"], cluster=cluster)
     if not as_json:
-        say(summary(done))
+        rows = [row for row in done.rows if cluster in (None, row["cluster"])]
+        say(summary(replace(done, rows=rows)))
     return 0
 
 

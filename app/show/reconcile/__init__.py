@@ -19,8 +19,14 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 
-def reconcile(settings: Settings, as_json: bool = False, watch: bool = False) -> int:
-    """Compare once, or repeatedly until SIGTERM or SIGINT; 1 if a number differs."""
+def reconcile(
+    settings: Settings,
+    as_json: bool = False,
+    watch: bool = False,
+    cluster: str | None = None,
+) -> int:
+    """Compare once, or repeatedly until SIGTERM or SIGINT; 1 if a number differs, of one cluster
+    or all."""
     from app.show.reconcile.reconcile_command import reconcile_command
 
-    return reconcile_command(settings, as_json, watch)
+    return reconcile_command(settings, as_json, watch, cluster)

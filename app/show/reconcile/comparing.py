@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -95,6 +95,11 @@ class ComparisonRound:
     first: list[str] = field(default_factory=list)
     """Brokers, or clusters, that were read for the first time."""
     problems: list[str] = field(default_factory=list)
+
+    def of_cluster(self, cluster: str | None) -> ComparisonRound:
+        """With the numbers of one cluster; None for all."""
+        rows = [row for row in self.rows if cluster in (None, row["cluster"])]
+        return replace(self, rows=rows)
 
 
 def own(section: ReconcileSettings | None, polls_kafka: bool) -> ReconcileSettings:

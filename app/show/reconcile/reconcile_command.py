@@ -39,21 +39,26 @@ SHOWN = (
 OF_KAFKA = ("partition", "group")
 
 
-def reconcile_command(settings: Settings, as_json: bool = False, watch: bool = False) -> int:
-    """One round, and its rows; 1 if a number differs. With `watch` a round now and at every
-    interval, until SIGTERM or SIGINT; 0."""
+def reconcile_command(
+    settings: Settings,
+    as_json: bool = False,
+    watch: bool = False,
+    cluster: str | None = None,
+) -> int:
+    """One round, and its rows, of one cluster or all; 1 if a number of them differs. With `watch` a
+    round now and at every interval, until SIGTERM or SIGINT; 0."""
     chosen = own(settings.reconcile, settings.polls_kafka)
     require_delta_rs(settings.warehouse)
     Warehouse.of(settings.location).require()
     load_manifest(settings.location)
     with only_reconciliation(settings.location):
         if not watch:
-            done = one_round(settings)
+            done = one_round(settings).of_cluster(cluster)
             _print(done, as_json)
             return 1 if any(map(differs, done.rows)) else 0
         with stopping_at_signals() as stop:
             while not stop.is_set():
-                _print(one_round(settings, stop), as_json)
+                _print(one_round(settings, stop).of_cluster(cluster), as_json)
                 until_next(chosen.interval_ms or DEFAULT_MS, stop)
     return 0
 
