@@ -190,7 +190,7 @@ class SourceSettings(Model):
         """Options of kafka_groups may stand where those of the other Kafka sources do."""
         if not isinstance(document, dict) or document.get("format") != "kafka_groups":
             return document
-        options, groups = document.get("options"), document.get("groups")
+        options, groups = document.get("options"), document.get("groups", {})
         if not isinstance(options, dict) or not isinstance(groups, dict) or "options" in groups:
             return document
         left = {key: value for key, value in options.items() if not key.startswith("kafka.")}
@@ -208,7 +208,7 @@ class SourceSettings(Model):
         if self.format in ("files", "delta", "kafka_logs") and not self.path:
             raise ValueError(f"path: is missing, format {self.format} needs it")
         if self.format == "kafka_groups" and self.groups is None:
-            raise ValueError("groups: is missing, format kafka_groups needs it")
+            raise ValueError("options.kafka.bootstrap.servers: is missing (host:port,...)")
         if self.format == "pulsar_admin" and self.admin is None:
             raise ValueError("admin: is missing, format pulsar_admin needs it")
         if self.format == "pulsar":

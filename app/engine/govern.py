@@ -212,19 +212,20 @@ def start(
     writers: Writers | None = None,
     ending: bool = False,
     watch: PolicyWatch | None = None,
+    behind: bool = False,
 ) -> StreamingQuery:
     """Start the query of a group of jobs under the name of the writer of their rows, which
     identifies its checkpoint.
 
     Without that writer it has the name of the group, and every micro-batch commits its rows. With
     `ending` the query stops at the source's present end. `watch` has the policies of the files as
-    they are now.
+    they are now. `behind` the end of a streamed source, polls that waited for it are read.
     """
     writer, archive = writers or Writers()
     writer = writer or Writer(settings.location, query_name(group), settings.maintenance.history_ms)
     name = writer.query
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
-    raw = open_stream(spark, settings, name, ending)
+    raw = open_stream(spark, settings, name, ending, behind)
     catch_up = CatchUp(spark, settings.location, name, raw.shares) if raw.shares else None
     watch = watch or PolicyWatch(settings, _unheard, _unheard)
     policies = PolicyChanges(spark, settings, name, watch)

@@ -190,6 +190,8 @@ class Service:
         self._settings = settings
         self._endless = not available_now
         self._to_drain, self._drained = drain, False
+        self._behind = False
+        """Whether a run with an end has reached that of its streamed source."""
         self._ended_here = not self._endless and not sources.ends_itself(settings)
         self._stopping = stopping
         self._progress = progress or Progress()
@@ -229,6 +231,7 @@ class Service:
                     govern.Writers(self._gatherers.writer(name), archive),
                     not self._endless,
                     self._policies,
+                    self._behind,
                 )
         except PySparkException as error:
             # Its text has the plan, and the plan every option of the source.
@@ -289,7 +292,7 @@ class Service:
                 self._policies.look()
                 self._gatherers.commit_due()
                 self._states.look()
-                if not self._tend() and not self._drains():
+                if not (self._tend() or self._reads_polls() or self._drains()):
                     break
             if self._stopping.asked:
                 self._progress.say("stopping: the running batches are finished first")
@@ -312,6 +315,18 @@ class Service:
             if not interrupted:
                 self._states.end()
                 self._sweep()
+
+    def _reads_polls(self) -> bool:
+        """Once, behind the end of a streamed source: start the queries of jobs again for the polls
+        that waited for it. Returns whether there are any.
+        """
+        if self._endless or self._behind or not sources.polls_wait(self._settings):
+            return False
+        self._behind = True
+        for name in self._groups:
+            if name != ARCHIVE:
+                self.start(name)
+        return True
 
     def _drains(self) -> bool:
         """Once, behind the last record: plan for each query of jobs a batch without records whose

@@ -47,6 +47,8 @@ REQUIRED = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Spark's only limit of rows for every Python stage; `app.sources.batches` joins what is parsed.
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(OPERATOR_ROWS),
+    # Else a run with an end takes everything in one batch where polls are beside the source.
+    "spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true",
 }
 """Confs that the results depend on; the user cannot change them."""
 

@@ -127,17 +127,21 @@ def poller(
 
 
 def open_stream(
-    spark: SparkSession, settings: Settings, query: str = "", ending: bool = False
+    spark: SparkSession,
+    settings: Settings,
+    query: str = "",
+    ending: bool = False,
+    behind: bool = False,
 ) -> Raw:
     """The records of the source as the stream of a query. With `ending` it stops at the source's
-    present end.
+    present end; `behind` it, polls that waited for that are read.
     """
     feed = settings.streamed
     parts = [] if feed is None else [_streamed(spark, feed, settings.location, query, ending)]
     if settings.polled:
         from app.sources import poll_stream
 
-        parts.append(poll_stream.stream(spark, settings, query, ending))
+        parts.append(poll_stream.stream(spark, settings, query, ending, behind))
     return joined(parts)
 
 
@@ -150,6 +154,15 @@ def _streamed(
         return opened
     read: Raw = module.read(spark.readStream, feed, warehouse)
     return read
+
+
+def polls_wait(settings: Settings) -> bool:
+    """Whether polls wait for the streamed source."""
+    if not settings.polled:
+        return False
+    from app.sources import poll_stream
+
+    return any(feed.format in poll_stream.sharing(settings) for feed in settings.polled)
 
 
 def ends_itself(settings: Settings) -> bool:

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +22,8 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from app.archive_names import ARCHIVE
+from app.config.source import GIVES, POLLED
 from app.errors import UserError
 from app.sources.files.line_files import lines_of
 from app.sources.polled import GZIP_RATIO, roots
@@ -28,6 +31,7 @@ from app.sources.python_source import opened
 from app.sources.raw import Batches, Document, Raw
 from app.tables import checkpoints
 from app.tables.spark_files import entry_of
+from state.jobs import DECLARED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,6 +45,8 @@ leaves files behind.
 """
 IDLE_S = 0.1
 """Duration of a look that finds nothing new, because Spark asks again at once."""
+LOOK_S = 1.0
+"""Time between two looks at the batches that have ended."""
 SETTLED_NS = 2_000_000_000
 """Age of a folder's last change after which an equal time means that nothing has changed."""
 SCHEMA = "path string, base string"
@@ -64,6 +70,11 @@ class PollFile(NamedTuple):
         """The name of the feed's folder, which it keeps where the warehouse is moved."""
         return self.path.rsplit("/", 3)[1]
 
+    @property
+    def format(self) -> str:
+        """The format of the feed."""
+        return self.folder.split(".", 1)[0]
+
 
 @dataclass(frozen=True)
 class PollPlan:
@@ -76,15 +87,22 @@ class PollPlan:
     tasks: int
     planned: Document = field(default_factory=dict)
     """End of the last planned batch."""
-    hold_ms: int = 0
-    """How long a file waits. Beside a streamed source it is `idle_advance_ms`: records of the source
-    that are so far behind are before the poll of their topic."""
+    shared: frozenset[str] = frozenset()
+    """Formats of polls that share keys with the streamed source, and wait for it."""
+    clock: StreamClock | None = None
+    """How far the streamed source is read, for polls that wait; None lets them wait for another run
+    of the query."""
     ending: bool = False
     """Whether the query stops at the files that are there when it starts."""
 
 
-def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) -> Raw:
-    """The records of the polls from the query's position on."""
+def stream(spark: SparkSession, settings: Settings, query: str, ending: bool, behind: bool) -> Raw:
+    """The records of the polls from the query's position on.
+
+    A poll moves the clock of its topic to its time, so records of the streamed source that come
+    after it are too late. Polls that share keys with that source wait until it has passed their time;
+    of a query with an end until its second run, `behind` the source.
+    """
     warehouse = settings.location
     last = checkpoints.last_planned(warehouse, query)
     planned = checkpoints.poll_offsets(warehouse, query, last) if last >= 0 else {}
@@ -93,15 +111,15 @@ def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) ->
             f"warehouse: {query} has read polls as an earlier version kept them\n"
             "take another warehouse"
         )
-    alone = settings.streamed is None
     plan = PollPlan(
         tuple(map(str, roots(settings.polled, warehouse))),
         max(feed.max_bytes_per_trigger for feed in settings.polled)
-        if alone or not ending
+        if settings.streamed is None or not ending
         else None,
         spark.sparkContext.defaultParallelism,
         planned,
-        0 if alone or ending else settings.idle_advance_ms,
+        frozenset() if behind or query == ARCHIVE else sharing(settings),
+        None if ending else StreamClock(warehouse, query, settings.idle_advance_ms),
         ending,
     )
     return Raw(opened(spark, SCHEMA, PollReader(plan)), _unpack)
@@ -112,6 +130,42 @@ def batch(spark: SparkSession, settings: Settings) -> Raw:
     found = tuple(map(str, roots(settings.polled, settings.location)))
     plan = PollPlan(found, None, spark.sparkContext.defaultParallelism)
     return Raw(opened(spark, SCHEMA, WholeSpool(plan)), _unpack)
+
+
+def sharing(settings: Settings) -> frozenset[str]:
+    """The formats of polls whose records may have the keys of records of the streamed source."""
+    feed = settings.streamed
+    if feed is None:
+        return frozenset()
+    return frozenset(
+        name
+        for name in POLLED
+        for job in DECLARED.values()
+        if feed.feeds(job.kinds, True) and not set(GIVES[name]).isdisjoint(job.kinds)
+    )
+
+
+class StreamClock:
+    """How far a query has read the streamed source, by the batches that have ended."""
+
+    def __init__(self, warehouse: Location, query: str, idle_ms: int) -> None:
+        self._warehouse, self._query, self._idle_s = warehouse, query, idle_ms / 1000
+        self._end: Document | None = None
+        self._until_ms = 0
+        self._changed = self._looked = -inf
+
+    def passed_ms(self) -> float:
+        """The time (ms since the epoch) that the stream's clock has passed; infinite where the
+        source has had nothing new for `idle_ms`."""
+        now = time.monotonic()
+        if now >= self._looked + LOOK_S:
+            last = checkpoints.last_ended(self._warehouse, self._query)
+            end = checkpoints.offsets(self._warehouse, self._query, last)
+            if self._looked == -inf or end != self._end:
+                self._end, self._changed = end, now
+                self._until_ms = checkpoints.next_watermark_ms(self._warehouse, self._query, last)
+            self._looked = now
+        return inf if now - self._changed >= self._idle_s else self._until_ms
 
 
 def finished(warehouse: Location, query: str) -> bool:
@@ -159,19 +213,17 @@ class PollReader(DataSourceStreamReader):
     def next(self, before: Document) -> Document:
         """The end of a batch that begins at `before`; `before` itself if nothing is new."""
         positions = {name: tuple(read) for name, read in before.get(POSITIONS, {}).items()}
-        until_ms = time.time_ns() // 1_000_000 - self._plan.hold_ms
-        new = [
-            file
-            for file in self._folders.files()
-            if file.written_ms <= until_ms and _is_new(file, positions)
-        ]
+        new = [file for file in self._folders.files() if _is_new(file, positions)]
+        if self._plan.shared and any(file.format in self._plan.shared for file in new):
+            new = self._passed(new)
         if self._plan.ending:
             if self._until is None:
                 self._until = {file.path for file in new}
             new = [file for file in new if file.path in self._until]
         taken = _within(new, self._plan.max_bytes)
         if not taken:
-            return before or self.initialOffset()
+            left = {**before, FILES: [], MORE: False} if before.get(MORE) else before
+            return left or self.initialOffset()
         for file in taken:
             at_ms, seq = positions.get(file.folder, (-1, -1))
             positions[file.folder] = max(at_ms, file.at_ms), max(seq, file.seq)
@@ -180,6 +232,16 @@ class PollReader(DataSourceStreamReader):
             FILES: [file.path for file in taken],
             MORE: len(taken) < len(new),
         }
+
+    def _passed(self, files: Sequence[PollFile]) -> list[PollFile]:
+        """Without those that wait for the streamed source."""
+        clock = self._plan.clock
+        until_ms = -inf if clock is None else clock.passed_ms()
+        return [
+            file
+            for file in files
+            if file.format not in self._plan.shared or file.written_ms <= until_ms
+        ]
 
     def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
         """The files of the batch between two offsets, for a few tasks."""

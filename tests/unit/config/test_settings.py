@@ -183,6 +183,10 @@ def test_the_example_policies_are_valid() -> None:
         ),
         ("source: {format: files}", "c.yaml: source.path: is missing, format files needs it"),
         (
+            "source: {format: kafka_groups}",
+            "c.yaml: source.options.kafka.bootstrap.servers: is missing (host:port,...)",
+        ),
+        (
             "source: [{format: demo}, {format: files}]",
             "c.yaml: source[1].path: is missing, format files needs it",
         ),

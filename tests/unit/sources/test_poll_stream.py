@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.config.location import Location
+from app.config.settings import Settings
 from app.config.source import SourceSettings
 from app.sources import polled
-from app.sources.poll_stream import FILES, MORE, PollPlan, PollReader
+from app.sources.poll_stream import FILES, MORE, PollPlan, PollReader, StreamClock, sharing
+from app.tables import checkpoints
 
 
 def write(root: Path, feed: str, at_ms: int, seq: int, text: str = "{}\n") -> str:
@@ -87,14 +90,80 @@ def test_a_poll_after_a_mishap_is_read(tmp_path: Path, at_ms: int, seq: int) -> 
     assert one.next(second) == second
 
 
-def test_beside_a_streamed_source_a_poll_waits_for_what_is_behind(tmp_path: Path) -> None:
-    path = write(tmp_path, "kafka_groups.a", 20, 0)
-    one = reader(tmp_path, hold_ms=10_000)
+def ended(warehouse: Path, batch: int, offset: str, clock_ms: int) -> None:
+    """A batch of the query `q` that read the streamed source up to `offset`."""
+    folder = warehouse / checkpoints.FOLDER / "q"
+    for log in ("offsets", "commits"):
+        (folder / log).mkdir(parents=True, exist_ok=True)
+    (folder / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"t":{offset}}}\n-')
+    (folder / "commits" / str(batch)).write_text(f'v1\n{{"nextBatchWatermarkMs":{clock_ms}}}')
+
+
+def test_a_poll_waits_until_the_streamed_source_has_passed_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(time, "sleep", lambda s: None)
+    write(tmp_path, "kafka_groups.a", 20, 0)
+    path = write(tmp_path, "pulsar_admin.a", 10, 0)
+    os.utime(path, (1000, 1000))
+    clock = StreamClock(Location(str(tmp_path / "w")), "q", 10_000)
+    one = reader(tmp_path, shared=frozenset({"pulsar_admin"}), clock=clock)
     first = one.next(one.initialOffset())
-    assert taken(first) == []
-    written_s = time.time() - 11
-    os.utime(path, (written_s, written_s))
-    assert taken(reader(tmp_path, hold_ms=10_000).next(first)) == ["kafka_groups.a 20"]
+    assert taken(first) == ["kafka_groups.a 20"]
+    for second in range(5):  # an hour behind, and reading
+        now_s[0] += 9
+        ended(tmp_path / "w", second, str(second), 1_000_000 - 1)
+        assert one.next(first) == first
+    now_s[0] += 9
+    ended(tmp_path / "w", 5, "5", 1_000_000)
+    assert taken(one.next(first)) == ["pulsar_admin.a 10"]
+
+
+def test_a_poll_does_not_wait_for_a_source_that_has_nothing_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    write(tmp_path, "pulsar_admin.a", 10, 0)
+    ended(tmp_path / "w", 0, "7", 5)
+    clock = StreamClock(Location(str(tmp_path / "w")), "q", 10_000)
+    one = reader(tmp_path, shared=frozenset({"pulsar_admin"}), clock=clock)
+    assert taken(one.next(one.initialOffset())) == []
+    now_s[0] += 9
+    ended(tmp_path / "w", 1, "7", 5)  # a batch of other polls
+    assert taken(one.next(one.initialOffset())) == []
+    now_s[0] += 1
+    assert taken(one.next(one.initialOffset())) == ["pulsar_admin.a 10"]
+
+
+def test_what_the_last_batch_left_is_forgotten_where_it_is_gone_or_waits(tmp_path: Path) -> None:
+    write(tmp_path, "pulsar_admin.a", 10, 0)
+    path = write(tmp_path, "pulsar_admin.a", 20, 1)
+    first = reader(tmp_path, max_bytes=1).next({})
+    assert first[MORE]
+    waits = reader(tmp_path, first, shared=frozenset({"pulsar_admin"}), ending=True)
+    second = waits.next(first)
+    assert (taken(second), second[MORE]) == ([], False)
+    Path(path).unlink()
+    assert reader(tmp_path, first).next(first) == second
+
+
+@pytest.mark.parametrize(
+    ("streamed", "waiting"),
+    [
+        ("files", {"kafka_groups", "kafka_producers", "kafka_quotas", "pulsar_admin"}),
+        ("kafka_logs", {"kafka_producers"}),
+        (None, set()),
+    ],
+)
+def test_polls_wait_for_a_source_with_records_of_their_keys(
+    make_settings: Callable[..., Settings], streamed: str | None, waiting: set[str]
+) -> None:
+    polls = {"format": "kafka_groups", "options": {"kafka.bootstrap.servers": "k:9"}}
+    feeds = [polls] if streamed is None else [{"format": streamed, "path": "/in"}, polls]
+    assert sharing(make_settings(source=feeds)) == waiting
 
 
 def test_a_run_with_an_end_takes_what_was_there_at_its_start(tmp_path: Path) -> None:
