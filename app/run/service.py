@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from app.config.settings import Settings
+    from app.sources.raw import End
 
 POLL_S = 0.25
 NO_DATA_MS = 500
@@ -190,8 +191,8 @@ class Service:
         self._settings = settings
         self._endless = not available_now
         self._to_drain, self._drained = drain, False
-        self._behind = False
-        """Whether a run with an end has reached that of its streamed source."""
+        self._end: End | None = None if self._endless else "source"
+        """What the queries are to reach."""
         self._ended_here = not self._endless and not sources.ends_itself(settings)
         self._stopping = stopping
         self._progress = progress or Progress()
@@ -219,7 +220,7 @@ class Service:
         try:
             if not group:
                 query = archive_query.start(
-                    self._spark, self._settings, trigger, archive, not self._endless
+                    self._spark, self._settings, trigger, archive, self._end
                 )
             else:
                 query = govern.start(
@@ -229,9 +230,8 @@ class Service:
                     trigger,
                     self._times,
                     govern.Writers(self._gatherers.writer(name), archive),
-                    not self._endless,
+                    self._end,
                     self._policies,
-                    self._behind,
                 )
         except PySparkException as error:
             # Its text has the plan, and the plan every option of the source.
@@ -320,9 +320,9 @@ class Service:
         """Once, behind the end of a streamed source: start the queries of jobs again for the polls
         that waited for it. Returns whether there are any.
         """
-        if self._endless or self._behind or not sources.polls_wait(self._settings):
+        if self._end != "source" or not sources.polls_wait(self._settings):
             return False
-        self._behind = True
+        self._end = "polls"
         for name in self._groups:
             if name != ARCHIVE:
                 self.start(name)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.sources import polled
-from app.sources.raw import SCHEMA, Raw, joined
+from app.sources.raw import SCHEMA, End, Raw, joined
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -130,27 +130,24 @@ def open_stream(
     spark: SparkSession,
     settings: Settings,
     query: str = "",
-    ending: bool = False,
-    behind: bool = False,
+    end: End | None = None,
 ) -> Raw:
-    """The records of the source as the stream of a query. With `ending` it stops at the source's
-    present end; `behind` it, polls that waited for that are read.
-    """
+    """The records of the source as the stream of a query, to an `end` that they have now."""
     feed = settings.streamed
-    parts = [] if feed is None else [_streamed(spark, feed, settings.location, query, ending)]
+    parts = [] if feed is None else [_streamed(spark, feed, settings.location, query, end)]
     if settings.polled:
         from app.sources import poll_stream
 
-        parts.append(poll_stream.stream(spark, settings, query, ending, behind))
+        parts.append(poll_stream.stream(spark, settings, query, end))
     return joined(parts)
 
 
 def _streamed(
-    spark: SparkSession, feed: SourceSettings, warehouse: Location, query: str, ending: bool
+    spark: SparkSession, feed: SourceSettings, warehouse: Location, query: str, end: End | None
 ) -> Raw:
     module = _module(feed)
     if hasattr(module, "stream"):
-        opened: Raw = module.stream(spark, feed, warehouse, query, ending)
+        opened: Raw = module.stream(spark, feed, warehouse, query, end is not None)
         return opened
     read: Raw = module.read(spark.readStream, feed, warehouse)
     return read

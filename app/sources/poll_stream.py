@@ -28,7 +28,7 @@ from app.errors import UserError
 from app.sources.files.line_files import lines_of
 from app.sources.polled import GZIP_RATIO, roots
 from app.sources.python_source import opened
-from app.sources.raw import Batches, Document, Raw
+from app.sources.raw import Batches, Document, End, Raw
 from app.tables import checkpoints
 from app.tables.spark_files import entry_of
 from state.jobs import DECLARED
@@ -96,12 +96,12 @@ class PollPlan:
     """Whether the query stops at the files that are there when it starts."""
 
 
-def stream(spark: SparkSession, settings: Settings, query: str, ending: bool, behind: bool) -> Raw:
+def stream(spark: SparkSession, settings: Settings, query: str, end: End | None) -> Raw:
     """The records of the polls from the query's position on.
 
     A poll moves the clock of its topic to its time, so records of the streamed source that come
     after it are too late. Polls that share keys with that source wait until it has passed their time;
-    of a query with an end until its second run, `behind` the source.
+    of a query with an end until the run whose `end` is that of the polls.
     """
     warehouse = settings.location
     last = checkpoints.last_planned(warehouse, query)
@@ -114,13 +114,13 @@ def stream(spark: SparkSession, settings: Settings, query: str, ending: bool, be
     plan = PollPlan(
         tuple(map(str, roots(settings.polled, warehouse))),
         max(feed.max_bytes_per_trigger for feed in settings.polled)
-        if settings.streamed is None or not ending
+        if settings.streamed is None or end is None
         else None,
         spark.sparkContext.defaultParallelism,
         planned,
-        frozenset() if behind or query == ARCHIVE else sharing(settings),
-        None if ending else StreamClock(warehouse, query, settings.idle_advance_ms),
-        ending,
+        frozenset() if end == "polls" or query == ARCHIVE else sharing(settings),
+        None if end else StreamClock(warehouse, query, settings.idle_advance_ms),
+        end is not None,
     )
     return Raw(opened(spark, SCHEMA, PollReader(plan)), _unpack)
 
