@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -19,6 +20,7 @@ from app.sources.batches import regrouped
 from benchmarks import floors, per_topic
 from benchmarks.result import Result
 from benchmarks.stream import Bench
+from state.events import SCHEMA
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -57,6 +59,48 @@ def run(bench: Bench) -> Result:
     result.ratio("rate_limits from columns, pip385", "rate_limits from columns")
     result.ratio("rate_limits from columns", "one group per topic", 20)
     return result
+
+
+class ColumnarInput(NamedTuple):
+    """Typed records of one job, in files of two a trigger."""
+
+    folder: Path
+    carried: tuple[str, ...]
+    """Columns of the files, beside the identity."""
+    key: str
+    """The column that the floor is shuffled by."""
+    note: str
+
+
+def beside_identity(bench: Bench, result: Result, settings: Settings, given: ColumnarInput) -> None:
+    """The only job of `settings` from columns, between two identities behind the same shuffle."""
+    (job,) = settings.jobs
+    schema = floors.schema_of(given.carried).add("source_partition", "string")
+    rows = (
+        bench.spark.readStream.schema(schema.add("source_offset", "long"))
+        .option("maxFilesPerTrigger", 2)
+        .parquet(str(given.folder))
+    )
+    texts = {name for name in given.carried if pa.types.is_string(SCHEMA.field(name).type)}
+    narrow = rows.select(
+        F.pmod(F.xxhash64(given.key), F.lit(floors.SHARDS)).cast("int").alias("shard"),
+        *[
+            (
+                F.xxhash64(name)
+                if name in texts
+                else F.coalesce(F.col(name).cast("long"), F.lit(-1))
+            ).alias(name)
+            for name in (*given.carried, "source_offset")
+        ],
+    )
+    first = floors.behind(bench, narrow, f"floor-{job}")
+    ours = bench.to_nothing(judged(settings, rows, job), job)
+    second = floors.behind(bench, narrow, f"floor-{job}")
+    floor, of_job = "identity behind the same shuffle", f"{job} from columns"
+    ends = first.median, second.median
+    result.add(floor, sum(ends) / 2, spread=(min(ends), max(ends)))
+    result.add(of_job, ours.median, spread=ours.spread, note=given.note)
+    result.ratio(of_job, floor)
 
 
 def judged(settings: Settings, rows: DataFrame, job: str = "rate_limits") -> DataFrame:

@@ -4,30 +4,23 @@ shuffle."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mmh3
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import functions as F
 
-from benchmarks import floors
 from benchmarks.blobs import shipped
-from benchmarks.columnar import judged
+from benchmarks.columnar import ColumnarInput, beside_identity
 from benchmarks.result import Result, middle
 from benchmarks.stream import Bench
 from benchmarks.trace import START_MS
-from state.events import SCHEMA
 from state.producer_ids import bloom
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.shard import COLUMNS
 from tests.unit.state.shipping import params_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Array = np.ndarray
 POLICY = {"scope": "user", "name": "<default>", "limits": {"producer_ids_rate": 1000}}
@@ -212,40 +205,10 @@ def _write(folder: Path, events: int, files: int) -> Path:
     return folder
 
 
-def _typed(bench: Bench, folder: Path) -> DataFrame:
-    assert bench.spark is not None
-    schema = (
-        floors.schema_of(CARRIED).add("source_partition", "string").add("source_offset", "long")
-    )
-    reader = bench.spark.readStream.schema(schema).option("maxFilesPerTrigger", 2)
-    return reader.parquet(str(folder))
-
-
 def _job(bench: Bench, result: Result, events: int) -> None:
     folder = _write(bench.folder / "produce-batches", events, 20)
-    names = [n for n in CARRIED if pa.types.is_string(SCHEMA.field(n).type)]
-    hashed: Callable[[str], Any] = lambda n: F.xxhash64(n).alias(n)  # noqa: E731
-    rows = _typed(bench, folder)
-    narrow = rows.select(
-        F.pmod(F.xxhash64("principal"), F.lit(floors.SHARDS)).cast("int").alias("shard"),
-        *[
-            hashed(n) if n in names else F.coalesce(F.col(n).cast("long"), F.lit(-1)).alias(n)
-            for n in (*CARRIED, "source_offset")
-        ],
+    settings = bench.settings(
+        "producer-ids", {"format": "demo"}, policies=[POLICY], queries=[["producer_ids"]]
     )
-    first = floors.behind(bench, narrow, "floor-producer-ids")
-    settings = bench.settings("producer-ids", {"format": "demo"}, policies=[POLICY])
-    ours = bench.to_nothing(judged(settings, rows, "producer_ids"), "producer-ids")
-    second = floors.behind(bench, narrow, "floor-producer-ids")
-    result.add(
-        "identity behind the same shuffle",
-        (first.median + second.median) / 2,
-        spread=(min(first.median, second.median), max(first.median, second.median)),
-    )
-    result.add(
-        "producer_ids from columns",
-        ours.median,
-        spread=ours.spread,
-        note="10,000 users, one batch in ten with a new id",
-    )
-    result.ratio("producer_ids from columns", "identity behind the same shuffle")
+    note = "10,000 users, one batch in ten with a new id"
+    beside_identity(bench, result, settings, ColumnarInput(folder, CARRIED, "principal", note))
