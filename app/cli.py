@@ -246,11 +246,12 @@ def run(
         raise UserError("--drain: a run without an end has no last record\nadd --available-now")
     if _preflight():
         from app.engine.assignment import plan
+        from app.jvm import POLLS_ALONE
         from app.run.preflight import refuse
 
         # The driver of a cluster sees other folders and networks than the machine of this line.
         (refuse if _preflight() == HERE else plan)(settings, names)
-        return 0
+        return 0 if settings.streamed else POLLS_ALONE
     from app.engine.policy_watch import Origin
     from app.run.service import run as run_service
 

@@ -11,6 +11,11 @@ from typing import Any
 from app.errors import UserError
 from app.jars import IN_SPARK, coordinates
 
+POLLS_ALONE = 90
+"""Exit code of the check before Spark starts, for a run that is well and only polls: little is to be
+compiled, and all of its work waits.
+"""
+
 
 def may_start() -> bool:
     """Whether this process may start a JVM: not while spark-submit.sh only checks the input."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from app.config.settings import Settings
-    from app.sources.raw import End
 
 
 class Archivist:
@@ -57,15 +56,15 @@ def start(
     settings: Settings,
     trigger: dict[str, Any] | None = None,
     writer: ArchiveWriter | None = None,
-    end: End | None = None,
+    ending: bool = False,
 ) -> StreamingQuery:
-    """Start the archive as a query of its own. It stops at an `end` that the source has now.
+    """Start the archive as a query of its own. With `ending` it stops at the source's present end.
 
     Without a `writer` every micro-batch commits its files as they are.
     """
     archivist = Archivist(writer or writer_of(settings, gathers=False))
     archivist.prepare()
-    raw = open_stream(spark, settings, ARCHIVE, end)
+    raw = open_stream(spark, settings, ARCHIVE, ending)
     frame = raw.through(file_writer(ArchiveTarget.of(settings)), PACKED).select("blob")
     interval = f"{settings.archive_interval_ms} milliseconds"
     return (

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from app.config.settings import Settings
-    from app.sources.raw import End, Raw
+    from app.sources.raw import Raw
     from app.tables.archive_files import ArchiveWriter
 
 
@@ -210,20 +210,21 @@ def start(
     trigger: dict[str, Any] | None = None,
     on_time: Callable[[MessageKind, int], None] | None = None,
     writers: Writers | None = None,
-    end: End | None = None,
+    ending: bool = False,
     watch: PolicyWatch | None = None,
 ) -> StreamingQuery:
     """Start the query of a group of jobs under the name of the writer of their rows, which
     identifies its checkpoint.
 
-    Without that writer it has the name of the group, and every micro-batch commits its rows. It
-    stops at an `end` that the source has now. `watch` has the policies of the files as they are now.
+    Without that writer it has the name of the group, and every micro-batch commits its rows. With
+    `ending` the query stops at the source's present end. `watch` has the policies of the files as
+    they are now.
     """
     writer, archive = writers or Writers()
     writer = writer or Writer(settings.location, query_name(group), settings.maintenance.history_ms)
     name = writer.query
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
-    raw = open_stream(spark, settings, name, end)
+    raw = open_stream(spark, settings, name, ending)
     catch_up = CatchUp(spark, settings.location, name, raw.shares) if raw.shares else None
     watch = watch or PolicyWatch(settings, _unheard, _unheard)
     policies = PolicyChanges(spark, settings, name, watch)

@@ -25,7 +25,7 @@ from app.engine.blob_columns import LATER, NUMBER, OWN, TEXT, gather
 from app.engine.messages import PACKED_SCHEMA, TS, MessageKind, control_row, encode
 from app.engine.payloads import Payloads
 from app.sources.batches import regrouped, with_next
-from app.sources.clocks import LATEST_MS, NEAR, ClockLimits, Jumps, is_ahead, plan_of
+from app.sources.clocks import LATEST_MS, NEAR, ClockLimits, Jumps, is_ahead, plan_of, waits
 from state.engine.blobs import SOURCE_COLUMNS, TEXTS, with_payload, write
 from state.engine.records import NULL, SHIPPED, STILL
 from state.engine.refused import OUT_OF_RANGE
@@ -95,6 +95,7 @@ def packer(
             if task is not None:
                 yield from task.add(parsed, batch)
             still = jumps.find(wall, batch.column("source_partition"), _first_times(behind))
+            still |= waits(batch)
             far = ahead = np.zeros(parsed.n, bool)
             if plan_ms is not None:
                 ahead = is_ahead(wall, plan_ms, limits.clock_skew_ms)

@@ -40,6 +40,7 @@ from app.run.side_processes import working_beside
 from app.run.source_watch import SourceWatch
 from app.run.state_keeper import StateKeeper
 from app.show.metrics.health import Health
+from app.sources.python_source import end_planning
 from app.tables import checkpoints, formats, gathering, inventory, last_configuration, manifest
 from app.tables.archive_files import ArchiveUnwritable, ArchiveWriter
 from app.tables.gathering import GatheringWriter
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from app.config.settings import Settings
-    from app.sources.raw import End
 
 POLL_S = 0.25
 NO_DATA_MS = 500
@@ -191,8 +191,6 @@ class Service:
         self._settings = settings
         self._endless = not available_now
         self._to_drain, self._drained = drain, False
-        self._end: End | None = None if self._endless else "source"
-        """What the queries are to reach."""
         self._ended_here = not self._endless and not sources.ends_itself(settings)
         self._stopping = stopping
         self._progress = progress or Progress()
@@ -208,6 +206,8 @@ class Service:
         self._queries: dict[str, StreamingQuery] = {}
         self._again: dict[str, tuple[float, int]] = {}
         self._swept = time.monotonic()
+        self._planned = False
+        """Whether a query was started, and Spark may have processes for that."""
         self._clock = ClockWatch()
         self._misled: set[str] = set()
         """Queries that wait for a time of the wall clock that was before it was set back."""
@@ -220,7 +220,7 @@ class Service:
         try:
             if not group:
                 query = archive_query.start(
-                    self._spark, self._settings, trigger, archive, self._end
+                    self._spark, self._settings, trigger, archive, not self._endless
                 )
             else:
                 query = govern.start(
@@ -230,13 +230,14 @@ class Service:
                     trigger,
                     self._times,
                     govern.Writers(self._gatherers.writer(name), archive),
-                    self._end,
+                    not self._endless,
                     self._policies,
                 )
         except PySparkException as error:
             # Its text has the plan, and the plan every option of the source.
             raise failure(name, str(error), self._settings) from None
         self._queries[name] = query
+        self._planned = True
 
     def work(self) -> None:
         """Start every query and watch until all have ended or a stop is requested."""
@@ -291,8 +292,9 @@ class Service:
                 self._follow_clock()
                 self._policies.look()
                 self._gatherers.commit_due()
+                self._rest()
                 self._states.look()
-                if not (self._tend() or self._reads_polls() or self._drains()):
+                if not self._tend() and not self._drains():
                     break
             if self._stopping.asked:
                 self._progress.say("stopping: the running batches are finished first")
@@ -315,18 +317,6 @@ class Service:
             if not interrupted:
                 self._states.end()
                 self._sweep()
-
-    def _reads_polls(self) -> bool:
-        """Once, behind the end of a streamed source: start the queries of jobs again for the polls
-        that waited for it. Returns whether there are any.
-        """
-        if self._end != "source" or not sources.polls_wait(self._settings):
-            return False
-        self._end = "polls"
-        for name in self._groups:
-            if name != ARCHIVE:
-                self.start(name)
-        return True
 
     def _drains(self) -> bool:
         """Once, behind the last record: plan for each query of jobs a batch without records whose
@@ -365,6 +355,10 @@ class Service:
             latest_ms = clock_ms + settings.idle_advance_ms
         else:
             return None
+        if settings.streamed is not None and settings.polled:
+            polled = checkpoints.poll_offsets(settings.location, name, last)
+            ends_ms = [at_ms for at_ms, _ in polled.get(checkpoints.POLLS, {}).values()]
+            latest_ms = max([latest_ms, *(ms + settings.idle_advance_ms for ms in ends_ms)])
         end_ms = settings.window_end_ms(latest_ms)
         return end_ms if end_ms > clock_ms else None
 
@@ -379,6 +373,12 @@ class Service:
                 " stored but may not be decided yet; a later record of any topic decides them, or"
                 " --drain where none will come"
             )
+
+    def _rest(self) -> None:
+        """Behind the first batches, end what Spark needs to plan sources alone."""
+        if self._planned and all(query.lastProgress for query in self._queries.values()):
+            self._planned = False
+            end_planning(self._spark)
 
     def _sweep(self) -> None:
         """Remove payload files that no message needs, if every batch has ended: a repeated batch

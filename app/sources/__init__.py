@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.sources import polled
-from app.sources.raw import SCHEMA, End, Raw, joined
+from app.sources.raw import SCHEMA, Raw, joined
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -127,39 +127,29 @@ def poller(
 
 
 def open_stream(
-    spark: SparkSession,
-    settings: Settings,
-    query: str = "",
-    end: End | None = None,
+    spark: SparkSession, settings: Settings, query: str = "", ending: bool = False
 ) -> Raw:
-    """The records of the source as the stream of a query, to an `end` that they have now."""
+    """The records of the source as the stream of a query. With `ending` it stops at the source's
+    present end.
+    """
     feed = settings.streamed
-    parts = [] if feed is None else [_streamed(spark, feed, settings.location, query, end)]
+    parts = [] if feed is None else [_streamed(spark, feed, settings.location, query, ending)]
     if settings.polled:
         from app.sources import poll_stream
 
-        parts.append(poll_stream.stream(spark, settings, query, end))
+        parts.append(poll_stream.stream(spark, settings, query, ending))
     return joined(parts)
 
 
 def _streamed(
-    spark: SparkSession, feed: SourceSettings, warehouse: Location, query: str, end: End | None
+    spark: SparkSession, feed: SourceSettings, warehouse: Location, query: str, ending: bool
 ) -> Raw:
     module = _module(feed)
     if hasattr(module, "stream"):
-        opened: Raw = module.stream(spark, feed, warehouse, query, end is not None)
+        opened: Raw = module.stream(spark, feed, warehouse, query, ending)
         return opened
     read: Raw = module.read(spark.readStream, feed, warehouse)
     return read
-
-
-def polls_wait(settings: Settings) -> bool:
-    """Whether polls wait for the streamed source."""
-    if not settings.polled:
-        return False
-    from app.sources import poll_stream
-
-    return any(feed.format in poll_stream.sharing(settings) for feed in settings.polled)
 
 
 def ends_itself(settings: Settings) -> bool:

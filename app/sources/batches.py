@@ -20,7 +20,7 @@ def regrouped(
 ) -> Iterator[pa.RecordBatch]:
     """The rows in batches of up to `rows` rows and about `most_bytes` bytes, in their order.
 
-    A larger batch passes unchanged; batches with different columns are not joined.
+    A larger batch passes unchanged; batches with other columns or metadata are not joined.
     """
     held: list[pa.RecordBatch] = []
     count = size = 0
@@ -29,7 +29,7 @@ def regrouped(
             continue
         more = batch.nbytes
         full = count + batch.num_rows > rows or size + more > most_bytes
-        if held and (full or held[0].schema != batch.schema):
+        if held and (full or not held[0].schema.equals(batch.schema, check_metadata=True)):
             yield _joined(held)
             held, count, size = [], 0, 0
         held.append(batch)

@@ -21,6 +21,8 @@ Array = np.ndarray
 PLAN = "plan_ms"
 """Column of a source and, once it is taken off, key of the metadata of a batch: the time (ms since
 the epoch) at which the engine planned the micro-batch."""
+WAITS = "waits"
+"""Key of the metadata of a batch whose records move no clock of a key."""
 LATEST_MS = 253_402_300_799_999
 """9999-12-31: later times have no day, and do not move the stream's clock."""
 
@@ -55,6 +57,18 @@ def plan_of(batch: pa.RecordBatch) -> int | None:
     metadata: Mapping[bytes, bytes] = batch.schema.metadata or {}
     found = metadata.get(PLAN.encode())
     return None if found is None else int(found)
+
+
+def waiting(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, so that its records wait until the clocks of their keys have come to them: they
+    are beside a source that may be behind them."""
+    kept = batch.schema.metadata or {}
+    return batch.replace_schema_metadata({**kept, WAITS: ""})
+
+
+def waits(batch: pa.RecordBatch) -> bool:
+    """Whether the records of a batch do."""
+    return WAITS.encode() in (batch.schema.metadata or {})
 
 
 def is_ahead(wall: Array, plan_ms: Array | int, skew_ms: int) -> Array:

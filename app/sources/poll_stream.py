@@ -12,7 +12,6 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,13 +21,13 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from app.archive_names import ARCHIVE
 from app.config.source import GIVES, POLLED
 from app.errors import UserError
+from app.sources.clocks import waiting
 from app.sources.files.line_files import lines_of
 from app.sources.polled import GZIP_RATIO, roots
 from app.sources.python_source import opened
-from app.sources.raw import Batches, Document, End, Raw
+from app.sources.raw import Batches, Document, Raw
 from app.tables import checkpoints
 from app.tables.spark_files import entry_of
 from state.jobs import DECLARED
@@ -39,17 +38,15 @@ if TYPE_CHECKING:
     from app.config.location import Location
     from app.config.settings import Settings
 
-POSITIONS, FILES, MORE = checkpoints.POLLS, checkpoints.POLL_FILES, "more"
-"""Keys of an offset: what was read, by folder; the files of the batch that ends there; whether it
-leaves files behind.
+POSITIONS, FILES, WAITING, MORE = checkpoints.POLLS, checkpoints.POLL_FILES, "waiting", "more"
+"""Keys of an offset: what was read, by folder; the files of the batch that ends there; the formats of
+which records wait for the streamed source; whether it leaves files behind.
 """
 IDLE_S = 0.1
 """Duration of a look that finds nothing new, because Spark asks again at once."""
-LOOK_S = 1.0
-"""Time between two looks at the batches that have ended."""
 SETTLED_NS = 2_000_000_000
 """Age of a folder's last change after which an equal time means that nothing has changed."""
-SCHEMA = "path string, base string"
+SCHEMA = "path string, base string, waits boolean"
 _NAME = re.compile(r"poll-([0-9]{15})-([0-9]{15})\.jsonl(\.gz)?")
 
 
@@ -68,12 +65,7 @@ class PollFile(NamedTuple):
     @property
     def folder(self) -> str:
         """The name of the feed's folder, which it keeps where the warehouse is moved."""
-        return self.path.rsplit("/", 3)[1]
-
-    @property
-    def format(self) -> str:
-        """The format of the feed."""
-        return self.folder.split(".", 1)[0]
+        return _folder(self.path)
 
 
 @dataclass(frozen=True)
@@ -89,19 +81,18 @@ class PollPlan:
     """End of the last planned batch."""
     shared: frozenset[str] = frozenset()
     """Formats of polls that share keys with the streamed source, and wait for it."""
-    clock: StreamClock | None = None
-    """How far the streamed source is read, for polls that wait; None lets them wait for another run
-    of the query."""
+    watch: SourceWatch | None = None
+    """None where they wait in any case."""
     ending: bool = False
     """Whether the query stops at the files that are there when it starts."""
 
 
-def stream(spark: SparkSession, settings: Settings, query: str, end: End | None) -> Raw:
+def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) -> Raw:
     """The records of the polls from the query's position on.
 
-    A poll moves the clock of its topic to its time, so records of the streamed source that come
-    after it are too late. Polls that share keys with that source wait until it has passed their time;
-    of a query with an end until the run whose `end` is that of the polls.
+    Those that share keys with the streamed source wait in the jobs for the stream's clock: a poll is
+    of now, and would make what the source has of its topic too late. Where the source has had
+    nothing new for `idle_advance_ms` they move the clocks of their keys.
     """
     warehouse = settings.location
     last = checkpoints.last_planned(warehouse, query)
@@ -114,13 +105,13 @@ def stream(spark: SparkSession, settings: Settings, query: str, end: End | None)
     plan = PollPlan(
         tuple(map(str, roots(settings.polled, warehouse))),
         max(feed.max_bytes_per_trigger for feed in settings.polled)
-        if settings.streamed is None or end is None
+        if settings.streamed is None or not ending
         else None,
         spark.sparkContext.defaultParallelism,
         planned,
-        frozenset() if end == "polls" or query == ARCHIVE else sharing(settings),
-        None if end else StreamClock(warehouse, query, settings.idle_advance_ms),
-        end is not None,
+        sharing(settings),
+        None if ending else SourceWatch(warehouse, query, settings.idle_advance_ms),
+        ending,
     )
     return Raw(opened(spark, SCHEMA, PollReader(plan)), _unpack)
 
@@ -145,27 +136,22 @@ def sharing(settings: Settings) -> frozenset[str]:
     )
 
 
-class StreamClock:
-    """How far a query has read the streamed source, by the batches that have ended."""
+class SourceWatch:
+    """Whether the streamed source of a query has anything new, by the batches that have ended."""
 
     def __init__(self, warehouse: Location, query: str, idle_ms: int) -> None:
         self._warehouse, self._query, self._idle_s = warehouse, query, idle_ms / 1000
         self._end: Document | None = None
-        self._until_ms = 0
-        self._changed = self._looked = -inf
+        self._changed_s = 0.0
 
-    def passed_ms(self) -> float:
-        """The time (ms since the epoch) that the stream's clock has passed; infinite where the
-        source has had nothing new for `idle_ms`."""
-        now = time.monotonic()
-        if now >= self._looked + LOOK_S:
-            last = checkpoints.last_ended(self._warehouse, self._query)
-            end = checkpoints.offsets(self._warehouse, self._query, last)
-            if self._looked == -inf or end != self._end:
-                self._end, self._changed = end, now
-                self._until_ms = checkpoints.next_watermark_ms(self._warehouse, self._query, last)
-            self._looked = now
-        return inf if now - self._changed >= self._idle_s else self._until_ms
+    def idle(self) -> bool:
+        """Whether it has had nothing new for `idle_ms`, since the first call at the earliest."""
+        now_s = time.monotonic()
+        last = checkpoints.last_ended(self._warehouse, self._query)
+        end = checkpoints.offsets(self._warehouse, self._query, last)
+        if end != self._end or self._end is None:
+            self._end, self._changed_s = end, now_s
+        return now_s - self._changed_s >= self._idle_s
 
 
 def finished(warehouse: Location, query: str) -> bool:
@@ -180,13 +166,14 @@ def finished(warehouse: Location, query: str) -> bool:
 def _unpack(batches: Batches) -> Batches:
     for batch in batches:
         for row in batch.to_pylist():
-            yield from lines_of(row["path"], row["base"], None)
+            for records in lines_of(row["path"], row["base"], None):
+                yield waiting(records) if row["waits"] else records
 
 
 class SomeFiles(InputPartition):
-    """Files that a task reads."""
+    """Files that a task reads, and whether their records wait for the streamed source."""
 
-    def __init__(self, value: list[str]) -> None:
+    def __init__(self, value: list[tuple[str, bool]]) -> None:
         super().__init__(value)
 
 
@@ -214,8 +201,6 @@ class PollReader(DataSourceStreamReader):
         """The end of a batch that begins at `before`; `before` itself if nothing is new."""
         positions = {name: tuple(read) for name, read in before.get(POSITIONS, {}).items()}
         new = [file for file in self._folders.files() if _is_new(file, positions)]
-        if self._plan.shared and any(file.format in self._plan.shared for file in new):
-            new = self._passed(new)
         if self._plan.ending:
             if self._until is None:
                 self._until = {file.path for file in new}
@@ -230,23 +215,20 @@ class PollReader(DataSourceStreamReader):
         return {
             POSITIONS: {name: list(read) for name, read in positions.items()},
             FILES: [file.path for file in taken],
+            WAITING: self._waiting(taken),
             MORE: len(taken) < len(new),
         }
 
-    def _passed(self, files: Sequence[PollFile]) -> list[PollFile]:
-        """Without those that wait for the streamed source."""
-        clock = self._plan.clock
-        until_ms = -inf if clock is None else clock.passed_ms()
-        return [
-            file
-            for file in files
-            if file.format not in self._plan.shared or file.written_ms <= until_ms
-        ]
+    def _waiting(self, files: Sequence[PollFile]) -> list[str]:
+        """The formats of these files whose records wait for the streamed source."""
+        found = sorted({_format(file.path) for file in files} & self._plan.shared)
+        idle = bool(found) and self._plan.watch is not None and self._plan.watch.idle()
+        return [] if idle else found
 
     def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
         """The files of the batch between two offsets, for a few tasks."""
         self._last = end
-        return [] if start == end else _shared(end[FILES], self._plan.tasks)
+        return [] if start == end else _shared(end[FILES], self._plan.tasks, end.get(WAITING, ()))
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Files as rows."""
@@ -329,10 +311,21 @@ def _within(files: Sequence[PollFile], most: int | None) -> list[PollFile]:
     return taken
 
 
-def _shared(files: Sequence[str], tasks: int) -> list[InputPartition]:
-    return [SomeFiles(list(files[n::tasks])) for n in range(min(tasks, len(files)))]
+def _shared(files: Sequence[str], tasks: int, wait: Sequence[str] = ()) -> list[InputPartition]:
+    """Files for a few tasks; records of the formats `wait` do."""
+    all_of_them = [(path, _format(path) in wait) for path in files]
+    return [SomeFiles(all_of_them[n::tasks]) for n in range(min(tasks, len(files)))]
 
 
-def _rows(partition: InputPartition) -> Iterator[tuple[str, str]]:
-    for path in partition.value:
-        yield path, path.rsplit("/", 3)[0]
+def _folder(path: str) -> str:
+    """The name of the folder of a file's feed."""
+    return path.rsplit("/", 3)[1]
+
+
+def _format(path: str) -> str:
+    return _folder(path).split(".", 1)[0]
+
+
+def _rows(partition: InputPartition) -> Iterator[tuple[str, str, bool]]:
+    for path, waits in partition.value:
+        yield path, path.rsplit("/", 3)[0], waits

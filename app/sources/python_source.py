@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -9,6 +10,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+PLANNING = "pyspark.sql.worker."
+"""Begin of the modules that Spark's Python processes for the planning of sources run."""
 
 
 def opened(
@@ -38,3 +42,21 @@ def opened(
 
     spark.dataSource.register(OfReader)
     return (spark.readStream if streaming else spark.read).format(name_of_its_own).load()
+
+
+def end_planning(spark: SparkSession) -> None:
+    """End the Python processes in which Spark has planned sources. It keeps them, 40 MB each, and
+    starts them again where it plans a source.
+    """
+    from py4j.protocol import Py4JError
+
+    assert spark._jvm is not None
+    with suppress(Py4JError):  # another release may keep them elsewhere
+        env = spark._jvm.org.apache.spark.SparkEnv.get()
+        kept = env.getClass().getDeclaredField("pythonWorkers")
+        kept.setAccessible(True)
+        factories = kept.get(env).iterator()
+        while factories.hasNext():
+            pair = factories.next()
+            if pair._1().workerModule().startswith(PLANNING):
+                pair._2().stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +22,6 @@ METRIC = "records"
 """Observed metric of a query over a source, and its column: records read in a batch."""
 
 Batches = Iterator[pa.RecordBatch]
-End = Literal["source", "polls"]
-"""Where a query stops: at the present end of its streamed source, or behind it at that of the polls
-that waited for the source.
-"""
 Document = dict[str, Any]
 """An offset of Spark; Kafka's has the next offset by topic and partition."""
 Step = Callable[[Batches], Batches]

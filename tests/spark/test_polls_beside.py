@@ -1,9 +1,8 @@
-"""Polls of now beside a streamed source that has records of the same topic from an hour ago."""
+"""Polls beside a streamed source that has records of the same topic: of an hour ago, or live."""
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -23,92 +22,135 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Make = Callable[..., Settings]
-FILES, EACH, EVERY_MS = 6, 10, 5_000
-WAIT_S = 60.0
+EACH, EVERY_MS = 10, 5_000
+HOUR_MS = 3_600_000
+POLLED = 77_777
+"""Bytes that polls find, and the source does not have."""
+WAIT_S = 90.0
 
 
-def sizes(at_ms: int, seq: int, feed: str) -> str:
-    """The size of a topic's ledger."""
-    record = {
-        "event_type": "ledger_state",
+def lines(feed: str, seq: int, at_ms: int, size: int) -> str:
+    """A ledger and a subscription that has read nothing of it."""
+    common = {
         "source_feed": feed,
         "cluster": "pulsar-1",
         "broker": "b1",
-        "seq": seq,
         "ts_wall_ms": at_ms,
         "topic": "persistent://acme/orders/t",
-        "ledger_id": 1,
-        "ledger_entries": 1 + seq,
-        "ledger_bytes": 100 * (1 + seq),
     }
-    return json.dumps(record)
+    ledger = {"ledger_id": 1, "ledger_entries": 10, "ledger_bytes": size}
+    cursor = {"subscription": "s", "mark_delete": "1:-1", "durable": True}
+    records = [
+        {"event_type": "ledger_state", "seq": 2 * seq, **common, **ledger},
+        {"event_type": "cursor_state", "seq": 2 * seq + 1, **common, **cursor},
+    ]
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def put(given: Settings, number: int, first_ms: int, every_ms: int = EVERY_MS) -> None:
+    """A file of the source: EACH states of the topic."""
+    assert given.streamed is not None
+    seqs = range(number * EACH, (number + 1) * EACH)
+    text = "".join(lines("plug-in", seq, first_ms + seq % EACH * every_ms, seq) for seq in seqs)
+    _complete(Path(str(given.streamed.path)) / f"{number}.jsonl", text)
+
+
+def poll(given: Settings, number: int, at_ms: int) -> None:
+    """A poll of a broker that is away since."""
+    folder = polled.spool_folder(given.polled[0], given.location) / "polls"
+    name = f"poll-{at_ms:015d}-{2 * number:015d}.jsonl"
+    _complete(folder / name, lines("pulsar_admin", number, at_ms, POLLED))
+
+
+def _complete(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    hidden = file.with_name(f".{file.name}")
+    hidden.write_text(text, "utf-8")
+    hidden.rename(file)
 
 
 @pytest.fixture
 def both(make_settings: Make, tmp_path: Path) -> Settings:
-    """Files of an hour ago, a batch each, and a poll of now by a broker that is away since."""
+    away = f"http://127.0.0.1:{free_ports(1)[0]}"
+    admin = {"cluster": "pulsar-1", "url": away, "namespaces": ["acme/orders"]}
     folder = tmp_path / "in"
     folder.mkdir()
-    now_ms = int(time.time() * 1000)
-    old_ms = now_ms - 3_600_000
-    for number in range(FILES):
-        seqs = range(number * EACH, (number + 1) * EACH)
-        lines = [sizes(old_ms + seq * EVERY_MS, seq, "plug-in") for seq in seqs]
-        file = folder / f"{number}.jsonl"
-        file.write_text("\n".join(lines), "utf-8")
-        os.utime(file, (1000 + number, 1000 + number))
-    given = make_settings(
+    return make_settings(
         source=[
             {"format": "files", "path": str(folder), "options": {"maxFilesPerTrigger": "1"}},
-            {
-                "format": "pulsar_admin",
-                "admin": {
-                    "cluster": "pulsar-1",
-                    "url": f"http://127.0.0.1:{free_ports(1)[0]}",
-                    "namespaces": ["acme/orders"],
-                },
-            },
+            {"format": "pulsar_admin", "admin": admin},
         ],
         partitions=1,
-        idle_advance_ms=3_000,
-        allowed_lateness_ms=0,
         queries=[["backlog", "archive"]],
+        backlog={"check_rows": "all", "backlogQuotaCheckIntervalInSeconds": 1},
+        alerts=None,
     )
-    polls = polled.spool_folder(given.polled[0], given.location) / "polls"
-    polls.mkdir(parents=True)
-    (polls / f"poll-{now_ms:015d}-{0:015d}.jsonl").write_text(sizes(now_ms, 0, "pulsar_admin"))
-    return given
 
 
 def accounted(given: Settings) -> Counter[str]:
-    """The sizes in the archive, by feed; none in quarantine."""
+    """The ledgers in the archive, by feed; none in quarantine."""
     assert table(given, "quarantine").to_pylist() == []
     found = table(given, "events").to_pylist()
     return Counter(row["source_feed"] for row in found if row["event_type"] == "ledger_state")
 
 
+def checked(given: Settings) -> list[int]:
+    """The backlogs of checks, in their order."""
+    rows = sorted(table(given, "backlog_checks").to_pylist(), key=lambda row: row["pass_ms"])
+    return [row["backlog_bytes"] for row in rows]
+
+
 @pytest.mark.usefixtures("spark")
-def test_a_run_with_an_end_reads_polls_behind_the_streamed_source(both: Settings) -> None:
+def test_polls_wait_for_a_source_that_is_behind(both: Settings) -> None:
+    now_ms = int(time.time() * 1000)
+    for number in range(4):  # a batch each
+        put(both, number, now_ms - HOUR_MS + number * EACH * EVERY_MS)
+    poll(both, 0, now_ms)
+    run(both, available_now=True)
+    assert accounted(both) == {"plug-in": 4 * EACH, "pulsar_admin": 1}
+    assert checked(both) and POLLED not in checked(both)
+    # What the source has of the time before the poll comes with the next run.
+    put(both, 4, now_ms - 60_000)
     run(both, available_now=True, drain=True)
-    assert accounted(both) == {"plug-in": FILES * EACH, "pulsar_admin": 1}
+    assert accounted(both) == {"plug-in": 5 * EACH, "pulsar_admin": 1}
+    assert checked(both)[-1] == POLLED
 
 
-def test_an_endless_run_reads_polls_when_it_has_caught_up(
+def test_polls_amid_a_source_that_is_live_on_their_topic(
     spark: SparkSession, both: Settings
 ) -> None:
-    archive = archive_query.writer_of(both, gathers=False)
-    query = govern.start(
-        spark,
-        both,
-        both.jobs,
-        {"processingTime": "1 second"},
-        writers=govern.Writers(archive=archive),
-    )
+    """Two seconds behind, with records of other times than the polls."""
+    archive = govern.Writers(archive=archive_query.writer_of(both, gathers=False))
+    query = govern.start(spark, both, both.jobs, {"processingTime": "1 second"}, writers=archive)
     try:
         until = time.monotonic() + WAIT_S
-        while accounted(both)["pulsar_admin"] == 0:
+        for number in range(8):
+            now_ms = int(time.time() * 1000)
+            put(both, number, now_ms - 4_000, 200)
+            poll(both, number, now_ms)
+            time.sleep(2)
+        while POLLED not in checked(both):
             assert query.isActive and time.monotonic() < until
             time.sleep(0.5)
     finally:
         query.stop()
-    assert accounted(both) == {"plug-in": FILES * EACH, "pulsar_admin": 1}
+    assert accounted(both) == {"plug-in": 8 * EACH, "pulsar_admin": 8}
+
+
+def test_polls_of_a_source_that_says_nothing_are_judged(
+    spark: SparkSession, both: Settings
+) -> None:
+    archive = govern.Writers(archive=archive_query.writer_of(both, gathers=False))
+    given = both.model_copy(update={"idle_advance_ms": 2_000})
+    query = govern.start(spark, given, given.jobs, {"processingTime": "1 second"}, writers=archive)
+    try:
+        until = time.monotonic() + WAIT_S
+        number = 0
+        while POLLED not in checked(given):
+            assert query.isActive and time.monotonic() < until
+            poll(given, number, int(time.time() * 1000))
+            number += 1
+            time.sleep(3)
+    finally:
+        query.stop()
+    assert table(given, "quarantine").to_pylist() == []

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from app.errors import UserError
 from app.jars import coordinates
+from app.jvm import POLLS_ALONE
 from app.setup.launch import environment
 from app.setup.launch import line as lines
 from app.setup.launch.home import EVERYWHERE, ROOT, Home, with_path
@@ -122,7 +123,8 @@ def _run_on_spark(line: Line, home: Home) -> int:
         print(printed([*variables, *words]))
         return 0
     code = 0 if line.prepare or line.alone else _preflight(line, home)
-    if code:
+    submission.polls_alone = code == POLLS_ALONE
+    if code not in (0, POLLS_ALONE):
         return code
     home.prepare_jars(submission.jar_options())
     if line.prepare:

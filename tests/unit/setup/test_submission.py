@@ -11,7 +11,9 @@ import typer
 import yaml
 
 from app.cli import app
+from app.cli import main as program
 from app.errors import UserError
+from app.jvm import POLLS_ALONE
 from app.setup.launch.home import ROOT, Home
 from app.setup.launch.line import COMMANDS, ON_SPARK, read
 from app.setup.launch.machine import require_spark_home
@@ -237,6 +239,23 @@ def test_what_ends_by_itself_runs_without_javas_second_compiler(
     assert [word.partition("=")[2] for word in given if word not in words] == (
         [options] if options else []
     )
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://a:1"])
+def test_a_run_that_only_polls_has_a_small_jvm(
+    home: Home, monkeypatch: pytest.MonkeyPatch, master: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "w.yaml"
+    feed = "{format: kafka_groups, options: {kafka.bootstrap.servers: 'k:9'}}"
+    config.write_text(f"warehouse: {tmp_path}/w\nsource: {feed}\n")
+    monkeypatch.setenv("WEIR_PREFLIGHT", "elsewhere")
+    assert program(["run", "--config", str(config)]) == POLLS_ALONE
+    config.write_text(f"warehouse: {tmp_path}/w\nsource: [{{format: files, path: in}}, {feed}]\n")
+    assert program(["run", "--config", str(config)]) == 0
+    asked = read(["--master", master, "run", "--config", "w.yaml"])
+    line = Submission(asked, home, prepares=False, polls_alone=True).words()
+    options = "spark.driver.extraJavaOptions=-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    assert (options in line) == master.startswith("local")
 
 
 @pytest.mark.parametrize("given", ["--properties-file", "SPARK_CONF_DIR"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,15 @@ from app.config.location import Location
 from app.config.settings import Settings
 from app.config.source import SourceSettings
 from app.sources import polled
-from app.sources.poll_stream import FILES, MORE, PollPlan, PollReader, StreamClock, sharing
+from app.sources.poll_stream import (
+    FILES,
+    MORE,
+    WAITING,
+    PollPlan,
+    PollReader,
+    SourceWatch,
+    sharing,
+)
 from app.tables import checkpoints
 
 
@@ -58,7 +65,7 @@ def test_a_repeated_batch_has_the_same_files_whatever_has_come_since(tmp_path: P
     end = one.next(start)
     write(tmp_path, "kafka_groups.a", 10, 9)
     again = reader(tmp_path, end)
-    assert [part.value for part in again.partitions(start, end)] == [[path]]
+    assert [part.value for part in again.partitions(start, end)] == [[(path, False)]]
     assert again.partitions(end, end) == []
     assert taken(again.next(end)) == ["kafka_groups.a 10"]
 
@@ -90,64 +97,45 @@ def test_a_poll_after_a_mishap_is_read(tmp_path: Path, at_ms: int, seq: int) -> 
     assert one.next(second) == second
 
 
-def ended(warehouse: Path, batch: int, offset: str, clock_ms: int) -> None:
+def ended(warehouse: Path, batch: int, offset: int) -> None:
     """A batch of the query `q` that read the streamed source up to `offset`."""
     folder = warehouse / checkpoints.FOLDER / "q"
     for log in ("offsets", "commits"):
         (folder / log).mkdir(parents=True, exist_ok=True)
     (folder / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"t":{offset}}}\n-')
-    (folder / "commits" / str(batch)).write_text(f'v1\n{{"nextBatchWatermarkMs":{clock_ms}}}')
+    (folder / "commits" / str(batch)).write_text("v1\n{}")
 
 
-def test_a_poll_waits_until_the_streamed_source_has_passed_its_time(
+def test_records_that_share_keys_wait_while_the_streamed_source_has_anything_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
-    monkeypatch.setattr(time, "sleep", lambda s: None)
-    write(tmp_path, "kafka_groups.a", 20, 0)
-    path = write(tmp_path, "pulsar_admin.a", 10, 0)
-    os.utime(path, (1000, 1000))
-    clock = StreamClock(Location(str(tmp_path / "w")), "q", 10_000)
-    one = reader(tmp_path, shared=frozenset({"pulsar_admin"}), clock=clock)
-    first = one.next(one.initialOffset())
-    assert taken(first) == ["kafka_groups.a 20"]
-    for second in range(5):  # an hour behind, and reading
-        now_s[0] += 9
-        ended(tmp_path / "w", second, str(second), 1_000_000 - 1)
-        assert one.next(first) == first
-    now_s[0] += 9
-    ended(tmp_path / "w", 5, "5", 1_000_000)
-    assert taken(one.next(first)) == ["pulsar_admin.a 10"]
+    watch = SourceWatch(Location(str(tmp_path / "w")), "q", 10_000)
+    one = reader(tmp_path, shared=frozenset({"pulsar_admin"}), watch=watch)
+    end = one.initialOffset()
+    for number, (offset, waits) in enumerate([(7, True), (8, True), (8, False), (9, True)]):
+        ended(tmp_path / "w", number, offset)
+        write(tmp_path, "kafka_groups.a", number, number)
+        write(tmp_path, "pulsar_admin.a", number, number)
+        start, end = end, one.next(end)
+        assert end[WAITING] == (["pulsar_admin"] if waits else [])
+        rows = [row for part in one.partitions(start, end) for row in one.read(part)]
+        assert {Path(path).parts[-3]: flag for path, _, flag in rows} == {
+            "kafka_groups.a": False,
+            "pulsar_admin.a": waits,
+        }
+        now_s[0] += 10
 
 
-def test_a_poll_does_not_wait_for_a_source_that_has_nothing_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now_s = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
-    write(tmp_path, "pulsar_admin.a", 10, 0)
-    ended(tmp_path / "w", 0, "7", 5)
-    clock = StreamClock(Location(str(tmp_path / "w")), "q", 10_000)
-    one = reader(tmp_path, shared=frozenset({"pulsar_admin"}), clock=clock)
-    assert taken(one.next(one.initialOffset())) == []
-    now_s[0] += 9
-    ended(tmp_path / "w", 1, "7", 5)  # a batch of other polls
-    assert taken(one.next(one.initialOffset())) == []
-    now_s[0] += 1
-    assert taken(one.next(one.initialOffset())) == ["pulsar_admin.a 10"]
-
-
-def test_what_the_last_batch_left_is_forgotten_where_it_is_gone_or_waits(tmp_path: Path) -> None:
+def test_what_the_last_batch_left_is_forgotten_where_it_is_gone(tmp_path: Path) -> None:
     write(tmp_path, "pulsar_admin.a", 10, 0)
     path = write(tmp_path, "pulsar_admin.a", 20, 1)
     first = reader(tmp_path, max_bytes=1).next({})
     assert first[MORE]
-    waits = reader(tmp_path, first, shared=frozenset({"pulsar_admin"}), ending=True)
-    second = waits.next(first)
-    assert (taken(second), second[MORE]) == ([], False)
     Path(path).unlink()
-    assert reader(tmp_path, first).next(first) == second
+    second = reader(tmp_path, first).next(first)
+    assert (taken(second), second[MORE]) == ([], False)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +146,7 @@ def test_what_the_last_batch_left_is_forgotten_where_it_is_gone_or_waits(tmp_pat
         (None, set()),
     ],
 )
-def test_polls_wait_for_a_source_with_records_of_their_keys(
+def test_polls_share_keys_with_a_source_of_the_same_jobs(
     make_settings: Callable[..., Settings], streamed: str | None, waiting: set[str]
 ) -> None:
     polls = {"format": "kafka_groups", "options": {"kafka.bootstrap.servers": "k:9"}}
@@ -201,7 +189,7 @@ def test_every_poll_is_in_one_batch(
         nonlocal offset
         while (end := one.next(offset)) != offset:
             parts = one.partitions(offset, end)
-            assert parts and sorted(p for part in parts for p in part.value) == sorted(end[FILES])
+            assert sorted(path for part in parts for path, _ in part.value) == sorted(end[FILES])
             read.extend(end[FILES])
             offset = end
 
