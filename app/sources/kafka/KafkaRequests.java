@@ -49,6 +49,7 @@ import org.apache.kafka.common.quota.ClientQuotaFilter;
 import org.apache.kafka.common.resource.PatternType;
 import org.apache.kafka.common.resource.ResourcePatternFilter;
 import org.apache.kafka.common.resource.ResourceType;
+import org.apache.kafka.common.utils.internals.AppInfoParser;
 
 /**
  * Kafka's admin client, consumer and producer, whose collections come and go as JSON: one call of the
@@ -61,17 +62,32 @@ public final class KafkaRequests {
     static final ObjectMapper JSON = new ObjectMapper();
     private Admin admin;
 
+    /** The release of the client. */
+    public static String release() {
+        return AppInfoParser.getVersion();
+    }
+
     /** Those of some options that neither the admin client nor the consumer has. */
     public static String unknown(String options) throws Exception {
         Set left = new HashSet(list(options));
-        left.removeAll(AdminClientConfig.configNames());
-        left.removeAll(ConsumerConfig.configNames());
+        ClassLoader before = load(KafkaRequests.class.getClassLoader());
+        try {
+            left.removeAll(AdminClientConfig.configNames());
+            left.removeAll(ConsumerConfig.configNames());
+        } finally {
+            load(before);
+        }
         return JSON.writeValueAsString(left);
     }
 
     /** Creates the admin client, which connects with its first request. */
     public void open(String options) throws Exception {
-        admin = AdminClient.create(map(options));
+        ClassLoader before = load(KafkaRequests.class.getClassLoader());
+        try {
+            admin = AdminClient.create(map(options));
+        } finally {
+            load(before);
+        }
     }
 
     public void close(int waitMs) {
@@ -241,14 +257,33 @@ public final class KafkaRequests {
 
     /** Writes lines to a topic. */
     public static Sender sender(String options, String topic, String keys) throws Exception {
-        return new Sender(map(options), topic, list(keys));
+        ClassLoader before = load(KafkaRequests.class.getClassLoader());
+        try {
+            return new Sender(map(options), topic, list(keys));
+        } finally {
+            load(before);
+        }
     }
 
     /** A reader from positions [topic, partition, offset, end], each partition once. It takes so many
      * records of each, or so many bytes. */
     public static Reader reader(String options, String positions, int records, long bytes)
             throws Exception {
-        return new Reader(map(options), list(positions), records, bytes);
+        ClassLoader before = load(KafkaRequests.class.getClassLoader());
+        try {
+            return new Reader(map(options), list(positions), records, bytes);
+        } finally {
+            load(before);
+        }
+    }
+
+    /** Lets this thread, and those that it starts, load from there the classes that options name;
+     * where it has loaded from before. */
+    static ClassLoader load(ClassLoader loader) {
+        Thread thread = Thread.currentThread();
+        ClassLoader before = thread.getContextClassLoader();
+        thread.setContextClassLoader(loader);
+        return before;
     }
 
     static List list(String json) throws Exception {

@@ -1,6 +1,7 @@
 """The client of Kafka: Java's, in the JVM of this process.
 
-Spark's connector includes kafka-clients. `KafkaRequests.java` asks for any number of topics, groups
+It is a later release than that of Spark's connector, in a class loader of its own (app.jars).
+`KafkaRequests.java` asks for any number of topics, groups
 or partitions with one call of the gateway, which takes a fifth of a millisecond, and answers as one
 JSON text. A request has an answer for each thing that it asks about: what fails, or does not come
 in time, costs itself alone. A broker gets the requests of a client one after the other, so lists
@@ -20,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 from app.config.base import MASK, SECRET
 from app.errors import UserError
+from app.jars import KAFKA_CLIENT, OF_KAFKA_CLIENT, kafka_client
 from app.jvm import driver_jvm
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
@@ -380,6 +382,11 @@ def deadline_in(seconds: float) -> float:
     return time.monotonic() + seconds
 
 
+def release() -> str:
+    """The release of the client; UserError if it cannot be used."""
+    return str(_compiled().newInstance().release())
+
+
 _classes: dict[int, Any] = {}
 """The compiled class by the gateway that has it."""
 _compiling = threading.Lock()
@@ -394,15 +401,36 @@ def _compiled() -> Any:
 
             source = resources.files("app.sources.kafka").joinpath("KafkaRequests.java")
             compiler = view.org.codehaus.janino.SimpleCompiler()
-            loader = view.java.lang.Thread.currentThread().getContextClassLoader()
-            compiler.setParentClassLoader(loader)
+            compiler.setParentClassLoader(_class_loader(view))
             try:
                 compiler.cook(source.read_text(encoding="utf-8"))
             except Py4JJavaError as error:
                 raise UserError(
-                    f"kafka-clients is not the release of Spark's connector, or missing: "
-                    f"{error.java_exception.getMessage()}\n"
+                    f"{KAFKA_CLIENT} does not fit this Spark: {error.java_exception.getMessage()}\n"
                     "run ./spark-submit.sh doctor, which names the jars"
                 ) from None
             _classes[id(view)] = compiler.getClassLoader().loadClass("weir.KafkaRequests")
         return _classes[id(view)]
+
+
+def _class_loader(view: Any) -> Any:
+    """A class loader that takes Kafka's classes from the client's jar, and from those of the user
+    what belongs to them, such as login modules; the rest is Spark's. UserError without the jar.
+
+    Spark's own loader finds the release of its connector, which has to stay what it is.
+    """
+    jar = kafka_client()
+    if jar is None:
+        raise UserError(
+            f"the jar of Kafka's client is missing: {KAFKA_CLIENT}\n"
+            f"./spark-submit.sh --prepare fetches it; a folder of jars that WEIR_JARS names needs a"
+            f" copy in {OF_KAFKA_CLIENT}"
+        )
+    spark = view.java.lang.Thread.currentThread().getContextClassLoader()
+    urls = [view.java.io.File(str(jar)).toURI().toURL()]
+    if hasattr(spark, "getURLs"):
+        urls += [url for url in spark.getURLs() if "kafka-clients" not in url.getPath()]
+    array = view.java.lang.reflect.Array.newInstance(urls[0].getClass(), len(urls))
+    for number, url in enumerate(urls):
+        view.java.lang.reflect.Array.set(array, number, url)
+    return view.org.apache.spark.util.ChildFirstURLClassLoader(array, spark)
