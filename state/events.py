@@ -164,6 +164,17 @@ def _columns() -> tuple[Column, ...]:
             long,
             "average throttle time of the sensor (thousandths of a ms); null = none",
         ),
+        Column(
+            "group_type",
+            text,
+            "type of a group: classic, consumer, share or streams; null = not known (Kafka)",
+        ),
+        Column("group_epoch", long, "epoch of a group's members and subscriptions (Kafka)"),
+        Column(
+            "assignment_epoch",
+            long,
+            "epoch of a group's target assignment; below group_epoch = a new one is due (Kafka)",
+        ),
     )
 
 

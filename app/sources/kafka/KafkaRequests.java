@@ -109,15 +109,18 @@ public final class KafkaRequests {
         return new Answers().add(wanted, admin.describeTopics(wanted, options).topicNameValues());
     }
 
-    /** Two answers: the consumer groups with their states, and the brokers' errors. */
-    public Answers groups(int timeoutMs) {
-        ListConsumerGroupsOptions options = new ListConsumerGroupsOptions();
+    /** Two answers: the groups of some protocols with their states and types, and the brokers'
+     * errors. */
+    public Answers groups(String protocols, int timeoutMs) throws Exception {
+        ListGroupsOptions options = new ListGroupsOptions();
+        options.withProtocolTypes(new HashSet(list(protocols)));
         options.timeoutMs(Integer.valueOf(timeoutMs));
-        ListConsumerGroupsResult result = admin.listConsumerGroups(options);
+        ListGroupsResult result = admin.listGroups(options);
         return new Answers().add(result.valid()).add(result.errors());
     }
 
-    /** By group its consumers, each with the partitions that it has; `several` are lists of groups. */
+    /** By consumer group its members, each with the partitions that it has; `several` are lists of
+     * groups. */
     public Answers consumers(String several, int timeoutMs) throws Exception {
         Answers answers = new Answers();
         for (Object names : list(several)) {
@@ -125,6 +128,37 @@ public final class KafkaRequests {
             options.timeoutMs(Integer.valueOf(timeoutMs));
             answers.add((List) names,
                 admin.describeConsumerGroups((List) names, options).describedGroups());
+        }
+        return answers;
+    }
+
+    /** By share group what `consumers` has of a consumer group. */
+    public Answers shareConsumers(String several, int timeoutMs) throws Exception {
+        Answers answers = new Answers();
+        for (Object names : list(several)) {
+            DescribeShareGroupsOptions options = new DescribeShareGroupsOptions();
+            options.timeoutMs(Integer.valueOf(timeoutMs));
+            answers.add((List) names,
+                admin.describeShareGroups((List) names, options).describedGroups());
+        }
+        return answers;
+    }
+
+    /** By share group [start offset, lag or null] of its partitions; `several` are lists of groups, a
+     * request each. */
+    public Answers shareOffsets(String several, int timeoutMs) throws Exception {
+        Answers answers = new Answers();
+        for (Object names : list(several)) {
+            Map wanted = new LinkedHashMap();
+            for (Object name : (List) names) {
+                wanted.put(name, new ListShareGroupOffsetsSpec());
+            }
+            ListShareGroupOffsetsOptions options = new ListShareGroupOffsetsOptions();
+            options.timeoutMs(Integer.valueOf(timeoutMs));
+            ListShareGroupOffsetsResult result = admin.listShareGroupOffsets(wanted, options);
+            for (Object name : (List) names) {
+                answers.add(result.partitionsToOffsetInfo((String) name));
+            }
         }
         return answers;
     }
@@ -400,7 +434,20 @@ public final class KafkaRequests {
                     Integer.valueOf(state.lastSequence()), Long.valueOf(state.lastTimestamp()),
                     whole(state.currentTransactionStartOffset())});
             } else if (value instanceof ConsumerGroupDescription) {
-                return plain(((ConsumerGroupDescription) value).members());
+                ConsumerGroupDescription group = (ConsumerGroupDescription) value;
+                return Arrays.asList(new Object[] {
+                    plain(group.members()), group.groupEpoch().orElse(null),
+                    group.targetAssignmentEpoch().orElse(null)});
+            } else if (value instanceof ShareGroupDescription) {
+                ShareGroupDescription group = (ShareGroupDescription) value;
+                return Arrays.asList(new Object[] {
+                    plain(group.members()), Integer.valueOf(group.groupEpoch()),
+                    Integer.valueOf(group.targetAssignmentEpoch())});
+            } else if (value instanceof ShareMemberDescription) {
+                ShareMemberDescription member = (ShareMemberDescription) value;
+                return Arrays.asList(new Object[] {
+                    member.clientId(), member.host(),
+                    pairs(member.assignment().topicPartitions())});
             } else if (value instanceof MemberDescription) {
                 MemberDescription member = (MemberDescription) value;
                 return Arrays.asList(new Object[] {
@@ -417,11 +464,10 @@ public final class KafkaRequests {
                     Long.valueOf(known.producerId()), Integer.valueOf(known.producerEpoch()),
                     known.state().toString(), Long.valueOf(known.transactionTimeoutMs()),
                     whole(known.transactionStartTimeMs()), pairs(known.topicPartitions())});
-            } else if (value instanceof ConsumerGroupListing) {
-                ConsumerGroupListing group = (ConsumerGroupListing) value;
-                Optional state = group.state();
-                String name = state.isPresent() ? state.get().toString() : null;
-                return Arrays.asList(new Object[] {group.groupId(), name});
+            } else if (value instanceof GroupListing) {
+                GroupListing group = (GroupListing) value;
+                return Arrays.asList(new Object[] {
+                    group.groupId(), text(group.groupState()), text(group.type())});
             } else if (value instanceof AclBinding) {
                 AclBinding acl = (AclBinding) value;
                 return Arrays.asList(new Object[] {
@@ -434,6 +480,10 @@ public final class KafkaRequests {
                 return value.toString();
             }
             return value;
+        }
+
+        private static String text(Optional value) {
+            return value.isPresent() ? value.get().toString() : null;
         }
 
         private static Long whole(OptionalLong value) {
@@ -469,17 +519,29 @@ public final class KafkaRequests {
             Map topics = new HashMap();
             for (Object each : committed.entrySet()) {
                 TopicPartition partition = (TopicPartition) ((Map.Entry) each).getKey();
-                OffsetAndMetadata offset = (OffsetAndMetadata) ((Map.Entry) each).getValue();
-                if (offset != null && offset.offset() >= 0) {
+                Object offset = offset(((Map.Entry) each).getValue());
+                if (offset != null) {
                     Map parts = (Map) topics.get(partition.topic());
                     if (parts == null) {
                         parts = new HashMap();
                         topics.put(partition.topic(), parts);
                     }
-                    parts.put(Integer.valueOf(partition.partition()), Long.valueOf(offset.offset()));
+                    parts.put(Integer.valueOf(partition.partition()), offset);
                 }
             }
             return topics;
+        }
+
+        /** The offset of a group in a partition, of a share group with its lag; null for none. */
+        private static Object offset(Object value) {
+            if (value instanceof SharePartitionOffsetInfo) {
+                SharePartitionOffsetInfo share = (SharePartitionOffsetInfo) value;
+                return Arrays.asList(new Object[] {
+                    Long.valueOf(share.startOffset()), share.lag().orElse(null)});
+            }
+            OffsetAndMetadata committed = (OffsetAndMetadata) value;
+            return committed == null || committed.offset() < 0L
+                ? null : Long.valueOf(committed.offset());
         }
 
         private static List entities(Map limits) {

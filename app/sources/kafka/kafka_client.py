@@ -36,6 +36,8 @@ ATTEMPTS = 3
 GROUPS, PARTITIONS, TOPICS, STATES, CONSUMERS = 500, 10_000, 500, 200, 100
 """Most groups, partitions, topics, partitions with producers and groups with consumers of one
 request: what cannot be answered in the time of a poll as a whole is answered in part."""
+PROTOCOLS = ("", "consumer", "share", "streams")
+"""Of groups that read topics; without one a program only commits."""
 FETCH_BYTES = 8 << 20
 """Most bytes of an answer with records, but for one record that is larger."""
 REFUSED = (
@@ -69,6 +71,11 @@ class RequestError(NamedTuple):
         """Whether there is no such topic or group."""
         missing = ("UnknownTopicOrPartitionException", "GroupIdNotFoundException")
         return any(name in missing for name in self.names)
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether brokers of this release have no such request."""
+        return "UnsupportedVersionException" in self.names
 
 
 class Answered(NamedTuple):
@@ -133,16 +140,27 @@ class KafkaClient:
         return self._send("topics", deadline, json.dumps(names))
 
     def groups(self, deadline: float) -> Request:
-        """[name, state or None] of all consumer groups; [class, …, message] of brokers that failed."""
-        return self._send("groups", deadline)
+        """[name, state or None, type or None] of all groups that read topics; [class, …, message] of
+        brokers that failed."""
+        return self._send("groups", deadline, json.dumps(PROTOCOLS))
 
     def committed(self, groups: Sequence[str], deadline: float) -> Request:
         """Of each group its offsets by topic and partition."""
         return self._send("committed", deadline, _lists(groups, GROUPS))
 
     def consumers(self, groups: Sequence[str], deadline: float) -> Request:
-        """Of each group the [client id, host, [[topic, partition], …]] of its consumers."""
+        """Of each group the [client id, host, [[topic, partition], …]] of its members, its epoch and
+        that of its target assignment, both None for classic groups."""
         return self._send("consumers", deadline, _lists(groups, CONSUMERS))
+
+    def share_consumers(self, groups: Sequence[str], deadline: float) -> Request:
+        """The same of share groups, whose members may have the same partitions."""
+        return self._send("shareConsumers", deadline, _lists(groups, CONSUMERS))
+
+    def share_offsets(self, groups: Sequence[str], deadline: float) -> Request:
+        """Of each share group by topic and partition its start offset and its lag, which is None
+        where the coordinator does not count it."""
+        return self._send("shareOffsets", deadline, _lists(groups, GROUPS))
 
     def offsets(self, places: Sequence[Place], which: Offset, deadline: float) -> Request:
         """Of each partition the first offset of its log, the next one, or with `stable` that which
