@@ -1,6 +1,8 @@
 package weir;
 
 import java.nio.charset.StandardCharsets;
+import java.security.Provider;
+import java.security.Security;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -17,6 +19,10 @@ import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import javax.security.auth.callback.CallbackHandler;
+import javax.security.sasl.SaslClient;
+import javax.security.sasl.SaslClientFactory;
+import javax.security.sasl.SaslException;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.kafka.clients.admin.*;
@@ -84,7 +90,9 @@ public final class KafkaRequests {
     public void open(String options) throws Exception {
         ClassLoader before = load(KafkaRequests.class.getClassLoader());
         try {
-            admin = AdminClient.create(map(options));
+            Map given = map(options);
+            separate(given, before);
+            admin = AdminClient.create(given);
         } finally {
             load(before);
         }
@@ -293,7 +301,9 @@ public final class KafkaRequests {
     public static Sender sender(String options, String topic, String keys) throws Exception {
         ClassLoader before = load(KafkaRequests.class.getClassLoader());
         try {
-            return new Sender(map(options), topic, list(keys));
+            Map given = map(options);
+            separate(given, before);
+            return new Sender(given, topic, list(keys));
         } finally {
             load(before);
         }
@@ -305,7 +315,9 @@ public final class KafkaRequests {
             throws Exception {
         ClassLoader before = load(KafkaRequests.class.getClassLoader());
         try {
-            return new Reader(map(options), list(positions), records, bytes);
+            Map given = map(options);
+            separate(given, before);
+            return new Reader(given, list(positions), records, bytes);
         } finally {
             load(before);
         }
@@ -318,6 +330,66 @@ public final class KafkaRequests {
         ClassLoader before = thread.getContextClassLoader();
         thread.setContextClassLoader(loader);
         return before;
+    }
+
+    /**
+     * Lets the clients of both releases log in. Java has one list of SASL clients for a mechanism,
+     * into which the login module of a release enters its own by a name that only the first one
+     * gets, and a SASL client of OAUTHBEARER takes the classes of its own release alone.
+     */
+    static void separate(Map options, ClassLoader others) throws Exception {
+        String mechanism = (String) options.get("sasl.mechanism");
+        String config = (String) options.get("sasl.jaas.config");
+        if (mechanism == null || config == null) {
+            return;
+        }
+        try {
+            Class.forName(config.trim().split("\\s+")[0], true, others);
+        } catch (ClassNotFoundException error) {
+            return; // only this client has it
+        }
+        Provider[] providers = Security.getProviders("SaslClientFactory." + mechanism);
+        for (int i = 0; providers != null && i < providers.length; i++) {
+            String name = providers[i].getService("SaslClientFactory", mechanism).getClassName();
+            Class ours = Class.forName(name, true, KafkaRequests.class.getClassLoader());
+            if (ours.getClassLoader() != providers[i].getClass().getClassLoader()) {
+                Object factory = ours.getDeclaredConstructor(new Class[0]).newInstance(new Object[0]);
+                Security.insertProviderAt(new Login(mechanism, (SaslClientFactory) factory), 1);
+            }
+        }
+    }
+
+    static final class Login extends Provider {
+        Login(String mechanism, SaslClientFactory factory) {
+            super("Weir " + mechanism, "1.0", "SASL clients of Weir's release of kafka-clients");
+            putService(new SaslClients(this, mechanism, factory));
+        }
+    }
+
+    /** The SASL clients of this release, for its own handlers alone. */
+    static final class SaslClients extends Provider.Service implements SaslClientFactory {
+        private final SaslClientFactory factory;
+
+        SaslClients(Provider provider, String mechanism, SaslClientFactory factory) {
+            super(provider, "SaslClientFactory", mechanism, SaslClients.class.getName(), null, null);
+            this.factory = factory;
+        }
+
+        public Object newInstance(Object parameter) {
+            return this;
+        }
+
+        public String[] getMechanismNames(Map options) {
+            return factory.getMechanismNames(options);
+        }
+
+        public SaslClient createSaslClient(String[] mechanisms, String id, String protocol,
+                String server, Map options, CallbackHandler handler) throws SaslException {
+            if (handler.getClass().getClassLoader() != factory.getClass().getClassLoader()) {
+                return null;
+            }
+            return factory.createSaslClient(mechanisms, id, protocol, server, options, handler);
+        }
     }
 
     static List list(String json) throws Exception {

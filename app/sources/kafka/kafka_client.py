@@ -405,18 +405,18 @@ def release() -> str:
     return str(_compiled().newInstance().release())
 
 
-_classes: dict[int, Any] = {}
-"""The compiled class by the gateway that has it."""
 _compiling = threading.Lock()
 
 
 def _compiled() -> Any:
-    """The class KafkaRequests in the JVM of this process."""
-    view = driver_jvm()
-    with _compiling:
-        if id(view) not in _classes:
-            from py4j.protocol import Py4JJavaError
+    """The class KafkaRequests in the JVM, compiled once for all processes that use that."""
+    from py4j.protocol import Py4JJavaError
 
+    view, name = driver_jvm(), "weir.KafkaRequests"
+    with _compiling:
+        kept = view.java.lang.System.getProperties()
+        compiled = kept.get(name)
+        if compiled is None:
             source = resources.files("app.sources.kafka").joinpath("KafkaRequests.java")
             compiler = view.org.codehaus.janino.SimpleCompiler()
             compiler.setParentClassLoader(_class_loader(view))
@@ -427,8 +427,8 @@ def _compiled() -> Any:
                     f"{KAFKA_CLIENT} does not fit this Spark: {error.java_exception.getMessage()}\n"
                     "run ./spark-submit.sh doctor, which names the jars"
                 ) from None
-            _classes[id(view)] = compiler.getClassLoader().loadClass("weir.KafkaRequests")
-        return _classes[id(view)]
+            compiled = kept[name] = compiler.getClassLoader().loadClass(name)
+    return compiled
 
 
 def _class_loader(view: Any) -> Any:

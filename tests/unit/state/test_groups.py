@@ -333,7 +333,7 @@ def test_a_row_has_the_type_of_the_group_and_one_of_a_whole_group_its_epochs() -
         ),
         40_000,
     )
-    assert values(found["group_lag"], "group_type") == [("share",), (None,), (None,)]
+    assert values(found["group_lag"][:2], "group_type") == [("share",), (None,)]
     assert values(
         found["group_states"], "state", "group_type", "group_epoch", "assignment_epoch"
     ) == [
