@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -180,6 +182,41 @@ def test_a_server_that_says_nothing_is_awaited_for_its_time(mute: str, spark: Sp
         assert 1 < time.monotonic() - began < 4
         with pytest.raises(Unanswered, match="no time left"):
             client.names(time.monotonic())
+
+
+@pytest.fixture
+def ancient() -> Iterator[str]:
+    """A broker that has no request but that for the versions of requests, and that as version 0."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+
+        def answer() -> None:
+            with suppress(OSError, struct.error):  # the client or the test has ended
+                while True:
+                    with server.accept()[0] as taken:
+                        for _ in range(2):
+                            (size,) = struct.unpack(">i", taken.recv(4, socket.MSG_WAITALL))
+                            request = taken.recv(size, socket.MSG_WAITALL)
+                            _, version, number = struct.unpack(">hhi", request[:8])
+                            error = 35 if version else 0  # UNSUPPORTED_VERSION
+                            versions = struct.pack(">ihihhh", number, error, 1, 18, 0, 0)
+                            taken.sendall(struct.pack(">i", len(versions)) + versions)
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_broker_of_an_unsupported_release_is_named_with_the_request(
+    ancient: str, spark: SparkSession
+) -> None:
+    with (
+        closing(KafkaClient({"bootstrap.servers": ancient}, 2000)) as client,
+        pytest.raises(
+            Unanswered, match=r"UnsupportedVersionException: .*does not support METADATA"
+        ),
+    ):
+        client.names(time.monotonic() + 20)
 
 
 def test_marks_of_a_transaction_that_is_open_are_the_end_of_a_read(
