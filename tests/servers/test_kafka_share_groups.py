@@ -1,4 +1,4 @@
-"""Share groups (KIP-932) on a real broker: states, start offsets, lag and members."""
+"""Share groups (KIP-932) and groups of Kafka Streams (KIP-1071) on a real broker."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from app.sources.kafka.groups_poll import GroupPoller
 from tests.servers.kafka_groups import Cluster, Json, newest, now_ms, of_kind, records, until
 from tests.servers.kafka_releases import NEWEST, release, released
+from tests.support.servers import ivy
 from tests.support.servers.kafka import jars
 from tests.support.servers.process import java
 
@@ -59,21 +60,49 @@ public class ShareMember { public static void main(String[] a) throws Exception 
 """
 
 
+STREAMS = """
+import java.util.*; import org.apache.kafka.common.serialization.Serdes; import org.apache.kafka.streams.*;
+public class App { public static void main(String[] a) throws Exception {
+  Properties p = new Properties();
+  p.put("bootstrap.servers", a[0]); p.put("application.id", a[2]); p.put("state.dir", a[3]);
+  p.put("group.protocol", "streams"); p.put("auto.offset.reset", "earliest");
+  p.put("commit.interval.ms", "100");
+  p.put("default.key.serde", Serdes.ByteArraySerde.class);
+  p.put("default.value.serde", Serdes.ByteArraySerde.class);
+  StreamsBuilder builder = new StreamsBuilder();
+  builder.stream(a[1]).foreach((key, value) -> System.out.println("processed"));
+  try (KafkaStreams streams = new KafkaStreams(builder.build(), p)) {
+    streams.start();
+    System.in.read();
+  }
+}}
+"""
+OF_STREAMS = f"""\
+<dependency org="org.apache.kafka" name="kafka-streams" rev="{NEWEST}" transitive="false"/>
+"""
+
+
 @contextmanager
 def member(cluster: Cluster, folder: Path, *offsets: int) -> Iterator[None]:
     """A member of the share group `jobs`, which has acknowledged some offsets of partition 0."""
-    source = folder / "ShareMember.java"
-    source.write_text(CONSUMER, "utf-8")
-    accepted = ",".join(map(str, offsets))
-    words = [cluster.kafka.servers, cluster.topic, cluster.group("jobs"), accepted]
+    words = [cluster.kafka.servers, cluster.topic, cluster.group("jobs")]
+    with program(folder / "ShareMember.java", CONSUMER, [*words, ",".join(map(str, offsets))]):
+        yield
+
+
+@contextmanager
+def program(source: Path, text: str, words: list[str], *libraries: Path) -> Iterator[None]:
+    """Runs a program that prints a line when it is so far, and ends with its input."""
+    source.write_text(text, "utf-8")
+    path = ":".join(f"{folder}/*" for folder in (jars(NEWEST), *libraries))
     with subprocess.Popen(
-        [*java(), QUIET, "-cp", f"{jars(NEWEST)}/*", str(source), *words],
+        [*java(), QUIET, "-cp", path, str(source), *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
         assert process.stdin and process.stdout
-        assert process.stdout.readline() == "acknowledged\n"
+        assert process.stdout.readline()
         yield
         process.stdin.close()
         assert process.wait(60) == 0
@@ -136,3 +165,24 @@ def test_a_share_group_that_is_deleted_is_gone(
         assert of_kind(found, "group_state", "subscription", "group_state") == [
             (name, "unknown_group")
         ]
+
+
+@pytest.mark.parametrize("release", [NEWEST], indirect=True)
+def test_a_group_of_kafka_streams_has_offsets_and_a_state(
+    released: Cluster, tmp_path: Path, spark: SparkSession
+) -> None:
+    released.produce(0, 3, now_ms())
+    words = [released.kafka.servers, released.topic, released.group("app"), str(tmp_path / "state")]
+    streams = ivy.jars(f"kafka-streams-{NEWEST}", OF_STREAMS)
+    poller = GroupPoller(released.settings(), tmp_path / "spool")
+    with closing(poller), program(tmp_path / "App.java", STREAMS, words, streams):
+        until(lambda: (0, "0:2") in committed(records(poller.poll_once(now_ms()))))
+        released.produce(0, 500, now_ms())
+        found = [records(poller.poll_once(now_ms())) for _ in range(2)]
+        assert poller.last.problems == []
+        whole = [r for r in found[-1] if r["event_type"] == "group_state" and "topic" not in r]
+        assert [(r["group_state"], r["group_type"]) for r in whole] == [("stable", "streams")]
+
+
+def committed(found: list[Json]) -> list[tuple[object, ...]]:
+    return of_kind(found, "cursor_state", "partition", "mark_delete")

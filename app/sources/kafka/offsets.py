@@ -388,6 +388,10 @@ class _OffsetMapping:
             tuple(without),
         )
 
+    def _type(self, group: str) -> Record:
+        kind = self._answers.types.get(group)
+        return {} if kind is None else {"group_type": kind}
+
     def _shares(self, group: str) -> bool:
         """Whether this is a share group: it has a start offset once a record is acknowledged."""
         return self._answers.types.get(group) == SHARE
@@ -430,6 +434,7 @@ class _OffsetMapping:
                         **common,
                         "subscription": group,
                         "group_state": NO_OFFSET,
+                        **self._type(group),
                     }
 
     def whole_groups(self, before: Mapping[str, str]) -> list[Record]:
@@ -469,8 +474,7 @@ class _OffsetMapping:
         lag = self._answers.share_lags.get((group, place))
         if lag is not None:
             record["unread"] = min(lag, record.get("unread", lag))
-        if group in self._answers.types:
-            record["group_type"] = self._answers.types[group]
+        record |= self._type(group)
         consumer = self._answers.assigned.get((group, place))
         if consumer is not None:
             record |= {"client_id": consumer.client_id, "client_host": consumer.host}
