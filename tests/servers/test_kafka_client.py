@@ -21,6 +21,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from app.config.kafka_groups import KafkaGroupsSettings
+from app.errors import UserError
+from app.jars import KAFKA_CLIENT
+from app.sources.kafka import kafka_client
 from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.groups_poll import GroupPoller
 from app.sources.kafka.kafka_client import KafkaClient
@@ -249,6 +252,45 @@ def test_marks_of_a_transaction_that_is_open_are_the_end_of_a_read(
     finally:
         client.close()
         producer.abort_transaction(30)
+
+
+@pytest.mark.parametrize("compression", ["gzip", "lz4", "snappy", "zstd"])
+def test_records_of_every_compression_are_read(
+    kafka: Kafka, spark: SparkSession, compression: str
+) -> None:
+    """By the libraries that Spark ships."""
+    name = f"{compression}-{uuid4().hex[:8]}"
+    kafka.create_topic(name, config={"compression.type": compression})
+    kafka.send(name, [{"value": b"x" * 1000, "partition": 0}] * 5)
+    with closing(KafkaClient({"bootstrap.servers": kafka.servers}, 10_000)) as client:
+        parts = list(client.records([(Place(name, 0), 0, 5)], time.monotonic() + 20, 100))
+    assert [size for part in parts for *_, size, _ in part.records] == [1000] * 5
+    assert [error for part in parts for error in part.errors] == []
+
+
+def test_a_missing_jar_is_named_with_the_command_that_fetches_it(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jvm: Any = spark._jvm
+    properties = jvm.java.lang.System.getProperties()
+    compiled = properties.remove("weir.KafkaRequests")
+    monkeypatch.setattr(kafka_client, "kafka_client", lambda: None)
+    try:
+        with pytest.raises(UserError) as missing:
+            kafka_client.release()
+    finally:
+        if compiled is not None:
+            properties["weir.KafkaRequests"] = compiled
+    first, second = str(missing.value).splitlines()
+    assert first == "the jar of Kafka's client is missing: org.apache.kafka:kafka-clients:4.4.0"
+    assert second.startswith("./spark-submit.sh --prepare fetches it")
+
+
+def test_the_client_is_of_the_release_that_is_fetched(spark: SparkSession) -> None:
+    assert kafka_client.release() == KAFKA_CLIENT.rpartition(":")[2]
+    jvm: Any = spark._jvm
+    connectors = jvm.org.apache.kafka.common.utils.AppInfoParser.getVersion()
+    assert connectors.startswith("3.9.")
 
 
 BESIDE = """
