@@ -69,15 +69,15 @@ def coordinates() -> tuple[str, ...]:
     )
 
 
-def kafka_client() -> Path | None:
+def client_jar() -> Path | None:
     """The jar of KAFKA_CLIENT: in the folder of the jars, or where Spark has brought it to a driver
     on a cluster.
     """
     folder = Path(os.environ.get("WEIR_JARS") or f"{sys.prefix}/share/weir/jars")
-    return next(chain(kafka_clients(folder / OF_KAFKA_CLIENT), kafka_clients(Path.cwd())), None)
+    return next(chain(client_jars(folder / OF_KAFKA_CLIENT), client_jars(Path.cwd())), None)
 
 
-def kafka_clients(folder: Path) -> Iterator[Path]:
+def client_jars(folder: Path) -> Iterator[Path]:
     """The jars of KAFKA_CLIENT in a folder; Ivy puts the organisation before their names."""
     _, name, version = KAFKA_CLIENT.split(":")
     return folder.glob(f"*{name}-{version}.jar")

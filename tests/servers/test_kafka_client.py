@@ -274,7 +274,7 @@ def test_a_missing_jar_is_named_with_the_command_that_fetches_it(
     jvm: Any = spark._jvm
     properties = jvm.java.lang.System.getProperties()
     compiled = properties.remove("weir.KafkaRequests")
-    monkeypatch.setattr(kafka_client, "kafka_client", lambda: None)
+    monkeypatch.setattr(kafka_client, "client_jar", lambda: None)
     try:
         with pytest.raises(UserError) as missing:
             kafka_client.release()

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.jars import IN_SPARK, OF_KAFKA_CLIENT, coordinates, kafka_clients
+from app.jars import IN_SPARK, OF_KAFKA_CLIENT, client_jars, coordinates
 from app.setup.launch.home import EVERYWHERE, ROOT, Home, say
 from app.setup.launch.line import LISTS, Line
 
@@ -119,7 +119,7 @@ class Submission:
             folder = jars[0].parent
             self.environment["WEIR_JARS"] = str(folder)
             if self.on_cluster:
-                self.lists["--files"] += map(str, kafka_clients(folder / OF_KAFKA_CLIENT))
+                self.lists["--files"] += map(str, client_jars(folder / OF_KAFKA_CLIENT))
             return
         say("not prepared yet: the line names the jars by their coordinates")
         self.lists["--packages"][:0] = coordinates()

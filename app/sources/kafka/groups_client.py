@@ -2,7 +2,8 @@
 
 Answers are independent: a missing one is reported, and left out of this poll; what cannot be asked
 about one group, topic or partition costs that one alone. The order matters: commits are requested
-before the ends of logs, so that no group is ahead of its log.
+before the ends of logs, so that no group is ahead of its log. Share groups are requested last: what
+they have acknowledged is then that of no shorter log.
 
 A broker that does not answer delays what is asked of all brokers. So the time of a poll is divided:
 among the list of groups, the commits with the beginnings of logs, and the ends of logs with the
@@ -313,6 +314,8 @@ class GroupsClient:
             if error is None:
                 answered.add(name)
                 answers.committed[name] = {}
+                if values[number]:
+                    answers.types[name] = SHARE
                 for topic, offsets in values[number].items():
                     for partition, (start, lag) in offsets.items():
                         place = shared.get((topic, int(partition))) or Place(topic, int(partition))

@@ -1,11 +1,10 @@
 """The client of Kafka: Java's, in the JVM of this process.
 
-It is a later release than that of Spark's connector, in a class loader of its own (app.jars).
-`KafkaRequests.java` asks for any number of topics, groups
-or partitions with one call of the gateway, which takes a fifth of a millisecond, and answers as one
-JSON text. A request has an answer for each thing that it asks about: what fails, or does not come
-in time, costs itself alone. A broker gets the requests of a client one after the other, so lists
-are answered in their order.
+It is a later release than that of Spark's connector, in a class loader beside it (app.jars).
+`KafkaRequests.java` asks for any number of topics, groups or partitions with one call of the
+gateway, which takes a fifth of a millisecond, and answers as one JSON text. A request has an answer
+for each thing that it asks about: what fails, or does not come in time, costs itself alone. A broker
+gets the requests of a client one after the other, so lists are answered in their order.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 from app.config.base import MASK, SECRET
 from app.errors import UserError
-from app.jars import KAFKA_CLIENT, OF_KAFKA_CLIENT, kafka_client
+from app.jars import KAFKA_CLIENT, OF_KAFKA_CLIENT, client_jar
 from app.jvm import driver_jvm
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
@@ -437,7 +436,7 @@ def _class_loader(view: Any) -> Any:
 
     Spark's own loader finds the release of its connector, which has to stay what it is.
     """
-    jar = kafka_client()
+    jar = client_jar()
     if jar is None:
         raise UserError(
             f"the jar of Kafka's client is missing: {KAFKA_CLIENT}\n"
@@ -446,7 +445,7 @@ def _class_loader(view: Any) -> Any:
         )
     spark = view.java.lang.Thread.currentThread().getContextClassLoader()
     urls = [view.java.io.File(str(jar)).toURI().toURL()]
-    if hasattr(spark, "getURLs"):
+    if view.java.lang.Class.forName("java.net.URLClassLoader").isInstance(spark):
         urls += [url for url in spark.getURLs() if "kafka-clients" not in url.getPath()]
     array = view.java.lang.reflect.Array.newInstance(urls[0].getClass(), len(urls))
     for number, url in enumerate(urls):

@@ -12,7 +12,7 @@ import yaml
 
 from app.cli import app
 from app.errors import UserError
-from app.jars import kafka_client
+from app.jars import client_jar
 from app.setup.launch.home import ROOT, Home
 from app.setup.launch.line import COMMANDS, ON_SPARK, read
 from app.setup.launch.machine import require_spark_home
@@ -158,16 +158,16 @@ def test_the_jar_of_kafkas_client_is_on_no_class_path_and_travels_to_a_driver(
         assert given["--jars"] == f"{tmp_path}/jars/delta.jar,{tmp_path}/jars/kafka.jar"
         assert submission.environment["WEIR_JARS"] == f"{tmp_path}/jars"
         assert (str(jar) in given.get("--files", "")) is (words is elsewhere)
-    assert kafka_client() == jar
+    assert client_jar() == jar
     # The driver has it in its folder.
     monkeypatch.delenv("WEIR_JARS")
     (tmp_path / "driver").mkdir()
     sent = jar.rename(tmp_path / "driver" / jar.name)
     monkeypatch.chdir(tmp_path / "driver")
     monkeypatch.setattr("sys.prefix", str(tmp_path / "none"))
-    assert kafka_client() == sent
+    assert client_jar() == sent
     monkeypatch.chdir(tmp_path)
-    assert kafka_client() is None
+    assert client_jar() is None
 
 
 def test_the_travelling_configuration_holds_the_policies_and_no_secret(

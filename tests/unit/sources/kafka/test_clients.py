@@ -183,6 +183,7 @@ def test_a_group_that_is_not_listed_is_gone_if_it_is_no_share_group(
     assert answers.committed.get("old") == committed
     assert answers.states == states
     assert answers.listed == (not committed)
+    assert answers.types == ({"old": "share"} if committed else {})
 
 
 def test_members_are_asked_for_by_the_type_of_the_group(fleet: Fleet) -> None:
