@@ -10,12 +10,15 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 
 LOCK = Path(__file__).resolve().parents[1] / "requirements.lock"
 SCALA = "2.13"
 IN_SPARK = (
+    "at.yawk.lz4:*",
     "com.fasterxml.jackson.core:*",
     "com.github.luben:*",
     "com.google.code.findbugs:*",
@@ -35,6 +38,12 @@ IN_SPARK = (
 """Artifacts that Spark ships in its own versions; leaving them out saves three quarters of the
 download.
 """
+KAFKA_CLIENT = "org.apache.kafka:kafka-clients:4.4.0"
+"""The client that asks Kafka (app.sources.kafka). It is on no class path: Spark's connector has an
+earlier release there.
+"""
+OF_KAFKA_CLIENT = "kafka-client"
+"""Its folder, in that of the other jars."""
 
 
 def _version(package: str) -> str:
@@ -60,14 +69,39 @@ def coordinates() -> tuple[str, ...]:
     )
 
 
+def client_jar() -> Path | None:
+    """The jar of KAFKA_CLIENT: in the folder of the jars, or where Spark has brought it to a driver
+    on a cluster.
+    """
+    folder = Path(os.environ.get("WEIR_JARS") or f"{sys.prefix}/share/weir/jars")
+    return next(chain(client_jars(folder / OF_KAFKA_CLIENT), client_jars(Path.cwd())), None)
+
+
+def client_jars(folder: Path) -> Iterator[Path]:
+    """The jars of KAFKA_CLIENT in a folder; Ivy puts the organisation before their names."""
+    _, name, version = KAFKA_CLIENT.split(":")
+    return folder.glob(f"*{name}-{version}.jar")
+
+
 def fetch(folder: Path, options: list[str]) -> list[Path]:
     """Resolve the jars through Spark's own Ivy, with its cache and settings, into `folder`.
 
     `options` are those of spark-submit, for mirrors. The folder appears complete or not at all.
     """
+    partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    # Two resolutions: one would leave out the older client.
+    _resolve(coordinates(), partial, options)
+    _resolve((KAFKA_CLIENT,), partial / OF_KAFKA_CLIENT, options)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return sorted(folder.glob("*.jar"))
+
+
+def _resolve(packages: tuple[str, ...], folder: Path, options: list[str]) -> None:
     from pyspark.java_gateway import launch_gateway
 
-    wanted = ["--packages", ",".join(coordinates()), "--exclude-packages", ",".join(IN_SPARK)]
+    wanted = ["--packages", ",".join(packages), "--exclude-packages", ",".join(IN_SPARK)]
     line = ["--master", "local", *wanted, *options, "pyspark-shell"]
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(line)
     gateway = launch_gateway()
@@ -75,15 +109,10 @@ def fetch(folder: Path, options: list[str]) -> list[Path]:
         found = gateway.jvm.java.lang.System.getProperty("spark.jars") or ""
     finally:
         gateway.shutdown()
-    partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    folder.mkdir(parents=True)
     for name in found.split(","):
         path = Path(name.removeprefix("file:").replace("//", "/"))
-        shutil.copy2(path, partial / path.name)
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
-    return sorted(folder.glob("*.jar"))
+        shutil.copy2(path, folder / path.name)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class Fleet(NamedTuple):
         answers = {
             "names": [self.names],
             "topics": [[f"id{n:020d}", leaders] for n in range(self.topics)],
-            "groups": [[[name, "Stable"] for name in self.groups], []],
+            "groups": [[[name, "Stable", "Classic"] for name in self.groups], []],
             "committed": committed,
             "first": (ends - 900_000).tolist(),
             "next": ends.tolist(),
@@ -92,7 +92,8 @@ def _of_some(name: str, asked: str) -> list[Any]:
     if name == "stable":
         return [STABLE] * len(every)
     topics = [f"orders-of-region-{group.split('-')[1]}" for group in every]
-    return [[["billing", "/10.0.0.1", [[topic, n] for n in range(PER_TOPIC)]]] for topic in topics]
+    places = ([[topic, n] for n in range(PER_TOPIC)] for topic in topics)
+    return [[[["billing", "/10.0.0.1", pairs]], None, None] for pairs in places]
 
 
 class Answered:

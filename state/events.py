@@ -112,7 +112,7 @@ def _columns() -> tuple[Column, ...]:
         Column(
             "group_state",
             text,
-            "no_offset, unknown_group, share_group or empty_id; of its consumers stable,"
+            "no_offset, unknown_group or empty_id; of its consumers stable,"
             " rebalancing, empty or dead; known = it ends; open_transaction = its offset is the last"
             " stable one, with the producer_id, the transactional id as producer_name and the begin"
             " as publish_time_ms (Kafka)",
@@ -163,6 +163,17 @@ def _columns() -> tuple[Column, ...]:
             "throttle_avg_milli",
             long,
             "average throttle time of the sensor (thousandths of a ms); null = none",
+        ),
+        Column(
+            "group_type",
+            text,
+            "type of a group: classic, consumer, share or streams; null = not known (Kafka)",
+        ),
+        Column("group_epoch", long, "epoch of a group's members and subscriptions (Kafka)"),
+        Column(
+            "assignment_epoch",
+            long,
+            "epoch of a group's target assignment; below group_epoch = a new one is due (Kafka)",
         ),
     )
 

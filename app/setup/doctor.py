@@ -20,6 +20,7 @@ from app.run import integrity
 from app.run.session import build_session, stop_session
 from app.setup.check import Check, checked
 from app.setup.validate import unset_variables
+from app.sources.kafka.kafka_client import release
 from app.tables import formats, manifest, writable
 from app.tables.small_files import local_path
 from app.terminal.printable import say
@@ -54,6 +55,7 @@ def doctor(settings: Settings, as_json: bool) -> int:
         _spark(spark),
         _delta(spark),
         _kafka(spark),
+        checked("kafka client", release),
         _workers(spark),
         checked("warehouse", lambda: _writable(location)),
         checked("formats", lambda: _last_release(location, settings.jobs)),

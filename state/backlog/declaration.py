@@ -43,6 +43,9 @@ COLUMNS = (
     "unread",
     "group_state",
     "client_host",
+    "group_type",
+    "group_epoch",
+    "assignment_epoch",
 )
 """Contract columns that the job carries; `topic` is the full name, the partition in it."""
 DECLARATION = Declaration(

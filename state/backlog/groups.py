@@ -114,6 +114,7 @@ def _new_or_known(w: Store, key: Int, name: Int) -> Int:
         c["safe"], c["unread"], c["unread_end"], c["left_unread"] = NULL, NULL, NULL, NULL
         c["answered_ms"] = NULL
         c["client"], c["host"] = NOBODY, NOBODY
+        c["type"], c["group_epoch"], c["assignment_epoch"] = NOBODY, NULL, NULL
         _forget_transaction(c)
     elif w.cursors[j]["ended"] != 0:
         c = w.cursors[j]
@@ -178,7 +179,7 @@ def committed(w: Store, o: Out, f: Feed, i: Int) -> None:
         c["first_ms"], c["first_source"] = time, source
     c["ledger"], c["entry"], c["stated"], c["answered_ms"] = LOG, f.entry[i], NOBODY, f.at_ms[i]
     c["unread"], c["unread_end"] = f.unread[i], _end(w, key)
-    c["client"], c["host"] = f.client[i], f.host[i]
+    c["client"], c["host"], c["type"] = f.client[i], f.host[i], f.group_type[i]
     if stands and c["waits"] != 0:
         c["waits"] = WAITED  # a `group_state` that follows says it again
     else:
@@ -225,7 +226,8 @@ def stated(w: Store, f: Feed, i: Int) -> None:
         c["left_unread"] = _left(w, key, c)
         c["ledger"], c["entry"], c["first_ms"], c["safe"] = NULL, NULL, NULL, NULL
         _forget_transaction(c)
-    c["stated"], c["answered_ms"] = f.state[i], f.at_ms[i]
+    c["stated"], c["answered_ms"], c["type"] = f.state[i], f.at_ms[i], f.group_type[i]
+    c["group_epoch"], c["assignment_epoch"] = f.group_epoch[i], f.assignment_epoch[i]
 
 
 @compiled
@@ -371,6 +373,7 @@ def _state_row(w: World, o: Out, at: Record, state_no: Int, state: Int, unread: 
     row["row_no"], row["state"], row["before"], row["unread"] = state_no, state, NOBODY, unread
     row["committed"], row["start"], row["end"] = at["committed"], at["start"], at["end"]
     row["transaction"], row["producer"], row["begun_ms"] = NOBODY, NULL, NULL
+    row["type"], row["group_epoch"], row["assignment_epoch"] = at["type"], NULL, NULL
 
 
 @compiled
@@ -398,7 +401,7 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
         if c["ended"] == WITH_LOG:
             row["start"], row["end"] = NULL, NULL
         row["committed"], row["lag"], row["records"], row["bytes"] = NULL, NULL, NULL, NULL
-        row["client"], row["host"] = NOBODY, NOBODY
+        row["client"], row["host"], row["type"] = NOBODY, NOBODY, c["type"]
         row["age_state"], row["age_s"], row["oldest_ms"] = NOBODY, NULL, NULL
         row["limit_s"], row["limit_bytes"] = NOBODY, NOBODY
         row["growth"], row["commits"], row["to_drain"], row["to_loss"] = _NAN, _NAN, _NAN, _NAN
@@ -432,6 +435,9 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
             if waits:
                 changed["transaction"], changed["producer"] = c["transaction"], c["producer"]
                 changed["begun_ms"] = c["begun_ms"]
+            if state == c["stated"]:
+                changed["group_epoch"] = c["group_epoch"]
+                changed["assignment_epoch"] = c["assignment_epoch"]
             state_no += 1
         c["told"] = 1 if waits else 0
         lags = with_offset and row["lag"] != 0

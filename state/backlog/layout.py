@@ -201,6 +201,9 @@ CURSOR = _layout(
     "told",
     "client",
     "host",
+    "type",
+    "group_epoch",
+    "assignment_epoch",
     "after",
     "bytes",
     "to_ledger",
@@ -222,7 +225,8 @@ records of an offset that has expired since the last check, and the time of its 
 `waits`: whether the offset is the last stable one, before an open transaction (see `groups.WAITS`;
 0: the next three mean nothing); its id (a name, -1: not known), producer and begin (NULL: not
 known); `told`: the last row has them. `client`, `host`: the consumer that the partition is assigned
-to (names, -1: not known). The other fields are of one pass: entries and bytes after its mark-delete,
+to (names, -1: not known); `type` of the group likewise; `group_epoch`, `assignment_epoch`: of a whole
+group (NULL: not known). The other fields are of one pass: entries and bytes after its mark-delete,
 and the effects of an eviction.
 """
 DERIVED_CURSOR = ("after", "bytes", "to_ledger", "to_entry", "moves", "factor")
@@ -385,6 +389,7 @@ GROUP_LAG = _layout(
     "end",
     "client",
     "host",
+    "type",
     "lag",
     "records",
     "bytes",
@@ -415,6 +420,9 @@ GROUP_STATE = _layout(
     "transaction",
     "producer",
     "begun_ms",
+    "type",
+    "group_epoch",
+    "assignment_epoch",
 )
 LOST = _layout("record", "key", "row_no", "name", "begin", "end", "committed", "first_sight")
 
@@ -523,3 +531,6 @@ class Feed(NamedTuple):
     client: Array
     host: Array
     """Of the consumer of a `cursor_state`."""
+    group_type: Array
+    group_epoch: Array
+    assignment_epoch: Array

@@ -237,6 +237,9 @@ def _feed(r: Records, key: Array, place: Array, rank: Array, w: World) -> Feed:
         r["producer_name"],
         r["client_id"],
         r["client_host"],
+        r["group_type"],
+        r["group_epoch"],
+        r["assignment_epoch"],
     )
     return Feed(*[np.ascontiguousarray(column, np.int64) for column in columns])
 

@@ -129,14 +129,23 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("quota_type", TEXT, "quota that is exceeded: size or time"),
     )
     group = (
-        TableColumn("group", TEXT, "consumer group"),
+        TableColumn("group", TEXT, "group"),
         TableColumn("topic", TEXT, "topic, by Kafka's own name; null = the whole group"),
         TableColumn("partition", SHORT, "partition of the topic"),
     )
     offsets = (
-        TableColumn("committed", LONG, "offset that the group reads next; null = none"),
+        TableColumn(
+            "committed",
+            LONG,
+            "offset that the group reads next, of a share group its start offset; null = none",
+        ),
         TableColumn("log_start", LONG, "first offset that the log has; null if unknown"),
         TableColumn("log_end", LONG, "offset that the next record gets"),
+    )
+    group_type = TableColumn(
+        "group_type",
+        TEXT,
+        "type of the group: classic, consumer, share or streams; null if unknown",
     )
     lag = (
         *group,
@@ -158,7 +167,8 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn(
             "lag_records",
             LONG,
-            "records that the group has not read; null if not counted to the end",
+            "records that the group has not read, of a share group those that it has not"
+            " acknowledged; null if not counted to the end",
         ),
         TableColumn("lag_bytes", LONG, "their size, estimated (bytes); null if unknown"),
         TableColumn("age_s", LONG, "age of the oldest of them (s); null if unknown or none"),
@@ -188,6 +198,7 @@ def _outputs() -> tuple[Output, ...]:
             " a poll; null if none has it, or unknown",
         ),
         TableColumn("client_host", TEXT, "host of that consumer"),
+        group_type,
     )
     states = (
         *group,
@@ -195,7 +206,7 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn(
             "state",
             TEXT,
-            "committed, ahead, open_transaction, no_offset, offsets_expired, unknown_group, share_group,"
+            "committed, ahead, open_transaction, no_offset, offsets_expired, unknown_group,"
             " empty_id, gone, or known = it is over; of its consumers stable, rebalancing,"
             " empty = there are none, or dead",
         ),
@@ -216,6 +227,17 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn("producer_id", LONG, "its producer; null if unknown"),
         TableColumn(
             "transaction_start_ms", LONG, "when it began (ms since the epoch); null if unknown"
+        ),
+        group_type,
+        TableColumn(
+            "group_epoch",
+            LONG,
+            "epoch of the group's members and subscriptions; null if not asked, or of type classic",
+        ),
+        TableColumn(
+            "assignment_epoch",
+            LONG,
+            "epoch of its target assignment; below group_epoch = a new assignment is due",
         ),
     )
     lost = (

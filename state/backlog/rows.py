@@ -243,6 +243,7 @@ class Rows:
                 "time_to_loss_s": _double(rows["to_loss"]),
                 "client_id": self._text(rows["client"]),
                 "client_host": self._text(rows["host"]),
+                "group_type": self._text(rows["type"]),
             }
         )
 
@@ -262,6 +263,9 @@ class Rows:
                 "transactional_id": self._text(rows["transaction"]),
                 "producer_id": _known(rows["producer"]),
                 "transaction_start_ms": _known(rows["begun_ms"]),
+                "group_type": self._text(rows["type"]),
+                "group_epoch": _known(rows["group_epoch"]),
+                "assignment_epoch": _known(rows["assignment_epoch"]),
             }
         )
 

@@ -24,6 +24,7 @@ TEXTS = (
     "group_state",
     "client_id",
     "client_host",
+    "group_type",
     "source_partition",
 )
 _FIRST = ("topic", "ledger_id", "entry_id", "event_type", "source_feed", "cluster", "broker")

@@ -118,6 +118,9 @@ _LATER = (
     "unread",
     "group_state",
     "client_host",
+    "group_type",
+    "group_epoch",
+    "assignment_epoch",
 )
 
 

@@ -49,6 +49,9 @@ class Group:
     """The transaction that it waits for: id, producer, begin."""
     consumer: tuple[str | None, str | None] = (None, None)
     """Client id and host of the consumer that has the partition."""
+    type: str | None = None
+    epochs: tuple[int | None, int | None] = (None, None)
+    """Of a whole group: its own and that of its target assignment."""
     told: bool = False
     """Whether its last row names that."""
     without_log: bool = False
@@ -151,6 +154,7 @@ class Partition(base.Topic):
         count = record.get("unread")
         known = count is not None and self._end is not None
         group.consumer = (record.get("client_id"), record.get("client_host"))
+        group.type = record.get("group_type")
         group.counted = (count, self._end) if known else None  # type: ignore[assignment]
         self._lose(group, record)
 
@@ -203,6 +207,8 @@ class Partition(base.Topic):
             group.committed, group.oldest, group.safe = None, None, None
             group.waits, group.transaction, group.told = False, (None, None, None), False
         group.stated, group.answered_ms = state, record["ts_wall_ms"]
+        group.type = record.get("group_type")
+        group.epochs = (record.get("group_epoch"), record.get("assignment_epoch"))
 
     def _wait(self, record: Record) -> None:
         group = self._groups.get(record["subscription"])
@@ -275,6 +281,7 @@ class Partition(base.Topic):
             "committed": group.committed,
             "log_start": None if group.without_log else self._start,
             "log_end": None if group.without_log else self._end,
+            "group_type": group.type,
         }
         row |= dict.fromkeys(
             (
@@ -335,11 +342,14 @@ class Partition(base.Topic):
 
     def _changed(self, group: Group, row: Row, state: str, unread: int | None) -> None:
         kept = ("group", "topic", "partition", "pass_ms", "committed", "log_start", "log_end")
+        epochs = group.epochs if state == group.stated and not group.over else (None, None)
         self._put(
             "group_states",
             state,
             {
-                **{name: row[name] for name in kept},
+                **{name: row[name] for name in (*kept, "group_type")},
+                "group_epoch": epochs[0],
+                "assignment_epoch": epochs[1],
                 "state": state,
                 "before": group.shown,
                 "unread": unread,

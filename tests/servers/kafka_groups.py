@@ -15,6 +15,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from confluent_kafka.admin import AdminClient
 
 from app.config.kafka_groups import KafkaGroupsSettings
+from tests.reference.backlog import judge
 from tests.support.servers.kafka import Kafka
 from tests.unit.sources.pulsar.documents import valid
 
@@ -121,3 +122,10 @@ def of_kind(found: list[Json], kind: str, *columns: str) -> list[tuple[Any, ...]
         for record in found
         if record["event_type"] == kind
     ]
+
+
+def newest(found: list[Json], table: str = "group_lag") -> dict[tuple[str, int], Json]:
+    """The last row of each group and partition, up to a second after the polls."""
+    at = max(record["ts_wall_ms"] for record in found)
+    rows = judge(found, {**PRECISE, "check_rows": "all"}, until_ms=at + 1002)[table]
+    return {(r["group"].partition("-")[0], r["partition"]): r for r in rows}

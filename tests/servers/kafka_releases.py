@@ -26,7 +26,10 @@ def release(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Release]:
     """A broker of each release, which takes batches of any transaction."""
-    lenient = {"transaction.partition.verification.enable": "false"}
+    lenient = {
+        "transaction.partition.verification.enable": "false",
+        "group.streams.initial.rebalance.delay.ms": 0,
+    }
     try:
         made = Kafka(tmp_path_factory.mktemp("broker"), lenient, version=request.param)
         made.start()

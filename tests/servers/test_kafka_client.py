@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -19,6 +21,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from app.config.kafka_groups import KafkaGroupsSettings
+from app.errors import UserError
+from app.jars import KAFKA_CLIENT
+from app.sources.kafka import kafka_client
 from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.groups_poll import GroupPoller
 from app.sources.kafka.kafka_client import KafkaClient
@@ -182,6 +187,41 @@ def test_a_server_that_says_nothing_is_awaited_for_its_time(mute: str, spark: Sp
             client.names(time.monotonic())
 
 
+@pytest.fixture
+def ancient() -> Iterator[str]:
+    """A broker that has no request but that for the versions of requests, and that as version 0."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+
+        def answer() -> None:
+            with suppress(OSError, struct.error):  # the client or the test has ended
+                while True:
+                    with server.accept()[0] as taken:
+                        for _ in range(2):
+                            (size,) = struct.unpack(">i", taken.recv(4, socket.MSG_WAITALL))
+                            request = taken.recv(size, socket.MSG_WAITALL)
+                            _, version, number = struct.unpack(">hhi", request[:8])
+                            error = 35 if version else 0  # UNSUPPORTED_VERSION
+                            versions = struct.pack(">ihihhh", number, error, 1, 18, 0, 0)
+                            taken.sendall(struct.pack(">i", len(versions)) + versions)
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_broker_of_an_unsupported_release_is_named_with_the_request(
+    ancient: str, spark: SparkSession
+) -> None:
+    with (
+        closing(KafkaClient({"bootstrap.servers": ancient}, 2000)) as client,
+        pytest.raises(
+            Unanswered, match=r"UnsupportedVersionException: .*does not support METADATA"
+        ),
+    ):
+        client.names(time.monotonic() + 20)
+
+
 def test_marks_of_a_transaction_that_is_open_are_the_end_of_a_read(
     kafka: Kafka, spark: SparkSession
 ) -> None:
@@ -212,6 +252,45 @@ def test_marks_of_a_transaction_that_is_open_are_the_end_of_a_read(
     finally:
         client.close()
         producer.abort_transaction(30)
+
+
+@pytest.mark.parametrize("compression", ["gzip", "lz4", "snappy", "zstd"])
+def test_records_of_every_compression_are_read(
+    kafka: Kafka, spark: SparkSession, compression: str
+) -> None:
+    """By the libraries that Spark ships."""
+    name = f"{compression}-{uuid4().hex[:8]}"
+    kafka.create_topic(name, config={"compression.type": compression})
+    kafka.send(name, [{"value": b"x" * 1000, "partition": 0}] * 5)
+    with closing(KafkaClient({"bootstrap.servers": kafka.servers}, 10_000)) as client:
+        parts = list(client.records([(Place(name, 0), 0, 5)], time.monotonic() + 20, 100))
+    assert [size for part in parts for *_, size, _ in part.records] == [1000] * 5
+    assert [error for part in parts for error in part.errors] == []
+
+
+def test_a_missing_jar_is_named_with_the_command_that_fetches_it(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jvm: Any = spark._jvm
+    properties = jvm.java.lang.System.getProperties()
+    compiled = properties.remove("weir.KafkaRequests")
+    monkeypatch.setattr(kafka_client, "client_jar", lambda: None)
+    try:
+        with pytest.raises(UserError) as missing:
+            kafka_client.release()
+    finally:
+        if compiled is not None:
+            properties["weir.KafkaRequests"] = compiled
+    first, second = str(missing.value).splitlines()
+    assert first == "the jar of Kafka's client is missing: org.apache.kafka:kafka-clients:4.4.0"
+    assert second.startswith("./spark-submit.sh --prepare fetches it")
+
+
+def test_the_client_is_of_the_release_that_is_fetched(spark: SparkSession) -> None:
+    assert kafka_client.release() == KAFKA_CLIENT.rpartition(":")[2]
+    jvm: Any = spark._jvm
+    connectors = jvm.org.apache.kafka.common.utils.AppInfoParser.getVersion()
+    assert connectors.startswith("3.9.")
 
 
 BESIDE = """

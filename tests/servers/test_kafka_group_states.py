@@ -16,8 +16,8 @@ from tests.servers.kafka_groups import (
     AGED_MS,
     PRECISE,
     Cluster,
-    Json,
     cluster,
+    newest,
     now_ms,
     of_kind,
     records,
@@ -48,13 +48,6 @@ def transactional(cluster: Cluster, name: str, commits: bool, count: int = 3) ->
         producer.produce(cluster.topic, value=b"m%d" % i, partition=0)
     producer.flush()
     producer.commit_transaction(30) if commits else producer.abort_transaction(30)
-
-
-def newest(found: list[Json], table: str = "group_lag") -> dict[tuple[str, int], Json]:
-    """The last row of each group and partition, up to a second after the polls."""
-    at = max(record["ts_wall_ms"] for record in found)
-    rows = judge(found, {**PRECISE, "check_rows": "all"}, until_ms=at + 1002)[table]
-    return {(r["group"].partition("-")[0], r["partition"]): r for r in rows}
 
 
 def test_markers_and_aborted_records_are_not_unread(cluster: Cluster, tmp_path: Path) -> None:

@@ -1600,7 +1600,15 @@ CASES = {
         {
             "group_lag": [
                 lag("g", 0, 5),
-                lag("g", 60_000, 9, lag_records=4, client_id="c-1", client_host="10.0.0.7"),
+                lag(
+                    "g",
+                    60_000,
+                    9,
+                    lag_records=4,
+                    client_id="c-1",
+                    client_host="10.0.0.7",
+                    group_type="share",
+                ),
                 lag("gone", 0, 7),
                 lag("gone", 60_000, None, state="gone"),
                 lag(
@@ -1647,6 +1655,7 @@ CASES = {
                 "client_id": "c-1",
                 "client_host": "10.0.0.7",
                 "answered": NEXT,
+                "type": "share",
             },
             {
                 **EAST,
@@ -1670,6 +1679,7 @@ CASES = {
                 "client_id": None,
                 "client_host": None,
                 "answered": NEXT,
+                "type": None,
             },
         ],
     ),
@@ -1714,6 +1724,7 @@ CASES = {
                 "client_id": None,
                 "client_host": None,
                 "answered": NEXT,
+                "type": None,
             },
         ],
     ),

@@ -65,7 +65,7 @@ SELECT cluster, "group", CASE WHEN $by <> 'group' THEN topic END AS topic,
   CASE WHEN $by = 'partition' THEN max(log_end) END AS log_end, epoch_ms(max(pass_ms)) AS checked,
   CASE WHEN $by = 'partition' THEN max(client_id) END AS client_id,
   CASE WHEN $by = 'partition' THEN max(client_host) END AS client_host,
-  epoch_ms(min(answered_ms)) AS answered
+  epoch_ms(min(answered_ms)) AS answered, any_value(l.group_type) AS type
 FROM group_lag_now AS l LEFT JOIN consumers AS c USING (cluster, "group")
 GROUP BY ALL
 ORDER BY lag DESC NULLS LAST, cluster, "group", topic, partition

@@ -119,7 +119,7 @@ SELECT r.cluster, r.group AS group, r.topic, r.partition, r.pass_ms, r.state, r.
       WHEN r.commit_rate = 0 THEN 'stands still' WHEN r.lag_growth > 0 THEN 'falls behind'
       WHEN r.lag_growth < 0 THEN 'catches up' ELSE 'keeps up' END END AS trend,
   r.lag_growth, r.commit_rate, r.time_to_drain_s, r.time_to_loss_s, r.client_id, r.client_host,
-    r.answered_ms,
+  r.answered_ms, r.group_type,
   CAST(coalesce(d.offsets, 0) AS BIGINT) AS lost
 FROM ranked AS r
 LEFT JOIN lost AS d ON d.cluster = r.cluster AND d.reader = r.group AND d.topic = r.topic

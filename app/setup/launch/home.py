@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from app.errors import UserError
-from app.jars import IN_SPARK, coordinates
+from app.jars import IN_SPARK, KAFKA_CLIENT, coordinates
 
 ROOT = Path(__file__).resolve().parents[3]
 EVERYWHERE = {"TZ": "UTC", "OMP_NUM_THREADS": "1"}
@@ -84,12 +84,12 @@ class Home:
 
         Nothing is fetched where WEIR_JARS names a folder that has them.
         """
-        wanted = _digest("\n".join([*coordinates(), *IN_SPARK]).encode())
+        wanted = _digest("\n".join([*coordinates(), KAFKA_CLIENT, *IN_SPARK]).encode())
         if os.environ.get("WEIR_JARS") or _text(self._jars_mark).strip() == wanted:
             return
         self.data.mkdir(parents=True, exist_ok=True)
         folder, log = self.data / "jars", self.data / "jars.log"
-        say(f"fetching the Delta and Kafka jars of Spark into {folder} (about 25 MB, once)")
+        say(f"fetching the Delta and Kafka jars of Spark into {folder} (about 35 MB, once)")
         kept = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
         with log.open("w", encoding="utf-8") as out:
             code = subprocess.run(

@@ -38,6 +38,7 @@ SHOWN = (
     "PYSPARK_PYTHON",
     "PYSPARK_DRIVER_PYTHON",
     "SPARK_LOCAL_IP",
+    "WEIR_JARS",
 )
 USAGE = """\
 Commands: {commands}.

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.jars import IN_SPARK, coordinates
+from app.jars import IN_SPARK, OF_KAFKA_CLIENT, client_jars, coordinates
 from app.setup.launch.home import EVERYWHERE, ROOT, Home, say
 from app.setup.launch.line import LISTS, Line
 
@@ -127,6 +127,10 @@ class Submission:
         jars = self.home.jars()
         if jars:
             self.lists["--jars"] += map(str, jars)
+            folder = jars[0].parent
+            self.environment["WEIR_JARS"] = str(folder)
+            if self.on_cluster:
+                self.lists["--files"] += map(str, client_jars(folder / OF_KAFKA_CLIENT))
             return
         say("not prepared yet: the line names the jars by their coordinates")
         self.lists["--packages"][:0] = coordinates()

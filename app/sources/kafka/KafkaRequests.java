@@ -1,6 +1,8 @@
 package weir;
 
 import java.nio.charset.StandardCharsets;
+import java.security.Provider;
+import java.security.Security;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -17,6 +19,10 @@ import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import javax.security.auth.callback.CallbackHandler;
+import javax.security.sasl.SaslClient;
+import javax.security.sasl.SaslClientFactory;
+import javax.security.sasl.SaslException;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.kafka.clients.admin.*;
@@ -49,6 +55,7 @@ import org.apache.kafka.common.quota.ClientQuotaFilter;
 import org.apache.kafka.common.resource.PatternType;
 import org.apache.kafka.common.resource.ResourcePatternFilter;
 import org.apache.kafka.common.resource.ResourceType;
+import org.apache.kafka.common.utils.internals.AppInfoParser;
 
 /**
  * Kafka's admin client, consumer and producer, whose collections come and go as JSON: one call of the
@@ -61,17 +68,34 @@ public final class KafkaRequests {
     static final ObjectMapper JSON = new ObjectMapper();
     private Admin admin;
 
+    /** The release of the client. */
+    public static String release() {
+        return AppInfoParser.getVersion();
+    }
+
     /** Those of some options that neither the admin client nor the consumer has. */
     public static String unknown(String options) throws Exception {
         Set left = new HashSet(list(options));
-        left.removeAll(AdminClientConfig.configNames());
-        left.removeAll(ConsumerConfig.configNames());
+        ClassLoader before = load(KafkaRequests.class.getClassLoader());
+        try {
+            left.removeAll(AdminClientConfig.configNames());
+            left.removeAll(ConsumerConfig.configNames());
+        } finally {
+            load(before);
+        }
         return JSON.writeValueAsString(left);
     }
 
     /** Creates the admin client, which connects with its first request. */
     public void open(String options) throws Exception {
-        admin = AdminClient.create(map(options));
+        ClassLoader before = load(KafkaRequests.class.getClassLoader());
+        try {
+            Map given = map(options);
+            separate(given, before);
+            admin = AdminClient.create(given);
+        } finally {
+            load(before);
+        }
     }
 
     public void close(int waitMs) {
@@ -93,15 +117,18 @@ public final class KafkaRequests {
         return new Answers().add(wanted, admin.describeTopics(wanted, options).topicNameValues());
     }
 
-    /** Two answers: the consumer groups with their states, and the brokers' errors. */
-    public Answers groups(int timeoutMs) {
-        ListConsumerGroupsOptions options = new ListConsumerGroupsOptions();
+    /** Two answers: the groups of some protocols with their states and types, and the brokers'
+     * errors. */
+    public Answers groups(String protocols, int timeoutMs) throws Exception {
+        ListGroupsOptions options = new ListGroupsOptions();
+        options.withProtocolTypes(new HashSet(list(protocols)));
         options.timeoutMs(Integer.valueOf(timeoutMs));
-        ListConsumerGroupsResult result = admin.listConsumerGroups(options);
+        ListGroupsResult result = admin.listGroups(options);
         return new Answers().add(result.valid()).add(result.errors());
     }
 
-    /** By group its consumers, each with the partitions that it has; `several` are lists of groups. */
+    /** By consumer group its members, each with the partitions that it has; `several` are lists of
+     * groups. */
     public Answers consumers(String several, int timeoutMs) throws Exception {
         Answers answers = new Answers();
         for (Object names : list(several)) {
@@ -109,6 +136,37 @@ public final class KafkaRequests {
             options.timeoutMs(Integer.valueOf(timeoutMs));
             answers.add((List) names,
                 admin.describeConsumerGroups((List) names, options).describedGroups());
+        }
+        return answers;
+    }
+
+    /** By share group what `consumers` has of a consumer group. */
+    public Answers shareConsumers(String several, int timeoutMs) throws Exception {
+        Answers answers = new Answers();
+        for (Object names : list(several)) {
+            DescribeShareGroupsOptions options = new DescribeShareGroupsOptions();
+            options.timeoutMs(Integer.valueOf(timeoutMs));
+            answers.add((List) names,
+                admin.describeShareGroups((List) names, options).describedGroups());
+        }
+        return answers;
+    }
+
+    /** By share group [start offset, lag or null] of its partitions; `several` are lists of groups, a
+     * request each. */
+    public Answers shareOffsets(String several, int timeoutMs) throws Exception {
+        Answers answers = new Answers();
+        for (Object names : list(several)) {
+            Map wanted = new LinkedHashMap();
+            for (Object name : (List) names) {
+                wanted.put(name, new ListShareGroupOffsetsSpec());
+            }
+            ListShareGroupOffsetsOptions options = new ListShareGroupOffsetsOptions();
+            options.timeoutMs(Integer.valueOf(timeoutMs));
+            ListShareGroupOffsetsResult result = admin.listShareGroupOffsets(wanted, options);
+            for (Object name : (List) names) {
+                answers.add(result.partitionsToOffsetInfo((String) name));
+            }
         }
         return answers;
     }
@@ -241,14 +299,97 @@ public final class KafkaRequests {
 
     /** Writes lines to a topic. */
     public static Sender sender(String options, String topic, String keys) throws Exception {
-        return new Sender(map(options), topic, list(keys));
+        ClassLoader before = load(KafkaRequests.class.getClassLoader());
+        try {
+            Map given = map(options);
+            separate(given, before);
+            return new Sender(given, topic, list(keys));
+        } finally {
+            load(before);
+        }
     }
 
     /** A reader from positions [topic, partition, offset, end], each partition once. It takes so many
      * records of each, or so many bytes. */
     public static Reader reader(String options, String positions, int records, long bytes)
             throws Exception {
-        return new Reader(map(options), list(positions), records, bytes);
+        ClassLoader before = load(KafkaRequests.class.getClassLoader());
+        try {
+            Map given = map(options);
+            separate(given, before);
+            return new Reader(given, list(positions), records, bytes);
+        } finally {
+            load(before);
+        }
+    }
+
+    /** Lets this thread, and those that it starts, load from there the classes that options name;
+     * where it has loaded from before. */
+    static ClassLoader load(ClassLoader loader) {
+        Thread thread = Thread.currentThread();
+        ClassLoader before = thread.getContextClassLoader();
+        thread.setContextClassLoader(loader);
+        return before;
+    }
+
+    /**
+     * Lets the clients of both releases log in. Java has one list of SASL clients for a mechanism,
+     * into which the login module of a release enters its own by a name that only the first one
+     * gets, and a SASL client of OAUTHBEARER takes the classes of its own release alone.
+     */
+    static void separate(Map options, ClassLoader others) throws Exception {
+        String mechanism = (String) options.get("sasl.mechanism");
+        String config = (String) options.get("sasl.jaas.config");
+        if (mechanism == null || config == null) {
+            return;
+        }
+        try {
+            Class.forName(config.trim().split("\\s+")[0], true, others);
+        } catch (ClassNotFoundException error) {
+            return; // only this client has it
+        }
+        Provider[] providers = Security.getProviders("SaslClientFactory." + mechanism);
+        for (int i = 0; providers != null && i < providers.length; i++) {
+            String name = providers[i].getService("SaslClientFactory", mechanism).getClassName();
+            Class ours = Class.forName(name, true, KafkaRequests.class.getClassLoader());
+            if (ours.getClassLoader() != providers[i].getClass().getClassLoader()) {
+                Object factory = ours.getDeclaredConstructor(new Class[0]).newInstance(new Object[0]);
+                Security.insertProviderAt(new Login(mechanism, (SaslClientFactory) factory), 1);
+            }
+        }
+    }
+
+    static final class Login extends Provider {
+        Login(String mechanism, SaslClientFactory factory) {
+            super("Weir " + mechanism, "1.0", "SASL clients of Weir's release of kafka-clients");
+            putService(new SaslClients(this, mechanism, factory));
+        }
+    }
+
+    /** The SASL clients of this release, for its own handlers alone. */
+    static final class SaslClients extends Provider.Service implements SaslClientFactory {
+        private final SaslClientFactory factory;
+
+        SaslClients(Provider provider, String mechanism, SaslClientFactory factory) {
+            super(provider, "SaslClientFactory", mechanism, SaslClients.class.getName(), null, null);
+            this.factory = factory;
+        }
+
+        public Object newInstance(Object parameter) {
+            return this;
+        }
+
+        public String[] getMechanismNames(Map options) {
+            return factory.getMechanismNames(options);
+        }
+
+        public SaslClient createSaslClient(String[] mechanisms, String id, String protocol,
+                String server, Map options, CallbackHandler handler) throws SaslException {
+            if (handler.getClass().getClassLoader() != factory.getClass().getClassLoader()) {
+                return null;
+            }
+            return factory.createSaslClient(mechanisms, id, protocol, server, options, handler);
+        }
     }
 
     static List list(String json) throws Exception {
@@ -365,7 +506,20 @@ public final class KafkaRequests {
                     Integer.valueOf(state.lastSequence()), Long.valueOf(state.lastTimestamp()),
                     whole(state.currentTransactionStartOffset())});
             } else if (value instanceof ConsumerGroupDescription) {
-                return plain(((ConsumerGroupDescription) value).members());
+                ConsumerGroupDescription group = (ConsumerGroupDescription) value;
+                return Arrays.asList(new Object[] {
+                    plain(group.members()), group.groupEpoch().orElse(null),
+                    group.targetAssignmentEpoch().orElse(null)});
+            } else if (value instanceof ShareGroupDescription) {
+                ShareGroupDescription group = (ShareGroupDescription) value;
+                return Arrays.asList(new Object[] {
+                    plain(group.members()), Integer.valueOf(group.groupEpoch()),
+                    Integer.valueOf(group.targetAssignmentEpoch())});
+            } else if (value instanceof ShareMemberDescription) {
+                ShareMemberDescription member = (ShareMemberDescription) value;
+                return Arrays.asList(new Object[] {
+                    member.clientId(), member.host(),
+                    pairs(member.assignment().topicPartitions())});
             } else if (value instanceof MemberDescription) {
                 MemberDescription member = (MemberDescription) value;
                 return Arrays.asList(new Object[] {
@@ -382,11 +536,10 @@ public final class KafkaRequests {
                     Long.valueOf(known.producerId()), Integer.valueOf(known.producerEpoch()),
                     known.state().toString(), Long.valueOf(known.transactionTimeoutMs()),
                     whole(known.transactionStartTimeMs()), pairs(known.topicPartitions())});
-            } else if (value instanceof ConsumerGroupListing) {
-                ConsumerGroupListing group = (ConsumerGroupListing) value;
-                Optional state = group.state();
-                String name = state.isPresent() ? state.get().toString() : null;
-                return Arrays.asList(new Object[] {group.groupId(), name});
+            } else if (value instanceof GroupListing) {
+                GroupListing group = (GroupListing) value;
+                return Arrays.asList(new Object[] {
+                    group.groupId(), text(group.groupState()), text(group.type())});
             } else if (value instanceof AclBinding) {
                 AclBinding acl = (AclBinding) value;
                 return Arrays.asList(new Object[] {
@@ -399,6 +552,10 @@ public final class KafkaRequests {
                 return value.toString();
             }
             return value;
+        }
+
+        private static String text(Optional value) {
+            return value.isPresent() ? value.get().toString() : null;
         }
 
         private static Long whole(OptionalLong value) {
@@ -434,17 +591,29 @@ public final class KafkaRequests {
             Map topics = new HashMap();
             for (Object each : committed.entrySet()) {
                 TopicPartition partition = (TopicPartition) ((Map.Entry) each).getKey();
-                OffsetAndMetadata offset = (OffsetAndMetadata) ((Map.Entry) each).getValue();
-                if (offset != null && offset.offset() >= 0) {
+                Object offset = offset(((Map.Entry) each).getValue());
+                if (offset != null) {
                     Map parts = (Map) topics.get(partition.topic());
                     if (parts == null) {
                         parts = new HashMap();
                         topics.put(partition.topic(), parts);
                     }
-                    parts.put(Integer.valueOf(partition.partition()), Long.valueOf(offset.offset()));
+                    parts.put(Integer.valueOf(partition.partition()), offset);
                 }
             }
             return topics;
+        }
+
+        /** The offset of a group in a partition, of a share group with its lag; null for none. */
+        private static Object offset(Object value) {
+            if (value instanceof SharePartitionOffsetInfo) {
+                SharePartitionOffsetInfo share = (SharePartitionOffsetInfo) value;
+                return Arrays.asList(new Object[] {
+                    Long.valueOf(share.startOffset()), share.lag().orElse(null)});
+            }
+            OffsetAndMetadata committed = (OffsetAndMetadata) value;
+            return committed == null || committed.offset() < 0L
+                ? null : Long.valueOf(committed.offset());
         }
 
         private static List entities(Map limits) {

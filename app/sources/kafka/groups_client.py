@@ -2,7 +2,8 @@
 
 Answers are independent: a missing one is reported, and left out of this poll; what cannot be asked
 about one group, topic or partition costs that one alone. The order matters: commits are requested
-before the ends of logs, so that no group is ahead of its log.
+before the ends of logs, so that no group is ahead of its log. Share groups are requested last: what
+they have acknowledged is then that of no shorter log.
 
 A broker that does not answer delays what is asked of all brokers. So the time of a poll is divided:
 among the list of groups, the commits with the beginnings of logs, and the ends of logs with the
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.config.kafka_topics import PATTERN
@@ -31,9 +32,11 @@ from app.sources.kafka.offsets import (
     NO_OFFSET,
     REBALANCING,
     RETENTION,
+    SHARE,
     STABLE,
     UNKNOWN,
     GroupConsumer,
+    GroupMembers,
     KafkaTopic,
     Log,
     LogPosition,
@@ -77,7 +80,14 @@ class GroupsClient:
         self._client: KafkaClient | None = None
         self._turns = {
             kind: Turns()
-            for kind in ("group", "partition", "settings of", "stable", "consumers of")
+            for kind in (
+                "group",
+                "share group",
+                "partition",
+                "settings of",
+                "stable",
+                "consumers of",
+            )
         }
 
     def ask(
@@ -99,18 +109,24 @@ class GroupsClient:
         ends = share(deadline, STAGES - 1)
         places = self._places(answers)
         beginnings = client.offsets(places, "first", ends)
-        self._committed(client, groups, groups_there, places, answers, ends)
+        # One object for each partition, however many groups have offsets in it.
+        shared: dict[tuple[str, int], Place] = {place: place for place in places}
+        self._committed(client, groups, groups_there, shared, answers, ends)
         start = self._offsets(beginnings, places, answers, ends)
         begun = [place for place in places if place in start]
-        following = client.offsets(begun, "next", deadline)
+        share_groups = self._share_groups(answers, groups_there)
+        ends = share(deadline, 2) if share_groups else deadline
+        following = client.offsets(begun, "next", ends)
         if self._settings.retention_as_quota:
-            self._retention(client, answers, deadline)
-        end = self._offsets(following, begun, answers, deadline)
+            self._retention(client, answers, ends)
+        end = self._offsets(following, begun, answers, ends)
         answers.logs = {
             place: Log(start[place], max(start[place], offset)) for place, offset in end.items()
         }
         self._turns["partition"].answered(answers.logs)
         self._turns["partition"].end(places)
+        self._start_offsets(client, share_groups, shared, answers, deadline)
+        self._without_offset(groups_there, answers)
         return answers
 
     def read(
@@ -134,26 +150,29 @@ class GroupsClient:
                 read |= self._read(list(each.values()), logs, deadline, problems)
         return read
 
-    def consumers(
-        self, groups: Collection[str], deadline: float, problems: list[str]
-    ) -> dict[str, dict[Place, GroupConsumer]]:
-        """By group and partition the consumer that has it, as far as they are answered."""
-        turns = self._turns["consumers of"]
+    def members(
+        self, groups: Collection[str], share_groups: Container[str], deadline: float
+    ) -> tuple[dict[str, GroupMembers], list[str]]:
+        """By group its members, as far as they are answered, and what was not."""
+        turns, client = self._turns["consumers of"], self._connected()
         asked = turns.sorted(groups)[:MOST_DESCRIBED]
-        values, errors = self._connected().consumers(asked, deadline).result(deadline)
-        problems += [f"consumers of {asked[n]}: {error.text}" for n, error in errors.items()]
-        consumers = {
-            group: {
-                Place(*pair): GroupConsumer(client_id, host.removeprefix("/"))
-                for client_id, host, pairs in members
-                for pair in pairs
-            }
-            for group, members in zip(asked, values, strict=True)
-            if members is not None
-        }
-        turns.answered(consumers)
+        shared = [group for group in asked if group in share_groups]
+        others = [group for group in asked if group not in share_groups]
+        sent = [
+            (names, request(names, deadline))
+            for names, request in ((others, client.consumers), (shared, client.share_consumers))
+            if names
+        ]
+        members, problems = {}, []
+        for names, request in sent:
+            values, errors = request.result(deadline)
+            problems += [f"consumers of {names[n]}: {error.text}" for n, error in errors.items()]
+            for group, value in zip(names, values, strict=True):
+                if value is not None:
+                    members[group] = _members(*value)
+        turns.answered(members)
         turns.end(groups)
-        return consumers
+        return members, problems
 
     def stable(
         self, places: Collection[Place], deadline: float, problems: list[str]
@@ -233,7 +252,9 @@ class GroupsClient:
             _problem(answers, "the list of groups", error)
         answers.listed = not errors and not failed
         wanted = self._settings.wants_group
-        states = {name: _CONSUMERS.get(state) for name, state in groups or () if wanted(name)}
+        groups = [group for group in groups or () if wanted(group[0])]
+        states = {name: _CONSUMERS.get(state) for name, state, _ in groups}
+        answers.types = {name: kind.lower() for name, _, kind in groups if kind and name}
         answers.consumers = {name: state for name, state in states.items() if state and name}
         if "" in states:  # the broker takes commits under it; no client asks for them
             answers.states[""] = EMPTY
@@ -244,16 +265,15 @@ class GroupsClient:
         client: KafkaClient,
         before: Collection[str],
         listed: set[str],
-        places: list[Place],
+        shared: Mapping[tuple[str, int], Place],
         answers: OffsetAnswers,
         deadline: float,
     ) -> None:
         wanted = self._settings.wants_group
-        # One object for each partition, however many groups have offsets in it.
-        shared: dict[tuple[str, int], Place] = {place: place for place in places}
-        named = {name for name in self._settings.groups if not name.startswith(PATTERN)}
+        share_groups = {name for name, kind in answers.types.items() if kind == SHARE}
         turns = self._turns["group"]
-        asked = turns.sorted(({name for name in before if wanted(name)} | named | listed) - {""})
+        every = {name for name in before if wanted(name)} | self._named() | listed
+        asked = turns.sorted(every - share_groups - {""})
         values, errors = client.committed(asked, deadline).result(deadline)
         for number, name in enumerate(asked):
             error = errors.get(number)
@@ -267,6 +287,51 @@ class GroupsClient:
             }
         turns.answered(answers.committed)
         turns.end(asked)
+
+    def _share_groups(self, answers: OffsetAnswers, listed: set[str]) -> list[str]:
+        """Share groups, and groups that are not listed and have no offsets as consumer groups."""
+        return self._turns["share group"].sorted(
+            {name for name, kind in answers.types.items() if kind == SHARE}
+            | {name for name, offsets in answers.committed.items() if not offsets} - listed
+        )
+
+    def _start_offsets(
+        self,
+        client: KafkaClient,
+        groups: list[str],
+        shared: Mapping[tuple[str, int], Place],
+        answers: OffsetAnswers,
+        deadline: float,
+    ) -> None:
+        """Add the offsets of share groups, after the ends of logs: none of their records that have
+        come since counts as acknowledged."""
+        turns = self._turns["share group"]
+        answered = set()
+        if groups:
+            values, errors = client.share_offsets(groups, deadline).result(deadline)
+        for number, name in enumerate(groups):
+            error = errors.get(number)
+            if error is None:
+                answered.add(name)
+                answers.committed[name] = {}
+                if values[number]:
+                    answers.types[name] = SHARE
+                for topic, offsets in values[number].items():
+                    for partition, (start, lag) in offsets.items():
+                        place = shared.get((topic, int(partition))) or Place(topic, int(partition))
+                        log = answers.logs.get(place)
+                        answers.committed[name][place] = min(start, log.end) if log else start
+                        if lag is not None:
+                            answers.share_lags[name, place] = lag
+            elif answers.types.get(name) == SHARE:
+                _problem(answers, f"share group {name}", error)
+            elif not (error.gone or error.unsupported):
+                del answers.committed[name]  # it may be a share group that is not listed
+        turns.answered(answered)
+        turns.end(groups)
+
+    def _without_offset(self, listed: set[str], answers: OffsetAnswers) -> None:
+        """Add the states of groups that have no offset at all, if the list of groups is complete."""
         unlisted = [
             name for name, offsets in answers.committed.items() if offsets and name not in listed
         ]
@@ -274,9 +339,16 @@ class GroupsClient:
             answers.problems.append(f"the list of groups: lacks {unlisted[0]}, which has offsets")
             answers.listed = False
         if answers.listed:
+            named = self._named()
             for name, offsets in answers.committed.items():
-                if not offsets and name in named | listed:
-                    answers.states[name] = NO_OFFSET if name in listed else UNKNOWN
+                if not offsets and name in named - listed:
+                    answers.states[name] = UNKNOWN
+                elif not offsets and name in listed and answers.types.get(name) != SHARE:
+                    answers.states[name] = NO_OFFSET
+
+    def _named(self) -> set[str]:
+        """The groups that the settings name."""
+        return {name for name in self._settings.groups if not name.startswith(PATTERN)}
 
     def _places(self, answers: OffsetAnswers) -> list[Place]:
         """The partitions that have a leader, in their turns."""
@@ -350,6 +422,18 @@ class GroupsClient:
             if oldest.messages:
                 read.setdefault(position, oldest)
         return read
+
+
+def _members(
+    members: list[tuple[str, str, list[tuple[str, int]]]], epoch: int | None, target: int | None
+) -> GroupMembers:
+    """The members of a group; of several that have a partition the first one by its client id."""
+    assigned = {
+        Place(*pair): GroupConsumer(client_id, host.removeprefix("/"))
+        for client_id, host, pairs in sorted(members, reverse=True)
+        for pair in pairs
+    }
+    return GroupMembers(assigned, epoch, target)
 
 
 def _problem(answers: OffsetAnswers, what: str, error: RequestError) -> None:

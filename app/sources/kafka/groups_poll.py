@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -14,12 +14,16 @@ from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.errors import UserError
 from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.offsets import (
+    CONSUMER,
     CONSUMERS,
     DEAD,
     EMPTIED,
     FEED,
     KNOWN,
     NAMELESS,
+    REBALANCING,
+    SHARE,
+    STREAMS,
     GroupConsumer,
     KnownPartition,
     LogPosition,
@@ -98,7 +102,7 @@ class GroupPoller(Polling):
         self._waiting = Waiting(self._client)
         self._ends: dict[Place, int] = {}
         """Ends of the logs at the poll before."""
-        self._consumers: dict[str, dict[Place, GroupConsumer]] = {}
+        self._consumers: dict[str, Mapping[Place, GroupConsumer]] = {}
         """By group that lags the newest answer about its consumers."""
 
     def check(self) -> None:
@@ -169,7 +173,8 @@ class GroupPoller(Polling):
             self._commit(Begun(now_ms, time.monotonic(), 0), [record], ends=False)
 
     def _assigned(self, answers: OffsetAnswers, deadline: float) -> None:
-        """Add the consumers of partitions in which records of an earlier poll wait."""
+        """Add the consumers of partitions in which records of an earlier poll wait, and the epochs of
+        groups that rebalance."""
         waiting = [
             (group, place)
             for group, offsets in answers.committed.items()
@@ -178,13 +183,22 @@ class GroupPoller(Polling):
             if place in answers.logs and offset < self._ends.get(place, 0)
         ]
         self._ends = {place: log.end for place, log in answers.logs.items()}
-        groups = {group for group, _ in waiting}
+        types = answers.types
+        groups = {group for group, _ in waiting if types.get(group) != STREAMS}
         self._consumers = {g: places for g, places in self._consumers.items() if g in groups}
+        groups |= {
+            group
+            for group, state in answers.consumers.items()
+            if state == REBALANCING and types.get(group) == CONSUMER
+        }
         if groups:
+            share_groups = {group for group in groups if types.get(group) == SHARE}
             try:
-                self._consumers |= self._client.consumers(groups, deadline, answers.problems)
+                answers.members, problems = self._client.members(groups, share_groups, deadline)
+                answers.problems += problems
             except Unanswered as error:
                 answers.problems.append(f"consumers of groups: {error}")
+        self._consumers |= {g: members.assigned for g, members in answers.members.items()}
         answers.assigned = {
             (group, place): self._consumers[group][place]
             for group, place in waiting

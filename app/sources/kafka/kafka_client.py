@@ -1,10 +1,10 @@
 """The client of Kafka: Java's, in the JVM of this process.
 
-Spark's connector includes kafka-clients. `KafkaRequests.java` asks for any number of topics, groups
-or partitions with one call of the gateway, which takes a fifth of a millisecond, and answers as one
-JSON text. A request has an answer for each thing that it asks about: what fails, or does not come
-in time, costs itself alone. A broker gets the requests of a client one after the other, so lists
-are answered in their order.
+It is a later release than that of Spark's connector, in a class loader beside it (app.jars).
+`KafkaRequests.java` asks for any number of topics, groups or partitions with one call of the
+gateway, which takes a fifth of a millisecond, and answers as one JSON text. A request has an answer
+for each thing that it asks about: what fails, or does not come in time, costs itself alone. A broker
+gets the requests of a client one after the other, so lists are answered in their order.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 from app.config.base import MASK, SECRET
 from app.errors import UserError
+from app.jars import KAFKA_CLIENT, OF_KAFKA_CLIENT, client_jar
 from app.jvm import driver_jvm
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
@@ -34,6 +35,8 @@ ATTEMPTS = 3
 GROUPS, PARTITIONS, TOPICS, STATES, CONSUMERS = 500, 10_000, 500, 200, 100
 """Most groups, partitions, topics, partitions with producers and groups with consumers of one
 request: what cannot be answered in the time of a poll as a whole is answered in part."""
+PROTOCOLS = ("", "consumer", "share", "streams")
+"""Of groups that read topics; without one a program only commits."""
 FETCH_BYTES = 8 << 20
 """Most bytes of an answer with records, but for one record that is larger."""
 REFUSED = (
@@ -67,6 +70,11 @@ class RequestError(NamedTuple):
         """Whether there is no such topic or group."""
         missing = ("UnknownTopicOrPartitionException", "GroupIdNotFoundException")
         return any(name in missing for name in self.names)
+
+    @property
+    def unsupported(self) -> bool:
+        """Whether brokers of this release have no such request."""
+        return "UnsupportedVersionException" in self.names
 
 
 class Answered(NamedTuple):
@@ -131,16 +139,27 @@ class KafkaClient:
         return self._send("topics", deadline, json.dumps(names))
 
     def groups(self, deadline: float) -> Request:
-        """[name, state or None] of all consumer groups; [class, …, message] of brokers that failed."""
-        return self._send("groups", deadline)
+        """[name, state or None, type or None] of all groups that read topics; [class, …, message] of
+        brokers that failed."""
+        return self._send("groups", deadline, json.dumps(PROTOCOLS))
 
     def committed(self, groups: Sequence[str], deadline: float) -> Request:
         """Of each group its offsets by topic and partition."""
         return self._send("committed", deadline, _lists(groups, GROUPS))
 
     def consumers(self, groups: Sequence[str], deadline: float) -> Request:
-        """Of each group the [client id, host, [[topic, partition], …]] of its consumers."""
+        """Of each group the [client id, host, [[topic, partition], …]] of its members, its epoch and
+        that of its target assignment, both None for classic groups."""
         return self._send("consumers", deadline, _lists(groups, CONSUMERS))
+
+    def share_consumers(self, groups: Sequence[str], deadline: float) -> Request:
+        """The same of share groups, whose members may have the same partitions."""
+        return self._send("shareConsumers", deadline, _lists(groups, CONSUMERS))
+
+    def share_offsets(self, groups: Sequence[str], deadline: float) -> Request:
+        """Of each share group by topic and partition its start offset and its lag, which is None
+        where the coordinator does not count it."""
+        return self._send("shareOffsets", deadline, _lists(groups, GROUPS))
 
     def offsets(self, places: Sequence[Place], which: Offset, deadline: float) -> Request:
         """Of each partition the first offset of its log, the next one, or with `stable` that which
@@ -380,29 +399,55 @@ def deadline_in(seconds: float) -> float:
     return time.monotonic() + seconds
 
 
-_classes: dict[int, Any] = {}
-"""The compiled class by the gateway that has it."""
+def release() -> str:
+    """The release of the client; UserError if it cannot be used."""
+    return str(_compiled().newInstance().release())
+
+
 _compiling = threading.Lock()
 
 
 def _compiled() -> Any:
-    """The class KafkaRequests in the JVM of this process."""
-    view = driver_jvm()
-    with _compiling:
-        if id(view) not in _classes:
-            from py4j.protocol import Py4JJavaError
+    """The class KafkaRequests in the JVM, compiled once for all processes that use that."""
+    from py4j.protocol import Py4JJavaError
 
+    view, name = driver_jvm(), "weir.KafkaRequests"
+    with _compiling:
+        kept = view.java.lang.System.getProperties()
+        compiled = kept.get(name)
+        if compiled is None:
             source = resources.files("app.sources.kafka").joinpath("KafkaRequests.java")
             compiler = view.org.codehaus.janino.SimpleCompiler()
-            loader = view.java.lang.Thread.currentThread().getContextClassLoader()
-            compiler.setParentClassLoader(loader)
+            compiler.setParentClassLoader(_class_loader(view))
             try:
                 compiler.cook(source.read_text(encoding="utf-8"))
             except Py4JJavaError as error:
                 raise UserError(
-                    f"kafka-clients is not the release of Spark's connector, or missing: "
-                    f"{error.java_exception.getMessage()}\n"
+                    f"{KAFKA_CLIENT} does not fit this Spark: {error.java_exception.getMessage()}\n"
                     "run ./spark-submit.sh doctor, which names the jars"
                 ) from None
-            _classes[id(view)] = compiler.getClassLoader().loadClass("weir.KafkaRequests")
-        return _classes[id(view)]
+            compiled = kept[name] = compiler.getClassLoader().loadClass(name)
+    return compiled
+
+
+def _class_loader(view: Any) -> Any:
+    """A class loader that takes Kafka's classes from the client's jar, and from those of the user
+    what belongs to them, such as login modules; the rest is Spark's. UserError without the jar.
+
+    Spark's own loader finds the release of its connector, which has to stay what it is.
+    """
+    jar = client_jar()
+    if jar is None:
+        raise UserError(
+            f"the jar of Kafka's client is missing: {KAFKA_CLIENT}\n"
+            f"./spark-submit.sh --prepare fetches it; a folder of jars that WEIR_JARS names needs a"
+            f" copy in {OF_KAFKA_CLIENT}"
+        )
+    spark = view.java.lang.Thread.currentThread().getContextClassLoader()
+    urls = [view.java.io.File(str(jar)).toURI().toURL()]
+    if view.java.lang.Class.forName("java.net.URLClassLoader").isInstance(spark):
+        urls += [url for url in spark.getURLs() if "kafka-clients" not in url.getPath()]
+    array = view.java.lang.reflect.Array.newInstance(urls[0].getClass(), len(urls))
+    for number, url in enumerate(urls):
+        view.java.lang.reflect.Array.set(array, number, url)
+    return view.org.apache.spark.util.ChildFirstURLClassLoader(array, spark)

@@ -31,6 +31,8 @@ NO_OFFSET, UNKNOWN, EMPTY, KNOWN = ("no_offset", "unknown_group", "empty_id", "k
 STABLE, REBALANCING, EMPTIED, DEAD = CONSUMERS = ("stable", "rebalancing", "empty", "dead")
 """What the consumers of a group do: all have their partitions, some are about to get theirs, there
 are none, or the group is about to be removed."""
+SHARE, STREAMS, CONSUMER = "share", "streams", "consumer"
+"""Types of groups, which brokers name since 3.8."""
 OPEN_TRANSACTION = "open_transaction"
 """State of a group whose offset is the last stable one of a partition."""
 NAMELESS = '""'
@@ -102,6 +104,16 @@ class GroupConsumer(NamedTuple):
     host: str
 
 
+class GroupMembers(NamedTuple):
+    """What a coordinator knows of the members of a group."""
+
+    assigned: Mapping[Place, GroupConsumer]
+    """Of a share group the first of the members that have a partition."""
+    epoch: int | None = None
+    """None for classic groups, as the next."""
+    assignment_epoch: int | None = None
+
+
 class LogPosition(NamedTuple):
     """A place in a partition's log."""
 
@@ -120,7 +132,14 @@ class OffsetAnswers:
     absent: set[str] = field(default_factory=set)
     """Topics that the settings name and Kafka lacks."""
     committed: dict[str, dict[Place, int]] = field(default_factory=dict)
-    """By group its offsets; empty for a group that has none, or is gone."""
+    """By group its offsets, of a share group its start offsets; empty for a group that has none, or
+    is gone."""
+    share_lags: dict[tuple[str, Place], int] = field(default_factory=dict)
+    """By share group and partition the records that it has not acknowledged, as brokers count."""
+    types: dict[str, str] = field(default_factory=dict)
+    """By group its type."""
+    members: dict[str, GroupMembers] = field(default_factory=dict)
+    """Of the groups that were asked for."""
     unanswered: set[tuple[str, Place]] = field(default_factory=set)
     """Offsets that were answered with an error."""
     states: dict[str, str] = field(default_factory=dict)
@@ -191,13 +210,14 @@ class OffsetRules:
             "ts_wall_ms": at_ms,
         }
 
-    def whole_group(self, group: str, state: str, at_ms: int) -> Record:
+    def whole_group(self, group: str, state: str, at_ms: int, **columns: Any) -> Record:
         """The state of a group as a whole."""
         return {
             "event_type": "group_state",
             **self.common(at_ms),
             "subscription": group or NAMELESS,
             "group_state": state,
+            **{name: value for name, value in columns.items() if value is not None},
         }
 
 
@@ -358,7 +378,7 @@ class _OffsetMapping:
             elif had or (group in known.groups and place.topic not in self._reads[group]):
                 # An offset that is gone is one poll's news; the next one states its absence.
                 self._deletion("cursor_deleted", place, subscription=group)
-            elif place.topic in self._reads[group]:
+            elif place.topic in self._reads[group] and not self._shares(group):
                 groups.append(group)
                 without.append(group)
         self.mapped.known[place] = KnownPartition(
@@ -367,6 +387,14 @@ class _OffsetMapping:
             *self._mean(place, known),
             tuple(without),
         )
+
+    def _type(self, group: str) -> Record:
+        kind = self._answers.types.get(group)
+        return {} if kind is None else {"group_type": kind}
+
+    def _shares(self, group: str) -> bool:
+        """Whether this is a share group: it has a start offset once a record is acknowledged."""
+        return self._answers.types.get(group) == SHARE
 
     def _is_answered(self, group: str, place: Place) -> bool:
         answers = self._answers
@@ -406,6 +434,7 @@ class _OffsetMapping:
                         **common,
                         "subscription": group,
                         "group_state": NO_OFFSET,
+                        **self._type(group),
                     }
 
     def whole_groups(self, before: Mapping[str, str]) -> list[Record]:
@@ -414,8 +443,16 @@ class _OffsetMapping:
         found = {**self._answers.consumers, **self._answers.states}
         over = {group: KNOWN for group in before if self._answers.listed and group not in found}
         self.mapped.groups = {g: s for g, s in {**before, **found}.items() if g not in over}
+        answers, nobody = self._answers, GroupMembers({})
         return [
-            self._rules.whole_group(group, state, self._answers.polled_ms)
+            self._rules.whole_group(
+                group,
+                state,
+                answers.polled_ms,
+                group_type=answers.types.get(group),
+                group_epoch=answers.members.get(group, nobody).epoch,
+                assignment_epoch=answers.members.get(group, nobody).assignment_epoch,
+            )
             for group, state in sorted({**over, **found}.items())
         ]
 
@@ -434,6 +471,10 @@ class _OffsetMapping:
                 record["publish_time_ms"] = oldest.time_ms
             if oldest.whole:
                 record["unread"] = oldest.messages
+        lag = self._answers.share_lags.get((group, place))
+        if lag is not None:
+            record["unread"] = min(lag, record.get("unread", lag))
+        record |= self._type(group)
         consumer = self._answers.assigned.get((group, place))
         if consumer is not None:
             record |= {"client_id": consumer.client_id, "client_host": consumer.host}

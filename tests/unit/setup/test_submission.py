@@ -14,6 +14,7 @@ from app.cli import app
 from app.cli import main as program
 from app.errors import UserError
 from app.jvm import POLLS_ALONE
+from app.jars import client_jar
 from app.setup.launch.home import ROOT, Home
 from app.setup.launch.line import COMMANDS, ON_SPARK, read
 from app.setup.launch.machine import require_spark_home
@@ -144,6 +145,31 @@ def test_the_configuration_travels_in_cluster_deploy_mode(home: Home) -> None:
     assert values(line)["--files"] == f"{home.data}/weir-config.yaml"
     assert line[-2:] == ["--config", "weir-config.yaml"]
     assert "spark.yarn.appMasterEnv.TZ=UTC" in line
+
+
+def test_the_jar_of_kafkas_client_is_on_no_class_path_and_travels_to_a_driver(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = tmp_path / "jars/kafka-client/org.apache.kafka_kafka-clients-4.4.0.jar"
+    jar.parent.mkdir()
+    jar.touch()
+    elsewhere = ("--master", "yarn", "--deploy-mode", "cluster", "run", "--config", "c.yaml")
+    for words in (("run",), elsewhere):
+        submission = Submission(read(words), home, prepares=False)
+        given = values(submission.words())
+        assert given["--jars"] == f"{tmp_path}/jars/delta.jar,{tmp_path}/jars/kafka.jar"
+        assert submission.environment["WEIR_JARS"] == f"{tmp_path}/jars"
+        assert (str(jar) in given.get("--files", "")) is (words is elsewhere)
+    assert client_jar() == jar
+    # The driver has it in its folder.
+    monkeypatch.delenv("WEIR_JARS")
+    (tmp_path / "driver").mkdir()
+    sent = jar.rename(tmp_path / "driver" / jar.name)
+    monkeypatch.chdir(tmp_path / "driver")
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "none"))
+    assert client_jar() == sent
+    monkeypatch.chdir(tmp_path)
+    assert client_jar() is None
 
 
 def test_the_travelling_configuration_holds_the_policies_and_no_secret(

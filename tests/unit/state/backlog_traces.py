@@ -457,7 +457,10 @@ class _Writer(WallWriter):
                 broker,
                 "group_state",
                 subscription=name,
-                group_state=("unknown_group", "share_group", "known")[b % 3],
+                group_state=("unknown_group", "rebalancing", "known")[b % 3],
+                group_type=(None, "consumer", "share")[c % 3],
+                group_epoch=(None, 4)[b % 2],
+                assignment_epoch=(3, None)[b % 2],
             )
         elif c == 19:
             log[1] = max(log[1] - 3, 0)
@@ -488,6 +491,7 @@ class _Writer(WallWriter):
                 unread=(None, 0, 1, None)[c % 4],
                 client_id=(None, "c1", "c2")[b % 3],
                 client_host=(None, "10.0.0.7")[c % 2],
+                group_type=(None, "consumer", "share")[c % 3],
             )
             if (b + c) % 3 == 0:
                 self.put(

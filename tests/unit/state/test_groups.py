@@ -248,6 +248,11 @@ def test_a_group_without_an_offset() -> None:
     assert found["group_lag"] == []
 
 
+def whole_group(state: str, **columns: Any) -> Row:
+    of_all = {"subscription": "g", "topic": None, "partition": None, "group_state": state}
+    return of_kafka("group_state", 0, **of_all, **columns)
+
+
 def waits(**columns: Any) -> Row:
     return of_kafka("group_state", 0, subscription="g", group_state="open_transaction", **columns)
 
@@ -307,6 +312,34 @@ def test_a_row_names_the_consumer_that_has_the_partition() -> None:
         ("committed", None, None),
         ("ahead", "billing-1", "10.0.0.7"),
         ("gone", None, None),
+    ]
+
+
+def test_a_row_has_the_type_of_the_group_and_one_of_a_whole_group_its_epochs() -> None:
+    epochs = {"group_epoch": 5, "assignment_epoch": 4}
+    found = rows(
+        polls(
+            [
+                log(0, 60),
+                offset(0, 50, group_type="share"),
+                whole_group("stable", group_type="share"),
+            ],
+            [
+                log(0, 60),
+                offset(0, 50),
+                whole_group("rebalancing", group_type="consumer", **epochs),
+            ],
+            [log(0, 60), offset(0, 50), whole_group("known")],
+        ),
+        40_000,
+    )
+    assert values(found["group_lag"][:2], "group_type") == [("share",), (None,)]
+    assert values(
+        found["group_states"], "state", "group_type", "group_epoch", "assignment_epoch"
+    ) == [
+        ("stable", "share", None, None),
+        ("rebalancing", "consumer", 5, 4),
+        ("known", "consumer", None, None),
     ]
 
 

@@ -340,9 +340,22 @@ ADDED = {
                 "told",
                 "client",
                 "host",
+                "type",
+                "group_epoch",
+                "assignment_epoch",
             )
         ),
-        *(f"{part}.client_{column}" for part in ("waiting", "shared") for column in ("id", "host")),
+        *(
+            f"{part}.{column}"
+            for part in ("waiting", "shared")
+            for column in (
+                "client_id",
+                "client_host",
+                "group_type",
+                "group_epoch",
+                "assignment_epoch",
+            )
+        ),
     ),
     "entry_cache": (),
 }

@@ -19,9 +19,7 @@ _STATES = {
     " data get nothing more before",
     "no_offset": "has no offset; {state.unread:n record} stand there",
     "offsets_expired": "has no offset any more; {state.unread:n record} were unread",
-    "unknown_group": "is named in the configuration and is no consumer group: it does not exist, or is a"
-    " share group",
-    "share_group": "is a share group, which commits no offsets",
+    "unknown_group": "is named in the configuration and does not exist",
     "empty_id": "has committed under the empty group id, which no client can ask for",
     "gone": "is gone",
     "stable": "has consumers, and each has its partitions",
@@ -60,12 +58,16 @@ def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) 
     return found
 
 
-def _whose(row: Quoted) -> str:
+def _whose(row: Quoted, group: str = "Group") -> str:
     if row["topic"] is None:
-        return f"Group {row.group}"
+        return f"{group} {row.group}"
     if row["partition"] is None:
-        return f"Group {row.group} of topic {row.topic}"
-    return f"Group {row.group} of topic {row.topic}, partition {row.partition},"
+        return f"{group} {row.group} of topic {row.topic}"
+    return f"{group} {row.group} of topic {row.topic}, partition {row.partition},"
+
+
+def _kind(row: Quoted) -> str:
+    return "Share group" if row["group_type"] == "share" else "Group"
 
 
 def _lost(row: Quoted) -> str:
@@ -80,7 +82,12 @@ def _lost(row: Quoted) -> str:
 def _state(row: Quoted) -> str:
     if row["state"] == "no_offset" and row["unread"] is None:
         return f"{_whose(row)} has no offset in any topic"
-    text = f"{_whose(row)} {_STATES[row['state']].format(state=row)}"
+    text = f"{_whose(row, _kind(row))} {_STATES[row['state']].format(state=row)}"
+    if row["state"] == "rebalancing" and row["group_epoch"] is not None:
+        text += (
+            f"; the group is in epoch {row.group_epoch:n}, its target assignment of epoch"
+            f" {row.assignment_epoch:n}"
+        )
     return f"{text} {_transaction(row)}" if row["state"] == "open_transaction" else text
 
 
@@ -97,12 +104,18 @@ def _transaction(row: Quoted) -> str:
 
 
 def _lag(row: Quoted) -> str:
-    reads = f"it reads offset {row.committed:n} next and the log ends at {row.log_end:n}"
-    if row["lag"] < 0:
-        ahead = row.derived("ahead", -row["lag"])
-        text = f"{_whose(row)} is ahead of the log by {ahead:n offset}: {reads}"
+    if row["group_type"] == "share":
+        reads = f"its start offset is {row.committed:n} and the log ends at {row.log_end:n}"
     else:
-        text = f"{_whose(row)} has a lag of {row.lag:n offset}: {reads}"
+        reads = f"it reads offset {row.committed:n} next and the log ends at {row.log_end:n}"
+    if row["group_type"] == "share" and row["lag_records"] is not None:
+        text = f"{_whose(row, _kind(row))} has not acknowledged {row.lag_records:n record}: {reads}"
+        text += _AGES.get(row["age_state"], "").format(lag=row) if row["lag_records"] else ""
+    elif row["lag"] < 0:
+        ahead = row.derived("ahead", -row["lag"])
+        text = f"{_whose(row, _kind(row))} is ahead of the log by {ahead:n offset}: {reads}"
+    else:
+        text = f"{_whose(row, _kind(row))} has a lag of {row.lag:n offset}: {reads}"
         if row["state"] == "open_transaction":
             text += "; a transaction is open from its offset on"
         elif row["lag"] > 0:

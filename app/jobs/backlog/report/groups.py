@@ -51,6 +51,7 @@ def groups(reader: ReportReader) -> ReportSection:
                 GridColumn("lost", "lost", "number"),
                 GridColumn("state", "state"),
                 GridColumn("consumers", "consumers"),
+                GridColumn("type", "type"),
                 GridColumn("client_id", "client"),
                 GridColumn("client_host", "host"),
             ],

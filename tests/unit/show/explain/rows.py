@@ -333,6 +333,18 @@ GROUPS: Rows = {
             age_s=5,
             time_to_loss_s=0.0,
         ),
+        of_group(
+            "jobs",
+            6,
+            partition=5,
+            state="committed",
+            lag=300,
+            log_end=1500,
+            lag_records=7,
+            age_state="known",
+            age_s=60,
+            group_type="share",
+        ),
     ],
     "group_states": [
         of_group(
@@ -345,6 +357,19 @@ GROUPS: Rows = {
             partition=None if number > 2 else 3,
         )
         for number, state in enumerate(STATES)
+    ]
+    + [
+        of_group("jobs", 30, state="empty", topic=None, partition=None, group_type="share"),
+        of_group(
+            "billing",
+            31,
+            state="rebalancing",
+            topic=None,
+            partition=None,
+            group_type="consumer",
+            group_epoch=12,
+            assignment_epoch=11,
+        ),
     ]
     + [
         of_group("billing", n, state="open_transaction", log_end=1500, producer_id=7, **named)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.groups_poll import GroupPoller
 from app.sources.kafka.offsets import (
     GroupConsumer,
+    GroupMembers,
     Log,
     LogPosition,
     OffsetAnswers,
@@ -38,6 +39,7 @@ class Scripted(GroupsClient):
         self.stable_asked: list[set[Place]] = []
         self.open_asked: list[dict[Place, int]] = []
         self.consumers_now: dict[str, dict[Place, GroupConsumer]] | Unanswered = {}
+        self.epochs: dict[str, tuple[int, int]] = {}
         self.consumers_asked: list[set[str]] = []
 
     def deadline_in(self, seconds: float) -> float:
@@ -67,13 +69,17 @@ class Scripted(GroupsClient):
         self.reads.append(list(positions))
         return {p: Oldest(AT - p.offset, 1, 10) for p in positions}
 
-    def consumers(
-        self, groups: Collection[str], deadline: float, problems: list[str]
-    ) -> dict[str, dict[Place, GroupConsumer]]:
+    def members(
+        self, groups: Collection[str], share_groups: Container[str], deadline: float
+    ) -> tuple[dict[str, GroupMembers], list[str]]:
         self.consumers_asked.append(set(groups))
         if isinstance(self.consumers_now, Unanswered):
             raise self.consumers_now
-        return {g: places for g, places in self.consumers_now.items() if g in groups}
+        there = self.consumers_now.items()
+        members = {
+            g: GroupMembers(places, *self.epochs.get(g, ())) for g, places in there if g in groups
+        }
+        return members, []
 
     def stable(
         self, places: Collection[Place], deadline: float, problems: list[str]

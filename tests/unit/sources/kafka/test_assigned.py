@@ -41,6 +41,22 @@ def test_only_records_that_an_earlier_poll_has_seen_name_a_consumer(tmp_path: Pa
     assert ("slow", 0) not in assigned(one, 3)
 
 
+def test_a_group_of_the_consumer_protocol_that_rebalances_has_its_epochs(tmp_path: Path) -> None:
+    client = Scripted()
+    client.consumers_now, client.epochs = {"slow": {P0: ONE}}, {"slow": (5, 4)}
+    of_all = {"listed": True, "consumers": {"slow": "rebalancing", "fast": "rebalancing"}}
+    client.now = answers(types={"slow": "consumer", "fast": "classic"}, **of_all)
+    found = [r for r in lines(poller(tmp_path, client).poll_once(AT)) if "topic" not in r]
+    columns = ("subscription", "group_state", "group_type", "group_epoch", "assignment_epoch")
+    assert [
+        tuple(r.get(c) for c in columns) for r in found if r["event_type"] == "group_state"
+    ] == [
+        ("fast", "rebalancing", "classic", None, None),
+        ("slow", "rebalancing", "consumer", 5, 4),
+    ]
+    assert client.consumers_asked == [{"slow"}]
+
+
 def test_a_group_without_consumers_is_not_asked(tmp_path: Path) -> None:
     client = Scripted()
     client.now = answers(consumers={"slow": "empty"}, listed=True)

@@ -13,7 +13,14 @@ from app.config.kafka_groups import KafkaGroupsSettings
 from app.sources.kafka import groups_client, producers_client
 from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.kafka_client import Answered, KafkaClient, RequestError
-from app.sources.kafka.offsets import KafkaTopic, Log, OffsetAnswers, Place
+from app.sources.kafka.offsets import (
+    GroupConsumer,
+    GroupMembers,
+    KafkaTopic,
+    Log,
+    OffsetAnswers,
+    Place,
+)
 from app.sources.kafka.producer_owners import Grant
 from app.sources.kafka.producer_states import IdState
 from app.sources.kafka.producers_client import ProducersClient, grants_of
@@ -21,6 +28,7 @@ from app.sources.polling import Unanswered
 
 SLOW = RequestError(("TimeoutException",), "TimeoutException: too late")
 DENIED = RequestError(("GroupAuthorizationException",), "GroupAuthorizationException: no")
+OLDER = RequestError(("UnsupportedVersionException",), "UnsupportedVersionException: 0")
 GONE = RequestError(("UnknownTopicOrPartitionException",), "UnknownTopicOrPartitionException: x")
 
 
@@ -42,6 +50,14 @@ class Fleet:
         self.asked: dict[str, list[list[Any]]] = {}
         self.limits: dict[str, float] = {}
         self.errors: dict[Any, RequestError] = {}
+        self.listed = [
+            ["a", "Stable", "Classic"],
+            ["b", "Reconciling", "Consumer"],
+            ["c", "New", None],
+        ]
+        self.committed_now: dict[str, Any] = {"orders": {"0": 5}}
+        self.share_errors: dict[Any, RequestError] = {}
+        self.shares: dict[str, Any] = {"orders": {"0": [4, 2], "1": [9, None], "9": [1, 1]}}
 
     def _reply(
         self, kind: str, items: Sequence[Any], deadline: float, value: Callable[[Any], Any]
@@ -61,10 +77,22 @@ class Fleet:
 
     def groups(self, deadline: float) -> Reply:
         self.limits["groups"] = deadline
-        return Reply([[["a", "Stable"], ["b", "Reconciling"], ["c", "New"]], []])
+        return Reply([self.listed, []])
 
     def committed(self, groups: list[str], deadline: float) -> Reply:
-        return self._reply("committed", groups, deadline, lambda _: {"orders": {"0": 5}})
+        return self._reply("committed", groups, deadline, lambda _: self.committed_now)
+
+    def share_offsets(self, groups: list[str], deadline: float) -> Reply:
+        self.errors |= self.share_errors
+        return self._reply("share", groups, deadline, lambda _: self.shares)
+
+    def consumers(self, groups: list[str], deadline: float) -> Reply:
+        members = [["m2", "/10.0.0.2", [["orders", 1]]], ["m1", "/10.0.0.1", [["orders", 0]]]]
+        return self._reply("consumers", groups, deadline, lambda _: [members, 7, 6])
+
+    def share_consumers(self, groups: list[str], deadline: float) -> Reply:
+        members = [[f"m{n}", f"/10.0.0.{n}", [["orders", 0]]] for n in (3, 1, 2)]
+        return self._reply("share_consumers", groups, deadline, lambda _: [members, 2, 2])
 
     def offsets(self, places: list[Place], which: str, deadline: float) -> Reply:
         return self._reply(which, places, deadline, lambda _: {"first": 3, "next": 9}[which])
@@ -106,6 +134,8 @@ def test_a_whole_poll(fleet: Fleet) -> None:
     assert answers.topics == {"orders": KafkaTopic("id1", (0, 1, 2, 3))}
     assert answers.committed == {name: {p0: 5} for name in "abc"}
     assert answers.consumers == {"a": "stable", "b": "rebalancing"}
+    assert answers.types == {"a": "classic", "b": "consumer"}
+    assert "share" not in fleet.asked
     assert answers.logs == {Place("orders", n): Log(3, 9) for n in range(4)}
     assert answers.settings["orders"].keys() == {
         "cleanup.policy",
@@ -113,6 +143,63 @@ def test_a_whole_poll(fleet: Fleet) -> None:
         "retention.bytes",
     }
     assert (answers.listed, answers.problems, answers.refused) == (True, [], [])
+
+
+def test_a_share_group_has_start_offsets(fleet: Fleet) -> None:
+    """They are asked for after the ends of logs, and are not beyond them."""
+    fleet.listed = [["a", "Stable", "Classic"], ["s", "Stable", "Share"], ["t", "Empty", "Share"]]
+    fleet.share_errors = {"t": SLOW}
+    fleet.shares["orders"]["2"] = [11, 0]
+    answers = asked(of())
+    places = {n: Place("orders", n) for n in (0, 1, 2, 9)}
+    assert answers.committed == {
+        "a": {places[0]: 5},
+        "s": {places[0]: 4, places[1]: 9, places[9]: 1, places[2]: 9},
+    }
+    assert answers.share_lags == {("s", places[n]): lag for n, lag in ((0, 2), (9, 1), (2, 0))}
+    assert answers.consumers == {"a": "stable", "s": "stable", "t": "empty"}
+    assert (fleet.asked["committed"], fleet.asked["share"]) == ([["a"]], [["s", "t"]])
+    assert (answers.states, answers.problems) == ({}, ["share group t: TimeoutException: too late"])
+
+
+@pytest.mark.parametrize(
+    ("error", "committed", "states"),
+    [
+        (SLOW, None, {}),  # it may be a share group
+        (GONE, {}, {"old": "unknown_group"}),
+        (OLDER, {}, {"old": "unknown_group"}),
+        (None, {Place("orders", 0): 4, Place("orders", 1): 9, Place("orders", 9): 1}, {}),
+    ],
+)
+def test_a_group_that_is_not_listed_is_gone_if_it_is_no_share_group(
+    fleet: Fleet,
+    error: RequestError | None,
+    committed: dict[Place, int] | None,
+    states: dict[str, str],
+) -> None:
+    fleet.listed, fleet.committed_now = [], {}
+    fleet.share_errors = {"old": error} if error else {}
+    answers = asked(of(groups=["old"]))
+    assert answers.committed.get("old") == committed
+    assert answers.states == states
+    assert answers.listed == (not committed)
+    assert answers.types == ({"old": "share"} if committed else {})
+
+
+def test_members_are_asked_for_by_the_type_of_the_group(fleet: Fleet) -> None:
+    client = of()
+    members, problems = client.members(["a", "s"], {"s"}, time.monotonic() + 60)
+    p0, p1 = Place("orders", 0), Place("orders", 1)
+    assert members == {
+        "a": GroupMembers(
+            {p0: GroupConsumer("m1", "10.0.0.1"), p1: GroupConsumer("m2", "10.0.0.2")}, 7, 6
+        ),
+        "s": GroupMembers({p0: GroupConsumer("m1", "10.0.0.1")}, 2, 2),
+    }
+    assert problems == []
+    assert (fleet.asked["consumers"], fleet.asked["share_consumers"]) == ([["a"]], [["s"]])
+    client.members(["a"], (), time.monotonic() + 60)
+    assert len(fleet.asked["share_consumers"]) == 1
 
 
 def test_partitions_that_were_left_out_come_first(fleet: Fleet) -> None:

@@ -319,3 +319,22 @@ def test_an_offset_that_was_answered_with_an_error_costs_itself_alone() -> None:
     assert of_kind(done, "cursor_deleted") == []
     assert of_kind(done, "cursor_state", "partition", "subscription") == [(0, "slow"), (1, "fast")]
     assert done.known[P0].groups == ("fast", "slow")
+
+
+def test_records_have_the_type_of_a_group_and_what_a_share_group_has_not_acknowledged() -> None:
+    """The broker's count holds where a read has found more; a start offset that is missing is no
+    state of a share group."""
+    given = answers(
+        committed={"jobs": {P0: 40}, "slow": {P1: 50}},
+        types={"jobs": "share", "slow": "classic"},
+        share_lags={("jobs", P0): 3},
+        oldest={LogPosition(P0, 40): Oldest(AT - 9000, 5, 60, True)},
+        read={},
+    )
+    columns = ("subscription", "partition", "mark_delete", "unread", "group_type")
+    assert of_kind(mapped(given), "cursor_state", *columns) == [
+        ("jobs", 0, "0:39", 3, "share"),
+        ("slow", 1, "0:49", None, "classic"),
+    ]
+    columns = ("subscription", "partition", "group_state", "group_type")
+    assert of_kind(mapped(given), "group_state", *columns) == [("slow", 0, "no_offset", "classic")]
