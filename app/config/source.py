@@ -97,6 +97,8 @@ class KafkaLogsSettings(Model):
     broker: Annotated[str, Field(min_length=1)] = "kafka"
     time_zone: TimeZone = "UTC"
     """Time zone of the request log's times without an offset."""
+    charge_time: Literal["answered", "logged"] = "answered"
+    """Time of a client's request: when it was answered, or that of its line."""
 
 
 GIVES = {
