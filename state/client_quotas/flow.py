@@ -430,7 +430,7 @@ def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
     if unsized and observed > time_throttle and _is_measured(w, key, L.FETCH):
         fetch_bound = w.pair_bound[pair, L.FETCH]
         if fetch_bound > 0.0:
-            type_, charged, bound, throttle = L.FETCH, True, fetch_bound, observed
+            type_, charged, bound, throttle = L.FETCH, True, fetch_bound, np.int64(observed)
             s = sensor_of(w, pair, type_, now)
             rate, span, value = explain_rate(w, s, type_, observed, now, bound)
 
