@@ -17,17 +17,17 @@ line of a file of neither kind.
 
 A task that reads a dump also reads all request logs of the source, including those of earlier
 batches, and caches their assignments until they change. So the request logs must be present before
-the dump.
+the dump. The same holds for the names of topics that requests give by their ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -121,12 +121,13 @@ def records_of(
 ) -> Iterator[pa.RecordBatch]:
     """The records of one file: columns of the contract, and in `value` what is not parsed."""
     source = file.removeprefix(base).lstrip("/")
+    logs = logs.model_copy(update={"broker": logs.broker_of(source)})
     kind: str | None = None
     strange: tuple[int, bytes] | None = None
     dump = dump_log.Dump()
     owners = cache(lambda: owners_of(path, logs.time_zone))
     hints: set[str] = set()
-    names = cache(lambda: _topic_names(file)) if requests else None
+    names = cache(lambda: topic_names_of(path)) if requests else None
     for values, numbers in _lines(file):
         kind = kind or kind_of(values)
         found = _BlockRecords(source, logs)
@@ -352,15 +353,6 @@ def _candidates(
     return zip(numbers.take(at).to_pylist(), values.take(at).to_pylist(), strict=True)
 
 
-def _topic_names(file: str) -> dict[str, str]:
-    """Names of topics by their ids, as a request log has them."""
-    found: dict[str, str] = {}
-    for values, numbers in _lines(file):
-        lines = (line for _, line in _candidates(values, numbers, client_requests.names_topics))
-        found.update(client_requests.topic_names(lines))
-    return found
-
-
 def _zone(name: str) -> tzinfo:
     return UTC if name == "UTC" else ZoneInfo(name)
 
@@ -369,6 +361,9 @@ def _zone(name: str) -> tzinfo:
 
 _read: dict[tuple[Listed, str], Assignments] = {}
 _joined: dict[tuple[tuple[Listed, ...], str], LogOwners] = {}
+_named: dict[Listed, dict[str, str]] = {}
+Key = TypeVar("Key")
+Content = TypeVar("Content")
 
 
 def owners_of(path: str, time_zone: str) -> LogOwners:
@@ -379,29 +374,59 @@ def owners_of(path: str, time_zone: str) -> LogOwners:
     files = tuple(listed(path))
     key = files, time_zone
     if key not in _joined:
-        now = {(one, time_zone) for one in files}
-        for gone in [one for one in _read if one not in now]:
-            del _read[gone]
-        for one in files:
-            if (one, time_zone) not in _read:
-                _read[one, time_zone] = columns_of(_assigned(one.path, _zone(time_zone)))
+        zone = _zone(time_zone)
+        parts = _of_each(
+            _read,
+            [(one, time_zone) for one in files],
+            lambda key: columns_of(_assigned(key[0].path, zone)),
+        )
         _joined.clear()
-        _joined[key] = LogOwners([_read[one, time_zone] for one in files])
+        _joined[key] = LogOwners(parts)
     return _joined[key]
+
+
+def topic_names_of(path: str) -> dict[str, str]:
+    """Names of topics by their ids, by the request logs below the source's path now; a client asks
+    one broker of a cluster for them. Files are read as for `owners_of`."""
+
+    def names(file: Listed) -> dict[str, str]:
+        return client_requests.topic_names(
+            _lines_of_requests(file.path, client_requests.names_topics)
+        )
+
+    parts = _of_each(_named, list(listed(path)), names)
+    return {topic_id: name for part in parts for topic_id, name in part.items()}
+
+
+def _of_each(
+    kept: dict[Key, Content], keys: Sequence[Key], read: Callable[[Key], Content]
+) -> list[Content]:
+    """The contents of some files, read unless they are kept; only they are kept."""
+    for gone in kept.keys() - set(keys):
+        del kept[gone]
+    for key in keys:
+        if key not in kept:
+            kept[key] = read(key)
+    return [kept[key] for key in keys]
 
 
 def _assigned(file: str, zone: tzinfo) -> Iterator[Assigned]:
     """The assignments in a file; none unless it is a request log."""
+    for line in _lines_of_requests(file, request_log.candidates):
+        try:
+            one = request_log.parse(line, zone)
+        except NotParsedError:
+            continue  # refused where the file itself is read
+        if one is not None:
+            yield one
+
+
+def _lines_of_requests(file: str, wanted: Callable[[pa.Array], pa.Array]) -> Iterator[bytes]:
+    """Lines of a file that have to be parsed; none unless it is a request log."""
     kind: str | None = None
     for values, numbers in _lines(file):
         kind = kind or kind_of(values)
         if kind == DUMP:
             return
         if kind == REQUESTS:
-            for _, line in _candidates(values, numbers, request_log.candidates):
-                try:
-                    one = request_log.parse(line, zone)
-                except NotParsedError:
-                    continue  # refused where the file itself is read
-                if one is not None:
-                    yield one
+            yield from (line for _, line in _candidates(values, numbers, wanted))

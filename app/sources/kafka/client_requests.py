@@ -239,7 +239,7 @@ def names_topics(values: pa.Array) -> pa.Array:
 
 def topic_names(lines: Iterable[bytes]) -> dict[str, str]:
     """Names of topics by their ids, of lines of `names_topics`."""
-    found: dict[str, str] = {}
+    found = {"AAAAAAAAAAAAAAAAAAAAAQ": "__cluster_metadata"}
     for line in lines:
         try:
             answer = _decoded(_NAMING, line, line.find(MARKER)).response

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.support.servers.kafka import VERSION
+from tests.support.servers.kafka import VERSION, Kafka
 from tests.support.servers.process import Server, ServerFailed, java
 from tests.support.servers.sasl_kafka import SaslKafka
 
@@ -46,8 +46,9 @@ class LoggingKafka(SaslKafka):
         level: str = "DEBUG",
         properties: Mapping[str, object] | None = None,
         version: str = VERSION,
+        joins: Kafka | None = None,
     ) -> None:
-        super().__init__(folder, users, properties, version)
+        super().__init__(folder, users, properties, version, joins=joins)
         self.request_log = folder / "kafka-request.log"
         config = folder / "log4j2.properties"
         config.write_text(LOG4J.format(requests=self.request_log, level=level))

@@ -25,7 +25,7 @@ class Topic(NamedTuple):
 
     name: str
     topic_id: uuid.UUID
-    partitions: dict[int, bytes | int | None]
+    partitions: dict[int, bytes | int]
 
 
 class RawClient:
@@ -143,11 +143,10 @@ class _Writer:
             return self._varint(0 if data is None else len(data) + 1).raw(data or b"")
         return self.pack(">h", -1 if data is None else len(data)).raw(data or b"")
 
-    def records(self, data: bytes | int | None) -> _Writer:
+    def records(self, data: bytes | int) -> _Writer:
         assert not isinstance(data, int)
-        if self.flexible:
-            return self._varint(0 if data is None else len(data) + 1).raw(data or b"")
-        return self.pack(">i", -1 if data is None else len(data)).raw(data or b"")
+        sized = self._varint(len(data) + 1) if self.flexible else self.pack(">i", len(data))
+        return sized.raw(data)
 
     def tags(self) -> _Writer:
         return self.raw(b"\0") if self.flexible else self

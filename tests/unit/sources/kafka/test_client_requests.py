@@ -13,6 +13,7 @@ import pytest
 
 from app.config.source import KafkaLogsSettings
 from app.contract.event_contract import parse_batch
+from app.errors import UserError
 from app.sources.kafka import broker_logs
 from app.sources.kafka.client_requests import ClientRequest, parse
 from app.sources.kafka.request_log import NotParsedError
@@ -240,3 +241,13 @@ def test_without_a_job_on_requests_only_ids_of_producers_are_read(tmp_path: Path
     logged = KafkaLogsSettings(charge_time="logged")
     times = [unpack(file, True, logs)[1]["ts_wall_ms"][0].as_py() for logs in (LOGS, logged)]
     assert times == [AT + 120, AT + 125]
+
+
+def test_brokers_by_the_folders_of_their_files(tmp_path: Path) -> None:
+    logs = KafkaLogsSettings(cluster="east", broker="<folder>")
+    files = [put(tmp_path / name / "day" / "requests", produce(10)) for name in ("1", "2")]
+    given = iter([pa.record_batch({"path": [file.as_uri() for file in files]})])
+    found = [b["broker"].to_pylist() for b in broker_logs.unpack(given, str(tmp_path), logs, True)]
+    assert found == [["1"], ["2"]]
+    with pytest.raises(UserError, match="requests: is in no folder"):
+        unpack(put(tmp_path / "requests", produce(10)), True, logs)
