@@ -63,6 +63,7 @@ ON_REQUEST = (CLIENT_REQUEST,)
 LONGEST_STRANGE = 1000
 """Bytes that are shown of a file of neither kind, which may be without newlines."""
 Lines = Iterator[tuple[pa.Array, pa.Array]]
+_OF_CLIENTS = ("source_offset", "line", *ClientRequest._fields)
 
 
 def check(feed: SourceSettings, warehouse: Location) -> None:
@@ -168,7 +169,8 @@ class _BlockRecords:
     logs: KafkaLogsSettings
     feed: str = ""
     rows: list[dict[str, Any]] = field(default_factory=list)
-    clients: list[tuple[int, bytes, ClientRequest]] = field(default_factory=list)
+    clients: list[list[Any]] = field(default_factory=lambda: [[] for _ in _OF_CLIENTS])
+    """The columns `_OF_CLIENTS`: a tuple for each line would be work for the garbage collector."""
     bad: list[tuple[int, bytes, str]] = field(default_factory=list)
 
     def requests(
@@ -195,7 +197,8 @@ class _BlockRecords:
                 self.refuse(number, line, str(error))
                 continue
             if client is not None:
-                self.clients.append((number, line, client))
+                for column, value in zip(self.clients, (number, line, *client), strict=True):
+                    column.append(value)
             if one is not None:
                 self._take(
                     number,
@@ -259,15 +262,14 @@ class _BlockRecords:
         if self.rows:
             table = {f.name: [row.get(f.name) for row in self.rows] for f in _SCHEMA}
             yield self._batch(table, len(self.rows), _SCHEMA)
-        if self.clients:
-            numbers, lines, requests = zip(*self.clients, strict=True)
-            of_clients: dict[str, Any] = {
-                **dict(zip(ClientRequest._fields, zip(*requests, strict=True), strict=True)),
-                "event_type": [CLIENT_REQUEST] * len(lines),
-                "source_offset": numbers,
-                "line": [_text(line) for line in lines],
+        texts = self.clients[1]
+        if texts:
+            of_clients: dict[str, Any] = dict(zip(_OF_CLIENTS, self.clients, strict=True))
+            of_clients |= {
+                "event_type": [CLIENT_REQUEST] * len(texts),
+                "line": [_text(line) for line in texts],
             }
-            yield self._batch(of_clients, len(lines), _CLIENT_SCHEMA)
+            yield self._batch(of_clients, len(texts), _CLIENT_SCHEMA)
         if self.bad:
             numbers, lines, problems = zip(*self.bad, strict=True)
             yield pa.record_batch(
