@@ -76,7 +76,7 @@ class _Struct(msgspec.Struct, gc=False):
     pass
 
 
-class _Header(_Struct):
+class _RequestHeader(_Struct):
     requestApiKey: int
     requestApiVersion: _Version
     requestApiKeyName: str
@@ -84,7 +84,7 @@ class _Header(_Struct):
 
 
 class _Line(_Struct):
-    requestHeader: _Header
+    requestHeader: _RequestHeader
     principal: str | None = None
     isForwarded: bool = False
     localTimeMs: _Ms | None = None
@@ -271,7 +271,7 @@ def _string(text: str | None, flexible: bool = False) -> int:
     return size + (2 if not flexible else 1 if text is None else _varint(size + 1))
 
 
-class _Layout(NamedTuple):
+class _VersionLayout(NamedTuple):
     """How topics and their partitions are laid out in a version."""
 
     flexible: bool
@@ -282,7 +282,7 @@ class _Layout(NamedTuple):
     """Whether a partition has a list of aborted transactions."""
 
     def length(self, elements: int) -> int:
-        """Bytes of the length of an array or of records."""
+        """Bytes of the length of an array."""
         return _varint(elements + 1) if self.flexible else 4
 
 
@@ -293,20 +293,20 @@ _DIVERGING, _LEADER, _SNAPSHOT = 2 + 13, 2 + 9, 2 + 13
 
 
 @cache
-def _produce_layout(version: int) -> _Layout:
+def _produce_layout(version: int) -> _VersionLayout:
     flexible = version >= 9
-    return _Layout(flexible, version >= 13, 4 + flexible * _TAGS)
+    return _VersionLayout(flexible, version >= 13, 4 + flexible * _TAGS)
 
 
 @cache
-def _fetch_layout(version: int) -> _Layout:
+def _fetch_layout(version: int) -> _VersionLayout:
     flexible = version >= 12
     fixed = 4 + 2 + 8 + 8 * (version >= 4) + 8 * (version >= 5) + 4 * (version >= 11)
-    return _Layout(flexible, version >= 13, fixed + flexible * _TAGS, version >= 4)
+    return _VersionLayout(flexible, version >= 13, fixed + flexible * _TAGS, version >= 4)
 
 
 def _produced(
-    header: _Header, request: _Produce, names: TopicNames
+    header: _RequestHeader, request: _Produce, names: TopicNames
 ) -> tuple[int | None, str | None]:
     """Bytes of a request, and those of its topics."""
     version = header.requestApiVersion
@@ -320,7 +320,7 @@ def _produced(
 
 
 def _fetched(
-    header: _Header, answer: _FetchAnswer, names: TopicNames
+    header: _RequestHeader, answer: _FetchAnswer, names: TopicNames
 ) -> tuple[int | None, str | None]:
     """Bytes of an answer, and those of its topics."""
     version = header.requestApiVersion
@@ -332,7 +332,7 @@ def _fetched(
 
 
 def _sized(
-    fixed: int, topics: Sequence[_Sent | _Fetched], layout: _Layout, names: TopicNames
+    fixed: int, topics: Sequence[_Sent | _Fetched], layout: _VersionLayout, names: TopicNames
 ) -> tuple[int | None, str | None]:
     """Bytes of a message with these topics, and those of the topics; None where they are not
     known."""
@@ -362,7 +362,7 @@ def _sized(
     return total, _text(amounts)
 
 
-def _optional(partition: _Partition, layout: _Layout) -> int:
+def _optional(partition: _Partition, layout: _VersionLayout) -> int:
     """Bytes of aborted transactions and tagged fields of a fetched partition."""
     found = partition.abortedTransactions
     if not layout.flexible:
