@@ -10,7 +10,9 @@ import json
 import os
 import platform
 import random
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,10 +25,12 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
+from app.config.source import KafkaLogsSettings
 from app.contract.event_contract import Parsed, from_table, parse
 from app.contract.parsing.block import to_table
 from app.contract.parsing.parser import parse_block
 from app.contract.validation import validate
+from app.sources.kafka.broker_logs import unpack
 from state.events import COLUMNS
 from state.jobs import JOBS
 
@@ -67,6 +71,52 @@ def events(n: int) -> list[bytes]:
     return lines
 
 
+def requests(n: int) -> bytes:
+    """Lines of a broker's request log: a PRODUCE of a partition each, by a thousand clients."""
+    r = random.Random(3)
+    lines = []
+    for i in range(n):
+        topic, size = f"topic-{r.randint(0, 500)}", r.randint(100, 30_000)
+        partition = {"index": i % 12, "recordsSizeInBytes": size}
+        answer = {"index": i % 12, "errorCode": 0, "baseOffset": i, "logAppendTimeMs": -1}
+        made = {
+            "isForwarded": False,
+            "requestHeader": {
+                "requestApiKey": 0,
+                "requestApiVersion": 10,
+                "correlationId": i,
+                "clientId": f"app-{r.randint(0, 1000)}",
+                "requestApiKeyName": "PRODUCE",
+            },
+            "request": {
+                "transactionalId": None,
+                "acks": -1,
+                "timeoutMs": 30_000,
+                "topicData": [{"name": topic, "partitionData": [partition]}],
+            },
+            "response": {
+                "responses": [{"name": topic, "partitionResponses": [answer]}],
+                "throttleTimeMs": 0,
+            },
+            "connection": f"10.0.0.1:9092-10.0.{i % 50}.7:41000-2-11",
+            "totalTimeMs": 3.25,
+            "requestQueueTimeMs": 0.125,
+            "localTimeMs": r.randint(50, 900) / 1000,
+            "remoteTimeMs": 2.5,
+            "throttleTimeMs": 0,
+            "responseQueueTimeMs": 0.0625,
+            "sendTimeMs": 0.125,
+            "securityProtocol": "SASL_SSL",
+            "principal": f"User:user-{r.randint(0, 50)}",
+            "listener": "SASL_SSL",
+            "clientInformation": {"softwareName": "librdkafka", "softwareVersion": "2.16.0"},
+        }
+        text = json.dumps(made, separators=(",", ":"))
+        time_ = f"2026-03-01 12:{i // 60_000 % 60:02}:{i // 1000 % 60:02},{i % 1000:03}"
+        lines.append(f"[{time_}] DEBUG Completed request:{text} (kafka.request.logger)")
+    return "\n".join(lines).encode()
+
+
 def best(work: Callable[[], object], n: int, runs: int = 7) -> float:
     """Microseconds of CPU per event."""
     least = float("inf")
@@ -92,6 +142,14 @@ def main() -> None:
     parsed = parse(values, JOBS)
     refused = parse_block(pa.array([b'{"event_type":"publish"}'] * ROWS))
     uuids = pa.array([json.dumps({"uuid": f"producer-{i}-{i * 7}"}).encode() for i in range(ROWS)])
+    log = requests(ROWS // 5)
+
+    def read(with_requests: bool) -> object:
+        name = pa.record_batch({"path": [Path(folder, "requests").as_uri()]})
+        return list(unpack(iter([name]), folder, KafkaLogsSettings(), with_requests))
+
+    folder = tempfile.mkdtemp()
+    Path(folder, "requests").write_bytes(log)
     print(
         f"python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, "
         f"{ROWS} records of {len(ndjson) // ROWS} bytes; us of CPU per record"
@@ -110,7 +168,10 @@ def main() -> None:
         "topic names": best(lambda: Parsed(parsed.block, parsed.verdicts, JOBS).topic, ROWS),
         "parse, rules, to Arrow": best(lambda: parse(values, JOBS).table, ROWS),
         "typed records": best(lambda: from_table(parsed.table, JOBS), ROWS),
+        f"request log, {len(log) // (ROWS // 5)} bytes": best(lambda: read(True), ROWS // 5),
+        "request log, ids alone": best(lambda: read(False), ROWS // 5),
     }
+    shutil.rmtree(folder)
     for name, figure in figures.items():
         print(f"{name:28s} {figure:7.3f}")
 

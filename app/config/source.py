@@ -21,7 +21,7 @@ from app.config.kafka_groups import KafkaGroupsSettings
 from app.config.kafka_producers import KafkaProducersSettings
 from app.config.kafka_quotas import KafkaQuotasSettings
 from app.config.pulsar_admin import PulsarAdminSettings
-from app.errors import did_you_mean
+from app.errors import UserError, did_you_mean
 
 POLLED = {
     "kafka_groups": "groups",
@@ -90,13 +90,31 @@ class MessagesSettings(Model):
     headers: HeaderNames = HeaderNames()
 
 
+BY_FOLDER = "<folder>"
+
+
 class KafkaLogsSettings(Model):
     """Values for records from a Kafka broker's logs (source format kafka_logs)."""
 
     cluster: Annotated[str, Field(min_length=1)] = "kafka"
     broker: Annotated[str, Field(min_length=1)] = "kafka"
+    """`BY_FOLDER`: each broker's files are in a folder of its name, below the path."""
     time_zone: TimeZone = "UTC"
     """Time zone of the request log's times without an offset."""
+    charge_time: Literal["answered", "logged"] = "answered"
+    """Time of a client's request: when it was answered, or that of its line."""
+
+    def broker_of(self, file: str) -> str:
+        """The broker of a file, which is named from the path on."""
+        if self.broker != BY_FOLDER:
+            return self.broker
+        folder, below, _ = file.partition("/")
+        if not below:
+            raise UserError(
+                f"{file}: is in no folder\nwith source.logs.broker {BY_FOLDER} the files of each"
+                " broker are in a folder of its name"
+            )
+        return folder
 
 
 GIVES = {

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.archive_names import COUNTS, GAPS, POLLS
 from app.contract.event_contract import Parsed, distinct
@@ -19,7 +20,9 @@ from app.tables.definitions import TABLES
 from state.events import EVERY_BROKER, KIND_INDEX
 
 MINUTE_MS = 60_000
-_GAP, _POLL = KIND_INDEX["gap"], KIND_INDEX["poll"]
+_GAP, _POLL, _REQUEST = (KIND_INDEX[kind] for kind in ("gap", "poll", "client_request"))
+_SIZED = pa.array(["PRODUCE", "FETCH"])
+"""Requests that are charged by their size."""
 
 
 class Coverage:
@@ -48,16 +51,17 @@ class Coverage:
         known = number >= 0
         every = np.bincount(number[known], minlength=len(rows)).tolist()
         refused = np.bincount(number[known & bad], minlength=len(rows)).tolist()
+        sizeless = np.bincount(number[known & _unsized(parsed)], minlength=len(rows)).tolist()
         names = [
             (clusters[int(cluster[i])].as_py(), brokers[int(broker[i])].as_py()) for i in first
         ]
-        for row, received, quarantined in zip(rows.tolist(), every, refused, strict=True):
+        for row, *counts in zip(rows.tolist(), every, refused, sizeless, strict=True):
             pair = names[where[row]]
             if pair[1] == EVERY_BROKER:
                 continue
-            count = self._counts.setdefault((*pair, int(minute[row]) * MINUTE_MS), [0, 0])
-            count[0] += received
-            count[1] += quarantined
+            key = (*pair, int(minute[row]) * MINUTE_MS)
+            before = self._counts.get(key, [0] * len(counts))
+            self._counts[key] = [a + b for a, b in zip(before, counts, strict=True)]
         gaps = np.flatnonzero((parsed.kind == _GAP) & parsed.valid)
         if len(gaps):
             self._add_gaps(parsed, gaps)
@@ -104,3 +108,17 @@ class Coverage:
         if self._polls:
             found[POLLS] = pa.Table.from_pylist(self._polls, TABLES[POLLS].schema)
         return found
+
+
+def _unsized(parsed: Parsed) -> np.ndarray:
+    """Requests of clients to which a quota on bytes cannot be applied: their size is not known, and
+    they are no throttled fetch, whose throttle time is enough."""
+    block = parsed.block
+    found: np.ndarray = (parsed.kind == _REQUEST) & ~block.has("charged_bytes") & parsed.valid
+    if found.any():
+        code, names = block.text("api")
+        sized = np.append(pc.is_in(names, _SIZED).to_numpy(zero_copy_only=False), False)
+        fetch = np.append(pc.equal(names, "FETCH").to_numpy(zero_copy_only=False), False)
+        throttled = block.has("throttle_ms") & (block.number("throttle_ms") > 0)
+        found &= sized[code] & ~(fetch[code] & throttled)
+    return found

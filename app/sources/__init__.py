@@ -7,7 +7,8 @@ stream or a batch reader. `feed` is one section on the source, `warehouse` the l
 tables. The module of a polled feed has `poller(settings, feed, say)` in place of `read`: the polls
 of all feeds are read by `poll_stream`, beside the one source that is streamed. A source whose
 `check` compares with earlier runs also has `claim(feed, warehouse)`, which records what a run begins
-to read; one that leaves something out has `notes(feed)`, which says so. A source that plans its own
+to read; one that leaves something out has `notes(feed)`, which says so. One with `ON_REQUEST` gives these
+kinds of events only to jobs that read them: `read` takes the `kinds` of all jobs. A source that plans its own
 batches has `batch(spark, feed)`, `stream(spark, feed, warehouse, query, ending)` and
 `finished(warehouse, query)` in place of `read`.
 """
@@ -18,11 +19,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
 from app.sources import polled
 from app.sources.raw import SCHEMA, Raw, joined
+from state.jobs import DECLARED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -133,7 +135,7 @@ def open_stream(
     present end.
     """
     feed = settings.streamed
-    parts = [] if feed is None else [_streamed(spark, feed, settings.location, query, ending)]
+    parts = [] if feed is None else [_streamed(spark, feed, settings, query, ending)]
     if settings.polled:
         from app.sources import poll_stream
 
@@ -142,13 +144,20 @@ def open_stream(
 
 
 def _streamed(
-    spark: SparkSession, feed: SourceSettings, warehouse: Location, query: str, ending: bool
+    spark: SparkSession, feed: SourceSettings, settings: Settings, query: str, ending: bool
 ) -> Raw:
     module = _module(feed)
     if hasattr(module, "stream"):
-        opened: Raw = module.stream(spark, feed, warehouse, query, ending)
+        opened: Raw = module.stream(spark, feed, settings.location, query, ending)
         return opened
-    read: Raw = module.read(spark.readStream, feed, warehouse)
+    return _read(module, spark.readStream, feed, settings)
+
+
+def _read(module: ModuleType, reader: Any, feed: SourceSettings, settings: Settings) -> Raw:
+    more = {}
+    if hasattr(module, "ON_REQUEST"):
+        more["kinds"] = frozenset(k for job in settings.jobs for k in DECLARED[job].kinds)
+    read: Raw = module.read(reader, feed, settings.location, **more)
     return read
 
 
@@ -186,7 +195,7 @@ def open_batch(spark: SparkSession, settings: Settings) -> Raw:
         module = _module(feed)
         whole = hasattr(module, "batch")
         parts.append(
-            module.batch(spark, feed) if whole else module.read(spark.read, feed, settings.location)
+            module.batch(spark, feed) if whole else _read(module, spark.read, feed, settings)
         )
     if settings.polled:
         from app.sources import poll_stream

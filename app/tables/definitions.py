@@ -128,6 +128,12 @@ def _coverage() -> tuple[Table, ...]:
                 ),
                 TableColumn("received", LONG, "records, quarantined ones included"),
                 TableColumn("quarantined", LONG, "records that broke a rule"),
+                TableColumn(
+                    "unsized",
+                    LONG,
+                    "requests of clients that no quota on bytes can be applied to: PRODUCE and"
+                    " FETCH without a size",
+                ),
             ),
             sort_by=("cluster", "broker", "minute_ms"),
             commit_interval_ms=CAN_WAIT_MS,

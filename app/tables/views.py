@@ -14,7 +14,8 @@ from app.tables.view import View
 # A gap is repeated by a feed that sends it again, a refused record by each job that refuses it.
 _COVERAGE = """
 WITH counted AS (
-  SELECT cluster, broker, minute_ms, sum(received) AS received, sum(quarantined) AS quarantined
+  SELECT cluster, broker, minute_ms, sum(received) AS received, sum(quarantined) AS quarantined,
+    sum(unsized) AS unsized
   FROM coverage_counts GROUP BY cluster, broker, minute_ms
 ), refused AS (
   SELECT cluster, broker, ts_wall_ms - ts_wall_ms % 60000 AS minute_ms,
@@ -55,7 +56,7 @@ SELECT m.cluster, m.broker, m.minute_ms, coalesce(c.received, 0) AS received,
   coalesce(r.repeated, 0) AS repeated, coalesce(r.late, 0) AS late,
   coalesce(c.quarantined, 0) AS quarantined, coalesce(g.gaps, 0) AS gaps,
   CASE WHEN g.gaps IS NULL THEN 0 ELSE g.dropped END AS dropped, b.blind_jobs,
-  coalesce(p.failed_polls, 0) AS failed_polls
+  coalesce(p.failed_polls, 0) AS failed_polls, coalesce(c.unsized, 0) AS unsized
 FROM minutes AS m
 LEFT JOIN counted AS c
   ON c.cluster = m.cluster AND c.broker = m.broker AND c.minute_ms = m.minute_ms
@@ -72,7 +73,8 @@ COVERAGE = View(
     "coverage",
     "What is known of each broker by minute: records received, repeated, late and quarantined,"
     " gaps that end in it, events that they dropped (null: not known), and the jobs that were"
-    " blind in it (null: none). A cluster that did not answer has a row with the broker *.",
+    " blind in it (null: none). A cluster that did not answer has a row with the broker *."
+    " unsized: requests of clients whose bytes are not known.",
     _COVERAGE,
     reads=("coverage_counts", "coverage_gaps", "coverage_polls", "quarantine"),
 )

@@ -255,6 +255,18 @@ def charge_tokens(
     return tokens, kafka_quota.reported_throttle(throttle, p["wraps"] != 0), False
 
 
+@compiled
+def explain_rate(
+    w: World, s: Int, type_: Int, throttle_ms: Int, now: Int, bound: float
+) -> tuple[float, Int, float]:
+    """The rate for which a broker throttles for so long, its span (ms), and what was charged; that
+    was taken back."""
+    record(w, s, type_, 0.0, now)
+    before, span = read_rate(w, s, type_, now)
+    rate = bound * (1.0 + throttle_ms / span)
+    return rate, span, max(rate - before, 0.0) * span / 1000.0
+
+
 # -- windows ---------------------------------------------------------------------------------
 
 
@@ -412,6 +424,16 @@ def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
             w, time_s, L.REQUEST, percent, now, time_bound
         )
 
+    # The answer to a throttled fetch is empty: if its size is not known, it follows from the
+    # throttle time, unless the request time explains that.
+    observed, unsized = f.throttle_ms[i], kind == L.FETCHES and f.bytes[i] == NULL and not exempt
+    if unsized and observed > time_throttle and _is_measured(w, key, L.FETCH):
+        fetch_bound = w.pair_bound[pair, L.FETCH]
+        if fetch_bound > 0.0:
+            type_, charged, bound, throttle = L.FETCH, True, fetch_bound, np.int64(observed)
+            s = sensor_of(w, pair, type_, now)
+            rate, span, value = explain_rate(w, s, type_, observed, now, bound)
+
     # which of the two decides
     longest = max(throttle, time_throttle)
     by_time = timed and not charged
@@ -424,7 +446,7 @@ def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
                 share = 0.0
             by_time = _share(time_rate, time_bound) > share
     back = longest > 0 and charged and type_ == L.FETCH
-    if back:
+    if back and not unsized:
         record(w, s, type_, -value, now)
 
     g = o.given[0]

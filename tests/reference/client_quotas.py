@@ -282,6 +282,23 @@ class Broker:
         if sensor.samples:
             charge.rate, charge.span = sensor.copy().rate(now, by)
 
+    def _explained(self, r: Record) -> Charge | None:
+        """The charge of a throttled fetch, by the time for which the broker throttled it."""
+        who = user_of(r.get("principal") or ""), r.get("client_id") or ""
+        entity = self._limits.entity("fetch", *who)
+        bound = self._limits.bound("fetch", *entity)[0]
+        if bound is None or not bound > 0:
+            return None
+        charge = self._charged("fetch", 0.0, r)
+        if charge is None:
+            return None
+        assert charge.rate is not None and charge.span is not None
+        charge.throttle = r["throttle_ms"]
+        rate = bound * (1.0 + charge.throttle / charge.span)
+        charge.value = max(rate - charge.rate, 0.0) * charge.span / 1000.0
+        charge.rate = rate
+        return charge
+
     # -- requests ----------------------------------------------------------------------------
 
     def _request(self, r: Record) -> None:
@@ -296,9 +313,12 @@ class Broker:
             first = self._charged("controller_mutation", float(r["mutations"]), r)
         if r.get("handler_time_ns") is not None and not exempt:
             timed = self._charged("request", r["handler_time_ns"] * (100.0 / 1e9), r)
+        unsized = api == "FETCH" and size is None and not exempt
+        if unsized and (r.get("throttle_ms") or 0) > (timed.throttle if timed else 0):
+            first = self._explained(r)
         longest = max(first.throttle if first else 0, timed.throttle if timed else 0, 0)
         decides = self._deciding(first, timed, longest)
-        if longest and first is not None and first.name == "fetch":
+        if longest and first is not None and first.name == "fetch" and not unsized:
             sensor = self._sensor(first, r["ts_wall_ms"])
             sensor.record(-first.value, r["ts_wall_ms"], self._rules(first))
         verdict = "allowed"

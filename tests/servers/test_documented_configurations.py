@@ -120,8 +120,8 @@ def here(kafka: Kafka, request: pytest.FixtureRequest, tmp_path: Path) -> Callab
     def logs(source: Json) -> None:
         source["path"] = str(tmp_path / "logs")
         produce = completed(requestHeader={"requestApiKey": 0, "clientId": "app"})
-        put(tmp_path / "logs" / "requests", produce, completed(7))
-        put(tmp_path / "logs" / "dump", batch(), batch(baseOffset=13))
+        put(tmp_path / "logs" / "1" / "requests", produce, completed(7))
+        put(tmp_path / "logs" / "1" / "dump", batch(), batch(baseOffset=13))
 
     def topics(source: Json) -> None:
         pulsar: Pulsar = request.getfixturevalue("pulsar")

@@ -146,8 +146,32 @@ def test_any_cut_into_batches_counts_the_same(tmp_path: Path) -> None:
 def test_records_without_a_time_that_can_be_count_in_no_minute(tmp_path: Path) -> None:
     lines = [line(1, None), line(2, None, ts_wall_ms=2**63 - 1), line(3, None, ts_wall_ms=-1)]
     assert archived([lines], tmp_path)[COUNTS] == [
-        {"cluster": "c", "broker": "b1", "minute_ms": 0, "received": 3, "quarantined": 1}
+        {
+            "cluster": "c",
+            "broker": "b1",
+            "minute_ms": 0,
+            "received": 3,
+            "quarantined": 1,
+            "unsized": 0,
+        }
     ]
+
+
+def test_requests_without_a_size_are_counted(tmp_path: Path) -> None:
+    def request(seq: int, api: str, **columns: Any) -> bytes:
+        kind = {"event_type": "client_request", "ts_mono_ns": None, "api": api}
+        return line(seq, 0, **kind, **columns)
+
+    lines = [
+        request(1, "PRODUCE"),
+        request(2, "PRODUCE", charged_bytes=0),
+        request(3, "FETCH", throttle_ms=0),
+        request(4, "FETCH", throttle_ms=9),
+        request(5, "METADATA"),
+        request(6, "FETCH", throttle_ms=-9),  # refused
+    ]
+    (found,) = archived([lines], tmp_path)[COUNTS]
+    assert (found["received"], found["quarantined"], found["unsized"]) == (6, 1, 2)
 
 
 # -- the view --------------------------------------------------------------------------------

@@ -347,6 +347,7 @@ COVERED = {
             "minute_ms": START_MS + 60_000 * (n // 2),
             "received": 5,
             "quarantined": n,
+            "unsized": n or None,
         }
         for n in range(3)
     ],
@@ -799,6 +800,7 @@ CASES = {
                 "gaps": 1,
                 "dropped": None,
                 "blind": "backlog, chunks",
+                "unsized": 2,
             },
             {
                 **_COVERED,
@@ -808,6 +810,7 @@ CASES = {
                 "gaps": 0,
                 "dropped": 0,
                 "blind": None,
+                "unsized": 1,
             },
         ],
     ),

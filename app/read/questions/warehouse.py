@@ -26,7 +26,7 @@ ORDER BY committed_ms DESC, name
 
 _COVERAGE = """
 SELECT cluster, broker, epoch_ms(minute_ms) AS minute, received, repeated, late, quarantined, gaps,
-  dropped, array_to_string(blind_jobs, ', ') AS blind, failed_polls
+  dropped, array_to_string(blind_jobs, ', ') AS blind, failed_polls, unsized
 FROM coverage
 WHERE minute_ms >= $since AND minute_ms < $until
 ORDER BY minute_ms DESC, cluster, broker
@@ -53,8 +53,8 @@ QUESTIONS = (
     Question(
         "coverage",
         "Per broker and minute, the newest first: records received, repeated, late and"
-        " quarantined, gaps, events that they dropped, the jobs that were blind, and polls that were not"
-        " answered (broker *).",
+        " quarantined, gaps, events that they dropped, the jobs that were blind, polls that were not"
+        " answered (broker *), and requests of clients without a size.",
         ("coverage",),
         _COVERAGE,
         place=3,

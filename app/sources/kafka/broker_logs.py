@@ -1,5 +1,8 @@
 """Files that a Kafka broker's own tools write: its request log, and dumps of its log segments.
 
+Where a job reads requests of clients, each line of the request log is a `client_request`
+(`client_requests`); else only the few lines about producer ids are parsed.
+
 The request log has the owners of producer ids, a dump has the ids that produced; joined by id they
 are the feed of the job on producer ids for an unmodified broker. An answer to INIT_PRODUCER_ID is a
 `producer_id_assigned` at the completion of the request (the time of its line). A batch becomes a
@@ -14,17 +17,17 @@ line of a file of neither kind.
 
 A task that reads a dump also reads all request logs of the source, including those of earlier
 batches, and caches their assignments until they change. So the request logs must be present before
-the dump.
+the dump. The same holds for the names of topics that requests give by their ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -37,8 +40,10 @@ from app.sources.files.line_files import DIRECT, LISTING, NEVER, admission, fold
 from app.sources.files.lines import numbered
 from app.sources.files.listed import Listed, hidden, listed
 from app.sources.files.open_file import absolute, open_file, scheme_of
+from app.sources.kafka import client_requests
 from app.sources.kafka import dump_log as dump_log
 from app.sources.kafka import request_log as request_log
+from app.sources.kafka.client_requests import ClientRequest, TopicNames
 from app.sources.kafka.log_owners import Assignments, LogOwners, columns_of
 from app.sources.kafka.request_log import Assigned, NotParsedError
 from app.sources.raw import Batches, Raw
@@ -52,9 +57,13 @@ if TYPE_CHECKING:
 
 REQUESTS, DUMP = "kafka_request_log", "kafka_dump_log"
 """Kinds of files, and the feeds that their records are of."""
+CLIENT_REQUEST = "client_request"
+ON_REQUEST = (CLIENT_REQUEST,)
+"""Kinds of events that are read only for jobs that read them."""
 LONGEST_STRANGE = 1000
 """Bytes that are shown of a file of neither kind, which may be without newlines."""
 Lines = Iterator[tuple[pa.Array, pa.Array]]
+_OF_CLIENTS = ("source_offset", "line", *ClientRequest._fields)
 
 
 def check(feed: SourceSettings, warehouse: Location) -> None:
@@ -81,11 +90,15 @@ def notes(feed: SourceSettings) -> list[str]:
 
 
 def read(
-    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
+    reader: DataFrameReader | DataStreamReader,
+    feed: SourceSettings,
+    warehouse: Location,
+    kinds: frozenset[str] = frozenset(),
 ) -> Raw:
-    """The records of the files at `source.path`, as columns of the contract."""
+    """The records of the files at `source.path`, as columns of the contract; requests of clients
+    if they are among the `kinds` that jobs read."""
     path = absolute(str(feed.path))
-    logs = feed.logs
+    logs, requests = feed.logs, not kinds.isdisjoint(ON_REQUEST)
     options = {
         "recursiveFileLookup": "true",
         "maxFileAge": NEVER,
@@ -93,34 +106,36 @@ def read(
         **feed.reader_options(),
     }
     listing = reader.format("binaryFile").schema(LISTING).options(**options).load(path)
-    return Raw(listing.select("path"), lambda batches: unpack(batches, path, logs))
+    return Raw(listing.select("path"), lambda batches: unpack(batches, path, logs, requests))
 
 
-def unpack(batches: Batches, path: str, logs: KafkaLogsSettings) -> Batches:
+def unpack(batches: Batches, path: str, logs: KafkaLogsSettings, requests: bool = False) -> Batches:
     """The records of the files that the batches name in `path`; `path` is that of the source."""
     base = folder(path)
     for batch in batches:
         for name in batch.column("path").to_pylist():
-            yield from records_of(absolute(name), base, path, logs)
+            yield from records_of(absolute(name), base, path, logs, requests)
 
 
 def records_of(
-    file: str, base: str, path: str, logs: KafkaLogsSettings
+    file: str, base: str, path: str, logs: KafkaLogsSettings, requests: bool
 ) -> Iterator[pa.RecordBatch]:
     """The records of one file: columns of the contract, and in `value` what is not parsed."""
     source = file.removeprefix(base).lstrip("/")
+    logs = logs.model_copy(update={"broker": logs.broker_of(source)})
     kind: str | None = None
     strange: tuple[int, bytes] | None = None
     dump = dump_log.Dump()
     owners = cache(lambda: owners_of(path, logs.time_zone))
     hints: set[str] = set()
+    names = cache(lambda: topic_names_of(path)) if requests else None
     for values, numbers in _lines(file):
         kind = kind or kind_of(values)
         found = _BlockRecords(source, logs)
         if kind is None:
             strange = strange or (numbers[0].as_py(), values[0].as_py()[:LONGEST_STRANGE])
         elif kind == REQUESTS:
-            found.requests(values, numbers, hints)
+            found.requests(values, numbers, hints, names)
         else:
             found.batches(values, numbers, dump, owners)
         yield from found.records()
@@ -154,13 +169,20 @@ class _BlockRecords:
     logs: KafkaLogsSettings
     feed: str = ""
     rows: list[dict[str, Any]] = field(default_factory=list)
+    clients: list[list[Any]] = field(default_factory=lambda: [[] for _ in _OF_CLIENTS])
+    """The columns `_OF_CLIENTS`: a tuple for each line would be work for the garbage collector."""
     bad: list[tuple[int, bytes, str]] = field(default_factory=list)
 
-    def requests(self, values: pa.Array, numbers: pa.Array, hints: set[str]) -> None:
-        """Parse lines of a request log; `hints`: what was said about the file's lines as a whole."""
+    def requests(
+        self, values: pa.Array, numbers: pa.Array, hints: set[str], names: TopicNames | None
+    ) -> None:
+        """Parse lines of a request log; `hints`: what was said about the file's lines as a whole.
+        With `names` every request is one of a client."""
         self.feed = REQUESTS
         zone = _zone(self.logs.time_zone)
-        for number, line in _candidates(values, numbers):
+        logged = self.logs.charge_time == "logged"
+        wanted = request_log.candidates if names is None else request_log.looks_like
+        for number, line in _candidates(values, numbers, wanted):
             wrapped = request_log.wrapping(line)
             if wrapped is not None:
                 if wrapped not in hints:
@@ -168,10 +190,15 @@ class _BlockRecords:
                 hints.add(wrapped)
                 continue
             try:
-                one = request_log.parse(line, zone)
+                client = names and client_requests.parse(line, zone, logged, names)
+                about_ids = client is None or client.api == "INIT_PRODUCER_ID"
+                one = request_log.parse(line, zone) if about_ids else None
             except NotParsedError as error:
                 self.refuse(number, line, str(error))
                 continue
+            if client is not None:
+                for column, value in zip(self.clients, (number, line, *client), strict=True):
+                    column.append(value)
             if one is not None:
                 self._take(
                     number,
@@ -234,15 +261,15 @@ class _BlockRecords:
         """The records found, as batches of raw records."""
         if self.rows:
             table = {f.name: [row.get(f.name) for row in self.rows] for f in _SCHEMA}
-            n = len(self.rows)
-            for name, value in (
-                ("source_feed", self.feed),
-                ("cluster", self.logs.cluster),
-                ("broker", self.logs.broker),
-                ("source_partition", self.source),
-            ):
-                table[name] = [value] * n
-            yield pa.record_batch(table, schema=_SCHEMA)
+            yield self._batch(table, len(self.rows), _SCHEMA)
+        texts = self.clients[1]
+        if texts:
+            of_clients: dict[str, Any] = dict(zip(_OF_CLIENTS, self.clients, strict=True))
+            of_clients |= {
+                "event_type": [CLIENT_REQUEST] * len(texts),
+                "line": [_text(line) for line in texts],
+            }
+            yield self._batch(of_clients, len(texts), _CLIENT_SCHEMA)
         if self.bad:
             numbers, lines, problems = zip(*self.bad, strict=True)
             yield pa.record_batch(
@@ -255,43 +282,46 @@ class _BlockRecords:
                 ["value", "source_partition", "source_offset", PROBLEM],
             )
 
+    def _batch(self, table: dict[str, Any], n: int, schema: pa.Schema) -> pa.RecordBatch:
+        for name, value in (
+            ("source_feed", self.feed),
+            ("cluster", self.logs.cluster),
+            ("broker", self.logs.broker),
+            ("source_partition", self.source),
+        ):
+            table[name] = [value] * n
+        return pa.record_batch(table, schema=schema)
+
     def _take(self, number: int, line: bytes, row: dict[str, Any]) -> None:
-        text = line.decode("utf-8", "backslashreplace")
-        self.rows.append({**row, "source_offset": number, "line": text})
+        self.rows.append({**row, "source_offset": number, "line": _text(line)})
 
 
-_SCHEMA = pa.schema(
-    [
-        *[
-            (name, pa.string())
-            for name in (
-                "event_type",
-                "source_feed",
-                "cluster",
-                "broker",
-                "principal",
-                "client_id",
-                "topic",
-            )
-        ],
-        *[
-            (name, pa.int64())
-            for name in (
-                "ts_wall_ms",
-                "partition",
-                "producer_id",
-                "sequence_id",
-                "entry_id",
-                "entry_bytes",
-                "num_messages",
-            )
-        ],
-        ("source_partition", pa.string()),
-        ("source_offset", pa.int64()),
-        # Not of the contract: shown in `quarantine` where a rule refuses the record.
-        ("line", pa.string()),
-    ]
+def _schema(texts: Iterable[str], numbers: Iterable[str], flags: Iterable[str] = ()) -> pa.Schema:
+    """Columns of records, among them `line`, which is not of the contract: it is shown in
+    `quarantine` where a rule refuses the record."""
+    common = ("event_type", "source_feed", "cluster", "broker", "principal", "client_id")
+    return pa.schema(
+        [
+            *[(name, pa.string()) for name in (*common, *texts, "source_partition", "line")],
+            *[(name, pa.int64()) for name in ("ts_wall_ms", *numbers, "source_offset")],
+            *[(name, pa.bool_()) for name in flags],
+        ]
+    )
+
+
+_SCHEMA = _schema(
+    ("topic",),
+    ("partition", "producer_id", "sequence_id", "entry_id", "entry_bytes", "num_messages"),
 )
+_CLIENT_SCHEMA = _schema(
+    ("api", "topic_bytes"),
+    ("charged_bytes", "handler_time_ns", "mutations", "throttle_ms"),
+    ("exempt",),
+)
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "backslashreplace")
 
 
 def _is_object(line: bytes) -> bool:
@@ -313,13 +343,15 @@ def _lines(file: str) -> Lines:
         ) from error
 
 
-def _candidates(values: pa.Array, numbers: pa.Array) -> Iterator[tuple[int, bytes]]:
-    """Number and text of the lines of a request log that have to be parsed.
+def _candidates(
+    values: pa.Array, numbers: pa.Array, wanted: Callable[[pa.Array], pa.Array]
+) -> Iterator[tuple[int, bytes]]:
+    """Number and text of the lines of a request log that have to be parsed, those that are `wanted`.
 
     Lines of a dump are included: they are invalid there and are refused.
     """
-    wanted = pc.or_(request_log.candidates(values), dump_log.looks_like(values))
-    at = pa.array(np.flatnonzero(wanted.to_numpy(zero_copy_only=False)))
+    chosen = pc.or_(wanted(values), dump_log.looks_like(values))
+    at = pa.array(np.flatnonzero(chosen.to_numpy(zero_copy_only=False)))
     return zip(numbers.take(at).to_pylist(), values.take(at).to_pylist(), strict=True)
 
 
@@ -331,6 +363,9 @@ def _zone(name: str) -> tzinfo:
 
 _read: dict[tuple[Listed, str], Assignments] = {}
 _joined: dict[tuple[tuple[Listed, ...], str], LogOwners] = {}
+_named: dict[Listed, dict[str, str]] = {}
+Key = TypeVar("Key")
+Content = TypeVar("Content")
 
 
 def owners_of(path: str, time_zone: str) -> LogOwners:
@@ -341,29 +376,59 @@ def owners_of(path: str, time_zone: str) -> LogOwners:
     files = tuple(listed(path))
     key = files, time_zone
     if key not in _joined:
-        now = {(one, time_zone) for one in files}
-        for gone in [one for one in _read if one not in now]:
-            del _read[gone]
-        for one in files:
-            if (one, time_zone) not in _read:
-                _read[one, time_zone] = columns_of(_assigned(one.path, _zone(time_zone)))
+        zone = _zone(time_zone)
+        parts = _of_each(
+            _read,
+            [(one, time_zone) for one in files],
+            lambda key: columns_of(_assigned(key[0].path, zone)),
+        )
         _joined.clear()
-        _joined[key] = LogOwners([_read[one, time_zone] for one in files])
+        _joined[key] = LogOwners(parts)
     return _joined[key]
+
+
+def topic_names_of(path: str) -> dict[str, str]:
+    """Names of topics by their ids, by the request logs below the source's path now; a client asks
+    one broker of a cluster for them. Files are read as for `owners_of`."""
+
+    def names(file: Listed) -> dict[str, str]:
+        return client_requests.topic_names(
+            _lines_of_requests(file.path, client_requests.names_topics)
+        )
+
+    parts = _of_each(_named, list(listed(path)), names)
+    return {topic_id: name for part in parts for topic_id, name in part.items()}
+
+
+def _of_each(
+    kept: dict[Key, Content], keys: Sequence[Key], read: Callable[[Key], Content]
+) -> list[Content]:
+    """The contents of some files, read unless they are kept; only they are kept."""
+    for gone in kept.keys() - set(keys):
+        del kept[gone]
+    for key in keys:
+        if key not in kept:
+            kept[key] = read(key)
+    return [kept[key] for key in keys]
 
 
 def _assigned(file: str, zone: tzinfo) -> Iterator[Assigned]:
     """The assignments in a file; none unless it is a request log."""
+    for line in _lines_of_requests(file, request_log.candidates):
+        try:
+            one = request_log.parse(line, zone)
+        except NotParsedError:
+            continue  # refused where the file itself is read
+        if one is not None:
+            yield one
+
+
+def _lines_of_requests(file: str, wanted: Callable[[pa.Array], pa.Array]) -> Iterator[bytes]:
+    """Lines of a file that have to be parsed; none unless it is a request log."""
     kind: str | None = None
     for values, numbers in _lines(file):
         kind = kind or kind_of(values)
         if kind == DUMP:
             return
         if kind == REQUESTS:
-            for _, line in _candidates(values, numbers):
-                try:
-                    one = request_log.parse(line, zone)
-                except NotParsedError:
-                    continue  # refused where the file itself is read
-                if one is not None:
-                    yield one
+            yield from (line for _, line in _candidates(values, numbers, wanted))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -138,10 +139,15 @@ def time_of(prefix: bytes, zone: tzinfo) -> int:
     found = _TIME.search(prefix)
     if found is None:
         raise NotParsedError("no time before the request")
-    day, clock, fraction, offset = (None if g is None else g.decode() for g in found.groups())
+    day, clock, fraction, offset = found.groups()
+    return _second(day, clock, offset or b"", zone) + int(((fraction or b"") + b"000")[:3])
+
+
+@lru_cache(1024)
+def _second(day: bytes, clock: bytes, offset: bytes, zone: tzinfo) -> int:
     try:
-        at: Any = datetime.fromisoformat(f"{day}T{clock}{offset or ''}")
+        at: Any = datetime.fromisoformat(f"{day.decode()}T{clock.decode()}{offset.decode()}")
         at = at if at.tzinfo else at.replace(tzinfo=zone)
-        return int((at - _EPOCH) // _MS) + int(((fraction or "") + "000")[:3])
+        return int((at - _EPOCH) // _MS)
     except (ValueError, OverflowError) as error:
         raise NotParsedError(f"no time before the request: {error}") from None

@@ -12,24 +12,26 @@ from pathlib import Path
 
 import pyspark
 
+from tests.support.servers.kafka import VERSION, Kafka
 from tests.support.servers.process import Server, ServerFailed, java
 from tests.support.servers.sasl_kafka import SaslKafka
 
 LOG4J = """\
-Configuration:
-  Appenders:
-    Console:
-      name: STDOUT
-      PatternLayout: {{pattern: "[%d] %p %m (%c)%n"}}
-    File:
-      name: Requests
-      fileName: "{requests}"
-      PatternLayout: {{pattern: "[%d] %p %m (%c)%n"}}
-  Loggers:
-    Root: {{level: INFO, AppenderRef: {{ref: STDOUT}}}}
-    Logger:
-      - {{name: kafka.request.logger, level: {level}, additivity: false,
-         AppenderRef: {{ref: Requests}}}}
+appender.console.type = Console
+appender.console.name = STDOUT
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = [%d] %p %m (%c)%n
+appender.requests.type = File
+appender.requests.name = Requests
+appender.requests.fileName = {requests}
+appender.requests.layout.type = PatternLayout
+appender.requests.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = STDOUT
+logger.requests.name = kafka.request.logger
+logger.requests.level = {level}
+logger.requests.additivity = false
+logger.requests.appenderRef.requests.ref = Requests
 """
 BINDING = ("slf4j-api-", "log4j-slf4j2-impl-", "log4j-api-", "log4j-core-")
 
@@ -43,10 +45,12 @@ class LoggingKafka(SaslKafka):
         users: Sequence[str],
         level: str = "DEBUG",
         properties: Mapping[str, object] | None = None,
+        version: str = VERSION,
+        joins: Kafka | None = None,
     ) -> None:
-        super().__init__(folder, users, properties)
+        super().__init__(folder, users, properties, version, joins=joins)
         self.request_log = folder / "kafka-request.log"
-        config = folder / "log4j2.yaml"
+        config = folder / "log4j2.properties"
         config.write_text(LOG4J.format(requests=self.request_log, level=level))
         jars = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
         binding = [str(jar) for jar in jars if jar.name.startswith(BINDING)]

@@ -9,7 +9,7 @@ from tests.support.servers.kafka import VERSION, Kafka
 from tests.support.servers.process import accepts, free_ports
 
 LISTENERS = """
-listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl},CONTROLLER://{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl}{controller}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,\
 CONTROLLER:PLAINTEXT
@@ -29,11 +29,12 @@ class SaslKafka(Kafka):
         properties: Mapping[str, object] | None = None,
         version: str = VERSION,
         plugins: Sequence[Path] = (),
+        joins: Kafka | None = None,
     ) -> None:
-        super().__init__(folder, properties, version, plugins=plugins)
+        super().__init__(folder, properties, version, joins, plugins)
         (self._sasl_port,) = free_ports(1)
         self._users = users
-        self._listen()
+        self._listen("" if joins else f",CONTROLLER://127.0.0.1:{self._controller}")
 
     def start(self) -> None:
         """Start the broker and wait until both listeners serve."""
@@ -53,17 +54,13 @@ class SaslKafka(Kafka):
             "sasl.password": _password(user),
         }
 
-    def _listen(self) -> None:
+    def _listen(self, controller: str) -> None:
         """Put the second listener into the properties: the last value of a key holds."""
         users = " ".join(f'user_{user}="{_password(user)}"' for user in self._users)
-        text = self._properties.read_text()
-        controller = text.split("controller.quorum.voters=1@", 1)[1].split("\n", 1)[0]
-        self._properties.write_text(
-            text
-            + LISTENERS.format(
-                port=self._port, sasl=self._sasl_port, controller=controller, users=users
-            )
+        listeners = LISTENERS.format(
+            port=self._port, sasl=self._sasl_port, controller=controller, users=users
         )
+        self._properties.write_text(self._properties.read_text() + listeners)
 
 
 def _password(user: str) -> str:

@@ -80,6 +80,38 @@ def test_a_fetch_that_request_time_alone_throttles_is_taken_back_as_well() -> No
     ]
 
 
+def test_the_size_of_a_throttled_fetch_follows_from_its_throttle_time() -> None:
+    """Its answer is empty, so no log has it."""
+    limits = (quota("a", consumer_byte_rate=100),)
+    before = request(0, "FETCH", charged_bytes=900)
+    sized = request(1, "FETCH", charged_bytes=2000, throttle_ms=18_999)
+    unsized = {**sized, "charged_bytes": None}
+    shown = (*RULED, "rate", "charged", "window_ms", "observed_throttle_ms")
+    expected, found = (
+        verdicts(judged(before, one, policies=limits), *shown)[1] for one in (sized, unsized)
+    )
+    assert found[:3] == expected[:3] == ("rate_over_bound", "fetch", 18_999)
+    assert found[3:] == pytest.approx(expected[3:], rel=1e-4)
+    again = judged(before, unsized, request(2, "FETCH", charged_bytes=90), policies=limits)
+    assert verdicts(again, *RULED, "rate")[2] == ("within_bound", "fetch", 0, 990 / 10.002)
+
+
+@pytest.mark.parametrize(
+    ("limits", "columns"),
+    [
+        ({"consumer_byte_rate": 100, "request_percentage": 1}, {"handler_time_ns": 10**9}),
+        ({"producer_byte_rate": 100}, {}),
+        ({"consumer_byte_rate": 100}, {"exempt": True}),
+    ],
+)
+def test_a_throttle_time_that_is_not_of_bytes_says_nothing_of_them(
+    limits: dict[str, float], columns: dict[str, Any]
+) -> None:
+    fetch = request(0, "FETCH", throttle_ms=1000, **columns)
+    (found,) = verdicts(judged(fetch, policies=(quota("a", **limits),)), "quota_type")
+    assert found[0] in (None, "request")
+
+
 def test_a_followers_fetch_is_never_charged() -> None:
     limits = (quota("a", consumer_byte_rate=1, request_percentage=0.001),)
     fetch = request(0, "FETCH", charged_bytes=10**9, handler_time_ns=10**9, exempt=True)

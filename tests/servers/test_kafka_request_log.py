@@ -1,0 +1,440 @@
+"""The request log of real brokers: sizes byte for byte, and whom their quotas throttle."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from app import sources
+from app.config.source import KafkaLogsSettings
+from app.run.service import run
+from app.sources.kafka import broker_logs
+from tests.servers.kafka_releases import NEWEST, OLDER
+from tests.support import backlog_views
+from tests.support.servers.logging_kafka import LoggingKafka
+from tests.support.servers.process import Missing
+from tests.support.servers.raw_kafka import Entity, Exchange, RawClient, Topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.config.settings import Settings
+
+pytestmark = pytest.mark.kafka
+Row = dict[str, Any]
+
+# -- sizes -----------------------------------------------------------------------------------
+
+VERSIONS = {NEWEST: (range(3, 14), range(4, 19)), OLDER: (range(3, 12), range(4, 18))}
+"""Of PRODUCE and FETCH, by release."""
+CLIENTS = (b"app", None, b"", "zähler-\U0001f600".encode(), b"n" * 300)
+
+
+@pytest.mark.parametrize("release", (NEWEST, OLDER))
+def test_sizes_are_those_on_the_wire(release: str, tmp_path: Path) -> None:
+    try:
+        broker = LoggingKafka(tmp_path, ["alice"], version=release)
+        broker.start()
+    except (Missing, OSError) as error:
+        pytest.skip(f"no Kafka broker {release}: {error}")
+    try:
+        sent = exchanged(broker, *VERSIONS[release])
+        time.sleep(1)  # the last lines
+    finally:
+        broker.stop()
+    found: dict[tuple[str, bytes], list[int]] = defaultdict(list)
+    for row in requests_of(broker.request_log):
+        client = row["api"], row["client_id"].encode()
+        if client in sent:
+            found[client].append(row["charged_bytes"])
+    assert {client: sorted(sizes) for client, sizes in found.items()} == {
+        client: sorted(sizes) for client, sizes in sent.items()
+    }
+
+
+def exchanged(
+    broker: LoggingKafka, produces: range, fetches: range
+) -> dict[tuple[str, bytes], list[int]]:
+    """Bytes by API and client as the socket has them, of every version. No client id is an empty one."""
+    for topic, partitions in (("orders", 3), ("paid", 150)):
+        broker.create_topic(topic, partitions)
+    orders, paid = (topic_id(broker, name) for name in ("orders", "paid"))
+    broker.send("orders", [{"value": b"x" * 300, "partition": 0}] * 5)
+    records = broker.segments("orders")[0].read_bytes()
+    one = [Topic("orders", orders, {0: records})]
+    several = [
+        Topic("orders", orders, {0: records, 1: records}),
+        Topic("paid", paid, dict.fromkeys(range(150), records)),
+    ]
+    fetched = [
+        [Topic("orders", orders, {0: 0, 1: 0}), Topic("paid", paid, dict.fromkeys(range(140), 0))],
+        [Topic("orders", orders, {2: 50, 7: 0}), Topic("gone", UUID(int=5), {0: 0})],
+        [],
+    ]
+    found: dict[tuple[str, bytes], list[int]] = defaultdict(list)
+    for given in CLIENTS:
+        name = given or b""
+        with closing(RawClient(broker.servers, given)) as client:
+            for version in produces:
+                sent: list[Exchange] = [client.produce(version, one, acks) for acks in (1, -1, 0)]
+                sent += [client.produce(version, several), client.produce(version, one, -1, "tä")]
+                found["PRODUCE", name] += [len(each.sent) for each in sent]
+            for version in fetches:
+                # The last byte of a flexible header is not charged.
+                found["FETCH", name] += [
+                    len(client.fetch(version, topics).received) - (version >= 12)
+                    for topics in fetched
+                ]
+    return found
+
+
+def topic_id(broker: LoggingKafka, name: str) -> UUID:
+    with AdminClient({"bootstrap.servers": broker.servers}) as admin:
+        (told,) = admin.describe_topics(TopicCollection([name])).values()
+        text = str(told.result(20).topic_id)
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+def requests_of(file: Path) -> list[Row]:
+    given = iter([pa.record_batch({"path": [file.as_uri()]})])
+    batches = list(broker_logs.unpack(given, str(file.parent), KafkaLogsSettings(), True))
+    assert all("value" not in batch.schema.names for batch in batches)
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return [row for row in rows if row["event_type"] == "client_request"]
+
+
+FILTER = """
+appender.requests.filter.clients.type = RegexFilter
+appender.requests.filter.clients.regex = .*"principal":"User:(alice|carol)".*
+appender.requests.filter.clients.onMatch = ACCEPT
+appender.requests.filter.clients.onMismatch = DENY
+"""
+
+
+def test_the_log_is_switched_on_and_off_while_the_broker_runs(tmp_path: Path) -> None:
+    try:
+        broker = LoggingKafka(tmp_path, ["alice", "bob"], level="WARN")
+        with (tmp_path / "log4j2.properties").open("a") as config:
+            config.write(FILTER)
+        broker.start()
+    except (Missing, OSError) as error:
+        pytest.skip(f"no Kafka broker: {error}")
+    logger = ("--entity-type", "broker-loggers", "--entity-name", "1")
+
+    def send(count: int) -> None:
+        for user in ("alice", "bob"):
+            producer = Producer({**broker.client(user), "log_level": 2})
+            for _ in range(count):
+                producer.produce("orders", b"x")
+                producer.flush(20)
+
+    try:
+        broker.create_topic("orders")
+        send(5)
+        broker.configure(*logger, "--add-config", "kafka.request.logger=DEBUG")
+        send(3)
+        broker.configure(*logger, "--delete-config", "kafka.request.logger")
+        send(2)
+        time.sleep(1)
+    finally:
+        broker.stop()
+    found = [row for row in requests_of(broker.request_log) if row["api"] == "PRODUCE"]
+    assert [row["principal"] for row in found] == ["User:alice"] * 3
+
+
+# -- throttle times --------------------------------------------------------------------------
+
+DEFAULT = None
+USERS = ("alice", "bob", "carol", "dave", "erin", "frank")
+LIMITS: tuple[tuple[Entity, dict[str, float | None]], ...] = (
+    ({"user": "alice", "client-id": "app"}, {"producer_byte_rate": 20_000}),
+    ({"user": "alice", "client-id": DEFAULT}, {"producer_byte_rate": 30_000}),
+    ({"user": "bob"}, {"producer_byte_rate": 40_000}),
+    ({"user": DEFAULT, "client-id": "known"}, {"producer_byte_rate": 25_000}),
+    ({"user": DEFAULT, "client-id": DEFAULT}, {"producer_byte_rate": 15_000}),
+    ({"user": DEFAULT}, {"consumer_byte_rate": 60_000}),
+    ({"client-id": "busy"}, {"request_percentage": 0.3}),
+    ({"client-id": DEFAULT}, {"request_percentage": 50}),
+    ({"user": "alice"}, {"controller_mutation_rate": 1}),
+)
+"""Every type and each of the eight levels."""
+LEVELS = {
+    "user_client",
+    "user_default_client",
+    "user",
+    "default_user_client",
+    "default_user_default_client",
+    "default_user",
+    "client",
+    "default_client",
+}
+PRODUCERS = (
+    # user, client, bytes per s, bytes of a message, topic, further options
+    ("alice", "app", 200_000, 2000, "orders", {}),
+    ("alice", "other", 36_000, 2000, "orders", {}),
+    ("bob", "one", 15_000, 150, "payments", {}),
+    ("bob", "two", 20_000, 2000, "orders", {"acks": -1}),
+    ("carol", "known", 250_000, 2000, "payments", {}),
+    ("carol", "x", 18_000, 2000, "orders", {}),
+    ("dave", "zero", 30_000, 2000, "payments", {"acks": 0}),
+    ("frank", "busy", 20_000, 50, "payments", {}),
+)
+FORWARDED = "CREATE_TOPICS"
+"""The broker answers the throttle time of the controller, which has the request in a line of its
+own."""
+MS = 3
+"""Times of the log and of the charge may lie so far apart."""
+
+
+class Change(NamedTuple):
+    """A change of a limit, between these times (ms)."""
+
+    begin_ms: float
+    end_ms: float
+
+
+class Day(NamedTuple):
+    settings: Settings
+    changes: list[Change]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[LoggingKafka, LoggingKafka]]:
+    made: list[LoggingKafka] = []
+    try:
+        made.append(LoggingKafka(tmp_path / "1", USERS))
+        made[0].start()
+        made.append(LoggingKafka(tmp_path / "2", USERS, joins=made[0]))
+        made[1].start()
+        yield made[0], made[1]
+    except (Missing, OSError) as error:
+        pytest.skip(f"no Kafka brokers: {error}")
+    finally:
+        for broker in reversed(made):
+            broker.stop()
+
+
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(20), pytest.param(300, marks=pytest.mark.slow, id="five-minutes")]
+)
+def test_whom_quotas_throttle(
+    seconds: int,
+    cluster: tuple[LoggingKafka, LoggingKafka],
+    tmp_path: Path,
+    spark: SparkSession,
+    make_settings: Callable[..., Settings],
+) -> None:
+    day = lived(seconds, cluster, tmp_path / "logs", make_settings)
+    assert run(day.settings, available_now=True, drain=True) == 0
+    tables = backlog_views.stored(
+        day.settings, ["client_quota_verdicts", "client_quota_stats", "client_usage", "quarantine"]
+    )
+    verdicts = tables["client_quota_verdicts"]
+    assert tables["quarantine"] == []
+    assert {row["broker"] for row in verdicts} == {"1", "2"}
+    assert {row["bound_level"] for row in verdicts if row["bound"]} == LEVELS
+    throttled = [row for row in verdicts if row["throttle_ms"]]
+    assert {row["quota_type"] for row in throttled} >= {"produce", "fetch", "controller_mutation"}
+    topics = {row["topic"] for row in tables["client_usage"] if row["api"] == "FETCH"}
+    assert topics <= {"history", "__cluster_metadata", None}  # names, not ids
+    reasons = Differences(verdicts, day.changes).named()
+    print(sum(reasons.values()), "of", len(verdicts), reasons)
+    assert "unexplained" not in reasons
+    judged = [row for row in verdicts if not is_forwarded(row)]
+    differ = sum(differs(row) for row in judged)
+    assert differ <= 0.02 * len(judged), (differ, len(judged), reasons)
+
+
+def lived(
+    seconds: int,
+    cluster: tuple[LoggingKafka, LoggingKafka],
+    logs: Path,
+    make_settings: Callable[..., Settings],
+) -> Day:
+    """Clients of all kinds, a limit that is changed and one that is removed meanwhile."""
+    first = cluster[0]
+    for topic in ("orders", "payments", "history"):
+        first.create_topic(topic, 2)
+    for _ in range(150):
+        first.send("history", [{"value": bytes(2000), "partition": n % 2} for n in range(8)])
+    settings = make_settings(
+        source=[
+            {
+                "format": "kafka_logs",
+                "cluster": "east",
+                "path": str(logs),
+                "logs": {"broker": "<folder>"},
+            },
+            {
+                "format": "kafka_quotas",
+                "cluster": "east",
+                "options": {"kafka.bootstrap.servers": first.servers},
+            },
+        ],
+        queries=[["client_quotas"]],
+        client_quotas={
+            "extra_outputs": ["client_quota_verdicts"],
+            "controller_enforcement": "permissive",  # librdkafka sends older requests
+        },
+    )
+    quotas = next(feed for feed in settings.polled)
+    poller = sources.poller(settings, quotas)
+    changes: list[Change] = []
+    with closing(RawClient(first.servers, b"admin")) as admin, closing(poller):
+
+        def limit(entity: Entity, limits: dict[str, float | None]) -> None:
+            begin = time.time() * 1000
+            admin.limit(entity, limits)
+            while not poller.last.records:  # brokers learn of it after the answer
+                time.sleep(0.02)
+                poller.poll_once(int(time.time() * 1000))
+            poller.last.records = 0
+            changes.append(Change(begin, time.time() * 1000))
+
+        for entity, limits in LIMITS:
+            limit(entity, limits)
+        time.sleep(1)
+        clients = Clients(first, time.monotonic() + seconds)
+        clients.start()
+        time.sleep(0.4 * seconds)
+        limit({"user": "bob"}, {"producer_byte_rate": 20_000})
+        time.sleep(0.2 * seconds)
+        limit({"user": DEFAULT, "client-id": DEFAULT}, {"producer_byte_rate": None})
+        clients.join()
+    time.sleep(1)  # the last lines
+    for name, broker in zip(("1", "2"), cluster, strict=True):
+        (logs / name).mkdir(parents=True)
+        shutil.copy(broker.request_log, logs / name / "kafka-request.log")
+    return Day(settings, changes)
+
+
+class Clients:
+    """Producers, consumers and one that creates topics, each in its thread."""
+
+    def __init__(self, broker: LoggingKafka, end: float) -> None:
+        self._broker, self._end = broker, end
+        reading = (("dave", "reader", 200_000), ("erin", "watcher", 20_000))
+        self._threads = [
+            *(threading.Thread(target=self._produce, args=each) for each in PRODUCERS),
+            *(threading.Thread(target=self._consume, args=each) for each in reading),
+            threading.Thread(target=self._create),
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def _options(self, user: str, client: str) -> dict[str, Any]:
+        return {**self._broker.client(user), "client.id": client, "log_level": 2}
+
+    def _produce(
+        self, user: str, client: str, rate: int, size: int, topic: str, more: dict[str, Any]
+    ) -> None:
+        bounded = {"linger.ms": 0, "queue.buffering.max.messages": 20, "acks": 1}
+        producer = Producer({**self._options(user, client), **bounded, **more})
+        due = time.monotonic()
+        while time.monotonic() < self._end:
+            with suppress(BufferError):
+                producer.produce(topic, bytes(size))
+            producer.poll(0)
+            due = max(due + size / rate, time.monotonic() - 1)
+            time.sleep(max(0.0, due - time.monotonic()))
+        producer.flush(20)
+
+    def _consume(self, user: str, client: str, most: int) -> None:
+        sizes = ("fetch.message.max.bytes", "fetch.max.bytes", "message.max.bytes")
+        options = {"group.id": client, "auto.offset.reset": "earliest"} | dict.fromkeys(sizes, most)
+        consumer = Consumer({**self._options(user, client), **options})
+        consumer.subscribe(["history"])
+        while time.monotonic() < self._end:
+            consumer.poll(0.2)
+        consumer.close()
+
+    def _create(self) -> None:
+        with AdminClient(self._options("alice", "maker")) as admin:
+            number = 0
+            while time.monotonic() < self._end:
+                number += 1
+                (made,) = admin.create_topics([NewTopic(f"made-{number}", 3, 1)]).values()
+                with suppress(KafkaException):
+                    made.result(20)
+                time.sleep(0.3)
+
+
+def differs(row: Row) -> bool:
+    """Whether only one of Weir and the broker throttles."""
+    return (row["throttle_ms"] > 0) != ((row["observed_throttle_ms"] or 0) > 0)
+
+
+def is_forwarded(row: Row) -> bool:
+    return bool(row["api"] == FORWARDED and row["quota_type"] != "controller_mutation")
+
+
+class Differences:
+    """Why throttled-or-not differs, request by request."""
+
+    def __init__(self, verdicts: list[Row], changes: list[Change]) -> None:
+        self._verdicts, self._changes = verdicts, changes
+        self._charged: dict[tuple[Any, ...], list[tuple[int, float]]] = defaultdict(list)
+        for row in verdicts:
+            if row["charged"] is not None:
+                self._charged[self._sensor(row)].append((row["ts_wall_ms"], row["charged"]))
+
+    def named(self) -> Counter[str]:
+        return Counter(self._name(row) for row in self._verdicts if differs(row))
+
+    @staticmethod
+    def _sensor(row: Row) -> tuple[Any, ...]:
+        return tuple(row[name] for name in ("broker", "quota_type", "user", "client"))
+
+    def _name(self, row: Row) -> str:
+        at, observed = row["ts_wall_ms"], row["observed_throttle_ms"] or 0
+        if is_forwarded(row):
+            return "forwarded"
+        if any(c.begin_ms - MS <= at <= c.end_ms + MS for c in self._changes):
+            return "limit being changed"
+        if row["quota_type"] is None:
+            return "unexplained"
+        rate = row["rate"]
+        if row["quota_type"] == "request":
+            # The time of network threads is in the broker's rate alone.
+            measured = row["bound"] * (1 + observed / row["window_ms"])
+            return "network threads" if observed and rate < measured else "unexplained"
+        beyond = abs(rate - row["bound"]) * row["window_ms"] / 1000
+        near = self._sum(row, MS)
+        if beyond <= near:
+            return "order within milliseconds"
+        # A sample that a request opens or not, and one that has just expired or not.
+        if beyond <= near + self._largest_sample(row):
+            return "edge of a sample"
+        return "unexplained"
+
+    def _sum(self, row: Row, ms: int) -> float:
+        at, charged = row["ts_wall_ms"], self._charged[self._sensor(row)]
+        return sum(value for when, value in charged if abs(when - at) <= ms)
+
+    def _largest_sample(self, row: Row) -> float:
+        """Most that the sensor was charged in a sample of the request's rate."""
+        at, samples = row["ts_wall_ms"], Counter[int]()
+        for when, value in self._charged[self._sensor(row)]:
+            if 0 <= at - when <= 12_000 + MS:
+                for first in ((at - when) // 500, (at - when) // 500 - 1):
+                    samples[first] += int(value)
+        return max(samples.values(), default=0) + MS
