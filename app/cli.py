@@ -57,7 +57,7 @@ alerts_app = Typer(
 )
 app.add_typer(alerts_app, name="alerts")
 policy_app = Typer(
-    cls=Commands, no_args_is_help=True, help="Check, show, compare and suggest policies."
+    cls=Commands, no_args_is_help=True, help="Check, show, compare, suggest and export policies."
 )
 app.add_typer(policy_app, name="policy")
 suggest_app = Typer(cls=Commands, no_args_is_help=True, help="Suggest limits from the archive.")
@@ -819,6 +819,23 @@ def policy_diff(
         return 0
     with submitted_session(first.settings, "weir-policy-diff") as spark:
         return effect(first, second, changes(*documents), wanted, spark)
+
+
+@policy_app.command("export")
+def policy_export(
+    files: Annotated[
+        list[Path], Argument(help="Files and folders of policies, or a configuration.")
+    ],
+    format_: Annotated[
+        str, Option("--format", help="kafka-configs, strimzi, pulsar-admin or terraform.")
+    ],
+    out: Annotated[Path | None, Option(help="File to write. Default: standard output.")] = None,
+) -> int:
+    """Write policies as commands or manifests of the tools that apply limits; exit code 1 if some limit
+    cannot be expressed."""
+    from app.show.policy.export.command import export
+
+    return export(files, format_, out)
 
 
 def _only_with_on(ctx: typer.Context) -> None:

@@ -11,8 +11,7 @@ import yaml
 
 from app.config.policies import WITH_PATTERNS, problems
 from app.errors import UserError
-from app.show.report.page import write as write_whole
-from app.terminal.outputs import require_folder
+from app.terminal.outputs import require_folder, write_whole
 from app.terminal.printable import printable
 from app.terminal.program import PROGRAM
 from state.engine.globs import escaped

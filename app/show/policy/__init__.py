@@ -1,8 +1,8 @@
-"""The command `policy`: checks, shows and compares policies, without Spark.
+"""The command `policy`: checks, shows, compares and exports policies, without Spark.
 
 Start with `policy_command`. `resolve` finds the limits of a topic or principal and the documents that set
-them, `overridden` finds documents without effect, and `policy_changes_text` compares two sets of documents.
-Imports `app.read` and `app.config`.
+them, `overridden` finds documents without effect, `policy_changes_text` compares two sets of documents,
+and `export` writes them for the tools that apply limits. Imports `app.read` and `app.config`.
 """
 
 from app.show.policy.policy_changes_text import changes

@@ -144,13 +144,16 @@ def diff(before: Path, after: Path, as_json: bool = False) -> int:
     return 0
 
 
-def valid(path: Path) -> list[WrittenDocument]:
-    """The documents in force of a configuration, or of a file or folder of policies. UserError for
-    mistakes in them.
+def valid(*paths: Path) -> list[WrittenDocument]:
+    """The documents in force of configurations, files and folders of policies together. UserError
+    for mistakes in them.
     """
-    found = documents_of(path)
+    found = _given(paths)
     if found.mistakes:
-        raise UserError.of_many([str(m) for m in found.mistakes], f"{PROGRAM} policy check {path}")
+        checked_by = " ".join(str(path) for path in paths)
+        raise UserError.of_many(
+            [str(m) for m in found.mistakes], f"{PROGRAM} policy check {checked_by}"
+        )
     return found.in_force
 
 
