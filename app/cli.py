@@ -781,7 +781,7 @@ def policy_diff(
     ] = None,
     out: Annotated[Path | None, Option(help="Page to write (HTML).")] = None,
     rows: Annotated[
-        int, Option(min=1, help="Maximum number of tenants, topics and users each.")
+        int, Option(min=1, help="Maximum number of tenants, topics, users and clients each.")
     ] = 20,
     as_json: Json = False,
 ) -> int:
