@@ -121,6 +121,9 @@ Headroom = Annotated[
     float,
     Option(min=0, max=1000, help="Share of the smallest limit that is added to it, such as 0.2."),
 ]
+MinHistory = Annotated[
+    str, Option(help="Time that a name needs between its first use and its last to get a limit.")
+]
 PolicyFile = Annotated[
     Path | None, Option("--out", help="File to write the limits to, as policies.")
 ]
@@ -870,9 +873,7 @@ def suggest_publish(
     min_publishes: Annotated[
         int, Option(min=1, help="Publishes that a name needs to get a limit.")
     ] = 100,
-    min_history: Annotated[
-        str, Option(help="Time that it needs from its first publish to its last.")
-    ] = "5m",
+    min_history: MinHistory = "5m",
     start: From = None,
     end: To = None,
     out: PolicyFile = None,
@@ -941,6 +942,49 @@ def suggest_producer_ids(
     """Suggest the producer_ids_rate that each user needs."""
     answer = _answer_of("policy suggest producer-ids")
     return answer(_settings(config, warehouse), share, every, as_json, headroom, out)
+
+
+@suggest_app.command("client-quotas")
+def suggest_client_quotas(
+    per: Annotated[
+        str,
+        Option(
+            help="What gets a limit where no quota of the type was ever set: user, client or "
+            "user-client. Elsewhere the entities are those of the quotas."
+        ),
+    ] = "user",
+    types: Annotated[
+        str, Option(help="Quota types: produce, fetch, request, controller_mutation.")
+    ] = "produce,fetch",
+    share: Annotated[
+        float,
+        Option(min=0, max=1, help="Share of a client's windows that may have a throttled request."),
+    ] = 0.01,
+    headroom: Headroom = 0.0,
+    min_history: MinHistory = "5m",
+    start: From = None,
+    end: To = None,
+    out: PolicyFile = None,
+    every: Every = False,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> int:
+    """Suggest the smallest client quotas that throttle no more than a share of the windows."""
+    from app.terminal.moments import read_duration_ms
+
+    return _answer_of("policy suggest client-quotas")(
+        _settings(config, warehouse),
+        {
+            "per": per,
+            "types": types,
+            "share": share,
+            "headroom": headroom,
+            "min_history_ms": read_duration_ms(min_history, f"--min-history {min_history}"),
+            "span": _span(start, end),
+        },
+        {"out": out, "every": every, "as_json": as_json},
+    )
 
 
 @app.command("explain", no_args_is_help=True)

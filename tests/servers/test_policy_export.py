@@ -51,7 +51,7 @@ KAFKA: list[Json] = [
     },
     {"scope": "client", "name": DEFAULT, "limits": {"controller_mutation_rate": 5}},
     # names that shells and tools read in their own way
-    {**document("user", ODD, {"producer_byte_rate": 11}), "client_id": ODD},
+    document("user", ODD, {"producer_byte_rate": 11}, ODD),
     document("user", "a*b?[c]", {"producer_byte_rate": 12}),
     document("user", "-x", {"producer_byte_rate": 13}),
     {"scope": "client", "name": "--entity-default", "limits": {"producer_byte_rate": 14}},
@@ -89,7 +89,7 @@ def written(path: Path, documents: Sequence[Json]) -> Path:
 def polled(found: Sequence[Json]) -> list[Json]:
     """The documents of a poll as a file has them, in which names are patterns."""
     documents = [json.loads(r["policy_json"]) for r in found if r["event_type"] == "policy"]
-    return [{**d, **document(d["scope"], d["name"], d["limits"])} for d in documents]
+    return [document(d["scope"], d["name"], d["limits"], d.get("client_id")) for d in documents]
 
 
 @pytest.mark.kafka

@@ -13,6 +13,7 @@ import duckdb
 
 from app.read.memory import default_bytes
 from app.read.relations import ANY_ORDER, Warehouse, connect
+from app.tables.client_entity import client_entity
 
 Row = dict[str, Any]
 
@@ -58,16 +59,6 @@ NAMES = tuple(BY_NAME)
 BINS = 60
 """Bars of a chart over time."""
 
-
-def _entity(table: str) -> str:
-    """The user, client or both that share a quota, as one name."""
-    user, client = (f"{table}.{column}" for column in ("user", "client"))
-    return (
-        f"CASE WHEN {client} = '' THEN {user} WHEN {user} = '' THEN {client}"
-        f" ELSE concat({user}, '/', {client}) END"
-    )
-
-
 _DECISIONS = f"""
   SELECT 'topic' AS kind, cluster, topic AS name, ts_wall_ms AS at_ms, 1 AS throttles
   FROM throttle_events WHERE action = 'mark'
@@ -97,12 +88,12 @@ _DECISIONS = f"""
   SELECT 'topic' AS kind, cluster, topic AS name, ts_wall_ms AS at_ms, 1 AS refused_producers
   FROM producer_refusals
   UNION ALL BY NAME
-  SELECT 'client' AS kind, d.cluster, {_entity("d")} AS name, d.ts_wall_ms AS at_ms,
+  SELECT 'client' AS kind, d.cluster, {client_entity("d")} AS name, d.ts_wall_ms AS at_ms,
     CAST(d.verdict = 'throttled' AS INTEGER) AS throttled_requests,
     CAST(d.verdict = 'refused' AS INTEGER) AS refused_requests, d.throttle_ms AS client_throttle_s
   FROM client_quota_decisions AS d
   UNION ALL BY NAME
-  SELECT 'client' AS kind, s.cluster, {_entity("s")} AS name, s.window_start_ms AS at_ms,
+  SELECT 'client' AS kind, s.cluster, {client_entity("s")} AS name, s.window_start_ms AS at_ms,
     s.throttled AS rates_over_quota
   FROM client_quota_stats AS s WHERE s.basis = 'metrics'
 """

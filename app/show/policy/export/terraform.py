@@ -13,8 +13,8 @@ from app.show.policy.export.exported import (
     Document,
     Exported,
     NotExported,
-    kafka_entities,
     flat,
+    kafka_entities,
     number,
     without,
 )
