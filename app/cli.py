@@ -739,7 +739,7 @@ def policy_test(
 
 @policy_app.command("show")
 def policy_show(
-    name: Annotated[str, Argument(help="Topic, or principal such as User:etl or etl.")],
+    name: Annotated[str, Argument(help="Topic, principal such as User:etl or etl, or client id.")],
     at: Annotated[
         str | None,
         Option(
@@ -751,7 +751,7 @@ def policy_show(
     warehouse: Warehouse = None,
     as_json: Json = False,
 ) -> int:
-    """Show the limits of a topic or principal and where each comes from, level by level."""
+    """Show the limits of a topic, principal or client id and where each comes from, level by level."""
     from app.show.policy import show
 
     return show(_settings(config, warehouse), config, name, _moment(at), cluster, as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from app.show.policy.resolve import Held, Levels
 from app.terminal.counts import counted
 from app.terminal.printable import printable, say
 from app.terminal.program import PROGRAM
-from state.engine.documents import full_topic_name
+from state.engine.documents import Source, full_topic_name
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -165,16 +165,16 @@ def show(
     cluster: str | None = None,
     as_json: bool = False,
 ) -> int:
-    """Print the limits of a topic or principal and where each comes from; returns 0."""
+    """Print the limits of a topic, principal or client id and where each comes from; returns 0."""
     found = documents_of(config) if config is not None else PolicyDocuments()
-    kind = "topic" if _is_topic(name, found.in_force) else "principal"
     from app.read.last_policies import last_policies
 
     every = last_policies(Warehouse.of(settings.location), at_ms, cluster)
+    kind = _kind(name, found.in_force, {source for each in every.values() for source in each})
     answers: dict[str | None, list[Held]] = {}
     for each in every or {cluster: {}}:
         levels = Levels(found.in_force, every.get(each, {}))
-        answers[each] = levels.topic(name) if kind == "topic" else levels.principal(name)
+        answers[each] = getattr(levels, kind)(name)
     if as_json:
         print(
             json.dumps(
@@ -209,10 +209,12 @@ def show(
     return 0
 
 
-def _is_topic(name: str, found: Sequence[WrittenDocument]) -> bool:
-    """Whether a name is a topic: it has two slashes, or documents have it as a topic. Others are
-    principals.
+def _kind(name: str, found: Sequence[WrittenDocument], stream: Set[Source]) -> str:
+    """What a name is: a topic if it has two slashes, or if documents have it as a topic; a client if
+    they have it as a client id and not as a user. Others are principals.
     """
-    if "://" in name or name.count("/") >= 2:
-        return True
-    return any(source_of(one.document) == ("topic", name) for one in found)
+    sources = {source_of(one.document) for one in found} | stream
+    if "://" in name or name.count("/") >= 2 or ("topic", name) in sources:
+        return "topic"
+    is_client = ("client", name) in sources and ("user", name) not in sources
+    return "client" if is_client else "principal"

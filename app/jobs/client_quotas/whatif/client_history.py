@@ -94,7 +94,7 @@ FROM ranked AS r GROUP BY r.cluster, r.user, r.client, r.quota_type
 """
 
 
-class Need(NamedTuple):
+class EntityNeed(NamedTuple):
     """What an entity needs of a quota type in a cluster."""
 
     cluster: str
@@ -142,7 +142,7 @@ def types_of(text: str) -> tuple[str, ...]:
 
 def needs(
     warehouse: Warehouse, per: Owner, types: tuple[str, ...], share: float, span: EventSpan
-) -> list[Need]:
+) -> list[EntityNeed]:
     """What each entity needs so that at most `share` (0 to 1) of its windows have a throttled
     request. `per` says who the entities are where no quota of a type was ever set."""
     user, client = OWNERS[per]
@@ -151,4 +151,4 @@ def needs(
     with connect(warehouse, windows + _NEEDS, config=ANY_ORDER) as connection:
         connection.execute(windows, {**values, "types": list(types)})
         rows = connection.execute(_NEEDS, {**values, "share": share}).fetchall()
-    return [Need(*row) for row in rows]
+    return [EntityNeed(*row) for row in rows]

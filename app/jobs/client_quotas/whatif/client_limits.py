@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.errors import UserError
-from app.jobs.client_quotas.whatif.client_history import LIMITS, Need, Owner, needs
+from app.jobs.client_quotas.whatif.client_history import LIMITS, EntityNeed, Owner, needs
 from app.read.relations import Warehouse
 from app.terminal.amounts import AMOUNTS
 from app.terminal.counts import counted
@@ -65,7 +65,7 @@ class ClientRequest:
 class Suggested(NamedTuple):
     """A limit, and what it stands on."""
 
-    need: Need
+    need: EntityNeed
     limit: float
     """The largest that any cluster needs, with headroom."""
 
@@ -126,7 +126,7 @@ def suggest(
 
 
 def limits_of(
-    found: Sequence[Need], asked: ClientRequest
+    found: Sequence[EntityNeed], asked: ClientRequest
 ) -> tuple[list[Suggested], dict[str, int]]:
     """The limits, those of each type from the largest on; and how many there are not, by reason. A
     document holds in every cluster, so an entity gets the largest limit that one of them needs."""
@@ -148,7 +148,7 @@ def limits_of(
     return suggested, left_out
 
 
-def _why_none(need: Need, asked: ClientRequest) -> str | None:
+def _why_none(need: EntityNeed, asked: ClientRequest) -> str | None:
     """Why an entity gets no limit, or None."""
     if need.rate is None:
         return "brokers show tokens only, which say nothing of another limit"
@@ -166,7 +166,7 @@ def _why_none(need: Need, asked: ClientRequest) -> str | None:
     )
 
 
-def _limit(need: Need, headroom: float) -> float:
+def _limit(need: EntityNeed, headroom: float) -> float:
     """The smallest limit that a policy can have, with headroom."""
     parts, rate = PARTS[need.quota_type], need.rate or 0.0
     steps = math.ceil(rate * parts)
@@ -190,11 +190,11 @@ def documents(suggested: Sequence[Suggested]) -> list[policy_document.Document]:
     ]
 
 
-def _reason(need: Need) -> tuple[str, str, bool]:
+def _reason(need: EntityNeed) -> tuple[str, str, bool]:
     return need.certainty, need.basis, need.throttled_windows > 0 or need.fetches_taken_back
 
 
-def _note(need: Need) -> str | None:
+def _note(need: EntityNeed) -> str | None:
     """What makes a limit a bound, in words; None for an exact one."""
     if need.basis == "metrics":
         return "at least, by metrics: a burst between two measurements of a broker is not in a rate"

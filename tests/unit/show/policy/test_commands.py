@@ -131,6 +131,28 @@ def test_a_user_has_the_client_quotas_of_its_own_and_of_its_clients(
     assert [one["value"] for one in answer["limits"][0]["overrides"]] == [5]
 
 
+def test_a_client_id_has_its_quotas_over_the_default_and_those_with_users(
+    folder: Path, capsys: Capture
+) -> None:
+    (folder / "clients.yaml").write_text(
+        "- {scope: client, name: <default>, limits: {producer_byte_rate: 5}}\n"
+        "- {scope: client, name: app, limits: {producer_byte_rate: 7}}\n"
+        "- {scope: client, name: alice, limits: {producer_byte_rate: 8}}\n"
+        "- {scope: user, name: alice, limits: {consumer_byte_rate: 3}}\n"
+        "- {scope: user, name: alice, client_id: app, limits: {request_percentage: 9}}\n"
+        "- {scope: user, name: bob, client_id: web, limits: {request_percentage: 1}}\n",
+        encoding="utf-8",
+    )
+    (answer,) = json.loads(answered(capsys, 0, "show", "app", "--config", "weir.yaml", "--json"))
+    assert answer["kind"] == "client"
+    assert [(one["limit"], one["value"], one["document"]) for one in answer["limits"]] == [
+        ("producer_byte_rate", 7, "client app"),
+        ("request_percentage with user alice", 9, "user alice client app"),
+    ]
+    assert [one["value"] for one in answer["limits"][0]["overrides"]] == [5]
+    assert answered(capsys, 0, "show", "alice", "--config", "weir.yaml").startswith("principal")
+
+
 def test_documents_without_mistakes_and_findings_are_fine(folder: Path, capsys: Capture) -> None:
     assert answered(capsys, 0, "check", "configs/policies") == (
         "4 documents, 0 mistakes, 0 findings\n"

@@ -221,7 +221,17 @@ def test_the_table_has_units_and_names_the_level(make_settings: Make, capsys: Ca
     settings = warehouse(make_settings, client_quota_stats=rows)
     text = suggested(capsys, settings, *LITTLE, *ALL)
     cells = [line.split() for line in text.splitlines()]
-    assert ["etl", "produce", "2.0", "MB/s", "1.0", "MB/s", "default_user", "raise", "exact"] in cells
+    assert [
+        "etl",
+        "produce",
+        "2.0",
+        "MB/s",
+        "1.0",
+        "MB/s",
+        "default_user",
+        "raise",
+        "exact",
+    ] in cells
     assert ["etl", "request", "50", "%", "100", "%", "user", "cut", "exact"] in cells
 
 
