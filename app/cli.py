@@ -91,6 +91,9 @@ Limit = Annotated[
     int, Option("--limit", min=1, help="Maximum number of sentences; the nearest ones are kept.")
 ]
 Cluster = Annotated[str | None, Option("--cluster", help="Only this cluster.")]
+OfWarehouse = Annotated[
+    str | None, Option("--cluster", help="Cluster whose limits in force a warehouse stands for.")
+]
 Broker = Annotated[str | None, Option("--broker", help="Only this broker.")]
 Jobs = Annotated[str | None, Option("--jobs", help="Only these jobs, separated by commas.")]
 Clusters = Annotated[
@@ -760,7 +763,12 @@ def policy_show(
 @policy_app.command("diff")
 def policy_diff(
     ctx: typer.Context,
-    before: Annotated[Path, Argument(help="File or folder of policies, or configuration.")],
+    before: Annotated[
+        Path,
+        Argument(
+            help="File or folder of policies, configuration, or warehouse: the limits in force."
+        ),
+    ],
     after: Annotated[Path, Argument(help="The same, to compare with.")],
     on: Annotated[
         str | None,
@@ -783,6 +791,7 @@ def policy_diff(
         Path | None, Option(help="Folder to keep the two replayed warehouses in.")
     ] = None,
     out: Annotated[Path | None, Option(help="Page to write (HTML).")] = None,
+    cluster: OfWarehouse = None,
     rows: Annotated[
         int, Option(min=1, help="Maximum number of tenants, topics, users and clients each.")
     ] = 20,
@@ -793,13 +802,13 @@ def policy_diff(
 
     if on is None:
         _only_with_on(ctx)
-        return diff(before, after, as_json)
+        return diff(before, after, cluster, as_json)
     from app.run.session import submitted_session
     from app.whatif.effect.effect_command import PolicySide, Wanted, effect, range_of
     from app.whatif.replay.choice import Choice
     from app.whatif.replay.replay_request import jobs_of
 
-    documents = [valid(path) for path in (before, after)]
+    documents = [valid(path, cluster=cluster) for path in (before, after)]
 
     def side(name: str, path: Path, found: list[Any]) -> PolicySide:
         own = [one.document for one in found]
@@ -827,18 +836,22 @@ def policy_diff(
 @policy_app.command("export")
 def policy_export(
     files: Annotated[
-        list[Path], Argument(help="Files and folders of policies, or a configuration.")
+        list[Path],
+        Argument(
+            help="Files and folders of policies, a configuration, or a warehouse: the limits in force."
+        ),
     ],
     format_: Annotated[
         str, Option("--format", help="kafka-configs, strimzi, pulsar-admin or terraform.")
     ],
     out: Annotated[Path | None, Option(help="File to write. Default: standard output.")] = None,
+    cluster: OfWarehouse = None,
 ) -> int:
     """Write policies as commands or manifests of the tools that apply limits; exit code 1 if some limit
     cannot be expressed."""
     from app.show.policy.export.command import export
 
-    return export(files, format_, out)
+    return export(files, format_, out, cluster)
 
 
 def _only_with_on(ctx: typer.Context) -> None:
@@ -847,7 +860,7 @@ def _only_with_on(ctx: typer.Context) -> None:
         given = ctx.get_parameter_source(param.name or "")
         if (
             isinstance(param, typer.core.TyperOption)
-            and param.name != "as_json"
+            and param.name not in ("as_json", "cluster")
             and (given is not None and given.name == "COMMANDLINE")
         ):
             raise UserError(f"policy diff: {param.opts[0]} goes with --on RANGE")

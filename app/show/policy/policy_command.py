@@ -34,14 +34,23 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 
-def documents_of(path: Path) -> PolicyDocuments:
-    """The documents of a configuration, or of a file or folder of policies."""
+def documents_of(path: Path, cluster: str | None = None) -> PolicyDocuments:
+    """The documents of a configuration, of a file or folder of policies, or of a warehouse: the limits
+    in force of a cluster.
+    """
     if not path.exists() and not any(sign in str(path) for sign in "*?["):
         raise UserError(f"{path}: cannot be read (No such file or directory)")
     if path.is_file() and not _is_list(path):
         return written(read_yaml(path, dict), str(path), path.parent)
+    if (path / "events" / "_delta_log").is_dir():
+        from app.show.policy.limits_in_force import limits_in_force
+
+        return checked(limits_in_force(path, cluster))
     if not paths(str(path), Path()):
-        raise UserError(f"{path}: no file is there (allowed: files, folders with *.yaml, patterns)")
+        raise UserError(
+            f"{path}: no file is there (allowed: files, folders with *.yaml, patterns, warehouses"
+            " with an archive)"
+        )
     return checked(list(of_files(str(path), Path())))
 
 
@@ -61,9 +70,9 @@ def _is_list(path: Path) -> bool:
         return False  # read_yaml names the mistake
 
 
-def _given(files: Sequence[Path]) -> PolicyDocuments:
-    """The documents of several files, folders and configurations together."""
-    every = [documents_of(path) for path in files]
+def _given(files: Sequence[Path], cluster: str | None = None) -> PolicyDocuments:
+    """The documents of several files, folders, configurations and warehouses together."""
+    every = [documents_of(path, cluster) for path in files]
     if len(every) == 1:
         return every[0]
     together = checked([one for policies in every for one in policies.every])
@@ -131,9 +140,9 @@ def _findings(found: PolicyDocuments) -> Iterable[dict[str, Any]]:
             yield finding(one, f"limits.{key}", "has no effect on any decision")
 
 
-def diff(before: Path, after: Path, as_json: bool = False) -> int:
+def diff(before: Path, after: Path, cluster: str | None = None, as_json: bool = False) -> int:
     """Print the limits that differ between two sets of documents; returns 0."""
-    found_changes = changes(valid(before), valid(after))
+    found_changes = changes(valid(before, cluster=cluster), valid(after, cluster=cluster))
     if as_json:
         print(json.dumps([change.plain() for change in found_changes], indent=2))
         return 0
@@ -144,11 +153,11 @@ def diff(before: Path, after: Path, as_json: bool = False) -> int:
     return 0
 
 
-def valid(*paths: Path) -> list[WrittenDocument]:
-    """The documents in force of configurations, files and folders of policies together. UserError
-    for mistakes in them.
+def valid(*paths: Path, cluster: str | None = None) -> list[WrittenDocument]:
+    """The documents in force of configurations, files and folders of policies and of warehouses
+    together. UserError for mistakes in them.
     """
-    found = _given(paths)
+    found = _given(paths, cluster)
     if found.mistakes:
         checked_by = " ".join(str(path) for path in paths)
         raise UserError.of_many(

@@ -26,14 +26,16 @@ FORMATS: dict[str, Callable[[Sequence[Document]], Exported]] = {
 }
 
 
-def export(files: Sequence[Path], format_: str, out: Path | None = None) -> int:
+def export(
+    files: Sequence[Path], format_: str, out: Path | None = None, cluster: str | None = None
+) -> int:
     """Print policies as commands or manifests, or write them to a file. Limits that the format
     cannot express are named on standard error; returns 1 if there are any, else 0.
     """
     if format_ not in FORMATS:
         raise UserError(f"--format {format_}: is unknown\nallowed: {', '.join(FORMATS)}")
     require_folder(out, "--out")
-    documents = compiled([one.document for one in valid(*files)])
+    documents = compiled([one.document for one in valid(*files, cluster=cluster)])
     found = FORMATS[format_](documents)
     for one in found.left_out:
         print(printable(str(one)), file=sys.stderr)
