@@ -15,7 +15,7 @@ from app.jobs.client_quotas.whatif.client_history import LIMITS, EntityNeed, Own
 from app.read.relations import Warehouse
 from app.terminal.amounts import AMOUNTS
 from app.terminal.counts import counted
-from app.terminal.printable import printable, say
+from app.terminal.printable import say
 from app.terminal.rows import write_table
 from app.whatif import policy_document
 from app.whatif.replay.event_span import WHOLE, EventSpan
@@ -159,6 +159,8 @@ def _why_none(need: EntityNeed, asked: ClientRequest) -> str | None:
             f"less than {asked.min_history_ms / 1000:g} s from the first window to the last"
             " (--min-history)"
         )
+    if not need.user and not need.client:
+        return "requests without a client id have no limit of their own"
     names = (("user", need.user), ("client", need.client))
     return next(
         (why for scope, name in names if name and (why := policy_document.problem(scope, name))),
@@ -229,4 +231,4 @@ def _printed(one: Suggested) -> dict[str, Any]:
         return AMOUNTS["bytes_per_s"](limit) if form is None else form.format(f"{limit:g}")
 
     amounts = {name: written(row[name]) for name in ("limit", "in_force")}
-    return {**row, **amounts, "user": printable(row["user"]), "client": printable(row["client"])}
+    return {**row, **amounts}

@@ -35,8 +35,8 @@ NO_RESOURCE = {
 def terraform(documents: Sequence[Document]) -> Exported:
     """A resource for each entity of Kafka and each namespace of Pulsar."""
     names: set[str] = set()
-    pulsar = [d for d in documents if d["scope"] in NO_RESOURCE or d["scope"] == "namespace"]
-    quotas, left_out = kafka_entities([d for d in documents if d not in pulsar])
+    scopes = (*NO_RESOURCE, "namespace")
+    quotas, left_out = kafka_entities([d for d in documents if d["scope"] not in scopes])
     blocks = []
     for quota in quotas:
         if quota.user is not None and quota.client_id is not None:
@@ -44,14 +44,14 @@ def terraform(documents: Sequence[Document]) -> Exported:
             left_out += [NotExported(quota.about, key, why) for key in quota.limits]
         else:
             blocks.append(_kafka_quota(quota, names))
-    for document in pulsar:
+    for document in documents:
         if document["scope"] in NO_RESOURCE:
             left_out += without(document, NO_RESOURCE[document["scope"]])
-            continue
-        kept, missing = _kept(document)
-        left_out += missing
-        if kept:
-            blocks.append(_pulsar_namespace(document["name"], kept, names))
+        elif document["scope"] == "namespace":
+            kept, missing = _kept(document)
+            left_out += missing
+            if kept:
+                blocks.append(_pulsar_namespace(document["name"], kept, names))
     return Exported(HEAD + "".join(blocks) if blocks else "", left_out)
 
 

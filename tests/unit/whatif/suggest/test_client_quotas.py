@@ -147,6 +147,8 @@ def test_what_makes_a_limit_a_bound_is_said(make_settings: Make, capsys: Capture
         stats(0, "r", quota_type="fetch"),
         stats(0, "m", quota_type="controller_mutation"),
         stats(0, "tokens", None, quota_type="controller_mutation", basis="metrics"),
+        stats(0, ""),
+        stats(0, "idle", 0.0),
     ]
     settings = warehouse(make_settings, client_quota_stats=rows, client_quota_decisions=[back])
     found = suggested(capsys, settings, "--json", *LITTLE, *ALL)
@@ -158,7 +160,11 @@ def test_what_makes_a_limit_a_bound_is_said(make_settings: Make, capsys: Capture
         "r": ("at least", "requests"),
         "m": ("enough", "requests"),
     }
-    assert found["left_out"] == {"brokers show tokens only, which say nothing of another limit": 1}
+    assert found["left_out"] == {
+        "brokers show tokens only, which say nothing of another limit": 1,
+        "requests without a client id have no limit of their own": 1,
+        "nothing was used": 1,
+    }
     text = suggested(capsys, settings, *LITTLE, *ALL)
     assert "at least, by metrics: a burst between two measurements" in text
     assert "at least, by requests: the client was throttled meanwhile" in text
