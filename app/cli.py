@@ -57,7 +57,7 @@ alerts_app = Typer(
 )
 app.add_typer(alerts_app, name="alerts")
 policy_app = Typer(
-    cls=Commands, no_args_is_help=True, help="Check, show, compare and suggest policies."
+    cls=Commands, no_args_is_help=True, help="Check, show, compare, suggest and export policies."
 )
 app.add_typer(policy_app, name="policy")
 suggest_app = Typer(cls=Commands, no_args_is_help=True, help="Suggest limits from the archive.")
@@ -91,6 +91,9 @@ Limit = Annotated[
     int, Option("--limit", min=1, help="Maximum number of sentences; the nearest ones are kept.")
 ]
 Cluster = Annotated[str | None, Option("--cluster", help="Only this cluster.")]
+OfWarehouse = Annotated[
+    str | None, Option("--cluster", help="Cluster whose limits in force a warehouse stands for.")
+]
 Broker = Annotated[str | None, Option("--broker", help="Only this broker.")]
 Jobs = Annotated[str | None, Option("--jobs", help="Only these jobs, separated by commas.")]
 Clusters = Annotated[
@@ -120,6 +123,9 @@ AsOf = Annotated[
 Headroom = Annotated[
     float,
     Option(min=0, max=1000, help="Share of the smallest limit that is added to it, such as 0.2."),
+]
+MinHistory = Annotated[
+    str, Option(help="Time that a name needs between its first use and its last to get a limit.")
 ]
 PolicyFile = Annotated[
     Path | None, Option("--out", help="File to write the limits to, as policies.")
@@ -739,7 +745,7 @@ def policy_test(
 
 @policy_app.command("show")
 def policy_show(
-    name: Annotated[str, Argument(help="Topic, or principal such as User:etl or etl.")],
+    name: Annotated[str, Argument(help="Topic, principal such as User:etl or etl, or client id.")],
     at: Annotated[
         str | None,
         Option(
@@ -751,7 +757,7 @@ def policy_show(
     warehouse: Warehouse = None,
     as_json: Json = False,
 ) -> int:
-    """Show the limits of a topic or principal and where each comes from, level by level."""
+    """Show the limits of a topic, principal or client id and where each comes from, level by level."""
     from app.show.policy import show
 
     return show(_settings(config, warehouse), config, name, _moment(at), cluster, as_json)
@@ -760,7 +766,12 @@ def policy_show(
 @policy_app.command("diff")
 def policy_diff(
     ctx: typer.Context,
-    before: Annotated[Path, Argument(help="File or folder of policies, or configuration.")],
+    before: Annotated[
+        Path,
+        Argument(
+            help="File or folder of policies, configuration, or warehouse: the limits in force."
+        ),
+    ],
     after: Annotated[Path, Argument(help="The same, to compare with.")],
     on: Annotated[
         str | None,
@@ -783,8 +794,9 @@ def policy_diff(
         Path | None, Option(help="Folder to keep the two replayed warehouses in.")
     ] = None,
     out: Annotated[Path | None, Option(help="Page to write (HTML).")] = None,
+    cluster: OfWarehouse = None,
     rows: Annotated[
-        int, Option(min=1, help="Maximum number of tenants, topics and users each.")
+        int, Option(min=1, help="Maximum number of tenants, topics, users and clients each.")
     ] = 20,
     as_json: Json = False,
 ) -> int:
@@ -793,13 +805,13 @@ def policy_diff(
 
     if on is None:
         _only_with_on(ctx)
-        return diff(before, after, as_json)
+        return diff(before, after, cluster, as_json)
     from app.run.session import submitted_session
     from app.whatif.effect.effect_command import PolicySide, Wanted, effect, range_of
     from app.whatif.replay.choice import Choice
     from app.whatif.replay.replay_request import jobs_of
 
-    documents = [valid(path) for path in (before, after)]
+    documents = [valid(path, cluster=cluster) for path in (before, after)]
 
     def side(name: str, path: Path, found: list[Any]) -> PolicySide:
         own = [one.document for one in found]
@@ -824,13 +836,34 @@ def policy_diff(
         return effect(first, second, changes(*documents), wanted, spark)
 
 
+@policy_app.command("export")
+def policy_export(
+    files: Annotated[
+        list[Path],
+        Argument(
+            help="Files and folders of policies, a configuration, or a warehouse: the limits in force."
+        ),
+    ],
+    format_: Annotated[
+        str, Option("--format", help="kafka-configs, strimzi, pulsar-admin or terraform.")
+    ],
+    out: Annotated[Path | None, Option(help="File to write. Default: standard output.")] = None,
+    cluster: OfWarehouse = None,
+) -> int:
+    """Write policies as commands or manifests of the tools that apply limits; exit code 1 if some limit
+    cannot be expressed."""
+    from app.show.policy.export.command import export
+
+    return export(files, format_, out, cluster)
+
+
 def _only_with_on(ctx: typer.Context) -> None:
     """UserError for an option that says how effects are compared, where they are not."""
     for param in ctx.command.params:
         given = ctx.get_parameter_source(param.name or "")
         if (
             isinstance(param, typer.core.TyperOption)
-            and param.name != "as_json"
+            and param.name not in ("as_json", "cluster")
             and (given is not None and given.name == "COMMANDLINE")
         ):
             raise UserError(f"policy diff: {param.opts[0]} goes with --on RANGE")
@@ -856,9 +889,7 @@ def suggest_publish(
     min_publishes: Annotated[
         int, Option(min=1, help="Publishes that a name needs to get a limit.")
     ] = 100,
-    min_history: Annotated[
-        str, Option(help="Time that it needs from its first publish to its last.")
-    ] = "5m",
+    min_history: MinHistory = "5m",
     start: From = None,
     end: To = None,
     out: PolicyFile = None,
@@ -927,6 +958,49 @@ def suggest_producer_ids(
     """Suggest the producer_ids_rate that each user needs."""
     answer = _answer_of("policy suggest producer-ids")
     return answer(_settings(config, warehouse), share, every, as_json, headroom, out)
+
+
+@suggest_app.command("client-quotas")
+def suggest_client_quotas(
+    per: Annotated[
+        str,
+        Option(
+            help="What gets a limit where no quota of the type was ever set: user, client or "
+            "user-client. Elsewhere the entities are those of the quotas."
+        ),
+    ] = "user",
+    types: Annotated[
+        str, Option(help="Quota types: produce, fetch, request, controller_mutation.")
+    ] = "produce,fetch",
+    share: Annotated[
+        float,
+        Option(min=0, max=1, help="Share of a client's windows that may have a throttled request."),
+    ] = 0.01,
+    headroom: Headroom = 0.0,
+    min_history: MinHistory = "5m",
+    start: From = None,
+    end: To = None,
+    out: PolicyFile = None,
+    every: Every = False,
+    config: Config = None,
+    warehouse: Warehouse = None,
+    as_json: Json = False,
+) -> int:
+    """Suggest the smallest client quotas that throttle no more than a share of the windows."""
+    from app.terminal.moments import read_duration_ms
+
+    return _answer_of("policy suggest client-quotas")(
+        _settings(config, warehouse),
+        {
+            "per": per,
+            "types": types,
+            "share": share,
+            "headroom": headroom,
+            "min_history_ms": read_duration_ms(min_history, f"--min-history {min_history}"),
+            "span": _span(start, end),
+        },
+        {"out": out, "every": every, "as_json": as_json},
+    )
 
 
 @app.command("explain", no_args_is_help=True)

@@ -21,7 +21,8 @@ __all__ = ["Event", "PlayedTables", "events", "play"]
 
 def events(*lines: str | Mapping[str, Any]) -> list[Event]:
     """Records of the event contract, in order of time: `[at T:] N messages[/s] [of SIZE] to TOPIC
-    [on CONNECTION] [for T]`, `[at T:] N new producer ids[/s] of USER [for T]`, or the columns of a
+    [on CONNECTION] [for T]`, `[at T:] N new producer ids[/s] of USER [for T]`, `[at T:] N produce
+    requests[/s] [of SIZE] by USER [with CLIENT] [for T]` (or fetch requests), or the columns of a
     record with its time `at`. UserError for others."""
     return events_of(list(lines), "events")
 

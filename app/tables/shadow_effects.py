@@ -27,7 +27,7 @@ def _rows(source: int, entity: str, measure: ShadowMeasure, live: bool) -> str:
     both = f"{amount} AS live, {zero} AS shadow" if live else f"{zero} AS live, {amount} AS shadow"
     same_policy = "" if live else " AND s.policy = t.policy"
     return (
-        f"SELECT s.policy, t.cluster, t.broker, t.{entity} AS name, t.ts_wall_ms AS at_ms,"
+        f"SELECT s.policy, t.cluster, t.broker, {entity} AS name, t.ts_wall_ms AS at_ms,"
         f" '{measure.name}' AS measure, {both}\n"
         f"FROM {'' if live else SHADOW}{measure.table} AS t JOIN spans AS s"
         f" ON s.source = {source} AND s.cluster = t.cluster{same_policy}\n"

@@ -68,5 +68,5 @@ class Shadowed:
     table: str
     """The table that shows the times that a shadow has judged."""
     measures: tuple[ShadowMeasure, ...]
-    entity: str = "topic"
-    """The column of the tables that names who is measured."""
+    entity: str = "t.topic"
+    """The name of who is measured, as SQL over a row `t` of the tables."""

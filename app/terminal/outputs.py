@@ -11,3 +11,16 @@ def require_folder(path: Path | None, option: str = "--out") -> None:
     """UserError where the folder of a file does not exist, so that nothing is computed for it."""
     if path is not None and not path.absolute().parent.is_dir():
         raise UserError(f"{option} {path}: the folder {path.absolute().parent} does not exist")
+
+
+def write_whole(out: Path, text: str, option: str = "--out") -> None:
+    """Write a file that an option names, whole or not at all."""
+    unfinished = out.with_name(f".{out.name}.unfinished")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(out)
+    except OSError as error:
+        raise UserError(
+            f"{option} {out}: cannot be written: {error.strerror}\n"
+            "name a file in a folder that this user may write"
+        ) from error

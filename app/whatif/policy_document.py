@@ -11,11 +11,11 @@ import yaml
 
 from app.config.policies import WITH_PATTERNS, problems
 from app.errors import UserError
-from app.show.report.page import write as write_whole
-from app.terminal.outputs import require_folder
+from app.terminal.outputs import require_folder, write_whole
 from app.terminal.printable import printable
 from app.terminal.program import PROGRAM
 from state.engine.globs import escaped
+from state.policies import CLIENT_ID
 
 MADE = f"# Written by {PROGRAM} policy suggest"
 LARGEST = 2**63 - 1
@@ -23,10 +23,13 @@ LARGEST = 2**63 - 1
 Document = dict[str, Any]
 
 
-def document(scope: str, name: str, limits: Mapping[str, Any]) -> Document:
-    """A policy document of one name, whatever characters it has."""
+def document(
+    scope: str, name: str, limits: Mapping[str, Any], client_id: str | None = None
+) -> Document:
+    """A policy document of one name, whatever characters it has; of a user also with a client id."""
     written = escaped(name) if scope in WITH_PATTERNS else name
-    return {"scope": scope, "name": written, "limits": dict(limits)}
+    of_client = {} if client_id is None else {CLIENT_ID: client_id}
+    return {"scope": scope, "name": written, **of_client, "limits": dict(limits)}
 
 
 def problem(scope: str, name: str) -> str | None:

@@ -45,6 +45,7 @@ DECLARATION = Declaration(
     outputs=OUTPUTS,
     by_default=False,
     polled=True,
+    what_if={"reported_bounds": "ignore"},
     core_class="state.client_quotas.operator:ClientQuotas",
     parameters_class="state.client_quotas.parameters:ClientQuotasParameters",
 )

@@ -518,20 +518,22 @@ def take_rate(w: World, f: Feed, i: Int) -> None:
     window = now // p["period_ms"] * p["period_ms"]
     e = w.stats[_stats_of(w, key, window, type_, user, client, L.OF_METRICS)]
     bound, level = limit_of(w, key, user, client, type_)
-    if f.bound[i] != NULL:
+    reported = p["reported"] != 0
+    if reported and f.bound[i] != NULL:
         bound = f.bound[i] / 1000.0
     e["bound"], e["level"], e["feed"] = bound, level, f.feed[i]
     e["requests"] += 1
-    below: Record
-    below = False
+    over: Record
+    over = False
     if type_ == L.MUTATION:
-        below = f.value[i] < 0
+        over = reported and f.value[i] < 0
     else:
         rate = f.value[i] / 1000.0
         e["rate_sum"] += rate
         if not e["rate_max"] >= rate:
             e["rate_max"] = rate
-    if below or (f.throttle_avg[i] != NULL and f.throttle_avg[i] > 0):
+        over = not reported and rate > bound
+    if over or (reported and f.throttle_avg[i] != NULL and f.throttle_avg[i] > 0):
         e["throttled"] += 1
 
 

@@ -81,6 +81,7 @@ SETTINGS = _layout(
     ("stat", _i8),
     ("wraps", _i8),
     ("strict", _i8),
+    ("reported", _i8),
     ("idle_ms", _i8),
     ("period_ms", _i8),
     ("verdicts_too", _i8),

@@ -75,6 +75,7 @@ class ClientQuotas(SharedWallJob[Shard]):
             "stat": kafka_quota.STATS.index(params["sampled_stat"]),
             "wraps": int("Q1" in params["defects"]),
             "strict": int(params["controller_enforcement"] == "strict"),
+            "reported": int(params["reported_bounds"] == "use"),
             "idle_ms": int(params["idle_state_ms"]),
             "period_ms": self._period_ms,
             "verdicts_too": int(self._verdicts),

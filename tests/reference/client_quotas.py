@@ -437,17 +437,22 @@ class Broker:
     def _measured(self, r: Record) -> None:
         name, entity = r["quota_type"], (r.get("principal") or "", r.get("client_id") or "")
         bound, level = self._limits.bound(name, *entity)
-        if r.get("bound_milli") is not None:
+        reported = self._p["reported_bounds"] == "use"
+        if reported and r.get("bound_milli") is not None:
             bound = r["bound_milli"] / 1000.0
         e = self._window(r, Charge(name, 0.0, entity, bound, level), "metrics")
         e["requests"] += 1
-        below = name == "controller_mutation" and r["value_milli"] < 0
+        over = (r.get("throttle_avg_milli") or 0) > 0 or (
+            name == "controller_mutation" and r["value_milli"] < 0
+        )
+        if not reported:
+            rated = bound is not None and name != "controller_mutation"
+            over = rated and r["value_milli"] / 1000.0 > bound
         if name != "controller_mutation":
             rate = r["value_milli"] / 1000.0
             e["sum"] += rate
             e["rate_max"] = rate if e["rate_max"] is None else max(e["rate_max"], rate)
-        if below or (r.get("throttle_avg_milli") or 0) > 0:
-            e["throttled"] += 1
+        e["throttled"] += over
 
     # -- rows --------------------------------------------------------------------------------
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from app.tables.client_entity import client_entity
 from app.tables.view import JobQuotas, Quota
 
 # One row of an entity and window: what its requests say is exacter than what the broker measured.
-_USAGE = """
+_USAGE = f"""
 SELECT CASE s.quota_type WHEN 'produce' THEN 'client_produce_bytes'
     WHEN 'fetch' THEN 'client_fetch_bytes' WHEN 'request' THEN 'client_request_time'
     ELSE 'client_mutations' END,
   s.cluster, s.broker,
-  CASE WHEN s.client = '' THEN s.user WHEN s.user = '' THEN s.client
-    ELSE concat(s.user, '/', s.client) END,
+  {client_entity("s")},
   s.bound, s.rate_avg, s.rate_max, s.throttled > 0, s.window_start_ms, s.window_ms
 FROM (
   SELECT q.cluster, q.broker, q.quota_type, q.user AS user, q.client, q.bound, q.rate_avg,

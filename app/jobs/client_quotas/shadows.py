@@ -1,7 +1,8 @@
-"""What policies do to users of Kafka: requests over a quota, and the time that they wait."""
+"""What policies do to clients of Kafka: requests over a quota, and the time that they wait."""
 
 from __future__ import annotations
 
+from app.tables.client_entity import client_entity
 from app.tables.view import Shadowed, ShadowMeasure
 
 _STATS = "client_quota_stats"
@@ -16,5 +17,5 @@ SHADOWED = Shadowed(
             "throttle_ms > 0",
         ),
     ),
-    entity="user",
+    entity=client_entity("t"),
 )

@@ -12,5 +12,5 @@ SHADOWED = Shadowed(
         ShadowMeasure("throttled_ids", _DECISIONS, _ONE, "verdict = 'throttled'"),
         ShadowMeasure("rejected_ids", _DECISIONS, _ONE, "verdict = 'rejected'"),
     ),
-    entity="user",
+    entity="t.user",
 )

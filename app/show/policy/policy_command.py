@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,20 +28,29 @@ from app.show.policy.resolve import Held, Levels
 from app.terminal.counts import counted
 from app.terminal.printable import printable, say
 from app.terminal.program import PROGRAM
-from state.engine.documents import full_topic_name
+from state.engine.documents import Source, full_topic_name
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
 
-def documents_of(path: Path) -> PolicyDocuments:
-    """The documents of a configuration, or of a file or folder of policies."""
+def documents_of(path: Path, cluster: str | None = None) -> PolicyDocuments:
+    """The documents of a configuration, of a file or folder of policies, or of a warehouse: the limits
+    in force of a cluster.
+    """
     if not path.exists() and not any(sign in str(path) for sign in "*?["):
         raise UserError(f"{path}: cannot be read (No such file or directory)")
     if path.is_file() and not _is_list(path):
         return written(read_yaml(path, dict), str(path), path.parent)
+    if (path / "events" / "_delta_log").is_dir():
+        from app.show.policy.limits_in_force import limits_in_force
+
+        return checked(limits_in_force(path, cluster))
     if not paths(str(path), Path()):
-        raise UserError(f"{path}: no file is there (allowed: files, folders with *.yaml, patterns)")
+        raise UserError(
+            f"{path}: no file is there (allowed: files, folders with *.yaml, patterns, warehouses"
+            " with an archive)"
+        )
     return checked(list(of_files(str(path), Path())))
 
 
@@ -61,9 +70,9 @@ def _is_list(path: Path) -> bool:
         return False  # read_yaml names the mistake
 
 
-def _given(files: Sequence[Path]) -> PolicyDocuments:
-    """The documents of several files, folders and configurations together."""
-    every = [documents_of(path) for path in files]
+def _given(files: Sequence[Path], cluster: str | None = None) -> PolicyDocuments:
+    """The documents of several files, folders, configurations and warehouses together."""
+    every = [documents_of(path, cluster) for path in files]
     if len(every) == 1:
         return every[0]
     together = checked([one for policies in every for one in policies.every])
@@ -131,9 +140,9 @@ def _findings(found: PolicyDocuments) -> Iterable[dict[str, Any]]:
             yield finding(one, f"limits.{key}", "has no effect on any decision")
 
 
-def diff(before: Path, after: Path, as_json: bool = False) -> int:
+def diff(before: Path, after: Path, cluster: str | None = None, as_json: bool = False) -> int:
     """Print the limits that differ between two sets of documents; returns 0."""
-    found_changes = changes(valid(before), valid(after))
+    found_changes = changes(valid(before, cluster=cluster), valid(after, cluster=cluster))
     if as_json:
         print(json.dumps([change.plain() for change in found_changes], indent=2))
         return 0
@@ -144,13 +153,16 @@ def diff(before: Path, after: Path, as_json: bool = False) -> int:
     return 0
 
 
-def valid(path: Path) -> list[WrittenDocument]:
-    """The documents in force of a configuration, or of a file or folder of policies. UserError for
-    mistakes in them.
+def valid(*paths: Path, cluster: str | None = None) -> list[WrittenDocument]:
+    """The documents in force of configurations, files and folders of policies and of warehouses
+    together. UserError for mistakes in them.
     """
-    found = documents_of(path)
+    found = _given(paths, cluster)
     if found.mistakes:
-        raise UserError.of_many([str(m) for m in found.mistakes], f"{PROGRAM} policy check {path}")
+        checked_by = " ".join(str(path) for path in paths)
+        raise UserError.of_many(
+            [str(m) for m in found.mistakes], f"{PROGRAM} policy check {checked_by}"
+        )
     return found.in_force
 
 
@@ -162,16 +174,16 @@ def show(
     cluster: str | None = None,
     as_json: bool = False,
 ) -> int:
-    """Print the limits of a topic or principal and where each comes from; returns 0."""
+    """Print the limits of a topic, principal or client id and where each comes from; returns 0."""
     found = documents_of(config) if config is not None else PolicyDocuments()
-    kind = "topic" if _is_topic(name, found.in_force) else "principal"
     from app.read.last_policies import last_policies
 
     every = last_policies(Warehouse.of(settings.location), at_ms, cluster)
+    kind = _kind(name, found.in_force, {source for each in every.values() for source in each})
     answers: dict[str | None, list[Held]] = {}
     for each in every or {cluster: {}}:
         levels = Levels(found.in_force, every.get(each, {}))
-        answers[each] = levels.topic(name) if kind == "topic" else levels.principal(name)
+        answers[each] = getattr(levels, kind)(name)
     if as_json:
         print(
             json.dumps(
@@ -206,10 +218,12 @@ def show(
     return 0
 
 
-def _is_topic(name: str, found: Sequence[WrittenDocument]) -> bool:
-    """Whether a name is a topic: it has two slashes, or documents have it as a topic. Others are
-    principals.
+def _kind(name: str, found: Sequence[WrittenDocument], stream: Set[Source]) -> str:
+    """What a name is: a topic if it has two slashes, or if documents have it as a topic; a client if
+    they have it as a client id and not as a user. Others are principals.
     """
-    if "://" in name or name.count("/") >= 2:
-        return True
-    return any(source_of(one.document) == ("topic", name) for one in found)
+    sources = {source_of(one.document) for one in found} | stream
+    if "://" in name or name.count("/") >= 2 or ("topic", name) in sources:
+        return "topic"
+    is_client = ("client", name) in sources and ("user", name) not in sources
+    return "client" if is_client else "principal"

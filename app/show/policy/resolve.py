@@ -1,4 +1,4 @@
-"""The limits of a topic or principal: each limit, the document that sets it and those that it
+"""The limits of a topic, principal or client: each limit, the document that sets it and those that it
 overrides.
 
 The rules are the broker's. The publish rates of a topic come from one level: topic over namespace
@@ -99,6 +99,20 @@ class Levels:
                 client = pair_of(pair)[1]
                 level = self._level(scope, pair)
                 found += [Held(f"{key} with client {client}", said) for key, said in level.items()]
+        return [held for held in found if held.said]
+
+    def client(self, client_id: str) -> list[Held]:
+        """The limits of a client id, those with single users last."""
+        levels = [self._level("client", name) for name in (client_id, DEFAULT_USER)]
+        found = [
+            Held(key, [one for level in levels for one in level.get(key, [])])
+            for key in LIMIT_TYPES["client"]
+        ]
+        for scope, pair in dict.fromkeys([*self._own, *self._stream]):
+            if scope == USER_CLIENT and pair_of(pair)[1] in (client_id, DEFAULT_USER):
+                user = pair_of(pair)[0]
+                level = self._level(scope, pair)
+                found += [Held(f"{key} with user {user}", said) for key, said in level.items()]
         return [held for held in found if held.said]
 
     def _rates(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.read.question import LEAST, MOST
-from app.terminal.outputs import require_folder
+from app.terminal.outputs import require_folder, write_whole
 from app.terminal.printable import say
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def write_page(
     links_from = Path() if out is None else out.absolute().parent
     page = build(settings, span or ReportSpan(), as_of_ms, configured, links_from, cluster)
     if out is not None:
-        from app.show.report.page import html, write
+        from app.show.report.page import html
 
-        write(out, html(page, day(page)))
+        write_whole(out, html(page, day(page)))
     return page

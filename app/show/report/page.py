@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import mistune
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from app.errors import UserError
 from app.show.report.charts import NARROW, WIDE, svg
 from app.show.report.model import Chart, Fold, Grid, Link, Page, Part, ReportSection, Runbook
 from app.show.report.phrases import unbroken
@@ -50,19 +48,6 @@ def html(page: Page, day: str) -> str:
         wide=lambda chart: _drawn(chart, WIDE),
         narrow=lambda chart: _drawn(chart, NARROW),
     )
-
-
-def write(out: Path, text: str, option: str = "--out") -> None:
-    """Write a file that an option names, whole or not at all."""
-    unfinished = out.with_name(f".{out.name}.unfinished")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(out)
-    except OSError as error:
-        raise UserError(
-            f"{option} {out}: cannot be written: {error.strerror}\n"
-            "name a file in a folder that this user may write"
-        ) from error
 
 
 def _drawn(chart: Chart, frame: Any) -> Markup:

@@ -13,6 +13,7 @@ import duckdb
 
 from app.read.memory import default_bytes
 from app.read.relations import ANY_ORDER, Warehouse, connect
+from app.tables.client_entity import client_entity
 
 Row = dict[str, Any]
 
@@ -48,13 +49,17 @@ MEASURES = (
     RowSum("evicted_entries", "entries that these skipped: lost to their subscription"),
     RowSum("disconnected_producers", "producers disconnected for a backlog quota"),
     RowSum("refused_producers", "producers refused for a backlog quota"),
+    RowSum("throttled_requests", "requests throttled by client quotas"),
+    RowSum("refused_requests", "requests refused by client quotas"),
+    RowSum("client_throttle_s", "throttle time of these requests", MS),
+    RowSum("rates_over_quota", "measured rates above a client quota"),
 )
 BY_NAME = {measure.name: measure for measure in MEASURES}
 NAMES = tuple(BY_NAME)
 BINS = 60
 """Bars of a chart over time."""
 
-_DECISIONS = """
+_DECISIONS = f"""
   SELECT 'topic' AS kind, cluster, topic AS name, ts_wall_ms AS at_ms, 1 AS throttles
   FROM throttle_events WHERE action = 'mark'
   UNION ALL BY NAME
@@ -82,6 +87,15 @@ _DECISIONS = """
   UNION ALL BY NAME
   SELECT 'topic' AS kind, cluster, topic AS name, ts_wall_ms AS at_ms, 1 AS refused_producers
   FROM producer_refusals
+  UNION ALL BY NAME
+  SELECT 'client' AS kind, d.cluster, {client_entity("d")} AS name, d.ts_wall_ms AS at_ms,
+    CAST(d.verdict = 'throttled' AS INTEGER) AS throttled_requests,
+    CAST(d.verdict = 'refused' AS INTEGER) AS refused_requests, d.throttle_ms AS client_throttle_s
+  FROM client_quota_decisions AS d
+  UNION ALL BY NAME
+  SELECT 'client' AS kind, s.cluster, {client_entity("s")} AS name, s.window_start_ms AS at_ms,
+    s.throttled AS rates_over_quota
+  FROM client_quota_stats AS s WHERE s.basis = 'metrics'
 """
 _SUMMED = ", ".join(
     f"coalesce(sum({name}), 0)::HUGEINT AS {name}" for name in NAMES if name != "victims"
@@ -96,7 +110,7 @@ _CACHES = """
 SELECT cluster, policy, sum(hits)::HUGEINT AS hits, sum(misses)::HUGEINT AS misses
 FROM cache_stats WHERE topic IS NULL GROUP BY cluster, policy
 """
-OVER_TIME = ("paused_s", "rejected_ids", "evicted_entries")
+OVER_TIME = ("paused_s", "rejected_ids", "evicted_entries", "client_throttle_s")
 _TIMES = f"""
 SELECT at_ms, {", ".join(f"coalesce(sum({n}), 0)::HUGEINT AS {n}" for n in OVER_TIME)}
 FROM ({_DECISIONS}) WHERE at_ms IS NOT NULL GROUP BY at_ms
@@ -113,9 +127,10 @@ class Effects:
     tenants: list[Row]
     topics: list[Row]
     users: list[Row]
-    """Those with the greatest change first."""
+    clients: list[Row]
+    """Entities of client quotas, by user, client id or both. Those with the greatest change first."""
     changed: dict[str, int]
-    """Number of tenants, topics and users with a difference; the lists may have fewer."""
+    """Number of tenants, topics, users and clients with a difference; the lists may have fewer."""
     times: list[Row]
     """Sums of `OVER_TIME` from `at_ms` up to, but not including, `until_ms`."""
     caches: list[Row]
@@ -149,7 +164,7 @@ def shown(row: Row, measure: RowSum) -> tuple[int | float, int | float, int | fl
 
 def compared(before: Warehouse, after: Warehouse, rows: int, window_ms: int) -> Effects:
     """The effects of other policies, from the tables of a replay under each set, with windows of
-    the given length. The lists have the `rows` tenants, topics and users with the greatest changes.
+    the given length. Each list has the `rows` elements with the greatest changes.
     """
     config = {"memory_limit": f"{default_bytes() // 2}B", **ANY_ORDER}
     every = " ".join(_SIDES.values())
@@ -200,6 +215,7 @@ def _effects(connection: duckdb.DuckDBPyConnection, rows: int, window_ms: int) -
         "tenants": ("tenants", "cluster, tenant", "true"),
         "topics": ("changes", "cluster, name", "kind = 'topic'"),
         "users": ("changes", "cluster, name", "kind = 'user'"),
+        "clients": ("changes", "cluster, name", "kind = 'client'"),
     }
     lists, changed = {}, {}
     for name, (table, key, chosen) in wanted.items():
@@ -211,6 +227,7 @@ def _effects(connection: duckdb.DuckDBPyConnection, rows: int, window_ms: int) -
         lists["tenants"],
         lists["topics"],
         lists["users"],
+        lists["clients"],
         changed,
         _times(connection, window_ms),
         _rows(

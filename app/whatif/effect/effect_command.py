@@ -20,7 +20,7 @@ from app.tables.reach import require_delta_rs
 from app.tables.small_files import local_path
 from app.terminal.interrupt import temporary_folder
 from app.terminal.moments import moment_ms
-from app.terminal.outputs import require_folder
+from app.terminal.outputs import require_folder, write_whole
 from app.terminal.printable import say
 from app.whatif.effect import effect_text
 from app.whatif.effect.compare import Effects, compared
@@ -219,10 +219,9 @@ def _replay(side: PolicySide, wanted: Wanted, folder: Path, spark: SparkSession 
 
 def _answer(about: effect_text.About, found: Effects, wanted: Wanted) -> None:
     if wanted.out is not None:
-        from app.show.report.page import write
         from app.whatif.effect.effect_page import html_of
 
-        write(wanted.out, html_of(about, found))
+        write_whole(wanted.out, html_of(about, found))
     if wanted.as_json:
         print(json.dumps(effect_text.plain(about, found), ensure_ascii=False, indent=1))
         return

@@ -13,10 +13,10 @@ from app.show.report.phrases import short
 from app.show.report.text import time_text
 from app.terminal.amounts import number_text, seconds_text
 from app.terminal.counts import counted
-from app.whatif.effect.compare import BY_NAME, NS, OVER_TIME, Effects, RowSum, pair, shown
+from app.whatif.effect.compare import BY_NAME, OVER_TIME, Effects, RowSum, pair, shown
 from app.whatif.effect.effect_text import LISTS, SIDES, About, changed_in, named
 
-TILES = ("paused_s", "victims", "rejected_ids", "evicted_entries")
+TILES = ("paused_s", "victims", "rejected_ids", "evicted_entries", "client_throttle_s")
 BARS = 8
 """Tenants of a picture."""
 KINDS = {OWN: "paused_own_s", SHARED: "paused_shared_s", OTHERS: "paused_others_s"}
@@ -56,19 +56,22 @@ def _covers(about: About, facts: Row) -> str:
 def _verdict(found: Effects) -> str:
     if found.same:
         return "Nothing differs."
-    before, after = pair(found.total, "paused_s")
-    if before == after:
-        return "Topics are paused as long as before; other numbers differ."
-    change = "longer" if after > before else "less"
-    return (
-        f"Topics are paused {seconds_text(abs(after - before) / NS)} {change}: "
-        f"{seconds_text(after / NS)} in place of {seconds_text(before / NS)}."
-    )
+    for name, text in (
+        ("paused_s", "Topics are paused"),
+        ("client_throttle_s", "Clients are throttled"),
+    ):
+        before, after, change = shown(found.total, BY_NAME[name])
+        if change:
+            return (
+                f"{text} {seconds_text(abs(change))} {'longer' if change > 0 else 'less'}: "
+                f"{seconds_text(after)} in place of {seconds_text(before)}."
+            )
+    return "Topics and clients wait as long as before; other numbers differ."
 
 
 def _tiles(found: Effects) -> list[Tile]:
     tiles = []
-    for name in TILES:
+    for name in [m.name for m in found.measures if m.name in TILES] or TILES:
         before, after, change = (number_text(v) for v in shown(found.total, BY_NAME[name]))
         worse = pair(found.total, name)[0] < pair(found.total, name)[1]
         tiles.append(

@@ -29,6 +29,7 @@ LISTS = {
     "tenants": ("cluster", "tenant"),
     "topics": ("cluster", "topic"),
     "users": ("cluster", "user"),
+    "clients": ("cluster", "client"),
 }
 """Lists of an answer, and the columns that name a row of each."""
 

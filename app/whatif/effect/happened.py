@@ -27,6 +27,11 @@ SELECT count(*) FROM events
 WHERE event_type = 'publish_digest' AND ts_wall_ms >= $from_ms AND ts_wall_ms < $to_ms
 """
 
+_RATES = """
+SELECT count(*) FROM events
+WHERE event_type = 'client_rate' AND ts_wall_ms >= $from_ms AND ts_wall_ms < $to_ms
+"""
+
 
 def differences(
     live: Warehouse,
@@ -44,8 +49,17 @@ def differences(
     found = list(_overridden(live, policies, choice, span))
     if pauses and not choice.filters:
         found += _unreported(live, model, span)
-    if model.open("topic_throttle_stats") is not None:
-        found += _summed_up(live, span)
+    if model.open("topic_throttle_stats") is not None and (digests := _count(live, span, _DIGESTS)):
+        found.append(
+            f"The archive has {counted(digests, 'digest')} in place of single publishes: their"
+            " messages are counted, and throttle nobody on either side."
+        )
+    if model.open("client_quota_stats") is not None and (rates := _count(live, span, _RATES)):
+        found.append(
+            f"The archive has {counted(rates, 'measured rate')} of clients: rates_over_quota counts"
+            " those above a limit. Between them clients can have exceeded it, too, and one that its"
+            " present limit throttled shows no more than that."
+        )
     return found
 
 
@@ -76,18 +90,14 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-def _summed_up(live: Warehouse, span: EventSpan) -> Iterator[str]:
-    """The digests of the span, at which no limiter of the model acts."""
+def _count(live: Warehouse, span: EventSpan, sql: str) -> int:
+    """How many records of the span a statement counts."""
     if live.open("events") is None:
-        return
+        return 0
     values = {"from_ms": max(span.begin_ms, FIRST_MS), "to_ms": span.end_ms}
-    with connect(live, _DIGESTS) as connection:
-        (digests,) = connection.execute(_DIGESTS, values).fetchall()[0]
-    if digests:
-        yield (
-            f"The archive has {counted(digests, 'digest')} in place of single publishes: their"
-            " messages are counted, and throttle nobody on either side."
-        )
+    with connect(live, sql) as connection:
+        (count,) = connection.execute(sql, values).fetchall()[0]
+    return int(count)
 
 
 def _unreported(live: Warehouse, model: Warehouse, span: EventSpan) -> Iterable[str]:

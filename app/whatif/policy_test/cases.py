@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from app.config.reading import read_yaml
 from app.config.settings import settings_of_document
 from app.errors import UserError
+from app.tables.client_entity import client_entity
 from app.terminal.counts import counted
 from app.terminal.printable import say
 
@@ -22,9 +23,10 @@ NAMES = {
     "victims": "SELECT DISTINCT topic AS name FROM topic_throttle_stats WHERE collateral_times > 0",
     "over_bound": "SELECT DISTINCT d.user AS name FROM producer_id_decisions AS d"
     " WHERE verdict <> 'counted'",
+    "throttled": f"SELECT DISTINCT {client_entity('d')} AS name FROM client_quota_decisions AS d",
 }
 """Lists of names that may be expected: topics that exceeded their own limit, topics that were paused
-for others, users above their bound."""
+for others, users above their bound, entities above a client quota."""
 KEYS = ("name", "events", "expect")
 
 

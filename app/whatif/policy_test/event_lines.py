@@ -1,4 +1,5 @@
-"""Events from words: bursts and rates of messages to a topic, new producer ids of a user."""
+"""Events from words: bursts and rates of messages to a topic, new producer ids of a user, and
+requests of a user's client."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ MOST = 1_000_000
 FORMS = (
     "[at T:] N messages[/s] [of SIZE] to TOPIC [on CONNECTION] [for T]",
     "[at T:] N new producer ids[/s] of USER [for T]",
+    "[at T:] N produce requests[/s] [of SIZE] by USER [with CLIENT] [for T], or fetch requests",
 )
 _AT = re.compile(r"at (\S+):\s+(.*)", re.DOTALL)
 _MESSAGES = re.compile(
@@ -30,6 +32,11 @@ _MESSAGES = re.compile(
 )
 _IDS = re.compile(
     r"(?P<count>\d+) new producer ids?(?P<rate>/s)? of (?P<user>\S+)(?: for (?P<length>.+))?"
+)
+_REQUESTS = re.compile(
+    r"(?P<count>\d+) (?P<api>produce|fetch) requests?(?P<rate>/s)?"
+    r"(?: of (?P<size>\S+(?: [kMG]?B)?))? by (?P<user>\S+)(?: with (?P<client>\S+))?"
+    r"(?: for (?P<length>.+))?"
 )
 _NAMES = frozenset(kind.name for kind in KINDS)
 
@@ -62,6 +69,7 @@ def _events(line: object, where: str, numbers: Iterator[int]) -> Iterator[Event]
     makers: tuple[tuple[re.Pattern[str], Callable[..., Iterator[Event]]], ...] = (
         (_MESSAGES, _publishes),
         (_IDS, _new_ids),
+        (_REQUESTS, _requests),
     )
     for form, make in makers:
         said = form.fullmatch(words)
@@ -96,13 +104,10 @@ def _publishes(
     said: re.Match[str], times: list[int], where: str, numbers: Iterator[int]
 ) -> Iterator[Event]:
     """A message each, and its entry a millisecond later."""
-    topic = full_topic_name(said["topic"])
-    size = 1000 if said["size"] is None else read_size(said["size"])
-    if size is None:
-        raise UserError(f"{where}: of {said['size']}: is not a size (allowed: 200B, 1kB, 2MB)")
+    size = _size(said, where)
     same = {
         "cnx_id": said["connection"] or "10.0.0.1:40000",
-        "topic": topic,
+        "topic": full_topic_name(said["topic"]),
         "producer_id": 1,
         "producer_name": f"producer of {said['topic']}",
         "num_messages": 1,
@@ -112,6 +117,32 @@ def _publishes(
         entry = {"ledger_id": 1, "entry_id": next(numbers)}
         yield _at(at_ns, "publish", same)
         yield _at(at_ns + NS_PER_MS, "entry_added", {**same, **entry})
+
+
+def _size(said: re.Match[str], where: str) -> int:
+    size = 1000 if said["size"] is None else read_size(said["size"])
+    if size is None:
+        raise UserError(f"{where}: of {said['size']}: is not a size (allowed: 200B, 1kB, 2MB)")
+    return size
+
+
+def _requests(
+    said: re.Match[str], times: list[int], where: str, numbers: Iterator[int]
+) -> Iterator[Event]:
+    """A request each; of a fetch the size is that of its answer."""
+    same = {
+        "source_feed": "kafka_logs",
+        "principal": _principal(said["user"]),
+        "client_id": said["client"],
+        "api": said["api"].upper(),
+        "charged_bytes": _size(said, where),
+    }
+    for at_ns in times:
+        yield _at(at_ns, "client_request", same)
+
+
+def _principal(user: str) -> str:
+    return user if ":" in user else f"User:{user}"
 
 
 def _new_ids(
@@ -125,7 +156,7 @@ def _new_ids(
             "produce_batch",
             {
                 "source_feed": "kafka_dump_log",
-                "principal": user if ":" in user else f"User:{user}",
+                "principal": _principal(user),
                 "client_id": user,
                 "topic": f"{user}.events",
                 "partition": 0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from app.read.questions import QUESTIONS
 from app.read.relations import Warehouse, connect
 from app.tables.definitions import TABLES
 from app.whatif.replay import replayed
+from state.jobs import DECLARED, JOBS
 
 Row = dict[str, Any]
 
@@ -54,7 +55,9 @@ def play(
     folder = tempfile.TemporaryDirectory(prefix="weir-policy-test-")
     warehouse = Path(folder.name, "warehouse")
     settings = settings.model_copy(update={"warehouse": str(warehouse), "shards": 1})
-    lines = [json.dumps(event).encode() for event in events]
+    every = list(events)
+    jobs = _jobs(settings, {str(event.get("event_type")) for event in every})
+    lines = [json.dumps(event).encode() for event in every]
     batch = pa.record_batch(
         {
             "value": pa.array(lines, pa.binary()),
@@ -62,7 +65,7 @@ def play(
             "source_offset": pa.array(range(len(lines)), pa.int64()),
         }
     )
-    parsed = parse_batch(batch, settings.jobs)
+    parsed = parse_batch(batch, jobs)
     for bad in parsed.bad.slice(0, 1).to_pylist():
         raise UserError(
             f"{where}: event {bad['row'] + 1} is refused: {bad['reason_code']}"
@@ -73,8 +76,16 @@ def play(
     read_ms = int(parsed.block.number("ts_wall_ms").max())
     archived = events_rows(parsed, batch, read_ms).cast(TABLES["events"].schema)
     _write(warehouse, {"events": archived})
-    _write(warehouse, replayed(settings, settings.jobs, drain=True))
+    _write(warehouse, replayed(settings, jobs, drain=True))
     return PlayedTables(folder, settings)
+
+
+def _jobs(settings: Settings, kinds: Set[str]) -> tuple[str, ...]:
+    """The jobs that the configuration names; otherwise those that run by default, and those that the
+    records are for."""
+    others = () if settings.names_jobs else JOBS
+    wanted = {*settings.jobs, *(job for job in others if kinds & {*DECLARED[job].fed_by})}
+    return tuple(job for job in DECLARED if job in wanted)
 
 
 def _write(warehouse: Path, tables: Mapping[str, pa.Table]) -> None:

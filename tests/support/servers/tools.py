@@ -10,6 +10,7 @@ from tests.support.servers.process import java
 
 KAFKA = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
     "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-producer-perf-test.sh": "org.apache.kafka.tools.ProducerPerformance",
@@ -58,6 +59,8 @@ def _write(script: Path, jars: list[Path], words: list[str]) -> None:
     """A script that runs a Java program; its arguments follow `words`."""
     script.parent.mkdir(parents=True, exist_ok=True)
     classpath = ":".join(f"{folder}/*" for folder in jars)
-    line = shlex.join([*java(), "-Xmx1g", "-XX:+UseSerialGC", "-cp", classpath, *words])
+    line = shlex.join(
+        [*java(), "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath, *words]
+    )
     script.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
     script.chmod(0o755)

@@ -288,6 +288,25 @@ def test_rates_of_a_broker_are_windows_of_their_own_basis() -> None:
     ]
 
 
+def test_a_what_if_holds_measured_rates_against_the_policies_alone() -> None:
+    """What the broker reports is under its own limits: a rate above that of the policies counts, and
+    tokens, which another limit would have had others of, do not."""
+    about = {"principal": "a", "client_id": "", "quota_type": "produce"}
+    tokens = {**about, "quota_type": "controller_mutation"}
+    records = [
+        other("client_rate", 0, value_milli=100_000, throttle_avg_milli=7, bound_milli=90, **about),
+        other("client_rate", 1, value_milli=100_001, bound_milli=200_000, **about),
+        other("client_rate", 2, value_milli=150_000, **about),
+        other("client_rate", 3, value_milli=-1000, throttle_avg_milli=9, **tokens),
+    ]
+    rows = judged(*records, policies=HUNDRED, until=60_000, reported_bounds="ignore")
+    columns = ("quota_type", "bound", "utilisation", "throttled")
+    assert [tuple(r[c] for c in columns) for r in rows["client_quota_stats"]] == [
+        ("controller_mutation", None, None, 0),
+        ("produce", 100.0, 1.5, 2),
+    ]
+
+
 # -- use -------------------------------------------------------------------------------------
 
 

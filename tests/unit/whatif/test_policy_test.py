@@ -35,8 +35,8 @@ def case(expect: dict[str, Any], *lines: Any, name: str = "a case") -> dict[str,
 def test_the_example_passes(capsys: Capture) -> None:
     assert main(["policy", "test", str(ROOT / "examples/tests/policies.yaml")]) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert [line[:5] for line in shown] == ["ok   "] * 3 + ["3 cas"]
-    assert shown[-1] == "3 cases, 0 failed"
+    assert [line[:5] for line in shown] == ["ok   "] * 4 + ["4 cas"]
+    assert shown[-1] == "4 cases, 0 failed"
 
 
 def test_the_page_shows_the_example() -> None:
@@ -191,3 +191,31 @@ def test_jobs_can_be_chosen_and_parameters_set() -> None:
         assert played.query("users-over-bound", rows="1")[0]["user"] == "alice"
         verdicts.append({row["verdict"] for row in played.rows("producer_id_decisions")})
     assert verdicts == [{"counted", "rejected"}, {"counted", "throttled"}]
+
+
+def test_requests_of_clients_are_judged_by_their_quotas(tmp_path: Path, capsys: Capture) -> None:
+    """Without `queries` by the job that they are for; a case that names others has no such rows."""
+    policies = [
+        {"scope": "user", "name": "a", "client_id": "app", "limits": {"producer_byte_rate": 100}},
+        {"scope": "client", "name": "web", "limits": {"consumer_byte_rate": 100}},
+    ]
+    lines = (
+        "2 produce requests of 1kB by a with app",
+        "at 1s: 2 produce requests of 9kB by a with other",
+        "at 2s: 2 fetch requests of 1kB by b with web",
+        "at 3s: 1 fetch requests/s of 100B by User:b for 9s",
+    )
+    cases = [
+        case({"throttled": ["a/app", "web"]}, *lines),
+        case({"throttled": ["web"]}, *lines[1:]),
+        case({"throttled": []}, *lines[:2], name="fails"),
+    ]
+    assert main(["policy", "test", written(tmp_path, policies=policies, cases=cases)]) == 1
+    out = capsys.readouterr().out.splitlines()
+    assert [line[:4] for line in out if "cases.yaml" in line] == ["ok  ", "ok  ", "FAIL"]
+    assert "       throttled: expected none, got a/app" in out
+    made = events(*lines)
+    assert {e["charged_bytes"] for e in made if e["api"] == "FETCH"} == {1000, 100}
+    assert {e["principal"] for e in made} == {"User:a", "User:b"}
+    played = play(made, policies=policies, queries=[["producer_ids"]])
+    assert played.rows("client_quota_decisions") == []

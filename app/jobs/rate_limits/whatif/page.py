@@ -10,10 +10,11 @@ import altair as alt
 
 from app.show.report.charts import strokes, values
 from app.show.report.model import Chart, Fold, Frame, Grid, GridColumn, Page, ReportSection, Tile
-from app.show.report.page import html, write
+from app.show.report.page import html
 from app.show.report.phrases import short
 from app.terminal.amounts import percent_text
 from app.terminal.counts import counted
+from app.terminal.outputs import write_whole
 
 if TYPE_CHECKING:
     from app.jobs.rate_limits.whatif.command import PublishRequest, SuggestedLimits, Suggestion
@@ -28,7 +29,7 @@ Row = dict[str, Any]
 
 def write_page(found: SuggestedLimits, out: Path) -> None:
     """Write the page."""
-    write(out, html(page(found), ""), "--page")
+    write_whole(out, html(page(found), ""), "--page")
 
 
 def page(found: SuggestedLimits) -> Page:

@@ -131,6 +131,73 @@ def test_a_user_has_the_client_quotas_of_its_own_and_of_its_clients(
     assert [one["value"] for one in answer["limits"][0]["overrides"]] == [5]
 
 
+def test_a_client_id_has_its_quotas_over_the_default_and_those_with_users(
+    folder: Path, capsys: Capture
+) -> None:
+    (folder / "clients.yaml").write_text(
+        "- {scope: client, name: <default>, limits: {producer_byte_rate: 5}}\n"
+        "- {scope: client, name: app, limits: {producer_byte_rate: 7}}\n"
+        "- {scope: client, name: alice, limits: {producer_byte_rate: 8}}\n"
+        "- {scope: user, name: alice, limits: {consumer_byte_rate: 3}}\n"
+        "- {scope: user, name: alice, client_id: app, limits: {request_percentage: 9}}\n"
+        "- {scope: user, name: bob, client_id: web, limits: {request_percentage: 1}}\n",
+        encoding="utf-8",
+    )
+    (answer,) = json.loads(answered(capsys, 0, "show", "app", "--config", "weir.yaml", "--json"))
+    assert answer["kind"] == "client"
+    assert [(one["limit"], one["value"], one["document"]) for one in answer["limits"]] == [
+        ("producer_byte_rate", 7, "client app"),
+        ("request_percentage with user alice", 9, "user alice client app"),
+    ]
+    assert [one["value"] for one in answer["limits"][0]["overrides"]] == [5]
+    assert answered(capsys, 0, "show", "alice", "--config", "weir.yaml").startswith("principal")
+
+
+def test_a_warehouse_stands_for_the_limits_in_force_of_a_cluster(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    """The latest document of each name; without limits that were removed, and without keys that files
+    may not have. Names of the stream are no patterns."""
+    limits = (
+        ("east", "a*", {"producer_byte_rate": 1}),
+        ("east", "a*", {"producer_byte_rate": 7, "new_rate": 3}),
+        ("east", "gone", {"producer_byte_rate": 2}),
+        ("east", "gone", {}),
+        ("west", "a*", {"producer_byte_rate": 9}),
+    )
+    rows = [
+        {
+            "event_type": "policy",
+            "cluster": cluster,
+            "ts_wall_ms": at_ms,
+            "policy_json": json.dumps({"scope": "user", "name": name, "limits": found}),
+            "source_partition": "p",
+            "source_offset": at_ms,
+        }
+        for at_ms, (cluster, name, found) in enumerate(limits)
+    ]
+    warehouse, wanted = str(tmp_path / "w"), tmp_path / "wanted.yaml"
+    write(warehouse, "events", rows)
+    wanted.write_text(
+        "- {scope: user, name: 'a[*]', limits: {producer_byte_rate: 7}}\n"
+        "- {scope: user, name: b, limits: {producer_byte_rate: 5}}\n",
+        encoding="utf-8",
+    )
+    of_east = ("--cluster", "east")
+    assert answered(capsys, 0, "diff", warehouse, str(wanted), *of_east) == (
+        f"user b: producer_byte_rate is set to 5  ({wanted}:2)\n"
+    )
+    (change,) = json.loads(
+        answered(capsys, 0, "diff", str(wanted), warehouse, "--cluster", "west", "--json")
+    )[:1]
+    assert (change["change"], change["before"], change["after"]) == ("raised", 7, 9)
+    assert change["where"].startswith(f"{warehouse}: stream at 1970-01-01T00:00:00.004Z")
+    exported = answered(capsys, 0, "export", warehouse, "--format", "kafka-configs", *of_east)
+    assert exported.endswith("--entity-name 'a*' --add-config producer_byte_rate=7\n")
+    assert main(["policy", "diff", warehouse, str(wanted)]) == 2
+    assert "has the limits of several clusters\n--cluster: east, west" in capsys.readouterr().err
+
+
 def test_documents_without_mistakes_and_findings_are_fine(folder: Path, capsys: Capture) -> None:
     assert answered(capsys, 0, "check", "configs/policies") == (
         "4 documents, 0 mistakes, 0 findings\n"

@@ -1,0 +1,36 @@
+"""The limits that brokers have, by the `policy` records of a warehouse, as files would have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from app.config.policies import SCOPES, WITH_PATTERNS
+from app.config.policy_files import WrittenDocument
+from app.errors import UserError
+from app.read.last_policies import LastPolicy, last_policies
+from app.read.relations import Warehouse
+from state.engine.globs import escaped
+
+
+def limits_in_force(warehouse: Path, cluster: str | None = None) -> list[WrittenDocument]:
+    """The latest documents of a cluster that set a limit; UserError where there are several clusters."""
+    by_cluster = last_policies(Warehouse(str(warehouse)), cluster=cluster)
+    if len(by_cluster) > 1:
+        names = ", ".join(sorted(map(str, by_cluster)))
+        raise UserError(f"{warehouse}: has the limits of several clusters\n--cluster: {names}")
+    found = (_document(last) for last in next(iter(by_cluster.values()), {}).values())
+    return [
+        WrittenDocument(str(warehouse), where, document)
+        for document, where in found
+        if document["limits"]
+    ]
+
+
+def _document(last: LastPolicy) -> tuple[dict[str, Any], str]:
+    """A document in which the name is a pattern, without limits that files may not have."""
+    scope, name = last.document["scope"], last.document["name"]
+    limits = last.document.get("limits") or {}
+    kept = {key: limit for key, limit in limits.items() if key in SCOPES[scope]}
+    written = escaped(name) if scope in WITH_PATTERNS else name
+    return {**last.document, "name": written, "limits": kept}, last.where
