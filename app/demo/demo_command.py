@@ -27,6 +27,7 @@ OWNERS = [
     {"namespace": "shop/orders", "team": "team-orders"},
     *({"tenant": name, "team": f"team-{name}"} for name in ("shop", "media", "bank")),
     {"principal": "etl-*", "team": "team-data"},
+    {"principal": "pricing", "team": "team-pricing"},
 ]
 """Who owns the topics and users of the demo's fleet."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.jobs.client_quotas.findings import BY_SHARER
 from app.read.questions import QUESTIONS
 from app.show.report.model import Chart, Grid, GridColumn, JobSection, ReportSection, Tile
 from app.show.report.report_reader import ReportReader
@@ -24,6 +25,14 @@ SELECT s.cluster, s.quota_type, s.user AS user, s.client AS client, max(s.utilis
 FROM client_quota_stats AS s WHERE s.utilisation IS NOT NULL
 GROUP BY s.cluster, s.quota_type, s.user, s.client
 ORDER BY share DESC, s.cluster, s.quota_type, s.user, s.client LIMIT $most
+"""
+
+_SHARED = f"""
+SELECT * FROM ({BY_SHARER}) AS s
+QUALIFY count(*) OVER (PARTITION BY s.cluster, s.quota_type, s.user, s.client, s.bound_level) > 1
+ORDER BY sum(s.throttle_ms) OVER (
+    PARTITION BY s.cluster, s.quota_type, s.user, s.client, s.bound_level
+  ) DESC, s.cluster, s.quota_type, s.user, s.client, s.charged DESC, s.sharer LIMIT $most
 """
 
 
@@ -55,11 +64,29 @@ def client_quotas(reader: ReportReader) -> ReportSection:
                 "near-client-quota",
             )
         )
+    shared = reader.rows(_SHARED, most=TOP)
+    if shared:
+        parts.append(
+            Grid(
+                "Who shares a limit that throttles",
+                [
+                    GridColumn("user", "user"),
+                    GridColumn("client", "client"),
+                    GridColumn("quota_type", "quota"),
+                    GridColumn("cluster", "cluster"),
+                    GridColumn("sharer", "shared by"),
+                    GridColumn("charged", "charged over the limit", "number"),
+                    GridColumn("requests", "throttled", "number"),
+                    GridColumn("throttle_ms", "throttle time", "ms"),
+                ],
+                shared,
+                "throttled-clients",
+            )
+        )
     span = reader.span
     if span is not None:
-        used = reader.rows(
-            QUESTIONS["topics-of-client"].sql, since=span.start_ms, until=span.end_ms, rows=TOP
-        )
+        times = {"since": span.start_ms, "until": span.end_ms, "rows": TOP}
+        used = reader.rows(QUESTIONS["topics-of-client"].sql, **times)
         if used:
             parts.append(
                 Grid(
@@ -76,6 +103,26 @@ def client_quotas(reader: ReportReader) -> ReportSection:
                     ],
                     used,
                     "topics-of-client",
+                    folded=True,
+                )
+            )
+        handled = reader.rows(QUESTIONS["handler-time"].sql, **times)
+        if handled:
+            parts.append(
+                Grid(
+                    "Request handler threads",
+                    [
+                        GridColumn("principal", "principal"),
+                        GridColumn("client_id", "client"),
+                        GridColumn("api", "request"),
+                        GridColumn("cluster", "cluster"),
+                        GridColumn("broker", "broker"),
+                        GridColumn("handler_time_ms", "handler time", "ms"),
+                        GridColumn("requests", "requests", "number"),
+                        GridColumn("share", "of the broker's", "ratio"),
+                    ],
+                    handled,
+                    "handler-time",
                     folded=True,
                 )
             )
