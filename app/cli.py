@@ -1007,14 +1007,21 @@ def suggest_client_quotas(
 def explain_entity(
     kind: Annotated[
         str,
-        Argument(help="topic, connection, principal, message, subscription or group."),
+        Argument(help="topic, connection, principal, client, message, subscription or group."),
     ],
     name: Annotated[
         str,
-        Argument(help="Name as in the tables; of a message the uuid that its chunks share."),
+        Argument(
+            help="Name as in the tables; of a message the uuid that its chunks share, of a client its"
+            " user."
+        ),
     ],
-    subscription: Annotated[
-        str | None, Argument(help="Of kind subscription: its name, after its topic.")
+    second: Annotated[
+        str | None,
+        Argument(
+            help="Of a subscription its name, after its topic; of a client its id, if not all clients"
+            " of the user are meant."
+        ),
     ] = None,
     at: At = None,
     window: Window = None,
@@ -1030,7 +1037,7 @@ def explain_entity(
     from app.show.explain import explain
     from app.show.explain.ask import Ask
 
-    ask = Ask.about(kind, name, subscription, limit=limit, cluster=cluster, broker=broker)
+    ask = Ask.about(kind, name, second, limit=limit, cluster=cluster, broker=broker)
     at_ms, as_of_ms = _moment(at), _moment(as_of, "--as-of")
     return explain(_settings(config, warehouse), ask, at_ms, window, as_of_ms, as_json)
 

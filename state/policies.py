@@ -161,11 +161,8 @@ def client_id_problem(scope: str, client_id: object) -> str | None:
 
 def limit_problem(scope: str, key: str, value: object) -> str | None:
     """Why a limit of the scope cannot have a value, in one phrase without the key, or None."""
-    if key in CLIENT_QUOTAS and isinstance(value, int | float):
-        if value <= 0 and key != CLIENT_QUOTAS[3]:
-            return "is not above 0"
-        if value < 0:
-            return "is below 0"
+    if key in CLIENT_QUOTAS and isinstance(value, int | float) and value <= 0:
+        return "is not above 0"
     return _limit_problem(LIMIT_TYPES[scope][key], value)
 
 

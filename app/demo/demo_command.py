@@ -27,6 +27,7 @@ OWNERS = [
     {"namespace": "shop/orders", "team": "team-orders"},
     *({"tenant": name, "team": f"team-{name}"} for name in ("shop", "media", "bank")),
     {"principal": "etl-*", "team": "team-data"},
+    {"principal": "pricing", "team": "team-pricing"},
 ]
 """Who owns the topics and users of the demo's fleet."""
 
@@ -94,9 +95,10 @@ def _recorded(out: Path, asked: ChosenScenario, recording: Recording, console: C
 
 def _kafka(trace: Trace) -> str:
     kafka = trace.scenario.kafka
-    return (
-        "" if kafka is None else (f"; {kafka.brokers} Kafka brokers with {len(kafka.users)} users")
-    )
+    if kafka is None:
+        return ""
+    clients = () if kafka.clients is None else kafka.clients.users
+    return f"; {kafka.brokers} Kafka brokers with {len({*kafka.users, *clients})} users"
 
 
 def write_config(trace: Trace, out: Path) -> Path:

@@ -99,13 +99,14 @@ def jobs_of(group: Sequence[str]) -> tuple[str, ...]:
 
 
 def query_name(group: Sequence[str]) -> str:
-    """The name of a query: that of its only job, or `govern` for all that run by default together.
-    The archive names only a query without jobs.
+    """The name of a query: that of its only job, or `govern` for all that run by default together,
+    with the names of others after it. The archive names only a query without jobs.
     """
     jobs = jobs_of(group)
     if len(jobs) < 2:
         return jobs[0] if jobs else ARCHIVE
-    return "govern" if set(jobs) == set(BY_DEFAULT) else "govern-" + "-".join(jobs)
+    named = [job for job in jobs if job not in BY_DEFAULT] if set(jobs) >= set(BY_DEFAULT) else jobs
+    return "-".join(["govern", *named])
 
 
 def continued(settings: Settings) -> Settings:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from app.sources.kafka.kafka_client import KafkaClient
-from app.sources.kafka.quota_policies import limits_by_entity, policy_documents
+from app.sources.kafka.quota_policies import LARGEST, limits_by_entity, policy_documents
+from state.policies import CLIENT_QUOTAS, limit_problem
 from tests.support.servers.kafka import Kafka
 
 if TYPE_CHECKING:
@@ -41,3 +42,24 @@ def test_limits_of_every_level_and_their_removal(kafka: Kafka, spark: SparkSessi
             {**user, "limits": {}},
             {**of_both, "limits": {}},
         ]
+
+
+@pytest.mark.parametrize("value", [0, -1])
+def test_kafka_and_a_policy_refuse_a_limit_that_is_not_above_0(kafka: Kafka, value: int) -> None:
+    for key in CLIENT_QUOTAS:
+        said = kafka.configure(*USER, "--add-config", f"{key}={value}")
+        assert f"Quota {key} must be greater than 0" in said
+        assert limit_problem("user", key, value) == "is not above 0"
+
+
+def test_a_limit_that_is_no_number_binds_nobody(kafka: Kafka, spark: SparkSession) -> None:
+    """Kafka takes NaN, which no rate exceeds."""
+    key = "producer_byte_rate"
+    said = kafka.configure(*USER, "--add-config", f"{key}=NaN")
+    assert "Completed updating config for user kay" in said
+    try:
+        with closing(KafkaClient({"bootstrap.servers": kafka.servers}, 5000)) as client:
+            now = limits_by_entity(client.quotas(time.monotonic() + 10))
+        assert now["kay", None] == {key: LARGEST}
+    finally:
+        kafka.configure(*USER, "--delete-config", key)

@@ -195,6 +195,8 @@ ENTITIES = (
     ["principal", "*"],
     ["message", "x"],
     ["subscription", TOPIC, "s"],
+    ["client", "*"],
+    ["client", "*", "*"],
 )
 
 

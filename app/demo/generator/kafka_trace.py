@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from app.demo.generator.client_requests import LEAST, ClientRequests, plan_requests
 from app.demo.generator.fleet import Fleet
 from app.demo.generator.kafka_fleet import (
     Instances,
@@ -55,23 +56,30 @@ class KafkaTrace:
     """Of running producers, besides those planned."""
     least: int
     """Records that there are in however short a trace."""
+    requests: ClientRequests | None = None
+    """Of clients whose requests are logged, if the scenario has any."""
 
     @property
     def records(self) -> int:
         """How many there are of it."""
-        return self.instances.id.size + self.planned.at_ns.size + self.batches
+        requests = 0 if self.requests is None else self.requests.count
+        return self.instances.id.size + self.planned.at_ns.size + self.batches + requests
 
     @property
     def policies(self) -> list[Policy]:
-        """Bounds on new producer ids: one for everybody, and those of some users."""
+        """Bounds on new producer ids, one for everybody and those of some users, and client quotas."""
         bounds = {DEFAULT_USER: self.spec.producer_ids_rate} | {
             name: user.producer_ids_rate
             for name, user in self.spec.users.items()
             if user.producer_ids_rate is not None
         }
+        documents = [(name, {"producer_ids_rate": bound}) for name, bound in bounds.items()]
+        if self.spec.clients is not None:
+            documents += [(name, user.limits) for name, user in self.spec.clients.users.items()]
         return [
-            {"scope": "user", "name": name, "limits": {"producer_ids_rate": _plain(bound)}}
-            for name, bound in bounds.items()
+            {"scope": "user", "name": name, "limits": {key: _plain(n) for key, n in limits.items()}}
+            for name, limits in documents
+            if limits
         ]
 
 
@@ -81,14 +89,27 @@ def plan_kafka(fleet: Fleet, spec: KafkaSpec, events: float, seed: int) -> Kafka
     users = build_users(fleet, spec)
     instances = build_instances(fleet, spec, records, rng)
     planned = _planned(instances, rng)
-    fixed = instances.id.size + planned.at_ns.size
-    least = fixed
+    fixed = least = instances.id.size + planned.at_ns.size
+    requests = None
+    if spec.clients is not None:
+        asked = records * spec.clients.share
+        requests = plan_requests(fleet, spec.clients, spec.brokers, asked, seed)
+        fixed += requests.count
+        least += LEAST
     if spec.storm is not None:
         own = int((instances.user == users.names.index(spec.storm.user)).sum())
         fewer = own - least_starts(spec, spec.storm)
         least -= round(fewer * (LEAST_PER_START + spec.storm.again))
     return KafkaTrace(
-        fleet, spec, seed, users, instances, planned, max(0, round(records - fixed)), least
+        fleet,
+        spec,
+        seed,
+        users,
+        instances,
+        planned,
+        max(0, round(records - fixed)),
+        least,
+        requests,
     )
 
 
@@ -133,7 +154,9 @@ class Batches:
         at = np.concatenate([kafka.planned.at_ns[first:last], drawn_at])
         instance = np.concatenate([kafka.planned.instance[first:last], drawn])
         order = np.argsort(at, kind="stable")
-        return [self._assigned(begin, end), self._produced(at[order], instance[order], rng)]
+        requests = [] if kafka.requests is None else [kafka.requests.between(begin, end)]
+        produced = self._produced(at[order], instance[order], rng)
+        return [self._assigned(begin, end), produced, *requests]
 
     def _share(self, begin: int, end: int) -> np.ndarray:
         """Of each running producer: its weight times how long it is there in [begin, end) ns."""

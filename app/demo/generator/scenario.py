@@ -13,6 +13,7 @@ from app.config.shipped import Place, yaml_files
 from app.config.shipped import shipped as shipped_files
 from app.demo.generator.backlog_spec import BacklogSpec
 from app.demo.generator.cache_spec import CacheSpec
+from app.demo.generator.client_spec import ClientsSpec
 from app.demo.generator.section import ScenarioSection, Share
 from app.errors import UserError
 
@@ -226,6 +227,7 @@ class KafkaSpec(ScenarioSection):
     producer_ids_rate: float = Field(gt=0)
     users: dict[str, UserSpec] = Field(min_length=1)
     storm: StormSpec | None = None
+    clients: ClientsSpec | None = None
 
     @model_validator(mode="after")
     def _somebody_produces(self) -> KafkaSpec:
@@ -233,6 +235,14 @@ class KafkaSpec(ScenarioSection):
             raise ValueError(f"storm.user: {self.storm.user} is not one of the users")
         if not any(user.producers for user in self.users.values()):
             raise ValueError("users: none has producers")
+        return self
+
+    @model_validator(mode="after")
+    def _brokers_of_the_cluster(self) -> KafkaSpec:
+        for user in () if self.clients is None else self.clients.users.values():
+            for name, client in user.clients.items():
+                if not set(client.brokers) <= set(range(self.brokers)):
+                    raise ValueError(f"clients: {name}.brokers: {client.brokers} are not all there")
         return self
 
     def bound(self, user: str) -> float:
@@ -299,6 +309,15 @@ class Scenario(ScenarioSection):
         storm = None if self.kafka is None else self.kafka.storm
         if storm is not None and storm.at_s + storm.for_s > self.active_s:
             raise ValueError(f"kafka.storm: ends after {self.active_s} s, in the quiet end")
+        return self
+
+    @model_validator(mode="after")
+    def _clients_within_the_trace(self) -> Scenario:
+        clients = None if self.kafka is None else self.kafka.clients
+        for user in () if clients is None else clients.users.values():
+            for name, client in user.clients.items():
+                if client.at_s + (client.for_s or 1) > self.active_s:
+                    raise ValueError(f"kafka.clients: {name} ends after {self.active_s} s")
         return self
 
     @field_validator("start")

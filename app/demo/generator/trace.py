@@ -37,6 +37,7 @@ from app.demo.generator.traffic import (
     slice_counts,
 )
 from app.errors import UserError
+from state.jobs import DECLARED
 
 ROUNDING = 20
 """Records by which a part may miss its share."""
@@ -92,6 +93,16 @@ class Trace:
         """The limits that hold from the start, as policy documents of the configuration."""
         parts = (self.kafka, self.backlog)
         return self.limits.policies + [d for p in parts if p is not None for d in p.policies]
+
+    @property
+    def jobs(self) -> list[str]:
+        """What runs on it: the jobs of every run, and those that need records that few traces have."""
+        logged = self.kafka is not None and self.kafka.requests is not None
+        return [
+            name
+            for name, job in DECLARED.items()
+            if job.by_default or (logged and "client_request" in job.fed_by)
+        ]
 
     def slices(self) -> Iterator[ArrivalSlice]:
         """Its records, slice by slice."""

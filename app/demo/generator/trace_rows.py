@@ -57,6 +57,11 @@ WRITTEN: tuple[tuple[str, int], ...] = (
     ("payload", PAYLOAD),
     ("request_id", NUMBER),
     ("policy_json", TEXT),
+    ("api", TEXT),
+    ("charged_bytes", NUMBER),
+    ("handler_time_ns", NUMBER),
+    ("throttle_ms", NUMBER),
+    ("topic_bytes", TEXT),
     ("tail", TAIL),
 )
 """Columns that are written, in order, and how. A `tail` is the rest of a malformed line as it

@@ -1,23 +1,67 @@
-"""What the summary of a report says of client quotas: who is throttled, and by which limit."""
+"""What the summary of a report says of client quotas: who is throttled, by which limit and because of
+whom, and who fills request handler threads without a limit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from app.show.report.model import Action, Finding, JobFindings, Urgency
-from app.show.report.phrases import NAMED, Row, number_of, was
+from app.show.report.phrases import NAMED, Row, clock, number_of, percent, was
+from app.terminal.amounts import duration, number_text
 
 if TYPE_CHECKING:
     from app.show.report.report_reader import ReportReader
 
-_THROTTLED = """
+NS_PER_MS = 10**6
+CHARGED = {
+    "produce": ("bytes", "bytes per s"),
+    "fetch": ("bytes", "bytes per s"),
+    "request": ("request time", "% of a thread"),
+    "controller_mutation": ("partitions", "partitions per s"),
+}
+"""What a quota charges, and the unit of its limit."""
+_RUNBOOKS = "app/jobs/client_quotas/runbooks"
+# Users of a client share its limit where the entity has no user.
+BY_SHARER = """
 SELECT d.cluster, d.quota_type, d.user AS user, d.client AS client, d.bound_level,
+  CASE WHEN d.user = '' THEN d.principal ELSE d.client_id END AS sharer,
   arg_max(d.bound, d.ts_wall_ms) AS bound, count(*) AS requests,
-  count(*) FILTER (WHERE d.verdict = 'refused') AS refused,
-  count(DISTINCT d.broker) AS brokers, max(d.throttle_ms) AS longest_ms
+  count(*) FILTER (WHERE d.verdict = 'refused') AS refused, list(DISTINCT d.broker) AS brokers,
+  sum(d.charged) AS charged, sum(d.throttle_ms)::BIGINT AS throttle_ms,
+  max(d.throttle_ms) AS longest_ms
 FROM client_quota_decisions AS d
-GROUP BY d.cluster, d.quota_type, d.user, d.client, d.bound_level
-ORDER BY requests DESC, d.cluster, d.quota_type, d.user, d.client, d.bound_level
+GROUP BY d.cluster, d.quota_type, d.user, d.client, d.bound_level, sharer
+"""
+_THROTTLED = f"""
+SELECT s.cluster, s.quota_type, s.user AS user, s.client AS client, s.bound_level,
+  max(s.bound) AS bound, sum(s.requests)::BIGINT AS requests, sum(s.refused)::BIGINT AS refused,
+  len(list_distinct(flatten(list(s.brokers)))) AS brokers, max(s.longest_ms) AS longest_ms,
+  count(*) - 1 AS others, arg_max(s.sharer, s.charged) AS largest,
+  max(s.charged) / sum(s.charged) AS share,
+  (sum(s.throttle_ms) - arg_max(s.throttle_ms, s.charged))::BIGINT AS others_ms
+FROM ({BY_SHARER}) AS s
+GROUP BY s.cluster, s.quota_type, s.user, s.client, s.bound_level
+ORDER BY requests DESC, s.cluster, s.quota_type, s.user, s.client, s.bound_level
+"""
+# Two threads, a quarter of those that a broker has by default, and half of what all clients take.
+_FILLED = """
+WITH used AS (
+  SELECT u.cluster, u.broker, u.principal, u.client_id, u.window_start_ms, u.window_ms,
+    sum(u.handler_time_ms) / u.window_ms AS threads,
+    sum(sum(u.handler_time_ms)) OVER (PARTITION BY u.cluster, u.broker, u.window_start_ms,
+      u.window_ms) / u.window_ms AS all_threads
+  FROM client_usage AS u
+  GROUP BY u.cluster, u.broker, u.principal, u.client_id, u.window_start_ms, u.window_ms
+)
+SELECT u.cluster, u.broker, u.principal, u.client_id, max(u.threads) AS threads,
+  sum(u.threads) / sum(u.all_threads) AS share, min(u.window_start_ms) AS begin_ms,
+  max(u.window_start_ms + u.window_ms) AS end_ms
+FROM used AS u JOIN unlimited_clients AS c
+  ON c.cluster = u.cluster AND c.principal = u.principal
+    AND c.client_id IS NOT DISTINCT FROM u.client_id
+WHERE u.threads >= 2 AND u.threads >= 0.5 * u.all_threads
+GROUP BY u.cluster, u.broker, u.principal, u.client_id
+ORDER BY threads DESC, u.cluster, u.broker, u.principal, u.client_id
 """
 _JUDGED = (
     "SELECT count(DISTINCT (s.cluster, s.user, s.client)) AS entities FROM client_quota_stats AS s"
@@ -31,43 +75,104 @@ def entity(row: Row) -> str:
 
 
 def _findings(reader: ReportReader) -> list[Finding]:
-    rows = reader.rows(_THROTTLED)
-    if not rows:
-        entities = reader.row(_JUDGED)["entities"]
-        if not entities:
-            return []
+    rows, filled = reader.rows(_THROTTLED), reader.rows(_FILLED)
+    found = []
+    if rows:
+        texts = [_throttled(row) for row in rows[:NAMED]]
+        more = len(rows) - NAMED
+        if more > 0:
+            texts.append(f"{number_of(more, 'other limit')} {was(more)} also exceeded.")
+        found.append(Finding(" ".join(texts), [_action(row) for row in rows[:NAMED]]))
+    if filled:
+        texts = [_filled(row) for row in filled[:NAMED]]
+        found.append(Finding(" ".join(texts), [_limit_it(row) for row in filled[:NAMED]]))
+    if not found and (entities := reader.row(_JUDGED)["entities"]):
         return [Finding(f"{number_of(entities, 'client')} with a quota, none throttled.")]
-    texts = [_throttled(row) for row in rows[:NAMED]]
-    more = len(rows) - NAMED
-    if more > 0:
-        texts.append(f"{number_of(more, 'other limit')} {was(more)} also exceeded.")
-    return [Finding(" ".join(texts), [_action(row) for row in rows[:NAMED]])]
+    return found
 
 
 def _throttled(row: Row) -> str:
     verb = "was refused" if row["refused"] else "was throttled"
     text = entity(row)
-    return (
+    text = (
         f"{text[:1].upper()}{text[1:]} {verb} {number_of(row['requests'], 'time')} on"
-        f" {number_of(row['brokers'], 'broker')} by its {row['quota_type']} quota"
-        f"{_limit(row)}, for {row['longest_ms'] or 0} ms at most."
+        f" {number_of(row['brokers'], 'broker')} by its {row['quota_type']} quota of {_bound(row)}"
+        f" ({row['bound_level']}), for {duration(row['longest_ms'] * NS_PER_MS)} at most"
+    )
+    return (
+        f"{text}; {_blame(row, 'it', f'those of {_sharer(row)}')}." if _starves(row) else f"{text}."
     )
 
 
-def _limit(row: Row) -> str:
-    bound = "" if row["bound"] is None else f" of {row['bound']:g} per s"
-    return f"{bound} ({row['bound_level']})"
+def _bound(row: Row) -> str:
+    return f"{number_text(row['bound'])} {CHARGED[row['quota_type']][1]}"
+
+
+def _starves(row: Row) -> bool:
+    """Whether one of those who share a limit has used most of it."""
+    return bool(row["others_ms"] and row["share"] >= 0.5)
+
+
+def _sharer(row: Row) -> str:
+    """The largest of those who share a limit, and whose limit that is."""
+    if row["user"]:
+        return f"client {row['largest']} of user {row['user']}"
+    return f"{row['largest']} with client {row['client']}"
+
+
+def _blame(row: Row, over: str, whose: str) -> str:
+    return (
+        f"{percent(row['share'])} of the {CHARGED[row['quota_type']][0]} over {over} were {whose}, and"
+        f" {number_of(row['others'], 'other')} with the same quota waited"
+        f" {duration(row['others_ms'] * NS_PER_MS)}"
+    )
 
 
 def _action(row: Row) -> Action:
+    remedy = f"Give {entity(row)} another {row['quota_type']} quota, or find out why it exceeds it"
+    reason = f"{number_of(row['requests'], 'request')} over {_bound(row)} ({row['bound_level']})"
+    urgency = Urgency.OWN
+    if _starves(row):
+        remedy = f"Give {_sharer(row)} a {row['quota_type']} quota of its own"
+        reason = _blame(row, _bound(row), "its own")
+        urgency = Urgency.OTHERS
     return Action(
-        f"Give {entity(row)} another {row['quota_type']} quota, or find out why it exceeds it",
-        f"{number_of(row['requests'], 'request')} over the limit{_limit(row)}",
-        Urgency.LOSS if row["refused"] else Urgency.OWN,
+        remedy,
+        reason,
+        Urgency.LOSS if row["refused"] else urgency,
         cluster=row["cluster"],
-        user=row["user"],
-        runbook="app/jobs/client_quotas/runbooks/client-throttled.md",
+        user=row["user"] or None,
+        runbook=f"{_RUNBOOKS}/client-throttled.md",
     )
 
 
-FINDINGS = (JobFindings(25, _findings),)
+def _client(row: Row) -> str:
+    user = row["principal"].partition(":")[2] or row["principal"]
+    return f"client {row['client_id']} of user {user}" if row["client_id"] else f"user {user}"
+
+
+def _took(row: Row) -> str:
+    return (
+        f"took {row['threads']:.1f} request handler threads of {row['broker']},"
+        f" {percent(row['share'])} of what all clients took, from {clock(row['begin_ms'])} to"
+        f" {clock(row['end_ms'])}"
+    )
+
+
+def _filled(row: Row) -> str:
+    text = _client(row)
+    return f"{text[:1].upper()}{text[1:]}, which has no limit, {_took(row)}."
+
+
+def _limit_it(row: Row) -> Action:
+    return Action(
+        f"Set a request_percentage for {_client(row)}",
+        f"it has no limit and {_took(row)}",
+        Urgency.OTHERS,
+        cluster=row["cluster"],
+        user=row["principal"].partition(":")[2] or row["principal"],
+        runbook=f"{_RUNBOOKS}/client-without-limit.md",
+    )
+
+
+FINDINGS = (JobFindings(5, _findings),)

@@ -6,15 +6,24 @@ from app.read.question import ROWS, Question
 
 _SINCE = "d.ts_wall_ms >= $since AND d.ts_wall_ms < $until"
 
+# Who shares a limit: clients of its user, or users of its client where it has no user.
 _THROTTLED = f"""
+WITH decided AS (
+  SELECT d.*, CASE WHEN d.user = '' THEN d.principal ELSE d.client_id END AS sharer,
+    sum(d.charged) OVER (
+      PARTITION BY d.cluster, d.quota_type, d.user, d.client, d.bound_level, sharer
+    ) AS of_sharer
+  FROM client_quota_decisions AS d WHERE {_SINCE}
+)
 SELECT d.cluster, d.quota_type, d.user AS user, d.client, d.bound_level,
   arg_max(d.bound, d.ts_wall_ms) AS bound, list(DISTINCT d.broker ORDER BY d.broker) AS brokers,
   count(*) AS requests, count(*) FILTER (WHERE d.verdict = 'refused') AS refused,
   sum(d.throttle_ms)::BIGINT AS throttle_ms, max(d.throttle_ms) AS longest_ms,
   sum(d.observed_throttle_ms)::BIGINT AS observed_throttle_ms,
-  mode(d.top_topic) AS top_topic,
+  count(DISTINCT d.sharer) AS sharers, arg_max(d.sharer, d.of_sharer) AS largest_sharer,
+  max(d.of_sharer) / sum(d.charged) AS largest_share, mode(d.top_topic) AS top_topic,
   epoch_ms(min(d.ts_wall_ms)) AS first_request, epoch_ms(max(d.ts_wall_ms)) AS last_request
-FROM client_quota_decisions AS d WHERE {_SINCE}
+FROM decided AS d
 GROUP BY d.cluster, d.quota_type, d.user, d.client, d.bound_level
 ORDER BY throttle_ms DESC, d.cluster, d.quota_type, d.user, d.client, d.bound_level
 LIMIT $rows
@@ -77,7 +86,8 @@ QUESTIONS = (
     Question(
         "throttled-clients",
         "Entities that a client quota throttled: by which limit, set where, on which brokers, for"
-        " how long, and the topic with most of the bytes.",
+        " how long, how many clients share it, which of them was charged most, and the topic with"
+        " most of the bytes.",
         ("client_quota_decisions",),
         _THROTTLED,
     ),

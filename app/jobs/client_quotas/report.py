@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from app.jobs.client_quotas.findings import BY_SHARER
 from app.read.questions import QUESTIONS
-from app.show.report.model import Chart, Grid, GridColumn, JobSection, ReportSection, Tile
+from app.show.report.model import Grid, GridColumn, JobSection, ReportSection, Row, Tile
 from app.show.report.report_reader import ReportReader
 from app.terminal.amounts import NONE
 from app.terminal.counts import counted
 
 TOP = 12
+Columns = Sequence[tuple[str, str] | tuple[str, str, str]]
 _SUMMARY = """
 SELECT count(DISTINCT (s.cluster, s.user, s.client)) AS entities,
   count(DISTINCT (s.cluster, s.user, s.client)) FILTER (WHERE s.throttled > 0) AS throttled,
@@ -26,59 +30,78 @@ GROUP BY s.cluster, s.quota_type, s.user, s.client
 ORDER BY share DESC, s.cluster, s.quota_type, s.user, s.client LIMIT $most
 """
 
+_SHARED = f"""
+SELECT * FROM ({BY_SHARER}) AS s
+QUALIFY count(*) OVER (PARTITION BY s.cluster, s.quota_type, s.user, s.client, s.bound_level) > 1
+ORDER BY sum(s.throttle_ms) OVER (
+    PARTITION BY s.cluster, s.quota_type, s.user, s.client, s.bound_level
+  ) DESC, s.cluster, s.quota_type, s.user, s.client, s.charged DESC, s.sharer LIMIT $most
+"""
+
+_ENTITY = (("user", "user"), ("client", "client"), ("quota_type", "quota"), ("cluster", "cluster"))
+_NEAR = (
+    *_ENTITY,
+    ("broker", "fullest broker"),
+    ("share", "used", "ratio"),
+    ("bound", "limit per s", "number"),
+    ("bound_level", "set for"),
+    ("throttled", "throttled", "number"),
+    ("throttle_ms", "throttle time (ms)", "number"),
+    ("newest", "last", "time"),
+)
+_SHARERS = (
+    *_ENTITY,
+    ("sharer", "shared by"),
+    ("charged", "charged over the limit", "number"),
+    ("requests", "throttled", "number"),
+    ("throttle_ms", "throttle time (ms)", "number"),
+)
+_CLIENT = (("principal", "principal"), ("client_id", "client"))
+_USED = (
+    *_CLIENT,
+    ("topic", "topic"),
+    ("api", "request"),
+    ("cluster", "cluster"),
+    ("bytes", "bytes", "bytes"),
+    ("requests", "requests", "number"),
+    ("throttle_ms", "throttle time (ms)", "number"),
+)
+_HANDLED = (
+    *_CLIENT,
+    ("api", "request"),
+    ("cluster", "cluster"),
+    ("broker", "broker"),
+    ("handler_time_ms", "handler time", "ms"),
+    ("requests", "requests", "number"),
+    ("share", "of the broker's", "ratio"),
+)
+
 
 def client_quotas(reader: ReportReader) -> ReportSection:
     """Entities by how near they are to their limits, and the largest users."""
     key, title = "client-quotas", "Client quotas of Kafka"
     summary = reader.row(_SUMMARY)
     entities, throttled = summary["entities"], summary["throttled"]
-    parts: list[Chart | Grid] = []
-    fullest = reader.rows(_FULLEST, most=TOP)
-    if fullest:
-        parts.append(
-            Grid(
-                "Nearest to their limits",
-                [
-                    GridColumn("user", "user"),
-                    GridColumn("client", "client"),
-                    GridColumn("quota_type", "quota"),
-                    GridColumn("cluster", "cluster"),
-                    GridColumn("broker", "fullest broker"),
-                    GridColumn("share", "used", "ratio"),
-                    GridColumn("bound", "limit per s", "number"),
-                    GridColumn("bound_level", "set for"),
-                    GridColumn("throttled", "throttled", "number"),
-                    GridColumn("throttle_ms", "throttle time (ms)", "number"),
-                    GridColumn("newest", "last", "time"),
-                ],
-                fullest,
-                "near-client-quota",
-            )
-        )
+    parts = [
+        *_grid(
+            "Nearest to their limits", _NEAR, reader.rows(_FULLEST, most=TOP), "near-client-quota"
+        ),
+        *_grid(
+            "Who shares a limit that throttles",
+            _SHARERS,
+            reader.rows(_SHARED, most=TOP),
+            "throttled-clients",
+        ),
+    ]
     span = reader.span
     if span is not None:
-        used = reader.rows(
-            QUESTIONS["topics-of-client"].sql, since=span.start_ms, until=span.end_ms, rows=TOP
-        )
-        if used:
-            parts.append(
-                Grid(
-                    "Largest users",
-                    [
-                        GridColumn("principal", "principal"),
-                        GridColumn("client_id", "client"),
-                        GridColumn("topic", "topic"),
-                        GridColumn("api", "request"),
-                        GridColumn("cluster", "cluster"),
-                        GridColumn("bytes", "bytes", "bytes"),
-                        GridColumn("requests", "requests", "number"),
-                        GridColumn("throttle_ms", "throttle time (ms)", "number"),
-                    ],
-                    used,
-                    "topics-of-client",
-                    folded=True,
-                )
-            )
+        for title, columns, question in (
+            ("Largest users", _USED, "topics-of-client"),
+            ("Request handler threads", _HANDLED, "handler-time"),
+        ):
+            times = {"since": span.start_ms, "until": span.end_ms, "rows": TOP}
+            rows = reader.rows(QUESTIONS[question].sql, **times)
+            parts += _grid(title, columns, rows, question, folded=True)
     tile = Tile(
         "clients throttled by quotas",
         f"{throttled:,}" if entities else NONE,
@@ -94,6 +117,14 @@ def client_quotas(reader: ReportReader) -> ReportSection:
         " of a type that is measured."
     )
     return ReportSection(key, title, [text], parts, tile)
+
+
+def _grid(
+    title: str, columns: Columns, rows: Sequence[Row], question: str, folded: bool = False
+) -> list[Grid]:
+    """A grid of rows; nothing without any."""
+    shown = [GridColumn(*column) for column in columns]
+    return [Grid(title, shown, rows, question, folded)] if rows else []
 
 
 SECTIONS = (JobSection(75, client_quotas, ("client_quota_stats", "client_usage")),)

@@ -34,13 +34,18 @@ def of_subscription() -> str:
     return f"{of_topic()} AND t.subscription = $subscription"
 
 
+USER = "regexp_replace(t.principal, '^[^:]*:', '')"
+"""The user of a principal."""
+OF_USER = f"list_contains($names, {USER})"
+"""The condition that a principal is one of $names."""
 ARCHIVED: Tables = {
     "topic": of_topic(),
     "connection": "list_contains($names, t.cnx_id)",
-    "principal": "list_contains($names, regexp_replace(t.principal, '^[^:]*:', ''))",
+    "principal": OF_USER,
     "message": "list_contains($names, t.uuid)",
     "subscription": of_subscription(),
     "group": "list_contains($names, t.subscription)",
+    "client": f"{OF_USER} AND ($client_id IS NULL OR t.client_id = $client_id)",
 }
 """The same entity in the archive."""
 
@@ -57,31 +62,35 @@ class Ask:
     hi_ms: int = 0
     limit: int = 50
     subscription: str | None = None
+    client_id: str | None = None
+    """Of a user of Kafka; None for all its clients."""
     cluster: str | None = None
     broker: str | None = None
 
     @classmethod
-    def about(cls, kind: str, name: str, subscription: str | None = None, **more: Any) -> Ask:
-        """A question about an entity by the name on the command line."""
+    def about(cls, kind: str, name: str, second: str | None = None, **more: Any) -> Ask:
+        """A question about an entity by the names on the command line."""
         if kind not in kinds():
             raise UserError(f"explain {kind}: unknown kind\nallowed: {', '.join(kinds())}")
         if not name.strip():
             raise UserError(f"explain {kind}: the name is empty")
-        if (kind == "subscription") != (subscription is not None):
+        if kind != "client" and (kind == "subscription") != (second is not None):
             needs = "its topic and its name" if kind == "subscription" else "one name"
             raise UserError(f"explain {kind}: {needs} expected")
         names = [name]
         if kind in ("topic", "subscription"):
             names.append(full_topic_name(name))
-        if kind == "principal":
+        if kind in ("principal", "client"):
             names = [name.partition(":")[2] or name]
-        return cls(kind, tuple(dict.fromkeys(names)), subscription=subscription, **more)
+        if second is not None:
+            more["client_id" if kind == "client" else "subscription"] = second
+        return cls(kind, tuple(dict.fromkeys(names)), **more)
 
     @property
     def name(self) -> str:
         """The entity as text."""
-        name = self.names[-1]
-        return name if self.subscription is None else f"{self.subscription} of {name}"
+        name, second = self.names[-1], self.subscription or self.client_id
+        return name if second is None else f"{second} of {name}"
 
     @property
     def params(self) -> dict[str, Any]:
@@ -89,6 +98,7 @@ class Ask:
         return {
             "names": list(self.names),
             "subscription": self.subscription,
+            "client_id": self.client_id,
             "lo": self.lo_ms,
             "hi": self.hi_ms,
             "at": self.at_ms,
@@ -229,6 +239,7 @@ def unknown(reader: SnapshotReader, ask: Ask) -> UserError | None:
         "topic": "topic",
         "connection": "cnx_id",
         "principal": "t.user",
+        "client": "t.user",
         "message": "uuid",
         "subscription": "concat_ws(' ', topic, subscription)",
         "group": 't."group"',

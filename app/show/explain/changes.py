@@ -9,8 +9,10 @@ from app.show.explain.ask import IN_WINDOW, Ask
 from app.show.explain.nearby_rows import SnapshotReader
 from app.show.explain.sentence import Draft, Sentence
 from state.engine.documents import full_topic_name
-from state.policies import parse_document
+from state.policies import CLIENT_ID, parse_document
 
+DEFAULT = "<default>"
+"""The name of a policy for all users or clients without one of their own."""
 RULE = "policy"
 """The rule of these sentences: a document holds from its time on."""
 
@@ -36,7 +38,11 @@ def _concerns(ask: Ask, document: Mapping[str, Any]) -> bool:
     """Whether a document can set a limit of the entity."""
     scope, name = document["scope"], document["name"]
     if ask.kind == "principal":
-        return bool(scope == "user" and name in (*ask.names, "<default>"))
+        return bool(scope == "user" and name in (*ask.names, DEFAULT))
+    if ask.kind == "client":
+        client_id = name if scope == "client" else document.get(CLIENT_ID)
+        is_user = scope == "client" or (scope == "user" and name in (*ask.names, DEFAULT))
+        return is_user and (ask.client_id is None or client_id in (None, ask.client_id, DEFAULT))
     if ask.kind == "connection":
         return bool(scope == "broker")
     of_topic = {"topic": full_topic_name(name), "namespace": f"persistent://{name}/"}.get(scope)

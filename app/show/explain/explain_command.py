@@ -101,7 +101,7 @@ def _owner(owners: Sequence[Owner], ask: Ask, shown: list[Sentence]) -> dict[str
         owners,
         cluster,
         topic=ask.names[-1] if ask.kind in ("topic", "subscription") else None,
-        principal=ask.names[-1] if ask.kind == "principal" else None,
+        principal=ask.names[-1] if ask.kind in ("principal", "client") else None,
     )
     return None if found is None else found.named()
 
@@ -159,6 +159,7 @@ def _head(ask: Ask) -> dict[str, Any]:
         "kind": ask.kind,
         "names": list(ask.names),
         "subscription": ask.subscription,
+        "client_id": ask.client_id,
         "cluster": ask.cluster,
         "broker": ask.broker,
     }

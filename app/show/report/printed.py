@@ -15,7 +15,7 @@ from app.show.report.report_reader import ReportReader
 from app.show.report.summary import actions_of, all_findings
 from app.terminal.program import PROGRAM
 
-SHOWN = 7
+SHOWN = 9
 """Findings that are printed: with what is said about them, a demo fits a screen."""
 
 

@@ -16,6 +16,7 @@ LIMITS = (
     "controller_mutation_rate",
 )
 USER, CLIENT_ID = "user", "client-id"
+LARGEST = 2**63 - 1
 Entity = tuple[str | None, str | None]
 """User and client id; None where an entity has none, `<default>` for a default."""
 Limits = dict[str, float]
@@ -64,9 +65,13 @@ def _name(names: Mapping[str, str | None], kind: str) -> str | None:
     return DEFAULT if name is None else name
 
 
-def _number(value: float) -> float:
-    """A whole number as such."""
-    return int(value) if value == int(value) else value
+def _number(value: float | str) -> float:
+    """A whole number as such. What no rate exceeds is the largest number of a policy: NaN too, which
+    Kafka takes for a limit and JSON writes as text."""
+    number = float(value)
+    if not number < LARGEST:
+        return LARGEST
+    return int(number) if number.is_integer() else number
 
 
 def _sorted(entities: Iterable[Entity]) -> Sequence[Entity]:

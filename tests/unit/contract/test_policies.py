@@ -246,9 +246,12 @@ def test_the_stream_and_the_configuration_take_the_same_limits(scope: str) -> No
         ),
         (
             {"scope": "client", "name": "a", "limits": {"controller_mutation_rate": -1}},
-            "controller_mutation_rate is below 0",
+            "controller_mutation_rate is not above 0",
         ),
-        ({"scope": "client", "name": "a", "limits": {"controller_mutation_rate": 0}}, None),
+        (
+            {"scope": "client", "name": "a", "limits": {"controller_mutation_rate": 0}},
+            "controller_mutation_rate is not above 0",
+        ),
     ],
 )
 def test_client_quotas_are_of_users_clients_and_both(made: Any, told: str | None) -> None:

@@ -47,6 +47,10 @@ def test_the_first_start_follows_the_configuration(make_settings: MakeSettings) 
     }
 
 
+def test_a_query_of_all_default_jobs_is_named_after_the_others(make_settings: MakeSettings) -> None:
+    assert list(started(make_settings, [[*ALL[0], "client_quotas"]])) == ["govern-client_quotas"]
+
+
 def test_a_new_job_begins_in_a_query_of_its_own(make_settings: MakeSettings) -> None:
     started(make_settings, [list(FOUR)])
 

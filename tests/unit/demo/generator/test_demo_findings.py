@@ -87,7 +87,9 @@ def decisions_of_core(trace: Trace, records: list[Record]) -> list[Record]:
 def verdicts_of_model(trace: Trace, batches: list[Record]) -> Counter[tuple[str, str]]:
     """By user and verdict: a plain token bucket per broker and user, a set in place of filters."""
     bounds = {
-        p["name"]: p["limits"]["producer_ids_rate"] for p in trace.policies if p["scope"] == "user"
+        p["name"]: p["limits"]["producer_ids_rate"]
+        for p in trace.policies
+        if p["scope"] == "user" and "producer_ids_rate" in p["limits"]
     }
     tokens: dict[tuple[str, str], tuple[float, int]] = {}
     seen: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -176,7 +178,11 @@ def test_kafka_and_large_messages_are_a_modest_share(events: int) -> None:
 
 
 def test_records_of_kafka_come_from_its_logs_with_a_wall_clock_only() -> None:
-    feeds = {"producer_id_assigned": "kafka_request_log", "produce_batch": "kafka_dump_log"}
+    feeds = {
+        "producer_id_assigned": "kafka_request_log",
+        "client_request": "kafka_request_log",
+        "produce_batch": "kafka_dump_log",
+    }
     own = kafka_records(7)
     assert {(r["event_type"], r["source_feed"]) for r in own} == set(feeds.items())
     assert not [r for r in own if "ts_mono_ns" in r or "ledger_id" in r]
@@ -271,7 +277,7 @@ def test_running_total_goes_on_between_calls() -> None:
 
 def test_users_may_have_any_bound_and_a_trace_no_storm() -> None:
     users = {"alone": {"producers": 1, "producer_ids_rate": 0.5}}
-    trace = plan_trace(changed("kafka", users=users, storm=None), EVENTS, 7)
+    trace = plan_trace(changed("kafka", users=users, storm=None, clients=None), EVENTS, 7)
     assert [p for p in trace.policies if p["scope"] == "user"] == [
         {"scope": "user", "name": "<default>", "limits": {"producer_ids_rate": 5}},
         {"scope": "user", "name": "alone", "limits": {"producer_ids_rate": 0.5}},

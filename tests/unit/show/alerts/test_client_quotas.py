@@ -1,4 +1,5 @@
-"""The alerts on client quotas: who is throttled, and who is near a limit."""
+"""The alerts on client quotas: who is throttled or near a limit, who has none, and which default
+throttles many."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ import json
 import pytest
 
 from app.show import alerts
-from tests.support.client_quota_rows import MINUTE, stats
+from tests.support.client_quota_rows import MINUTE, stats, usage
 from tests.support.throttle_rows import START_MS, write
+
+MIB = 1 << 20
 
 
 @pytest.fixture
@@ -23,7 +26,7 @@ def firing(make_settings, tmp_warehouse, capsys):
         assert found["broken"] == []
         return [
             (
-                row["labels"]["user"],
+                row["labels"].get("user"),
                 row["severity"],
                 (row["since_ms"] - START_MS) // MINUTE,
                 row["summary"],
@@ -58,3 +61,75 @@ def test_a_measured_throttle_time_fires_as_well(firing):
 def test_a_client_at_80_percent_for_ten_minutes_fires(firing, used, fires):
     rows = [stats(minute, used=share) for minute, share in enumerate(used)]
     assert [found[0] for found in firing("client-near-quota", rows)] == ["etl"] * fires
+
+
+@pytest.mark.parametrize(
+    ("scan", "fires"),
+    [
+        ({"handler_time_ms": 2.0 * MINUTE}, True),
+        ({"handler_time_ms": 0.9 * MINUTE}, False),  # less than a thread
+        ({"bytes_": 100 * MIB}, True),
+        ({"bytes_": 50 * MIB}, False),  # less than 1 MiB per s
+        ({"bytes_": 100 * MIB, "user": "web"}, False),  # has a limit
+        ({"bytes_": 100 * MIB, "beside": 400 * MIB}, False),  # less than a quarter
+        ({"bytes_": 100 * MIB, "cluster": "west"}, False),  # where nobody has a limit
+    ],
+)
+def test_a_client_without_a_limit_that_is_among_the_largest_for_ten_minutes_fires(
+    firing, tmp_warehouse, scan, fires
+):
+    scan = {"user": "scan", **scan}
+    beside = scan.pop("beside", 2 * MIB)
+
+    def minutes(*numbers):
+        write(
+            tmp_warehouse,
+            "client_usage",
+            [
+                row
+                for minute in numbers
+                for row in (
+                    usage(minute, **scan),
+                    usage(minute, "web", beside, client_id="web-1", handler_time_ms=60.0),
+                    usage(minute, "other", 10, principal=None, client_id="<others>"),
+                )
+            ],
+        )
+        return [stats(minute, "web") for minute in numbers]
+
+    assert firing("client-without-limit", minutes(*range(9))) == []
+    found = firing("client-without-limit", minutes(9))
+    assert [(user, severity, since) for user, severity, since, _ in found] == (
+        [(None, "warning", 0)] if fires else []
+    )
+    for *_, summary in found:
+        assert summary.startswith("User:scan app on b1 (east) has no limit, and ")
+
+
+@pytest.mark.parametrize(
+    ("level", "clients", "fires"),
+    [
+        ("default_user", 6, True),
+        ("user_default_client", 6, True),
+        ("default_user", 5, False),
+        ("user", 6, False),
+    ],
+)
+def test_a_default_that_throttles_more_than_five_clients_for_five_minutes_fires(
+    firing, level, clients, fires
+):
+    def minutes(*numbers):
+        return [
+            stats(minute, f"u{n}", 1.2, throttled=3, bound_level=level, broker=f"b{broker}")
+            for minute in numbers
+            for n in range(clients)
+            for broker in (1, 2)
+        ]
+
+    assert firing("client-default-quota", minutes(*range(4))) == []
+    found = firing("client-default-quota", minutes(4))
+    assert [summary.partition(", since")[0] for *_, summary in found] == (
+        [f"The default produce quota of 100.0 ({level}) throttles 6 clients of east at most"]
+        * fires
+    )
+    assert firing("client-default-quota", [stats(5, "u1"), stats(5, "u1", broker="b2")]) == []

@@ -37,6 +37,11 @@ QUESTIONS = [
     ("subscription", "t/ns/a", "s"),
     ("principal", "User:alice"),
     ("principal", "User:alice", "--cluster", "east", "--window", "1s"),
+    ("client", "ann"),
+    ("client", "User:ann", "live"),
+    ("client", "bob"),
+    ("client", "bob", "cli"),
+    ("client", "cid", "web"),
     *(("message", uuid) for uuid in ("a-1", "b-1", "b-2", "c-1", "d-1", "x-1")),
 ]
 

@@ -10,7 +10,7 @@ from state.jobs import DECLARED
 from tests.support.semantics_chunks import UPSTREAM, chunk
 from tests.support.throttle_rows import write
 from tests.unit.show.audit.jobs import JOBS
-from tests.unit.state import cache_trace, chunk_trace
+from tests.unit.state import cache_trace, chunk_trace, client_quota_trace
 from tests.unit.state import entry_cache_input as caches
 from tests.unit.state import trace as throttling
 from tests.unit.state.trace import START_MS, START_NS, publish, record
@@ -395,6 +395,45 @@ CACHE = cache_trace.numbered(
     ]
 )
 
+LIMITS = [
+    client_quota_trace.quota("ann", producer_byte_rate=100, controller_mutation_rate=1),
+    client_quota_trace.quota("ann", "audit", producer_byte_rate=10),
+    client_quota_trace.quota(None, "web", consumer_byte_rate=50, request_percentage=400),
+    client_quota_trace.quota("<default>", "<default>", request_percentage=200),
+]
+"""Of a user, which its clients share, of a client, which its users share, and of any user with any
+client."""
+
+
+def _requests() -> list[dict[str, Any]]:
+    """Of Kafka's clients: ann's batch uses up the limit that her other clients share."""
+    ask = client_quota_trace.request
+
+    def produce(at_ms: int, client: str, size: int, **topics: int) -> dict[str, Any]:
+        amounts = {"charged_bytes": size, "topic_bytes": json.dumps(topics)}
+        return ask(at_ms, user="ann", client_id=client, **amounts)
+
+    records = [
+        produce(0, "live", 300, t=200, u=90),
+        produce(1000, "batch", 9000, u=8990),
+        produce(2000, "live", 200, t=190),
+        produce(3000, "audit", 500, t=490),
+        produce(61_000, "batch", 9000, u=8990),
+        produce(62_000, "live", 400, t=300, u=90),
+        ask(63_500, "CREATE_TOPICS", user="ann", client_id="live", mutations=12),
+        ask(64_000, "CREATE_TOPICS", user="ann", client_id="live", mutations=1),
+        ask(64_500, "METADATA", user="bob", client_id="cli", handler_time_ns=3 * 10**9),
+        *(
+            ask(65_000 + n, "FETCH", user=user, client_id="web", charged_bytes=400, topic_bytes=t)
+            for n, (user, t) in enumerate((("bob", '{"u":300}'), ("cid", '{"t":390}')))
+        ),
+        *(
+            ask(at, "HEARTBEAT", user=user, client_id="web", handler_time_ns=at)
+            for at, user in ((65_100, "bob"), (65_200, "cid"))
+        ),
+    ]
+    return client_quota_trace.numbered(records)
+
 
 def of_job(job: str, cluster: str, rows: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
     about = {
@@ -432,6 +471,21 @@ def fill(warehouse: str) -> None:
     cached = cache_trace.play(
         [CACHE], {**caches.READS, "max_bytes": 1000}, until_ms=START_MS + 120_000
     )
+    quotas = client_quota_trace.play([_requests()], policies=LIMITS, until_ms=START_MS + 180_000)
+    rows |= {
+        table: of_job("client_quotas", "quotas", mine)
+        for table, mine in quotas.items()
+        if table != "quarantine"
+    }
+    rows["events"] += [
+        {
+            **client_quota_trace.policy(61_500, text),
+            "cluster": "quotas",
+            "source_partition": "q",
+            "source_offset": number,
+        }
+        for number, text in enumerate(LIMITS)
+    ]
     for table, mine in cached.items():
         if table != "quarantine":
             rows[table] = of_job("entry_cache", "cached", mine)

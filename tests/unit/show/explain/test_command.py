@@ -21,6 +21,7 @@ EVERY = (
     ("principal", "User:etl"),
     ("message", "a-1"),
     ("subscription", TOPIC, "s"),
+    ("client", "etl", "etl-1"),
 )
 DAY = "2026-01-05T14:00:00Z"
 
@@ -71,6 +72,7 @@ def test_warehouses_that_cannot_be_asked(words, tmp_path, capsys):
         (("connection", "C11"), "did you mean c1?"),
         (("principal", "User:alise"), "did you mean alice?"),
         (("message", "b-22"), "did you mean b-2?"),
+        (("client", "anne"), "did you mean ann?"),
         (("subscription", "t/a/x", "biling"), "did you mean persistent://t/a/x billing?"),
     ],
 )

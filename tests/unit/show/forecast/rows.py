@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.tables.definitions import TABLES
+from tests.support.client_quota_rows import stats
 from tests.support.throttle_rows import COMMON, TOPIC
 
 HOUR = 3_600_000
@@ -84,6 +85,13 @@ def decided(ago: int, user: str = "etl", bound: float = 10.0) -> dict[str, Any]:
         "bound": bound,
         "bound_source": "user",
     }
+
+
+def client_used(ago: int, **changes: Any) -> dict[str, Any]:
+    """A minute of a user's bytes in such an hour: 50 a second of the hundred that it may."""
+    start_ms = END_MS - (ago + 1) * HOUR
+    times = {"window_start_ms": start_ms, "ts_wall_ms": start_ms + 60_000}
+    return stats(0, **times, **changes)
 
 
 def reached() -> dict[str, Any]:

@@ -23,6 +23,7 @@ from tests.unit.show.forecast.rows import (
     END_MS,
     HOUR,
     checked,
+    client_used,
     decided,
     identified,
     published,
@@ -136,6 +137,33 @@ def test_a_quota_of_producer_ids_is_that_of_each_broker(make_settings: Make) -> 
         for row in done
         if row["method"] == "trend"
     } == {("b1", "etl", 10.0, 0.2), ("b2", "etl", 10.0, 0.4)}
+
+
+def test_a_client_quota_is_that_of_each_broker_and_of_requests_where_they_are_known(
+    make_settings: Make,
+) -> None:
+    """Use is the average of a window, so a burst may be throttled long before."""
+    settings = make_settings()
+    changes = {"broker": "b2", "rate_avg": 80.0}
+    rows = [
+        row
+        for ago in range(60)
+        for row in (
+            client_used(ago),
+            client_used(ago, **changes),
+            client_used(ago, **changes | {"rate_avg": 5.0, "basis": "metrics"}),
+        )
+    ]
+    fill(settings.warehouse, client_quota_stats=rows)
+    done = one_round(Warehouse.of(settings.location), settings.forecast.history_ms).rows
+    assert {
+        (row["kind"], row["broker"], row["entity"], row["limit"], row["predicted"])
+        for row in done
+        if row["method"] == "trend"
+    } == {
+        ("client_produce_bytes", "b1", "etl", 100.0, 0.5),
+        ("client_produce_bytes", "b2", "etl", 100.0, 0.8),
+    }
 
 
 def test_what_has_been_breached_says_so(

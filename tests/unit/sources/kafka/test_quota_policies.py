@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
+
+import pytest
 
 from app.sources.kafka.quota_policies import limits_by_entity, policy_documents, policy_records
+from state.policies import parse_document
 
 QUOTAS = [
     ({"user": "alice"}, {"producer_byte_rate": 1_048_576.0, "request_percentage": 12.5}),
@@ -41,6 +45,15 @@ def test_every_level_is_a_document() -> None:
             "limits": {"consumer_byte_rate": 5},
         },
     ]
+
+
+@pytest.mark.parametrize("value", ["NaN", float("nan"), 2.0**63, 1e300])
+def test_a_limit_that_no_rate_exceeds_is_the_largest_of_a_policy(value: Any) -> None:
+    now = limits_by_entity([({"user": "a"}, {"producer_byte_rate": value})])
+    (document,) = policy_documents({}, now)
+    assert document["limits"] == {"producer_byte_rate": 2**63 - 1}
+    assert parse_document(json.dumps(document)) == (document, None)
+    assert policy_documents(now, now) == []
 
 
 def test_only_what_changed_comes_again_and_what_is_gone_without_limits() -> None:
