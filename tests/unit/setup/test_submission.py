@@ -13,8 +13,8 @@ import yaml
 from app.cli import app
 from app.cli import main as program
 from app.errors import UserError
-from app.jvm import POLLS_ALONE
 from app.jars import client_jar
+from app.jvm import POLLS_ALONE
 from app.setup.launch.home import ROOT, Home
 from app.setup.launch.line import COMMANDS, ON_SPARK, read
 from app.setup.launch.machine import require_spark_home
