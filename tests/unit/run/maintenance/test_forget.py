@@ -43,6 +43,7 @@ NOBODY = {
     "before",
     "first_hole",
     "group_state",
+    "group_type",
     "missing_chunks",
     "set_back_from",
     "set_back_to",
