@@ -1019,8 +1019,9 @@ def explain_entity(
     second: Annotated[
         str | None,
         Argument(
+            metavar="SUBSCRIPTION|CLIENT",
             help="Of a subscription its name, after its topic; of a client its id, if not all clients"
-            " of the user are meant."
+            " of the user are meant.",
         ),
     ] = None,
     at: At = None,

@@ -30,7 +30,7 @@ from app.whatif.replay import on_spark as on_spark_module
 from app.whatif.replay import out as out_module
 from app.whatif.replay.archive import Archive
 from app.whatif.replay.on_spark import tasks_of
-from state.jobs import BY_DEFAULT, DECLARED
+from state.jobs import DECLARED
 from tests.support.archive_rows import event
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def rows(warehouse: Path, name: str, *without: str) -> Counter[str]:
 
 
 def tables() -> list[str]:
-    return [table.name for job in BY_DEFAULT for table in DECLARED[job].tables]
+    return [table.name for job in DECLARED.values() for table in job.tables]
 
 
 def assert_same(live: Path, *replayed: Path) -> None:
@@ -155,7 +155,7 @@ def test_on_spark_the_rows_are_those_of_the_run(
     assert main([*asked, "--drain", "--verify"]) == 0
     assert "tables are those of the live run over the whole archive" in capsys.readouterr().out
     assert_same(ran.parent / "warehouse", tmp_path / "out")
-    assert len(list((tmp_path / "out/_weir/replay/end").iterdir())) == divisor * len(BY_DEFAULT)
+    assert len(list((tmp_path / "out/_weir/replay/end").iterdir())) == divisor * len(DECLARED)
 
 
 def test_tasks_share_the_row_groups_of_a_large_file(
@@ -396,9 +396,9 @@ def test_a_replay_begins_with_the_states_that_a_run_has_saved(
     live = tmp_path / "warehouse"
     before = {name: rows(live, name) for name in tables()}
     (saved,) = states(live)
-    assert saved["jobs"] == list(BY_DEFAULT) and (live / saved["file"]).is_file()
+    assert saved["jobs"] == list(DECLARED) and (live / saved["file"]).is_file()
     often = load_settings(config, {"saved_states": {"interval_ms": 1}})
-    keeper = StateKeeper(spark, often, {"govern": (*BY_DEFAULT, "archive")}, pytest.fail)
+    keeper = StateKeeper(spark, often, {"govern-client_quotas": (*DECLARED, "archive")}, pytest.fail)
     for _ in range(2):  # of a batch that is kept already, beside the queries and at the end
         time.sleep(0.01)
         keeper.look()
