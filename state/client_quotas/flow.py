@@ -424,10 +424,15 @@ def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
             w, time_s, L.REQUEST, percent, now, time_bound
         )
 
-    # The answer to a throttled fetch is empty: if its size is not known, it follows from the
+    # The answer to a throttled fetch is empty. If its size is not known it may follow from the
     # throttle time, unless the request time explains that.
     observed, unsized = f.throttle_ms[i], kind == L.FETCHES and f.bytes[i] == NULL and not exempt
-    if unsized and observed > time_throttle and _is_measured(w, key, L.FETCH):
+    if (
+        w.settings[0]["explains"] != 0
+        and unsized
+        and observed > time_throttle
+        and _is_measured(w, key, L.FETCH)
+    ):
         fetch_bound = w.pair_bound[pair, L.FETCH]
         if fetch_bound > 0.0:
             type_, charged, bound, throttle = L.FETCH, True, fetch_bound, np.int64(observed)

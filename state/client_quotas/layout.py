@@ -82,6 +82,7 @@ SETTINGS = _layout(
     ("wraps", _i8),
     ("strict", _i8),
     ("reported", _i8),
+    ("explains", _i8),
     ("idle_ms", _i8),
     ("period_ms", _i8),
     ("verdicts_too", _i8),

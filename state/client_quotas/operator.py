@@ -76,6 +76,7 @@ class ClientQuotas(SharedWallJob[Shard]):
             "wraps": int("Q1" in params["defects"]),
             "strict": int(params["controller_enforcement"] == "strict"),
             "reported": int(params["reported_bounds"] == "use"),
+            "explains": int(params["throttled_fetch"] == "explained"),
             "idle_ms": int(params["idle_state_ms"]),
             "period_ms": self._period_ms,
             "verdicts_too": int(self._verdicts),

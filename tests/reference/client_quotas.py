@@ -313,7 +313,8 @@ class Broker:
             first = self._charged("controller_mutation", float(r["mutations"]), r)
         if r.get("handler_time_ns") is not None and not exempt:
             timed = self._charged("request", r["handler_time_ns"] * (100.0 / 1e9), r)
-        unsized = api == "FETCH" and size is None and not exempt
+        explains = self._p["throttled_fetch"] == "explained"
+        unsized = explains and api == "FETCH" and size is None and not exempt
         if unsized and (r.get("throttle_ms") or 0) > (timed.throttle if timed else 0):
             first = self._explained(r)
         longest = max(first.throttle if first else 0, timed.throttle if timed else 0, 0)

@@ -398,7 +398,9 @@ def test_a_replay_begins_with_the_states_that_a_run_has_saved(
     (saved,) = states(live)
     assert saved["jobs"] == list(DECLARED) and (live / saved["file"]).is_file()
     often = load_settings(config, {"saved_states": {"interval_ms": 1}})
-    keeper = StateKeeper(spark, often, {"govern-client_quotas": (*DECLARED, "archive")}, pytest.fail)
+    keeper = StateKeeper(
+        spark, often, {"govern-client_quotas": (*DECLARED, "archive")}, pytest.fail
+    )
     for _ in range(2):  # of a batch that is kept already, beside the queries and at the end
         time.sleep(0.01)
         keeper.look()

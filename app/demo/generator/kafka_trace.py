@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from app.demo.generator.client_requests import LEAST, ClientRequests, plan_requests
+from app.demo.generator.client_trace import LEAST, ClientRequests, plan_requests
 from app.demo.generator.fleet import Fleet
 from app.demo.generator.kafka_fleet import (
     Instances,

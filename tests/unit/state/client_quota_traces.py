@@ -76,6 +76,7 @@ PARAMS: dict[str, tuple[Any, ...]] = {
     "controller_window_ms": (1000, 10_000),
     "controller_enforcement": ("strict", "permissive"),
     "reported_bounds": ("use", "ignore"),
+    "throttled_fetch": ("explained", "unsized"),
     "sampled_stat": ("last_event", "start_time"),
     "defects": ([], ["Q1"]),
     "usage_rows": (1000, 1, 2, 3),

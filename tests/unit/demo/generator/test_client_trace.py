@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.demo.generator.client_requests import Quotas, Sensor
+from app.demo.generator.client_trace import Quotas, Sensor
 from app.demo.generator.scenario import SHIPPED, Scenario, load_scenario
 from app.demo.generator.trace import Trace, plan_trace
 from app.errors import UserError
