@@ -81,7 +81,7 @@ class PollPlan:
     """End of the last planned batch."""
     shared: frozenset[str] = frozenset()
     """Formats of polls that share keys with the streamed source, and wait for it."""
-    watch: SourceWatch | None = None
+    watch: StreamedSource | None = None
     """None where they wait in any case."""
     ending: bool = False
     """Whether the query stops at the files that are there when it starts."""
@@ -110,7 +110,7 @@ def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) ->
         spark.sparkContext.defaultParallelism,
         planned,
         sharing(settings),
-        None if ending else SourceWatch(warehouse, query, settings.idle_advance_ms),
+        None if ending else StreamedSource(warehouse, query, settings.idle_advance_ms),
         ending,
     )
     return Raw(opened(spark, SCHEMA, PollReader(plan)), _unpack)
@@ -136,7 +136,7 @@ def sharing(settings: Settings) -> frozenset[str]:
     )
 
 
-class SourceWatch:
+class StreamedSource:
     """Whether the streamed source of a query has anything new, by the batches that have ended."""
 
     def __init__(self, warehouse: Location, query: str, idle_ms: int) -> None:

@@ -21,7 +21,7 @@ from app.sources.poll_stream import (
     WAITING,
     PollPlan,
     PollReader,
-    SourceWatch,
+    StreamedSource,
     sharing,
 )
 from app.tables import checkpoints
@@ -111,7 +111,7 @@ def test_records_that_share_keys_wait_while_the_streamed_source_has_anything_new
 ) -> None:
     now_s = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
-    watch = SourceWatch(Location(str(tmp_path / "w")), "q", 10_000)
+    watch = StreamedSource(Location(str(tmp_path / "w")), "q", 10_000)
     one = reader(tmp_path, shared=frozenset({"pulsar_admin"}), watch=watch)
     end = one.initialOffset()
     for number, (offset, waits) in enumerate([(7, True), (8, True), (8, False), (9, True)]):

@@ -21,7 +21,9 @@ def answer(settings: Settings, asked: Mapping[str, Any], output: Mapping[str, An
     and types as they are typed; `output` the further options of `client_limits.suggest`.
     """
     from app.jobs.client_quotas.whatif.client_history import owner_of, types_of
-    from app.jobs.client_quotas.whatif.client_limits import ClientRequest, suggest
+    from app.jobs.client_quotas.whatif.client_limits import ClientHistoryRequest, suggest
 
     per, types = owner_of(asked["per"]), types_of(asked["types"])
-    return suggest(settings, ClientRequest(**{**asked, "per": per, "types": types}), **output)
+    return suggest(
+        settings, ClientHistoryRequest(**{**asked, "per": per, "types": types}), **output
+    )

@@ -45,7 +45,7 @@ Entity = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class ClientRequest:
+class ClientHistoryRequest:
     """The request: which limits, and how they are found."""
 
     per: Owner = "user"
@@ -85,7 +85,7 @@ class Suggested(NamedTuple):
 
 def suggest(
     settings: Settings,
-    asked: ClientRequest,
+    asked: ClientHistoryRequest,
     out: Path | None = None,
     every: bool = False,
     as_json: bool = False,
@@ -126,7 +126,7 @@ def suggest(
 
 
 def limits_of(
-    found: Sequence[EntityNeed], asked: ClientRequest
+    found: Sequence[EntityNeed], asked: ClientHistoryRequest
 ) -> tuple[list[Suggested], dict[str, int]]:
     """The limits, those of each type from the largest on; and how many there are not, by reason. A
     document holds in every cluster, so an entity gets the largest limit that one of them needs."""
@@ -148,7 +148,7 @@ def limits_of(
     return suggested, left_out
 
 
-def _why_none(need: EntityNeed, asked: ClientRequest) -> str | None:
+def _why_none(need: EntityNeed, asked: ClientHistoryRequest) -> str | None:
     """Why an entity gets no limit, or None."""
     if need.rate is None:
         return "brokers show tokens only, which say nothing of another limit"
