@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -127,6 +127,8 @@ GIVES = {
     "pulsar_admin": ("ledger_state",),
 }
 """Kinds of events by format, as far as jobs are fed by them; records of others are of any kind."""
+ON_REQUEST = {"kafka_logs": ("client_request",)}
+"""Further kinds, which are read only for jobs that read them."""
 
 
 def listed(document: Any) -> list[tuple[str, Any]]:
@@ -262,6 +264,12 @@ class SourceSettings(Model):
         """Whether it gives events of one of these kinds; `otherwise` where it may give any."""
         given = GIVES.get(self.format)
         return otherwise if given is None else not set(given).isdisjoint(kinds)
+
+    def gives_any(self, kinds: Collection[str]) -> bool:
+        """Whether it may give an event of one of the kinds that a job reads."""
+        given = GIVES.get(self.format)
+        more = ON_REQUEST.get(self.format, ())
+        return given is None or not {*given, *more}.isdisjoint(kinds)
 
     @property
     def section(self) -> str:

@@ -7,8 +7,8 @@ stream or a batch reader. `feed` is one section on the source, `warehouse` the l
 tables. The module of a polled feed has `poller(settings, feed, say)` in place of `read`: the polls
 of all feeds are read by `poll_stream`, beside the one source that is streamed. A source whose
 `check` compares with earlier runs also has `claim(feed, warehouse)`, which records what a run begins
-to read; one that leaves something out has `notes(feed)`, which says so. One with `ON_REQUEST` gives these
-kinds of events only to jobs that read them: `read` takes the `kinds` of all jobs. A source that plans its own
+to read; one that leaves something out has `notes(feed)`, which says so. One that gives some
+kinds of events only to jobs that read them (`ON_REQUEST`) gets the `kinds` of all jobs in `read`. A source that plans its own
 batches has `batch(spark, feed)`, `stream(spark, feed, warehouse, query, ending)` and
 `finished(warehouse, query)` in place of `read`.
 """
@@ -21,6 +21,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from app.config.source import ON_REQUEST
 from app.errors import UserError
 from app.sources import polled
 from app.sources.raw import SCHEMA, Raw, joined
@@ -155,7 +156,7 @@ def _streamed(
 
 def _read(module: ModuleType, reader: Any, feed: SourceSettings, settings: Settings) -> Raw:
     more = {}
-    if hasattr(module, "ON_REQUEST"):
+    if feed.format in ON_REQUEST:
         more["kinds"] = frozenset(k for job in settings.jobs for k in DECLARED[job].kinds)
     read: Raw = module.read(reader, feed, settings.location, **more)
     return read

@@ -131,8 +131,9 @@ def sharing(settings: Settings) -> frozenset[str]:
     return frozenset(
         name
         for name in POLLED
-        for job in DECLARED.values()
-        if feed.feeds(job.kinds, True) and not set(GIVES[name]).isdisjoint(job.kinds)
+        for job in settings.jobs
+        if feed.gives_any(DECLARED[job].kinds)
+        and not set(GIVES[name]).isdisjoint(DECLARED[job].kinds)
     )
 
 

@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 REQUESTS, DUMP = "kafka_request_log", "kafka_dump_log"
 """Kinds of files, and the feeds that their records are of."""
 CLIENT_REQUEST = "client_request"
-ON_REQUEST = (CLIENT_REQUEST,)
-"""Kinds of events that are read only for jobs that read them."""
 LONGEST_STRANGE = 1000
 """Bytes that are shown of a file of neither kind, which may be without newlines."""
 Lines = Iterator[tuple[pa.Array, pa.Array]]
@@ -98,7 +96,7 @@ def read(
     """The records of the files at `source.path`, as columns of the contract; requests of clients
     if they are among the `kinds` that jobs read."""
     path = absolute(str(feed.path))
-    logs, requests = feed.logs, not kinds.isdisjoint(ON_REQUEST)
+    logs, requests = feed.logs, CLIENT_REQUEST in kinds
     options = {
         "recursiveFileLookup": "true",
         "maxFileAge": NEVER,

@@ -139,19 +139,24 @@ def test_what_the_last_batch_left_is_forgotten_where_it_is_gone(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("streamed", "waiting"),
+    ("streamed", "jobs", "waiting"),
     [
-        ("files", {"kafka_groups", "kafka_producers", "kafka_quotas", "pulsar_admin"}),
-        ("kafka_logs", {"kafka_producers"}),
-        (None, set()),
+        ("files", ["backlog"], {"kafka_groups", "pulsar_admin"}),
+        ("files", ["client_quotas", "producer_ids"], {"kafka_producers", "kafka_quotas"}),
+        ("kafka_logs", ["backlog", "producer_ids"], {"kafka_producers"}),
+        ("kafka_logs", ["client_quotas"], {"kafka_quotas"}),
+        (None, ["backlog"], set()),
     ],
 )
 def test_polls_share_keys_with_a_source_of_the_same_jobs(
-    make_settings: Callable[..., Settings], streamed: str | None, waiting: set[str]
+    make_settings: Callable[..., Settings],
+    streamed: str | None,
+    jobs: list[str],
+    waiting: set[str],
 ) -> None:
     polls = {"format": "kafka_groups", "options": {"kafka.bootstrap.servers": "k:9"}}
     feeds = [polls] if streamed is None else [{"format": streamed, "path": "/in"}, polls]
-    assert sharing(make_settings(source=feeds)) == waiting
+    assert sharing(make_settings(source=feeds, queries=[jobs])) == waiting
 
 
 def test_a_run_with_an_end_takes_what_was_there_at_its_start(tmp_path: Path) -> None:
