@@ -78,6 +78,8 @@ class GroupsClient:
         self._settings = settings
         self._stopping = stopping
         self._client: KafkaClient | None = None
+        self._shared: set[str] = set()
+        """Share groups of the polls before."""
         self._turns = {
             kind: Turns()
             for kind in (
@@ -289,10 +291,11 @@ class GroupsClient:
         turns.end(asked)
 
     def _share_groups(self, answers: OffsetAnswers, listed: set[str]) -> list[str]:
-        """Share groups, and groups that are not listed and have no offsets as consumer groups."""
+        """Share groups, and those of earlier polls that are not listed."""
+        without = {name for name, offsets in answers.committed.items() if not offsets}
         return self._turns["share group"].sorted(
             {name for name, kind in answers.types.items() if kind == SHARE}
-            | {name for name, offsets in answers.committed.items() if not offsets} - listed
+            | ((self._shared & without) - listed)
         )
 
     def _start_offsets(
@@ -325,10 +328,14 @@ class GroupsClient:
                             answers.share_lags[name, place] = lag
             elif answers.types.get(name) == SHARE:
                 _problem(answers, f"share group {name}", error)
-            elif not (error.gone or error.unsupported):
-                del answers.committed[name]  # it may be a share group that is not listed
+            elif not error.gone:
+                del answers.committed[name]  # it may still be there
         turns.answered(answered)
         turns.end(groups)
+        self._shared |= {name for name, kind in answers.types.items() if kind == SHARE}
+        self._shared -= {
+            n for n, offsets in answers.committed.items() if n in groups and not offsets
+        }
 
     def _without_offset(self, listed: set[str], answers: OffsetAnswers) -> None:
         """Add the states of groups that have no offset at all, if the list of groups is complete."""

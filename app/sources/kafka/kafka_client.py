@@ -71,11 +71,6 @@ class RequestError(NamedTuple):
         missing = ("UnknownTopicOrPartitionException", "GroupIdNotFoundException")
         return any(name in missing for name in self.names)
 
-    @property
-    def unsupported(self) -> bool:
-        """Whether brokers of this release have no such request."""
-        return "UnsupportedVersionException" in self.names
-
 
 class Answered(NamedTuple):
     """The answers to a request, in the order of what it asks about; None for a missing one."""

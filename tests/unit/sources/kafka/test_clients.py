@@ -28,7 +28,6 @@ from app.sources.polling import Unanswered
 
 SLOW = RequestError(("TimeoutException",), "TimeoutException: too late")
 DENIED = RequestError(("GroupAuthorizationException",), "GroupAuthorizationException: no")
-OLDER = RequestError(("UnsupportedVersionException",), "UnsupportedVersionException: 0")
 GONE = RequestError(("UnknownTopicOrPartitionException",), "UnknownTopicOrPartitionException: x")
 
 
@@ -167,7 +166,6 @@ def test_a_share_group_has_start_offsets(fleet: Fleet) -> None:
     [
         (SLOW, None, {}),  # it may be a share group
         (GONE, {}, {"old": "unknown_group"}),
-        (OLDER, {}, {"old": "unknown_group"}),
         (None, {Place("orders", 0): 4, Place("orders", 1): 9, Place("orders", 9): 1}, {}),
     ],
 )
@@ -177,9 +175,14 @@ def test_a_group_that_is_not_listed_is_gone_if_it_is_no_share_group(
     committed: dict[Place, int] | None,
     states: dict[str, str],
 ) -> None:
-    fleet.listed, fleet.committed_now = [], {}
+    fleet.listed, fleet.committed_now = [["old", "Stable", "Share"]], {}
+    client = of(groups=["old", "new"])
+    assert asked(client).types == {"old": "share"}
+    fleet.listed = []
     fleet.share_errors = {"old": error} if error else {}
-    answers = asked(of(groups=["old"]))
+    answers = asked(client)
+    assert fleet.asked["share"] == [["old"]] * 2
+    assert answers.states.pop("new", "unknown_group") == "unknown_group"
     assert answers.committed.get("old") == committed
     assert answers.states == states
     assert answers.listed == (not committed)
