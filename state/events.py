@@ -112,7 +112,7 @@ def _columns() -> tuple[Column, ...]:
         Column(
             "group_state",
             text,
-            "no_offset, unknown_group or empty_id; of its consumers stable,"
+            "no_offset, unknown_group, share_group or empty_id; of its consumers stable,"
             " rebalancing, empty or dead; known = it ends; open_transaction = its offset is the last"
             " stable one, with the producer_id, the transactional id as producer_name and the begin"
             " as publish_time_ms (Kafka)",

@@ -206,7 +206,7 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn(
             "state",
             TEXT,
-            "committed, ahead, open_transaction, no_offset, offsets_expired, unknown_group,"
+            "committed, ahead, open_transaction, no_offset, offsets_expired, unknown_group, share_group,"
             " empty_id, gone, or known = it is over; of its consumers stable, rebalancing,"
             " empty = there are none, or dead",
         ),

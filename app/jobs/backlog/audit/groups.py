@@ -9,6 +9,7 @@ from state.backlog.layout import GROUP_AGES, GROUP_STATES
 _STATED = (
     "no_offset",
     "unknown_group",
+    "share_group",
     "empty_id",
     "stable",
     "rebalancing",

@@ -20,6 +20,7 @@ _STATES = {
     "no_offset": "has no offset; {state.unread:n record} stand there",
     "offsets_expired": "has no offset any more; {state.unread:n record} were unread",
     "unknown_group": "is named in the configuration and does not exist",
+    "share_group": "is a share group, whose offsets were not polled",
     "empty_id": "has committed under the empty group id, which no client can ask for",
     "gone": "is gone",
     "stable": "has consumers, and each has its partitions",
