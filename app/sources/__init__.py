@@ -8,9 +8,9 @@ tables. The module of a polled feed has `poller(settings, feed, say)` in place o
 of all feeds are read by `poll_stream`, beside the one source that is streamed. A source whose
 `check` compares with earlier runs also has `claim(feed, warehouse)`, which records what a run begins
 to read; one that leaves something out has `notes(feed)`, which says so. One that gives some
-kinds of events only to jobs that read them (`ON_REQUEST`) gets the `kinds` of all jobs in `read`. A source that plans its own
-batches has `batch(spark, feed)`, `stream(spark, feed, warehouse, query, ending)` and
-`finished(warehouse, query)` in place of `read`.
+kinds of events only to jobs that read them (`ON_REQUEST`) gets the `kinds` of all jobs in `read`. A
+source that plans its own batches has `batch(spark, feed)`, `stream(spark, feed, warehouse, query,
+ending)` and `finished(warehouse, query)` in place of `read`.
 """
 
 from __future__ import annotations

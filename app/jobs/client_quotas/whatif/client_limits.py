@@ -19,7 +19,6 @@ from app.terminal.printable import say
 from app.terminal.rows import write_table
 from app.whatif import policy_document
 from app.whatif.replay.event_span import WHOLE, EventSpan
-from state.client_quotas.declaration import NAME as JOB
 from state.events import QUOTA_TYPES
 
 if TYPE_CHECKING:
@@ -92,8 +91,6 @@ def suggest(
 ) -> int:
     """Print the limits, those of the largest first, and write them as policies; returns 0."""
     policy_document.require_writable(out)
-    if JOB not in settings.jobs:
-        raise UserError(f"{COMMAND}: the configuration does not run the job {JOB}")
     warehouse = Warehouse.of(settings.location)
     warehouse.require()
     found = needs(warehouse, asked.per, asked.types, asked.share, asked.span)
