@@ -95,10 +95,10 @@ class Submission:
                 self._set(JAVA_OPTIONS, " ".join([STACK, *fewer]))
             elif not self.conf(JAVA_OPTIONS):
                 self._set(JAVA_OPTIONS, STACK)
-        if self.polls_alone:
-            self._set(REUSE, "false")  # a fork of the daemon takes less time than it rests
         self._jars()
         if master.startswith("local"):
+            if self.polls_alone:
+                self._set(REUSE, "false")  # a fork of the daemon takes less time than it rests
             self._here()
         else:
             self._elsewhere()

@@ -281,7 +281,8 @@ def test_a_run_that_only_polls_has_a_small_jvm(
     asked = read(["--master", master, "run", "--config", "w.yaml"])
     line = Submission(asked, home, prepares=False, polls_alone=True).words()
     options = "spark.driver.extraJavaOptions=-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    assert (options in line) == master.startswith("local")
+    for option in (options, "spark.python.worker.reuse=false"):
+        assert (option in line) == master.startswith("local")
 
 
 @pytest.mark.parametrize("given", ["--properties-file", "SPARK_CONF_DIR"])
