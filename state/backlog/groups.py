@@ -114,7 +114,7 @@ def _new_or_known(w: Store, key: Int, name: Int) -> Int:
         c["safe"], c["unread"], c["unread_end"], c["left_unread"] = NULL, NULL, NULL, NULL
         c["answered_ms"] = NULL
         c["client"], c["host"] = NOBODY, NOBODY
-        c["type"], c["group_epoch"], c["assignment_epoch"] = NOBODY, NULL, NULL
+        c["type"] = NOBODY
         _forget_transaction(c)
     elif w.cursors[j]["ended"] != 0:
         c = w.cursors[j]
@@ -227,7 +227,7 @@ def stated(w: Store, f: Feed, i: Int) -> None:
         c["ledger"], c["entry"], c["first_ms"], c["safe"] = NULL, NULL, NULL, NULL
         _forget_transaction(c)
     c["stated"], c["answered_ms"], c["type"] = f.state[i], f.at_ms[i], f.group_type[i]
-    c["group_epoch"], c["assignment_epoch"] = f.group_epoch[i], f.assignment_epoch[i]
+    c["unread"], c["unread_end"] = f.group_epoch[i], f.assignment_epoch[i]
 
 
 @compiled
@@ -436,8 +436,7 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
                 changed["transaction"], changed["producer"] = c["transaction"], c["producer"]
                 changed["begun_ms"] = c["begun_ms"]
             if state == c["stated"]:
-                changed["group_epoch"] = c["group_epoch"]
-                changed["assignment_epoch"] = c["assignment_epoch"]
+                changed["group_epoch"], changed["assignment_epoch"] = c["unread"], c["unread_end"]
             state_no += 1
         c["told"] = 1 if waits else 0
         lags = with_offset and row["lag"] != 0

@@ -202,8 +202,6 @@ CURSOR = _layout(
     "client",
     "host",
     "type",
-    "group_epoch",
-    "assignment_epoch",
     "after",
     "bytes",
     "to_ledger",
@@ -225,9 +223,10 @@ records of an offset that has expired since the last check, and the time of its 
 `waits`: whether the offset is the last stable one, before an open transaction (see `groups.WAITS`;
 0: the next three mean nothing); its id (a name, -1: not known), producer and begin (NULL: not
 known); `told`: the last row has them. `client`, `host`: the consumer that the partition is assigned
-to (names, -1: not known); `type` of the group likewise; `group_epoch`, `assignment_epoch`: of a whole
-group (NULL: not known). The other fields are of one pass: entries and bytes after its mark-delete,
-and the effects of an eviction.
+to (names, -1: not known); `type` of the group likewise. A group with a stated state has no offset, and
+in place of `unread` and `unread_end` the epochs of the group and of its assignment (NULL: not known).
+The other fields are of one pass: entries and bytes after its mark-delete, and the effects of an
+eviction.
 """
 DERIVED_CURSOR = ("after", "bytes", "to_ledger", "to_entry", "moves", "factor")
 
