@@ -227,17 +227,20 @@ def cluster(tmp_path: Path) -> Iterator[tuple[LoggingKafka, LoggingKafka]]:
             broker.stop()
 
 
+OF_THE_LOG = ("order within milliseconds", "edge of a sample")
+"""Differences that grow with the load of the machine: the log has whole milliseconds."""
+
+
 @pytest.mark.parametrize(
-    ("seconds", "share"),
+    ("seconds", "apart"),
     [
-        # Beside other tests brokers share two cores, and more falls into one millisecond.
-        pytest.param(20, 0.05, id="short"),
-        pytest.param(300, 0.02, marks=pytest.mark.slow, id="five-minutes"),
+        pytest.param(20, OF_THE_LOG, id="short"),
+        pytest.param(300, (), marks=pytest.mark.slow, id="five-minutes"),
     ],
 )
 def test_whom_quotas_throttle(
     seconds: int,
-    share: float,
+    apart: tuple[str, ...],
     cluster: tuple[LoggingKafka, LoggingKafka],
     tmp_path: Path,
     spark: SparkSession,
@@ -260,8 +263,8 @@ def test_whom_quotas_throttle(
     print(sum(reasons.values()), "of", len(verdicts), reasons)
     assert "unexplained" not in reasons
     judged = [row for row in verdicts if not is_forwarded(row)]
-    differ = sum(differs(row) for row in judged)
-    assert differ <= share * len(judged), (differ, len(judged), reasons)
+    differ = sum(differs(row) for row in judged) - sum(reasons[name] for name in apart)
+    assert differ <= 0.02 * len(judged), (differ, len(judged), reasons)
 
 
 def lived(
