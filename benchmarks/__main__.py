@@ -53,6 +53,7 @@ BENCHES = {
     "storage": "storage.run",
     "plugin": "plugin.run",
     "pollers": "pollers.run",
+    "weight": "weight.run",
     "reporter": "reporter.run",
     "replay": "replay.run",
 }
@@ -93,6 +94,7 @@ RESULTS = (
     "storage",
     "plugin",
     "pollers",
+    "weight",
     "reporter",
     "replay",
     "replay-large",
@@ -118,6 +120,7 @@ WITHOUT_SPARK = (
     "storage",
     "plugin",
     "pollers",
+    "weight",
     "reporter",
     "suite",
     "compile",

@@ -72,7 +72,7 @@ def _refusals(result: Result, folder: Path, repeats: int) -> None:
 
 def _seconds(command: Sequence[str], code: int) -> float:
     began = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, cwd=ROOT, env=_plain(), check=False)
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, env=plain(), check=False)
     assert done.returncode == code, done.stderr.decode()
     return time.perf_counter() - began
 
@@ -90,7 +90,7 @@ def _first_lines(result: Result, folder: Path, events: int) -> None:
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env=_plain(),
+        env=plain(),
     ) as process:
         assert process.stderr is not None
         seen: dict[str, float] = {}
@@ -110,7 +110,7 @@ def _first_lines(result: Result, folder: Path, events: int) -> None:
     result.ratio("run: queries started", START)
 
 
-def _plain() -> dict[str, str]:
+def plain() -> dict[str, str]:
     """The environment of a user: nothing that the benchmarks set for Spark's workers."""
     ours = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "WEIR_DRIVER_MEMORY")
     return {k: v for k, v in os.environ.items() if k not in ours}

@@ -37,11 +37,13 @@ class Fleet(NamedTuple):
     """The size of a fleet."""
 
     topics: int
+    per_topic: int = PER_TOPIC
+    """Partitions of a topic in a real cluster."""
 
     @property
     def partitions(self) -> int:
         """All of them."""
-        return self.topics * PER_TOPIC
+        return self.topics * self.per_topic
 
     @property
     def names(self) -> list[str]:
@@ -174,11 +176,11 @@ def committing(fleet: Fleet, servers: str) -> Iterator[Callable[[int], None]]:
     for begin in range(0, fleet.topics, 10):
         new = view.java.util.ArrayList()
         for name in fleet.names[begin : begin + 10]:
-            topic = view.org.apache.kafka.clients.admin.NewTopic(name, PER_TOPIC, 1)
+            topic = view.org.apache.kafka.clients.admin.NewTopic(name, fleet.per_topic, 1)
             new.add(topic)
         admin.createTopics(new).all().get()
     for name in fleet.names:
-        for n in range(PER_TOPIC):
+        for n in range(fleet.per_topic):
             for _ in range(2):
                 producer.send(record(name, n, None, "x" * 100))
     producer.flush()
@@ -189,7 +191,7 @@ def committing(fleet: Fleet, servers: str) -> Iterator[Callable[[int], None]]:
         sent = []
         for number, name in enumerate(fleet.names):
             offsets = view.java.util.HashMap()
-            for n in range(PER_TOPIC):
+            for n in range(fleet.per_topic):
                 offsets.put(partition(name, n), at)
             for group in fleet.groups[2 * number : 2 * number + 2]:
                 sent.append(admin.alterConsumerGroupOffsets(group, offsets).all())

@@ -25,6 +25,7 @@ LONG = {
     "shadows",
     "first_hour",
     "freshness",
+    "weight",
 }
 """Those that share the most code with another, and take longest."""
 NEEDS_A_BROKER = {
@@ -34,6 +35,7 @@ NEEDS_A_BROKER = {
     "govern_all",
     "plugin",
     "pollers",
+    "weight",
     "reporter",
 }
 """Those are in test_bench_brokers.py."""
