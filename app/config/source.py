@@ -128,7 +128,7 @@ GIVES = {
 }
 """Kinds of events by format, as far as jobs are fed by them; records of others are of any kind."""
 ON_REQUEST = {"kafka_logs": ("client_request",)}
-"""Further kinds, which are read only for jobs that read them."""
+"""Kinds by format that it gives only where a job reads them."""
 
 
 def listed(document: Any) -> list[tuple[str, Any]]:
@@ -268,8 +268,12 @@ class SourceSettings(Model):
     def gives_any(self, kinds: Collection[str]) -> bool:
         """Whether it may give an event of one of the kinds that a job reads."""
         given = GIVES.get(self.format)
-        more = ON_REQUEST.get(self.format, ())
-        return given is None or not {*given, *more}.isdisjoint(kinds)
+        return given is None or not {*given, *self.on_request}.isdisjoint(kinds)
+
+    @property
+    def on_request(self) -> tuple[str, ...]:
+        """Further kinds, which are read only for jobs that read them."""
+        return ON_REQUEST.get(self.format, ())
 
     @property
     def section(self) -> str:

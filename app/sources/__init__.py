@@ -8,7 +8,7 @@ tables. The module of a polled feed has `poller(settings, feed, say)` in place o
 of all feeds are read by `poll_stream`, beside the one source that is streamed. A source whose
 `check` compares with earlier runs also has `claim(feed, warehouse)`, which records what a run begins
 to read; one that leaves something out has `notes(feed)`, which says so. One that gives some
-kinds of events only to jobs that read them (`ON_REQUEST`) gets the `kinds` of all jobs in `read`. A
+kinds of events only to jobs that read them (`feed.on_request`) gets the `kinds` of all jobs in `read`. A
 source that plans its own batches has `batch(spark, feed)`, `stream(spark, feed, warehouse, query,
 ending)` and `finished(warehouse, query)` in place of `read`.
 """
@@ -21,7 +21,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from app.config.source import ON_REQUEST
 from app.errors import UserError
 from app.sources import polled
 from app.sources.raw import SCHEMA, Raw, joined
@@ -156,7 +155,7 @@ def _streamed(
 
 def _read(module: ModuleType, reader: Any, feed: SourceSettings, settings: Settings) -> Raw:
     more = {}
-    if feed.format in ON_REQUEST:
+    if feed.on_request:
         more["kinds"] = frozenset(k for job in settings.jobs for k in DECLARED[job].kinds)
     read: Raw = module.read(reader, feed, settings.location, **more)
     return read
