@@ -64,6 +64,18 @@ def stats(minute: int, user: str = "etl", used: float | None = 0.5, **changes: A
     }
 
 
+def measured(minute: int, user: str = "etl", **changes: Any) -> Row:
+    """A minute of a user's rate, as a broker's metrics show it."""
+    unknown = dict.fromkeys(("requests", "charged", "throttle_ms", "observed_throttle_ms"))
+    return {
+        **stats(minute, user, 1.0),
+        **unknown,
+        "rule": "measured",
+        "basis": "metrics",
+        **changes,
+    }
+
+
 def usage(minute: int, user: str = "etl", bytes_: int = 1000, **changes: Any) -> Row:
     """What a user's client did with a topic in a minute."""
     start = START_MS + minute * MINUTE
@@ -95,7 +107,14 @@ _ASKED: dict[str, tuple[dict[str, list[Row]], dict[str, Any]]] = {
                 ),
                 decision(1500, client_id="batch", charged=5500.0),
                 decision(1000, "web", verdict="refused", quota_type="controller_mutation"),
-            ]
+            ],
+            "client_quota_stats": [
+                stats(0, used=1.2, throttled=3),
+                measured(2, throttled=1, broker="b3", bound=80.0),
+                measured(3, throttled=0),
+                measured(0, "scan", throttled=4),
+                measured(2, "scan", throttled=1, broker="b2", bound=90.0),
+            ],
         },
         {},
     ),
@@ -164,6 +183,10 @@ _ASKED: dict[str, tuple[dict[str, list[Row]], dict[str, Any]]] = {
     ),
 }
 """Rows and parameters for each question of the job."""
+_OF_REQUESTS = (
+    *("requests", "refused", "throttle_ms", "longest_ms", "observed_throttle_ms"),
+    *("sharers", "largest_sharer", "largest_share", "top_topic"),
+)
 _ANSWERS: dict[str, list[Row]] = {
     "throttled-clients": [
         {
@@ -173,7 +196,8 @@ _ANSWERS: dict[str, list[Row]] = {
             "client": "",
             "bound_level": "user",
             "bound": 90.0,
-            "brokers": ["b1", "b2"],
+            "brokers": ["b1", "b2", "b3"],
+            "measured_windows": 1,
             "requests": 3,
             "refused": 0,
             "throttle_ms": 5000,
@@ -183,8 +207,8 @@ _ANSWERS: dict[str, list[Row]] = {
             "largest_sharer": "batch",
             "largest_share": 5500 / 7700,
             "top_topic": "orders",
-            "first_request": "2023-11-14T22:14:00Z",
-            "last_request": "2023-11-14T22:14:02Z",
+            "first": "2023-11-14T22:14:00Z",
+            "last": "2023-11-14T22:17:00Z",
         },
         {
             "cluster": "east",
@@ -194,6 +218,7 @@ _ANSWERS: dict[str, list[Row]] = {
             "bound_level": "user",
             "bound": 100.0,
             "brokers": ["b1"],
+            "measured_windows": None,
             "requests": 1,
             "refused": 1,
             "throttle_ms": 1000,
@@ -203,8 +228,21 @@ _ANSWERS: dict[str, list[Row]] = {
             "largest_sharer": "app",
             "largest_share": 1.0,
             "top_topic": "orders",
-            "first_request": "2023-11-14T22:14:01Z",
-            "last_request": "2023-11-14T22:14:01Z",
+            "first": "2023-11-14T22:14:01Z",
+            "last": "2023-11-14T22:14:01Z",
+        },
+        {
+            "cluster": "east",
+            "quota_type": "produce",
+            "user": "scan",
+            "client": "",
+            "bound_level": "user",
+            "bound": 90.0,
+            "brokers": ["b1", "b2"],
+            "measured_windows": 2,
+            **dict.fromkeys(_OF_REQUESTS),
+            "first": "2023-11-14T22:14:00Z",
+            "last": "2023-11-14T22:17:00Z",
         },
     ],
     "near-client-quota": [

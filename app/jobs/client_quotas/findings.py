@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from app.jobs.client_quotas.throttled import throttled
 from app.show.report.model import Action, Finding, JobFindings, Urgency
 from app.show.report.phrases import NAMED, Row, clock, number_of, percent, was
 from app.terminal.amounts import duration, number_text
+from app.terminal.counts import all_of
 
 if TYPE_CHECKING:
     from app.show.report.report_reader import ReportReader
@@ -21,27 +23,10 @@ CHARGED = {
 }
 """What a quota charges, and the unit of its limit."""
 _RUNBOOKS = "app/jobs/client_quotas/runbooks"
-# Users of a client share its limit where the entity has no user.
-BY_SHARER = """
-SELECT d.cluster, d.quota_type, d.user AS user, d.client AS client, d.bound_level,
-  CASE WHEN d.user = '' THEN d.principal ELSE d.client_id END AS sharer,
-  arg_max(d.bound, d.ts_wall_ms) AS bound, count(*) AS requests,
-  count(*) FILTER (WHERE d.verdict = 'refused') AS refused, list(DISTINCT d.broker) AS brokers,
-  sum(d.charged) AS charged, sum(d.throttle_ms)::BIGINT AS throttle_ms,
-  max(d.throttle_ms) AS longest_ms
-FROM client_quota_decisions AS d
-GROUP BY d.cluster, d.quota_type, d.user, d.client, d.bound_level, sharer
-"""
 _THROTTLED = f"""
-SELECT s.cluster, s.quota_type, s.user AS user, s.client AS client, s.bound_level,
-  max(s.bound) AS bound, sum(s.requests)::BIGINT AS requests, sum(s.refused)::BIGINT AS refused,
-  len(list_distinct(flatten(list(s.brokers)))) AS brokers, max(s.longest_ms) AS longest_ms,
-  count(*) - 1 AS others, arg_max(s.sharer, s.charged) AS largest,
-  max(s.charged) / sum(s.charged) AS share,
-  (sum(s.throttle_ms) - arg_max(s.throttle_ms, s.charged))::BIGINT AS others_ms
-FROM ({BY_SHARER}) AS s
-GROUP BY s.cluster, s.quota_type, s.user, s.client, s.bound_level
-ORDER BY requests DESC, s.cluster, s.quota_type, s.user, s.client, s.bound_level
+SELECT t.* FROM ({throttled()}) AS t
+ORDER BY t.requests DESC NULLS LAST, t.measured_windows DESC, t.cluster, t.quota_type, t.user, t.client,
+  t.bound_level
 """
 # Two threads, a quarter of those that a broker has by default, and half of what all clients take.
 _FILLED = """
@@ -95,13 +80,28 @@ def _throttled(row: Row) -> str:
     verb = "was refused" if row["refused"] else "was throttled"
     text = entity(row)
     text = (
-        f"{text[:1].upper()}{text[1:]} {verb} {number_of(row['requests'], 'time')} on"
-        f" {number_of(row['brokers'], 'broker')} by its {row['quota_type']} quota of {_bound(row)}"
-        f" ({row['bound_level']}), for {duration(row['longest_ms'] * NS_PER_MS)} at most"
+        f"{text[:1].upper()}{text[1:]} {verb} {_times(row)} on {_brokers(row)} by its"
+        f" {row['quota_type']} quota of {_bound(row)} ({row['bound_level']})"
     )
+    if row["requests"] is None:
+        return f"{text}, as their metrics show."
+    text += f", for {duration(row['longest_ms'] * NS_PER_MS)} at most"
     return (
         f"{text}; {_blame(row, 'it', f'those of {_sharer(row)}')}." if _starves(row) else f"{text}."
     )
+
+
+def _times(row: Row) -> str:
+    if row["requests"] is None:
+        return f"in {number_of(row['measured_windows'], 'window')}"
+    return number_of(row["requests"], "time")
+
+
+def _brokers(row: Row) -> str:
+    names = row["brokers"]
+    if len(names) > NAMED:
+        return number_of(len(names), "broker")
+    return f"broker{'s' * (len(names) > 1)} {all_of(names)}"
 
 
 def _bound(row: Row) -> str:
@@ -110,27 +110,30 @@ def _bound(row: Row) -> str:
 
 def _starves(row: Row) -> bool:
     """Whether one of those who share a limit has used most of it."""
-    return bool(row["others_ms"] and row["share"] >= 0.5)
+    return bool(row["others_ms"] and row["largest_share"] >= 0.5)
 
 
 def _sharer(row: Row) -> str:
     """The largest of those who share a limit, and whose limit that is."""
     if row["user"]:
-        return f"client {row['largest']} of user {row['user']}"
-    return f"{row['largest']} with client {row['client']}"
+        return f"client {row['largest_sharer']} of user {row['user']}"
+    return f"{row['largest_sharer']} with client {row['client']}"
 
 
 def _blame(row: Row, over: str, whose: str) -> str:
+    what = CHARGED[row["quota_type"]][0]
     return (
-        f"{percent(row['share'])} of the {CHARGED[row['quota_type']][0]} over {over} were {whose}, and"
-        f" {number_of(row['others'], 'other')} with the same quota waited"
+        f"{percent(row['largest_share'])} of the {what} over {over} were {whose}, and"
+        f" {number_of(row['sharers'] - 1, 'other')} with the same quota waited"
         f" {duration(row['others_ms'] * NS_PER_MS)}"
     )
 
 
 def _action(row: Row) -> Action:
     remedy = f"Give {entity(row)} another {row['quota_type']} quota, or find out why it exceeds it"
-    reason = f"{number_of(row['requests'], 'request')} over {_bound(row)} ({row['bound_level']})"
+    over = "window" if row["requests"] is None else "request"
+    reason = f"{number_of(row['requests'] or row['measured_windows'], over)} over {_bound(row)}"
+    reason += f" ({row['bound_level']})"
     urgency = Urgency.OWN
     if _starves(row):
         remedy = f"Give {_sharer(row)} a {row['quota_type']} quota of its own"

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
+from app.jobs.client_quotas.throttled import throttled
 from app.read.question import ROWS, Question
 
-_SINCE = "d.ts_wall_ms >= $since AND d.ts_wall_ms < $until"
-
-# Who shares a limit: clients of its user, or users of its client where it has no user.
 _THROTTLED = f"""
-WITH decided AS (
-  SELECT d.*, CASE WHEN d.user = '' THEN d.principal ELSE d.client_id END AS sharer,
-    sum(d.charged) OVER (
-      PARTITION BY d.cluster, d.quota_type, d.user, d.client, d.bound_level, sharer
-    ) AS of_sharer
-  FROM client_quota_decisions AS d WHERE {_SINCE}
-)
-SELECT d.cluster, d.quota_type, d.user AS user, d.client, d.bound_level,
-  arg_max(d.bound, d.ts_wall_ms) AS bound, list(DISTINCT d.broker ORDER BY d.broker) AS brokers,
-  count(*) AS requests, count(*) FILTER (WHERE d.verdict = 'refused') AS refused,
-  sum(d.throttle_ms)::BIGINT AS throttle_ms, max(d.throttle_ms) AS longest_ms,
-  sum(d.observed_throttle_ms)::BIGINT AS observed_throttle_ms,
-  count(DISTINCT d.sharer) AS sharers, arg_max(d.sharer, d.of_sharer) AS largest_sharer,
-  max(d.of_sharer) / sum(d.charged) AS largest_share, mode(d.top_topic) AS top_topic,
-  epoch_ms(min(d.ts_wall_ms)) AS first_request, epoch_ms(max(d.ts_wall_ms)) AS last_request
-FROM decided AS d
-GROUP BY d.cluster, d.quota_type, d.user, d.client, d.bound_level
-ORDER BY throttle_ms DESC, d.cluster, d.quota_type, d.user, d.client, d.bound_level
+SELECT t.cluster, t.quota_type, t.user AS user, t.client, t.bound_level, t.bound, t.brokers,
+  t.measured_windows, t.requests, t.refused, t.throttle_ms, t.longest_ms, t.observed_throttle_ms,
+  t.sharers, t.largest_sharer, t.largest_share, t.top_topic, epoch_ms(t.first_ms) AS first,
+  epoch_ms(t.last_ms) AS last
+FROM ({
+    throttled(
+        "d.ts_wall_ms >= $since AND d.ts_wall_ms < $until",
+        "m.window_start_ms >= $since AND m.window_start_ms < $until",
+    )
+}) AS t
+ORDER BY t.throttle_ms DESC NULLS LAST, t.measured_windows DESC, t.cluster, t.quota_type, t.user,
+  t.client, t.bound_level
 LIMIT $rows
 """.strip()
 
@@ -82,13 +74,14 @@ ORDER BY handler_time_ms DESC, u.cluster, u.broker, u.principal, u.client_id, u.
 LIMIT $rows
 """.strip()
 
+_REQUESTS = "a row needs requests of clients: a request log of a broker has them, metrics do not"
 QUESTIONS = (
     Question(
         "throttled-clients",
-        "Entities that a client quota throttled: by which limit, set where, on which brokers, for"
-        " how long, how many clients share it, which of them was charged most, and the topic with"
-        " most of the bytes.",
-        ("client_quota_decisions",),
+        "Entities that a client quota throttles: by which limit, set where, on which brokers, in how"
+        " many windows by the metrics of these brokers, and by single requests for how long, how many"
+        " clients share it, which of them was charged most, and the topic of the largest request.",
+        ("client_quota_decisions", "client_quota_stats"),
         _THROTTLED,
     ),
     Question(
@@ -104,6 +97,7 @@ QUESTIONS = (
         ("unlimited_clients",),
         _UNLIMITED,
         (ROWS,),
+        needs=_REQUESTS,
     ),
     Question(
         "idle-quotas",
@@ -117,11 +111,13 @@ QUESTIONS = (
         "Which topics the bytes of each client go to and come from.",
         ("client_usage",),
         _TOPICS,
+        needs=_REQUESTS,
     ),
     Question(
         "handler-time",
         "Who uses the request handler threads of each broker, and for which requests.",
         ("client_usage",),
         _HANDLER_TIME,
+        needs=_REQUESTS,
     ),
 )

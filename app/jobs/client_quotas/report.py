@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.jobs.client_quotas.findings import BY_SHARER
+from app.jobs.client_quotas.throttled import by_sharer
 from app.read.questions import QUESTIONS
 from app.show.report.model import Grid, GridColumn, JobSection, ReportSection, Row, Tile
 from app.show.report.report_reader import ReportReader
@@ -31,7 +31,7 @@ ORDER BY share DESC, s.cluster, s.quota_type, s.user, s.client LIMIT $most
 """
 
 _SHARED = f"""
-SELECT * FROM ({BY_SHARER}) AS s
+SELECT * FROM ({by_sharer()}) AS s
 QUALIFY count(*) OVER (PARTITION BY s.cluster, s.quota_type, s.user, s.client, s.bound_level) > 1
 ORDER BY sum(s.throttle_ms) OVER (
     PARTITION BY s.cluster, s.quota_type, s.user, s.client, s.bound_level

@@ -7,6 +7,7 @@ from app.jobs.client_quotas.explain.levels import LEVELS, SEARCHED, UNITS
 from app.show.explain.ask import USER, Ask, ConfiguredPolicies
 from app.show.explain.nearby_rows import SnapshotReader, inlined, used
 from app.show.explain.sentence import Draft, Quoted, Row, Sentence
+from app.terminal.counts import all_of
 
 STATS, DECISIONS, USAGE = "client_quota_stats", "client_quota_decisions", "client_usage"
 _AS_ENTITY = (
@@ -51,8 +52,8 @@ def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) 
             "level": row["bound_level"],
         }
         told: list[Told | None] = [_limit_in_force(reader, row, about)]
-        if reader.has(DECISIONS):
-            told.append(_throttled(reader, ask, row, about))
+        decided = _throttled(reader, ask, row, about) if reader.has(DECISIONS) else None
+        told.append(decided or _measured(reader, row, about))
         if reader.has(USAGE):
             told.append(_shares(reader, ask, row, about))
             told.append(_topics(reader, ask, row, about))
@@ -92,8 +93,8 @@ def _limit_in_force(reader: SnapshotReader, row: Row, about: dict[str, object]) 
         text = f"The {row['quota_type']} quota of {_who(row)} is {_amount(limit)},"
         text += f" {LEVELS[row['bound_level']]}"
         if before:
-            text += f"; none is set for {_all_of([SEARCHED[each] for each in before], 'nor')}"
-    text += f". It is so since {since.since_ms:day} at least, on {_all_of(since['brokers'], 'and')}"
+            text += f"; none is set for {all_of([SEARCHED[each] for each in before], 'nor')}"
+    text += f". It is so since {since.since_ms:day} at least, on {all_of(since['brokers'])}"
     if row["utilisation"] is not None:
         text += f"; {limit.broker} used {limit.utilisation:pct} of it in the {limit.window_ms:ms}"
         text += f" from {limit.window_start_ms:clock}"
@@ -126,10 +127,35 @@ def _throttled(reader: SnapshotReader, ask: Ask, row: Row, about: dict[str, obje
     if times["requests"] == 1:
         verb, at = "was", f"at {times.first_ms:clock}"
     text = f"{times.requests:n request} of {_asked(ask, row)} {verb} over the {row['quota_type']} quota"
-    text += f" {at} on {_all_of(times['brokers'], 'and')}: {times.throttle_ms:ms} of throttle time"
+    text += f" {at} on {all_of(times['brokers'])}: {times.throttle_ms:ms} of throttle time"
     if times["requests"] > 1:
         text += f" in all, {times.longest_ms:ms} at most for one"
     return draft, text
+
+
+def _measured(reader: SnapshotReader, row: Row, about: dict[str, object]) -> Told | None:
+    """In how many windows without a pause the metrics of brokers show that it throttles."""
+    where = f"{_AS_ENTITY} AND t.basis = 'metrics' AND t.window_start_ms <= $window"
+    draft = Draft()
+    found = draft.quote(
+        "measured",
+        reader.summary(
+            STATS,
+            "count(DISTINCT t.window_start_ms) AS windows, min(t.window_start_ms) AS first_ms,"
+            " max(t.window_start_ms + t.window_ms) AS last_ms,"
+            " list_sort(list(DISTINCT t.broker)) AS brokers",
+            f"""{where} AND t.throttled > 0 AND t.window_start_ms > coalesce((
+              SELECT max(window_start_ms) FROM (
+                SELECT t.window_start_ms FROM {STATS} AS t WHERE {where}
+                GROUP BY t.window_start_ms HAVING max(t.throttled) = 0)), -1)""",
+            about,
+        ),
+    )
+    if not found["windows"]:
+        return None
+    text = f"The metrics of {all_of(found['brokers'])} show that it throttles, in"
+    text += f" {found.windows:n window} from {found.first_ms:clock} to {found.last_ms:clock}"
+    return draft, f"{text}: how often and for how long is in the request log of a broker"
 
 
 def _shares(reader: SnapshotReader, ask: Ask, row: Row, about: dict[str, object]) -> Told | None:
@@ -160,7 +186,7 @@ def _shares(reader: SnapshotReader, ask: Ask, row: Row, about: dict[str, object]
     kind = "clients" if row["user"] else "users"
     return draft, (
         f"The {kind} that share the {row['quota_type']} quota of {_who(row)}, by their {what} in this"
-        f" window: {_all_of(parts, 'and')}"
+        f" window: {all_of(parts)}"
     )
 
 
@@ -182,7 +208,7 @@ def _topics(reader: SnapshotReader, ask: Ask, row: Row, about: dict[str, object]
     verb = "sent to" if row["quota_type"] == "produce" else "fetched from"
     return (
         draft,
-        f"Topics that {_asked(ask, row)} {verb} in this window, by bytes: {_all_of(parts, 'and')}",
+        f"Topics that {_asked(ask, row)} {verb} in this window, by bytes: {all_of(parts)}",
     )
 
 
@@ -207,11 +233,6 @@ def _largest(
         Row(USAGE, {}, each, f"SELECT * FROM ({inlined(sql, about)}) LIMIT 1 OFFSET {at}")
         for at, each in enumerate(found)
     ]
-
-
-def _all_of(names: list[str], last: str) -> str:
-    """a, b and c."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
 def _amount(limit: Quoted) -> str:

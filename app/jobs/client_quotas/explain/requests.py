@@ -60,5 +60,8 @@ def _window(row: Quoted) -> str:
         text += f" up to {row.utilisation:pct}"
     text += f" ({LEVELS[row['bound_level']]})"
     if row["throttled"]:
-        text += f"; {row.throttled:n request} over it"
+        if row["basis"] == "requests":
+            text += f"; {row.throttled:n request} over it"
+        else:
+            text += f"; it throttled in {row.throttled:n measurement}"
     return text

@@ -9,6 +9,7 @@ from app.jobs.rate_limits.explain.windows import rates, share
 from app.show.explain.ask import Ask, ConfiguredPolicies
 from app.show.explain.nearby_rows import SnapshotReader
 from app.show.explain.sentence import Draft, Row, Sentence
+from app.terminal.counts import all_of
 from state.rate_limits.declaration import NAME
 
 LONGEST_STATISTICS_MS = 86_400_000
@@ -119,7 +120,7 @@ def _victims(ask: Ask, windows: Windows, pause: Pause, order: tuple[int, int]) -
     more = len(others) - len(parts)
     if more:
         parts.append(f"{paused.derived('more_topics', more):n other topic}")
-    text = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    text = all_of(parts)
     return [draft.sentence(f"Paused with connection {paused.cnx_id}: {text}", order)]
 
 

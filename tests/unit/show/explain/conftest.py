@@ -42,6 +42,7 @@ QUESTIONS = [
     ("client", "bob"),
     ("client", "bob", "cli"),
     ("client", "cid", "web"),
+    ("client", "fay"),
     *(("message", uuid) for uuid in ("a-1", "b-1", "b-2", "c-1", "d-1", "x-1")),
 ]
 

@@ -400,9 +400,19 @@ LIMITS = [
     client_quota_trace.quota("ann", "audit", producer_byte_rate=10),
     client_quota_trace.quota(None, "web", consumer_byte_rate=50, request_percentage=400),
     client_quota_trace.quota("<default>", "<default>", request_percentage=200),
+    client_quota_trace.quota("fay", consumer_byte_rate=100),
 ]
-"""Of a user, which its clients share, of a client, which its users share, and of any user with any
-client."""
+"""Of a user, which its clients share, of a client, which its users share, of any user with any
+client, and of a user of whom only the metrics of brokers tell."""
+
+
+def _measured(at_ms: int, throttle_ms: int | None, **more: Any) -> dict[str, Any]:
+    rate = {"quota_type": "fetch", "value_milli": 130_000, "bound_milli": 100_000}
+    average = None if throttle_ms is None else 1000 * throttle_ms
+    who = {"principal": "fay", "client_id": ""}
+    return client_quota_trace.other(
+        "client_rate", at_ms, **who, **rate, throttle_avg_milli=average, **more
+    )
 
 
 def _requests() -> list[dict[str, Any]]:
@@ -431,6 +441,10 @@ def _requests() -> list[dict[str, Any]]:
             ask(at, "HEARTBEAT", user=user, client_id="web", handler_time_ns=at)
             for at, user in ((65_100, "bob"), (65_200, "cid"))
         ),
+        _measured(66_000, None),
+        _measured(125_000, 40),
+        _measured(140_000, 50, broker="b2"),
+        _measured(185_000, 60),
     ]
     return client_quota_trace.numbered(records)
 
@@ -471,7 +485,7 @@ def fill(warehouse: str) -> None:
     cached = cache_trace.play(
         [CACHE], {**caches.READS, "max_bytes": 1000}, until_ms=START_MS + 120_000
     )
-    quotas = client_quota_trace.play([_requests()], policies=LIMITS, until_ms=START_MS + 180_000)
+    quotas = client_quota_trace.play([_requests()], policies=LIMITS, until_ms=START_MS + 240_000)
     rows |= {
         table: of_job("client_quotas", "quotas", mine)
         for table, mine in quotas.items()

@@ -13,7 +13,7 @@ from app.jobs.client_quotas.report import client_quotas
 from app.read.relations import Warehouse
 from app.show.report.model import Finding, Grid, Urgency
 from app.show.report.report_reader import ReportReader, ReportSpan
-from tests.support.client_quota_rows import MINUTE, decision, stats, usage
+from tests.support.client_quota_rows import MINUTE, decision, measured, stats, usage
 from tests.support.throttle_rows import write
 
 Rows = list[dict[str, Any]]
@@ -23,7 +23,7 @@ STARVED: Rows = [
     decision(2000, client_id="web", charged=500.0, throttle_ms=11_000, broker="b2"),
 ]
 OF_STARVED = (
-    "User etl was throttled 3 times on 2 brokers by its produce quota of 100 bytes per s (user), for"
+    "User etl was throttled 3 times on brokers b1 and b2 by its produce quota of 100 bytes per s (user), for"
     " 80 s at most; 90 % of the bytes over it were those of client batch of user etl, and 2 others"
     " with the same quota waited 20 s."
 )
@@ -65,14 +65,14 @@ def test_the_client_that_uses_up_a_shared_limit_is_named_with_what_the_others_wa
     [
         (
             [{}, {"at_ms": 5, "charged": 1000.0}],
-            "User etl was throttled 2 times on 1 broker by its produce quota of 100 bytes per s (user),"
+            "User etl was throttled 2 times on broker b1 by its produce quota of 100 bytes per s (user),"
             " for 1.0 s at most.",
             "Give user etl another produce quota, or find out why it exceeds it",
             Urgency.OWN,
         ),
         (
             [{}, {"client_id": "live"}, {"client_id": "web"}],  # a third each
-            "User etl was throttled 3 times on 1 broker by its produce quota of 100 bytes per s (user),"
+            "User etl was throttled 3 times on broker b1 by its produce quota of 100 bytes per s (user),"
             " for 1.0 s at most.",
             "Give user etl another produce quota, or find out why it exceeds it",
             Urgency.OWN,
@@ -83,7 +83,7 @@ def test_the_client_that_uses_up_a_shared_limit_is_named_with_what_the_others_wa
                 | {"charged": size, "quota_type": "request"}
                 for principal, size in (("User:ann", 90.0), ("User:bob", 10.0))
             ],
-            "Client web was throttled 2 times on 1 broker by its request quota of 100 % of a thread"
+            "Client web was throttled 2 times on broker b1 by its request quota of 100 % of a thread"
             " (client), for 1.0 s at most; 90 % of the request time over it were those of User:ann with"
             " client web, and 1 other with the same quota waited 1.0 s.",
             "Give User:ann with client web a request quota of its own",
@@ -91,7 +91,7 @@ def test_the_client_that_uses_up_a_shared_limit_is_named_with_what_the_others_wa
         ),
         (
             [{"verdict": "refused", "quota_type": "controller_mutation"}],
-            "User etl was refused once on 1 broker by its controller_mutation quota of 100 partitions"
+            "User etl was refused once on broker b1 by its controller_mutation quota of 100 partitions"
             " per s (user), for 1.0 s at most.",
             "Give user etl another controller_mutation quota, or find out why it exceeds it",
             Urgency.LOSS,
@@ -106,6 +106,30 @@ def test_limits_that_one_alone_does_not_use_up(
     assert [one.sentence for one in found] == [sentence]
     ((said, _, how, _),) = actions(found)
     assert (said, how) == (remedy, urgency)
+
+
+def test_where_no_request_is_known_the_metrics_of_brokers_name_the_throttled(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        stats(0, "calm"),
+        *(measured(minute, throttled=4, bound_level="default_user") for minute in (0, 1)),
+        measured(1, broker="b2", throttled=1, bound_level="default_user"),
+        measured(2, throttled=0, bound_level="default_user"),
+    ]
+    found = findings(tmp_path, client_quota_stats=rows)
+    assert [one.sentence for one in found] == [
+        "User etl was throttled in 2 windows on brokers b1 and b2 by its produce quota of 100 bytes per"
+        " s (default_user), as their metrics show."
+    ]
+    assert actions(found) == [
+        (
+            "Give user etl another produce quota, or find out why it exceeds it",
+            "2 windows over 100 bytes per s (default_user)",
+            Urgency.OWN,
+            "etl",
+        )
+    ]
 
 
 @pytest.mark.parametrize(
