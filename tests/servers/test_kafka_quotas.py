@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -87,6 +88,17 @@ def test_an_exporter_that_is_away_costs_its_broker_alone(
     assert stats["quarantine"] == []
     with pytest.raises(UserError, match=r"source\.quotas\.exporters\.b2: cannot be reached"):
         check(given(make_settings, kafka, b2=away).feed, settings.location)
+
+
+@pytest.mark.usefixtures("spark")
+def test_series_that_an_exporter_does_not_part_by_user_and_client_are_told(
+    kafka: Kafka, exporter: str, make_settings: Callable[..., Settings]
+) -> None:
+    settings = given(make_settings, kafka, b1=exporter.replace("/metrics", "/older"))
+    with closing(sources.poller(settings, settings.feed)) as poller:
+        poller.poll_once(1)
+        (problem,) = poller.last.problems
+    assert problem.startswith('exporter of b1: resource="Fetch, user=bob" is left out')
 
 
 @pytest.mark.parametrize(

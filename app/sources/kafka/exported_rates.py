@@ -44,6 +44,8 @@ class ExportedRates:
             self._metrics.setdefault(each.metric, []).append(each)
         self._counted: dict[tuple[Series, str], float] = {}
         self._counted_ms = 0
+        self.unparted: str | None = None
+        """A label of the newest answer that has further tags beside the one that it should have."""
 
     def records(self, lines: Iterable[str], now_ms: int) -> list[dict[str, Any]]:
         """A record for each series that has a value now."""
@@ -77,6 +79,7 @@ class ExportedRates:
         a broker summed up."""
         found: dict[Series, Columns] = {}
         counted: dict[tuple[Series, str], float] = {}
+        self.unparted = None
         for sample in samples(lines, self._metrics):
             labels = sample.labels
             if math.isnan(sample.value) or any(label in labels for label in self._mapping.without):
@@ -89,6 +92,9 @@ class ExportedRates:
                         counted[key] = counted.get(key, 0) + sample.value
                     else:
                         found.setdefault(series, {})[each.column] = sample.value
+                for label, value in each.labels.items():
+                    if labels.get(label, "").startswith(f"{value}, "):
+                        self.unparted = f'{label}="{labels[label]}"'
         return found, counted
 
     def _series(self, metric: ExportedMetric, labels: Mapping[str, str]) -> Series:

@@ -112,6 +112,12 @@ class QuotaPoller(Polling):
                 f"exporter of {broker}: shows no client that is measured; no quota of its type was"
                 " ever set, or mapping is another exporter's"
             )
+        if label := self._rates[broker].unparted:
+            report.problems.append(
+                f"exporter of {broker}: {label} is left out: a rule takes user and client-id for one"
+                " tag, and there may be none for users alone. Put the quota rules of"
+                " kafka-2_0_0.yml before it"
+            )
         return found
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.conftest import ROOT
 
+OLDER = b'kafka_server_quota_byte_rate{resource="Fetch, user=bob",clientId="app",} 1.0\n'
+"""With rules that take two tags for one; at the path /older."""
 RECORDED = ROOT / "tests" / "data" / "exporters" / "jmx-exporter.txt"
 
 
@@ -20,7 +22,7 @@ def exporter() -> Iterator[str]:
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = RECORDED.read_bytes()
+            body = RECORDED.read_bytes() + (OLDER if self.path == "/older" else b"")
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -57,6 +57,18 @@ def test_the_jmx_exporter_with_its_rules_for_kafka() -> None:
     ]
 
 
+def test_rules_that_take_two_tags_for_one_are_seen() -> None:
+    """Those of the JMX exporter before it had rules for users."""
+    answers = rates("jmx-exporter")
+    line = 'kafka_server_quota_byte_rate{resource="Produce, user=bob",clientId="app",} 960.0'
+    assert shown(answers.records([*lines("jmx-exporter"), line], 0)) == shown(
+        rates("jmx-exporter").records(lines("jmx-exporter"), 0)
+    )
+    assert answers.unparted == 'resource="Produce, user=bob"'
+    answers.records(lines("jmx-exporter"), 15_000)
+    assert answers.unparted is None
+
+
 def test_the_reporter_of_strimzi() -> None:
     records = rates("strimzi-reporter").records(lines("strimzi-reporter"), 0)
     assert shown([r for r in records if "exempt" not in r]) == [
