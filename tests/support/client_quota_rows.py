@@ -143,6 +143,11 @@ _ASKED: dict[str, tuple[dict[str, list[Row]], dict[str, Any]]] = {
                 stats(0, "etl"),
                 stats(0, "", client="limited"),
                 stats(0, "web", None, bound=None, bound_level="none", client="app"),
+                measured(0, "web", rate_avg=1e6, bound=None, bound_level="none"),
+                measured(0, "scan", rate_avg=20.0, bound=None, bound_level="none"),
+                measured(1, "scan", bound=None, bound_level="none", broker="b2"),
+                measured(1, "scan", rate_avg=5.0, bound=None, quota_type="request"),
+                measured(0, "etl", client="x", bound=None),
             ],
         },
         {},
@@ -262,6 +267,16 @@ _ANSWERS: dict[str, list[Row]] = {
     "unlimited-clients": [
         {
             "cluster": "east",
+            "principal": "User:scan",
+            "client_id": "",
+            "requests": None,
+            "bytes": 4200,
+            "handler_time_ms": 3000.0,
+            "brokers": 2,
+            "newest": "2023-11-14T22:15:00Z",
+        },
+        {
+            "cluster": "east",
             "principal": "User:web",
             "client_id": "app",
             "requests": 20,
@@ -269,7 +284,7 @@ _ANSWERS: dict[str, list[Row]] = {
             "handler_time_ms": 40.0,
             "brokers": 2,
             "newest": "2023-11-14T22:15:00Z",
-        }
+        },
     ],
     "idle-quotas": [
         {

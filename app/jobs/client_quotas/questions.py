@@ -37,7 +37,7 @@ _UNLIMITED = """
 SELECT c.cluster, c.principal, c.client_id, c.requests, c.bytes, c.handler_time_ms, c.brokers,
   epoch_ms(c.newest_ms) AS newest
 FROM unlimited_clients AS c
-ORDER BY c.bytes DESC, c.cluster, c.principal, c.client_id
+ORDER BY c.bytes DESC NULLS LAST, c.cluster, c.principal, c.client_id
 LIMIT $rows
 """.strip()
 
@@ -97,7 +97,7 @@ QUESTIONS = (
         ("unlimited_clients",),
         _UNLIMITED,
         (ROWS,),
-        needs=_REQUESTS,
+        needs="a row needs a client that no limit of any type holds for, and requests or rates of it",
     ),
     Question(
         "idle-quotas",

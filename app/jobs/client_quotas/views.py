@@ -40,9 +40,10 @@ FROM ranked AS r WHERE r.place = 1
 GROUP BY r.cluster, r.quota_type, r.user, r.client, r.window_start_ms, r.window_ms
 """.strip()
 
-# A client is limited where a limit was in force for one of the entities that it is a part of.
+# A client is limited where a limit was in force for one of the entities that it is a part of. Whose
+# requests are unknown is known by the rates that brokers measure, if they do.
 _UNLIMITED = """
-WITH used AS (
+WITH requests AS (
   SELECT u.cluster, u.principal, u.client_id,
     CASE WHEN instr(u.principal, ':') > 0 THEN substr(u.principal, instr(u.principal, ':') + 1)
       ELSE u.principal END AS name,
@@ -51,6 +52,24 @@ WITH used AS (
     max(u.window_start_ms) AS newest_ms
   FROM client_usage AS u WHERE u.principal IS NOT NULL
   GROUP BY u.cluster, u.principal, u.client_id
+), measured AS (
+  SELECT s.cluster, concat('User:', s.user) AS principal, s.client AS client_id, s.user AS name,
+    CAST(NULL AS BIGINT) AS requests,
+    CAST(sum(CASE WHEN s.quota_type IN ('produce', 'fetch')
+      THEN s.rate_avg * s.window_ms / 1000 END) AS BIGINT) AS bytes,
+    sum(CASE WHEN s.quota_type = 'request' THEN s.rate_avg * s.window_ms / 100 END)
+      AS handler_time_ms,
+    count(DISTINCT s.broker) AS brokers, max(s.window_start_ms) AS newest_ms
+  FROM client_quota_stats AS s WHERE s.basis = 'metrics' AND s.user <> ''
+  GROUP BY s.cluster, s.user, s.client
+), used AS (
+  SELECT * FROM requests
+  UNION ALL
+  SELECT * FROM measured AS m WHERE NOT EXISTS (
+    SELECT 1 FROM requests AS r
+    WHERE r.cluster = m.cluster AND r.name = m.name
+      AND (m.client_id = '' OR m.client_id = coalesce(r.client_id, ''))
+  )
 ), limited AS (
   SELECT DISTINCT s.cluster, s.user AS name, s.client FROM client_quota_stats AS s
   WHERE s.bound IS NOT NULL
@@ -92,7 +111,7 @@ VIEWS = (
     View(
         "unlimited_clients",
         "Clients that no limit of any type was in force for, with what they used and the start of their"
-        " newest window.",
+        " newest window; without requests, by the rates that brokers measure of users.",
         _UNLIMITED,
         reads=("client_usage", "client_quota_stats"),
     ),
