@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests.support.throttle_rows import COMMON, START_MS
@@ -73,6 +74,27 @@ def measured(minute: int, user: str = "etl", **changes: Any) -> Row:
         "rule": "measured",
         "basis": "metrics",
         **changes,
+    }
+
+
+def limit(
+    number: int,
+    scope: str,
+    name: str,
+    client_id: str | None = None,
+    cluster: str = "east",
+    **limits: float,
+) -> Row:
+    """A polled limit; a later number replaces it."""
+    document: Row = {"scope": scope, "name": name, "limits": limits}
+    if client_id is not None:
+        document["client_id"] = client_id
+    return {
+        "event_type": "policy",
+        "cluster": cluster,
+        "ts_wall_ms": START_MS,
+        "seq": number,
+        "policy_json": json.dumps(document),
     }
 
 
@@ -160,7 +182,21 @@ _ASKED: dict[str, tuple[dict[str, list[Row]], dict[str, Any]]] = {
                 stats(0, "web", 0.001),
                 stats(1, "web", 0.01),
                 stats(0, "none", None, bound=None),
-            ]
+                stats(0, "ann", 0.5, bound_level="default_user_client", client="app"),
+            ],
+            "events": [
+                limit(0, "user", "gone", producer_byte_rate=7),
+                limit(1, "user", "gone", producer_byte_rate=8, consumer_byte_rate=8),
+                limit(0, "user", "removed", producer_byte_rate=7),
+                limit(1, "user", "removed"),
+                limit(0, "user", "etl", producer_byte_rate=7),
+                limit(0, "client", "<default>", producer_byte_rate=9),
+                limit(0, "user", "<default>", "<default>", producer_byte_rate=10),
+                limit(0, "user", "<default>", "app", producer_byte_rate=10),
+                limit(0, "user", "web", cluster="west", producer_byte_rate=7),
+                limit(0, "topic", "orders", publishRateInMsgs=1),
+                {**limit(0, "user", "x"), "policy_json": "{"},
+            ],
         },
         {},
     ),
@@ -287,6 +323,24 @@ _ANSWERS: dict[str, list[Row]] = {
         },
     ],
     "idle-quotas": [
+        *(
+            {
+                "cluster": "east",
+                "quota_type": "produce",
+                "user": user,
+                "client": client,
+                "bound": bound,
+                "bound_level": level,
+                "rate_max": None,
+                "utilisation": 0.0,
+                "newest": None,
+            }
+            for user, client, bound, level in (
+                ("", "<default>", 9.0, "default_client"),
+                ("<default>", "<default>", 10.0, "default_user_default_client"),
+                ("gone", "", 8.0, "user"),
+            )
+        ),
         {
             "cluster": "east",
             "quota_type": "produce",
@@ -297,7 +351,7 @@ _ANSWERS: dict[str, list[Row]] = {
             "rate_max": 0.8999999999999999,
             "utilisation": 0.009,
             "newest": "2023-11-14T22:15:00Z",
-        }
+        },
     ],
     "topics-of-client": [
         {

@@ -41,11 +41,48 @@ ORDER BY c.bytes DESC NULLS LAST, c.cluster, c.principal, c.client_id
 LIMIT $rows
 """.strip()
 
+# Limits whose clients came and used next to nothing, and polled limits whose clients never came, of
+# types that are measured in the cluster.
 _IDLE = """
+WITH policies AS (
+  SELECT e.cluster, e.ts_wall_ms, e.seq,
+    CASE WHEN json_valid(e.policy_json) THEN e.policy_json::JSON END AS document
+  FROM events AS e WHERE e.event_type = 'policy'
+), latest AS (
+  SELECT p.cluster, p.document ->> '$.scope' AS scope, p.document ->> '$.name' AS name,
+    p.document ->> '$.client_id' AS client_id,
+    arg_max(p.document -> '$.limits', (p.ts_wall_ms, p.seq)) AS limits
+  FROM policies AS p WHERE p.document ->> '$.scope' IN ('user', 'client') GROUP BY ALL
+), named AS (
+  SELECT l.cluster, t.quota_type, CASE WHEN l.scope = 'user' THEN l.name ELSE '' END AS user,
+    CASE WHEN l.scope = 'user' THEN coalesce(l.client_id, '') ELSE l.name END AS client,
+    (l.limits ->> t.key)::DOUBLE AS bound,
+    concat_ws('_', CASE WHEN l.scope = 'user' THEN if(l.name = '<default>', 'default_user', 'user') END,
+      CASE WHEN l.scope = 'client' THEN if(l.name = '<default>', 'default_client', 'client')
+        WHEN l.client_id IS NOT NULL THEN if(l.client_id = '<default>', 'default_client', 'client') END
+    ) AS bound_level
+  FROM latest AS l CROSS JOIN (VALUES ('produce', 'producer_byte_rate'),
+    ('fetch', 'consumer_byte_rate'), ('request', 'request_percentage'),
+    ('controller_mutation', 'controller_mutation_rate')) AS t(quota_type, key)
+), unused AS (
+  SELECT n.* FROM named AS n
+  WHERE n.bound IS NOT NULL AND EXISTS (
+    SELECT 1 FROM client_quota_stats AS s
+    WHERE s.cluster = n.cluster AND s.quota_type = n.quota_type
+  ) AND NOT EXISTS (
+    SELECT 1 FROM client_quota_stats AS s
+    WHERE s.cluster = n.cluster AND s.quota_type = n.quota_type AND s.bound_level = n.bound_level
+      AND (n.user IN ('', '<default>') OR s.user = n.user)
+      AND (n.client IN ('', '<default>') OR s.client = n.client)
+  )
+)
 SELECT q.cluster, q.quota_type, q.user AS user, q.client, q.bound, q.bound_level, q.rate_max,
   q.utilisation, epoch_ms(q.newest_ms) AS newest
 FROM idle_quotas AS q
-ORDER BY q.utilisation, q.cluster, q.quota_type, q.user, q.client
+UNION ALL
+SELECT n.cluster, n.quota_type, n.user AS user, n.client, n.bound, n.bound_level, NULL, 0, NULL
+FROM unused AS n
+ORDER BY utilisation, cluster, quota_type, user, client
 LIMIT $rows
 """.strip()
 
@@ -101,8 +138,9 @@ QUESTIONS = (
     ),
     Question(
         "idle-quotas",
-        "Client quotas that bind nobody: less than 1 % was used in every window.",
-        ("idle_quotas",),
+        "Client quotas that bind nobody: less than 1 % was used in every window, or no client of a polled"
+        " limit came (newest is null).",
+        ("idle_quotas", "client_quota_stats", "events"),
         _IDLE,
         (ROWS,),
     ),
