@@ -17,6 +17,7 @@ from app.tables import policy_log
 from app.tables.definitions import TABLES
 from app.tables.policy_log import PolicyLog, ShadowLog, texts
 from app.tables.small_files import local_path, path_in
+from state.engine.documents import Configured
 from state.engine.job import Job
 from state.engine.payloads import RELEASES
 from state.engine.shadows import Shadow, WithShadows
@@ -41,8 +42,8 @@ class Operator:
     """Where message payloads wait; None unless they are assembled and files can be written."""
     stamp: Stamp = field(default_factory=Stamp)
     """The `params_hash` of rows; it changes with the policies."""
-    shadows: Mapping[str, Job] = field(default_factory=dict)
-    """Cores of the job that judge by shadow policies."""
+    shadows: Mapping[str, Shadow] = field(default_factory=dict)
+    """Those beside the job, by name."""
     stamps: Mapping[str, Stamp] = field(default_factory=dict)
     """The `params_hash` of the rows of each shadow."""
 
@@ -82,14 +83,14 @@ def operators(
         if payloads is not None:
             tables += [STAGED, RELEASES]
         core = job.core(params, documents, payloads.stage if payloads else None)
-        if log is not None:
-            core.follow(log.versions)
         beside: list[Shadow] = []
         if job.shadow_tables:
             beside = [_shadow(job, params, *one) for one in (shadows or {}).items()]
             names = {table.live or "": table.name for table in job.shadow_tables}
-            core = WithShadows(core, names, beside)
+            core = WithShadows(core, names, beside, Configured(documents))
             tables += names.values() if beside else ()
+        if log is not None:
+            core.follow(log.versions)
         found[name] = Operator(
             core,
             Route(job.columns, job.key, assembles, payloads, job.everywhere),
@@ -101,7 +102,7 @@ def operators(
             },
             payloads,
             Stamp(() if log is None else log.hashes(name, params_hash)),
-            {one.life[0]: one.core for one in beside},
+            {one.life[0]: one for one in beside},
             {
                 shadow: Stamp(own.log.hashes(name, settings.params_hash(name, own.log.last)))
                 for shadow, own in (shadows or {}).items()
@@ -111,9 +112,11 @@ def operators(
 
 
 def _shadow(job: Declaration, params: Mapping[str, Any], name: str, own: ShadowLog) -> Shadow:
-    core = job.core({**params, **job.what_if}, texts(own.log.first))
-    core.follow(own.log.versions)
-    return Shadow((name, own.batch), core)
+    documents = texts(own.log.first)
+    core = job.core({**params, **job.what_if}, documents)
+    shadow = Shadow((name, own.batch), core, Configured(documents))
+    shadow.follow(own.log.versions)
+    return shadow
 
 
 def live_logs(warehouse: Location, jobs: Sequence[str]) -> dict[str, PolicyLog | None]:

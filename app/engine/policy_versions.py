@@ -74,11 +74,11 @@ class Follower:
             return
         self._known = text
         versions, hashes, shadows = json.loads(text)
-        for name, operator in self._group.items():
+        for job, operator in self._group.items():
             operator.job.follow(_read(versions))
-            operator.stamp.hashes = hashes[name]
-            for shadow, core in operator.shadows.items():
-                core.follow(_read(shadows[shadow]))
+            operator.stamp.hashes = hashes[job]
+            for name, shadow in operator.shadows.items():
+                shadow.follow(_read(shadows[name]))
 
 
 class Stamp:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.engine.documents import Version, changes
+from state.engine.documents import Configured, Source, Version, changes, source_of
+from state.engine.globs import matching
 from state.engine.shadows import MAGIC, Shadow, WithShadows, live_state
 from state.engine.table import SHADOW, WHOSE
 from state.jobs import DECLARED
+from state.policies import parse_document
 from tests.support.effort import drawn
+from tests.unit.state import client_quota_trace
 from tests.unit.state.contract.contract_traces import SEEDS
 from tests.unit.state.contract.jobs import Job, Rows, Sample, assert_same, cut, with_walls
 from tests.unit.state.contract.patterns import KINDS, names_of
@@ -43,6 +48,16 @@ class Policies:
         changed = changes(self.last, now, None)
         self.versions.append(Version(len(self.versions) + 1, since, changed))
         self.last = now
+
+    def at(self, wall_ms: int) -> dict[Source, str]:
+        """The documents at a time."""
+        found = {source_of(json.loads(text)): text for text in self.first}
+        for version in self.versions:
+            for source, text in version.changed.items() if version.since_ms <= wall_ms else ():
+                found.pop(source, None)
+                if text is not None:
+                    found[source] = text
+        return found
 
     def copy(self) -> Policies:
         """What a new shadow begins with."""
@@ -90,16 +105,39 @@ class Query:
         shadows = []
         if self.beside is not None:
             shadows = [
-                Shadow((SAME, self.life), self.core(self.live)),
-                Shadow((OTHER, self.life), self.core(self.beside)),
+                self.shadow(name, policies)
+                for name, policies in ((SAME, self.live), (OTHER, self.beside))
             ]
             self.as_shadow.core = self.core(self.beside)
-            self.as_shadow.call(batch)
-        self.all.core = WithShadows(self.core(self.live), self.tables, shadows)
+            self.as_shadow.call([row for row in batch if self.holds(row)])
+        documents = Configured(self.live.first)
+        live = self.job.core(self.params, self.live.first)
+        self.all.core = WithShadows(live, self.tables, shadows, documents)
+        self.all.core.follow(self.live.versions)
         self.alone.core = self.core(self.live)
         self.all.call(batch)
         self.alone.call(batch)
         self.batch += 1
+
+    def shadow(self, name: str, policies: Policies) -> Shadow:
+        core = self.job.core(self.params, policies.first)
+        found = Shadow((name, self.life), core, Configured(policies.first))
+        found.follow(policies.versions)
+        return found
+
+    def holds(self, row: Row) -> bool:
+        """Whether a shadow gets a record: no policy of what its own documents, which the live
+        configuration has not, are about."""
+        if row["event_type"] != "policy":
+            return True
+        document, _ = parse_document(row["policy_json"])
+        if document is None:
+            return True
+        assert self.beside is not None
+        mine, live = (each.at(row["ts_wall_ms"]) for each in (self.beside, self.live))
+        own = {source for source, text in mine.items() if live.get(source) != text}
+        source = source_of(document)
+        return source not in own and not matching(own, *source)
 
     def move(self, count: int) -> None:
         for shards in (self.all, self.alone, self.as_shadow):
@@ -231,3 +269,40 @@ def test_other_limits_of_a_shadow_decide_otherwise(shadowed: Job) -> None:
         != [{k: v for k, v in row.items() if k != WHOSE.name} for row in found.get(name, [])]
     ]
     assert bool(differ) == (job.before.policies != job.after.policies)
+
+
+def test_a_limit_that_is_polled_does_not_replace_the_other_one_of_a_shadow() -> None:
+    """Polls bring the limits of a fleet as policies on the stream, at the start and at each change."""
+    streamed = [client_quota_trace.quota(user, producer_byte_rate=10) for user in ("ann", "bob")]
+    shadows = {"higher": [client_quota_trace.quota("ann", producer_byte_rate=10**9)], "same": []}
+
+    def made(*texts: str) -> Any:
+        return DECLARED["client_quotas"].core(client_quota_trace.PARAMS, texts)
+
+    core = WithShadows(
+        made(),
+        {"client_quota_decisions": "shadow_client_quota_decisions"},
+        [Shadow((name, 0), made(*texts), Configured(texts)) for name, texts in shadows.items()],
+    )
+    records = [
+        *(client_quota_trace.policy(at, text) for at in (0, 20_000) for text in streamed),
+        *(
+            client_quota_trace.request(at, user=user, charged_bytes=1000)
+            for at in (5000, 25_000)
+            for user in ("ann", "bob")
+        ),
+    ]
+    blobs = [client_quota_trace.blob(client_quota_trace.numbered(records))]
+    step = core.step(None, blobs, 0)
+    last = core.step(step.state, [], client_quota_trace.T0 + 60_000)
+    tables = {
+        name: pa.concat_tables(each.tables[name] for each in (step, last) if name in each.tables)
+        for name in ("client_quota_decisions", "shadow_client_quota_decisions")
+    }
+    rows = tables["shadow_client_quota_decisions"].to_pylist()
+    assert {(row["policy"], row["user"]) for row in rows} == {
+        ("higher", "bob"),
+        ("same", "ann"),
+        ("same", "bob"),
+    }
+    assert {row["user"] for row in tables["client_quota_decisions"].to_pylist()} == {"ann", "bob"}
