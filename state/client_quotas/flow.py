@@ -285,6 +285,7 @@ def _stats_of(
         e["requests"], e["charged"], e["rate_sum"] = 0, 0.0, 0.0
         e["rate_max"], e["bound"], e["level"] = _NAN, _NAN, L.NO_LEVEL
         e["throttled"], e["throttle_ms"], e["observed"], e["observed_ms"] = 0, 0, 0, 0
+        e["observed_throttled"] = 0
         enter(w.stats_words, w.stats_table, at)
     return at
 
@@ -501,6 +502,8 @@ def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
             if known:
                 e["observed"] += 1
                 e["observed_ms"] += f.throttle_ms[i]
+                if f.throttle_ms[i] > 0:
+                    e["observed_throttled"] += 1
     g["top_topic"] = _count_use(w, f, i, window, f.throttle_ms[i] if known else g["throttle_ms"])
 
     if p["row_key"] != key or p["row_ms"] != now:

@@ -153,6 +153,7 @@ STATS = _layout(
     ("throttle_ms", _i8),
     ("observed", _i8),
     ("observed_ms", _i8),
+    ("observed_throttled", _i8),
     ("feed", _i8),
 )
 """What an entity did in an open window, which begins at `window` (ms)."""

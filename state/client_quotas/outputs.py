@@ -70,6 +70,12 @@ def _outputs() -> tuple[Output, ...]:
             "throttle_ms", LONG, "sum of their throttle times by the model (ms); null of metrics"
         ),
         TableColumn(
+            "observed_throttled",
+            LONG,
+            "requests that the broker throttled or refused; null where none of its throttle times"
+            " is known",
+        ),
+        TableColumn(
             "observed_throttle_ms",
             LONG,
             "sum of the throttle times that the broker answered (ms); null where none is known",

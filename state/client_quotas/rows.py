@@ -159,6 +159,7 @@ def _stats(rows: Array, end: Array, common: dict[str, pa.Array], names: Names) -
             "utilisation": _double(most / np.where(unbounded, 1.0, bound), unbounded),
             "throttled": _long(rows["throttled"]),
             "throttle_ms": _long(rows["throttle_ms"], metrics),
+            "observed_throttled": _long(rows["observed_throttled"], rows["observed"] == 0),
             "observed_throttle_ms": _long(rows["observed_ms"], rows["observed"] == 0),
             "basis": _one_of(_BASES, rows["basis"]),
         }

@@ -352,6 +352,7 @@ class Broker:
                     e["throttle_ms"] += longest
                 if observed is not None:
                     e["observed_throttle_ms"] = (e["observed_throttle_ms"] or 0) + observed
+                    e["observed_throttled"] = (e["observed_throttled"] or 0) + (observed > 0)
         top = self._use(r, longest if observed is None else observed)
         row = {
             "api": api,
@@ -406,6 +407,7 @@ class Broker:
             "sum": 0.0,
             "throttled": 0,
             "throttle_ms": 0,
+            "observed_throttled": None,
             "observed_throttle_ms": None,
         }
         found = self._stats.setdefault(key, empty)
@@ -525,6 +527,7 @@ class Broker:
                 "utilisation": None if most is None or not bound else most / bound,
                 "throttled": e["throttled"],
                 "throttle_ms": None if metrics else e["throttle_ms"],
+                "observed_throttled": e["observed_throttled"],
                 "observed_throttle_ms": e["observed_throttle_ms"],
                 "basis": basis,
             },

@@ -59,6 +59,7 @@ def stats(minute: int, user: str = "etl", used: float | None = 0.5, **changes: A
         "utilisation": used,
         "throttled": 0,
         "throttle_ms": 0,
+        "observed_throttled": None,
         "observed_throttle_ms": None,
         "basis": "requests",
         **changes,
