@@ -51,8 +51,7 @@ def test_every_alerting_rule_has_a_unit_test() -> None:
 def test_every_rule_of_the_tables_has_one_for_prometheus() -> None:
     names = {rule["alert"] for rule in rules() if "alert" in rule}
     of_tables = {rule.name for rule in rules_of(AlertSettings())}
-    # No metric has single transactions, clients without a limit, or the level of a limit.
-    without = {"hanging-transaction", "client-without-limit", "client-default-quota"}
+    without = {"hanging-transaction"}  # no metric has single transactions
     assert without <= of_tables
     assert names == (of_tables - without) | {
         "weir-exporter-down",

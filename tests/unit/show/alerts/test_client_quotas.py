@@ -42,7 +42,7 @@ def test_a_client_that_is_throttled_for_two_minutes_fires_and_after_ten_is_criti
     assert firing("client-throttled", rows[:1]) == []
     ((user, severity, since, summary),) = firing("client-throttled", rows[1:])
     assert (user, severity, since) == ("etl", "warning", 1)
-    assert "throttled by its produce quota of 100" in summary and "(user)" in summary
+    assert summary.startswith("etl on b1 (east) is throttled by its produce quota of 100.0 (user) ")
     later = [stats(minute, used=1.2, throttled=3) for minute in range(3, 11)]
     assert [found[1] for found in firing("client-throttled", later)] == ["critical"]
     assert firing("client-throttled", [stats(11)]) == []
@@ -64,11 +64,21 @@ def test_a_client_at_80_percent_for_ten_minutes_fires(firing, used, fires):
 
 
 @pytest.mark.parametrize(
+    ("user", "client", "who"), [("etl", "", "etl"), ("", "app", "app"), ("etl", "app", "etl app")]
+)
+def test_an_entity_is_named_by_what_it_has(firing, user, client, who):
+    rows = [stats(minute, user, 0.9, client=client) for minute in range(10)]
+    ((*_, summary),) = firing("client-near-quota", rows)
+    assert summary.startswith(f"{who} on b1 (east) is near its produce quota")
+
+
+@pytest.mark.parametrize(
     ("scan", "fires"),
     [
         ({"handler_time_ms": 2.0 * MINUTE}, True),
         ({"handler_time_ms": 0.9 * MINUTE}, False),  # less than a thread
         ({"bytes_": 100 * MIB}, True),
+        ({"bytes_": 100 * MIB, "client_id": None}, True),
         ({"bytes_": 50 * MIB}, False),  # less than 1 MiB per s
         ({"bytes_": 100 * MIB, "user": "web"}, False),  # has a limit
         ({"bytes_": 100 * MIB, "beside": 400 * MIB}, False),  # less than a quarter
@@ -103,7 +113,8 @@ def test_a_client_without_a_limit_that_is_among_the_largest_for_ten_minutes_fire
         [(None, "warning", 0)] if fires else []
     )
     for *_, summary in found:
-        assert summary.startswith("User:scan app on b1 (east) has no limit, and ")
+        who = "User:scan app" if scan.get("client_id", "app") else "User:scan"
+        assert summary.startswith(f"{who} on b1 (east) has no limit, and ")
 
 
 @pytest.mark.parametrize(
