@@ -278,13 +278,16 @@ class Settings(_WithJobs):
 
     @model_validator(mode="after")
     def _has_brokers(self) -> Settings:
-        if self.reconcile is None or bool(self.reconcile.brokers) is not self.polls_kafka:
+        if self.reconcile is None:
             return self
-        if self.polls_kafka:
+        if self.reconcile.brokers and self.polls_kafka:
             raise ValueError(
                 "reconcile.brokers: is not read with source.format kafka_groups (allowed: no"
                 " brokers; the cluster of source.groups.options is compared)"
             )
+        observed = any(DECLARED[job].observed for job in self.jobs)
+        if self.reconcile.brokers or self.polls_kafka or observed:
+            return self
         raise ValueError(
             "reconcile.brokers: is missing (allowed: host:port of each broker and its address)"
         )

@@ -20,9 +20,13 @@ class LastPolicy:
 
 
 def last_policies(
-    warehouse: Warehouse, at_ms: int | None = None, cluster: str | None = None
+    warehouse: Warehouse,
+    at_ms: int | None = None,
+    cluster: str | None = None,
+    feed: str | None = None,
 ) -> dict[str | None, dict[Source, LastPolicy]]:
-    """The latest documents up to a moment, by cluster, scope and name; none without an archive."""
+    """The latest documents up to a moment, by cluster, scope and name; none without an archive.
+    `cluster` and `feed` leave out those of others."""
     if warehouse.open("events") is None:
         return {}
     parameters: dict[str, Any] = {}
@@ -30,6 +34,7 @@ def last_policies(
     for clause, key, value in (
         ("ts_wall_ms <= $at", "at", at_ms),
         ("cluster = $cluster", "cluster", cluster),
+        ("source_feed = $feed", "feed", feed),
     ):
         if value is not None:
             wanted.append(clause)

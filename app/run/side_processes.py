@@ -94,9 +94,7 @@ def _reconcile(settings: Settings) -> list[str]:
     from app.tables.run_lock import only_reconciliation
 
     with only_reconciliation(settings.location):
-        until_next(
-            own(settings.reconcile, settings.polls_kafka).interval_ms or 1, threading.Event()
-        )
+        until_next(own(settings).interval_ms or 1, threading.Event())
         os.nice(NICENESS)
         return one_round(settings).problems
 

@@ -323,6 +323,11 @@ def _reconciliation() -> Table:
             ),
             TableColumn("partition", SHORT, "Kafka: partition of the topic"),
             TableColumn("group", TEXT, "Kafka: consumer group; null = of the log"),
+            TableColumn(
+                "entity",
+                TEXT,
+                "Kafka: entity of client quotas, such as user=etl, client-id=app; null = of none",
+            ),
             TableColumn("measure", TEXT, "what is compared; see the page reconcile"),
             TableColumn("compared_job", TEXT, "job whose rows have Weir's number"),
             TableColumn("window_start_ms", LONG, "first reading (ms since the epoch)"),
@@ -339,7 +344,10 @@ def _reconciliation() -> Table:
             TableColumn("bound", LONG, "largest difference that timing alone can cause"),
             TableColumn("reason", TEXT, "why it is not a comparison; null = it is one"),
         ),
-        sort_by=("cluster", "broker", "measure", "topic", "partition", "group", "window_start_ms"),
+        sort_by=(
+            *("cluster", "broker", "measure", "topic", "partition", "group", "entity"),
+            "window_start_ms",
+        ),
     )
 
 

@@ -45,6 +45,7 @@ DECLARATION = Declaration(
     outputs=OUTPUTS,
     by_default=False,
     polled=True,
+    observed=True,
     what_if={"reported_bounds": "ignore", "throttled_fetch": "unsized"},
     core_class="state.client_quotas.operator:ClientQuotas",
     parameters_class="state.client_quotas.parameters:ClientQuotasParameters",

@@ -60,6 +60,8 @@ class Declaration:
     """Version of its states; a release reads one version."""
     polled: bool = False
     """Whether it reads the records of polled feeds, which have no monotonic clock."""
+    observed: bool = False
+    """Whether its records have numbers of the broker beside what it computes them from."""
     what_if: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of a replay or shadow under other policies: what was observed under the live ones
     does not hold for them."""

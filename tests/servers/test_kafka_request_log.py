@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from app import sources
 from app.config.source import KafkaLogsSettings
 from app.run.service import run
+from app.show.reconcile.comparing import one_round
 from app.sources.kafka import broker_logs
 from tests.servers.kafka_releases import NEWEST, OLDER
 from tests.support import backlog_views
@@ -265,6 +266,23 @@ def test_whom_quotas_throttle(
     judged = [row for row in verdicts if not is_forwarded(row)]
     differ = sum(differs(row) for row in judged) - sum(reasons[name] for name in apart)
     assert differ <= 0.02 * len(judged), (differ, len(judged), reasons)
+    assert_reconciled(day.settings)
+
+
+def assert_reconciled(settings: Settings) -> None:
+    """What brokers answered is what was computed, but for what is explained; a limit that was changed
+    is no longer that of the file."""
+    rows = one_round(settings).rows
+    (limit,) = [row for row in rows if row["broker"] == "*" and row["reason"] is None]
+    shown = ("entity", "measure", "broker_value", "weir_value")
+    assert [limit[name] for name in shown] == ["user=bob", "producer_byte_rate", 20_000, 40_000]
+    for kind in ("agreeing", "throttle_ms"):
+        found = [r for r in rows if r["measure"].endswith(kind) and r["reason"] is None]
+        assert {row["broker"] for row in found} == {"1", "2"}
+        beyond = sum(max(abs(row["difference"]) - row["bound"], 0) for row in found)
+        total = sum(row["broker_value"] for row in found)
+        print(kind, total, sum(row["weir_value"] for row in found), beyond)
+        assert beyond <= 0.02 * total
 
 
 def lived(
@@ -294,6 +312,8 @@ def lived(
             },
         ],
         queries=[["client_quotas"]],
+        stats_window_ms=2000,
+        policies=[{"scope": "user", "name": "bob", "limits": {"producer_byte_rate": 40_000}}],
         client_quotas={
             "extra_outputs": ["client_quota_verdicts"],
             "controller_enforcement": "permissive",  # librdkafka sends older requests

@@ -15,16 +15,25 @@ from state.engine.globs import escaped
 
 def limits_in_force(warehouse: Path, cluster: str | None = None) -> list[WrittenDocument]:
     """The latest documents of a cluster that set a limit; UserError where there are several clusters."""
-    by_cluster = last_policies(Warehouse(str(warehouse)), cluster=cluster)
+    by_cluster = limits_by_cluster(Warehouse(str(warehouse)), cluster)
     if len(by_cluster) > 1:
         names = ", ".join(sorted(map(str, by_cluster)))
         raise UserError(f"{warehouse}: has the limits of several clusters\n--cluster: {names}")
-    found = (_document(last) for last in next(iter(by_cluster.values()), {}).values())
-    return [
-        WrittenDocument(str(warehouse), where, document)
-        for document, where in found
-        if document["limits"]
-    ]
+    return next(iter(by_cluster.values()), [])
+
+
+def limits_by_cluster(
+    warehouse: Warehouse, cluster: str | None = None, feed: str | None = None
+) -> dict[str | None, list[WrittenDocument]]:
+    """The same of each cluster, or of one; those that a feed has told, or all."""
+    return {
+        name: [
+            WrittenDocument(warehouse.uri, where, document)
+            for document, where in map(_document, every.values())
+            if document["limits"]
+        ]
+        for name, every in last_policies(warehouse, cluster=cluster, feed=feed).items()
+    }
 
 
 def _document(last: LastPolicy) -> tuple[dict[str, Any], str]:

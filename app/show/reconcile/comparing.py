@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from app.config.reconcile import WHERE, ReconcileSettings
 from app.errors import UserError
+from app.show.reconcile import recorded
 from app.show.reconcile.spans import Row
 from app.tables import durable
 from app.tables.definitions import TABLES
@@ -68,6 +69,8 @@ class ReadingMemory(Generic[R]):
     rows: list[Row]
     """Those that the table may lack."""
     scrapes: dict[str, list[R]]
+    until: dict[str, int] = field(default_factory=dict)
+    """Up to when numbers that came with records were compared, by what they are of."""
 
     @classmethod
     def load(cls, warehouse: Location, reading: Any) -> ReadingMemory[Reading]:
@@ -102,12 +105,12 @@ class ComparisonRound:
         return replace(self, rows=rows)
 
 
-def own(section: ReconcileSettings | None, polls_kafka: bool) -> ReconcileSettings:
+def own(settings: Settings) -> ReconcileSettings:
     """The section of the configuration; a UserError where it is missing. Polled groups of Kafka
-    need none: the source has the cluster."""
-    if section is not None:
-        return section
-    if polls_kafka:
+    need none, since the source has the cluster, nor do numbers that came with the records."""
+    if settings.reconcile is not None:
+        return settings.reconcile
+    if settings.polls_kafka or recorded.compared_parts(settings):
         return ReconcileSettings()
     raise UserError(
         f"{WHERE}: is missing (the brokers whose counters are compared)\n"
@@ -116,8 +119,8 @@ def own(section: ReconcileSettings | None, polls_kafka: bool) -> ReconcileSettin
 
 
 def sides_of(settings: Settings) -> list[ComparedSide]:
-    """What is compared: each cluster of Kafka whose groups are polled, or the brokers."""
-    chosen = own(settings.reconcile, settings.polls_kafka)
+    """What is read: each cluster of Kafka whose groups are polled, or the brokers."""
+    chosen = own(settings)
     if settings.polls_kafka:
         from app.show.reconcile.cluster import Cluster
 
@@ -125,19 +128,20 @@ def sides_of(settings: Settings) -> list[ComparedSide]:
         return [Cluster(settings, feed, chosen) for feed in feeds]
     from app.show.reconcile.brokers import PulsarBrokers
 
-    return [PulsarBrokers(settings, chosen)]
+    return [PulsarBrokers(settings, chosen)] if chosen.brokers else []
 
 
 def one_round(settings: Settings, stopping: threading.Event | None = None) -> ComparisonRound:
     """Read, and compare what can be; the caller holds the lock."""
     sides, done = sides_of(settings), ComparisonRound()
-    memory = ReadingMemory.load(settings.location, sides[0].reading)
+    reading = sides[0].reading if sides else Any
+    memory = ReadingMemory.load(settings.location, reading)
     _append(settings.location, settings.maintenance.history_ms, memory)
     side_by_name = {name: side for side in sides for name in side.names}
     for name in [name for name in memory.scrapes if name not in side_by_name]:
         del memory.scrapes[name]
     stop = stopping or threading.Event()
-    with ThreadPoolExecutor(len(sides)) as pool:  # one may not answer
+    with ThreadPoolExecutor(max(len(sides), 1)) as pool:  # one may not answer
         for name, found in chain.from_iterable(pool.map(lambda side: list(side.read(stop)), sides)):
             if isinstance(found, str):
                 done.problems.append(f"{name}: {found}")
@@ -148,6 +152,9 @@ def one_round(settings: Settings, stopping: threading.Event | None = None) -> Co
             kept.append(found)
     for name, kept in memory.scrapes.items():
         memory.scrapes[name] = _compare(side_by_name[name], kept, done)
+    now_ms = time.time_ns() // 1_000_000
+    found = recorded.compare(settings, memory.until, now_ms)
+    done.rows += [{"compared_ms": now_ms, **row} for row in found]
     memory.number += 1
     memory.rows = done.rows
     memory.keep(settings.location)
@@ -163,7 +170,7 @@ def _compare(side: ComparedSide, kept: list[Reading], done: ComparisonRound) -> 
         if rows is None:
             done.waiting += len(kept) - 1
             break
-        done.rows += [{"compared_ms": now_ms, **row} for row in rows]
+        done.rows += [{"compared_ms": now_ms, "entity": None, **row} for row in rows]
         kept = left
     return kept
 

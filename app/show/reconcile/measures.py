@@ -47,6 +47,11 @@ REASONS = {
     "NOT_POLLED": "the poll of the check has no answer for the partition or group, earlier ones do",
     "GROUP_CHANGED": "the group got or lost its offset in the span",
     "LOG_ANEW": "the topic was created anew, or its log truncated, in the span",
+    "LIMIT_CHANGED": "a limit of clients was changed in the window or soon after",
+    "NOT_IN_FILES": "limits of the cluster that no policy of the configuration names",
+    "NO_METRICS": "requests of the entity are known and no rates that the broker measured",
+    "NO_REQUESTS": "the broker measured rates of the entity, and none of its requests is known",
+    "NOT_LOGGED": "the broker charges what its request log lacks: the time of network threads",
     "NOT_REACHED": "Weir had not processed the span when it was compared",
 }
 """Why a row is not a comparison."""

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 from app.read.relations import Warehouse
 from app.show.reconcile.comparing import ComparisonRound, one_round, own
-from app.show.reconcile.spans import differs
+from app.show.reconcile.recorded import remedies
+from app.show.reconcile.spans import Row, differs
 from app.tables.manifest import load as load_manifest
 from app.tables.reach import require_delta_rs
 from app.tables.run_lock import only_reconciliation
 from app.terminal.interrupt import stopping_at_signals
 from app.terminal.moments import instant_of
 from app.terminal.printable import say
+from app.terminal.program import PROGRAM
 from app.terminal.rows import write_table
 
 if TYPE_CHECKING:
@@ -37,6 +39,19 @@ SHOWN = (
     "reason",
 )
 OF_KAFKA = ("partition", "group")
+RECORDED = (
+    "cluster",
+    "broker",
+    "entity",
+    "measure",
+    "since",
+    "broker_value",
+    "weir_value",
+    "difference",
+    "bound",
+)
+MOST = 20
+"""Rows of numbers that came with the records that are printed; all are in the table."""
 
 
 def reconcile_command(
@@ -47,7 +62,7 @@ def reconcile_command(
 ) -> int:
     """One round, and its rows, of one cluster or all; 1 if a number of them differs. With `watch` a
     round now and at every interval, until SIGTERM or SIGINT; 0."""
-    chosen = own(settings.reconcile, settings.polls_kafka)
+    chosen = own(settings)
     require_delta_rs(settings.warehouse)
     Warehouse.of(settings.location).require()
     load_manifest(settings.location)
@@ -82,14 +97,29 @@ def _print(done: ComparisonRound, as_json: bool) -> None:
             flush=True,
         )
         return
-    if done.rows:
-        of_kafka = any(row["partition"] is not None for row in done.rows)
+    read = [row for row in done.rows if row["entity"] is None]
+    if read:
+        of_kafka = any(row["partition"] is not None for row in read)
         shown = [name for name in SHOWN if of_kafka or name not in OF_KAFKA]
-        rows = [[row[name] for name in shown] for row in done.rows]
+        rows = [[row[name] for name in shown] for row in read]
         write_table(shown, rows, sys.stdout, None)
+    _print_recorded([row for row in done.rows if row["entity"] is not None and differs(row)])
     say(summary(done), flush=True)
     for problem in done.problems:
         say(f"weir: {problem}", file=sys.stderr, flush=True)
+
+
+def _print_recorded(rows: list[Row]) -> None:
+    """The rows that differ, the most apart first, and what to do about them."""
+    if not rows:
+        return
+    rows.sort(key=lambda row: -abs(row["difference"]) / (abs(row["broker_value"]) or 1))
+    shown = [{**row, "since": instant_of(row["window_start_ms"])} for row in rows[:MOST]]
+    write_table(RECORDED, [[row[name] for name in RECORDED] for row in shown], sys.stdout, None)
+    if len(rows) > MOST:
+        say(f"and {len(rows) - MOST} more: {PROGRAM} query reconciliation")
+    for text, measures in remedies(rows).items():
+        say(f"{', '.join(measures)}: {text}")
 
 
 def summary(done: ComparisonRound) -> str:

@@ -188,7 +188,9 @@ def _gaps(reader: ReportReader, texts: list[str]) -> list[Part]:
 
 
 def _about(row: dict[str, Any]) -> str:
-    """What a number is of: a topic, a partition of Kafka, a group there."""
+    """What a number is of: a topic, a partition of Kafka, a group there; an entity of quotas."""
+    if row["entity"] is not None:
+        return str(row["entity"])
     partition = "" if row["partition"] is None else f" {row['partition']}"
     group = "" if row["group"] is None else f", group {row['group']}"
     return f"{row['topic'] or 'all topics'}{partition}{group}"
@@ -211,7 +213,7 @@ def _compared(reader: ReportReader, texts: list[str]) -> list[Part]:
             "Numbers of the brokers, newest comparison",
             [
                 GridColumn("broker", "broker"),
-                GridColumn("topic", "topic"),
+                GridColumn("topic", "of"),
                 GridColumn("measure", "number"),
                 GridColumn("broker_value", "broker has", "number"),
                 GridColumn("weir_value", "Weir has", "number"),

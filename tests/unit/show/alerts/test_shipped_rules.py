@@ -499,6 +499,13 @@ def compared(minute, difference, **changes):
     }
 
 
+OF_LIMITS = {
+    "topic": None,
+    "broker": "*",
+    "entity": "user=etl",
+    "measure": "producer_byte_rate",
+}
+OF_LOG = {"topic": None, "entity": "user=etl", "measure": "produce_agreeing"}
 OF_KAFKA = {"topic": "orders", "partition": 3, "group": "billing", "measure": "log_end"}
 
 
@@ -530,6 +537,12 @@ OF_KAFKA = {"topic": "orders", "partition": 3, "group": "billing", "measure": "l
             True,
         ),
         ([compared(n, 0, **OF_KAFKA) for n in range(12)], False),
+        # A limit is no count: one that was set right again is over.
+        ([compared(n, 1, **OF_LIMITS, broker_value=10**6) for n in range(12)], True),
+        ([compared(n, 90 if n < 6 else 0, **OF_LIMITS) for n in range(12)], False),
+        # Requests that both decide alike add up, and so does what is explained.
+        ([compared(n, 5, **OF_LOG, bound=3) for n in range(12)], True),
+        ([compared(n, 5, **OF_LOG, bound=4) for n in range(12)], False),
     ],
 )
 def test_numbers_that_differ_from_the_brokers_for_ten_minutes(firing, rows, fires):
@@ -541,13 +554,15 @@ def test_numbers_that_differ_from_the_brokers_for_ten_minutes(firing, rows, fire
                 "measure": rows[0]["measure"],
                 "partition": str(rows[0].get("partition", "")),
                 "group": rows[0].get("group", ""),
+                "entity": rows[0].get("entity", ""),
             }
         ]
         if fires
         else []
     )
     of = "orders/3 for group billing" if "group" in rows[0] else rows[0]["topic"] or "all topics"
-    assert all(f" of {of} on b1 " in summary for *_, summary in found)
+    of = rows[0].get("entity", of)
+    assert all(f" of {of} on {rows[0]['broker']} " in summary for *_, summary in found)
 
 
 def foreseen(hour, days, **changes):

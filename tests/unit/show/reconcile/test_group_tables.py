@@ -209,9 +209,9 @@ def test_what_was_empty_in_a_log_that_is_gone_says_nothing(settings: Settings) -
 
 
 def compared(settings: Settings, kept: list[Reading], now_s: float) -> tuple[Any, list[Reading]]:
-    rows, left = Cluster(
-        settings, settings.feed, own(settings.reconcile, settings.polls_kafka)
-    ).compared(kept, START_MS + int(now_s * S))
+    rows, left = Cluster(settings, settings.feed, own(settings)).compared(
+        kept, START_MS + int(now_s * S)
+    )
     return None if rows is None else [
         (
             r["cluster"],
@@ -334,8 +334,6 @@ def test_names_that_are_asked_for_are_those_of_the_newest_checks(settings: Setti
 def test_brokers_are_of_pulsar(settings: Settings, make_settings: Callable[..., Settings]) -> None:
     assert settings.source is not None
     source = settings.feed.model_dump(exclude_unset=True)
-    assert (
-        own(None, make_settings(source=source).polls_kafka).brokers == {}
-    )  # the command needs no section
+    assert own(make_settings(source=source)).brokers == {}  # the command needs no section
     with pytest.raises(UserError, match=r"brokers: is not read with source\.format kafka"):
         make_settings(source=source, reconcile={"brokers": ["http://b1:8080"]})
