@@ -324,10 +324,9 @@ def _reconciliation() -> Table:
             TableColumn("partition", SHORT, "Kafka: partition of the topic"),
             TableColumn("group", TEXT, "Kafka: consumer group; null = of the log"),
             TableColumn(
-                "entity",
-                TEXT,
-                "Kafka: entity of client quotas, such as user=etl, client-id=app; null = of none",
+                "user", TEXT, "Kafka: user of a client quota; empty = all users; null = of no quota"
             ),
+            TableColumn("client", TEXT, "Kafka: client id of the quota; likewise"),
             TableColumn("measure", TEXT, "what is compared; see the page reconcile"),
             TableColumn("compared_job", TEXT, "job whose rows have Weir's number"),
             TableColumn("window_start_ms", LONG, "first reading (ms since the epoch)"),
@@ -345,7 +344,7 @@ def _reconciliation() -> Table:
             TableColumn("reason", TEXT, "why it is not a comparison; null = it is one"),
         ),
         sort_by=(
-            *("cluster", "broker", "measure", "topic", "partition", "group", "entity"),
+            *("cluster", "broker", "measure", "topic", "partition", "group", "user", "client"),
             "window_start_ms",
         ),
     )

@@ -274,8 +274,8 @@ def assert_reconciled(settings: Settings) -> None:
     is no longer that of the file."""
     rows = one_round(settings).rows
     (limit,) = [row for row in rows if row["broker"] == "*" and row["reason"] is None]
-    shown = ("entity", "measure", "broker_value", "weir_value")
-    assert [limit[name] for name in shown] == ["user=bob", "producer_byte_rate", 20_000, 40_000]
+    shown = ("user", "measure", "broker_value", "weir_value")
+    assert [limit[name] for name in shown] == ["bob", "producer_byte_rate", 20_000, 40_000]
     for kind in ("agreeing", "throttle_ms"):
         found = [r for r in rows if r["measure"].endswith(kind) and r["reason"] is None]
         assert {row["broker"] for row in found} == {"1", "2"}

@@ -389,6 +389,8 @@ _COMPARED = {
     "topic": TOPIC,
     "partition": None,
     "group": None,
+    "user": None,
+    "client": None,
     "broker_value": 9,
     "weir_value": 9,
     "difference": 0,

@@ -35,17 +35,18 @@ LIMIT $rows
 
 # The newest comparison of each number.
 _RECONCILIATION = """
-SELECT cluster, broker, topic, partition, "group", entity, measure, broker_value, weir_value, difference,
-  bound, reason, epoch_ms(window_start_ms) AS since, epoch_ms(window_start_ms + window_ms) AS until
-FROM reconciliation
+SELECT cluster, broker, topic, partition, "group", r.user AS user, r.client, measure, broker_value,
+  weir_value, difference, bound, reason, epoch_ms(window_start_ms) AS since,
+  epoch_ms(window_start_ms + window_ms) AS until
+FROM reconciliation AS r
 WHERE window_start_ms >= $since AND window_start_ms < $until
 QUALIFY row_number() OVER (
-  PARTITION BY cluster, broker, topic, partition, "group", entity, measure
+  PARTITION BY cluster, broker, topic, partition, "group", r.user, r.client, measure
   ORDER BY window_start_ms DESC, compared_ms DESC
 ) = 1
 ORDER BY reason IS NULL AND abs(difference::DOUBLE) > bound DESC, reason IS NULL DESC,
   abs(difference::DOUBLE) DESC NULLS LAST, cluster, broker, topic NULLS FIRST,
-  partition NULLS FIRST, "group" NULLS FIRST, entity NULLS FIRST, measure
+  partition NULLS FIRST, "group" NULLS FIRST, r.user NULLS FIRST, r.client, measure
 LIMIT $rows
 """.strip()
 

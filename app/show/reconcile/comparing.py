@@ -170,7 +170,7 @@ def _compare(side: ComparedSide, kept: list[Reading], done: ComparisonRound) -> 
         if rows is None:
             done.waiting += len(kept) - 1
             break
-        done.rows += [{"compared_ms": now_ms, "entity": None, **row} for row in rows]
+        done.rows += [{"compared_ms": now_ms, "user": None, "client": None, **row} for row in rows]
         kept = left
     return kept
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from app.read.relations import Warehouse
 from app.show.reconcile.comparing import ComparisonRound, one_round, own
-from app.show.reconcile.recorded import remedies
+from app.show.reconcile.recorded import entity_text, remedies
 from app.show.reconcile.spans import Row, differs
 from app.tables.manifest import load as load_manifest
 from app.tables.reach import require_delta_rs
@@ -97,13 +97,13 @@ def _print(done: ComparisonRound, as_json: bool) -> None:
             flush=True,
         )
         return
-    read = [row for row in done.rows if row["entity"] is None]
+    read = [row for row in done.rows if row["user"] is None]
     if read:
         of_kafka = any(row["partition"] is not None for row in read)
         shown = [name for name in SHOWN if of_kafka or name not in OF_KAFKA]
         rows = [[row[name] for name in shown] for row in read]
         write_table(shown, rows, sys.stdout, None)
-    _print_recorded([row for row in done.rows if row["entity"] is not None and differs(row)])
+    _print_recorded([row for row in done.rows if row["user"] is not None and differs(row)])
     say(summary(done), flush=True)
     for problem in done.problems:
         say(f"weir: {problem}", file=sys.stderr, flush=True)
@@ -114,7 +114,10 @@ def _print_recorded(rows: list[Row]) -> None:
     if not rows:
         return
     rows.sort(key=lambda row: -abs(row["difference"]) / (abs(row["broker_value"]) or 1))
-    shown = [{**row, "since": instant_of(row["window_start_ms"])} for row in rows[:MOST]]
+    shown = [
+        {**row, "entity": entity_text(row), "since": instant_of(row["window_start_ms"])}
+        for row in rows[:MOST]
+    ]
     write_table(RECORDED, [[row[name] for name in RECORDED] for row in shown], sys.stdout, None)
     if len(rows) > MOST:
         say(f"and {len(rows) - MOST} more: {PROGRAM} query reconciliation")

@@ -79,7 +79,7 @@ def row_of(
     reason: str | None = None,
     **about: Any,
 ) -> Row:
-    """A row of the table; `about`: cluster, broker, entity, measure and window."""
+    """A row of the table; `about`: cluster, broker, user, client, measure and window."""
     return {
         "topic": None,
         "partition": None,
@@ -91,6 +91,12 @@ def row_of(
         "bound": bound,
         "reason": reason,
     }
+
+
+def entity_text(row: Row) -> str:
+    """Who shares a quota, as Kafka spells it."""
+    names = (("user", row["user"]), ("client-id", row["client"]))
+    return ", ".join(f"{kind}={name}" for kind, name in names if name) or "-"
 
 
 def remedies(rows: Iterable[Row]) -> dict[str, list[str]]:

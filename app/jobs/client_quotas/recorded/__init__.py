@@ -18,8 +18,8 @@ _REMEDIES = {
     " the log lacks",
     "rate": "Weir has not the requests that the broker measures: look for what the log leaves out,"
     f" and for {PROGRAM} query coverage",
-    "limit": f"the cluster's limit holds (0: it has none). Set the file's with {PROGRAM} policy export --format"
-    " kafka-configs, or change the file",
+    "limit": "the cluster's limit holds (0: it has none). Set the file's with"
+    f" {PROGRAM} policy export --format kafka-configs, or change the file",
 }
 
 

@@ -18,8 +18,7 @@ FEED = "kafka_quotas"
 IN_MILLI = ("request_percentage", "controller_mutation_rate")
 """Limits that often are no whole numbers: their rows have thousandths."""
 LARGEST = 2**63 - 1
-_KINDS = {"user": ("user",), "client": ("client-id",), USER_CLIENT: ("user", "client-id")}
-"""By scope what an entity has a name of."""
+_KINDS = {"user": "users", "client": "clients", USER_CLIENT: "clients_of_users"}
 Limits = dict[Source, WrittenDocument]
 
 
@@ -67,8 +66,10 @@ def _each(named: Limits, here: Limits) -> Iterator[Row]:
         beside = [here[source]] if source in here else []
         apart = {each.limit: each.after for each in changes([one], beside)}
         for key, limit in one.document["limits"].items():
+            user, client = _entity(source)
             yield {
-                "entity": _entity(source),
+                "user": user,
+                "client": client,
                 "measure": f"{key}_milli" if key in IN_MILLI else key,
                 "broker_value": _whole(key, apart.get(key, limit)),
                 "weir_value": _whole(key, limit),
@@ -90,19 +91,21 @@ def _of_no_file(named: Limits, here: Limits) -> Iterator[Row]:
     for scope, key in counts[0]:
         if counts[1][scope, key] > both[scope, key]:
             yield {
-                "entity": ", ".join(_KINDS[scope]),
-                "measure": f"{key}_entities",
+                "user": "",
+                "client": "",
+                "measure": f"{key}_of_{_KINDS[scope]}",
                 "broker_value": counts[1][scope, key],
                 "weir_value": both[scope, key],
                 "reason": "NOT_IN_FILES",
             }
 
 
-def _entity(source: Source) -> str:
-    """What a document is about, as Kafka spells it."""
+def _entity(source: Source) -> tuple[str, str]:
+    """User and client id of an entity; empty for the one that it has not."""
     scope, name = source
-    names = pair_of(name) if scope == USER_CLIENT else (name,)
-    return ", ".join(f"{kind}={each}" for kind, each in zip(_KINDS[scope], names, strict=True))
+    if scope == USER_CLIENT:
+        return pair_of(name)
+    return (name, "") if scope == "user" else ("", name)
 
 
 def _whole(key: str, limit: float | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.jobs.client_quotas.recorded.windows import IN_WINDOWS, Window, Windows, entity_text
+from app.jobs.client_quotas.recorded.windows import IN_WINDOWS, Window, Windows
 from app.show.reconcile.recorded import RecordedSide
 from app.show.reconcile.spans import Row
 from state.client_quotas.declaration import NAME
@@ -88,7 +88,8 @@ def compare_rates(side: RecordedSide, windows: Windows) -> Iterator[Row]:
             if reason is None and quota_type == "request" and value - weir > explained:
                 reason = "NOT_LOGGED"
             yield window.row(
-                entity_text(user, client),
+                user,
+                client,
                 f"{quota_type}_{name}" + ("_milli" if scale > 1 else ""),
                 broker_value=value,
                 weir_value=weir,

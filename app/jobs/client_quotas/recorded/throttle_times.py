@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.jobs.client_quotas.recorded.windows import IN_WINDOWS, Window, Windows, entity_text
+from app.jobs.client_quotas.recorded.windows import IN_WINDOWS, Window, Windows
 from app.show.reconcile.recorded import RecordedSide
 from app.show.reconcile.spans import Row
 from state.client_quotas.declaration import NAME
@@ -69,7 +69,7 @@ def compare_throttling(side: RecordedSide, windows: Windows) -> Iterator[Row]:
         _THROTTLED, given
     ):
         requests, weir, theirs, both, beyond, charge, most, bound, weir_ms, theirs_ms = numbers
-        window, entity = Window(cluster, broker, start_ms, ms), entity_text(user, client)
+        window = Window(cluster, broker, start_ms, ms)
         theirs_alone = theirs - both
         apart = weir - both + theirs_alone
         near = bound is not None and (most is None or most >= least_share * bound)
@@ -84,7 +84,8 @@ def compare_throttling(side: RecordedSide, windows: Windows) -> Iterator[Row]:
             differs = abs(broker_value - weir_value) > explained
             unlogged = quota_type == "request" and differs and only_more
             yield window.row(
-                entity,
+                user,
+                client,
                 f"{quota_type}_{measure}",
                 broker_value=broker_value,
                 weir_value=weir_value,

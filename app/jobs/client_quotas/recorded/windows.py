@@ -48,12 +48,13 @@ class Window(NamedTuple):
         """What is remembered to be compared."""
         return f"{self.cluster} {self.broker}"
 
-    def row(self, entity: str, measure: str, **numbers: Any) -> Row:
+    def row(self, user: str, client: str, measure: str, **numbers: Any) -> Row:
         """A row of a comparison."""
         return {
             "cluster": self.cluster,
             "broker": self.broker,
-            "entity": entity,
+            "user": user,
+            "client": client,
             "measure": measure,
             "window_start_ms": self.start_ms,
             "window_ms": self.ms,
@@ -125,9 +126,3 @@ def windows_of(side: RecordedSide) -> Windows:
         ):
             reasons[window] = "GAP"
     return Windows(reasons, until)
-
-
-def entity_text(user: str, client: str) -> str:
-    """The tags of a sensor, as Kafka spells them."""
-    names = (("user", user), ("client-id", client))
-    return ", ".join(f"{kind}={name}" for kind, name in names if name) or "client-id="

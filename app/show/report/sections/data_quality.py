@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from app.show.audit.audit_pages import INDEX
+from app.show.reconcile.recorded import entity_text
 from app.show.report.charts import plain_bars
 from app.show.report.model import Chart, Grid, GridColumn, Link, Part, ReportSection, Row, Tile
 from app.show.report.report_reader import ReportReader
@@ -189,8 +190,8 @@ def _gaps(reader: ReportReader, texts: list[str]) -> list[Part]:
 
 def _about(row: dict[str, Any]) -> str:
     """What a number is of: a topic, a partition of Kafka, a group there; an entity of quotas."""
-    if row["entity"] is not None:
-        return str(row["entity"])
+    if row["user"] is not None:
+        return entity_text(row)
     partition = "" if row["partition"] is None else f" {row['partition']}"
     group = "" if row["group"] is None else f", group {row['group']}"
     return f"{row['topic'] or 'all topics'}{partition}{group}"

@@ -502,10 +502,11 @@ def compared(minute, difference, **changes):
 OF_LIMITS = {
     "topic": None,
     "broker": "*",
-    "entity": "user=etl",
+    "user": "etl",
+    "client": "",
     "measure": "producer_byte_rate",
 }
-OF_LOG = {"topic": None, "entity": "user=etl", "measure": "produce_agreeing"}
+OF_LOG = {"topic": None, "user": "etl", "client": "app", "measure": "produce_agreeing"}
 OF_KAFKA = {"topic": "orders", "partition": 3, "group": "billing", "measure": "log_end"}
 
 
@@ -554,14 +555,15 @@ def test_numbers_that_differ_from_the_brokers_for_ten_minutes(firing, rows, fire
                 "measure": rows[0]["measure"],
                 "partition": str(rows[0].get("partition", "")),
                 "group": rows[0].get("group", ""),
-                "entity": rows[0].get("entity", ""),
+                "user": rows[0].get("user", ""),
+                "client": rows[0].get("client", ""),
             }
         ]
         if fires
         else []
     )
     of = "orders/3 for group billing" if "group" in rows[0] else rows[0]["topic"] or "all topics"
-    of = rows[0].get("entity", of)
+    of = " ".join(filter(None, (rows[0].get("user"), rows[0].get("client")))) or of
     assert all(f" of {of} on {rows[0]['broker']} " in summary for *_, summary in found)
 
 

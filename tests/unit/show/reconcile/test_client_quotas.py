@@ -13,6 +13,7 @@ from app.cli import main
 from app.config.settings import Settings
 from app.errors import UserError
 from app.show.reconcile.comparing import one_round
+from app.show.reconcile.recorded import entity_text
 from app.show.reconcile.spans import differs
 from tests.support.client_quota_rows import MINUTE, decision, stats, usage
 from tests.support.throttle_rows import START_MS, write
@@ -47,8 +48,8 @@ def compared(make_settings: Make) -> Compare:
 
 
 def shown(rows: list[Row]) -> list[tuple[Any, ...]]:
-    keys = ("entity", "measure", "broker_value", "weir_value", "bound", "reason")
-    return [tuple(row[key] for key in keys) for row in rows]
+    keys = ("measure", "broker_value", "weir_value", "bound", "reason")
+    return [(entity_text(row), *(row[key] for key in keys)) for row in rows]
 
 
 def policy(at_ms: int, limits: dict[str, float], **about: Any) -> Row:
@@ -115,7 +116,7 @@ def test_limits_of_a_kind_that_files_name_are_counted_where_they_are_in_no_file(
     files = [{"scope": "user", "name": "etl", "limits": {"request_percentage": 12.5}}]
     assert compared({"events": polled}, policies=files) == [
         ("user=etl", "request_percentage_milli", 12_500, 12_500, 0, None),
-        ("user", "request_percentage_entities", 3, 1, 0, "NOT_IN_FILES"),
+        ("-", "request_percentage_of_users", 3, 1, 0, "NOT_IN_FILES"),
         ("user=etl", "request_percentage_milli", 12_500, 12_500, 0, None),
     ]
 
