@@ -7,7 +7,8 @@ Start with `comparing`: a round reads what is compared and appends the differenc
 reading before (`spans`), and the same spans in the tables (`counted`;
 what a job has is in its room). `cluster` is one of Kafka:
 its answers (`cluster_reading`), the tables (`group_tables`), and what a number can be between two readings
-(`group_rows`). Imports `app.read`, `app.config` and the clients of
+(`group_rows`). `recorded_numbers` are those that came with records; what is compared is in the room of the
+job. Imports `app.read`, `app.config` and the clients of
 `app.sources`.
 """
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from app.config.reconcile import WHERE, ReconcileSettings
 from app.errors import UserError
-from app.show.reconcile import recorded
+from app.show.reconcile import recorded_numbers
 from app.show.reconcile.spans import Row
 from app.tables import durable
 from app.tables.definitions import TABLES
@@ -110,7 +110,7 @@ def own(settings: Settings) -> ReconcileSettings:
     need none, since the source has the cluster, nor do numbers that came with the records."""
     if settings.reconcile is not None:
         return settings.reconcile
-    if settings.polls_kafka or recorded.compared_parts(settings):
+    if settings.polls_kafka or recorded_numbers.compared_parts(settings):
         return ReconcileSettings()
     raise UserError(
         f"{WHERE}: is missing (the brokers whose counters are compared)\n"
@@ -153,7 +153,7 @@ def one_round(settings: Settings, stopping: threading.Event | None = None) -> Co
     for name, kept in memory.scrapes.items():
         memory.scrapes[name] = _compare(side_by_name[name], kept, done)
     now_ms = time.time_ns() // 1_000_000
-    found = recorded.compare(settings, memory.until, now_ms)
+    found = recorded_numbers.compare(settings, memory.until, now_ms)
     done.rows += [{"compared_ms": now_ms, **row} for row in found]
     memory.number += 1
     memory.rows = done.rows

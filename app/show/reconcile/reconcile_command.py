@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from app.read.relations import Warehouse
 from app.show.reconcile.comparing import ComparisonRound, one_round, own
-from app.show.reconcile.recorded import entity_text, remedies
+from app.show.reconcile.recorded_numbers import entity_text, remedies
 from app.show.reconcile.spans import Row, differs
 from app.tables.manifest import load as load_manifest
 from app.tables.reach import require_delta_rs

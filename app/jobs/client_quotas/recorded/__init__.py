@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from app.jobs.client_quotas.recorded.limits import compare_limits
 from app.jobs.client_quotas.recorded.rates import compare_rates
 from app.jobs.client_quotas.recorded.throttle_times import compare_throttling
-from app.jobs.client_quotas.recorded.windows import Windows, windows_of
-from app.show.reconcile.recorded import Comparison, RecordedSide, Until
+from app.jobs.client_quotas.recorded.windows import RequestWindows, windows_of
+from app.show.reconcile.recorded_numbers import Comparison, RecordedSide, Until
 from app.show.reconcile.spans import Row
 from app.terminal.program import PROGRAM
 
@@ -28,7 +28,7 @@ def compare_windows(side: RecordedSide) -> tuple[list[Row], Until]:
     windows = windows_of(side)
     if not windows.reasons:
         return [], {}
-    each: tuple[Callable[[RecordedSide, Windows], Iterator[Row]], ...] = (
+    each: tuple[Callable[[RecordedSide, RequestWindows], Iterator[Row]], ...] = (
         compare_throttling,
         compare_rates,
     )

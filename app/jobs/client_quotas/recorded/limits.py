@@ -9,7 +9,7 @@ from app.config.levels import source_of
 from app.config.policy_files import WrittenDocument
 from app.show.policy.limits_in_force import limits_by_cluster
 from app.show.policy.policy_changes_text import changes
-from app.show.reconcile.recorded import EVERY_BROKER, RecordedSide, Until
+from app.show.reconcile.recorded_numbers import EVERY_BROKER, RecordedSide, Until
 from app.show.reconcile.spans import Row
 from state.engine.documents import USER_CLIENT, Source, pair_of
 from state.policies import CLIENT_QUOTAS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.jobs.client_quotas.recorded.windows import IN_WINDOWS, Window, Windows
-from app.show.reconcile.recorded import RecordedSide
+from app.jobs.client_quotas.recorded.windows import IN_WINDOWS, RequestWindow, RequestWindows
+from app.show.reconcile.recorded_numbers import RecordedSide
 from app.show.reconcile.spans import Row
 from state.client_quotas.declaration import NAME
 
@@ -53,14 +53,14 @@ ORDER BY ALL
 """
 
 
-def compare_rates(side: RecordedSide, windows: Windows) -> Iterator[Row]:
+def compare_rates(side: RecordedSide, windows: RequestWindows) -> Iterator[Row]:
     """Mean and largest rate of each entity of a broker that requests and metrics are known of."""
     params = side.settings.job_params(NAME)
     samples, sample_ms = params["quota_window_num"], params["quota_window_ms"]
     for cluster, broker, start_ms, ms, quota_type, user, client, *rates in side.ask(
         _RATES, windows.params
     ):
-        window = Window(cluster, broker, start_ms, ms)
+        window = RequestWindow(cluster, broker, start_ms, ms)
         measured_avg, measured_max, avg, most, before = rates
         largest = max(most or 0.0, before or 0.0)
         missing = None

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.jobs.client_quotas.recorded.windows import IN_WINDOWS, Window, Windows
-from app.show.reconcile.recorded import RecordedSide
+from app.jobs.client_quotas.recorded.windows import IN_WINDOWS, RequestWindow, RequestWindows
+from app.show.reconcile.recorded_numbers import RecordedSide
 from app.show.reconcile.spans import Row
 from state.client_quotas.declaration import NAME
 
@@ -58,7 +58,7 @@ ORDER BY ALL
 """
 
 
-def compare_throttling(side: RecordedSide, windows: Windows) -> Iterator[Row]:
+def compare_throttling(side: RecordedSide, windows: RequestWindows) -> Iterator[Row]:
     """For each entity that was throttled: how many of its requests both decide alike, and the sum
     of their throttle times."""
     params = side.settings.job_params(NAME)
@@ -69,7 +69,7 @@ def compare_throttling(side: RecordedSide, windows: Windows) -> Iterator[Row]:
         _THROTTLED, given
     ):
         requests, weir, theirs, both, beyond, charge, most, bound, weir_ms, theirs_ms = numbers
-        window = Window(cluster, broker, start_ms, ms)
+        window = RequestWindow(cluster, broker, start_ms, ms)
         theirs_alone = theirs - both
         apart = weir - both + theirs_alone
         near = bound is not None and (most is None or most >= least_share * bound)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from app.show.reconcile.recorded import RecordedSide, Until
+from app.show.reconcile.recorded_numbers import RecordedSide, Until
 from app.show.reconcile.spans import Row
 from state.client_quotas.declaration import NAME
 
@@ -35,7 +35,7 @@ WHERE event_type = 'policy' AND ts_wall_ms >= $least_ms
 """
 
 
-class Window(NamedTuple):
+class RequestWindow(NamedTuple):
     """A window of a broker."""
 
     cluster: str
@@ -62,10 +62,10 @@ class Window(NamedTuple):
         }
 
 
-class Windows(NamedTuple):
+class RequestWindows(NamedTuple):
     """The windows to be compared, and by window why one cannot be."""
 
-    reasons: Mapping[Window, str | None]
+    reasons: Mapping[RequestWindow, str | None]
     until: Until
 
     @property
@@ -88,25 +88,25 @@ windows AS (
 """The windows as a relation."""
 
 
-def windows_of(side: RecordedSide) -> Windows:
+def windows_of(side: RecordedSide) -> RequestWindows:
     """The windows that end behind what was compared."""
     since = {
         (cluster, broker): side.until.get(f"{cluster} {broker}", newest - LOOK_BACK_MS)
         for cluster, broker, newest in side.ask(_NEWEST, {})
     }
     if not since:
-        return Windows({}, {})
+        return RequestWindows({}, {})
     least = {"least_ms": min(since.values()) - side.settings.stats_window_ms}
     found = [
         window
-        for window in (Window(*row) for row in side.ask(_WHOLE, least))
+        for window in (RequestWindow(*row) for row in side.ask(_WHOLE, least))
         if window.start_ms >= since[window.cluster, window.broker]
     ]
     if not found:
-        return Windows({}, {})
+        return RequestWindows({}, {})
     gaps = side.ask(_GAPS, {**least, "job": NAME})
     changes = side.ask(_CHANGES, least)
-    reasons: dict[Window, str | None] = {}
+    reasons: dict[RequestWindow, str | None] = {}
     until: Until = {}
     for window in found:
         end_ms = window.start_ms + window.ms
@@ -125,4 +125,4 @@ def windows_of(side: RecordedSide) -> Windows:
             for cluster, broker, since_ms, blind_ms in gaps
         ):
             reasons[window] = "GAP"
-    return Windows(reasons, until)
+    return RequestWindows(reasons, until)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from app.show.audit.audit_pages import INDEX
-from app.show.reconcile.recorded import entity_text
+from app.show.reconcile.recorded_numbers import entity_text
 from app.show.report.charts import plain_bars
 from app.show.report.model import Chart, Grid, GridColumn, Link, Part, ReportSection, Row, Tile
 from app.show.report.report_reader import ReportReader

@@ -13,7 +13,7 @@ from app.cli import main
 from app.config.settings import Settings
 from app.errors import UserError
 from app.show.reconcile.comparing import one_round
-from app.show.reconcile.recorded import entity_text
+from app.show.reconcile.recorded_numbers import entity_text
 from app.show.reconcile.spans import differs
 from tests.support.client_quota_rows import MINUTE, decision, stats, usage
 from tests.support.throttle_rows import START_MS, write
