@@ -37,7 +37,7 @@ def compare_windows(side: RecordedSide) -> tuple[list[Row], Until]:
 
 def remedy(measure: str) -> str:
     """What to do where a number differs."""
-    if measure.endswith(("_agreeing", "_throttle_ms")):
+    if measure.endswith(("agreeing", "_throttle_ms")):
         return _REMEDIES["agreeing"]
     return _REMEDIES["rate" if "_rate_avg" in measure or "_rate_max" in measure else "limit"]
 

@@ -8,9 +8,10 @@ that is full to the limit is 1 s more.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from app.jobs.client_quotas.recorded.windows import IN_WINDOWS, RequestWindow, RequestWindows
+from app.jobs.client_quotas.recorded.windows import IN_WINDOWS, PLACE, RequestWindow, RequestWindows
 from app.show.reconcile.recorded_numbers import RecordedSide
 from app.show.reconcile.spans import Row
 from state.client_quotas.declaration import NAME
@@ -56,11 +57,42 @@ WHERE s.basis = 'requests' AND s.window_start_ms >= $least_ms AND s.observed_thr
   AND s.throttled + s.observed_throttled > 2 * coalesce(c.taken, 0)
 ORDER BY ALL
 """
+_CHARGED = f"""
+WITH {IN_WINDOWS}
+SELECT s.cluster, s.broker, s.window_start_ms, s.window_ms, CAST(sum(s.requests) AS BIGINT)
+FROM client_quota_stats AS s
+JOIN windows AS w ON w.cluster = s.cluster AND w.broker = s.broker
+  AND w.start_ms = s.window_start_ms
+WHERE s.basis = 'requests' AND s.window_start_ms >= $least_ms AND s.observed_throttled IS NOT NULL
+GROUP BY ALL ORDER BY ALL
+"""
 
 
 def compare_throttling(side: RecordedSide, windows: RequestWindows) -> Iterator[Row]:
-    """For each entity that was throttled: how many of its requests both decide alike, and the sum
-    of their throttle times."""
+    """How many requests both decide alike, and the sums of throttle times: of each entity that was
+    throttled. The first of them for every window of a broker, too, all of its entities together."""
+    apart: Counter[RequestWindow] = Counter()
+    explained: Counter[RequestWindow] = Counter()
+    for row in _of_entities(side, windows):
+        yield row
+        if row["measure"].endswith("agreeing") and row["reason"] != "NOT_LOGGED":
+            window = RequestWindow(*(row[name] for name in PLACE))
+            apart[window] += row["broker_value"] - row["weir_value"]
+            explained[window] += row["bound"]
+    for *place, requests in side.ask(_CHARGED, windows.params):
+        window = RequestWindow(*place)
+        yield window.row(
+            "",
+            "",
+            "agreeing",
+            broker_value=requests,
+            weir_value=requests - apart[window],
+            bound=explained[window],
+            reason=windows.reasons[window],
+        )
+
+
+def _of_entities(side: RecordedSide, windows: RequestWindows) -> Iterator[Row]:
     params = side.settings.job_params(NAME)
     sample_ms = params["quota_window_ms"]
     least_share = 1 - EDGES / params["quota_window_num"]

@@ -35,6 +35,10 @@ WHERE event_type = 'policy' AND ts_wall_ms >= $least_ms
 """
 
 
+PLACE = ("cluster", "broker", "window_start_ms", "window_ms")
+"""What a row has of its window."""
+
+
 class RequestWindow(NamedTuple):
     """A window of a broker."""
 
@@ -51,13 +55,10 @@ class RequestWindow(NamedTuple):
     def row(self, user: str, client: str, measure: str, **numbers: Any) -> Row:
         """A row of a comparison."""
         return {
-            "cluster": self.cluster,
-            "broker": self.broker,
+            **dict(zip(PLACE, self, strict=True)),
             "user": user,
             "client": client,
             "measure": measure,
-            "window_start_ms": self.start_ms,
-            "window_ms": self.ms,
             **numbers,
         }
 

@@ -197,7 +197,8 @@ def test_throttle_times_of_the_log(
 ) -> None:
     kind = tables["client_quota_stats"][0]["quota_type"]
     two = [("user=etl", f"{kind}_agreeing", *agreeing), ("user=etl", f"{kind}_throttle_ms", *times)]
-    assert compared(tables) == two * 2
+    of_all = ("-", "agreeing", *((100, 100, 0, None) if agreeing[3] else agreeing))
+    assert compared(tables) == [*two * 2, of_all, of_all]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,8 @@ def test_a_throttle_time_that_was_taken_from_the_broker_proves_nothing(
 ) -> None:
     fetch = {"quota_type": "fetch"}
     tables = windows(5, 5, 0, {**fetch, "api": "FETCH", "rate": rate}, **fetch)
-    assert [(row[2], row[3]) for row in compared(tables)] == found * 2
+    shown_of = [row for row in compared(tables) if row[1] != "agreeing"]
+    assert [(row[2], row[3]) for row in shown_of] == found * 2
 
 
 def test_what_the_log_does_not_tell_is_not_compared(
@@ -220,7 +222,10 @@ def test_what_the_log_does_not_tell_is_not_compared(
 ) -> None:
     unknown = {"observed_throttled": None, "observed_throttle_ms": None}
     assert compared(windows(0, 2, 0, {"observed_throttle_ms": None}, **unknown)) == []
-    assert compared(windows(0, 0, 0)) == []
+
+
+def test_a_window_without_a_throttled_request_agrees_as_a_whole(compared: Compare) -> None:
+    assert compared(windows(0, 0, 0)) == [("-", "agreeing", 100, 100, 0, None)] * 2
 
 
 @pytest.mark.parametrize(
@@ -353,7 +358,7 @@ def test_a_window_is_compared_once_and_a_limit_in_every_round(make_settings: Mak
 
     assert round_() == [("produce_agreeing", 1), ("produce_agreeing", 2)]
     assert round_() == []
-    (limit,) = one_round(settings).rows
+    (limit,) = one_round(settings).rows  # nothing else is new
     assert limit["window_ms"] >= 0 and differs(limit)
     write(settings.warehouse, "client_usage", [usage(4)])
     assert round_() == [("produce_agreeing", 3)]
@@ -375,12 +380,12 @@ def test_the_command_says_what_differs_and_what_to_do(
         *("east", "b1", "user=etl", "produce_agreeing", "2023-11-14T22:15:00Z"),
         *("100", "80", "20", "0"),
     ]
-    assert out[4].startswith("produce_agreeing: Weir judges requests as the broker does not.")
-    assert out[5].startswith("8 numbers: ")
+    assert out[6].startswith("produce_agreeing, agreeing: Weir judges requests as the broker does")
+    assert out[7].startswith("12 numbers: 8 agree, 4 differ, 0 cannot be compared; ")
     (Path(settings.warehouse) / "_weir" / "reconcile.json").unlink()
     assert main([*words, "--cluster", "west", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["rows"]
-    assert {row["cluster"] for row in found} == {"west"} and len(found) == 4
+    assert {row["cluster"] for row in found} == {"west"} and len(found) == 6
 
 
 @pytest.mark.parametrize("section", [{}, {"interval_ms": 1000}])
