@@ -27,7 +27,7 @@ from app.show.metrics.catalogue import METRICS
 from app.show.metrics.serve import exporting
 from app.tables.manifest import LAYOUT_VERSION
 from app.tables.small_files import RECONCILE
-from tests.support.client_quota_rows import stats
+from tests.support.client_quota_rows import stats, usage
 from tests.support.throttle_rows import event, write
 from tests.support.waiting import wait_for
 from tests.unit.show.metrics.rows import every, fill, topic_window
@@ -38,7 +38,14 @@ ODD = 'persistent://acme/orders/"quoted" \\ back\nline {x="1"} ü 🙂'
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = str(tmp_path_factory.mktemp("metrics") / "warehouse")
-    fill(folder, every(), {"client_quota_stats": [stats(0, used=1.2, throttled=3)]})
+    fill(
+        folder,
+        every(),
+        {
+            "client_quota_stats": [stats(0, used=1.2, throttled=3, bound_level="default_user")],
+            "client_usage": [usage(0, "scan", 100 << 20)],
+        },
+    )
     checks = {"1.0": 3, "+Inf": 4, "count": 4, "sum": 2.5}
     Path(folder, "_weir").mkdir(exist_ok=True)
     Path(folder, RECONCILE).write_text(
