@@ -26,10 +26,8 @@ from udfs.hashing import combine_hashes, hash_strings
 
 REST = Rest(2_000)
 """An entity is idle since its last request or rate."""
-_ROWS = ("sensors", "stats", "usage")
-IN_USE = 8
-"""Rows of an entity that requests are charged to, about. With no more for each pair of a batch, few
-can be idle, and none is looked for."""
+_ROWS = {"sensors": "recorded_ms", "stats": "last_ms", "usage": "last_ms"}
+"""What belongs to entities, and the time at which each was last used."""
 _LAST = np.int64(2**63 - 1)
 
 
@@ -50,7 +48,7 @@ def wake(s: Shard, pairs: Array, keys: Array, begin_ms: Array, times: Mapping[st
     elif len(pairs):
         called[resting.pages_of(_hashes(_charged(s, pairs), keys, s.names))] = True
     over = (window == NULL) & (clock_ms - resting.about["recorded_ms"] > times["idle_ms"])
-    _read(s, called & ~over, over)
+    _read(s, called, over & ~called)
 
 
 def all_awake(s: Shard) -> Shard:
@@ -63,18 +61,20 @@ def all_awake(s: Shard) -> Shard:
 def rest(s: Shard, pairs: Array) -> None:
     """Move idle entities out of a shard, but for those that the pairs of this batch may be charged
     to."""
-    keys, rows = s.parts["keys"], [s.parts[name] for name in _ROWS]
-    if sum(map(len, rows)) < max(REST.page // 2, IN_USE * len(pairs)):
+    keys, used = s.parts["keys"], [s.parts[name][time] for name, time in _ROWS.items()]
+    since_ms = clocks(keys) - REST.after_ms
+    old = [ms < since_ms[s.parts[n]["key"]] for n, ms in zip(_ROWS, used, strict=True)]
+    # as a first guess an entity is as likely to be idle as a row
+    if sum(map(np.count_nonzero, old)) < REST.least(sum(map(len, old))):
         return
-    clock_ms = clocks(keys)
-    if _start_is_ahead(s, clock_ms[clock_ms != NULL]):
+    if _start_is_ahead(s, clocks(keys)[keys["has_clock"] != 0]):
         return
     entities, active, of_rows = _entities(s, _charged(s, pairs))
     last_ms = np.full(len(entities), NULL)
-    for name, mine, of_row in zip(_ROWS, rows, of_rows, strict=True):
-        np.maximum.at(last_ms, of_row, mine["recorded_ms" if name == "sensors" else "last_ms"])
+    for ms, of_row in zip(used, of_rows, strict=True):
+        np.maximum.at(last_ms, of_row, ms)
     broker = entities[:, 0]
-    idle = last_ms < clock_ms[broker] - REST.after_ms
+    idle = last_ms < since_ms[broker]
     idle[:active] = False
     awake = np.bincount(broker, minlength=len(keys)).tolist()
     idle &= (np.bincount(broker, idle, len(keys)) >= [REST.least(n) for n in awake])[broker]

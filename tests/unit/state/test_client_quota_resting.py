@@ -109,7 +109,6 @@ def test_rest_changes_no_row_and_nothing_that_is_known(monkeypatch: pytest.Monke
         whole = job.play([records], sample, whole_states)
         with monkeypatch.context() as patched:
             patched.setattr(resting, "REST", Rest(500 * (seed % 3), order.choice((1, 3))))
-            patched.setattr(resting, "IN_USE", 0)
             patched.setattr(Resting, "joined_by", joined_by)
             patched.setattr(shard, "read_page", read_page)
             split = job.play(cut(records, order), sample, states)
