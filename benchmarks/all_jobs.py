@@ -95,7 +95,13 @@ def run(bench: Bench) -> Result:
     demo = Demo.written(bench.folder / "all-jobs-trace", events, batches)
     result = Result("govern-all", demo.events, bench.small)
     lines, source, policies = demo.lines(bench), demo.source, demo.policies
-    found: dict[str, list[Speed]] = {CONTRACT: [], CARRIED: [], JOBS_ALONE: [], SIX: [], CLIENTS: []}
+    found: dict[str, list[Speed]] = {
+        CONTRACT: [],
+        CARRIED: [],
+        JOBS_ALONE: [],
+        SIX: [],
+        CLIENTS: [],
+    }
     used: list[dict[str, float]] = []
     both = []
     for number in range(rounds):

@@ -62,10 +62,13 @@ def rest(s: Shard, pairs: Array) -> None:
     """Move idle entities out of a shard, but for those that the pairs of this batch may be charged
     to."""
     keys, used = s.parts["keys"], [s.parts[name][time] for name, time in _ROWS.items()]
+    # as a first guess an entity is as likely to be idle as a row
+    least = REST.least(sum(map(len, used)))
+    if least > sum(map(len, used)):
+        return
     since_ms = clocks(keys) - REST.after_ms
     old = [ms < since_ms[s.parts[n]["key"]] for n, ms in zip(_ROWS, used, strict=True)]
-    # as a first guess an entity is as likely to be idle as a row
-    if sum(map(np.count_nonzero, old)) < REST.least(sum(map(len, old))):
+    if sum(map(np.count_nonzero, old)) < least:
         return
     if _start_is_ahead(s, clocks(keys)[keys["has_clock"] != 0]):
         return

@@ -98,7 +98,7 @@ def test_rest_changes_no_row_and_nothing_that_is_known(monkeypatch: pytest.Monke
 
     job = JOBS["client_quotas"]
 
-    @drawn(100)
+    @drawn(300)
     @given(client_quota_traces.traces(), st.integers(0, 10**6))
     def check(trace: Trace, seed: int) -> None:
         order = random.Random(seed)
