@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 CONTRACT = "parse floor, whole contract"
 CARRIED = "parse floor, columns carried"
 JOBS_ALONE, KAFKA_FLOOR = "five jobs from JSON lines", "parse floor from Kafka, whole contract"
+SIX, CLIENTS = "six jobs from JSON lines", "client_quotas from JSON lines"
 KAFKA, KAFKA_BOTH = "five jobs from Kafka", "five jobs and the archive from Kafka"
 FILES, BATCHES, SMALL_BATCHES = 60, 10, 3
 TOPIC, PARTITIONS = "all-jobs", 4
@@ -94,7 +95,13 @@ def run(bench: Bench) -> Result:
     demo = Demo.written(bench.folder / "all-jobs-trace", events, batches)
     result = Result("govern-all", demo.events, bench.small)
     lines, source, policies = demo.lines(bench), demo.source, demo.policies
-    found: dict[str, list[Speed]] = {CONTRACT: [], CARRIED: [], JOBS_ALONE: []}
+    found: dict[str, list[Speed]] = {
+        CONTRACT: [],
+        CARRIED: [],
+        JOBS_ALONE: [],
+        SIX: [],
+        CLIENTS: [],
+    }
     used: list[dict[str, float]] = []
     both = []
     for number in range(rounds):
@@ -106,6 +113,9 @@ def run(bench: Bench) -> Result:
         found[JOBS_ALONE].append(speed)
         events = sum(p["events"] for p in speed.progress)
         used.append({kind: 1e6 * seconds / events for kind, seconds in cpu_s.items()})
+        for name, jobs in ((SIX, demo.trace.jobs), (CLIENTS, ["client_quotas"])):
+            settings = bench.settings(f"all-jobs-{len(jobs)}-{number}", source, policies=policies)
+            found[name].append(finished(govern.start(bench.spark, settings, jobs, END)))
         both.append(_with_archive(bench, source, policies))
     for name, speeds in found.items():
         value, spread = middle([s.median for s in speeds])
@@ -121,6 +131,8 @@ def run(bench: Bench) -> Result:
         result.add(name, value, spread=spread)
     result.ratio(JOBS_ALONE, CONTRACT, 0.85)
     result.ratio(JOBS_ALONE, CARRIED, 0.70)
+    result.ratio(SIX, CONTRACT, 0.85)
+    result.ratio(CLIENTS, CONTRACT)
     result.ratio("five jobs and the archive", CONTRACT, 0.50)
     result.ratio(KAFKA, KAFKA_FLOOR, 0.85)
     result.ratio(KAFKA_BOTH, KAFKA_FLOOR, 0.70)

@@ -24,6 +24,9 @@ PACKED_SCHEMA = pa.schema(
         ("blob", pa.binary()),
     ]
 )
+COMPRESSION, SMALL = "lz4", 1 << 16
+"""How rows are compressed that take more than so many bytes; each column of fewer would cost more
+than it saves."""
 ANSWERS = "table_name string, kind tinyint, blob binary"
 """Rows from the operator to the committer."""
 
@@ -73,9 +76,13 @@ def control_row(kind: MessageKind, body: bytes, moment: pa.Array | None = None) 
 
 
 def encode(rows: pa.Table) -> bytes:
-    """Rows as an Arrow IPC stream, the body of DATA, REFUSED and ARCHIVED."""
+    """Rows as an Arrow IPC stream, the body of DATA, REFUSED and ARCHIVED.
+
+    Many are compressed: the JVM copies a body several times on its way to the committer.
+    """
+    options = pa.ipc.IpcWriteOptions(compression=COMPRESSION if rows.nbytes > SMALL else None)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write_table(rows)
     body: bytes = sink.getvalue().to_pybytes()
     return body

@@ -122,7 +122,7 @@ class Backlog(SharedWallJob[Shard]):
     def _settle(self, s: Shard, tables: dict[str, pa.Table], stream_ms: int) -> Iterable[int]:
         self._forget(s, stream_ms)
         due = resting.rest(s, s.due_ms, stream_ms)
-        return [*least(s.resting.due_ms), *least(due)]
+        return [*least(s.resting.about["due_ms"]), *least(due)]
 
     def _play(self, s: Shard, batch: Batch) -> tuple[World, Out]:
         keys, r = batch.keys, batch.records

@@ -9,28 +9,17 @@ page has no more effect than another cut of the trace into batches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from state.backlog import shard as shards
 from state.backlog.layout import NULL, Array
-from state.backlog.shard import OWNED, Resting, Shard
+from state.backlog.shard import OWNED, Shard
 from state.engine.moving import cut, join, key_hashes
 from state.engine.records import Records, length
+from state.engine.resting import Rest
 
-
-@dataclass
-class Rest:
-    """When topics begin to rest."""
-
-    after_ms: int = 10_000
-    """Event time since their last record, or since their page was read for one (ms)."""
-    page: int = 512
-    """Topics of a page; a page is not written with fewer than half as many."""
-
-
-REST = Rest()
+REST = Rest(10_000)
+"""A topic is idle since its last record, or since its page was read for one."""
 
 
 def wake(s: Shard, own: Records, stream_ms: int, everything: bool) -> None:
@@ -43,8 +32,9 @@ def wake(s: Shard, own: Records, stream_ms: int, everything: bool) -> None:
         called[:] = True
     elif length(own):
         pairs = np.unique(np.stack([own["cluster"], own["topic"]]), axis=1)
-        called[resting.page[_found(resting.key, key_hashes(pairs, s.names))]] = True
-    due = (resting.due_ms != NULL) & (resting.due_ms <= stream_ms)
+        called[resting.pages_of(key_hashes(pairs, s.names))] = True
+    due_ms = resting.about["due_ms"]
+    due = (due_ms != NULL) & (due_ms <= stream_ms)
     chosen = np.flatnonzero(called | due)
     if not len(chosen):
         return
@@ -59,7 +49,7 @@ def wake(s: Shard, own: Records, stream_ms: int, everything: bool) -> None:
         if called[i] and not everything:
             page.parts["keys"]["woken_ms"] = now
     s.parts = join([s.parts, *(page.parts for page in pages)], "keys", OWNED)
-    s.resting = _without(resting, chosen)
+    s.resting = resting.without(chosen)
 
 
 def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
@@ -74,7 +64,7 @@ def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
     newest = int(s.shared["ts_wall_ms"].max(initial=NULL))
     active = np.maximum(keys["last_ms"], keys["woken_ms"])
     idle = has & (keys["clock_ms"] > newest) & (active < now - REST.after_ms)
-    least = max(REST.page // 2, len(keys) // 4)
+    least = REST.least(len(keys))
     if np.count_nonzero(idle) < least:
         return due_ms
     idle &= ~_waits(keys, s.waiting)
@@ -83,15 +73,11 @@ def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
         return due_ms
     pages = [chosen[i : i + REST.page] for i in range(0, len(chosen), REST.page)]
     key = key_hashes((keys["cluster"][chosen], keys["topic"][chosen]), s.names)
-    known = len(s.resting.pages)
-    page = known + np.arange(len(chosen)) // REST.page
-    all_keys = np.concatenate([s.resting.key, key])
-    order = np.argsort(all_keys, kind="stable")
-    s.resting = Resting(
-        all_keys[order],
-        np.concatenate([s.resting.page, page])[order],
-        np.concatenate([s.resting.due_ms, [_first(due_ms[rows]) for rows in pages]]),
-        [*s.resting.pages, *(shards.write(_part(s, _mask(keys, rows))) for rows in pages)],
+    s.resting = s.resting.joined_by(
+        key,
+        np.arange(len(chosen)) // REST.page,
+        {"due_ms": np.array([_first(due_ms[rows]) for rows in pages])},
+        [shards.write(_part(s, _mask(keys, rows))) for rows in pages],
     )
     s.parts = _part(s, ~idle).parts
     return due_ms[~idle]
@@ -101,13 +87,6 @@ def all_awake(s: Shard) -> Shard:
     """The same shard with every topic in its arrays."""
     wake(s, s.waiting, 0, everything=True)
     return s
-
-
-def _found(ordered: Array, wanted: Array) -> Array:
-    """Places of all that equal a wanted value."""
-    begin = np.searchsorted(ordered, wanted, "left")
-    count = np.searchsorted(ordered, wanted, "right") - begin
-    return np.repeat(begin - np.cumsum(count) + count, count) + np.arange(count.sum())
 
 
 def _mask(keys: Array, rows: Array) -> Array:
@@ -127,19 +106,6 @@ def _waits(keys: Array, waiting: Records) -> Array:
     shift = np.int64(1) << np.int64(32)
     return np.isin(
         keys["cluster"] * shift + keys["topic"], waiting["cluster"] * shift + waiting["topic"]
-    )
-
-
-def _without(resting: Resting, gone: Array) -> Resting:
-    stays = np.ones(len(resting.pages), bool)
-    stays[gone] = False
-    number = np.cumsum(stays) - 1
-    keys = stays[resting.page]
-    return Resting(
-        resting.key[keys],
-        number[resting.page[keys]],
-        resting.due_ms[stays],
-        [page for page, stay in zip(resting.pages, stays, strict=True) if stay],
     )
 
 

@@ -18,6 +18,7 @@ from state.backlog.shared import MEANING, Timeline
 from state.engine.moving import beside, by_count, by_field
 from state.engine.names import Names
 from state.engine.records import Records, empty
+from state.engine.resting import Pages, Resting
 from state.engine.store import Columns, Plain, Pool, RecordSet, Struct, Texts, turn_back
 from state.engine.store import Store as Kept
 from state.engine.structs import grown, picked
@@ -44,11 +45,7 @@ KEPT = Kept(
     Plain("settings"),
     Texts("config"),
     Struct("meaning", MEANING, ("name",)),
-    Plain("resting.key"),
-    Plain("resting.page"),
-    Plain("resting.due_ms"),
-    Plain("resting.length"),
-    Plain("resting.pages", np.uint8),
+    Pages("resting", ("due_ms",)),
     Columns("keys", L.KEY, KEY_NAMES),
     Columns(
         "cursors",
@@ -75,20 +72,6 @@ def _nothing(checks: int) -> Parts:
 
 
 @dataclass
-class Resting:
-    """Topics of which nothing is read; see `state.backlog.resting`."""
-
-    key: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Hashes of cluster and topic, in order."""
-    page: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Which page each of them is in."""
-    due_ms: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    """When the first pass of each page is due; NULL: never."""
-    pages: list[bytes] = field(default_factory=list)
-    """Shards of their own, without shared and waiting records."""
-
-
-@dataclass
 class Shard(SharedShard):
     """The state of one shard between two calls.
 
@@ -102,7 +85,9 @@ class Shard(SharedShard):
     config: tuple[str, ...] | None = None
     settings: int = 0
     """Hash of the parameters that the last call was judged by."""
-    resting: Resting = field(default_factory=Resting)
+    resting: Resting = field(default_factory=lambda: KEPT.blank()["resting"])
+    """Topics of which nothing is read, by cluster and topic, with the first pass of each page
+    (`due_ms`, NULL: never); a page is a shard without shared and waiting records."""
     due_ms: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     """When the next pass of each key is due (NULL: never); not kept."""
 
@@ -125,14 +110,6 @@ def read(data: bytes, checks: int | None = None, into: Names | None = None) -> S
         parts[name] = _refit(parts[name].reshape(-1, had), had if checks is None else checks)
     if checks is not None:
         parts["cursors"]["checks"] = np.minimum(parts["cursors"]["checks"], checks)
-    end = np.cumsum(found["resting.length"]).tolist()
-    pages = found["resting.pages"].tobytes()
-    resting = Resting(
-        found["resting.key"],
-        found["resting.page"],
-        found["resting.due_ms"],
-        [pages[begin:at] for begin, at in zip([0, *end], end, strict=False)],
-    )
     return Shard(
         names,
         parts,
@@ -141,7 +118,7 @@ def read(data: bytes, checks: int | None = None, into: Names | None = None) -> S
         found["meaning"],
         found["config"],
         int(found["settings"][0]),
-        resting,
+        found["resting"],
     )
 
 
@@ -163,7 +140,7 @@ def _refit(values: Array, columns: int) -> Array:
 
 def write(shard: Shard) -> bytes:
     """The bytes of a shard."""
-    parts, resting = shard.parts, shard.resting
+    parts = shard.parts
     return KEPT.write(
         {
             **parts,
@@ -174,11 +151,7 @@ def write(shard: Shard) -> bytes:
             "meaning": shard.meaning,
             "waiting": shard.waiting,
             "shared": shard.shared,
-            "resting.key": resting.key,
-            "resting.page": resting.page,
-            "resting.due_ms": resting.due_ms,
-            "resting.length": np.array([len(page) for page in resting.pages], np.int64),
-            "resting.pages": np.frombuffer(b"".join(resting.pages), np.uint8),
+            "resting": shard.resting,
         },
         shard.names,
     )

@@ -15,6 +15,7 @@ from state.client_quotas.layout import (
     Record,
     World,
     compiled,
+    inlined,
 )
 from state.client_quotas.levels import kinds_of, limit_of, resolve
 from state.client_quotas.lookup import enter, find
@@ -146,7 +147,7 @@ def prepare(w: World, begin_ms: Array) -> None:
             _start_anew(w, key)
 
 
-@compiled
+@inlined
 def _reach(w: World, key: Int, rank: Int) -> None:
     """Move a broker past the shared records before a rank."""
     while w.links[key]["next"] < rank:
@@ -156,7 +157,7 @@ def _reach(w: World, key: Int, rank: Int) -> None:
 # -- sensors ---------------------------------------------------------------------------------
 
 
-@compiled
+@inlined
 def samples_of(w: World, s: Int) -> kafka_quota.Samples:
     """The samples of a sensor."""
     e = w.sensors[s]
@@ -166,7 +167,7 @@ def samples_of(w: World, s: Int) -> kafka_quota.Samples:
     )
 
 
-@compiled
+@inlined
 def sampling_of(w: World, type_: Int) -> kafka_quota.Sampling:
     """How the rates of a type are sampled."""
     p = w.settings[0]
@@ -175,7 +176,7 @@ def sampling_of(w: World, type_: Int) -> kafka_quota.Sampling:
     return kafka_quota.Sampling(p["samples"], p["window_ms"], p["stat"])
 
 
-@compiled
+@inlined
 def sensor_of(w: World, pair: Int, type_: Int, now: Int) -> Int:
     """The sensor that a request of a type is charged to, reset if it has been idle for too long."""
     s = w.pair_sensor[pair, type_]
@@ -198,7 +199,7 @@ def sensor_of(w: World, pair: Int, type_: Int, now: Int) -> Int:
     return s
 
 
-@compiled
+@inlined
 def record(w: World, s: Int, type_: Int, value: float, now: Int) -> None:
     """Charge a sensor, without a test."""
     e = w.sensors[s]
@@ -208,15 +209,13 @@ def record(w: World, s: Int, type_: Int, value: float, now: Int) -> None:
     e["recorded_ms"] = now
 
 
-@compiled
+@inlined
 def read_rate(w: World, s: Int, type_: Int, now: Int) -> tuple[float, Int]:
     """Rate (per second) and its span (ms); samples that have expired start anew."""
-    how = sampling_of(w, type_)
-    kafka_quota.expire_samples(samples_of(w, s), now, how)
-    return kafka_quota.sampled_rate(samples_of(w, s), now, how)
+    return kafka_quota.read_rate(samples_of(w, s), now, sampling_of(w, type_))
 
 
-@compiled
+@inlined
 def charge_rate(
     w: World, s: Int, type_: Int, value: float, now: Int, bound: float
 ) -> tuple[float, Int, Int]:
@@ -231,7 +230,7 @@ def charge_rate(
     return rate, span, kafka_quota.reported_throttle(throttle, w.settings[0]["wraps"] != 0)
 
 
-@compiled
+@inlined
 def charge_tokens(
     w: World, s: Int, value: float, now: Int, bound: float, strict: bool
 ) -> tuple[float, Int, bool]:
@@ -255,7 +254,7 @@ def charge_tokens(
     return tokens, kafka_quota.reported_throttle(throttle, p["wraps"] != 0), False
 
 
-@compiled
+@inlined
 def explain_rate(
     w: World, s: Int, type_: Int, throttle_ms: Int, now: Int, bound: float
 ) -> tuple[float, Int, float]:
@@ -270,7 +269,7 @@ def explain_rate(
 # -- windows ---------------------------------------------------------------------------------
 
 
-@compiled
+@inlined
 def _stats_of(
     w: World, key: Int, window: Int, type_: Int, user: Int, client: Int, basis: Int
 ) -> Int:
@@ -290,11 +289,25 @@ def _stats_of(
     return at
 
 
-@compiled
-def _use(w: World, f: Feed, i: Int, window: Int, topic: Int) -> Record:
-    """The use of a topic by the client of a request in the open window."""
+@inlined
+def _use(w: World, f: Feed, i: Int, window: Int, topic: Int) -> Int:
+    """The use of a topic by the client of a request in the open window; mostly that of the request
+    of its kind before."""
     key, api, who, client = f.key[i], f.api[i], f.principal[i], f.client_id[i]
-    at = find(w.usage_words, w.usage_table, key, window, api, who, client, topic)
+    pair, kind = f.pair[i], f.api_kind[i]
+    at = w.pair_use[pair, kind]
+    if at >= 0:
+        e = w.usage[at]
+        if (
+            e["topic"] != topic
+            or e["window"] != window
+            or e["api"] != api
+            or e["principal"] != who
+            or e["client"] != client
+        ):
+            at = NOBODY
+    if at < 0:
+        at = find(w.usage_words, w.usage_table, key, window, api, who, client, topic)
     if at < 0:
         at = w.settings[0]["usage"]
         w.settings[0]["usage"] += 1
@@ -303,29 +316,32 @@ def _use(w: World, f: Feed, i: Int, window: Int, topic: Int) -> Record:
         e["principal"], e["client"], e["topic"] = who, client, topic
         e["requests"], e["bytes"], e["handler_ns"], e["throttle_ms"] = 0, 0, 0, 0
         enter(w.usage_words, w.usage_table, at)
-    w.usage[at]["feed"] = f.feed[i]
-    return w.usage[at]
+    w.usage[at]["feed"], w.usage[at]["last_ms"] = f.feed[i], f.at_ms[i]
+    w.pair_use[pair, kind] = at
+    return at
 
 
-@compiled
+@inlined
 def _count_use(w: World, f: Feed, i: Int, window: Int, throttle_ms: Int) -> Int:
     """Add a request to the use of its topics; returns the largest one. What is charged beyond the
     bytes of topics, and all else, belongs to that one."""
-    top, most, sum_ = _NO_NAME, NOBODY, _ZERO
+    most, sum_, largest = NOBODY, _ZERO, NOBODY
     for j in range(f.topic_start[i], f.topic_start[i + 1]):
-        e = _use(w, f, i, window, f.topic[j])
-        e["bytes"] += f.topic_bytes[j]
+        at = _use(w, f, i, window, f.topic[j])
+        w.usage[at]["bytes"] += f.topic_bytes[j]
         sum_ += f.topic_bytes[j]
         if f.topic_bytes[j] > most:
-            top, most = f.topic[j], f.topic_bytes[j]
-    e = _use(w, f, i, window, top)
+            largest, most = at, f.topic_bytes[j]
+    if largest < 0:
+        largest = _use(w, f, i, window, _NO_NAME)
+    e = w.usage[largest]
     e["requests"] += 1
     e["throttle_ms"] += throttle_ms
     if f.bytes[i] != NULL:
         e["bytes"] += max(f.bytes[i] - sum_, _ZERO)
     if f.handler_ns[i] != NULL:
         e["handler_ns"] += f.handler_ns[i]
-    return top
+    return e["topic"]
 
 
 # -- records ---------------------------------------------------------------------------------
@@ -339,32 +355,28 @@ def _share(rate: float, bound: float) -> float:
     return rate / bound if bound > 0.0 else np.inf
 
 
-@compiled
+@inlined
 def _add_stats(
     w: World, f: Feed, i: Int, window: Int, type_: Int, value: float, rate: float
 ) -> Int:
     """Add a charge to the open window of its entity."""
     pair = f.pair[i]
-    at = _stats_of(
-        w,
-        f.key[i],
-        window,
-        type_,
-        w.pair_tags[pair, type_, 0],
-        w.pair_tags[pair, type_, 1],
-        L.OF_REQUESTS,
-    )
+    at = w.pair_stats[pair, type_]
+    if at < 0 or w.stats[at]["window"] != window:
+        user, client = w.pair_tags[pair, type_, 0], w.pair_tags[pair, type_, 1]
+        at = _stats_of(w, f.key[i], window, type_, user, client, L.OF_REQUESTS)
+        w.pair_stats[pair, type_] = at
     e = w.stats[at]
     e["requests"] += 1
     e["charged"] += value
     if not e["rate_max"] >= rate:
         e["rate_max"] = rate
     e["bound"], e["level"] = w.pair_bound[pair, type_], w.pair_level[pair, type_]
-    e["feed"] = f.feed[i]
+    e["feed"], e["last_ms"] = f.feed[i], f.at_ms[i]
     return at
 
 
-@compiled
+@inlined
 def _put_verdict(w: World, row: Record, f: Feed, i: Int, number: Int, given: Record) -> None:
     row["record"], row["key"], row["row_no"] = i, f.key[i], number
     row["rule"], row["verdict"], row["type"] = given["rule"], given["verdict"], given["type"]
@@ -374,13 +386,13 @@ def _put_verdict(w: World, row: Record, f: Feed, i: Int, number: Int, given: Rec
     row["throttle_ms"], row["top_topic"] = given["throttle_ms"], given["top_topic"]
 
 
-@compiled
+@inlined
 def _is_measured(w: World, key: Int, type_: Int) -> bool:
     """Whether a quota of a type was ever set on a broker."""
     return bool((w.keys[key]["kinds"] >> (3 * type_)) & 7 != 0)
 
 
-@compiled
+@inlined
 def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
     """Judge one request, once its broker has reached its time."""
     p, key, now, pair = w.settings[0], f.key[i], f.at_ms[i], f.pair[i]
@@ -518,7 +530,7 @@ def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
         p["verdict_no"] += 1
 
 
-@compiled
+@inlined
 def take_rate(w: World, f: Feed, i: Int) -> None:
     """Add a rate that the broker measured to the open window of its entity."""
     p, key, now, type_ = w.settings[0], f.key[i], f.at_ms[i], f.type[i]
@@ -529,7 +541,7 @@ def take_rate(w: World, f: Feed, i: Int) -> None:
     reported = p["reported"] != 0
     if reported and f.bound[i] != NULL:
         bound = f.bound[i] / 1000.0
-    e["bound"], e["level"], e["feed"] = bound, level, f.feed[i]
+    e["bound"], e["level"], e["feed"], e["last_ms"] = bound, level, f.feed[i], now
     e["requests"] += 1
     over: Record
     over = False
@@ -545,7 +557,7 @@ def take_rate(w: World, f: Feed, i: Int) -> None:
         e["throttled"] += 1
 
 
-@compiled
+@inlined
 def is_short(w: World, f: Feed, i: Int) -> bool:
     """Whether what one more record adds may not fit."""
     p = w.settings[0]

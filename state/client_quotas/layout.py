@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from state.engine.kernel import NULL, Array, Int, Record, codes, compiled
+from state.engine.kernel import NULL, Array, Int, Record, codes, compiled, inlined
 from state.events import QUOTA_TYPES
 
-__all__ = ["NULL", "Array", "Int", "Record", "compiled"]
+__all__ = ["NULL", "Array", "Int", "Record", "compiled", "inlined"]
 
 NOBODY = np.int64(-1)
 TYPES = len(QUOTA_TYPES)
 PRODUCE, FETCH, REQUEST, MUTATION = codes(TYPES)
 APIS = ("PRODUCE", "FETCH", "CREATE_TOPICS", "CREATE_PARTITIONS", "DELETE_TOPICS")
-OTHER_API, PRODUCES, FETCHES, MUTATES = codes(4)
+OTHER_API, PRODUCES, FETCHES, MUTATES = codes(API_COUNT := 4)
 """What a request is charged for beside its time."""
 API_KINDS = (PRODUCES, FETCHES, MUTATES, MUTATES, MUTATES)
 OF_USER, OF_CLIENT, OF_BOTH = codes(3)
@@ -155,8 +155,9 @@ STATS = _layout(
     ("observed_ms", _i8),
     ("observed_throttled", _i8),
     ("feed", _i8),
+    ("last_ms", _i8),
 )
-"""What an entity did in an open window, which begins at `window` (ms)."""
+"""What an entity did in an open window, which begins at `window` (ms), up to `last_ms`."""
 
 USAGE = _layout(
     ("key", _i8),
@@ -170,6 +171,7 @@ USAGE = _layout(
     ("handler_ns", _i8),
     ("throttle_ms", _i8),
     ("feed", _i8),
+    ("last_ms", _i8),
 )
 """What a client did with a topic in an open window."""
 
@@ -239,6 +241,10 @@ class World(NamedTuple):
     pair_level: Array
     pair_sensor: Array
     """Its sensor, -1 if it is not looked up yet."""
+    pair_stats: Array
+    """The window of its entity that was looked up last, -1 for none."""
+    pair_use: Array
+    """(pairs, kinds of requests): the use that was looked up last, -1 for none."""
 
 
 class Out(NamedTuple):

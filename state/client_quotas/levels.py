@@ -137,5 +137,5 @@ def resolve(w: World, pair: Int) -> None:
         bound, level = limit_of(w, key, tag_user, tag_client, type_)
         w.pair_tags[pair, t, 0], w.pair_tags[pair, t, 1] = tag_user, tag_client
         w.pair_bound[pair, t], w.pair_level[pair, t] = bound, level
-        w.pair_sensor[pair, t] = NOBODY
+        w.pair_sensor[pair, t] = w.pair_stats[pair, t] = NOBODY
     w.pair_version[pair] = w.links[key]["version"]

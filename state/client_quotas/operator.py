@@ -8,9 +8,9 @@ its late or repeated records for `quarantine`.
 
 Memory of a shard before compression: for each sensor, a type of an entity that was charged within
 `idle_state_ms`, 80 bytes, and 24 for each of its samples (at most `quota_window_num` + 1) while one
-of them has not expired; for each entity of an open window 136 bytes, and 88 for each user, client,
-api and topic in it. While a batch is judged, a sensor has room for all of its samples. A broker is
-kept for ever.
+of them has not expired; for each entity of an open window 144 bytes, and 96 for each user, client,
+api and topic in it. While a batch is judged, a sensor has room for all of its samples. What an idle
+entity has is passed on unread (`state.client_quotas.resting`). A broker is kept for ever.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state.client_quotas import flow
+from state.client_quotas import flow, resting
 from state.client_quotas import layout as L
 from state.client_quotas import shard as shards
 from state.client_quotas.declaration import COLUMNS, DECLARATION, NAME, STATE_VERSION
@@ -36,9 +36,8 @@ from state.engine.documents import Configured
 from state.engine.globs import DEFAULT_USER
 from state.engine.names import Names
 from state.engine.records import Records, length
-from state.engine.wall_job import Batch, SharedWallJob
+from state.engine.wall_job import Batch, SharedWallJob, least
 from state.events import EVERY_BROKER, KIND_INDEX, QUOTA_TYPES
-from udfs.users import user_of
 
 VERDICTS = "client_quota_verdicts"
 _RATE = KIND_INDEX["client_rate"]
@@ -86,6 +85,9 @@ class ClientQuotas(SharedWallJob[Shard]):
     def _open(self, state: bytes | None, names: Names | None = None) -> Shard:
         return shards.read(state, names) if state else shards.new()
 
+    def _whole(self, s: Shard) -> Shard:
+        return resting.all_awake(s)
+
     def _write(self, s: Shard) -> bytes:
         return shards.write(s)
 
@@ -97,25 +99,34 @@ class ClientQuotas(SharedWallJob[Shard]):
     # -- judging -----------------------------------------------------------------------------
 
     def _judge(self, s: Shard, batch: Batch, stream_ms: int) -> dict[str, pa.Table]:
-        w, o = self._play(s, batch)
+        feed, pairs = self._feed(s, batch)
+        resting.wake(s, pairs, batch.keys, batch.begin_ms, self._settings)
+        w, o = self._play(self.world(s, batch.keys, pairs), feed, batch)
         tables = Rows(w, o, batch.records, s.names).tables()
         s.parts = shards.pack(w)
-        return {**tables, **close_windows(s, self._period_ms, self._usage_rows)}
+        tables |= close_windows(s, self._period_ms, self._usage_rows)
+        resting.rest(s, pairs)
+        return tables
 
     def _settle(self, s: Shard, tables: dict[str, pa.Table], stream_ms: int) -> Iterable[int]:
         self._forget(s, stream_ms)
-        for name in ("stats", "usage"):
-            window = s.parts[name]["window"]
-            if len(window):
-                yield (int(window.min()) // self._period_ms + 1) * self._period_ms - 1
+        open_ = s.resting.about["window"], *(s.parts[name]["window"] for name in ("stats", "usage"))
+        for window in open_:
+            for first in least(window):
+                yield (first // self._period_ms + 1) * self._period_ms - 1
 
-    def _play(self, s: Shard, batch: Batch) -> tuple[World, Out]:
-        empty, default, everywhere, *others = s.names.intern(_NAMES).tolist()
-        limits = shards.limits_of(s.shared, s.meaning, empty)
-        feed, pairs = self._feed(s, batch, empty, others)
-        settings = {"default": default, "empty": empty, "everywhere": everywhere}
-        parts = {**s.parts, "keys": batch.keys}
-        w = shards.unpack(parts, {**self._settings, **settings}, pairs, limits)
+    def world(self, s: Shard, keys: Array, pairs: Array) -> World:
+        """What the kernel takes of a shard, whose brokers are `keys`, and of the pairs (broker, user,
+        client id) of a batch; see `shards.pack`."""
+        empty, default, everywhere, *_ = s.names.intern(_NAMES).tolist()
+        return shards.unpack(
+            {**s.parts, "keys": keys},
+            {**self._settings, "default": default, "empty": empty, "everywhere": everywhere},
+            pairs,
+            shards.limits_of(s.shared, s.meaning, empty),
+        )
+
+    def _play(self, w: World, feed: Feed, batch: Batch) -> tuple[World, Out]:
         flow.prepare(w, batch.begin_ms)
         n = length(batch.records)
         o = Out(
@@ -130,15 +141,14 @@ class ClientQuotas(SharedWallJob[Shard]):
         flow.move_on(w)
         return w, o
 
-    def _feed(
-        self, s: Shard, batch: Batch, empty: int, others: Sequence[int]
-    ) -> tuple[Feed, Array]:
+    def _feed(self, s: Shard, batch: Batch) -> tuple[Feed, Array]:
         """The records as the kernel takes them, and their brokers, users and clients."""
+        empty, _, _, *others = s.names.intern(_NAMES).tolist()
         r, n = batch.records, length(batch.records)
         apis, types = others[: len(L.APIS)], others[len(L.APIS) :]
         rate = r["event_type"] == _RATE
         principal, client = (np.where(r[c] < 0, empty, r[c]) for c in ("principal", "client_id"))
-        user = np.where(rate, principal, _users(s.names, principal))
+        user = np.where(rate, principal, shards.users_of(s.names, principal))
         known, pair = np.zeros((n, 3), np.int64), np.empty(n, np.int64)
         key = np.ascontiguousarray(batch.key, np.int64)
         count = wall.intern_tuples(known, 0, key, user, client, np.ones(n, bool), pair)
@@ -172,11 +182,3 @@ class ClientQuotas(SharedWallJob[Shard]):
             SEQUENCE.ranks(r, s.shared, s.names),
         )
         return Feed(*(np.ascontiguousarray(c, np.int64) for c in columns)), known[:count]
-
-
-def _users(names: Names, principal: Array) -> Array:
-    """Names of users by those of principals."""
-    distinct, which = np.unique(principal, return_inverse=True)
-    users = names.intern(user_of(names.lookup(distinct)))
-    found: Array = users[which]
-    return found

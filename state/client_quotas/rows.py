@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from state.client_quotas import layout as L
 from state.client_quotas.layout import NULL, Array, Out, World
-from state.client_quotas.shard import Shard, clocks
+from state.client_quotas.shard import Shard, clocks, window_end
 from state.engine import structs
 from state.engine.names import Names
 from state.engine.records import Records
@@ -94,8 +94,7 @@ def close_windows(s: Shard, period_ms: int, usage_rows: int) -> dict[str, pa.Tab
         rows, keys = s.parts[name], s.parts["keys"]
         if not len(rows):
             continue
-        # a window that another period began ends where one of this period does
-        end = (rows["window"] // period_ms + 1) * period_ms
+        end = window_end(rows["window"], period_ms)
         ended = end <= clocks(keys)[rows["key"]]
         if not ended.any():
             continue

@@ -20,8 +20,10 @@ from state.engine.kernel import Int
 from state.engine.moving import by_count, by_field
 from state.engine.names import NONE, Names
 from state.engine.records import Records
+from state.engine.resting import Pages, Resting
 from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
 from state.engine.wall_job import SharedShard
+from udfs.users import user_of
 
 NAME_COLUMNS = (
     "source_feed",
@@ -36,20 +38,26 @@ NAME_COLUMNS = (
     "source_partition",
 )
 SAMPLES = ("sample_start", "sample_last", "sample_total")
-KEPT = Store(
-    NAME,
-    STATE_VERSION,
-    Texts("config"),
-    Struct("meaning", MEANING, ("name", "user", "client")),
-    Columns("keys", L.KEY, ("cluster", "broker")),
+_ENTITIES = (
     Columns("sensors", L.SENSOR, ("user", "client"), derived=("window", "topic")),
     Columns("stats", L.STATS, ("user", "client", "feed")),
     Columns("usage", L.USAGE, ("api", "principal", "client", "topic", "feed")),
     Plain(SAMPLES[0]),
     Plain(SAMPLES[1]),
     Plain(SAMPLES[2], np.float64),
+)
+PAGE = Store(f"{NAME}.resting", STATE_VERSION, *_ENTITIES)
+KEPT = Store(
+    NAME,
+    STATE_VERSION,
+    Texts("config"),
+    Struct("meaning", MEANING, ("name", "user", "client")),
+    Columns("keys", L.KEY, ("cluster", "broker")),
+    *_ENTITIES,
     RecordSet("waiting", COLUMNS, NAME_COLUMNS),
     RecordSet("shared", COLUMNS, NAME_COLUMNS),
+    Pages("resting", ("broker", "window", "recorded_ms")),
+    added=("resting",),
 )
 _PARTS = ("keys", "sensors", "stats", "usage", *SAMPLES)
 _ROOM = 64
@@ -76,6 +84,9 @@ class Shard(SharedShard):
     shared: Records = field(default_factory=_none)
     meaning: Array = field(default_factory=lambda: np.zeros(0, MEANING))
     config: tuple[str, ...] | None = None
+    resting: Resting = field(default_factory=lambda: KEPT.blank()["resting"])
+    """Entities of which nothing is read. Of each page: its broker (a position in `keys`), the first
+    window that is open in it and the last charge (ms; NULL: none)."""
 
 
 def new() -> Shard:
@@ -93,6 +104,7 @@ def read(data: bytes, into: Names | None = None) -> Shard:
         found["shared"],
         found["meaning"],
         found["config"],
+        found["resting"],
     )
 
 
@@ -105,9 +117,21 @@ def write(shard: Shard) -> bytes:
             "meaning": shard.meaning,
             "waiting": shard.waiting,
             "shared": shard.shared,
+            "resting": shard.resting,
         },
         shard.names,
     )
+
+
+def read_page(data: bytes, into: Names) -> dict[str, Array]:
+    """Entities that rested, with their names in `into`."""
+    found: dict[str, Array] = PAGE.read(data, into)[0]
+    return found
+
+
+def write_page(parts: Mapping[str, Array], names: Names) -> bytes:
+    """The bytes of entities that are to rest."""
+    return PAGE.write(parts, names)
 
 
 OWNED = (
@@ -188,6 +212,8 @@ def unpack(
         pair_bound=np.zeros(by_type),
         pair_level=np.zeros(by_type, np.int64),
         pair_sensor=np.zeros(by_type, np.int64),
+        pair_stats=np.zeros(by_type, np.int64),
+        pair_use=np.full((len(pairs), L.API_COUNT), L.NOBODY),
     )
     enter_all(w.entity_words, w.entity_table, entities)
     return _with_samples(more_room(w, _ROOM), parts)
@@ -263,7 +289,7 @@ def pack(w: World) -> dict[str, Array]:
     recorded, since = sensors["recorded_ms"], clocks(keys)[sensors["key"]]
     idle = (since != NULL) & (since - recorded > p["idle_ms"])
     kept = np.flatnonzero((recorded != NULL) & ~idle)
-    rows = _places(kept, sensors["held"][kept], int(p["stride"]))
+    rows = blocks(np.arange(len(sensors)) * p["stride"], sensors["held"], kept)
     return {
         "keys": keys,
         "sensors": structs.picked(sensors, kept),
@@ -278,10 +304,25 @@ def clocks(keys: Array) -> Array:
     return np.where(keys["has_clock"] != 0, keys["clock_ms"], NULL)
 
 
-def _places(sensors: Array, held: Array, stride: int) -> Array:
-    """Places of the samples to store of some sensors."""
-    first = np.repeat(sensors * stride - (np.cumsum(held) - held), held)
-    return first + np.arange(len(first))
+def blocks(first: Array, count: Array, chosen: Array) -> Array:
+    """Places of the chosen ones of some blocks, one after the other."""
+    count = count[chosen]
+    return np.repeat(first[chosen] - (np.cumsum(count) - count), count) + np.arange(count.sum())
+
+
+def window_end(window: Array, period_ms: int) -> Array:
+    """When windows end. One that another period began ends where one of this period does."""
+    found: Array = (window // period_ms + 1) * period_ms
+    return found
+
+
+def users_of(names: Names, principal: Array) -> Array:
+    """Names of users by those of principals."""
+    distinct = np.flatnonzero(np.bincount(principal, minlength=1))
+    users = np.zeros(len(names), np.int64)
+    users[distinct] = names.intern(user_of(names.lookup(distinct)))
+    found: Array = users[principal]
+    return found
 
 
 def describe(shard: Shard) -> dict[str, Any]:
@@ -290,4 +331,5 @@ def describe(shard: Shard) -> dict[str, Any]:
         **{name: len(part) for name, part in shard.parts.items()},
         "shared": len(shard.meaning),
         "waiting": len(shard.waiting["cluster"]),
+        "resting": len(shard.resting.key),
     }

@@ -80,14 +80,13 @@ def _read(data: Array, p: int, end: int, found: Array, count: int) -> int:
 def _read_all(
     data: Array, offsets: Array, texts: Array, found: Array, ends: Array, other: Array
 ) -> int:
-    """Read the texts of some names (-1: none) one after the other; returns how many topics they
-    have. `other` marks those of another form."""
+    """Read the texts of some names one after the other; returns how many topics they have. `other`
+    marks those of another form."""
     count = 0
     for i in range(len(texts)):
-        if texts[i] >= 0:
-            read = _read(data, offsets[texts[i]], offsets[texts[i] + 1], found, count)
-            other[i] = read < 0
-            count = max(count, read)
+        read = _read(data, offsets[texts[i]], offsets[texts[i] + 1], found, count)
+        other[i] = read < 0
+        count = max(count, read)
         ends[i] = count
     return count
 
@@ -103,15 +102,30 @@ def _picked(data: Array, found: Array, ends: Array, out: Array) -> None:
 
 
 def topics_of(texts: Array, names: Names) -> TopicBytes:
-    """The topics of records, given by the names of their texts (-1 without)."""
+    """The topics of records, given by the names of their texts (-1 without). Equal texts are read
+    once."""
+    marks = np.zeros(len(names) + 1, np.bool_)
+    marks[texts] = True
+    marks[-1] = False
+    distinct = np.flatnonzero(marks)
+    found = _of_each(distinct, names)
+    counts = np.zeros(len(marks), np.int64)
+    counts[distinct] = np.diff(found.start)
+    first = np.cumsum(counts) - counts
     start = np.zeros(len(texts) + 1, np.int64)
-    none = np.zeros(0, np.int64)
-    if not len(texts) or int(texts.max()) < 0:
-        return TopicBytes(start, none, none)
+    np.cumsum(counts[texts], out=start[1:])
+    place = np.repeat(first[texts] - start[:-1], counts[texts]) + np.arange(start[-1])
+    return TopicBytes(start, found.topic[place], found.bytes[place])
+
+
+def _of_each(texts: Array, names: Names) -> TopicBytes:
+    """The topics of texts, given by their names."""
+    start = np.zeros(len(texts) + 1, np.int64)
+    if not len(texts):
+        return TopicBytes(start, start[:0], start[:0])
     data, offsets = names.utf8()
-    there = texts[texts >= 0]
     # every topic takes five bytes at least: "":0,
-    found = np.empty((int((offsets[there + 1] - offsets[there]).sum()) // 5 + 1, 3), np.int64)
+    found = np.empty((int((offsets[texts + 1] - offsets[texts]).sum()) // 5 + 1, 3), np.int64)
     other = np.zeros(len(texts), np.bool_)
     count = _read_all(data, offsets, texts, found, start[1:], other)
     found = found[:count]

@@ -191,17 +191,8 @@ def add_sample(s: Samples, value: float, now: int, how: Sampling) -> tuple[Int, 
 
 
 @compiled
-def expire_samples(s: Samples, now: int, how: Sampling) -> None:
-    """Start the samples anew that a read at `now` finds expired."""
-    for i in range(s.at, s.at + s.used):
-        if _is_expired(s, i, now, how):
-            _reset(s, i, now)
-
-
-@compiled
 def sampled_rate(s: Samples, now: int, how: Sampling) -> tuple[float, Int]:
     """Rate (units per second) and the span it is taken over (ms, at least 1); changes nothing."""
-    samples, window_ms = how.samples, how.window_ms
     found, oldest = 0.0, np.int64(now)
     for i in range(s.at, s.at + s.used):
         expired = _is_expired(s, i, now, how)
@@ -210,6 +201,27 @@ def sampled_rate(s: Samples, now: int, how: Sampling) -> tuple[float, Int]:
             found += s.total[i]
         if i == s.at or begin < oldest:
             oldest = begin
+    return _rate_since(found, oldest, now, how)
+
+
+@compiled
+def read_rate(s: Samples, now: int, how: Sampling) -> tuple[float, Int]:
+    """As `sampled_rate`; the samples that are found expired start anew."""
+    found, oldest = 0.0, np.int64(now)
+    for i in range(s.at, s.at + s.used):
+        if _is_expired(s, i, now, how):
+            _reset(s, i, now)
+        begin = s.start[i]
+        found += s.total[i]
+        if i == s.at or begin < oldest:
+            oldest = begin
+    return _rate_since(found, oldest, now, how)
+
+
+@compiled
+def _rate_since(found: float, oldest: int, now: int, how: Sampling) -> tuple[float, Int]:
+    """The rate of a sum whose oldest sample began at `oldest`, and its span."""
+    samples, window_ms = how.samples, how.window_ms
     span = np.int64(now - oldest)
     # toward zero; the span is negative when the clock is behind
     full = span // window_ms if span >= 0 else -(-span // window_ms)

@@ -221,8 +221,7 @@ def read_rate(w: World, key: Int, now: Int) -> tuple[float, Int]:
         if w.links[key]["sample_room"] == 0:
             more_samples(w, key)
         k["used"], k["current"] = kafka_quota.add_sample(_samples(w, key), 0.0, now, how)
-    kafka_quota.expire_samples(_samples(w, key), now, how)
-    return kafka_quota.sampled_rate(_samples(w, key), now, how)
+    return kafka_quota.read_rate(_samples(w, key), now, how)
 
 
 @compiled

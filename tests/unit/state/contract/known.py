@@ -6,11 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from state.backlog import layout as L
 from state.backlog import shard as backlog_shard
 from state.backlog.resting import all_awake
 from state.chunks import shard as chunk_shard
+from state.client_quotas import resting
 from state.client_quotas import shard as client_quota_shard
+from state.client_quotas.operator import ClientQuotas
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.store import pack
 from state.producer_ids import shard as producer_id_shard
@@ -103,8 +107,10 @@ def producer_ids(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any
 
 def client_quotas(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any]:
     """What a state says of its brokers, free of places and of what is as good as forgotten."""
-    s = client_quota_shard.read(state)
-    p = s.parts
+    s = resting.all_awake(client_quota_shard.read(state))
+    core = ClientQuotas(params_of("client_quotas", **params), policies)
+    w = core.world(s, s.parts["keys"], np.zeros((0, 3), np.int64))
+    p = client_quota_shard.pack(w)
 
     def text(i: Any) -> str | None:
         return s.names.get(int(i)) if i >= 0 else None
