@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import duckdb
 
-from app.show.metrics.definition import BROKER, Definition, MetricsSection
+from app.show.metrics.definition import BROKER, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds, Entities, Key
 from app.show.metrics.part import MetricsPart, Sample, labels, rows, scalar
 
@@ -79,31 +79,25 @@ _ENTITY = (*BROKER, "quota_type", "user", "client")
 METRICS = (
     MetricsSection(
         "Client quotas",
-        (
-            Definition(
+        defined(
+            _ENTITY,
+            "client_quota_stats",
+            (
                 "weir_client_quota_utilisation_ratio",
                 "gauge",
-                _ENTITY,
                 "Largest rate of the newest window / limit.",
-                "client_quota_stats",
-                True,
             ),
-            Definition(
+            (
                 "weir_client_requests_throttled_total",
                 "counter",
-                _ENTITY,
                 "Requests throttled or refused by a client quota; of metrics, measurements.",
-                "client_quota_stats",
-                True,
             ),
-            Definition(
+            (
                 "weir_client_throttle_seconds_total",
                 "counter",
-                _ENTITY,
                 "Throttle time of these requests.",
-                "client_quota_stats",
-                True,
             ),
+            bounded=True,
         ),
         (ClientQuotaMetrics,),
     ),
