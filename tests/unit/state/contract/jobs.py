@@ -25,6 +25,7 @@ from tests.reference import client_quotas as reference_client_quotas
 from tests.reference import entry_cache as reference_entry_cache
 from tests.reference import job as reference_rate_limits
 from tests.reference import producer_ids as reference_producer_ids
+from tests.support import records as by_hand
 from tests.support.effort import SLOW
 from tests.unit.state import (
     backlog_trace,
@@ -219,17 +220,8 @@ def with_walls(records: Sequence[Row]) -> list[Row]:
 
 def record(kind: str, at_ms: int, seq: int | None = None, **columns: Any) -> Row:
     """A record of broker b1, `at_ms` after the start on both clocks."""
-    return {
-        "event_type": kind,
-        "source_feed": "contract",
-        "cluster": "c",
-        "broker": "b1",
-        "seq": seq,
-        "ts_mono_ns": START_NS + at_ms * MS,
-        "ts_wall_ms": START_MS + at_ms,
-        "source_offset": 0,
-        **columns,
-    }
+    at = START_MS + at_ms, START_NS + at_ms * MS
+    return by_hand.record(kind, *at, seq=seq, **{"source_offset": 0, **columns})
 
 
 def document(scope: str, name: str, **limits: Any) -> str:
