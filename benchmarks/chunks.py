@@ -47,7 +47,6 @@ COLUMNS = (
 )
 OUT = "uuid string, payload binary"
 STATE = "parts binary, sizes array<int>"
-SOURCE_MB = "MB/s of payload"
 
 
 def run(bench: Bench) -> Result:

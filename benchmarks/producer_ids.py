@@ -69,18 +69,19 @@ def _filters(bench: Bench, result: Result) -> None:
         rng = np.random.default_rng(items)
         speeds, wrong, asked = [], 0, 0
         words = np.zeros(shape.words, np.uint64)
-        bloom.insert_ids(words, 0, shape.bits, shape.hashes, np.arange(1))
+        bloom.densify(np.zeros(1, np.uint64), 0, 1, words, 0, *shape)
         for _part in range(5):
             spent = 0.0
             for number in range(filters // 5 or 1):
                 ids = rng.integers(0, 2**62, 2 * items)
+                known = ids[:items].view(np.uint64)
                 words[:] = 0
                 began = time.perf_counter()
-                bloom.insert_ids(words, 0, shape.bits, shape.hashes, ids[:items])
+                bloom.densify(known, 0, items, words, 0, *shape)
                 spent += time.perf_counter() - began
                 if number % 10 == 0:
                     found = np.zeros(items, np.bool_)
-                    bloom.contains_ids(words, 0, shape.bits, shape.hashes, ids[items:], found)
+                    bloom.contains_ids(words, 0, *shape, ids[items:], found)
                     wrong += int(found.sum())
                     asked += items
             speeds.append((filters // 5 or 1) * items / spent)

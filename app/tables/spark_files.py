@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _HEAD = b"crc\0"
 _SNAPSHOT = re.compile(r"(\d+)\.zip")
-_CHANGES = re.compile(r"(\d+)\.changelog")
 COMPACT = ".compact"
 
 

@@ -15,9 +15,6 @@ import pyarrow as pa
 
 from state.engine.documents import Version
 
-NO_WATERMARK = 0
-"""Wall time (ms) of a stream that has not moved yet."""
-
 
 @dataclass
 class Step:

@@ -15,11 +15,7 @@ Worked example: 1000 ids at 0.01 give m = 9586, k = 7, 150 words, 1199 bytes.
 
 The listed form of a filter is its ids in any order, one word each, in the place of the bits, for
 filters of few ids: membership is worked out from the bits that the ids would set, so its answers
-are those of the bits.
-
-The sparse form is the list of its ids in ascending order. While a filter has few ids it is smaller,
-and it has no false positives (so that it may call an id unseen which bits would have taken for
-seen). `densify` turns either list into bits.
+are those of the bits. `densify` turns a list into bits.
 """
 
 from __future__ import annotations
@@ -124,30 +120,6 @@ def contains(words: Array, at: int, bits: int, hashes: int, low: int, high: int)
 
 
 @compiled
-def newest_with(
-    words: Array, offsets: Array, first: int, end: int, bits: int, hashes: int, low: int, high: int
-) -> Int:
-    """The last of the filters first..end - 1 that may hold an id, -1 if none does.
-
-    Filter i starts at word offsets[i] (int64); the order is that of creation.
-    """
-    for i in range(end - 1, first - 1, -1):
-        if contains(words, offsets[i], bits, hashes, low, high):
-            return np.int64(i)
-    return np.int64(-1)
-
-
-@compiled
-def insert_ids(words: Array, at: int, bits: int, hashes: int, pids: Array) -> Int:
-    """Insert producer ids (int64, shape (n,)) into one filter; returns how many bits are new."""
-    new = np.int64(0)
-    for i in range(len(pids)):
-        low, high = murmur3(pids[i])
-        new += insert(words, at, bits, hashes, low, high)
-    return new
-
-
-@compiled
 def contains_ids(words: Array, at: int, bits: int, hashes: int, pids: Array, found: Array) -> Int:
     """Test producer ids (int64, (n,)); sets `found` (bool, (n,)) and returns how many are in."""
     count = np.int64(0)
@@ -195,61 +167,10 @@ def expected_fpp(items: int, shape: Shape) -> float:
 
 
 @compiled
-def sparse_place(words: Array, at: int, items: int, pid: int) -> Int:
-    """How many ids of the sparse filter at word `at` (`items` of them) are below an id.
-
-    Ids are ordered as unsigned numbers.
-    """
-    x = np.uint64(pid)
-    low, high = np.int64(0), np.int64(items)
-    while low < high:
-        middle = (low + high) >> 1
-        if words[at + middle] < x:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled
-def sparse_contains(words: Array, at: int, items: int, pid: int) -> bool:
-    """Whether a producer id is in the sparse filter at word `at`, which holds `items` ids."""
-    place = sparse_place(words, at, items, pid)
-    return bool(place < items and words[at + place] == np.uint64(pid))
-
-
-@compiled
-def sparse_insert(words: Array, at: int, items: int, pid: int) -> Int:
-    """Insert a producer id into the sparse filter at word `at`; returns how many ids it then has.
-
-    The word after the last id must belong to the filter.
-    """
-    place = sparse_place(words, at, items, pid)
-    if place < items and words[at + place] == np.uint64(pid):
-        return np.int64(items)
-    for w in range(at + items, at + place, -1):
-        words[w] = words[w - 1]
-    words[at + place] = np.uint64(pid)
-    return np.int64(items + 1)
-
-
-@compiled
-def sparse_room(items: int, bits: int) -> Int:
-    """Words for a sparse filter of `items` ids: a power of two from 4 on.
-
-    0 = the bits take no more room than that, so the filter should be dense.
-    """
-    room = np.int64(4)
-    while room < items:
-        room *= 2
-    return room if room < words_of(bits) else np.int64(0)
-
-
-@compiled
 def densify(
     ids: Array, start: int, items: int, words: Array, at: int, bits: int, hashes: int
 ) -> Int:
-    """Insert the ids of the sparse filter ids[start:start + items] into the bits at words[at:].
+    """Insert the listed ids ids[start:start + items] into the bits at words[at:].
 
     Returns how many bits this has set. The two places must not overlap.
     """

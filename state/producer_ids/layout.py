@@ -18,7 +18,6 @@ NOBODY = np.int64(-1)
 
 MODES = ("A", "B", "C", "L")
 MODE_A, MODE_B, MODE_C, MODE_L = codes(4)
-MEMBERSHIPS = ("bloom", "exact")
 RULES = (
     "unseen_within_bound",
     "unseen_over_bound",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from state.engine.kernel import Array, Int, compiled
+from state.engine.kernel import Int, compiled
 
 _C1 = np.uint64(0x87C37B91114253D5)
 _C2 = np.uint64(0x4CF5AD432745937F)
@@ -39,19 +39,4 @@ def murmur3(pid: int) -> tuple[Int, Int]:
     high = _mixed(high)
     low += high
     high += low
-    return low, high
-
-
-@compiled
-def murmur3_into(pids: Array, low: Array, high: Array) -> None:
-    """Hash producer ids (int64, shape (n,)) into two arrays (uint64, shape (n,))."""
-    for i in range(len(pids)):
-        low[i], high[i] = murmur3(pids[i])
-
-
-def murmur3_all(pids: Array) -> tuple[Array, Array]:
-    """Low and high halves (uint64, shape (n,)) of the hashes of producer ids (int64, (n,))."""
-    pids = np.ascontiguousarray(pids, np.int64)
-    low, high = np.empty(len(pids), np.uint64), np.empty(len(pids), np.uint64)
-    murmur3_into(pids, low, high)
     return low, high

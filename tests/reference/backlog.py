@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from tests.reference.order import KINDS, Record, each_once, nulls_first
+from tests.reference.order import Record, each_once
 from tests.reference.policies import full_name, namespace_of, without_partition
+from tests.reference.wall import SHARED, gathered, play, wall_level
+from tests.reference.wall import Key as WallKey
 from udfs.topics import is_system_topic
 
 Row = dict[str, Any]
@@ -33,8 +35,7 @@ OWN = (
     "ledger_deleted",
     "group_state",
 )
-"""Kinds that have a topic; the other two hold for many keys."""
-SHARED = ("policy", "broker_started", "gap")
+"""Kinds that have a topic."""
 TABLES = (
     "backlog_checks",
     "backlog_evictions",
@@ -79,7 +80,6 @@ DEFAULTS: dict[str, Any] = {
     "check_rows": "backlogged",
     "forecast_checks": 10,
 }
-NS_PER_MS = 1_000_000
 REDUCTION = 0.9
 MOST_RANGES = 10_000
 SAMPLES_PER_SECOND = 4
@@ -152,19 +152,8 @@ def shown(position: Position | None) -> str | None:
 
 
 def _level(record: Record) -> tuple[Any, ...]:
-    # a policy without monotonic time stands before everything of its wall time
-    floats = record["event_type"] == "policy" and record.get("ts_mono_ns") is None
     topic = None if record.get("topic") is None else topic_of(record)
-    return (
-        record["ts_wall_ms"],
-        not floats,
-        nulls_first(record.get("seq")),
-        nulls_first(topic),
-        nulls_first(record.get("ledger_id")),
-        nulls_first(record.get("entry_id")),
-        KINDS.index(record["event_type"]),
-        *[nulls_first(record.get(c)) for c in _LATER],
-    )
+    return wall_level({**record, "topic": topic}, ("seq", "topic", "ledger_id", "entry_id"), _LATER)
 
 
 # -- ledgers ---------------------------------------------------------------------------------
@@ -788,7 +777,7 @@ def _first_pass(since: int, last: int, interval: int) -> int:
     return due
 
 
-class Topic:
+class Topic(WallKey):
     """One key: a topic of a cluster, its clock and passes."""
 
     def __init__(
@@ -798,8 +787,8 @@ class Topic:
         params: Mapping[str, Any],
         configured: Sequence[str] = (),
     ) -> None:
-        self.rows: dict[str, list[Row]] = {table: [] for table in TABLES}
-        self._cluster, self._topic = cluster, topic
+        super().__init__(cluster, TABLES)
+        self._topic = topic
         self._params = {**DEFAULTS, **params}
         self._policies = Policies(self._params)
         for text in configured:
@@ -815,12 +804,8 @@ class Topic:
         """Brokers that have been out of sight."""
         self._unseen: set[str] = set()
         """What has not been stated since: then no pass judges the topic."""
-        self._last: Record | None = None
-        self._next: Record | None = None
         self._taken_ms = 0
         self._last_pass: int | None = None
-        self._now = 0
-        self._from_record = False
 
     # -- time --------------------------------------------------------------------------------
 
@@ -1352,37 +1337,6 @@ class Topic:
                     cursor.evicted_to(move.end, ledgers)
                     self._version += cursor.durable
 
-    # -- rows --------------------------------------------------------------------------------
-
-    def _mono(self) -> int | None:
-        assert self._last is not None
-        mono: int | None = self._last.get("ts_mono_ns")
-        if self._from_record or mono is None:
-            return mono
-        mono += (self._now - self._last["ts_wall_ms"]) * NS_PER_MS
-        n = self._next
-        if n is not None and n["broker"] == self._last["broker"]:
-            following = n.get("ts_mono_ns")
-            mono = mono if following is None else min(mono, following)
-        return mono
-
-    def _put(self, table: str, rule: str, columns: Row) -> None:
-        assert self._last is not None
-        rows = self.rows[table]
-        again = rows and rows[-1]["ts_wall_ms"] == self._now
-        rows.append(
-            {
-                "cluster": self._cluster,
-                "broker": self._last["broker"],
-                "ts_mono_ns": self._mono(),
-                "ts_wall_ms": self._now,
-                "rule": rule,
-                "source_feed": self._last["source_feed"],
-                "row_no": rows[-1]["row_no"] + 1 if again else 0,
-                **columns,
-            }
-        )
-
 
 def growth_rate(values: Sequence[tuple[int, int]]) -> float:
     """Median slope per second between all pairs of (ms, value)."""
@@ -1426,23 +1380,6 @@ def topic_for(key: Key, params: Mapping[str, Any], configured: Sequence[str] = (
     return Topic(cluster, name, params, configured)
 
 
-def play(topic: Topic, records: Sequence[Record], until_ms: int | None = None) -> None:
-    """Take the ordered records of one key, then move its clock to `until_ms`.
-
-    What holds for many keys moves no clock: after the last record of the key itself it is taken
-    only on the way to `until_ms`.
-    """
-    own = [i for i, r in enumerate(records) if r["event_type"] in OWN]
-    for i, record in enumerate(records):
-        if i > own[-1] and (until_ms is None or record["ts_wall_ms"] >= until_ms):
-            break
-        following = next((records[j] for j in own if j >= i), None)
-        topic.advance(record["ts_wall_ms"], following)
-        topic.take(record)
-    if until_ms is not None:
-        topic.advance(until_ms)
-
-
 def judge(
     records: Sequence[Record],
     params: Mapping[str, Any],
@@ -1450,13 +1387,11 @@ def judge(
     until_ms: int | None = None,
 ) -> dict[str, list[Row]]:
     """Rows by table after all records, with every key's clock moved on to `until_ms`."""
-    rows: dict[str, list[Row]] = {table: [] for table in TABLES}
-    for key in keys_of(records):
-        topic = topic_for(key, params, configured)
-        play(topic, records_of(records, key), until_ms)
-        for table, found in topic.rows.items():
-            rows[table].extend(found)
-    return rows
+    keys = keys_of(records)
+    played = (
+        play(topic_for(key, params, configured), records_of(records, key), until_ms) for key in keys
+    )
+    return gathered(TABLES, (topic.rows for topic in played))
 
 
 # -- the view --------------------------------------------------------------------------------

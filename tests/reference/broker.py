@@ -39,16 +39,16 @@ from tests.reference.order import Record
 from tests.reference.policies import Policies, is_the_brokers, partition_of, source_of
 from tests.reference.switches import switches
 from tests.reference.tracker import TRACKERS
+from tests.reference.two_clocks import NS_PER_MS, TwoClocks
 from tests.reference.usage import Name, Usage, columns, order
 
-NS_PER_MS = 1_000_000
 NONE: tuple[None, None] = (None, None)
 Row = dict[str, Any]
 Action = Callable[[int, int | None], bool | None]
 """What a timer does, called with both clocks; False if it has done nothing."""
 
 
-class Broker:
+class Broker(TwoClocks):
     """State of one (cluster, broker); `rows` is what it has written, by table."""
 
     def __init__(self, cluster: str, broker: str, params: Mapping[str, Any]) -> None:
@@ -74,7 +74,6 @@ class Broker:
         }
         self._numbers: dict[str, tuple[int, int]] = {}
         self.policies = Policies(broker)
-        self.last: Record | None = None
         self._window_start = 0
         self._stats: dict[str, TopicStats] = {}
         self._usage: dict[tuple[str, Name], Usage] = {}
@@ -95,21 +94,6 @@ class Broker:
         """When a timer or a policy did something after the last record."""
 
     # -- time --------------------------------------------------------------------------------
-
-    def wall_at(self, ns: int, next_record: Record | None) -> int | None:
-        """Wall time of a moment after the last record, not beyond the next record's."""
-        if self.last is None or self.last["ts_wall_ms"] is None:
-            return None
-        wall = self.last["ts_wall_ms"] + (ns - self.last["ts_mono_ns"]) // NS_PER_MS
-        limit = next_record["ts_wall_ms"] if next_record else None
-        return wall if limit is None else min(wall, limit)
-
-    def ns_at(self, wall: int) -> int:
-        """Monotonic time of a wall time after the last record."""
-        assert self.last is not None
-        if self.last["ts_wall_ms"] is None:
-            return int(self.last["ts_mono_ns"])
-        return int(self.last["ts_mono_ns"]) + (wall - self.last["ts_wall_ms"]) * NS_PER_MS
 
     def advance(self, to_ns: int, next_record: Record | None) -> None:
         """Timers that are due before a moment, windows that end up to it."""
@@ -1162,6 +1146,9 @@ class Broker:
         )
 
     # -- policies ----------------------------------------------------------------------------
+
+    def take_floating(self, policy: Record, ns: int | None) -> None:
+        self.apply(json.loads(policy["policy_json"]), ns, policy["ts_wall_ms"])
 
     def apply(
         self,

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.reference.order import KINDS, Record, each_once, nulls_first
+from tests.reference.order import Record, each_once
+from tests.reference.wall import Key, gathered, play, wall_level
 
 Row = dict[str, Any]
 
@@ -30,7 +31,6 @@ TABLES = (
     "incomplete_messages",
     "chunk_topic_stats",
 )
-NS_PER_MS = 1_000_000
 _LATER = (
     "source_feed",
     "cluster",
@@ -67,16 +67,8 @@ _LATER = (
 # -- records ---------------------------------------------------------------------------------
 
 
-def _level(r: Record) -> tuple[Any, ...]:
-    return (
-        r["ts_wall_ms"],
-        nulls_first(r.get("seq")),
-        nulls_first(r.get("partition")),
-        nulls_first(r.get("ledger_id")),
-        nulls_first(r.get("entry_id")),
-        KINDS.index(r["event_type"]),
-        *[nulls_first(r.get(name)) for name in _LATER],
-    )
+def _level(record: Record) -> tuple[Any, ...]:
+    return wall_level(record, ("seq", "partition", "ledger_id", "entry_id"), _LATER)
 
 
 def position_of(record: Record) -> str:
@@ -639,23 +631,19 @@ class Window:
     max_contexts: int = 0
 
 
-class Topic:
+class Topic(Key):
     """One key: a topic of a cluster, its clock, timers and windows."""
 
     def __init__(self, cluster: str, topic: str, params: Mapping[str, Any]) -> None:
-        self.rows: dict[str, list[Row]] = {table: [] for table in TABLES}
+        super().__init__(cluster, TABLES)
         self._holds = 0
         self.subscriptions: dict[str, Subscription] = {}
-        self._cluster, self._topic, self._params = cluster, topic, params
+        self._topic, self._params = topic, params
         self._expiry: int = params["expireTimeOfIncompleteChunkedMessageMillis"]
         self._idle: int = params["idle_state_ms"]
         self._window_ms: int = params["stats_window_ms"]
         self._timers: list[Timer] = []
         self._window: Window | None = None
-        self._last: Record | None = None
-        self._next: Record | None = None
-        self._now = 0
-        self._from_record = False
         self._count = 0
         self._letters: list[Letter] = []
         """Stored messages in the order in which they came."""
@@ -689,8 +677,11 @@ class Topic:
 
     def take(self, record: Record) -> None:
         """Judge a record at its time, to which the topic has been advanced."""
-        self._last, self._from_record, self._now = record, True, record["ts_wall_ms"]
         kind = record["event_type"]
+        if kind == "gap":
+            self._lose_sight(record)
+            return
+        self._last, self._from_record, self._now = record, True, record["ts_wall_ms"]
         if kind == "cursor_state":
             self._cursor(record)
             return
@@ -733,7 +724,7 @@ class Topic:
         life = 2 * self._expiry if self._expiry > 0 else self._idle
         return ended is not None and self._now < ended + life
 
-    def meet(self, gap: Record) -> None:
+    def _lose_sight(self, gap: Record) -> None:
         """A gap of a broker, to whose time the topic has been advanced."""
         self._gaps[gap["broker"]] = self._now = gap["ts_wall_ms"]
         if self._last is None or self._last["broker"] != gap["broker"]:
@@ -1264,35 +1255,6 @@ class Topic:
 
     # -- rows --------------------------------------------------------------------------------
 
-    def _mono(self) -> int | None:
-        assert self._last is not None
-        mono: int | None = self._last.get("ts_mono_ns")
-        if self._from_record or mono is None:
-            return mono
-        mono += (self._now - self._last["ts_wall_ms"]) * NS_PER_MS
-        n = self._next
-        if n is not None and n["broker"] == self._last["broker"]:
-            following = n.get("ts_mono_ns")
-            mono = mono if following is None else min(mono, following)
-        return mono
-
-    def _put(self, table: str, rule: str, columns: Row) -> None:
-        assert self._last is not None
-        rows = self.rows[table]
-        again = rows and rows[-1]["ts_wall_ms"] == self._now
-        rows.append(
-            {
-                "cluster": self._cluster,
-                "broker": self._last["broker"],
-                "ts_mono_ns": self._mono(),
-                "ts_wall_ms": self._now,
-                "rule": rule,
-                "source_feed": self._last["source_feed"],
-                "row_no": rows[-1]["row_no"] + 1 if again else 0,
-                **columns,
-            }
-        )
-
     def _event(
         self,
         s: Subscription,
@@ -1468,30 +1430,11 @@ def records_of(records: Iterable[Record], key: tuple[str, str]) -> list[Record]:
     return sorted([*each_once(own, _level), *each_once(gaps, _level)], key=_level)
 
 
-def play(topic: Topic, records: Sequence[Record], until_ms: int | None = None) -> None:
-    """Take the ordered records of one topic, then move its clock to `until_ms`. A gap moves no
-    clock: after the topic's last record it is met only on the way to `until_ms`."""
-    own = [i for i, r in enumerate(records) if r["event_type"] != "gap"]
-    for i, record in enumerate(records):
-        if i > own[-1] and (until_ms is None or record["ts_wall_ms"] >= until_ms):
-            break
-        topic.advance(record["ts_wall_ms"], next((records[j] for j in own if j >= i), None))
-        if record["event_type"] == "gap":
-            topic.meet(record)
-        else:
-            topic.take(record)
-    if until_ms is not None:
-        topic.advance(until_ms)
-
-
 def judge(
     records: Sequence[Record], params: Mapping[str, Any], until_ms: int | None = None
 ) -> dict[str, list[Row]]:
     """Rows by table after all records, with every topic's clock moved on to `until_ms`."""
-    rows: dict[str, list[Row]] = {table: [] for table in TABLES}
-    for key in keys_of(records):
-        topic = Topic(*key, params)
-        play(topic, records_of(records, key), until_ms)
-        for table, found in topic.rows.items():
-            rows[table].extend(found)
-    return rows
+    played = (
+        play(Topic(*key, params), records_of(records, key), until_ms) for key in keys_of(records)
+    )
+    return gathered(TABLES, (topic.rows for topic in played))

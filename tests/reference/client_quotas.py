@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.reference.order import KINDS, Record, each_once, nulls_first
+from tests.reference.order import Record, each_once
 from tests.reference.producer_ids import Rules, Sensor, divided, reported, round_half_up, user_of
+from tests.reference.wall import SHARED, wall_level
 
 Row = dict[str, Any]
 Entity = tuple[str | None, str | None]
 """User and client; None for the one that it has not."""
 OWN = ("client_request", "client_rate")
-SHARED = ("policy", "broker_started", "gap")
 TABLES = (
     "client_quota_decisions",
     "client_quota_verdicts",
@@ -56,15 +56,7 @@ _LATER = (
 
 
 def _level(record: Record) -> tuple[Any, ...]:
-    # a policy without monotonic time stands before everything of its wall time
-    floats = record["event_type"] == "policy" and record.get("ts_mono_ns") is None
-    return (
-        record["ts_wall_ms"],
-        not floats,
-        nulls_first(record.get("seq")),
-        KINDS.index(record["event_type"]),
-        *[nulls_first(record.get(c)) for c in _LATER],
-    )
+    return wall_level(record, ("seq",), _LATER)
 
 
 def topics_of(text: str | None) -> dict[str, int]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from tests.reference.order import KINDS, Record, nulls_first
+from tests.reference.order import Record, in_order
+from tests.reference.two_clocks import NS_PER_MS, TwoClocks
+from tests.reference.two_clocks import play as play_between
+from tests.reference.wall import gathered
 
 Row = dict[str, Any]
 Position = tuple[int, int]
@@ -31,7 +33,6 @@ READ = (
     "policy",
     "gap",
 )
-NS_PER_MS = 1_000_000
 MIB = 1_048_576
 TRIGGER = 0.98
 MOST_EXTENSIONS = 1000
@@ -788,7 +789,7 @@ class Variant:
         )
 
 
-# -- order and future ------------------------------------------------------------------------
+# -- future ---------------------------------------------------------------------------------
 
 _LATER = (
     "source_feed",
@@ -813,52 +814,6 @@ _LATER = (
     "active",
     "policy_json",
 )
-
-
-def _follows(record: Record, start: Record) -> bool:
-    if record["ts_wall_ms"] is not None and start["ts_wall_ms"] is not None:
-        return bool(record["ts_wall_ms"] >= start["ts_wall_ms"])
-    return nulls_first(record.get("seq")) >= nulls_first(start.get("seq"))
-
-
-def in_order(records: Sequence[Record]) -> list[Record]:
-    """Records of one key in the contract's order, none repeated."""
-    starts = sorted(
-        (r for r in records if r["event_type"] == "broker_started"),
-        key=lambda r: (nulls_first(r["ts_wall_ms"]), nulls_first(r.get("seq"))),
-    )
-
-    def level(record: Record) -> tuple[Any, ...]:
-        is_start = record["event_type"] == "broker_started"
-        if is_start:
-            run = 1 + next(i for i, start in enumerate(starts) if start is record)
-        else:
-            run = sum(_follows(record, start) for start in starts)
-        topic = record.get("topic")
-        found = re.match(r"^(.*)-partition-(\d+)$", topic or "", re.DOTALL)
-        return (
-            run,
-            not is_start,
-            record["ts_mono_ns"],
-            nulls_first(record.get("seq")),
-            nulls_first(found.group(1) if found else topic),
-            int(found.group(2)) if found else -1,
-            nulls_first(record.get("ledger_id")),
-            nulls_first(record.get("entry_id")),
-            KINDS.index(record["event_type"]),
-            *[nulls_first(record.get(column)) for column in _LATER],
-        )
-
-    ordered: list[Record] = []
-    known: set[tuple[Any, ...]] = set()
-    for key, i in sorted((level(r), i) for i, r in enumerate(records)):
-        record = records[i]
-        identity = (key[0], record["ts_mono_ns"], record["source_feed"], record.get("seq"))
-        if record.get("seq") is not None and identity in known:
-            continue
-        known.add(identity)
-        ordered.append(record)
-    return ordered
 
 
 class Future:
@@ -902,7 +857,7 @@ def _removed_by(r: Record) -> Callable[[str, Position], bool]:
 # -- one key ---------------------------------------------------------------------------------
 
 
-class Broker:
+class Broker(TwoClocks):
     """One (cluster, broker): its caches, cursors, clock and windows."""
 
     def __init__(
@@ -915,7 +870,6 @@ class Broker:
         self._next_read = None if future is None else future.next_read
         self.documents = Documents(broker)
         self.rows: dict[str, list[Row]] = {table: [] for table in TABLES}
-        self.last: Record | None = None
         self._numbers: dict[str, tuple[int | None, int]] = {}
         self._window_start = 0
         self._events: set[str] = set()
@@ -944,22 +898,6 @@ class Broker:
         """Passes due before this time have run."""
 
     # -- time --------------------------------------------------------------------------------
-
-    def wall_at(self, ns: int, following: Record | None) -> int | None:
-        """Wall time of a moment after the last record, not beyond the next record's."""
-        if self.last is None or self.last["ts_wall_ms"] is None:
-            return None
-        wall: int = self.last["ts_wall_ms"] + (ns - self.last["ts_mono_ns"]) // NS_PER_MS
-        limit = following["ts_wall_ms"] if following else None
-        return wall if limit is None else min(wall, limit)
-
-    def ns_at(self, wall: int) -> int:
-        """Monotonic time of a wall time after the last record."""
-        assert self.last is not None
-        if self.last["ts_wall_ms"] is None:
-            return int(self.last["ts_mono_ns"])
-        passed: int = (wall - self.last["ts_wall_ms"]) * NS_PER_MS
-        return int(self.last["ts_mono_ns"]) + passed
 
     def advance(self, to: int, following: Record | None) -> None:
         """Passes and checks that are due before a moment, windows that end up to it."""
@@ -1070,6 +1008,10 @@ class Broker:
         self.last = record
         if self._future is not None:
             self._future.passed += 1
+
+    def take_floating(self, policy: Record, ns: int | None) -> None:
+        document = json.loads(policy["policy_json"])
+        self.apply(document, policy["ts_wall_ms"], policy.get("configured", False))
 
     def apply(
         self, document: Mapping[str, Any], wall: int | None, is_configured: bool = False
@@ -1420,51 +1362,16 @@ def play(
         of_cluster = [r for r in records if r["cluster"] == cluster and r["event_type"] in READ]
         mine = [r for r in of_cluster if r["broker"] == broker]
         everywhere = [r for r in of_cluster if r["broker"] == EVERYWHERE]
-        ordered = in_order([r for r in mine if r["ts_mono_ns"] is not None])
-        floating = sorted(
-            [
-                *[{**r, "configured": True} for r in changes],
-                *everywhere,
-                *[r for r in mine if r["ts_mono_ns"] is None],
-            ],
-            key=lambda r: r["ts_wall_ms"],
-        )
+        ordered = in_order([r for r in mine if r["ts_mono_ns"] is not None], _LATER)
+        floating = [{**r, "configured": True} for r in changes]
+        floating += [*everywhere, *[r for r in mine if r["ts_mono_ns"] is None]]
         future = Future(ordered, {**DEFAULTS, **params}["release_event"])
         b = Broker(cluster, broker, params, future)
         for text in configured:
             b.documents.put(json.loads(text), None, None)
-        for record in ordered:
-            wall = record["ts_wall_ms"]
-            while floating and wall is not None and floating[0]["ts_wall_ms"] <= wall:
-                _apply(b, floating.pop(0), record)
-            b.take(record)
-            if watch is not None:
-                watch(b)
-        if until_ms is not None and b.last is not None:
-            end = b.ns_at(until_ms)
-            for policy in floating:
-                if b.ns_at(policy["ts_wall_ms"]) < end:
-                    _apply(b, policy, None)
-            b.advance(end, None)
+        play_between(b, ordered, floating, until_ms, watch)
         found.append(b)
     return found
-
-
-def _apply(b: Broker, policy: Record, following: Record | None) -> None:
-    """A policy that has only a wall time; after the first record it has one on both clocks."""
-    wall = policy["ts_wall_ms"]
-    if b.last is not None:
-        ns = b.ns_at(wall)
-        if following is not None and following["event_type"] == "broker_started":
-            # its time belongs to another run
-            following = {**following, "ts_mono_ns": ns}
-        elif following is not None:
-            # behind a record without a wall time it stands at the first that is not before it
-            known = b.last["ts_wall_ms"] is not None
-            ns = min(ns, following["ts_mono_ns"]) if known else following["ts_mono_ns"]
-        ns = max(ns, b.last["ts_mono_ns"])
-        b.advance(ns, following)
-    b.apply(json.loads(policy["policy_json"]), wall, policy.get("configured", False))
 
 
 def judge(
@@ -1475,11 +1382,8 @@ def judge(
     changes: Sequence[Record] = (),
 ) -> dict[str, list[Row]]:
     """Rows by table after all records, with every key's clock moved on to `until_ms`."""
-    rows: dict[str, list[Row]] = {table: [] for table in TABLES}
-    for b in play(records, params, configured, until_ms, changes=changes):
-        for table, found in b.rows.items():
-            rows[table].extend(found)
-    return rows
+    brokers = play(records, params, configured, until_ms, changes=changes)
+    return gathered(TABLES, (b.rows for b in brokers))
 
 
 def bakeoff(

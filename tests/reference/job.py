@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.reference.broker import Broker, Row
 from tests.reference.order import Record, in_order
+from tests.reference.two_clocks import play
 
 
 def judge(
@@ -27,49 +28,10 @@ def judge(
         b = Broker(cluster, broker, params)
         for text in configured:
             b.policies.put(json.loads(text), None)
-        _play(b, mine, everywhere, until_ms)
+        timed = in_order([r for r in mine if r["ts_mono_ns"] is not None])
+        play(b, timed, [*everywhere, *[r for r in mine if r["ts_mono_ns"] is None]], until_ms)
         if until_ns is not None:
             b.advance(until_ns, None)
         for table, found in b.rows.items():
             rows.setdefault(table, []).extend(found)
     return rows
-
-
-def _play(
-    b: Broker, records: Sequence[Record], everywhere: Sequence[Record], until_ms: int | None
-) -> None:
-    timed = [r for r in records if r["ts_mono_ns"] is not None]
-    floating = sorted(
-        [*everywhere, *[r for r in records if r["ts_mono_ns"] is None]],
-        key=lambda r: r["ts_wall_ms"],
-    )
-    for record in in_order(timed):
-        wall = record["ts_wall_ms"]
-        while floating and wall is not None and floating[0]["ts_wall_ms"] <= wall:
-            _apply(b, floating.pop(0), record)
-        b.take(record)
-    if until_ms is None or b.last is None:
-        return
-    end = b.ns_at(until_ms)
-    for policy in floating:
-        if b.ns_at(policy["ts_wall_ms"]) < end:
-            _apply(b, policy, None)
-    b.advance(end, None)
-
-
-def _apply(b: Broker, policy: Record, following: Record | None) -> None:
-    """A policy that has only a wall time; after the first record it has one on both clocks."""
-    wall = policy["ts_wall_ms"]
-    ns = None
-    if b.last is not None:
-        ns = b.ns_at(wall)
-        if following is not None and following["event_type"] == "broker_started":
-            # its time belongs to another run
-            following = {**following, "ts_mono_ns": ns}
-        elif following is not None:
-            # behind a record without a wall time it stands at the first that is not before it
-            known = b.last["ts_wall_ms"] is not None
-            ns = min(ns, following["ts_mono_ns"]) if known else following["ts_mono_ns"]
-        ns = max(ns, b.last["ts_mono_ns"])
-        b.advance(ns, following)
-    b.apply(json.loads(policy["policy_json"]), ns, wall)

@@ -91,11 +91,12 @@ def _follows(record: Record, start: Record) -> bool:
     return nulls_first(record.get("seq")) >= nulls_first(start.get("seq"))
 
 
-def in_order(records: Sequence[Record]) -> list[Record]:
-    """Sorted, without repeated feed records; `run` counts the broker starts before each."""
+def in_order(records: Sequence[Record], others: Sequence[str] = _OTHERS) -> list[Record]:
+    """Sorted by runs of the broker, monotonic time and place, and where all that is equal by `others`;
+    without repeated feed records."""
     starts = sorted(
         (r for r in records if r["event_type"] == "broker_started"),
-        key=lambda r: (r["ts_wall_ms"], nulls_first(r.get("seq"))),
+        key=lambda r: (nulls_first(r["ts_wall_ms"]), nulls_first(r.get("seq"))),
     )
 
     def level(record: Record) -> tuple[Any, ...]:
@@ -108,7 +109,7 @@ def in_order(records: Sequence[Record]) -> list[Record]:
         base = found.group(1) if found else record.get("topic")
         return (
             run,
-            0 if is_start else 1,
+            not is_start,
             record["ts_mono_ns"],
             nulls_first(record.get("seq")),
             nulls_first(base),
@@ -116,7 +117,7 @@ def in_order(records: Sequence[Record]) -> list[Record]:
             nulls_first(record.get("ledger_id")),
             nulls_first(record.get("entry_id")),
             KINDS.index(record["event_type"]),
-            *[nulls_first(record.get(column)) for column in _OTHERS],
+            *[nulls_first(record.get(column)) for column in others],
         )
 
     levels = sorted(((level(r), i) for i, r in enumerate(records)))
@@ -128,5 +129,5 @@ def in_order(records: Sequence[Record]) -> list[Record]:
         if record.get("seq") is not None and identity in known:
             continue
         known.add(identity)
-        found.append({**record, "run": key[0]})
+        found.append(record)
     return found

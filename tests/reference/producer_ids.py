@@ -12,16 +12,16 @@ import mmh3
 import numpy as np
 
 from state.producer_ids import bloom
-from tests.reference.order import KINDS, Record, each_once, nulls_first
+from tests.reference.order import Record, each_once
+from tests.reference.wall import SHARED, gathered, play, wall_level
+from tests.reference.wall import Key as WallKey
 
 Row = dict[str, Any]
 Key = tuple[str, str, str]
 
 OWN = ("produce_batch", "producer_id_assigned")
-"""Kinds that have a key of their own; the other two hold for every key of their broker."""
-SHARED = ("policy", "broker_started", "gap")
+"""Kinds that have a key of their own; the others hold for every key of their broker."""
 TABLES = ("producer_id_decisions", "producer_id_stats", "producer_id_owners")
-NS_PER_MS = 1_000_000
 DEFAULT_USER = "<default>"
 UNLIMITED = {"long": 2**63 - 1, "int": 2**31 - 1}
 SAMPLES = "producer.id.quota.window.num"
@@ -68,24 +68,7 @@ _LATER = (
 
 
 def _level(record: Record) -> tuple[Any, ...]:
-    # a policy without monotonic time stands before everything of its wall time
-    floats = record["event_type"] == "policy" and record.get("ts_mono_ns") is None
-    return (
-        record["ts_wall_ms"],
-        not floats,
-        *[
-            nulls_first(record.get(c))
-            for c in (
-                "seq",
-                "topic",
-                "partition",
-                "ledger_id",
-                "entry_id",
-            )
-        ],
-        KINDS.index(record["event_type"]),
-        *[nulls_first(record.get(c)) for c in _LATER],
-    )
+    return wall_level(record, ("seq", "topic", "partition", "ledger_id", "entry_id"), _LATER)
 
 
 def user_of(principal: str) -> str:
@@ -363,7 +346,7 @@ class Window:
     throttles: list[int] = field(default_factory=list)
 
 
-class User:
+class User(WallKey):
     """One key: a user on a broker, its clock and windows."""
 
     def __init__(
@@ -374,16 +357,14 @@ class User:
         params: Mapping[str, Any],
         configured: Sequence[str] = (),
     ) -> None:
-        self.rows: dict[str, list[Row]] = {table: [] for table in TABLES}
+        super().__init__(cluster, TABLES)
         self._params = {**DEFAULTS, **params}
-        self._cluster, self._broker, self._user = cluster, broker, user
+        self._user = user
         self._policies = Policies(broker, self._params)
         for text in configured:
             self._policies.put(json.loads(text))
         self._window_ms: int = self._params["stats_window_ms"]
         self._window: Window | None = None
-        self._last: Record | None = None
-        self._now = 0
         self._empty()
 
     def _empty(self) -> None:
@@ -398,8 +379,9 @@ class User:
 
     def advance(self, to: int, following: Record | None = None) -> None:
         """Write the windows that end by `to`; `following` is the next record of this key."""
+        self._next, self._from_record = following, False
         while self._window is not None and self._window.start + self._window_ms <= to:
-            self._end_window(self._window, following)
+            self._end_window(self._window)
 
     def live_at(self, now: int) -> list[Filter]:
         """The filters at a time that is not before the last record."""
@@ -421,7 +403,7 @@ class User:
             self._forget(now)
             self._policies.put(json.loads(record["policy_json"]))
             return None
-        self._now, self._last = now, record
+        self._last, self._from_record, self._now = record, True, now
         if self._window is None:
             self._window = Window(now // self._window_ms * self._window_ms)
         if record["producer_id"] == -1:
@@ -505,8 +487,6 @@ class User:
         self._put(
             "producer_id_decisions",
             rule,
-            now,
-            record.get("ts_mono_ns"),
             {
                 "user": self._user,
                 "client_id": record.get("client_id"),
@@ -530,8 +510,6 @@ class User:
         self._put(
             "producer_id_owners",
             rule,
-            self._now,
-            record.get("ts_mono_ns"),
             {
                 "producer_id": record["producer_id"],
                 "user": self._user,
@@ -541,18 +519,16 @@ class User:
 
     # -- windows -----------------------------------------------------------------------------
 
-    def _end_window(self, w: Window, following: Record | None) -> None:
-        end = w.start + self._window_ms
+    def _end_window(self, w: Window) -> None:
+        end = self._now = w.start + self._window_ms
         live = self.live_at(end)
         rate, tokens = self._levels(end)
         busy = bool(live) or rate > 0
         if busy or w.began_live or w.new_ids or w.seen or w.rejected:
-            self._stats_row(w, end, rate, tokens, following)
+            self._stats_row(w, rate, tokens)
         self._window = Window(end, began_live=bool(live)) if busy else None
 
-    def _stats_row(
-        self, w: Window, end: int, rate: float, tokens: float | None, following: Record | None
-    ) -> None:
+    def _stats_row(self, w: Window, rate: float, tokens: float | None) -> None:
         live, shape = self.filters.live, self.filters.shape
         bound = self._rules().bound
         fill = fpp = None
@@ -562,8 +538,6 @@ class User:
         self._put(
             "producer_id_stats",
             "window",
-            end,
-            self._mono(end, following),
             {
                 "window_start_ms": w.start,
                 "window_ms": self._window_ms,
@@ -582,32 +556,6 @@ class User:
                 "estimated_fpp": fpp,
                 "state_bytes": sum(f.bytes for f in live),
             },
-        )
-
-    def _mono(self, at: int, following: Record | None) -> int | None:
-        assert self._last is not None
-        mono: int | None = self._last.get("ts_mono_ns")
-        if mono is None:
-            return None
-        mono += (at - self._last["ts_wall_ms"]) * NS_PER_MS
-        limit = None if following is None else following.get("ts_mono_ns")
-        return mono if limit is None else min(mono, limit)
-
-    def _put(self, table: str, rule: str, at: int, mono: int | None, columns: Row) -> None:
-        assert self._last is not None
-        rows = self.rows[table]
-        again = rows and rows[-1]["ts_wall_ms"] == at
-        rows.append(
-            {
-                "cluster": self._cluster,
-                "broker": self._broker,
-                "ts_mono_ns": mono,
-                "ts_wall_ms": at,
-                "rule": rule,
-                "source_feed": self._last["source_feed"],
-                "row_no": rows[-1]["row_no"] + 1 if again else 0,
-                **columns,
-            }
         )
 
 
@@ -640,23 +588,6 @@ def records_of(records: Iterable[Record], key: Key) -> list[Record]:
     return sorted([*each_once(own, _level), *each_once(shared, _level)], key=_level)
 
 
-def play(user: User, records: Sequence[Record], until_ms: int | None = None) -> None:
-    """Take the ordered records of one key, then move its clock to `until_ms`.
-
-    What holds for all keys moves no clock: after the last record of the key itself it is taken
-    only on the way to `until_ms`.
-    """
-    own = [i for i, r in enumerate(records) if r["event_type"] in OWN]
-    for i, record in enumerate(records):
-        if i > own[-1] and (until_ms is None or record["ts_wall_ms"] >= until_ms):
-            break
-        following = next((records[j] for j in own if j >= i), None)
-        user.advance(record["ts_wall_ms"], following)
-        user.take(record)
-    if until_ms is not None:
-        user.advance(until_ms)
-
-
 def judge(
     records: Sequence[Record],
     params: Mapping[str, Any],
@@ -664,10 +595,8 @@ def judge(
     until_ms: int | None = None,
 ) -> dict[str, list[Row]]:
     """Rows by table after all records, with every key's clock moved on to `until_ms`."""
-    rows: dict[str, list[Row]] = {table: [] for table in TABLES}
-    for key in keys_of(records):
-        user = User(*key, params, configured)
-        play(user, records_of(records, key), until_ms)
-        for table, found in user.rows.items():
-            rows[table].extend(found)
-    return rows
+    keys = keys_of(records)
+    played = (
+        play(User(*key, params, configured), records_of(records, key), until_ms) for key in keys
+    )
+    return gathered(TABLES, (user.rows for user in played))

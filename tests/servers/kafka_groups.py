@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -16,11 +15,8 @@ from confluent_kafka.admin import AdminClient
 
 from app.config.kafka_groups import KafkaGroupsSettings
 from tests.reference.backlog import judge
+from tests.support.polled import lines
 from tests.support.servers.kafka import Kafka
-from tests.unit.sources.pulsar.documents import valid
-
-if TYPE_CHECKING:
-    pass
 
 AGED_MS = 3_600_000
 Json = dict[str, Any]
@@ -84,13 +80,20 @@ class Cluster:
         )
 
 
-@pytest.fixture
-def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    """The broker with a topic of two partitions and groups that stand in it."""
+@contextmanager
+def standing(kafka: Kafka) -> Iterator[Cluster]:
+    """A broker with a topic of two partitions."""
     made = Cluster(kafka)
     with made.admin:
         kafka.create_topic(made.topic, 2)
         until(lambda: made.topic in made.admin.list_topics(timeout=10).topics)
+        yield made
+
+
+@pytest.fixture
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    """The broker with a topic of two partitions and groups that stand in it."""
+    with standing(kafka) as made:
         yield made
 
 
@@ -107,21 +110,9 @@ def now_ms() -> int:
 
 def records(path: Path | None) -> list[Json]:
     """The records of a poll, all of one time; the last one in its file is of the poll itself."""
-    assert path is not None
-    found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    valid(found)
-    *found, last = found
-    assert last["event_type"] == "poll"
+    found = lines(path)
     assert len({record["ts_wall_ms"] for record in found}) <= 1
     return found
-
-
-def of_kind(found: list[Json], kind: str, *columns: str) -> list[tuple[Any, ...]]:
-    return [
-        tuple(record.get(column) for column in columns)
-        for record in found
-        if record["event_type"] == kind
-    ]
 
 
 def newest(found: list[Json], table: str = "group_lag") -> dict[tuple[str, int], Json]:

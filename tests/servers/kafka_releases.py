@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.servers.kafka_groups import Cluster, until
+from tests.servers.kafka_groups import Cluster, standing
 from tests.support.servers.kafka import Kafka
-from tests.support.servers.process import Missing
+from tests.support.servers.process import serving
 
 NEWEST, OLDER = "4.4.0", "3.9.2"
 
@@ -30,22 +30,14 @@ def release(
         "transaction.partition.verification.enable": "false",
         "group.streams.initial.rebalance.delay.ms": 0,
     }
-    try:
-        made = Kafka(tmp_path_factory.mktemp("broker"), lenient, version=request.param)
-        made.start()
-    except (Missing, OSError) as error:
-        pytest.skip(f"no Kafka broker {request.param}: {error}")
-    try:
-        yield Release(made, request.param)
-    finally:
-        made.stop()
+    folder = tmp_path_factory.mktemp("broker")
+    version = request.param
+    with serving(lambda: Kafka(folder, lenient, version=version), f"Kafka {version}") as kafka:
+        yield Release(kafka, version)
 
 
 @pytest.fixture
 def released(release: Release) -> Iterator[Cluster]:
     """The broker with a topic of two partitions."""
-    made = Cluster(release.kafka)
-    with made.admin:
-        release.kafka.create_topic(made.topic, 2)
-        until(lambda: made.topic in made.admin.list_topics(timeout=10).topics)
-        yield made
+    with standing(release.kafka) as cluster:
+        yield cluster

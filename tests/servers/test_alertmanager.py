@@ -10,7 +10,7 @@ import pytest
 
 from app.show import alerts
 from tests.support.servers.alertmanager import Alertmanager
-from tests.support.servers.process import Missing
+from tests.support.servers.process import serving
 from tests.support.sinks import BUSY, RULE, minutes
 from tests.support.throttle_rows import OTHER, TOPIC
 from tests.unit.show.alerts.receiver import Receiver, receiving
@@ -29,13 +29,8 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture
 def manager(tmp_path: Path, receiver: Receiver) -> Iterator[Alertmanager]:
     """An Alertmanager of this test. Skips where it is not installed."""
-    try:
-        server = Alertmanager(tmp_path, receiver.url)
-        server.start()
-    except (Missing, OSError) as error:
-        pytest.skip(f"no Alertmanager: {error}")
-    yield server
-    server.stop()
+    with serving(lambda: Alertmanager(tmp_path, receiver.url), "Alertmanager") as server:
+        yield server
 
 
 def notified(receiver: Receiver, status: str) -> dict[str, str]:

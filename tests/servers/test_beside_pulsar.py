@@ -31,8 +31,7 @@ from tests.servers.pulsar_day import (
 )
 from tests.support.recording.saturated import reported
 from tests.support.servers import pulsar_plugin
-from tests.support.servers.process import free_ports
-from tests.support.servers.pulsar import Pulsar
+from tests.support.servers.pulsar import with_telemetry
 
 pytestmark = pytest.mark.slow
 NEAR = 0.01
@@ -46,16 +45,7 @@ SYSTEM = ("/__", "://pulsar/")
 )
 def day(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
     folder = tmp_path_factory.mktemp("beside")
-    (port,) = free_ports(1)
-    broker = Pulsar(
-        folder / "broker",
-        jvm=[
-            "-Dotel.sdk.disabled=false",
-            "-Dotel.metrics.exporter=prometheus",
-            "-Dotel.exporter.prometheus.host=127.0.0.1",
-            f"-Dotel.exporter.prometheus.port={port}",
-        ],
-    )
+    broker, metrics = with_telemetry(folder / "broker")
     pulsar_plugin.start(
         broker,
         folder / "records",
@@ -64,7 +54,7 @@ def day(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]
         backlogQuotaCheckIntervalInSeconds=str(CHECK_S),
         messageExpiryCheckIntervalInMinutes="1",
     )
-    lived = Day(broker, folder, f"http://127.0.0.1:{port}/metrics", request.param)
+    lived = Day(broker, folder, metrics, request.param)
     try:
         lived.prepare()
         lived.begin_weir()

@@ -30,9 +30,10 @@ from app.sources.kafka.kafka_client import KafkaClient
 from app.sources.kafka.offsets import LogPosition, Place
 from app.sources.kafka.producers_client import ProducersClient
 from app.sources.polling import Unanswered
-from tests.servers.kafka_groups import AGED_MS, Cluster, now_ms, of_kind, records, until
+from tests.servers.kafka_groups import AGED_MS, Cluster, now_ms, records, until
+from tests.support.polled import of_kind
 from tests.support.servers.kafka import Kafka
-from tests.support.servers.process import Missing
+from tests.support.servers.process import serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,15 +105,8 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    try:
-        made = Pair(tmp_path_factory.mktemp("pair"))
-        made.start()
-    except (Missing, OSError) as error:
-        pytest.skip(f"no Kafka brokers: {error}")
-    try:
+    with serving(lambda: Pair(tmp_path_factory.mktemp("pair")), "Kafka brokers") as made:
         yield made
-    finally:
-        made.stop()
 
 
 def test_a_broker_that_hangs_costs_its_own_partitions(

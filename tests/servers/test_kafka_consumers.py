@@ -11,8 +11,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from app.sources.kafka.groups_poll import GroupPoller
-from tests.servers.kafka_groups import Cluster, now_ms, of_kind, records, until
+from tests.servers.kafka_groups import Cluster, now_ms, records, until
 from tests.servers.kafka_releases import NEWEST, OLDER, release, released
+from tests.support.polled import of_kind
 
 __all__ = ["release", "released"]
 

@@ -3,7 +3,6 @@ no poll that fails for one of them."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,10 @@ from tests.servers.kafka_groups import (
     cluster,
     newest,
     now_ms,
-    of_kind,
     records,
 )
-from tests.support.servers.kafka import Kafka, jars
-from tests.support.servers.process import java
+from tests.support.polled import of_kind
+from tests.support.servers.kafka import Kafka, run_class
 
 __all__ = ["cluster"]
 pytestmark = pytest.mark.kafka
@@ -88,10 +86,8 @@ def test_groups_without_an_offset(cluster: Cluster, kafka: Kafka, tmp_path: Path
     cluster.produce(0, 30, now_ms() - AGED_MS)
     cluster.produce(1, 9, now_ms() - AGED_MS)
     cluster.commit("g", 30)
-    source = tmp_path / "EmptyId.java"
-    source.write_text(EMPTY_ID, "utf-8")
-    run = [*java(), "-cp", f"{jars()}/*", str(source), kafka.servers, cluster.topic]
-    subprocess.run(run, check=True, capture_output=True, timeout=120)
+    words = (kafka.servers, cluster.topic)
+    run_class(tmp_path, "EmptyId", EMPTY_ID, *words)
     said: list[str] = []
     names = [f"^.*-{cluster.name}", "^$", f"typo-{cluster.name}"]
     poller = GroupPoller(cluster.settings(groups=names), tmp_path / "spool", said.append)
@@ -114,4 +110,4 @@ def test_groups_without_an_offset(cluster: Cluster, kafka: Kafka, tmp_path: Path
         row = newest(found, "group_states")["g", 1]
         assert (row["state"], row["unread"]) == ("no_offset", 9)
     finally:
-        subprocess.run([*run, "delete"], check=True, capture_output=True, timeout=120)
+        run_class(tmp_path, "EmptyId", EMPTY_ID, *words, "delete")

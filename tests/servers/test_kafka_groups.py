@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,14 +26,14 @@ from tests.servers.kafka_groups import (
     Json,
     cluster,
     now_ms,
-    of_kind,
     records,
     until,
 )
 from tests.support.backlog_views import stored
+from tests.support.polled import of_kind
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.logging_kafka import LoggingKafka
-from tests.support.servers.process import Missing
+from tests.support.servers.process import serving
 
 __all__ = ["cluster"]
 
@@ -332,12 +333,8 @@ def test_a_broker_that_is_away_deletes_nothing(
 
 
 def test_a_user_with_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    try:
-        broker = LoggingKafka(tmp_path / "broker", ["weir"])
-        broker.start()
-    except (Missing, OSError) as error:
-        pytest.skip(f"no Kafka broker: {error}")
-    try:
+    made = partial(LoggingKafka, tmp_path / "broker", ["weir"])
+    with serving(made, "Kafka broker") as broker:
         cluster = Cluster(broker)
         broker.create_topic(cluster.topic)
         cluster.produce(0, 3, now_ms() - AGED_MS)
@@ -355,8 +352,6 @@ def test_a_user_with_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(UserError, match="uthentication failed") as error:
             GroupPoller(settings, tmp_path / "other").check()
         assert "wrong-one" not in str(error.value)
-    finally:
-        broker.stop()
 
 
 def test_groups_through_the_service(

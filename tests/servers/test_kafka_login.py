@@ -11,7 +11,7 @@ import pytest
 
 from app.sources.kafka.kafka_client import KafkaClient
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
-from tests.support.servers.process import Missing
+from tests.support.servers.process import serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,15 +31,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         "sasl.enabled.mechanisms": f"{MECHANISM},OAUTHBEARER",
         "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": OAUTH,
     }
-    try:
-        made = Kafka(tmp_path_factory.mktemp("broker"), accepts)
-        made.start()
-    except (Missing, OSError) as error:
-        pytest.skip(f"no Kafka broker: {error}")
-    try:
+    folder = tmp_path_factory.mktemp("broker")
+    with serving(lambda: Kafka(folder, accepts), "Kafka broker") as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.mark.parametrize("mechanism", ["OAUTHBEARER", MECHANISM])

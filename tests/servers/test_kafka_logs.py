@@ -26,7 +26,7 @@ from app.sources.kafka import broker_logs
 from app.tables.small_files import path_in
 from app.whatif.replay import replayed
 from tests.support.servers.logging_kafka import LoggingKafka
-from tests.support.servers.process import Missing
+from tests.support.servers.process import serving
 from tests.unit.state.producer_id_trace import numbered, play
 
 if TYPE_CHECKING:
@@ -58,15 +58,8 @@ class Told(NamedTuple):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Request log and dump of a broker that has served all of them."""
     home, folder = tmp_path_factory.mktemp("broker"), tmp_path_factory.mktemp("logs")
-    try:
-        broker = LoggingKafka(home, [*PATIENT, OFFENDER])
-        broker.start()
-    except (Missing, OSError) as error:
-        pytest.skip(f"no Kafka broker: {error}")
-    try:
+    with serving(lambda: LoggingKafka(home, [*PATIENT, OFFENDER]), "Kafka broker") as broker:
         traffic(broker)
-    finally:
-        broker.stop()
     broker.request_log.rename(folder / "kafka-request.log.1")
     segments = [segment for topic in TIMES for segment in broker.segments(topic)]
     (folder / "dump.txt").write_text(broker.dump(segments))

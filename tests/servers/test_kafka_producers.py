@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 import shutil
 import subprocess
@@ -11,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -39,11 +38,12 @@ from app.sources.kafka import producers_source
 from app.sources.kafka.dump_log import Dump, DumpedBatch
 from app.sources.kafka.producers_poll import ProducerPoller
 from app.tables.small_files import path_in
+from tests.servers.kafka_groups import now_ms, until
+from tests.support.polled import lines
 from tests.support.servers import producer_ids
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.logging_kafka import LoggingKafka
-from tests.support.servers.process import Missing
-from tests.unit.sources.pulsar.documents import valid
+from tests.support.servers.process import serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,16 +71,11 @@ def poller_of(settings: Settings, say: Callable[[str], None] | None = None) -> P
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoggingKafka]:
     """A broker with users, a request log, ACLs, and a quick look at which ids are too old."""
-    try:
-        made = LoggingKafka(tmp_path_factory.mktemp("broker"), USERS, properties=PROPERTIES)
-        made.start()
-    except (Missing, OSError) as error:
-        pytest.skip(f"no Kafka broker: {error}")
-    try:
+    folder = tmp_path_factory.mktemp("broker")
+    kafka = partial(LoggingKafka, folder, USERS, properties=PROPERTIES)
+    with serving(kafka, "Kafka broker") as made:
         send(made, "alice", "first", made_topic(made))  # the coordinator of ids is ready now
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture
@@ -196,32 +191,15 @@ def live(config: Settings) -> dict[tuple[str, str], tuple[int, int]]:
     return {key: counts for key, counts in newest.items() if counts != (0, 0)}
 
 
-def now_ms() -> int:
-    return int(time.time() * 1000)
-
-
 def polled(poller: ProducerPoller) -> list[Row]:
-    """The records of one poll but the last one, which is of the poll itself."""
-    path = poller.poll_once(now_ms())
-    assert path is not None
-    found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    valid(found)
-    *found, last = found
-    assert last["event_type"] == "poll"
-    return found
+    """The records of one poll."""
+    return lines(poller.poll_once(now_ms()))
 
 
 def asked_again(poller: ProducerPoller, config: Settings) -> dict[tuple[str, str], tuple[int, int]]:
     """What is live after one more poll."""
     polled(poller)
     return live(config)
-
-
-def until(holds: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "the broker has not done it"
-        time.sleep(0.2)
 
 
 def test_ids_of_producers_that_restart_in_a_loop_are_those_of_the_log(

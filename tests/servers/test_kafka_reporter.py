@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from confluent_kafka import Consumer, Producer
 
 from tests.support.servers import feeds, pulsar_plugin
 from tests.support.servers.kafka import VERSION
-from tests.support.servers.process import Missing
+from tests.support.servers.process import serving
 from tests.support.servers.sasl_kafka import SaslKafka
 from tests.support.waiting import wait_for
 
@@ -73,16 +74,10 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
         "weir.file.ms": 300,
         "weir.cluster": "east",
     }
-    try:
-        started = Broker(tmp_path / "broker", request.param, files)
-        started.start()
-    except (Missing, OSError) as error:
-        pytest.skip(f"no Kafka broker with the reporter: {error}")
-    try:
+    made = partial(Broker, tmp_path / "broker", request.param, files)
+    with serving(made, "Kafka broker with the reporter") as started:
         started.create_topic(TOPIC)
         yield started
-    finally:
-        started.stop()
 
 
 def test_rates_bounds_and_throttle_times_of_clients(broker: Broker, tmp_path: Path) -> None:

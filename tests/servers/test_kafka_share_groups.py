@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from app.sources.kafka.groups_poll import GroupPoller
-from tests.servers.kafka_groups import Cluster, Json, newest, now_ms, of_kind, records, until
+from tests.servers.kafka_groups import Cluster, Json, newest, now_ms, records, until
 from tests.servers.kafka_releases import NEWEST, release, released
+from tests.support.polled import of_kind
 from tests.support.servers import ivy
 from tests.support.servers.kafka import jars
 from tests.support.servers.process import java

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,8 +18,7 @@ from tests.reference.backlog import judge
 from tests.servers.kafka_groups import PRECISE, Cluster, Json, now_ms, records, until
 from tests.servers.kafka_releases import release, released
 from tests.support.servers import producer_ids
-from tests.support.servers.kafka import Kafka, jars
-from tests.support.servers.process import java
+from tests.support.servers.kafka import run_class
 
 __all__ = ["release", "released"]
 
@@ -44,15 +41,6 @@ public class Abort { public static void main(String[] a) throws Exception {
 }}
 """
 """What kafka-transactions.sh does, which is in none of the broker's jars."""
-
-
-def abort(kafka: Kafka, topic: str, partition: int, start_offset: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "Abort.java"
-        source.write_text(ABORT, "utf-8")
-        place = [kafka.servers, topic, str(partition), str(start_offset)]
-        run = [*java(), "-cp", f"{jars()}/*", str(source), *place]
-        subprocess.run(run, check=True, capture_output=True, timeout=120)
 
 
 @contextmanager
@@ -152,6 +140,6 @@ def test_a_transaction_that_hangs(
             assert old_ms < ongoing["start_ms"] <= now_ms()
             assert (hanging["state"], hanging["producer_id"]) == ("hanging", 10**9)
             assert hanging["transactional_id"] is None and hanging["last_ms"] == old_ms
-        abort(made.kafka, made.topic, 1, hanging["start_offset"])
+        run_class(tmp_path, "Abort", ABORT, servers, made.topic, "1", str(hanging["start_offset"]))
         poller.poll_once(now_ms())
         assert [row["state"] for row in rows()[2:]] == ["ended", "ended"]

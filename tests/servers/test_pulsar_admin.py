@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import time
 from collections.abc import Callable
@@ -13,8 +12,8 @@ import pytest
 
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.sources.pulsar.admin_poll import AdminPoller
+from tests.support.polled import lines, of_kind
 from tests.support.servers.pulsar import Pulsar
-from tests.unit.sources.pulsar.documents import valid
 
 NAMESPACE = "public/weir"
 NAME = f"{NAMESPACE}/t"
@@ -56,20 +55,7 @@ def settings(pulsar: Pulsar) -> PulsarAdminSettings:
 
 def records(path: Path | None, name: str = TOPIC) -> list[Json]:
     """The records of a file, policies and those of one topic; the last one is of the poll itself."""
-    assert path is not None
-    found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    valid(found)
-    *found, last = found
-    assert last["event_type"] == "poll"
-    return [record for record in found if record.get("topic") in (None, name)]
-
-
-def of_kind(found: list[Json], kind: str, *columns: str) -> list[tuple[Any, ...]]:
-    return [
-        tuple(record.get(column) for column in columns)
-        for record in found
-        if record["event_type"] == kind
-    ]
+    return [record for record in lines(path) if record.get("topic") in (None, name)]
 
 
 def policies(found: list[Json]) -> dict[str, Json]:

@@ -22,6 +22,7 @@ from app.errors import UserError
 from app.run.failures import QueryFailed
 from app.run.service import run
 from app.tables.commit import Writer
+from tests.support import records
 from tests.support.servers.kafka import Kafka
 from tests.support.throttle_publisher import command
 from tests.support.throttle_rows import START_MS, frame
@@ -129,19 +130,8 @@ def test_a_batch_that_is_published_twice_has_the_same_records_twice(
 
 def record(kind: str, at_ms: int, seq: int, **columns: Any) -> str:
     """A record of broker b1 as a line."""
-    return json.dumps(
-        {
-            "event_type": kind,
-            "source_feed": "contract",
-            "cluster": "c",
-            "broker": "b1",
-            "seq": seq,
-            "ts_mono_ns": START_NS + at_ms * 1_000_000,
-            "ts_wall_ms": START_MS + at_ms,
-            "cnx_id": "c1",
-            **columns,
-        }
-    )
+    at = START_MS + at_ms, START_NS + at_ms * 1_000_000
+    return json.dumps(records.record(kind, *at, **{"seq": seq, "cnx_id": "c1", **columns}))
 
 
 def throttled(make: MakeSettings, kafka: Kafka, topic: str, folder: Path) -> Settings:

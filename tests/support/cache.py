@@ -5,24 +5,29 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import ArrivalSlice, Trace, plan_trace
+from app.demo.generator.trace import ArrivalSlice, Trace
+from tests.support import planned as every
 from tests.unit.demo.generator.model import applied_records, normal_name, parsed_lines
 
 Record = dict[str, Any]
 EVENTS, MANY = 12_000, 20_000
+SCENARIOS = (
+    "cache-catch-up",
+    "cache-fan-out",
+    "cache-key-shared",
+    "cache-out-of-order",
+    "cache-rolling-restart",
+)
 
 
-@cache
 def planned(scenario: str, events: int = EVENTS, seed: int = 7) -> Trace:
     """A trace of moderate size."""
-    return plan_trace(load_scenario(scenario), events, seed)
+    return every.planned(scenario, seed, events)
 
 
-@cache
 def slices(scenario: str, events: int = EVENTS, seed: int = 7) -> tuple[ArrivalSlice, ...]:
     """Its slices."""
-    return tuple(planned(scenario, events, seed).slices())
+    return every.slices(scenario, seed, events)
 
 
 @cache

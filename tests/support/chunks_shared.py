@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.reference.chunks import judge
+from tests.support import records as by_hand
 from tests.unit.state.chunk_trace import PARAMS, numbered, play
 
 Row = dict[str, Any]
@@ -53,18 +54,9 @@ def rows_of(request: pytest.FixtureRequest) -> Judge:
 
 
 def record(kind: str, at_ms: int, **columns: Any) -> Row:
-    return {
-        "event_type": kind,
-        "source_feed": "contract",
-        "cluster": "c",
-        "broker": "b",
-        "topic": "persistent://a/b/t",
-        "subscription": "s",
-        "ts_wall_ms": START_MS + at_ms,
-        "ts_mono_ns": (START_MS + at_ms) * 1_000_000,
-        "seq": None,
-        **columns,
-    }
+    at = START_MS + at_ms
+    of = {"broker": "b", "topic": "persistent://a/b/t", "subscription": "s"}
+    return by_hand.record(kind, at, at * 1_000_000, **{**of, **columns})
 
 
 def joins(at_ms: int, *consumers: str) -> list[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.support import records
 from tests.unit.state.producer_id_trace import numbered, play
 
 START_MS = 1_767_621_600_000
@@ -14,15 +15,7 @@ Rows = dict[str, list[dict[str, Any]]]
 
 def record(kind: str, second: float, **columns: Any) -> dict[str, Any]:
     """A record of the one broker of the example."""
-    return {
-        "event_type": kind,
-        "source_feed": "contract",
-        "cluster": "c",
-        "broker": "b1",
-        "ts_mono_ns": None,
-        "ts_wall_ms": START_MS + int(second * 1000),
-        **columns,
-    }
+    return records.record(kind, START_MS + int(second * 1000), **columns)
 
 
 def batch(second: float, pid: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from app.show.audit.checks import (
     between,
     derived,
     no_rows,
+    not_negative,
     not_null,
     rows_that,
     suite,
@@ -107,7 +108,7 @@ def _chunk_table(
     return [
         *derived(TABLES[name]),
         *not_null("topic", "ts_wall_ms", *required),
-        *(between(column, 0) for column in counted),
+        *not_negative(*counted),
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from app.show.metrics.definition import Definition, MetricsSection
+from app.show.metrics.definition import Definition, MetricsSection, defined
 from app.show.metrics.entities import Bounds
 from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, rows
 
@@ -132,33 +132,25 @@ _DEFINITIONS = (
         "Large messages that stalled subscriptions have not got, in the newest windows.",
         "incomplete_messages",
     ),
-    Definition(
-        "weir_chunk_contexts",
-        "gauge",
+    *defined(
         ("cluster",),
-        "Incomplete messages of consumers, in the newest windows.",
         "chunk_state",
-    ),
-    Definition(
-        "weir_chunk_leaked",
-        "gauge",
-        ("cluster",),
-        "Excess of the clients' counters over the incomplete messages.",
-        "chunk_state",
-    ),
-    Definition(
-        "weir_chunk_buffered_bytes",
-        "gauge",
-        ("cluster",),
-        "Bytes that consumers buffer for incomplete messages.",
-        "chunk_state",
-    ),
-    Definition(
-        "weir_chunk_oldest_age_seconds",
-        "gauge",
-        ("cluster",),
-        "Age of the oldest incomplete message.",
-        "chunk_state",
+        (
+            "weir_chunk_contexts",
+            "gauge",
+            "Incomplete messages of consumers, in the newest windows.",
+        ),
+        (
+            "weir_chunk_leaked",
+            "gauge",
+            "Excess of the clients' counters over the incomplete messages.",
+        ),
+        (
+            "weir_chunk_buffered_bytes",
+            "gauge",
+            "Bytes that consumers buffer for incomplete messages.",
+        ),
+        ("weir_chunk_oldest_age_seconds", "gauge", "Age of the oldest incomplete message."),
     ),
 )
 METRICS = (MetricsSection("Chunked messages", _DEFINITIONS, (ChunkMetrics,), place=4),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.jobs.chunks.findings import EXPIRED, GIVEN_UP, LOST, SHARED_ORPHAN
 from app.show.report.charts import bars
-from app.show.report.model import Chart, Grid, GridColumn, JobSection, ReportSection, Tile
+from app.show.report.model import Chart, Grid, GridColumn, JobSection, ReportSection, Tile, filled
 from app.show.report.phrases import short
 from app.show.report.report_reader import ReportReader
 from app.terminal.amounts import NONE
@@ -59,8 +59,7 @@ def large_messages(reader: ReportReader) -> ReportSection:
         for topic in worst
         for kind in FATES
     ]
-    lost, waiting = reader.ask("lost-messages", TOP), reader.ask("incomplete-messages", TOP)
-    stalled = reader.ask("stalled-subscriptions", TOP)
+    waiting = reader.ask("incomplete-messages", TOP)
     total = sum(counts.values())
     gone = sum(by_topic.values())
     texts = [
@@ -68,67 +67,58 @@ def large_messages(reader: ReportReader) -> ReportSection:
         f"{gone:,} {'was' if gone == 1 else 'were'} lost."
     ]
     whose = [GridColumn("topic", "topic", "topic"), GridColumn("subscription", "subscription")]
-    parts: list[Chart | Grid] = [
+    if not waiting:
+        texts.append("None waits for a chunk at the end of the newest window.")
+    parts = filled(
         Chart(
             "Outcomes",
             "Messages by topic, those with most losses first.",
             chart,
             lambda rows, frame: bars(rows, frame, "messages", FATES, TONES),
-        )
-    ]
-    if stalled:
-        parts.append(
-            Grid(
-                "Stalled: shared subscriptions that have stopped at a chunk",
-                [
-                    *whose,
-                    GridColumn("stalled", "what waits"),
-                    GridColumn("uuid", "message at which it stands"),
-                    GridColumn("since", "stored", "time"),
-                ],
-                stalled,
-                "stalled-subscriptions",
-            )
-        )
-    if waiting:
-        parts.append(
-            Grid(
-                "Incomplete: waiting at the last window's end",
-                [
-                    *whose,
-                    GridColumn("state", "state"),
-                    GridColumn("uuid", "message"),
-                    GridColumn("producer_name", "producer"),
-                    GridColumn("next_chunk_id", "waits for chunk", "number"),
-                    GridColumn("num_chunks", "of", "number"),
-                    GridColumn("age_s", "since", "seconds"),
-                    GridColumn("buffered_bytes", "holds", "bytes"),
-                    GridColumn("expires", "expires", "time"),
-                ],
-                waiting,
-                "incomplete-messages",
-                folded=True,
-            )
-        )
-    else:
-        texts.append("None waits for a chunk at the end of the newest window.")
-    if lost:
-        parts.append(
-            Grid(
-                "Given up, by outcome",
-                [
-                    *whose,
-                    GridColumn("outcome", "outcome"),
-                    GridColumn("lost", "lost", "number"),
-                    GridColumn("arrived_after_all", "arrived after all", "number"),
-                    GridColumn("newest_lost", "newest"),
-                    GridColumn("newest", "at", "time"),
-                ],
-                lost,
-                "lost-messages",
-                folded=True,
-            )
-        )
+        ),
+        Grid(
+            "Stalled: shared subscriptions that have stopped at a chunk",
+            [
+                *whose,
+                GridColumn("stalled", "what waits"),
+                GridColumn("uuid", "message at which it stands"),
+                GridColumn("since", "stored", "time"),
+            ],
+            reader.ask("stalled-subscriptions", TOP),
+            "stalled-subscriptions",
+        ),
+        Grid(
+            "Incomplete: waiting at the last window's end",
+            [
+                *whose,
+                GridColumn("state", "state"),
+                GridColumn("uuid", "message"),
+                GridColumn("producer_name", "producer"),
+                GridColumn("next_chunk_id", "waits for chunk", "number"),
+                GridColumn("num_chunks", "of", "number"),
+                GridColumn("age_s", "since", "seconds"),
+                GridColumn("buffered_bytes", "holds", "bytes"),
+                GridColumn("expires", "expires", "time"),
+            ],
+            waiting,
+            "incomplete-messages",
+            folded=True,
+        ),
+        Grid(
+            "Given up, by outcome",
+            [
+                *whose,
+                GridColumn("outcome", "outcome"),
+                GridColumn("lost", "lost", "number"),
+                GridColumn("arrived_after_all", "arrived after all", "number"),
+                GridColumn("newest_lost", "newest"),
+                GridColumn("newest", "at", "time"),
+            ],
+            reader.ask("lost-messages", TOP),
+            "lost-messages",
+            folded=True,
+        ),
+    )
     whole = sum(count for (_, kind), count in counts.items() if kind == FATES[0])
     verdict = (
         f"{counted(gone, 'large message')} {'was' if gone == 1 else 'were'} lost" if gone else ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from app.show.audit.checks import (
     AuditCheck,
-    between,
     derived,
     no_rows,
+    not_negative,
     not_null,
     rows_that,
     unique,
@@ -50,7 +50,7 @@ def _judged(name: str) -> list[AuditCheck]:
         values("rule", RULES),
         values("quota_type", QUOTA_TYPES),
         values("bound_level", LEVELS),
-        *(between(column, 0) for column in ("bound", "throttle_ms", "window_ms", "charged")),
+        *not_negative("bound", "throttle_ms", "window_ms", "charged"),
         rows_that("a rule is that of its verdict", _RULE_OF_VERDICT),
         rows_that(
             "what is throttled has a throttle time, and nothing else has",
@@ -80,7 +80,7 @@ SUITES: dict[str, list[AuditCheck]] = {
         values("quota_type", QUOTA_TYPES),
         values("bound_level", LEVELS),
         values("basis", BASES),
-        *(between(column, 0) for column in ("requests", "bound", "throttled", "throttle_ms")),
+        *not_negative("requests", "bound", "throttled", "throttle_ms"),
         rows_that(
             "requests are counted where they are the basis",
             "(basis = 'requests') <> (requests IS NOT NULL)",
@@ -91,7 +91,7 @@ SUITES: dict[str, list[AuditCheck]] = {
         *derived(TABLES["client_usage"]),
         *not_null("broker", "requests", "bytes", "handler_time_ms", "throttle_ms"),
         *window_checks("cluster", "broker", "principal", "client_id", "api", "topic"),
-        *(between(column, 0) for column in ("requests", "bytes", "handler_time_ms")),
+        *not_negative("requests", "bytes", "handler_time_ms"),
     ],
 }
 ACROSS: dict[str, list[AuditCheck]] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import duckdb
 
-from app.show.metrics.definition import BROKER, Definition, MetricsSection
+from app.show.metrics.definition import BROKER, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds, Entities, Key
 from app.show.metrics.part import MetricsPart, Sample, labels, rows, scalar
 
@@ -168,45 +168,45 @@ METRICS = (
     MetricsSection(
         "Client quotas",
         (
-            Definition(
-                "weir_client_quota_utilisation_ratio",
-                "gauge",
+            *defined(
                 _ENTITY,
-                "Largest rate of the newest window / limit.",
                 "client_quota_stats",
-                True,
+                (
+                    "weir_client_quota_utilisation_ratio",
+                    "gauge",
+                    "Largest rate of the newest window / limit.",
+                ),
+                (
+                    "weir_client_requests_throttled_total",
+                    "counter",
+                    "Requests throttled or refused by a client quota; of metrics, measurements.",
+                ),
+                (
+                    "weir_client_throttle_seconds_total",
+                    "counter",
+                    "Throttle time of these requests.",
+                ),
+                bounded=True,
             ),
-            Definition(
-                "weir_client_requests_throttled_total",
-                "counter",
-                _ENTITY,
-                "Requests throttled or refused by a client quota; of metrics, measurements.",
-                "client_quota_stats",
-                True,
-            ),
-            Definition(
-                "weir_client_throttle_seconds_total",
-                "counter",
-                _ENTITY,
-                "Throttle time of these requests.",
-                "client_quota_stats",
-                True,
-            ),
-            Definition(
-                "weir_client_default_quota_throttled",
-                "gauge",
+            *defined(
                 ("cluster", "quota_type", "bound_level"),
-                "Clients that a default limit throttles in the newest window, on whatever brokers.",
                 "client_quota_stats",
+                (
+                    "weir_client_default_quota_throttled",
+                    "gauge",
+                    "Clients that a default limit throttles in the newest window, on whatever brokers.",
+                ),
             ),
-            Definition(
-                "weir_client_without_limit_ratio",
-                "gauge",
+            *defined(
                 (*BROKER, "principal", "client_id"),
-                "Share of the bytes or request handler time of all clients, in the newest window, of a"
-                " client to which no limit applies in it: from a tenth on, and from 1 MiB per s or one"
-                " thread on. Nothing in a cluster without limits.",
                 "client_usage",
+                (
+                    "weir_client_without_limit_ratio",
+                    "gauge",
+                    "Share of the bytes or request handler time of all clients, in the newest window, of"
+                    " a client to which no limit applies in it: from a tenth on, and from 1 MiB per s or"
+                    " one thread on. Nothing in a cluster without limits.",
+                ),
             ),
         ),
         (ClientQuotaMetrics, UnlimitedClients),

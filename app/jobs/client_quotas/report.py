@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.jobs.client_quotas.throttled import by_sharer
 from app.read.questions import QUESTIONS
-from app.show.report.model import Grid, GridColumn, JobSection, ReportSection, Row, Tile
+from app.show.report.model import Grid, GridColumn, JobSection, ReportSection, Row, Tile, filled
 from app.show.report.report_reader import ReportReader
 from app.terminal.amounts import NONE
 from app.terminal.counts import counted
@@ -82,26 +82,20 @@ def client_quotas(reader: ReportReader) -> ReportSection:
     key, title = "client-quotas", "Client quotas of Kafka"
     summary = reader.row(_SUMMARY)
     entities, throttled = summary["entities"], summary["throttled"]
-    parts = [
-        *_grid(
-            "Nearest to their limits", _NEAR, reader.rows(_FULLEST, most=TOP), "near-client-quota"
-        ),
-        *_grid(
-            "Who shares a limit that throttles",
-            _SHARERS,
-            reader.rows(_SHARED, most=TOP),
-            "throttled-clients",
-        ),
-    ]
+    nearest, shared = (reader.rows(sql, most=TOP) for sql in (_FULLEST, _SHARED))
+    parts = filled(
+        _grid("Nearest to their limits", _NEAR, nearest, "near-client-quota"),
+        _grid("Who shares a limit that throttles", _SHARERS, shared, "throttled-clients"),
+    )
     span = reader.span
     if span is not None:
-        for title, columns, question in (
+        for heading, columns, question in (
             ("Largest users", _USED, "topics-of-client"),
             ("Request handler threads", _HANDLED, "handler-time"),
         ):
             times = {"since": span.start_ms, "until": span.end_ms, "rows": TOP}
             rows = reader.rows(QUESTIONS[question].sql, **times)
-            parts += _grid(title, columns, rows, question, folded=True)
+            parts += filled(_grid(heading, columns, rows, question, folded=True))
     tile = Tile(
         "clients throttled by quotas",
         f"{throttled:,}" if entities else NONE,
@@ -121,10 +115,8 @@ def client_quotas(reader: ReportReader) -> ReportSection:
 
 def _grid(
     title: str, columns: Columns, rows: Sequence[Row], question: str, folded: bool = False
-) -> list[Grid]:
-    """A grid of rows; nothing without any."""
-    shown = [GridColumn(*column) for column in columns]
-    return [Grid(title, shown, rows, question, folded)] if rows else []
+) -> Grid:
+    return Grid(title, [GridColumn(*column) for column in columns], rows, question, folded)
 
 
 SECTIONS = (JobSection(75, client_quotas, ("client_quota_stats", "client_usage")),)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from app.show.audit.checks import AuditCheck, between, no_rows, not_null, rows_that, suite, values
+from app.show.audit.checks import (
+    AuditCheck,
+    between,
+    no_rows,
+    not_negative,
+    not_null,
+    rows_that,
+    suite,
+    values,
+)
 
 POLICIES = ("expected_reads", "expected_reads_stash", "fifo", "proportional", "lru", "belady")
 CAUSES = ("time", "size", "invalidated")
@@ -123,7 +132,7 @@ SUITES: dict[str, list[AuditCheck]] = {
         "cache_stats",
         *not_null("broker", "policy", *_COUNTS, *_LEVELS),
         values("policy", POLICIES),
-        *(between(column, 0) for column in (*_COUNTS, *_LEVELS, *_OF_BROKER, "max_bytes")),
+        *not_negative(*_COUNTS, *_LEVELS, *_OF_BROKER, "max_bytes"),
         between("hit_ratio", 0, 1),
         rows_that("hit_ratio is hits / reads", _RATIO_AMISS),
         rows_that(
@@ -173,16 +182,7 @@ SUITES: dict[str, list[AuditCheck]] = {
         ),
         values("policy", POLICIES),
         values("cause", CAUSES),
-        *(
-            between(column, 0)
-            for column in (
-                "entry_bytes",
-                "requeue_count",
-                "age_ns",
-                "used_bytes_before",
-                "max_bytes",
-            )
-        ),
+        *not_negative("entry_bytes", "requeue_count", "age_ns", "used_bytes_before", "max_bytes"),
         rows_that("a rule is its cause, with what was amiss", _RULE_AMISS),
         rows_that("an entry is part of what was used", "entry_bytes > used_bytes_before"),
         rows_that(

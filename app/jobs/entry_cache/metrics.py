@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from app.show.metrics.definition import BROKER, Definition, MetricsSection
+from app.show.metrics.definition import BROKER, Definition, MetricsSection, defined
 from app.show.metrics.entities import Bounds
 from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, rows
 
@@ -84,56 +84,38 @@ class Caches(MetricsPart):
 
 _CACHE = (*BROKER, "policy", "max_bytes")
 _DEFINITIONS = (
-    Definition(
-        "pulsar_ml_cache_evictions",
-        "counter as gauge",
+    *defined(
         _CACHE,
-        "Passes that had to free memory.",
         "cache_stats",
-    ),
-    Definition("pulsar_ml_cache_entries", "gauge", _CACHE, "Entries in the cache.", "cache_stats"),
-    Definition(
-        "pulsar_ml_cache_inserted_entries_total",
-        "counter",
-        _CACHE,
-        "Entries inserted.",
-        "cache_stats",
-    ),
-    Definition(
-        "pulsar_ml_cache_evicted_entries_total",
-        "counter",
-        _CACHE,
-        "Entries that were evicted, for their age or the cache's size.",
-        "cache_stats",
-    ),
-    Definition("pulsar_ml_cache_used_size", "gauge", _CACHE, "Bytes in the cache.", "cache_stats"),
-    Definition(
-        "pulsar_ml_cache_hits_rate",
-        "gauge",
-        _CACHE,
-        "Reads per second that found their entry, in the newest window.",
-        "cache_stats",
-    ),
-    Definition(
-        "pulsar_ml_cache_misses_rate",
-        "gauge",
-        _CACHE,
-        "Reads per second that went to storage, in the newest window.",
-        "cache_stats",
-    ),
-    Definition(
-        "pulsar_ml_cache_hits_throughput",
-        "gauge",
-        _CACHE,
-        "Bytes per second from the cache, in the newest window.",
-        "cache_stats",
-    ),
-    Definition(
-        "pulsar_ml_cache_misses_throughput",
-        "gauge",
-        _CACHE,
-        "Bytes per second from storage, in the newest window.",
-        "cache_stats",
+        ("pulsar_ml_cache_evictions", "counter as gauge", "Passes that had to free memory."),
+        ("pulsar_ml_cache_entries", "gauge", "Entries in the cache."),
+        ("pulsar_ml_cache_inserted_entries_total", "counter", "Entries inserted."),
+        (
+            "pulsar_ml_cache_evicted_entries_total",
+            "counter",
+            "Entries that were evicted, for their age or the cache's size.",
+        ),
+        ("pulsar_ml_cache_used_size", "gauge", "Bytes in the cache."),
+        (
+            "pulsar_ml_cache_hits_rate",
+            "gauge",
+            "Reads per second that found their entry, in the newest window.",
+        ),
+        (
+            "pulsar_ml_cache_misses_rate",
+            "gauge",
+            "Reads per second that went to storage, in the newest window.",
+        ),
+        (
+            "pulsar_ml_cache_hits_throughput",
+            "gauge",
+            "Bytes per second from the cache, in the newest window.",
+        ),
+        (
+            "pulsar_ml_cache_misses_throughput",
+            "gauge",
+            "Bytes per second from storage, in the newest window.",
+        ),
     ),
     Definition(
         "weir_cache_reads_total",

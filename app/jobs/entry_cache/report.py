@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from app.jobs.entry_cache.findings import TOTALS, cache_sentence
 from app.show.report.charts import curves, lines
-from app.show.report.model import Chart, Grid, GridColumn, JobSection, ReportSection, Row, Tile
+from app.show.report.model import (
+    Chart,
+    Grid,
+    GridColumn,
+    JobSection,
+    ReportSection,
+    Row,
+    Tile,
+    filled,
+)
 from app.show.report.text import time_text
 from app.terminal.amounts import NONE, percent_text
 
@@ -54,16 +63,15 @@ def cache(reader: ReportReader) -> ReportSection:
         span = reader.span
         length = 1 if span is None else span.end_ms - span.start_ms
         over_time = reader.rows(_OVER_TIME, lines=LINES, step=max(length // POINTS, 1))
-        if over_time:
-            parts.append(
+        parts = [
+            *filled(
                 Chart(
                     "Hit ratio over time",
                     "Reads that found their entry, by broker and policy.",
                     over_time,
                     lambda rows, frame: lines(rows, frame, "hits (%)"),
                 )
-            )
-        parts.append(
+            ),
             Grid(
                 "By policy and size",
                 [
@@ -80,8 +88,8 @@ def cache(reader: ReportReader) -> ReportSection:
                 [_exact(row) for row in reader.ask("cache-hit-ratio", TOP)],
                 "cache-hit-ratio",
                 folded=True,
-            )
-        )
+            ),
+        ]
     else:
         texts.append(reader.nothing_in("cache_stats"))
     compared = [{"name": _curve(row), **row} for row in reader.rows(_CURVES)]

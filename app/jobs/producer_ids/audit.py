@@ -7,6 +7,7 @@ from app.show.audit.checks import (
     between,
     derived,
     no_rows,
+    not_negative,
     not_null,
     rows_that,
     suite,
@@ -94,7 +95,7 @@ def _decisions_suite() -> list[AuditCheck]:
         values("verdict", VERDICTS),
         values("rule", ID_RULES),
         values("bound_source", BOUND_SOURCES),
-        *(between(column, 0) for column in ("producer_id", "bound", "rate", "live_filters")),
+        *not_negative("producer_id", "bound", "rate", "live_filters"),
         between("throttle_ms", -(2**31), 2**31 - 1),
         rows_that("a rule is that of its verdict", _RULE_OF_VERDICT),
         rows_that(
@@ -125,7 +126,7 @@ def _user_stats_suite() -> list[AuditCheck]:
     return [
         *_user_table("producer_id_stats", "rate", *counts),
         *window_checks("cluster", "broker", "user"),
-        *(between(column, 0) for column in (*counts, "rate", "utilisation")),
+        *not_negative(*counts, "rate", "utilisation"),
         between("filter_fill", 0, 1),
         between("estimated_fpp", 0, 1),
         rows_that(
@@ -196,7 +197,7 @@ SUITES: dict[str, list[AuditCheck]] = {
     "producer_id_quota_advice": suite(
         "producer_id_quota_advice",
         *not_null("advised_ms", "cluster", "user", "windows", "new_ids", "rate_advised"),
-        *(between(column, 0) for column in ("windows", "new_ids", "rate_in_force", "rate_advised")),
+        *not_negative("windows", "new_ids", "rate_in_force", "rate_advised"),
     ),
 }
 ACROSS: dict[str, list[AuditCheck]] = {

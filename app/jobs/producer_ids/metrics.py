@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from app.show.metrics.definition import BROKER, Definition, MetricsSection
+from app.show.metrics.definition import BROKER, Definition, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds, Entities, Key
 from app.show.metrics.part import MetricsPart, Sample, Sums, labels, rows, scalar
 
@@ -96,37 +96,30 @@ class ProducerIdMetrics(MetricsPart):
 
 _USER = (*BROKER, "user")
 _DEFINITIONS = (
-    Definition(
-        "kafka_server_producerids_rate",
-        "gauge",
+    *defined(
         _USER,
-        "Rate of new producer ids (ids per s; kafka.server:type=ProducerIds rate).",
         "producer_id_stats",
-        True,
-    ),
-    Definition(
-        "kafka_server_producerids_tokens",
-        "gauge",
-        _USER,
-        "Remaining tokens; below 0 = throttling (kafka.server:type=ProducerIds tokens).",
-        "producer_id_stats",
-        True,
-    ),
-    Definition(
-        "kafka_server_producerids_throttle_time",
-        "gauge",
-        _USER,
-        "Mean throttle time (ms; kafka.server:type=ProducerIds throttle-time).",
-        "producer_id_stats",
-        True,
-    ),
-    Definition(
-        "weir_producer_ids_rejected_total",
-        "counter",
-        _USER,
-        "Batches rejected for the quota of producer ids.",
-        "producer_id_stats",
-        True,
+        (
+            "kafka_server_producerids_rate",
+            "gauge",
+            "Rate of new producer ids (ids per s; kafka.server:type=ProducerIds rate).",
+        ),
+        (
+            "kafka_server_producerids_tokens",
+            "gauge",
+            "Remaining tokens; below 0 = throttling (kafka.server:type=ProducerIds tokens).",
+        ),
+        (
+            "kafka_server_producerids_throttle_time",
+            "gauge",
+            "Mean throttle time (ms; kafka.server:type=ProducerIds throttle-time).",
+        ),
+        (
+            "weir_producer_ids_rejected_total",
+            "counter",
+            "Batches rejected for the quota of producer ids.",
+        ),
+        bounded=True,
     ),
     Definition(
         "weir_producer_ids_new_total",

@@ -15,6 +15,7 @@ from app.show.report.model import (
     ReportSection,
     Row,
     Tile,
+    filled,
 )
 from app.show.report.report_reader import ReportReader
 from app.terminal.amounts import NONE
@@ -107,25 +108,20 @@ def principals(reader: ReportReader) -> ReportSection:
     span = reader.span
     length = 1 if span is None else span.end_ms - span.start_ms
     usage = reader.rows(_UTILISATION, lines=LINES, step=max(length // POINTS, 1))
-    parts: list[Chart | Grid] = [
+    parts = filled(
         Chart(
             "Batches with a new producer id, by user",
             "Counted: within the bound. Throttled or rejected: over it.",
             verdicts,
             lambda rows, frame: bars(rows, frame, "batches", VERDICTS, TONES),
-        )
-    ]
-    if usage:
-        parts.append(
-            Chart(
-                "Use of the quota of new ids",
-                "The sampled rate as a share of the bound, on the "
-                "broker where it is highest; the line is the bound.",
-                usage,
-                _draw_usage,
-            )
-        )
-    parts.append(
+        ),
+        Chart(
+            "Use of the quota of new ids",
+            "The sampled rate as a share of the bound, on the "
+            "broker where it is highest; the line is the bound.",
+            usage,
+            _draw_usage,
+        ),
         Grid(
             "Users",
             [
@@ -142,7 +138,7 @@ def principals(reader: ReportReader) -> ReportSection:
             users,
             "new-producer-ids",
             folded=True,
-        )
+        ),
     )
     return ReportSection(key, title, texts, [*parts, *held], _tile(summary))
 
@@ -159,15 +155,23 @@ def _tile(summary: Row) -> Tile:
 
 def _live(reader: ReportReader) -> list[Chart | Grid]:
     """What brokers held at the end of the report's time, if it was polled."""
-    grids: list[Chart | Grid] = []
-    for question, heading, columns, folded in (
+    grids = (
         ("open-transactions", "Open transactions", _TRANSACTIONS, False),
         ("live-producer-ids", "Live producer ids", _LIVE, True),
-    ):
-        rows = reader.rows(QUESTIONS[question].sql, until=reader.asked.end_ms, rows=TOP)
-        if rows:
-            grids.append(Grid(heading, columns, rows, question, folded=folded))
-    return grids
+    )
+    until = reader.asked.end_ms
+    return filled(
+        *(
+            Grid(
+                heading,
+                columns,
+                reader.rows(QUESTIONS[question].sql, until=until, rows=TOP),
+                question,
+                folded,
+            )
+            for question, heading, columns, folded in grids
+        )
+    )
 
 
 def _draw_usage(rows: Sequence[Row], frame: Frame) -> Layers:

@@ -6,6 +6,7 @@ from app.show.audit.checks import (
     AuditCheck,
     between,
     no_rows,
+    not_negative,
     not_null,
     rows_that,
     suite,
@@ -171,21 +172,18 @@ SUITES: dict[str, list[AuditCheck]] = {
             "messages",
             "bytes",
         ),
-        *(
-            between(column, 0)
-            for column in (
-                "limited_times",
-                "culprit_times",
-                "shared_times",
-                "collateral_times",
-                "culprit_ns",
-                "shared_ns",
-                "collateral_ns",
-                "messages",
-                "bytes",
-                "limit_msgs",
-                "limit_bytes",
-            )
+        *not_negative(
+            "limited_times",
+            "culprit_times",
+            "shared_times",
+            "collateral_times",
+            "culprit_ns",
+            "shared_ns",
+            "collateral_ns",
+            "messages",
+            "bytes",
+            "limit_msgs",
+            "limit_bytes",
         ),
         rows_that(
             "limited_times is culprit_times, shared_times and collateral_times",
@@ -201,20 +199,17 @@ SUITES: dict[str, list[AuditCheck]] = {
         unique("cluster", "broker", "limiter", "limiter_name", "window_start_ms"),
         *not_null("broker", "limiter", "limiter_name", "throttles", "utilisation"),
         values("limiter", LIMITERS),
-        *(
-            between(column, 0)
-            for column in (
-                "messages",
-                "bytes",
-                "limit_msgs",
-                "limit_bytes",
-                "limit_level",
-                "throttles",
-                "observed_pauses",
-                "predicted_pauses",
-                "max_waiting",
-                "utilisation",
-            )
+        *not_negative(
+            "messages",
+            "bytes",
+            "limit_msgs",
+            "limit_bytes",
+            "limit_level",
+            "throttles",
+            "observed_pauses",
+            "predicted_pauses",
+            "max_waiting",
+            "utilisation",
         ),
         rows_that("a predicted pause is an observed one", "predicted_pauses > observed_pauses"),
         rows_that(

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from app.read.spelling import NAMESPACE
-from app.show.metrics.definition import BROKER, Definition, MetricsSection
+from app.show.metrics.definition import BROKER, Definition, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds, Entities
 from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, rows, scalar
 
@@ -218,33 +218,28 @@ _DEFINITIONS = (
         " too many requests in flight (pulsar.broker.connection.rate_limit.count).",
         "throttle_events",
     ),
-    Definition(
-        "weir_topic_pauses_total",
-        "counter",
+    *defined(
         (*_TOPIC, "role"),
-        "Pauses of connections that the topic was on, by role: for its own limit (culprit),"
-        " a limit that it shares (shared) or that of other topics (collateral).",
         "topic_throttle_stats",
-        True,
+        (
+            "weir_topic_pauses_total",
+            "counter",
+            "Pauses of connections that the topic was on, by role: for its own limit (culprit),"
+            " a limit that it shares (shared) or that of other topics (collateral).",
+        ),
+        (
+            "weir_topic_paused_seconds_total",
+            "counter",
+            "Time that the topic was paused, summed over connections, by role: culprit,"
+            " shared or collateral.",
+        ),
+        bounded=True,
     ),
-    Definition(
-        "weir_topic_paused_seconds_total",
-        "counter",
-        (*_TOPIC, "role"),
-        "Time that the topic was paused, summed over connections, by role: culprit,"
-        " shared or collateral.",
-        "topic_throttle_stats",
-        True,
-    ),
-    Definition(
-        "weir_published_messages_total",
-        "counter",
+    *defined(
         BROKER,
-        "Messages published.",
         "topic_throttle_stats",
-    ),
-    Definition(
-        "weir_published_bytes_total", "counter", BROKER, "Bytes published.", "topic_throttle_stats"
+        ("weir_published_messages_total", "counter", "Messages published."),
+        ("weir_published_bytes_total", "counter", "Bytes published."),
     ),
 )
 METRICS = (MetricsSection("Publish rate limits", _DEFINITIONS, (Throttles,), place=1),)

@@ -14,6 +14,7 @@ from app.show.report.model import (
     ReportSection,
     Row,
     Tile,
+    filled,
 )
 from app.show.report.phrases import short
 from app.show.report.report_reader import ReportReader
@@ -138,28 +139,25 @@ def blame(reader: ReportReader) -> ReportSection:
     ]
     texts += [_alerted(top) for top in reader.rows(_TOP_OF_THE_HOUR)]
     pairs = reader.ask("blame", 5000, by="pair")
-    shared = reader.ask("shared-limits", TOP)
-    parts: list[Chart | Grid] = []
-    for name, column in (("Top culprits", "culprit_ns"), ("Top victims", "collateral_ns")):
-        parts += _blame_chart(reader, name, f"sum({column})")
-    if shared:
-        parts.append(
-            Grid(
-                "Limits that topics share",
-                [
-                    GridColumn("limiter", "limit"),
-                    GridColumn("limiter_name", "of"),
-                    GridColumn("broker", "broker"),
-                    GridColumn("pauses", "pauses", "number"),
-                    GridColumn("paused_s", "paused", "seconds"),
-                    GridColumn("topics", "topics", "number"),
-                    GridColumn("most_used_by", "most used by", "topic"),
-                    GridColumn("share", "its share", "ratio"),
-                ],
-                shared,
-                "shared-limits",
-            )
-        )
+    parts = filled(
+        _blame_chart(reader, "Top culprits", "sum(culprit_ns)"),
+        _blame_chart(reader, "Top victims", "sum(collateral_ns)"),
+        Grid(
+            "Limits that topics share",
+            [
+                GridColumn("limiter", "limit"),
+                GridColumn("limiter_name", "of"),
+                GridColumn("broker", "broker"),
+                GridColumn("pauses", "pauses", "number"),
+                GridColumn("paused_s", "paused", "seconds"),
+                GridColumn("topics", "topics", "number"),
+                GridColumn("most_used_by", "most used by", "topic"),
+                GridColumn("share", "its share", "ratio"),
+            ],
+            reader.ask("shared-limits", TOP),
+            "shared-limits",
+        ),
+    )
     if pairs:
         parts += [
             _matrix(pairs),
@@ -211,25 +209,19 @@ def _tile(totals: Row, paused_s: float) -> Tile:
     )
 
 
-def _blame_chart(reader: ReportReader, title: str, order: str) -> list[Chart]:
-    """A bar for each topic by whose limits paused it; nothing without any."""
+def _blame_chart(reader: ReportReader, title: str, order: str) -> Chart:
+    """A bar for each topic by whose limits paused it."""
     rows = [
         {"name": short(row["topic"]), "kind": kind, "value": round(row[column], 3)}
         for row in reader.rows(_BLAME.format(order=order), most=BARS)
         for kind, column in KINDS
     ]
-    return (
-        [
-            Chart(
-                title,
-                "Seconds that connections with the topic were paused, by whose limit, summed over "
-                "connections.",
-                rows,
-                lambda rows, frame: bars(rows, frame, "paused (s)", KIND_NAMES),
-            )
-        ]
-        if rows
-        else []
+    return Chart(
+        title,
+        "Seconds that connections with the topic were paused, by whose limit, summed over "
+        "connections.",
+        rows,
+        lambda rows, frame: bars(rows, frame, "paused (s)", KIND_NAMES),
     )
 
 
@@ -332,17 +324,13 @@ def timeline(reader: ReportReader) -> ReportSection:
                 lanes,
                 pauses,
             ),
-            *(
-                [
-                    Chart(
-                        "Paused time by window",
-                        "Seconds that topics were paused in a window, summed over topics.",
-                        over_time,
-                        lambda rows, frame: stacked_time(rows, frame, "paused (s)", KIND_NAMES),
-                    )
-                ]
-                if over_time
-                else []
+            *filled(
+                Chart(
+                    "Paused time by window",
+                    "Seconds that topics were paused in a window, summed over topics.",
+                    over_time,
+                    lambda rows, frame: stacked_time(rows, frame, "paused (s)", KIND_NAMES),
+                )
             ),
         ],
     )

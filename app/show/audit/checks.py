@@ -56,6 +56,11 @@ def between(column: str, least: int | None, most: int | None = None) -> AuditChe
     return AuditCheck("ExpectColumnValuesToBeBetween", arguments)
 
 
+def not_negative(*columns: str) -> list[AuditCheck]:
+    """Every number of the columns that is not null is at least 0."""
+    return [between(column, 0) for column in columns]
+
+
 def unique(*columns: str) -> AuditCheck:
     """No two rows share the values of `columns`."""
     return AuditCheck("ExpectCompoundColumnsToBeUnique", {"column_list": list(columns)})

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from app.contract.rules import CODES
-from app.show.audit.checks import AuditCheck, between, not_null, rows_that, suite, values
+from app.show.audit.checks import (
+    AuditCheck,
+    between,
+    not_negative,
+    not_null,
+    rows_that,
+    suite,
+    values,
+)
 from state.engine.refused import DUPLICATE, TOO_LATE
 from state.events import KINDS
 from state.jobs import JOBS
@@ -73,7 +81,7 @@ SUITES: dict[str, list[AuditCheck]] = {
             "breached",
             "method",
         ),
-        *(between(column, 0) for column in ("limit", "used", "highest", "predicted", "mean_error")),
+        *not_negative("limit", "used", "highest", "predicted", "mean_error"),
         rows_that(
             "a forecast has a day, a number and an error, or a reason why there is none",
             "(for_ms IS NULL OR predicted IS NULL OR mean_error IS NULL) <> (reason IS NOT NULL)",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from app.jobs import every
 from app.show.metrics.coverage_gauges import CoverageMetrics
-from app.show.metrics.definition import BROKER, Definition, MetricsSection
+from app.show.metrics.definition import BROKER, Definition, MetricsSection, defined
 from app.show.metrics.forecast_gauges import Forecasts
 from app.show.metrics.kept_figures import Checks, PolicyVersions
 from app.show.metrics.quota_gauges import QuotaMetrics
@@ -18,46 +18,32 @@ from app.show.metrics.shadow_gauges import Shadows
 _FORECAST = ("kind", *BROKER, "entity", "method")
 
 _QUOTAS = (
-    Definition(
-        "weir_quota_breaches_total",
-        "counter",
+    *defined(
         ("kind", *BROKER, "entity"),
-        "Windows, or checks, in which the quota was breached.",
         "quota_usage",
-        True,
-    ),
-    Definition(
-        "weir_quota_limit",
-        "gauge",
-        ("kind", *BROKER, "entity"),
-        "The quota in the newest window, in its own unit: rates per second, bytes, seconds,"
-        " requests.",
-        "quota_usage",
-        True,
-    ),
-    Definition(
-        "weir_quota_used",
-        "gauge",
-        ("kind", *BROKER, "entity"),
-        "Use of the quota in the newest window, in the same unit.",
-        "quota_usage",
-        True,
-    ),
-    Definition(
-        "weir_quota_used_ratio",
-        "gauge",
-        ("kind", *BROKER, "entity"),
-        "Used / limit in the newest window; absent for a limit of 0.",
-        "quota_usage",
-        True,
-    ),
-    Definition(
-        "weir_quota_breached",
-        "gauge",
-        ("kind", *BROKER, "entity"),
-        "1 if the quota was breached in the newest window or check, else 0.",
-        "quota_usage",
-        True,
+        (
+            "weir_quota_breaches_total",
+            "counter",
+            "Windows, or checks, in which the quota was breached.",
+        ),
+        (
+            "weir_quota_limit",
+            "gauge",
+            "The quota in the newest window, in its own unit: rates per second, bytes, seconds,"
+            " requests.",
+        ),
+        ("weir_quota_used", "gauge", "Use of the quota in the newest window, in the same unit."),
+        (
+            "weir_quota_used_ratio",
+            "gauge",
+            "Used / limit in the newest window; absent for a limit of 0.",
+        ),
+        (
+            "weir_quota_breached",
+            "gauge",
+            "1 if the quota was breached in the newest window or check, else 0.",
+        ),
+        bounded=True,
     ),
     Definition(
         "weir_quota_used_ratio_max",
@@ -79,19 +65,11 @@ _OWNERS = (
 )
 
 _STREAM = (
-    Definition(
-        "weir_query_batches_total",
-        "counter",
+    *defined(
         ("query",),
-        "Micro-batches completed since the run began.",
         "progress",
-    ),
-    Definition(
-        "weir_query_records_total",
-        "counter",
-        ("query",),
-        "Records read since the run began.",
-        "progress",
+        ("weir_query_batches_total", "counter", "Micro-batches completed since the run began."),
+        ("weir_query_records_total", "counter", "Records read since the run began."),
     ),
     Definition(
         "weir_query_phase_seconds_total",
@@ -101,34 +79,24 @@ _STREAM = (
         " (triggerExecution is the whole).",
         "progress",
     ),
-    Definition(
-        "weir_query_batch", "gauge", ("query",), "Number of the newest micro-batch.", "progress"
-    ),
-    Definition(
-        "weir_query_batch_duration_seconds",
-        "gauge",
+    *defined(
         ("query",),
-        "Duration of the newest micro-batch.",
         "progress",
-    ),
-    Definition(
-        "weir_query_newest_event_timestamp_seconds",
-        "gauge",
-        ("query",),
-        "Time of the newest event read (s since the epoch); while a source lags, of its "
-        "slowest partition.",
-        "progress",
-    ),
-    Definition(
-        "weir_query_state_bytes", "gauge", ("query",), "Bytes of the query's state.", "progress"
-    ),
-    Definition(
-        "weir_query_progress_timestamp_seconds",
-        "gauge",
-        ("query",),
-        "Time at which a micro-batch last ended or the query last waited for records"
-        " (s since the epoch).",
-        "progress",
+        ("weir_query_batch", "gauge", "Number of the newest micro-batch."),
+        ("weir_query_batch_duration_seconds", "gauge", "Duration of the newest micro-batch."),
+        (
+            "weir_query_newest_event_timestamp_seconds",
+            "gauge",
+            "Time of the newest event read (s since the epoch); while a source lags, of its "
+            "slowest partition.",
+        ),
+        ("weir_query_state_bytes", "gauge", "Bytes of the query's state."),
+        (
+            "weir_query_progress_timestamp_seconds",
+            "gauge",
+            "Time at which a micro-batch last ended or the query last waited for records"
+            " (s since the epoch).",
+        ),
     ),
     Definition(
         "weir_quarantine_rows_total",
@@ -138,33 +106,29 @@ _STREAM = (
         " them; without job: no job can.",
         "quarantine",
     ),
-    Definition(
-        "weir_coverage_received_records_total",
-        "counter",
+    *defined(
         BROKER,
-        "Records read of the broker, quarantined ones included.",
         "coverage_counts",
+        (
+            "weir_coverage_received_records_total",
+            "counter",
+            "Records read of the broker, quarantined ones included.",
+        ),
+        (
+            "weir_coverage_quarantined_records_total",
+            "counter",
+            "Of these, records that broke a rule.",
+        ),
     ),
-    Definition(
-        "weir_coverage_quarantined_records_total",
-        "counter",
+    *defined(
         BROKER,
-        "Of these, records that broke a rule.",
-        "coverage_counts",
-    ),
-    Definition(
-        "weir_coverage_gaps_total",
-        "counter",
-        BROKER,
-        "Gaps that feeds of the broker have announced.",
         "coverage_gaps",
-    ),
-    Definition(
-        "weir_coverage_dropped_events_total",
-        "counter",
-        BROKER,
-        "Events that these gaps dropped, as far as feeds know.",
-        "coverage_gaps",
+        ("weir_coverage_gaps_total", "counter", "Gaps that feeds of the broker have announced."),
+        (
+            "weir_coverage_dropped_events_total",
+            "counter",
+            "Events that these gaps dropped, as far as feeds know.",
+        ),
     ),
     Definition(
         "weir_coverage_blind_until_timestamp_seconds",
@@ -173,19 +137,15 @@ _STREAM = (
         "Time until which the job is blind for the newest gap (s since the epoch).",
         "coverage_gaps",
     ),
-    Definition(
-        "weir_polls_unanswered_total",
-        "counter",
+    *defined(
         ("cluster", "source_feed"),
-        "Polls of the cluster that were not answered.",
         "coverage_polls",
-    ),
-    Definition(
-        "weir_poll_answered_timestamp_seconds",
-        "gauge",
-        ("cluster", "source_feed"),
-        "End of the newest poll that was answered (s since the epoch; 0: none).",
-        "coverage_polls",
+        ("weir_polls_unanswered_total", "counter", "Polls of the cluster that were not answered."),
+        (
+            "weir_poll_answered_timestamp_seconds",
+            "gauge",
+            "End of the newest poll that was answered (s since the epoch; 0: none).",
+        ),
     ),
     Definition(
         "weir_reconcile_numbers",
@@ -217,30 +177,26 @@ _STREAM = (
         " (is expected), or unknown.",
         "forecasts",
     ),
-    Definition(
-        "weir_forecast_breach_timestamp_seconds",
-        "gauge",
+    *defined(
         _FORECAST,
-        "Time at which the limit is expected to be reached (s since the epoch), of those"
-        " that are reached soonest.",
         "forecasts",
-        True,
-    ),
-    Definition(
-        "weir_forecast_predicted_ratio",
-        "gauge",
-        _FORECAST,
-        "Of these, the predicted highest use of a day / limit.",
-        "forecasts",
-        True,
-    ),
-    Definition(
-        "weir_forecast_error_ratio",
-        "gauge",
-        _FORECAST,
-        "Of these, the mean error of past forecasts / limit.",
-        "forecasts",
-        True,
+        (
+            "weir_forecast_breach_timestamp_seconds",
+            "gauge",
+            "Time at which the limit is expected to be reached (s since the epoch), of those"
+            " that are reached soonest.",
+        ),
+        (
+            "weir_forecast_predicted_ratio",
+            "gauge",
+            "Of these, the predicted highest use of a day / limit.",
+        ),
+        (
+            "weir_forecast_error_ratio",
+            "gauge",
+            "Of these, the mean error of past forecasts / limit.",
+        ),
+        bounded=True,
     ),
     Definition(
         "weir_shadow_effects_total",
@@ -251,23 +207,23 @@ _STREAM = (
         " evicted_entries, refused_producers, as in shadow_effects; none without shadows.",
         "shadow_effects",
     ),
-    Definition("weir_table_rows", "gauge", ("table",), "Rows of the table.", "log"),
-    Definition("weir_table_bytes", "gauge", ("table",), "Bytes of its data files.", "log"),
-    Definition("weir_table_files", "gauge", ("table",), "Its data files.", "log"),
-    Definition("weir_table_version", "gauge", ("table",), "Its Delta version.", "log"),
-    Definition(
-        "weir_table_committed_timestamp_seconds",
-        "gauge",
+    *defined(
         ("table",),
-        "Time of its newest commit that changed rows (s since the epoch).",
         "log",
-    ),
-    Definition(
-        "weir_table_newest_event_timestamp_seconds",
-        "gauge",
-        ("table",),
-        "Time of its newest row (s since the epoch, event time).",
-        "log",
+        ("weir_table_rows", "gauge", "Rows of the table."),
+        ("weir_table_bytes", "gauge", "Bytes of its data files."),
+        ("weir_table_files", "gauge", "Its data files."),
+        ("weir_table_version", "gauge", "Its Delta version."),
+        (
+            "weir_table_committed_timestamp_seconds",
+            "gauge",
+            "Time of its newest commit that changed rows (s since the epoch).",
+        ),
+        (
+            "weir_table_newest_event_timestamp_seconds",
+            "gauge",
+            "Time of its newest row (s since the epoch, event time).",
+        ),
     ),
     Definition(
         "weir_alerts_firing",
@@ -276,26 +232,24 @@ _STREAM = (
         "Alerts that fire, by the last `alerts check`; 0 when all were resolved.",
         "alerts",
     ),
-    Definition(
-        "weir_policy_version",
-        "gauge",
+    *defined(
         ("query",),
-        "Version of the configured policies that the query judges by.",
         "policies",
-    ),
-    Definition(
-        "weir_policy_read_timestamp_seconds",
-        "gauge",
-        ("query",),
-        "When that version was read (s since the epoch).",
-        "policies",
-    ),
-    Definition(
-        "weir_policy_edit_refused",
-        "gauge",
-        ("query",),
-        "1 while the newest edit of the policies is one that was refused.",
-        "policies",
+        (
+            "weir_policy_version",
+            "gauge",
+            "Version of the configured policies that the query judges by.",
+        ),
+        (
+            "weir_policy_read_timestamp_seconds",
+            "gauge",
+            "When that version was read (s since the epoch).",
+        ),
+        (
+            "weir_policy_edit_refused",
+            "gauge",
+            "1 while the newest edit of the policies is one that was refused.",
+        ),
     ),
     Definition(
         "weir_quality_expectations",
@@ -328,26 +282,16 @@ _EXPORTER = (
         "Refreshes in which the table could not be read; without table: the warehouse.",
         "exporter",
     ),
-    Definition(
-        "weir_exporter_refreshes_total",
-        "counter",
+    *defined(
         (),
-        "Refreshes since the exporter began.",
         "exporter",
-    ),
-    Definition(
-        "weir_exporter_refresh_duration_seconds",
-        "gauge",
-        (),
-        "Duration of the last refresh.",
-        "exporter",
-    ),
-    Definition(
-        "weir_exporter_refresh_timestamp_seconds",
-        "gauge",
-        (),
-        "When the last refresh ended (s since the epoch).",
-        "exporter",
+        ("weir_exporter_refreshes_total", "counter", "Refreshes since the exporter began."),
+        ("weir_exporter_refresh_duration_seconds", "gauge", "Duration of the last refresh."),
+        (
+            "weir_exporter_refresh_timestamp_seconds",
+            "gauge",
+            "When the last refresh ended (s since the epoch).",
+        ),
     ),
     Definition(
         "weir_exporter_entities",

@@ -26,6 +26,18 @@ class Definition:
     """True: only entities near their quota or over it have series; the rest is `other`."""
 
 
+def defined(
+    labels: tuple[str, ...],
+    source: str,
+    *metrics: tuple[str, Kind, str],
+    bounded: bool = False,
+) -> tuple[Definition, ...]:
+    """Metrics of the same labels and source: name, kind and meaning of each."""
+    return tuple(
+        Definition(name, kind, labels, meaning, source, bounded) for name, kind, meaning in metrics
+    )
+
+
 @dataclass(frozen=True)
 class MetricsSection:
     """Metrics under a title, and the classes whose samples they are."""

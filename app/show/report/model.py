@@ -55,6 +55,11 @@ class Chart:
     draw: Callable[[Sequence[Row], Frame], alt.TopLevelMixin]
 
 
+def filled(*parts: Grid | Chart) -> list[Grid | Chart]:
+    """Those that have rows."""
+    return [part for part in parts if part.rows]
+
+
 @dataclass(frozen=True)
 class Fold:
     """A text that is shown when it is asked for."""

@@ -116,7 +116,6 @@ SELECT at_ms, {", ".join(f"coalesce(sum({n}), 0)::HUGEINT AS {n}" for n in OVER_
 FROM ({_DECISIONS}) WHERE at_ms IS NOT NULL GROUP BY at_ms
 """
 _SIDES = {"entities": _ENTITIES, "times": _TIMES, "caches": _CACHES}
-_WHOLES = ", ".join(f"{name}::HUGEINT AS {name}" for name in NAMES)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from pathlib import Path
 from tests.support.recording import large, limits, quotas, reads
 from tests.support.recording.scene import Scene
 from tests.support.servers import pulsar_plugin
-from tests.support.servers.process import free_ports
-from tests.support.servers.pulsar import VERSION, Pulsar
+from tests.support.servers.pulsar import VERSION, with_telemetry
 
 OUT = Path(__file__).resolve().parents[3] / "configs" / "recordings" / "real-pulsar"
 PART_EVENTS = 1000
@@ -35,19 +34,10 @@ SETTINGS = {
 
 def record(folder: Path) -> tuple[list[str], Scene]:
     """Play all scenarios; the lines that the plug-in wrote, and the numbers."""
-    (port,) = free_ports(1)
-    broker = Pulsar(
-        folder / "broker",
-        jvm=[
-            "-Dotel.sdk.disabled=false",
-            "-Dotel.metrics.exporter=prometheus",
-            "-Dotel.exporter.prometheus.host=127.0.0.1",
-            f"-Dotel.exporter.prometheus.port={port}",
-        ],
-    )
+    broker, metrics = with_telemetry(folder / "broker")
     records = folder / "records"
     pulsar_plugin.start(broker, records, **SETTINGS)
-    scene = Scene(broker, f"http://127.0.0.1:{port}/metrics")
+    scene = Scene(broker, metrics)
     try:
         with scene.client() as one:
             chunks = large.Large(scene)

@@ -23,8 +23,7 @@ from typing import Any
 from tests.support.recording.limits import OF_BROKER, rate
 from tests.support.recording.scene import Scene, name_of
 from tests.support.servers import pulsar_plugin
-from tests.support.servers.process import free_ports
-from tests.support.servers.pulsar import VERSION, Pulsar, samples
+from tests.support.servers.pulsar import VERSION, samples, with_telemetry
 from tests.support.servers.pulsar_plugin import until
 
 COUNTED = "pulsar_broker_topic_publish_rate_limit_count_total"
@@ -207,21 +206,12 @@ def main() -> int:
     )
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        (port,) = free_ports(1)
-        broker = Pulsar(
-            folder / "broker",
-            jvm=[
-                "-Dotel.sdk.disabled=false",
-                "-Dotel.metrics.exporter=prometheus",
-                "-Dotel.exporter.prometheus.host=127.0.0.1",
-                f"-Dotel.exporter.prometheus.port={port}",
-            ],
-        )
+        broker, metrics = with_telemetry(folder / "broker")
         pulsar_plugin.start(
             broker, folder / "records", resourceUsageTransportPublishIntervalInSecs="600"
         )
         try:
-            scene = Scene(broker, f"http://127.0.0.1:{port}/metrics")
+            scene = Scene(broker, metrics)
             prepare(scene)
             (crowd if asked.broker else play)(scene, asked.seconds)
             counted = samples(scene.telemetry)

@@ -70,6 +70,14 @@ def jars(version: str = VERSION) -> Path:
     return ivy.jars(f"kafka-{version}", DEPENDENCIES.format(version=version))
 
 
+def run_class(folder: Path, name: str, text: str, *words: str) -> None:
+    """Run a class of Java, which is given as text, beside the broker's jars until it ends."""
+    source = folder / f"{name}.java"
+    source.write_text(text, "utf-8")
+    line = [*java(), "-cp", f"{jars()}/*", str(source), *words]
+    subprocess.run(line, check=True, capture_output=True, timeout=120)
+
+
 def _cluster_id() -> str:
     """Sixteen bytes in base64, as Kafka makes them; a dash in front would be an option."""
     return "K" + secrets.token_urlsafe(16)[1:]

@@ -132,11 +132,13 @@ Served = TypeVar("Served", bound=Startable)
 
 @contextmanager
 def serving(make: Callable[[], Served], what: str) -> Iterator[Served]:
-    """A server, for a fixture. Skips where its parts are missing."""
+    """A server while the body runs. Skips where its parts are missing."""
     try:
         server = make()
         server.start()
     except (Missing, OSError) as error:
         pytest.skip(f"no {what}: {error}")
-    yield server
-    server.stop()
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -388,3 +388,16 @@ class Pulsar:
         except URLError as error:
             raise ServerFailed(f"{method} {path}: {error.reason}") from None
         return json.loads(text) if text else None
+
+
+def with_telemetry(folder: Path) -> tuple[Pulsar, str]:
+    """A broker that does not run yet, and the address at which its OpenTelemetry metrics will be."""
+    (port,) = free_ports(1)
+    exporter = "-Dotel.exporter.prometheus"
+    options = [
+        "-Dotel.sdk.disabled=false",
+        "-Dotel.metrics.exporter=prometheus",
+        f"{exporter}.host=127.0.0.1",
+        f"{exporter}.port={port}",
+    ]
+    return Pulsar(folder, jvm=options), f"http://127.0.0.1:{port}/metrics"

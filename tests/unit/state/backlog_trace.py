@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.reference.backlog import topic_of
+from tests.support import records as by_hand
 from tests.unit.state.shipping import Row, Shipper, params_of
 
 PARAMS = params_of("backlog")
@@ -20,17 +21,8 @@ EVICTION = "consumer_backlog_eviction"
 
 def record(kind: str, at_ms: int, **columns: Any) -> Row:
     """A record of the one topic, `at_ms` after the start."""
-    return {
-        "event_type": kind,
-        "source_feed": "contract",
-        "cluster": "c",
-        "broker": "b1",
-        "seq": None,
-        "ts_mono_ns": (T0 + at_ms) * 1_000_000,
-        "ts_wall_ms": T0 + at_ms,
-        "topic": TOPIC,
-        **columns,
-    }
+    at = T0 + at_ms
+    return by_hand.record(kind, at, at * 1_000_000, **{"topic": TOPIC, **columns})
 
 
 def ledger(

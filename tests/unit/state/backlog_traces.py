@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,34 +182,10 @@ class _Writer(WallWriter):
 
     def step(self, kind: str, a: int, b: int, c: int) -> None:
         """One thing that happens; `a`, `b`, `c` choose among its possibilities."""
-        does: dict[str, Callable[[str, _Topic, int, int], None]] = {
-            "added": self._added,
-            "state": self._state,
-            "roll": self._roll,
-            "poll": self._poll,
-            "deleted": self._deleted,
-            "move": self._move,
-            "jump": self._jump,
-            "gone": self._gone,
-            "ack": self._ack,
-            "upto": self._upto,
-            "created": self._created,
-            "closed": self._closed,
-            "topic": self._topic,
-            "namespace": self._namespace,
-            "broker": self._broker,
-            "late": self._late,
-            "everywhere": self._everywhere,
-            "other": self._other,
-            "started": self._started,
-            "stray": self._stray,
-            "gap": self._gap,
-            "kafka": self._kafka,
-        }
         index = a % len(self._topics)
         # a topic mostly has one broker
         broker = self._brokers[(index + (b == 15)) % len(self._brokers)]
-        does[kind](broker, self._topics[index], b, c)
+        getattr(self, f"_{kind}")(broker, self._topics[index], b, c)
 
     # -- entries and ledgers ---------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,36 +166,8 @@ class _Writer:
 
     def step(self, kind: str, a: int, b: int, c: int) -> None:
         """One thing that happens; `a`, `b`, `c` choose among its possibilities."""
-        does: dict[str, Callable[[int, int, int], None]] = {
-            "add": self._add,
-            "burst": self._burst,
-            "again": self._again,
-            "next": self._next,
-            "tail": self._tail,
-            "reread": self._reread,
-            "release": self._release,
-            "stray_release": self._stray_release,
-            "queue": self._queue,
-            "replay": self._replay,
-            "stray_read": self._stray_read,
-            "invalidate": self._invalidate,
-            "invalidate_ledger": self._invalidate_ledger,
-            "delete_ledger": self._delete_ledger,
-            "new_ledger": self._new_ledger,
-            "cursor": self._cursor,
-            "seek": self._seek,
-            "mark": self._mark,
-            "inactive": self._inactive,
-            "remove_cursor": self._remove_cursor,
-            "policy": self._policy,
-            "everywhere": self._everywhere,
-            "other": self._other,
-            "started": self._started,
-            "ignored": self._ignored,
-            "gap": self._gap,
-        }
         self._here = self._brokers[a % len(self._brokers)], self._topics[b % len(self._topics)]
-        does[kind](a, b, c)
+        getattr(self, f"_{kind}")(a, b, c)
 
     @property
     def _log(self) -> _Log:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,8 +53,8 @@ KINDS = (
     *("ack",) * 3,
     *("created",) * 2,
     *("closed",) * 3,
-    "plain",
-    "added",
+    "ordinary",
+    "ordinary_added",
     *("marker",) * 3,
     "stray",
     *("gap",) * 2,
@@ -156,31 +155,7 @@ class _Writer(WallWriter):
             t.broker = BROKERS[1 - BROKERS.index(t.broker)]
         if c == 23:
             t.ledger_id, t.entry_id = t.ledger_id + 1, 0
-        does: dict[str, Callable[[_Topic, int, int, int], None]] = {
-            "next": self._next,
-            "lose": self._lose,
-            "skip": self._skip,
-            "swap": self._swap,
-            "restart": self._restart,
-            "resend": self._resend,
-            "repeat": self._repeat,
-            "burst": self._burst,
-            "again": self._again,
-            "count": self._count,
-            "ack": self._ack,
-            "created": self._consumer,
-            "closed": self._close,
-            "plain": self._ordinary,
-            "added": self._ordinary_added,
-            "marker": self._marker,
-            "stray": self._stray,
-            "gap": self._gap,
-            "cursor": self._cursor,
-            "deleted": self._deleted,
-            "store": self._store,
-            "offset": self._behind,
-        }
-        does[kind](t, a, b, c)
+        getattr(self, f"_{kind}")(t, a, b, c)
 
     # -- producers -------------------------------------------------------------------------------
 
@@ -420,7 +395,7 @@ class _Writer(WallWriter):
             read_pos=f"{ledger}:{entry + 1}",
         )
 
-    def _behind(self, t: _Topic, a: int, b: int, c: int) -> None:
+    def _offset(self, t: _Topic, a: int, b: int, c: int) -> None:
         """A shared subscription that stands at a chunk of which the first ones are gone."""
         name, _ = self._subscriptions[c % len(self._subscriptions)]
         self.put(
@@ -469,7 +444,7 @@ class _Writer(WallWriter):
             # it was on its way already
             self._dispatch(t, entry, c % len(self._subscriptions), a, b, c)
 
-    def _consumer(self, t: _Topic, a: int, b: int, c: int, kind: str = "consumer_created") -> None:
+    def _created(self, t: _Topic, a: int, b: int, c: int, kind: str = "consumer_created") -> None:
         name, pick = self._subscriptions[c % len(self._subscriptions)]
         sub_type = self._sub_type(pick, a, c) if kind == "consumer_created" else None
         self.put(
@@ -481,12 +456,12 @@ class _Writer(WallWriter):
             consumer=CONSUMERS[(a + b) % 3 if b % 3 == 0 else 0],
         )
 
-    def _close(self, t: _Topic, a: int, b: int, c: int) -> None:
+    def _closed(self, t: _Topic, a: int, b: int, c: int) -> None:
         """A consumer goes, and mostly comes back at once."""
-        self._consumer(t, a, b, c, "consumer_closed")
+        self._created(t, a, b, c, "consumer_closed")
         if b % 3:
             self.now += (0, 1, 499, 500, 501)[c % 5]
-            self._consumer(t, a, b, c)
+            self._created(t, a, b, c)
 
     # -- records ---------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.support.records import record
 from tests.unit.state.shipping import Row, Shipper, params_of
 
 VERDICTS = {"extra_outputs": ("client_quota_verdicts",)}
@@ -14,16 +15,7 @@ T0 = 1_767_621_600_000
 
 def other(kind: str, at_ms: int, **columns: Any) -> Row:
     """A record of broker b1, so long after the start."""
-    return {
-        "event_type": kind,
-        "source_feed": "contract",
-        "cluster": "c",
-        "broker": "b1",
-        "seq": None,
-        "ts_mono_ns": None,
-        "ts_wall_ms": T0 + at_ms,
-        **columns,
-    }
+    return record(kind, T0 + at_ms, **columns)
 
 
 def request(at_ms: int, api: str = "PRODUCE", user: str = "a", **columns: Any) -> Row:

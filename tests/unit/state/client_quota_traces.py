@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -94,23 +93,7 @@ class _Writer(WallWriter):
 
     def step(self, kind: str, a: int, b: int, c: int) -> None:
         """One thing that happens; `a`, `b`, `c` choose among its possibilities."""
-        does: dict[str, Callable[[str, int, int, int], None]] = {
-            "produce": self._produce,
-            "fetch": self._fetch,
-            "follower": self._follower,
-            "other": self._other,
-            "mutation": self._mutation,
-            "measured": self._measured,
-            "set": self._set,
-            "remove": self._remove,
-            "late": self._late,
-            "everywhere": self._everywhere,
-            "unused": self._unused,
-            "started": self._started,
-            "stray": self._stray,
-            "gap": self._gap,
-        }
-        does[kind](self._brokers[a % len(self._brokers)], a, b, c)
+        getattr(self, f"_{kind}")(self._brokers[a % len(self._brokers)], a, b, c)
 
     # -- requests ----------------------------------------------------------------------------
 

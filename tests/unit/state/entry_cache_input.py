@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tests.reference.entry_cache import judge
+from tests.support import records as by_hand
 from tests.unit.state.cache_trace import PARAMS, Row, play
 from tests.unit.state.contract.jobs import JOBS
 from tests.unit.state.trace import START_MS, START_NS
@@ -20,18 +21,8 @@ READS: dict[str, Any] = {
 
 def record(kind: str, at_ms: float, **columns: Any) -> Row:
     topic = {} if kind in ("broker_started", "policy") else {"topic": TOPIC}
-    return {
-        "event_type": kind,
-        "source_feed": "contract",
-        "cluster": "c",
-        "broker": "b1",
-        "seq": None,
-        "ts_mono_ns": START_NS + int(at_ms * MS),
-        "ts_wall_ms": START_MS + int(at_ms),
-        "source_offset": 0,
-        **topic,
-        **columns,
-    }
+    at = START_MS + int(at_ms), START_NS + int(at_ms * MS)
+    return by_hand.record(kind, *at, **{"source_offset": 0, **topic, **columns})
 
 
 def cursor(at_ms: float, subscription: str = "s", read_pos: str | None = "1:0", **more: Any) -> Row:

@@ -5,42 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.support.records import record
 from tests.unit.state.shipping import Row, Shipper, params_of
 
 PARAMS = params_of("producer_ids")
 T0 = 1_767_621_600_000
 
 
+def other(kind: str, at_ms: int, **columns: Any) -> Row:
+    return record(kind, at_ms, at_ms * 1_000_000, **columns)
+
+
 def batch(pid: int, at_ms: int, user: str = "u1", **columns: Any) -> Row:
     """A batch of a user of broker b1."""
-    return {
-        "event_type": "produce_batch",
-        "source_feed": "contract",
-        "cluster": "c",
-        "broker": "b1",
-        "seq": None,
-        "ts_mono_ns": at_ms * 1_000_000,
-        "ts_wall_ms": at_ms,
-        "principal": f"User:{user}",
-        "client_id": "c1",
-        "topic": "t",
-        "partition": 0,
-        "producer_id": pid,
-        **columns,
-    }
-
-
-def other(kind: str, at_ms: int, **columns: Any) -> Row:
-    return {
-        "event_type": kind,
-        "source_feed": "contract",
-        "cluster": "c",
-        "broker": "b1",
-        "seq": None,
-        "ts_mono_ns": at_ms * 1_000_000,
-        "ts_wall_ms": at_ms,
-        **columns,
-    }
+    of = {"principal": f"User:{user}", "client_id": "c1", "topic": "t", "partition": 0}
+    return other("produce_batch", at_ms, **{**of, "producer_id": pid, **columns})
 
 
 def quota(name: str, bound: float | None) -> str:

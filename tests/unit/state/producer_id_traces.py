@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -157,26 +156,7 @@ class _Writer(WallWriter):
 
     def step(self, kind: str, a: int, b: int, c: int) -> None:
         """One thing that happens; `a`, `b`, `c` choose among its possibilities."""
-        does: dict[str, Callable[[str, int, int, int], None]] = {
-            "new": self._new,
-            "again": self._again,
-            "recent": self._recent,
-            "burst": self._burst,
-            "largest": self._largest,
-            "none": self._none,
-            "assigned": self._assigned,
-            "user": self._user,
-            "remove": self._remove,
-            "default": self._default,
-            "late": self._late,
-            "everywhere": self._everywhere,
-            "other": self._other,
-            "started": self._started,
-            "gap": self._gap,
-            "stray": self._stray,
-            "broker": self._broker,
-        }
-        does[kind](self._brokers[a % len(self._brokers)], a, b, c)
+        getattr(self, f"_{kind}")(self._brokers[a % len(self._brokers)], a, b, c)
 
     # -- batches ---------------------------------------------------------------------------------
 

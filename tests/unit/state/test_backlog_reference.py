@@ -29,7 +29,6 @@ from tests.reference.backlog import (
     judge,
     key_of,
     keys_of,
-    play,
     position_of,
     records_of,
     slowest,
@@ -37,6 +36,7 @@ from tests.reference.backlog import (
     topic_for,
     topic_stats,
 )
+from tests.reference.wall import play
 from tests.support.effort import LOOKED_FOR, drawn
 from tests.unit.state.backlog_reference import (
     BROKER_QUOTAS,

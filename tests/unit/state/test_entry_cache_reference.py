@@ -30,64 +30,28 @@ from tests.reference.entry_cache import (
 )
 from tests.support.effort import drawn
 from tests.unit.state.cache_traces import POLICIES, Trace, traces
+from tests.unit.state.entry_cache_input import (
+    READS,
+    TOPIC,
+    added,
+    cursor,
+    limits,
+    of_entry,
+    read,
+    record,
+)
+from tests.unit.state.trace import START_MS, START_NS
 
 VECTORS = "entry_cache.json"
 QUEUE, MANAGER = "cache-queue-4.2.4.jsonl.gz", "cache-manager-4.2.4.jsonl.gz"
-TOPIC = "persistent://t/ns/a"
 TTL_MAX = "managedLedgerCacheEvictionTimeThresholdMillisMax"
 random_traces = drawn(60)
 
 
 # -- whole traces ----------------------------------------------------------------------------
 
-T0 = 1_767_621_600_000
 EVERY_ROW = {"extra_outputs": ("cache_evictions", "cache_reads")}
-READS = {**EVERY_ROW, "release_event": "entry_released"}
 SECOND = 1000
-
-
-def at(kind: str, ms: float, **columns: Any) -> dict[str, Any]:
-    topic = {} if kind in ("broker_started", "policy") else {"topic": TOPIC}
-    return {
-        "event_type": kind,
-        "source_feed": "contract",
-        "cluster": "c",
-        "broker": "b1",
-        "seq": None,
-        "ts_mono_ns": int(ms * NS_PER_MS),
-        "ts_wall_ms": T0 + int(ms),
-        **topic,
-        **columns,
-    }
-
-
-def cursor(ms: float, subscription: str = "s", read_pos: str | None = "1:0", **more: Any) -> Any:
-    return at("cursor_state", ms, subscription=subscription, read_pos=read_pos, **more)
-
-
-def added(ms: float, entry: int, size: int = 100, **more: Any) -> dict[str, Any]:
-    return at("entry_added", ms, ledger_id=1, entry_id=entry, entry_bytes=size, **more)
-
-
-def read(ms: float, entry: int, subscription: str = "s", **more: Any) -> dict[str, Any]:
-    return at(
-        "entry_read",
-        ms,
-        ledger_id=1,
-        entry_id=entry,
-        entry_bytes=100,
-        subscription=subscription,
-        **more,
-    )
-
-
-def of_entry(kind: str, ms: float, entry: int | None, **more: Any) -> dict[str, Any]:
-    return at(kind, ms, ledger_id=1, entry_id=entry, **more)
-
-
-def limits(ms: float, values: dict[str, Any], **more: Any) -> dict[str, Any]:
-    document = {"scope": "broker", "name": "b1", "limits": values}
-    return at("policy", ms, policy_json=json.dumps(document), **more)
 
 
 def reads(rows: dict[str, list[Row]], *names: str) -> list[Any]:
@@ -97,12 +61,13 @@ def reads(rows: dict[str, list[Row]], *names: str) -> list[Any]:
 def gone(rows: dict[str, list[Row]]) -> list[tuple[int, str, float]]:
     """Entry, rule and time in ms of every removal."""
     return [
-        (r["entry_id"], r["rule"], r["ts_mono_ns"] / NS_PER_MS) for r in rows["cache_evictions"]
+        (r["entry_id"], r["rule"], (r["ts_mono_ns"] - START_NS) / NS_PER_MS)
+        for r in rows["cache_evictions"]
     ]
 
 
 def test_an_unread_entry_lives_as_long_as_its_budget_lets() -> None:
-    rows = judge([cursor(0), added(5, 0)], READS, until_ms=T0 + 60_000)
+    rows = judge([cursor(0), added(5, 0)], READS, until_ms=START_MS + 60_000)
     # inserted at 5, extended by the passes at 1010, 2010 ... 5010
     assert gone(rows) == [(0, "time+extended_out", 6010.000001)]
     eviction = rows["cache_evictions"][0]
@@ -148,7 +113,7 @@ def test_readers_who_come_late_find_what_is_expected_of_them() -> None:
 
 
 def test_dispatch_is_read_and_release() -> None:
-    sent = at("dispatch", 2, ledger_id=1, entry_id=0, entry_bytes=7, subscription="s")
+    sent = record("dispatch", 2, ledger_id=1, entry_id=0, entry_bytes=7, subscription="s")
     records = [
         cursor(0, "s"),
         cursor(0, "t"),
@@ -161,7 +126,7 @@ def test_dispatch_is_read_and_release() -> None:
         ("1:0", True, 1)
     ]
     sent = {**sent, "entry_bytes": None, "entry_id": 5}
-    rows = judge([cursor(0), sent], EVERY_ROW, until_ms=T0 + 60_000)
+    rows = judge([cursor(0), sent], EVERY_ROW, until_ms=START_MS + 60_000)
     assert reads(rows, "hit", "expected_after") == [(False, None)]
     assert rows["cache_stats"][0]["inserted"] == 0
 
@@ -177,7 +142,7 @@ def test_nothing_is_cached_without_active_cursors_or_with_size_0() -> None:
         cursor(0),
         added(1, 0),
         read(2, 0),
-        limits(3, {SIZE_MB: 0}),
+        limits(3, **{SIZE_MB: 0}),
         read(4, 0),
         added(5, 1),
         read(20, 0),
@@ -192,12 +157,12 @@ def test_a_restart_empties_caches_and_forgets_cursors() -> None:
     records = [
         cursor(0),
         added(1, 0),
-        at("broker_started", 2, ts_mono_ns=5),
-        read(3, 0, ts_mono_ns=1_000_005),
-        added(4, 1, ts_mono_ns=2_000_005),
-        read(5, 1, ts_mono_ns=3_000_005),
+        record("broker_started", 2, ts_mono_ns=START_NS + 5),
+        read(3, 0, ts_mono_ns=START_NS + 1_000_005),
+        added(4, 1, ts_mono_ns=START_NS + 2_000_005),
+        read(5, 1, ts_mono_ns=START_NS + 3_000_005),
     ]
-    rows = judge(records, READS, until_ms=T0 + 60_000)
+    rows = judge(records, READS, until_ms=START_MS + 60_000)
     assert reads(rows, "hit", "expected_after", "reader_kind") == [
         (False, None, "catch_up"),
         (False, None, "tail"),
@@ -216,13 +181,15 @@ def test_cursors_take_entries_from_baselines_only() -> None:
         added(1, 1),
         read(2, 0, "s"),
         read(3, 0, "t"),
-        at("cursor_deleted", 4, subscription="t"),
+        record("cursor_deleted", 4, subscription="t"),
         read(5, 1, "s"),
     ]
     rows = judge(records, {**READS, "variants": variants})
     found = defaultdict(list)
     for r in rows["cache_evictions"]:
-        found[r["policy"]].append((r["entry_id"], r["rule"], r["ts_mono_ns"] // NS_PER_MS))
+        found[r["policy"]].append(
+            (r["entry_id"], r["rule"], (r["ts_mono_ns"] - START_NS) // NS_PER_MS)
+        )
     assert found == {policy: [(0, "invalidated", 3), (1, "invalidated", 5)] for policy in BY_CURSOR}
     marked = [
         cursor(0, mark_delete="1:-1"),
@@ -254,11 +221,11 @@ def test_shares_of_the_proportional_policy() -> None:
 def test_the_retention_settings_may_not_reach_the_cache_at_start() -> None:
     configured = [json.dumps({"scope": "broker", "name": "*", "limits": {MAX_TIMES: 0}})]
     records = [cursor(0), added(0, 0)]
-    end = T0 + 60_000
+    end = START_MS + 60_000
     assert gone(judge(records, READS, configured, end)) == [(0, "time+unread", 1000.000001)]
     params = {**READS, "settings_applied_at_start": False}
     assert gone(judge(records, params, configured, end)) == [(0, "time+extended_out", 6000.000001)]
-    records.insert(0, limits(0, {MAX_TIMES: 1, RECENT: False}))
+    records.insert(0, limits(0, **{MAX_TIMES: 1, RECENT: False}))
     assert gone(judge(records, params, configured, end)) == [(0, "time+extended_out", 2000.000001)]
     params["variants"] = [{MAX_TIMES: 3}, {MAX_TIMES: 3, "settings_applied_at_start": True}]
     assert [t for _, _, t in gone(judge(records, params, configured, end))] == [

@@ -11,6 +11,7 @@ import pytest
 
 from tests.reference.job import judge
 from tests.reference.tracker import SharedCounter
+from tests.support import records
 from tests.unit.state import trace as core
 from tests.unit.state.recorded import vectors
 
@@ -31,16 +32,7 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 def record(kind: str, at_ns: int, seq: int, **columns: Any) -> dict[str, Any]:
-    return {
-        "event_type": kind,
-        "source_feed": "contract",
-        "cluster": "c",
-        "broker": "b1",
-        "seq": seq,
-        "ts_mono_ns": START_NS + at_ns,
-        "ts_wall_ms": START_MS + at_ns // MS,
-        **columns,
-    }
+    return records.record(kind, START_MS + at_ns // MS, START_NS + at_ns, seq=seq, **columns)
 
 
 def opened(seq: int, supports: bool | None = True, cnx: str = "c1", **columns: Any) -> Any:
@@ -108,7 +100,7 @@ def runner(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def play(
-    records: list[dict[str, Any]],
+    trace: list[dict[str, Any]],
     policies: list[str],
     params: dict[str, Any] = PARAMS,
     **switches: str,
@@ -116,8 +108,8 @@ def play(
     """Rows by table, those without rows too, ten minutes after the start."""
     params = {**params, **switches}
     if RUNNER[0] == "reference":
-        return judge(records, params, policies, START_MS + 600_000)
-    rows = core.play([records], params, policies, drain_ms=START_MS - core.START_MS + 600_000)
+        return judge(trace, params, policies, START_MS + 600_000)
+    rows = core.play([trace], params, policies, drain_ms=START_MS - core.START_MS + 600_000)
     found = {
         table: sorted(mine, key=lambda r: (r["ts_mono_ns"], r["row_no"]))
         for table, mine in rows.items()

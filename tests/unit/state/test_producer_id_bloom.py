@@ -1,4 +1,4 @@
-"""Bloom filters of producer ids: sizes, membership, rates of false positives, the sparse form."""
+"""Bloom filters of producer ids: sizes, membership, rates of false positives, lists of ids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from state.producer_ids import bloom
 from state.producer_ids.bloom import Shape, shape_of
-from state.producer_ids.murmur import murmur3, murmur3_all
+from state.producer_ids.murmur import murmur3
 from tests.unit.state.recorded import VECTORS, vectors
 
 VECTOR_FILE = "producer_ids.json"
@@ -36,6 +36,11 @@ def _hash(pid: int) -> tuple[np.uint64, np.uint64]:
     """Halves as they are in compiled code; to Python they come back as plain integers."""
     low, high = murmur3(np.int64(pid))
     return np.uint64(low), np.uint64(high)
+
+
+def _insert(words: np.ndarray, at: int, shape: Shape, pids: np.ndarray) -> int:
+    """How many bits are new."""
+    return int(bloom.densify(pids.astype(np.uint64), 0, len(pids), words, at, *shape))
 
 
 def _found(words: np.ndarray, at: int, shape: Shape, pids: np.ndarray) -> np.ndarray:
@@ -104,7 +109,7 @@ def test_positions_are_the_stated_ones() -> None:
 def test_the_bits_of_one_filter_are_fixed() -> None:
     shape = shape_of(10, 0.01)
     words = _filters(shape)
-    bloom.insert_ids(words, 0, *shape, np.arange(10))
+    _insert(words, 0, shape, np.arange(10))
     assert [f"{w:016x}" for w in words.tolist()] == FIXED
 
 
@@ -114,14 +119,14 @@ def test_no_false_negatives(items: int, fpp: float) -> None:
     shape = shape_of(items, fpp)
     for seed in range(5):
         words, ids = _filters(shape), _ids(seed, items)
-        bloom.insert_ids(words, 0, *shape, ids)
+        _insert(words, 0, shape, ids)
         assert _found(words, 0, shape, ids).all()
 
 
 def test_no_false_negatives_beyond_the_stated_number() -> None:
     shape = shape_of(100, 0.01)
     words, ids = _filters(shape), _ids(3, 5000)
-    bloom.insert_ids(words, 0, *shape, ids)
+    _insert(words, 0, shape, ids)
     assert _found(words, 0, shape, ids).all()
 
 
@@ -152,7 +157,7 @@ def test_false_positives_are_at_most_1_1_times_those_stated(
                 seed << 32
             )
         words = _filters(shape)
-        bloom.insert_ids(words, 0, *shape, ids[:items])
+        _insert(words, 0, shape, ids[:items])
         wrong += int(_found(words, 0, shape, ids[items:]).sum())
         total += tests
     assert 0.8 * fpp <= wrong / total <= 1.1 * fpp
@@ -190,73 +195,20 @@ def test_filters_keep_to_their_words(bits: int) -> None:
     bloom.clear(words, shape.words, shape.bits)
     assert bloom.bits_set(words, shape.words, bits) == 0
     ids = _ids(1, 50 * bits)
-    bloom.insert_ids(words, shape.words, *shape, ids)
+    _insert(words, shape.words, shape, ids)
     assert bloom.bits_set(words, shape.words, bits) == bits, "every bit below m, none above"
     edges = np.concatenate([words[: shape.words], words[2 * shape.words :]])
     assert (edges == np.uint64(2**64 - 1)).all()
 
 
-def test_newest_filter_that_holds_an_id() -> None:
-    shape = shape_of(1000, 0.001)
-    words = _filters(shape, 4)
-    offsets = np.array([2, 0, 3, 1], np.int64) * shape.words  # in order of creation
-    ids = _ids(8, 40)
-    for i in range(4):
-        bloom.insert_ids(words, offsets[i], *shape, ids[i * 10 : i * 10 + 10])
-    bloom.insert_ids(words, offsets[3], *shape, ids[:1])
-    low, high = murmur3_all(np.concatenate([ids, _ids(9, 100)]))
-    newest = [
-        bloom.newest_with(words, offsets, 0, 4, *shape, x, y)
-        for x, y in zip(low, high, strict=True)
-    ]
-    assert newest[:40] == [3] + [0] * 9 + [1] * 10 + [2] * 10 + [3] * 10
-    assert newest[40:].count(-1) >= 98
-    assert bloom.newest_with(words, offsets, 0, 3, *shape, low[0], high[0]) == 0
-    assert bloom.newest_with(words, offsets, 1, 3, *shape, low[0], high[0]) == -1
-    assert bloom.newest_with(words, offsets, 2, 2, *shape, low[0], high[0]) == -1
-
-
-def test_sparse_filter_is_a_set() -> None:
-    rng = np.random.default_rng(11)
-    for _ in range(50):
-        words = np.full(80, 2**64 - 1, np.uint64)
-        known: set[int] = set()
-        items = 0
-        for pid in rng.integers(-20, 20, 60).tolist():
-            assert bloom.sparse_contains(words, 8, items, pid) == (pid in known)
-            known.add(pid)
-            items = bloom.sparse_insert(words, 8, items, pid)
-            assert items == len(known)
-            assert words[8 : 8 + items].tolist() == sorted(pid % 2**64 for pid in known)
-        assert (np.delete(words, np.s_[8 : 8 + items]) == np.uint64(2**64 - 1)).all()
-
-
-def test_sparse_room_stays_below_the_bits() -> None:
-    bits = shape_of(1000, 0.01).bits  # 150 words
-    assert [bloom.sparse_room(n, bits) for n in (0, 1, 4, 5, 64, 65, 128, 129, 1000)] == [
-        4,
-        4,
-        4,
-        8,
-        64,
-        128,
-        128,
-        0,
-        0,
-    ]
-    assert bloom.sparse_room(1, 256) == 0
-
-
-def test_densify_gives_the_filter_of_the_same_ids() -> None:
+def test_densify_takes_the_ids_of_its_list_alone() -> None:
     shape = shape_of(1000, 0.01)
     ids = _ids(4, 100)
-    sparse = np.zeros(128, np.uint64)
-    items = 0
-    for pid in ids.tolist():
-        items = bloom.sparse_insert(sparse, 3, items, pid)
+    listed = np.full(128, 7, np.uint64)
+    listed[3:103] = ids
     words, expected = _filters(shape, 2), _filters(shape, 2)
-    new = bloom.densify(sparse, 3, items, words, shape.words, *shape)
-    assert new == bloom.insert_ids(expected, shape.words, *shape, ids)
+    new = bloom.densify(listed, 3, 100, words, shape.words, *shape)
+    assert new == sum(bloom.insert(expected, shape.words, *shape, *_hash(pid)) for pid in ids)
     assert (words == expected).all()
 
 
@@ -276,6 +228,6 @@ def test_fill_is_that_of_independent_positions() -> None:
     total = 0
     for seed in range(200):
         words = _filters(shape)
-        total += bloom.insert_ids(words, 0, *shape, _ids(seed, 1000))
+        total += _insert(words, 0, shape, _ids(seed, 1000))
     expected = 1 - float((1 - Fraction(1, shape.bits)) ** (1000 * shape.hashes))
     assert total / 200 / shape.bits == pytest.approx(expected, rel=2e-3)

@@ -10,7 +10,7 @@ from typing import Any
 import mmh3
 import numpy as np
 
-from state.producer_ids.murmur import murmur3, murmur3_all
+from state.producer_ids.murmur import murmur3
 from tests.unit.state.recorded import VECTORS
 
 EDGES = (0, 1, 2, -1, -2, 255, 256, 2**31 - 1, 2**31, 2**32, 2**53, 2**63 - 1, -(2**63))
@@ -35,11 +35,7 @@ def test_edges_are_those_of_mmh3() -> None:
 
 def test_random_ids_are_those_of_mmh3() -> None:
     pids = np.random.default_rng(936).integers(-(2**63), 2**63 - 1, 20_000, endpoint=True)
-    low, high = murmur3_all(pids)
-    assert low.dtype == high.dtype == np.uint64
-    assert list(zip(low.tolist(), high.tolist(), strict=True)) == [
-        _by_mmh3(pid) for pid in pids.tolist()
-    ]
+    assert [murmur3(pid) for pid in pids] == [_by_mmh3(pid) for pid in pids.tolist()]
 
 
 def test_recorded_hashes() -> None:
@@ -51,8 +47,3 @@ def test_recorded_hashes() -> None:
             (pid,) = struct.unpack("<q", struct.pack(">q", pid))
         low, high = murmur3(np.int64(pid))
         assert [int(low), int(high)] == [half % 2**64 for half in case["murmur3_128"]], case["id"]
-
-
-def test_no_ids() -> None:
-    low, high = murmur3_all(np.zeros(0, np.int64))
-    assert len(low) == len(high) == 0

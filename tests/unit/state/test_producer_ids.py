@@ -264,7 +264,7 @@ def test_filters_are_what_their_bits_would_be() -> None:
         pid = order.randrange(LARGEST)
         new = bloom.contains_ids(bits, 0, *shape, np.array([pid]), np.zeros(1, bool)) == 0
         if new:
-            bloom.insert_ids(bits, 0, *shape, np.array([pid]))
+            bloom.densify(np.array([pid], np.uint64), 0, 1, bits, 0, *shape)
             expected.append(pid)
         rows = call([batch(pid, T0 + i * 1000)])
         counted += [r["producer_id"] for r in rows.get("producer_id_decisions", [])]

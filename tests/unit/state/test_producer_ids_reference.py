@@ -21,10 +21,10 @@ from tests.reference.producer_ids import (
     judge,
     key_of,
     keys_of,
-    play,
     records_of,
     user_of,
 )
+from tests.reference.wall import play
 from tests.support.effort import drawn
 from tests.unit.state.producer_id_trace import batch
 from tests.unit.state.producer_id_traces import Trace, traces

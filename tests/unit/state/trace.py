@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tests.support import records
 from tests.unit.state.shipping import Shipper, params_of
 
 PARAMS = params_of("rate_limits", extra_outputs=("publish_verdicts",))
@@ -15,16 +16,7 @@ START_NS = 10_368_000_000_000_001
 
 def record(kind: str, at_ns: int, seq: int | None = None, **columns: Any) -> dict[str, Any]:
     """A record of broker b1 at `at_ns` after the start of the trace."""
-    return {
-        "event_type": kind,
-        "source_feed": "contract",
-        "cluster": "c",
-        "broker": "b1",
-        "seq": seq,
-        "ts_mono_ns": START_NS + at_ns,
-        "ts_wall_ms": START_MS + at_ns // 1_000_000,
-        **columns,
-    }
+    return records.record(kind, START_MS + at_ns // 1_000_000, START_NS + at_ns, seq=seq, **columns)
 
 
 def publish(

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from app.show.audit.checks import AuditCheck, between, derived, not_null, rows_that, unique, values
+from app.show.audit.checks import (
+    AuditCheck,
+    between,
+    derived,
+    not_negative,
+    not_null,
+    rows_that,
+    unique,
+    values,
+)
 from app.tables.definitions import TABLES
 from state.backlog.layout import GROUP_AGES, GROUP_STATES
 
@@ -29,19 +38,16 @@ def _lag_suite() -> list[AuditCheck]:
             "ts_wall_ms <> pass_ms OR pass_ms % 1000 <> 0",
         ),
         values("age_state", GROUP_AGES),
-        *(
-            between(column, 0)
-            for column in (
-                "committed",
-                "log_start",
-                "log_end",
-                "lag_records",
-                "lag_bytes",
-                "limit_s",
-                "limit_bytes",
-                "time_to_drain_s",
-                "time_to_loss_s",
-            )
+        *not_negative(
+            "committed",
+            "log_start",
+            "log_end",
+            "lag_records",
+            "lag_bytes",
+            "limit_s",
+            "limit_bytes",
+            "time_to_drain_s",
+            "time_to_loss_s",
         ),
         rows_that(
             "lag is end - committed, where a group has an offset",

@@ -7,6 +7,7 @@ from app.show.audit.checks import (
     between,
     derived,
     no_rows,
+    not_negative,
     not_null,
     rows_that,
     unique,
@@ -163,10 +164,7 @@ def _backlog_checks_suite() -> list[AuditCheck]:
         values("action", BACKLOG_ACTIONS),
         values("retention_policy", RETENTION_POLICIES),
         *(values(column, LIMIT_SOURCES) for column in sources),
-        *(
-            between(column, 0)
-            for column in ("backlog_bytes", "limit_bytes", "limit_s", "producers_disconnected")
-        ),
+        *not_negative("backlog_bytes", "limit_bytes", "limit_s", "producers_disconnected"),
         rows_that(
             "what is cached is there or is not, with its source",
             " OR ".join(f"({column} IS NULL) <> (timestamp_source = 'none')" for column in _INFO),
@@ -205,10 +203,7 @@ def _backlog_evictions_suite() -> list[AuditCheck]:
         unique("cluster", "topic", "ts_wall_ms", "subscription"),
         values("rule", (*SIZE_ENDS, *TIME_ENDS)),
         values("quota_type", QUOTA_TYPES),
-        *(
-            between(column, 0)
-            for column in (*counts, "rounds", "target_bytes", "expire_older_than_s")
-        ),
+        *not_negative(*counts, "rounds", "target_bytes", "expire_older_than_s"),
         between("factor", 0, 1),
         rows_that("an eviction ends as its quota type does", _EVICTION_RULE_AMISS),
         rows_that(
@@ -241,16 +236,13 @@ def _backlog_subscriptions_suite() -> list[AuditCheck]:
         *_pass_checks(),
         values("rule", CHECK_RULES),
         values("kind", CURSOR_KINDS),
-        *(
-            between(column, 0)
-            for column in (
-                *counts,
-                "time_to_drain_s",
-                "time_to_quota_s",
-                "time_to_expiry_s",
-                "unacked_ranges",
-                "expired_unread",
-            )
+        *not_negative(
+            *counts,
+            "time_to_drain_s",
+            "time_to_quota_s",
+            "time_to_expiry_s",
+            "unacked_ranges",
+            "expired_unread",
         ),
         rows_that(
             "positions are ledger:entry",

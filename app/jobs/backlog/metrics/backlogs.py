@@ -8,7 +8,7 @@ import duckdb
 
 from app.jobs.backlog.views import METRICS
 from app.read.spelling import NAMESPACE
-from app.show.metrics.definition import BROKER, Definition, MetricsSection
+from app.show.metrics.definition import BROKER, Definition, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds, Entities, Key
 from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, rows, scalar
 
@@ -215,38 +215,23 @@ def _rest(key: Key) -> Key:
 
 _BACKLOG = ("cluster", "namespace", "topic")
 _DEFINITIONS = (
-    Definition(
-        "pulsar_storage_backlog_size",
-        "gauge",
+    *defined(
         _BACKLOG,
-        "Size of the backlog at the newest check (bytes).",
         "backlog_checks",
-        True,
-    ),
-    Definition(
-        "pulsar_storage_backlog_quota_limit",
-        "gauge",
-        _BACKLOG,
-        "Size quota (bytes); -1 without one.",
-        "backlog_checks",
-        True,
-    ),
-    Definition(
-        "pulsar_storage_backlog_quota_limit_time",
-        "gauge",
-        _BACKLOG,
-        "Time quota (s); -1 without one.",
-        "backlog_checks",
-        True,
-    ),
-    Definition(
-        "pulsar_storage_backlog_age_seconds",
-        "gauge",
-        _BACKLOG,
-        "Age of the oldest unacknowledged message; -1 if none or unknown. It has grown since"
-        " its check, as a broker's does (age_reading: live). Topic level only.",
-        "backlog_checks",
-        True,
+        (
+            "pulsar_storage_backlog_size",
+            "gauge",
+            "Size of the backlog at the newest check (bytes).",
+        ),
+        ("pulsar_storage_backlog_quota_limit", "gauge", "Size quota (bytes); -1 without one."),
+        ("pulsar_storage_backlog_quota_limit_time", "gauge", "Time quota (s); -1 without one."),
+        (
+            "pulsar_storage_backlog_age_seconds",
+            "gauge",
+            "Age of the oldest unacknowledged message; -1 if none or unknown. It has grown since"
+            " its check, as a broker's does (age_reading: live). Topic level only.",
+        ),
+        bounded=True,
     ),
     Definition(
         "pulsar_storage_backlog_quota_exceeded_evictions_total",
@@ -272,19 +257,19 @@ _DEFINITIONS = (
         " last: with brokers of the section reconcile only.",
         "reconcile",
     ),
-    Definition(
-        "pulsar_storage_backlog_quota_check_duration_seconds_count",
-        "counter as gauge",
+    *defined(
         BROKER,
-        "Of these, the number of observations.",
         "reconcile",
-    ),
-    Definition(
-        "pulsar_storage_backlog_quota_check_duration_seconds_sum",
-        "counter as gauge",
-        BROKER,
-        "Of these, the sum (s).",
-        "reconcile",
+        (
+            "pulsar_storage_backlog_quota_check_duration_seconds_count",
+            "counter as gauge",
+            "Of these, the number of observations.",
+        ),
+        (
+            "pulsar_storage_backlog_quota_check_duration_seconds_sum",
+            "counter as gauge",
+            "Of these, the sum (s).",
+        ),
     ),
     Definition(
         "weir_backlog_dropped_entries_total",
@@ -295,23 +280,22 @@ _DEFINITIONS = (
         "backlog_evictions",
         True,
     ),
-    Definition(
-        "weir_backlog_expired_unread_total",
-        "counter",
+    *defined(
         _BACKLOG,
-        "Messages that expired before a subscription read them; of namespaces if topic level"
-        " metrics are off.",
         "backlog_subscriptions",
-        True,
-    ),
-    Definition(
-        "weir_backlog_time_to_quota_seconds",
-        "gauge",
-        _BACKLOG,
-        "Predicted time until the first subscription of the topic brings it to a quota; 0 if"
-        " it is exceeded, absent without a prediction. Topic level only.",
-        "backlog_subscriptions",
-        True,
+        (
+            "weir_backlog_expired_unread_total",
+            "counter",
+            "Messages that expired before a subscription read them; of namespaces if topic level"
+            " metrics are off.",
+        ),
+        (
+            "weir_backlog_time_to_quota_seconds",
+            "gauge",
+            "Predicted time until the first subscription of the topic brings it to a quota; 0 if"
+            " it is exceeded, absent without a prediction. Topic level only.",
+        ),
+        bounded=True,
     ),
     Definition(
         "weir_backlog_refusals_total",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import duckdb
 
-from app.show.metrics.definition import Definition, MetricsSection
+from app.show.metrics.definition import Definition, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds
 from app.show.metrics.part import MetricsPart, Sample, Sums, labels, rows
 
@@ -106,39 +106,32 @@ class Groups(MetricsPart):
 
 _PARTITION = ("cluster", "group", "topic", "partition")
 _DEFINITIONS = (
-    Definition(
-        "weir_group_lag",
-        "gauge",
+    *defined(
         _PARTITION,
-        "Kafka: offsets between a group and the end of the log at the newest check, 0 if it"
-        " is ahead. The rest of a group is topic=other.",
         "group_lag",
-        True,
-    ),
-    Definition(
-        "weir_group_lag_seconds",
-        "gauge",
-        _PARTITION,
-        "Kafka: age of the oldest unread record; absent without one.",
-        "group_lag",
-        True,
-    ),
-    Definition(
-        "weir_group_time_to_loss_seconds",
-        "gauge",
-        _PARTITION,
-        "Kafka: time until unread records may be deleted; 0 = now, absent if not expected.",
-        "group_lag",
-        True,
-    ),
-    Definition(
-        "weir_group_retention_used_ratio",
-        "gauge",
-        _PARTITION,
-        "Kafka: age of the oldest unread record / retention, by a timestamp that was read;"
-        " absent without one.",
-        "group_lag",
-        True,
+        (
+            "weir_group_lag",
+            "gauge",
+            "Kafka: offsets between a group and the end of the log at the newest check, 0 if it"
+            " is ahead. The rest of a group is topic=other.",
+        ),
+        (
+            "weir_group_lag_seconds",
+            "gauge",
+            "Kafka: age of the oldest unread record; absent without one.",
+        ),
+        (
+            "weir_group_time_to_loss_seconds",
+            "gauge",
+            "Kafka: time until unread records may be deleted; 0 = now, absent if not expected.",
+        ),
+        (
+            "weir_group_retention_used_ratio",
+            "gauge",
+            "Kafka: age of the oldest unread record / retention, by a timestamp that was read;"
+            " absent without one.",
+        ),
+        bounded=True,
     ),
     Definition(
         "weir_group_lost_offsets_total",

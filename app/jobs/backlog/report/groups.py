@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.show.report.model import Grid, GridColumn, ReportSection, Row, Tile
+from app.show.report.model import Grid, GridColumn, ReportSection, Row, Tile, filled
 from app.show.report.report_reader import ReportReader
 from app.terminal.counts import counted
 
@@ -57,11 +57,8 @@ def groups(reader: ReportReader) -> ReportSection:
             ],
             reader.ask("lag", TOP),
             "lag",
-        )
-    ]
-    lost = reader.ask("group-losses", TOP)
-    if lost:
-        parts.append(
+        ),
+        *filled(
             Grid(
                 "Deleted before they were read",
                 [
@@ -71,13 +68,9 @@ def groups(reader: ReportReader) -> ReportSection:
                     GridColumn("first", "first"),
                     GridColumn("last", "last"),
                 ],
-                lost,
+                reader.ask("group-losses", TOP),
                 "group-losses",
-            )
-        )
-    states = reader.ask("group-states", TOP)
-    if states:
-        parts.append(
+            ),
             Grid(
                 "Without an offset, ahead of the log, before an open transaction, or gone",
                 [
@@ -89,10 +82,11 @@ def groups(reader: ReportReader) -> ReportSection:
                     GridColumn("since", "since"),
                     GridColumn("transactional_id", "transaction"),
                 ],
-                states,
+                reader.ask("group-states", TOP),
                 "group-states",
-            )
-        )
+            ),
+        ),
+    ]
     return ReportSection(key, title, [_text(summary)], parts, _tile(summary), verdict)
 
 

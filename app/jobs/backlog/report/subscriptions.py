@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.jobs.backlog.findings.subscriptions import SOON_S
 from app.show.report.charts import Layers, limit_rule, lines
-from app.show.report.model import Chart, Frame, Grid, GridColumn, ReportSection, Row, Tile
+from app.show.report.model import Chart, Frame, Grid, GridColumn, ReportSection, Row, Tile, filled
 from app.show.report.phrases import short
 from app.show.report.report_reader import ReportReader
 from app.terminal.amounts import NONE
@@ -87,28 +87,22 @@ def backlogs(reader: ReportReader) -> ReportSection:
         f"{'is' if summary['still_over'] == 1 else 'are'} at the last check."
     ]
     usage = _with_forecasts(_series(reader, _USAGE), ahead, reader)
-    ages = _series(reader, "greatest(age_s, 0)")
-    parts: list[Chart | Grid] = []
-    if usage:
-        parts.append(
+    parts = [
+        *filled(
             Chart(
                 "Use of the nearer quota, and where it goes",
                 "Size or age as a share of its limit, by check. Dotted: the forecast; a diamond is "
                 "where a subscription's backlog will reach the quota if it goes on like this.",
                 usage,
                 _draw_usage,
-            )
-        )
-    if ages:
-        parts.append(
+            ),
             Chart(
                 "Age of the oldest message",
                 "Seconds that the oldest unacknowledged message waited.",
-                ages,
+                _series(reader, "greatest(age_s, 0)"),
                 lambda rows, frame: lines(rows, frame, "age (s)"),
-            )
-        )
-    parts.append(
+            ),
+        ),
         Grid(
             "What lies ahead, the soonest first",
             [
@@ -123,9 +117,9 @@ def backlogs(reader: ReportReader) -> ReportSection:
             ],
             ahead[:AHEAD],
             "forecasts",
-        )
-    )
-    parts += _actions(reader)
+        ),
+        *_actions(reader),
+    ]
     soon = reader.row(_SOON, within=SOON_S)["topics"]
     tile = Tile("backlogs over quota", f"{over:,}", f"{soon:,} more within the hour", bool(over))
     return ReportSection(key, title, texts, parts, tile)
@@ -166,7 +160,7 @@ def _draw_usage(rows: Sequence[Row], frame: Frame) -> Layers:
     return lines(rows, frame, "% of the quota") + limit_rule(100)
 
 
-def _actions(reader: ReportReader) -> list[Grid]:
+def _actions(reader: ReportReader) -> list[Grid | Chart]:
     evicted = reader.rows(
         "SELECT cluster, topic, subscription, quota_type, count(*) AS evictions,"
         " sum(entries_skipped) AS entries, max(ts_wall_ms) AS newest FROM backlog_evictions"
@@ -180,38 +174,32 @@ def _actions(reader: ReportReader) -> list[Grid]:
         most=TOP,
     )
     topic, newest = GridColumn("topic", "topic", "topic"), GridColumn("newest", "newest", "time")
-    grids = []
-    if evicted:
-        grids.append(
-            Grid(
-                "What the quota evicts",
-                [
-                    topic,
-                    GridColumn("subscription", "subscription"),
-                    GridColumn("quota_type", "quota"),
-                    GridColumn("evictions", "evictions", "number"),
-                    GridColumn("entries", "entries", "number"),
-                    newest,
-                ],
-                evicted,
-                '"FROM backlog_evictions"',
-                folded=True,
-            )
-        )
-    if refused:
-        grids.append(
-            Grid(
-                "Producers that are refused",
-                [
-                    topic,
-                    GridColumn("quota_type", "quota"),
-                    GridColumn("error", "error"),
-                    GridColumn("producers", "producers", "number"),
-                    newest,
-                ],
-                refused,
-                '"FROM producer_refusals"',
-                folded=True,
-            )
-        )
-    return grids
+    return filled(
+        Grid(
+            "What the quota evicts",
+            [
+                topic,
+                GridColumn("subscription", "subscription"),
+                GridColumn("quota_type", "quota"),
+                GridColumn("evictions", "evictions", "number"),
+                GridColumn("entries", "entries", "number"),
+                newest,
+            ],
+            evicted,
+            '"FROM backlog_evictions"',
+            folded=True,
+        ),
+        Grid(
+            "Producers that are refused",
+            [
+                topic,
+                GridColumn("quota_type", "quota"),
+                GridColumn("error", "error"),
+                GridColumn("producers", "producers", "number"),
+                newest,
+            ],
+            refused,
+            '"FROM producer_refusals"',
+            folded=True,
+        ),
+    )

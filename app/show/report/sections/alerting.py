@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.show.report.model import Grid, GridColumn, ReportSection, Row, Tile
+from app.show.report.model import Grid, GridColumn, ReportSection, Row, Tile, filled
 from app.show.report.report_reader import ReportReader
 from app.terminal.amounts import NONE
 from app.terminal.counts import counted
@@ -49,26 +49,17 @@ def alerting(reader: ReportReader) -> ReportSection:
         GridColumn("runbook", "what to do", "runbook"),
     ]
     others = [row for row in rows if row["state"] != "firing"]
-    parts = []
-    if firing:
-        parts.append(
-            Grid(
-                _titled("Firing, critical first", firing),
-                columns,
-                firing[:TOP],
-                '"FROM alerts ORDER BY at_ms DESC"',
-            )
-        )
-    if others:
-        parts.append(
-            Grid(
-                _titled(f"{counted(len(others), 'alert')} not firing", others),
-                [GridColumn("state", "state"), *columns],
-                others[:TOP],
-                '"FROM alerts ORDER BY at_ms DESC"',
-                folded=True,
-            )
-        )
+    every_alert = '"FROM alerts ORDER BY at_ms DESC"'
+    parts = filled(
+        Grid(_titled("Firing, critical first", firing), columns, firing[:TOP], every_alert),
+        Grid(
+            _titled(f"{counted(len(others), 'alert')} not firing", others),
+            [GridColumn("state", "state"), *columns],
+            others[:TOP],
+            every_alert,
+            folded=True,
+        ),
+    )
     return ReportSection(key, title, texts, parts, tile, verdict)
 
 

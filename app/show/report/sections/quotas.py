@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.show.report.charts import limit_mark, plain_bars
-from app.show.report.model import Chart, Grid, GridColumn, ReportSection, Tile
+from app.show.report.model import Chart, Grid, GridColumn, ReportSection, Tile, filled
 from app.show.report.phrases import short, was
 from app.show.report.report_reader import ReportReader
 from app.terminal.amounts import percent_text
@@ -39,15 +39,13 @@ def quotas(reader: ReportReader) -> ReportSection:
         }
         for row in reader.rows(_NEAREST, most=TOP)
     ]
-    breached = reader.ask("breached-quotas", TOP)
     texts = [
         f"{breaches:,} of {counted(summary['quotas'], 'quota')} {was(breaches)} "
         "breached at least once. "
         "Rates are per second."
     ]
-    parts: list[Chart | Grid] = []
-    if nearest:
-        parts.append(
+    parts = [
+        *filled(
             Chart(
                 "Highest use",
                 "As a share of the limit. Of a publish rate, within a second: what the limiter's "
@@ -56,8 +54,7 @@ def quotas(reader: ReportReader) -> ReportSection:
                 nearest,
                 lambda rows, frame: plain_bars(rows, frame, "% of the limit") + limit_mark(100),
             )
-        )
-    parts.append(
+        ),
         Grid(
             "Breached quotas",
             [
@@ -70,13 +67,11 @@ def quotas(reader: ReportReader) -> ReportSection:
                 GridColumn("first_window", "first", "time"),
                 GridColumn("last_window", "last", "time"),
             ],
-            breached,
+            reader.ask("breached-quotas", TOP),
             "breached-quotas",
             folded=True,
-        )
-    )
-    if shadows := reader.ask("shadow", TOP):
-        parts.append(
+        ),
+        *filled(
             Grid(
                 "Shadow policies beside the live ones, largest differences",
                 [
@@ -87,38 +82,30 @@ def quotas(reader: ReportReader) -> ReportSection:
                     GridColumn("shadow", "under the shadow", "number"),
                     GridColumn("difference", "difference", "number"),
                 ],
-                shadows,
+                reader.ask("shadow", TOP),
                 "shadow",
                 folded=True,
-            )
-        )
-    verdict = f"{counted(breaches, 'quota')} {was(breaches)} breached" if breaches else ""
-    return ReportSection(key, title, texts, [*parts, *_forecasts(reader)], tile, verdict)
-
-
-def _forecasts(reader: ReportReader) -> list[Grid]:
-    """Limits by when they are reached."""
-    found = reader.ask("forecasts", TOP)
-    if not found:
-        return []
-    return [
-        Grid(
-            "What is reached next, the soonest first",
-            [
-                GridColumn("breach", "reached", "time"),
-                GridColumn("breached", "breached", "flag"),
-                GridColumn("kind", "quota"),
-                GridColumn("entity", "of", "topic"),
-                GridColumn("partition", "partition"),
-                GridColumn("group_or_subscription", "group or subscription"),
-                GridColumn("highest", "use", "ratio"),
-                GridColumn("method", "method"),
-                GridColumn("predicted", "highest use of the day", "ratio"),
-                GridColumn("mean_error", "mean error", "ratio"),
-                GridColumn("worst_error", "worst", "ratio"),
-            ],
-            found,
-            "forecasts",
-            folded=True,
-        )
+            ),
+            Grid(
+                "What is reached next, the soonest first",
+                [
+                    GridColumn("breach", "reached", "time"),
+                    GridColumn("breached", "breached", "flag"),
+                    GridColumn("kind", "quota"),
+                    GridColumn("entity", "of", "topic"),
+                    GridColumn("partition", "partition"),
+                    GridColumn("group_or_subscription", "group or subscription"),
+                    GridColumn("highest", "use", "ratio"),
+                    GridColumn("method", "method"),
+                    GridColumn("predicted", "highest use of the day", "ratio"),
+                    GridColumn("mean_error", "mean error", "ratio"),
+                    GridColumn("worst_error", "worst", "ratio"),
+                ],
+                reader.ask("forecasts", TOP),
+                "forecasts",
+                folded=True,
+            ),
+        ),
     ]
+    verdict = f"{counted(breaches, 'quota')} {was(breaches)} breached" if breaches else ""
+    return ReportSection(key, title, texts, parts, tile, verdict)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import zlib
 from collections import defaultdict
 from typing import Any
@@ -12,13 +11,6 @@ from tests.support.large_messages import expected
 from tests.unit.state.chunk_trace import numbered, play
 
 Record = dict[str, Any]
-
-
-def decoded(record: Record) -> Record:
-    """A record with its payload as bytes."""
-    if "payload" in record:
-        record["payload"] = base64.b64decode(record["payload"], validate=True)
-    return record
 
 
 def found_by_core(trace: Trace, records: list[Record]) -> dict[str, list[Record]]:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from app.config.policies import problems
-from app.contract.event_contract import parse
 from app.demo.generator.backlog_topic import EVICTS, MOVED_NS, Played
 from app.demo.generator.plan import MS, SECOND
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import ArrivalSlice, Trace, plan_trace
-from state.jobs import JOBS
+from app.demo.generator.trace import Trace
 from tests.reference import backlog
+from tests.support import planned as every
 from tests.unit.demo.generator.model import applied_records, parsed_lines
 
 Record = dict[str, Any]
@@ -48,16 +45,8 @@ STOPPED = {
 """Topic, number and name of a subscription, when it stops and its time quota (s)."""
 
 
-@cache
-def planned(scenario: str, seed: int) -> Trace:
-    """A trace of moderate size."""
-    return plan_trace(load_scenario(scenario), EVENTS, seed)
-
-
-@cache
-def slices(scenario: str, seed: int) -> tuple[ArrivalSlice, ...]:
-    """Its slices."""
-    return tuple(planned(scenario, seed).slices())
+planned = partial(every.planned, events=EVENTS)
+slices = partial(every.slices, events=EVENTS)
 
 
 @cache
@@ -225,13 +214,6 @@ def test_who_catches_up_stays_within_its_limits_and_drains(seed: int) -> None:
     assert back - MINUTE_MS < peak < back + MINUTE_MS
     assert max((n for at, n in by_pass.items() if at > back + 3 * MINUTE_MS), default=0) < 12
     assert by_pass[peak] > 50
-
-
-@pytest.mark.parametrize(("scenario", "seed"), CASES)
-def test_contract_finds_the_planted_mistakes_and_no_other(scenario: str, seed: int) -> None:
-    for part in slices(scenario, seed):
-        bad = parse(pa.array(part.lines(), pa.binary()), JOBS).bad
-        assert bad["row"].to_pylist() == part.malformed.nonzero()[0].tolist()
 
 
 def test_policies_are_valid_and_of_every_kind() -> None:

@@ -16,6 +16,7 @@ from app.demo.generator.scenario import SHIPPED, Scenario, load_scenario
 from app.demo.generator.trace import Trace, plan_trace
 from app.errors import UserError
 from state.jobs import DECLARED
+from tests.support import planned as every
 from tests.unit.demo.generator.model import applied_records, parsed_lines
 from tests.unit.state import client_quota_trace
 
@@ -26,9 +27,8 @@ SHARED, SCAN = "pricing-backfill", "offset-audit-1"
 """The clients that the incidents are about."""
 
 
-@cache
 def planned(seed: int, events: int = EVENTS) -> Trace:
-    return plan_trace(load_scenario("demo"), events, seed)
+    return every.planned("demo", seed, events)
 
 
 @cache

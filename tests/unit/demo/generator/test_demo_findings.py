@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from functools import cache
+from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-import yaml
 
-from app.contract.event_contract import parse
 from app.demo.generator.kafka_trace import running_total
-from app.demo.generator.scenario import SHIPPED, Scenario, load_scenario
-from app.demo.generator.trace import ArrivalSlice, Trace, plan_trace
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import Trace, plan_trace
 from app.jobs.chunks.findings import large_message_finding
 from app.jobs.producer_ids.findings import producer_id_findings
-from state.jobs import JOBS
-from tests.unit.demo.generator.large_messages import assert_core_agrees, decoded, found_by_core
+from tests.support import planned as every
+from tests.unit.demo.generator.large_messages import assert_core_agrees, found_by_core
 from tests.unit.demo.generator.model import applied_records, parsed_lines
 from tests.unit.state import producer_id_trace
 
@@ -31,29 +28,10 @@ USER, BOUND, ACCEPTED = "etl-nightly", 5, 2 * (SAMPLES * 5 + 1)
 """The user of the storm; on each of two brokers a burst, and one id that overdraws it."""
 
 
-def changed(part: str, **keys: Any) -> Scenario:
-    """The demo's scenario with other keys in one of its parts."""
-    document = yaml.safe_load((SHIPPED / "demo.yaml").read_text())
-    document[part] |= keys
-    return Scenario.model_validate(document)
-
-
-@cache
-def planned(seed: int) -> Trace:
-    """A trace of the demo, of moderate size."""
-    return plan_trace(load_scenario("demo"), EVENTS, seed)
-
-
-@cache
-def slices(seed: int) -> tuple[ArrivalSlice, ...]:
-    """Its slices."""
-    return tuple(planned(seed).slices())
-
-
-@cache
-def arrived(seed: int) -> list[Record]:
-    """Its well-formed records as they arrive."""
-    return [decoded(r) for r in parsed_lines(slices(seed))]
+arrived = partial(every.arrived, "demo", events=EVENTS)
+slices = partial(every.slices, "demo", events=EVENTS)
+planned = partial(every.planned, "demo", events=EVENTS)
+changed = partial(every.changed, "demo")
 
 
 def kafka_records(seed: int, kind: str | None = None) -> list[Record]:
@@ -158,13 +136,6 @@ def test_summary_names_the_culprits(seed: int) -> None:
     assert f"; {planted['never_finished']} never got " in said
     assert "last chunk (producer demo-video-0-0), " in said
     assert said.endswith("given up because of a lost chunk (consumer archive-1-0).")
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_contract_finds_the_planted_mistakes_and_no_other(seed: int) -> None:
-    for part in slices(seed):
-        bad = parse(pa.array(part.lines(), pa.binary()), JOBS).bad
-        assert bad["row"].to_pylist() == part.malformed.nonzero()[0].tolist()
 
 
 @pytest.mark.parametrize("events", [20_000, 300_000])

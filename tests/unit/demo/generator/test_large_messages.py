@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-import yaml
 
-from app.contract.event_contract import parse
 from app.demo.generator.generate_command import generate
 from app.demo.generator.large_scripts import EVICTED, NAMES
-from app.demo.generator.scenario import SHIPPED, Scenario, load_scenario
-from app.demo.generator.trace import ArrivalSlice, Trace, plan_trace
+from app.demo.generator.scenario import load_scenario
+from app.demo.generator.trace import plan_trace
 from app.demo.generator.write import write_files
-from state.jobs import JOBS
+from tests.support import planned as every
 from tests.support.large_messages import expected
 from tests.unit.demo.generator.large_messages import (
     Record,
     assert_core_agrees,
-    decoded,
     found_by_core,
 )
 from tests.unit.demo.generator.model import applied_records, parsed_lines
@@ -33,29 +29,10 @@ SEEDS = (1, 2, 3, 7)
 LATENESS_MS = 500
 
 
-def changed(**large: Any) -> Scenario:
-    """The shipped scenario with other large messages."""
-    document = yaml.safe_load((SHIPPED / "large-messages.yaml").read_text())
-    document["large"] |= large
-    return Scenario.model_validate(document)
-
-
-@cache
-def planned(seed: int) -> Trace:
-    """A small trace of the shipped scenario."""
-    return plan_trace(load_scenario("large-messages"), EVENTS, seed)
-
-
-@cache
-def slices(seed: int) -> tuple[ArrivalSlice, ...]:
-    """Its slices."""
-    return tuple(planned(seed).slices())
-
-
-@cache
-def arrived(seed: int) -> list[Record]:
-    """Its well-formed records as they arrive, payloads as bytes."""
-    return [decoded(r) for r in parsed_lines(slices(seed))]
+planned = partial(every.planned, "large-messages", events=EVENTS)
+arrived = partial(every.arrived, "large-messages", events=EVENTS)
+slices = partial(every.slices, "large-messages", events=EVENTS)
+changed = partial(every.changed, "large-messages", "large")
 
 
 def chunks_of(seed: int, kind: str) -> list[Record]:
@@ -84,7 +61,7 @@ def test_core_finds_what_was_planted(seed: int) -> None:
 )
 def test_core_finds_what_was_planted_in_other_scenarios(large: dict[str, Any]) -> None:
     trace = plan_trace(changed(**large), 60_000, 5)
-    assert_core_agrees(trace, [decoded(r) for r in parsed_lines(trace.slices())])
+    assert_core_agrees(trace, [every.decoded(r) for r in parsed_lines(trace.slices())])
 
 
 OUTCOMES = {
@@ -117,13 +94,6 @@ def test_every_fate_has_the_outcomes_that_it_is_named_after() -> None:
             found[planted[row["topic"], row["subscription"], row["uuid"]]].add(row["outcome"])
         assert set(trace.large.planted) == {*NAMES, EVICTED}
     assert found == OUTCOMES
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_contract_finds_the_planted_mistakes_and_no_other(seed: int) -> None:
-    for part in slices(seed):
-        bad = parse(pa.array(part.lines(), pa.binary()), JOBS).bad
-        assert bad["row"].to_pylist() == part.malformed.nonzero()[0].tolist()
 
 
 def test_records_belong_to_the_broker_of_their_topic() -> None:
@@ -264,7 +234,7 @@ def test_payload_sizes_follow_the_scenario() -> None:
     assert sum(sizes) / len(sizes) == pytest.approx(1050, rel=0.3)
     trace = plan_trace(changed(chunk_bytes=[1_000_000, 1_048_576], chunks=[2, 5]), 9000, 7)
     part = next(p for p in trace.slices() if b'"payload"' in p.data.tobytes())
-    big = max(len(decoded(r)["payload"]) for r in parsed_lines([part]) if "payload" in r)
+    big = max(len(every.decoded(r)["payload"]) for r in parsed_lines([part]) if "payload" in r)
     assert 1_000_000 <= big <= 1_048_576
 
 

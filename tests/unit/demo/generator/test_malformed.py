@@ -11,6 +11,8 @@ from app.contract.event_contract import parse
 from app.demo.generator.malformed import CODES
 from app.demo.generator.trace import ArrivalSlice, Trace
 from state.jobs import JOBS
+from tests.support.cache import EVENTS, SCENARIOS
+from tests.support.planned import slices as slices_of
 
 STATEFUL = ("DUPLICATE_RECORD", "TOO_LATE")
 
@@ -31,6 +33,25 @@ def test_contract_finds_the_planted_mistakes_and_no_other(
     for code in STATEFUL:
         del planted[code]
     assert found == planted
+
+
+@pytest.mark.parametrize(
+    ("scenario", "seeds", "events"),
+    [
+        ("demo", (1, 7), 60_000),
+        ("backlog", (2, 7), 26_000),
+        ("demo", (1, 7), 26_000),
+        ("large-messages", (1, 2, 3, 7), 20_000),
+        *((scenario, (7,), EVENTS) for scenario in SCENARIOS),
+    ],
+)
+def test_contract_finds_the_planted_mistakes_of_every_part(
+    scenario: str, seeds: tuple[int, ...], events: int
+) -> None:
+    for seed in seeds:
+        for part in slices_of(scenario, seed, events):
+            bad = parse(pa.array(part.lines(), pa.binary()), JOBS).bad
+            assert bad["row"].to_pylist() == part.malformed.nonzero()[0].tolist(), seed
 
 
 def test_every_code_that_a_record_alone_can_earn_is_planted(slices: list[ArrivalSlice]) -> None:

@@ -176,6 +176,7 @@ def test_the_section_shows_who_shares_a_limit_and_who_has_the_threads(tmp_path: 
     section = client_quotas(
         reader(tmp_path, client_quota_decisions=rows, client_usage=[usage(0), usage(0, "web")])
     )
+    assert section.title == "Client quotas of Kafka"
     grids = {part.title: part for part in section.parts if isinstance(part, Grid)}
     assert [
         (row["user"], row["sharer"], row["charged"], row["throttle_ms"])

@@ -17,6 +17,7 @@ from app.sources.kafka.offsets import (
     Place,
     map_answers,
 )
+from tests.support import polled
 from tests.unit.sources.pulsar.documents import valid
 
 AT = 1_795_213_060_000
@@ -61,11 +62,7 @@ def records(done: MappedOffsets) -> list[Json]:
 
 def of_kind(done: MappedOffsets, kind: str, *columns: str) -> list[tuple[Any, ...]]:
     """Columns of the records of a kind."""
-    return [
-        tuple(record.get(column) for column in columns)
-        for record in records(done)
-        if record["event_type"] == kind
-    ]
+    return polled.of_kind(records(done), kind, *columns)
 
 
 def kinds(done: MappedOffsets) -> list[str]:

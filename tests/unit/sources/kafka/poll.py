@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import time
 from collections.abc import Collection, Container, Mapping, Sequence
 from pathlib import Path
@@ -23,8 +21,10 @@ from app.sources.kafka.offsets import (
     Place,
 )
 from app.sources.polling import Unanswered
+from tests.support.polled import lines
 from tests.unit.sources.kafka.answers import AT, answers
-from tests.unit.sources.pulsar.documents import valid
+
+__all__ = ["Scripted", "lines", "poller", "settings"]
 
 
 class Scripted(GroupsClient):
@@ -114,13 +114,3 @@ def poller(
 ) -> GroupPoller:
     say = said.append if said is not None else None
     return GroupPoller(settings(**keys), folder, say, client=client)
-
-
-def lines(path: Path | None) -> list[dict[str, Any]]:
-    """The records of a file but the last one, which is of the poll itself."""
-    assert path is not None
-    found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    valid(found)
-    *found, last = found
-    assert last["event_type"] == "poll"
-    return found

@@ -25,6 +25,7 @@ from tests.reference import client_quotas as reference_client_quotas
 from tests.reference import entry_cache as reference_entry_cache
 from tests.reference import job as reference_rate_limits
 from tests.reference import producer_ids as reference_producer_ids
+from tests.support import records as by_hand
 from tests.support.effort import SLOW
 from tests.unit.state import (
     backlog_trace,
@@ -219,17 +220,8 @@ def with_walls(records: Sequence[Row]) -> list[Row]:
 
 def record(kind: str, at_ms: int, seq: int | None = None, **columns: Any) -> Row:
     """A record of broker b1, `at_ms` after the start on both clocks."""
-    return {
-        "event_type": kind,
-        "source_feed": "contract",
-        "cluster": "c",
-        "broker": "b1",
-        "seq": seq,
-        "ts_mono_ns": START_NS + at_ms * MS,
-        "ts_wall_ms": START_MS + at_ms,
-        "source_offset": 0,
-        **columns,
-    }
+    at = START_MS + at_ms, START_NS + at_ms * MS
+    return by_hand.record(kind, *at, seq=seq, **{"source_offset": 0, **columns})
 
 
 def document(scope: str, name: str, **limits: Any) -> str:
@@ -242,12 +234,8 @@ def everywhere(scope: str, name: str, **limits: Any) -> Callable[..., Row]:
     text = document(scope, name, **limits)
 
     def make(at_ms: int, seq: int | None = None, **columns: Any) -> Row:
-        return record(
-            "policy",
-            at_ms,
-            seq,
-            **{"broker": "*", "ts_mono_ns": None, "policy_json": text, **columns},
-        )
+        shared = {"broker": "*", "ts_mono_ns": None, "policy_json": text}
+        return record("policy", at_ms, seq, **{**shared, **columns})
 
     return make
 
@@ -261,121 +249,86 @@ def gap(at_ms: int, seq: int | None = None, **columns: Any) -> Row:
     return record("gap", at_ms, seq, **columns)
 
 
-def publish(
-    at_ms: int, seq: int | None = None, key: str = "a", number: int = 1, **columns: Any
-) -> Row:
-    return record(
-        "publish",
-        at_ms,
-        seq,
-        **{
-            "broker": key,
-            "cnx_id": "c1",
-            "topic": topic("x"),
-            "producer_id": number,
-            "producer_name": f"p{number}",
-            "num_messages": 1,
-            "entry_bytes": 10,
-            **columns,
-        },
-    )
+def events(kind: str, columns: Callable[[str, int], Row]) -> Callable[..., Row]:
+    """A maker of records of one kind: of a key, and with a number that tells them apart."""
+
+    def make(
+        at_ms: int, seq: int | None = None, key: str = "a", number: int = 1, **changes: Any
+    ) -> Row:
+        return record(kind, at_ms, seq, **{**columns(key, number), **changes})
+
+    return make
 
 
-def entry_read(
-    at_ms: int, seq: int | None = None, key: str = "a", number: int = 1, **columns: Any
-) -> Row:
-    return record(
-        "entry_read",
-        at_ms,
-        seq,
-        **{
-            "broker": key,
-            "topic": topic("x"),
-            "subscription": "s",
-            "ledger_id": 1,
-            "entry_id": number,
-            "entry_bytes": 100,
-            **columns,
-        },
-    )
-
-
-def chunk(
-    at_ms: int, seq: int | None = None, key: str = "a", number: int = 1, **columns: Any
-) -> Row:
-    """The first chunk of a message, which waits for the other until it expires."""
-    return record(
-        "dispatch",
-        at_ms,
-        seq,
-        **{
-            "topic": topic(key),
-            "subscription": "s",
-            "consumer": "c1",
-            "ledger_id": 1,
-            "entry_id": number,
-            "uuid": f"u{number}",
-            "chunk_id": 0,
-            "num_chunks": 2,
-            "total_chunk_bytes": 20,
-            "entry_bytes": 10,
-            "publish_time_ms": START_MS,
-            **columns,
-        },
-    )
-
-
-def batch(
-    at_ms: int, seq: int | None = None, key: str = "a", number: int = 1, **columns: Any
-) -> Row:
-    return record(
-        "produce_batch",
-        at_ms,
-        seq,
-        **{
-            "principal": f"User:{key}",
-            "client_id": "k",
-            "topic": "t",
-            "partition": 0,
-            "producer_id": number,
-            **columns,
-        },
-    )
-
-
-def client_request(
-    at_ms: int, seq: int | None = None, key: str = "a", number: int = 1, **columns: Any
-) -> Row:
-    return record(
-        "client_request",
-        at_ms,
-        seq,
-        **{
-            "broker": key,
-            "principal": "User:u",
-            "client_id": f"k{number}",
-            "api": "PRODUCE",
-            "charged_bytes": 100,
-            **columns,
-        },
-    )
-
-
-def ledger(
-    at_ms: int, seq: int | None = None, key: str = "a", number: int = 1, **columns: Any
-) -> Row:
-    return record(
-        "ledger_state",
-        at_ms,
-        seq,
-        **{
-            "topic": topic(key),
-            "ledger_id": number,
-            "ledger_entries": 5,
-            "ledger_bytes": 500,
-            **columns,
-        },
-    )
+publish = events(
+    "publish",
+    lambda key, number: {
+        "broker": key,
+        "cnx_id": "c1",
+        "topic": topic("x"),
+        "producer_id": number,
+        "producer_name": f"p{number}",
+        "num_messages": 1,
+        "entry_bytes": 10,
+    },
+)
+entry_read = events(
+    "entry_read",
+    lambda key, number: {
+        "broker": key,
+        "topic": topic("x"),
+        "subscription": "s",
+        "ledger_id": 1,
+        "entry_id": number,
+        "entry_bytes": 100,
+    },
+)
+chunk = events(
+    "dispatch",
+    lambda key, number: {
+        "topic": topic(key),
+        "subscription": "s",
+        "consumer": "c1",
+        "ledger_id": 1,
+        "entry_id": number,
+        "uuid": f"u{number}",
+        "chunk_id": 0,
+        "num_chunks": 2,
+        "total_chunk_bytes": 20,
+        "entry_bytes": 10,
+        "publish_time_ms": START_MS,
+    },
+)
+"""The first chunk of a message, which waits for the other until it expires."""
+batch = events(
+    "produce_batch",
+    lambda key, number: {
+        "principal": f"User:{key}",
+        "client_id": "k",
+        "topic": "t",
+        "partition": 0,
+        "producer_id": number,
+    },
+)
+client_request = events(
+    "client_request",
+    lambda key, number: {
+        "broker": key,
+        "principal": "User:u",
+        "client_id": f"k{number}",
+        "api": "PRODUCE",
+        "charged_bytes": 100,
+    },
+)
+ledger = events(
+    "ledger_state",
+    lambda key, number: {
+        "topic": topic(key),
+        "ledger_id": number,
+        "ledger_entries": 5,
+        "ledger_bytes": 500,
+    },
+)
 
 
 # -- the jobs --------------------------------------------------------------------------------
