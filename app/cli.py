@@ -489,7 +489,8 @@ def quality(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Audit the committed tables with Great Expectations; exit code 1 if a check fails."""
+    """Audit the committed tables, the rows of all clusters together, with Great Expectations; exit
+    code 1 if a check fails."""
     from app.show.audit import quality as run_quality
 
     return run_quality(_settings(config, warehouse), as_json, table or [], again)

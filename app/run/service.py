@@ -31,6 +31,7 @@ from app.run.failures import (
     TimeTooLarge,
     failure,
 )
+from app.run.jvm_watch import ending_with_jvm
 from app.run.maintenance import staging
 from app.run.preflight import refuse
 from app.run.progress import OF_POLLS_S, Progress
@@ -63,6 +64,8 @@ NO_DATA_MS = 500
 LONGEST_PAUSE_S = 60.0
 SWEEP_S = 600.0
 AGAIN_S = 60.0
+NAMED = 6
+"""Most feeds that are named where the run begins."""
 ATTEMPTS = 5
 """Consecutive restarts of a query with `--available-now`, or of one whose workers die, and of one
 that carries an archive that cannot be written. Any other query restarts without limit.
@@ -157,7 +160,7 @@ def _with_spark(
                 streamed, polled = settings.streamed is not None, bool(settings.polled)
                 checkpoints.fit_sources(settings.location, query, streamed, polled)
             sources.claim(settings)
-        with listening(spark, stopping, python=not interactive):
+        with listening(spark, stopping, python=not interactive), ending_with_jvm():
             for note in (*made.notes(), *sources.notes(settings)):
                 progress.say(note)
             settings = settings.model_copy(update=manifest.numbers(settings.location))
@@ -281,7 +284,7 @@ class Service:
                 self.start(name)
             self._progress.say(
                 f"started: {', '.join(map(_shown, self._groups.items()))}; waiting for the first batch of "
-                f"{', '.join(feed.title for feed in self._settings.feeds)}"
+                f"{_feeds(self._settings)}"
             )
             while not self._stopping.wait(POLL_S):
                 self._progress.look(list(self._queries.values()))
@@ -499,6 +502,11 @@ class Service:
 
 def _formats(settings: Settings) -> str:
     return ", ".join(dict.fromkeys(feed.format for feed in settings.feeds))
+
+
+def _feeds(settings: Settings) -> str:
+    titles = [feed.title for feed in settings.feeds]
+    return ", ".join(titles) if len(titles) <= NAMED else f"{len(titles)} feeds"
 
 
 def _shown(query: tuple[str, tuple[str, ...]]) -> str:

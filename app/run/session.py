@@ -34,6 +34,8 @@ END_S = 10.0
 """Time for the first to end and the second to finish their tasks."""
 
 WORKER_PATH = "spark.executorEnv.PYTHONPATH"
+WORKER_JOBS = "spark.executorEnv.WEIR_JOBS"
+"""The jobs whose cores the daemon loads."""
 OPERATOR_ROWS = 1000
 """Blobs that the stateful operator gets in one Arrow batch. With `app.engine.routing.BLOB_BYTES`
 the batch stays below Arrow's limit of 2 GiB, whatever a trigger takes.
@@ -92,7 +94,7 @@ def build_session(settings: Settings, app_name: str, *, master: str | None = Non
         path = [str(ROOT), conf.get(WORKER_PATH), os.environ.get("PYTHONPATH")]
         conf.set(WORKER_PATH, os.pathsep.join(filter(None, path)))
         conf.setIfMissing("spark.python.daemon.module", DAEMON)
-    conf.setAll(list(REQUIRED.items()))
+    conf.set(WORKER_JOBS, ",".join(settings.jobs)).setAll(list(REQUIRED.items()))
     extensions = [e for e in (conf.get("spark.sql.extensions") or "").split(",") if e]
     if DELTA not in extensions:
         conf.set("spark.sql.extensions", ",".join([*extensions, DELTA]))

@@ -41,8 +41,8 @@ def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
     yield checked(
         "warehouse", lambda: _warehouse(settings.location, settings.partitions, settings.shards)
     )
-    for number, feed in enumerate(settings.feeds):
-        place = f"source[{number}]" if settings.source[1:] else "source"
+    for feed in settings.feeds:
+        place = f"source {feed.title}" if settings.source[1:] else "source"
         yield checked(place, partial(_source, feed, settings.location))
     if settings.throttle_feed is not None:
         yield checked("throttle_feed", partial(_throttle_feed, settings.throttle_feed))

@@ -22,9 +22,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
-from app.sources import polled
-from app.sources.raw import SCHEMA, Raw, joined
-from state.jobs import DECLARED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,10 +30,9 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.config.source import SourceSettings
     from app.sources.polling import Polling
+    from app.sources.raw import Raw
 
 __all__ = [
-    "SCHEMA",
-    "Raw",
     "check",
     "check_all",
     "claim",
@@ -116,6 +112,8 @@ def keep_polling(
     settings: Settings, endless: bool, say: Callable[[str], None] | None = None
 ) -> AbstractContextManager[None]:
     """Poll during a run, for feeds that are polled."""
+    from app.sources import polled
+
     pollers = [poller(settings, feed, say) for feed in settings.polled]
     return polled.polling(pollers, endless, say) if pollers else nullcontext()
 
@@ -134,6 +132,8 @@ def open_stream(
     """The records of the source as the stream of a query. With `ending` it stops at the source's
     present end.
     """
+    from app.sources.raw import joined
+
     feed = settings.streamed
     parts = [] if feed is None else [_streamed(spark, feed, settings, query, ending)]
     if settings.polled:
@@ -154,6 +154,8 @@ def _streamed(
 
 
 def _read(module: ModuleType, reader: Any, feed: SourceSettings, settings: Settings) -> Raw:
+    from state.jobs import DECLARED
+
     more = {}
     if feed.on_request:
         more["kinds"] = frozenset(k for job in settings.jobs for k in DECLARED[job].kinds)
@@ -190,6 +192,8 @@ def place_beyond_time(feed: SourceSettings, warehouse: Location, query: str) -> 
 
 def open_batch(spark: SparkSession, settings: Settings) -> Raw:
     """The records that the source holds now."""
+    from app.sources.raw import joined
+
     feed, parts = settings.streamed, []
     if feed is not None:
         module = _module(feed)

@@ -8,26 +8,16 @@ a change of what Spark knows of its sources.
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
+from typing import TYPE_CHECKING
 
 from app.config.source import GIVES, POLLED
 from app.errors import UserError
 from app.sources.clocks import waiting
 from app.sources.files.line_files import lines_of
-from app.sources.polled import GZIP_RATIO, roots
+from app.sources.poll_plan import MORE, SCHEMA, PollPlan, PollReader, StreamedSource, WholeSpool
+from app.sources.polled import roots
 from app.sources.python_source import opened
-from app.sources.raw import Batches, Document, Raw
+from app.sources.raw import Batches, Raw
 from app.tables import checkpoints
 from app.tables.spark_files import entry_of
 from state.jobs import DECLARED
@@ -37,54 +27,6 @@ if TYPE_CHECKING:
 
     from app.config.location import Location
     from app.config.settings import Settings
-
-POSITIONS, FILES, WAITING, MORE = checkpoints.POLLS, checkpoints.POLL_FILES, "waiting", "more"
-"""Keys of an offset: what was read, by folder; the files of the batch that ends there; the formats of
-which records wait for the streamed source; whether it leaves files behind.
-"""
-IDLE_S = 0.1
-"""Duration of a look that finds nothing new, because Spark asks again at once."""
-SETTLED_NS = 2_000_000_000
-"""Age of a folder's last change after which an equal time means that nothing has changed."""
-SCHEMA = "path string, base string, waits boolean"
-_NAME = re.compile(r"poll-([0-9]{15})-([0-9]{15})\.jsonl(\.gz)?")
-
-
-class PollFile(NamedTuple):
-    """A file of a poll."""
-
-    at_ms: int
-    """When the poll began."""
-    seq: int
-    """Number of its first record."""
-    path: str
-    bytes: int
-    """Of its lines, about."""
-    written_ms: int
-
-    @property
-    def folder(self) -> str:
-        """The name of the feed's folder, which it keeps where the warehouse is moved."""
-        return _folder(self.path)
-
-
-@dataclass(frozen=True)
-class PollPlan:
-    """What the stream of a query reads; passed to the process that plans its batches."""
-
-    roots: tuple[str, ...]
-    """The folders that have those of the feeds."""
-    max_bytes: int | None
-    """Most bytes of a batch; None for all that is there."""
-    tasks: int
-    planned: Document = field(default_factory=dict)
-    """End of the last planned batch."""
-    shared: frozenset[str] = frozenset()
-    """Formats of polls that share keys with the streamed source, and wait for it."""
-    watch: StreamedSource | None = None
-    """None where they wait in any case."""
-    ending: bool = False
-    """Whether the query stops at the files that are there when it starts."""
 
 
 def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) -> Raw:
@@ -102,15 +44,16 @@ def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) ->
             f"warehouse: {query} has read polls as an earlier version kept them\n"
             "take another warehouse"
         )
+    alone = settings.streamed is None
     plan = PollPlan(
         tuple(map(str, roots(settings.polled, warehouse))),
         max(feed.max_bytes_per_trigger for feed in settings.polled)
-        if settings.streamed is None or not ending
+        if alone or not ending
         else None,
         spark.sparkContext.defaultParallelism,
         planned,
         sharing(settings),
-        None if ending else StreamedSource(warehouse, query, settings.idle_advance_ms),
+        None if alone or ending else StreamedSource(warehouse, query, settings.idle_advance_ms),
         ending,
     )
     return Raw(opened(spark, SCHEMA, PollReader(plan)), _unpack)
@@ -137,24 +80,6 @@ def sharing(settings: Settings) -> frozenset[str]:
     )
 
 
-class StreamedSource:
-    """Whether the streamed source of a query has anything new, by the batches that have ended."""
-
-    def __init__(self, warehouse: Location, query: str, idle_ms: int) -> None:
-        self._warehouse, self._query, self._idle_s = warehouse, query, idle_ms / 1000
-        self._end: Document | None = None
-        self._changed_s = 0.0
-
-    def idle(self) -> bool:
-        """Whether it has had nothing new for `idle_ms`, since the first call at the earliest."""
-        now_s = time.monotonic()
-        last = checkpoints.last_ended(self._warehouse, self._query)
-        end = checkpoints.offsets(self._warehouse, self._query, last)
-        if end != self._end or self._end is None:
-            self._end, self._changed_s = end, now_s
-        return now_s - self._changed_s >= self._idle_s
-
-
 def finished(warehouse: Location, query: str) -> bool:
     """Whether the query's last batch has ended and left no files behind."""
     last = checkpoints.last_planned(warehouse, query)
@@ -169,164 +94,3 @@ def _unpack(batches: Batches) -> Batches:
         for row in batch.to_pylist():
             for records in lines_of(row["path"], row["base"], None):
                 yield waiting(records) if row["waits"] else records
-
-
-class SomeFiles(InputPartition):
-    """Files that a task reads, and whether their records wait for the streamed source."""
-
-    def __init__(self, value: list[tuple[str, bool]]) -> None:
-        super().__init__(value)
-
-
-class PollReader(DataSourceStreamReader):
-    """Plans the batches of one query."""
-
-    def __init__(self, plan: PollPlan) -> None:
-        self._plan = plan
-        self._last = plan.planned
-        self._folders = Folders(plan.roots)
-        self._until: set[str] | None = None
-
-    def initialOffset(self) -> Document:  # noqa: N802
-        """The start of the first batch."""
-        return {POSITIONS: {}, FILES: [], MORE: False}
-
-    def latestOffset(self) -> Document:  # noqa: N802
-        """The end of the next batch."""
-        found = self.next(self._last)
-        if found == self._last:
-            time.sleep(IDLE_S)
-        return found
-
-    def next(self, before: Document) -> Document:
-        """The end of a batch that begins at `before`; `before` itself if nothing is new."""
-        positions = {name: tuple(read) for name, read in before.get(POSITIONS, {}).items()}
-        new = [file for file in self._folders.files() if _is_new(file, positions)]
-        if self._plan.ending:
-            if self._until is None:
-                self._until = {file.path for file in new}
-            new = [file for file in new if file.path in self._until]
-        taken = _within(new, self._plan.max_bytes)
-        if not taken:
-            left = {**before, FILES: [], MORE: False} if before.get(MORE) else before
-            return left or self.initialOffset()
-        for file in taken:
-            at_ms, seq = positions.get(file.folder, (-1, -1))
-            positions[file.folder] = max(at_ms, file.at_ms), max(seq, file.seq)
-        return {
-            POSITIONS: {name: list(read) for name, read in positions.items()},
-            FILES: [file.path for file in taken],
-            WAITING: self._waiting(taken),
-            MORE: len(taken) < len(new),
-        }
-
-    def _waiting(self, files: Sequence[PollFile]) -> list[str]:
-        """The formats of these files whose records wait for the streamed source."""
-        found = sorted({_format(file.path) for file in files} & self._plan.shared)
-        idle = bool(found) and self._plan.watch is not None and self._plan.watch.idle()
-        return [] if idle else found
-
-    def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
-        """The files of the batch between two offsets, for a few tasks."""
-        self._last = end
-        return [] if start == end else _shared(end[FILES], self._plan.tasks, end.get(WAITING, ()))
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Files as rows."""
-        return _rows(partition)
-
-    def commit(self, end: Document) -> None:
-        """Polls remove old files themselves."""
-
-    def stop(self) -> None:
-        """Nothing is open."""
-
-
-class WholeSpool(DataSourceReader):
-    """The files that are there as one batch."""
-
-    def __init__(self, plan: PollPlan) -> None:
-        self._plan = plan
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """All files, for a few tasks."""
-        files = [file.path for file in Folders(self._plan.roots).files()]
-        return _shared(files, self._plan.tasks)
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Files as rows."""
-        return _rows(partition)
-
-
-class Folders:
-    """The files of all feeds in some folders; a folder that has not changed is not read again."""
-
-    def __init__(self, roots: Sequence[str]) -> None:
-        self._roots = roots
-        self._there: dict[Path, tuple[int, list[PollFile]]] = {}
-
-    def files(self) -> list[PollFile]:
-        """In the order of their polls."""
-        found = [file for folder in self._folders() for file in self._files(folder)]
-        return sorted(found)
-
-    def _folders(self) -> Iterator[Path]:
-        for root in self._roots:
-            yield from sorted(Path(root).glob("*/polls"))
-
-    def _files(self, folder: Path) -> list[PollFile]:
-        changed_ns = folder.stat().st_mtime_ns
-        before = self._there.get(folder)
-        if before is not None and before[0] == changed_ns:
-            return before[1]
-        found = []
-        for file in folder.iterdir():
-            name = _NAME.fullmatch(file.name)
-            if name is not None:
-                about = file.stat()
-                size = about.st_size * (GZIP_RATIO if name[3] else 1)
-                written_ms = about.st_mtime_ns // 1_000_000
-                found.append(PollFile(int(name[1]), int(name[2]), str(file), size, written_ms))
-        if time.time_ns() - changed_ns > SETTLED_NS:
-            self._there[folder] = changed_ns, found
-        return found
-
-
-def _is_new(file: PollFile, positions: dict[str, tuple[int, int]]) -> bool:
-    """Whether a file was not read. Times go back with the clock, and numbers where the memory of the
-    polls was deleted; not both.
-    """
-    at_ms, seq = positions.get(file.folder, (-1, -1))
-    return file.at_ms > at_ms or file.seq > seq
-
-
-def _within(files: Sequence[PollFile], most: int | None) -> list[PollFile]:
-    """The first files, one at least, that have no more than so many bytes."""
-    taken: list[PollFile] = []
-    size = 0
-    for file in files:
-        size += file.bytes
-        if taken and most is not None and size > most:
-            break
-        taken.append(file)
-    return taken
-
-
-def _shared(files: Sequence[str], tasks: int, wait: Sequence[str] = ()) -> list[InputPartition]:
-    """Files for a few tasks; records of the formats `wait` do."""
-    all_of_them = [(path, _format(path) in wait) for path in files]
-    return [SomeFiles(all_of_them[n::tasks]) for n in range(min(tasks, len(files)))]
-
-
-def _folder(path: str) -> str:
-    """The name of the folder of a file's feed."""
-    return path.rsplit("/", 3)[1]
-
-
-def _format(path: str) -> str:
-    return _folder(path).split(".", 1)[0]
-
-
-def _rows(partition: InputPartition) -> Iterator[tuple[str, str, bool]]:
-    for path, waits in partition.value:
-        yield path, path.rsplit("/", 3)[0], waits

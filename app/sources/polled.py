@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from app.config.source import SourceSettings
     from app.sources.polling import Polling
 
+APART_S = 0.25
+"""Time between the first polls of two feeds: together they would need all cores and the memory of
+all answers at once, at every interval."""
 SPOOL = "_weir/polls"
 """The folders of the feeds of a local warehouse."""
-GZIP_RATIO = 30
-"""How many bytes of records a byte of a poll's file is taken for."""
 
 
 @contextmanager
@@ -44,8 +46,9 @@ def polling(
         yield
         return
     with ExitStack() as stack:
-        for poller in pollers:
-            stack.enter_context(working(poller.run, poller.title))
+        for number, poller in enumerate(pollers):
+            begin = partial(poller.run, after_s=number * APART_S)
+            stack.enter_context(working(begin, poller.title))
         yield
 
 

@@ -154,14 +154,16 @@ class Polling(ABC):
     def _new_report(self) -> Report:
         return Report(self.title, self.what)
 
-    def run(self, stop: threading.Event) -> None:
-        """Poll at the start and at every multiple of the interval after it, until `stop` is set.
+    def run(self, stop: threading.Event, after_s: float = 0.0) -> None:
+        """Poll `after_s` after the start, less whole intervals, and at every multiple of the
+        interval after that, until `stop` is set.
 
         A poll that takes longer than the interval continues at the next multiple. Failures are
         reported and do not end the polling; those of every poll are reported once an hour.
         """
         interval = self._interval_ms / 1000
         threading.Thread(target=self._follow, args=(stop,), daemon=True).start()
+        stop.wait(after_s % interval)
         start = time.monotonic()
         due = 0
         waiting = False

@@ -19,10 +19,20 @@ ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 """Leaves out the second compiler of Java, whose code pays off after some minutes of work: until then
 it takes a third of what the JVM needs.
 """
-SMALL_HEAP = "-XX:+UseSerialGC"
-"""For a run that only polls: 250 MB less with one compiler and this collector, where most of its
-time it waits.
+SMALL_HEAP = (
+    "-XX:+UseSerialGC",
+    "-XX:InitialHeapSize=128m",
+    "-XX:NewRatio=3",
+    "-XX:MinHeapFreeRatio=30",
+    "-XX:MaxHeapFreeRatio=50",
+    "-XX:MetaspaceSize=160m",  # what Spark's classes need: else it is collected for each part of it
+    "-Djdk.nio.maxCachedBufferSize=131072",  # each client of Kafka has threads that keep one
+)
+"""For a run that only polls, which waits most of its time: what it has used once goes back to the
+system, and is not kept for the next poll.
 """
+ONE_ARENA = {"MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""The same of the C library and of Arrow: each feed has a thread, and each thread would keep its own."""
 REUSE = "spark.python.worker.reuse"
 SENT_CONFIG = "weir-config.yaml"
 
@@ -90,7 +100,7 @@ class Submission:
         self.options += ["--master", master]
         if not any(word.startswith("--driver-java-options") for word in self.line.passed):
             fewer = [ONE_COMPILER] * (self._ends_soon or self.polls_alone)
-            fewer += [SMALL_HEAP] * self.polls_alone
+            fewer += SMALL_HEAP if self.polls_alone else ()
             if fewer and master.startswith("local") and not self._java_options_of_user():
                 self._set(JAVA_OPTIONS, " ".join([STACK, *fewer]))
             elif not self.conf(JAVA_OPTIONS):
@@ -99,6 +109,8 @@ class Submission:
         if master.startswith("local"):
             if self.polls_alone:
                 self._set(REUSE, "false")  # a fork of the daemon takes less time than it rests
+                kept = {name: os.environ.get(name, value) for name, value in ONE_ARENA.items()}
+                self.environment |= kept
             self._here()
         else:
             self._elsewhere()

@@ -256,7 +256,8 @@ def unknown(reader: SnapshotReader, ask: Ask) -> UserError | None:
     )
     if not unions:
         return None
-    sql = f"""SELECT name, regexp_replace(lower(name), '^[a-z-]+://', '') AS known,
+    sql = f"""SELECT coalesce(nullif(name, ''), '\"\"') AS name,
+      regexp_replace(lower(name), '^[a-z-]+://', '') AS known,
       contains(known, $wanted) AS within,
       levenshtein(known, $wanted) / greatest(length(known), length($wanted)) AS far
     FROM ({unions}) WHERE name IS NOT NULL ORDER BY within DESC, far, name LIMIT 3"""

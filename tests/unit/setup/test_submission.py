@@ -19,7 +19,7 @@ from app.setup.launch.home import ROOT, Home
 from app.setup.launch.line import COMMANDS, ON_SPARK, read
 from app.setup.launch.machine import require_spark_home
 from app.setup.launch.start import main
-from app.setup.launch.submission import Submission
+from app.setup.launch.submission import ONE_COMPILER, SMALL_HEAP, Submission
 from app.setup.package import pack_config
 
 
@@ -279,10 +279,12 @@ def test_a_run_that_only_polls_has_a_small_jvm(
     config.write_text(f"warehouse: {tmp_path}/w\nsource: [{{format: files, path: in}}, {feed}]\n")
     assert program(["run", "--config", str(config)]) == 0
     asked = read(["--master", master, "run", "--config", "w.yaml"])
-    line = Submission(asked, home, prepares=False, polls_alone=True).words()
-    options = "spark.driver.extraJavaOptions=-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    for option in (options, "spark.python.worker.reuse=false"):
-        assert (option in line) == master.startswith("local")
+    submission = Submission(asked, home, prepares=False, polls_alone=True)
+    line, here = submission.words(), master.startswith("local")
+    options = " ".join(["-Xss4m", ONE_COMPILER, *SMALL_HEAP])
+    for option in (f"spark.driver.extraJavaOptions={options}", "spark.python.worker.reuse=false"):
+        assert (option in line) == here
+    assert submission.environment.get("MALLOC_ARENA_MAX") == ("1" if here else None)
 
 
 @pytest.mark.parametrize("given", ["--properties-file", "SPARK_CONF_DIR"])
