@@ -111,8 +111,11 @@ KEY = _layout(
     ("latest_ms", _i8),
     ("began", _i8),
     ("kinds", _i8),
+    ("rested_ms", _i8),
+    ("called", _i8),
 )
-"""A broker with its clock. `kinds`: which kinds of entities ever had a quota since its first record
+"""A broker with its clock; `rested_ms` is when its entities last went to rest, `called` whether one
+of them was needed since. `kinds`: which kinds of entities ever had a quota since its first record
 or start, three bits (`OF_USER` …) for each type."""
 
 LINK = _layout(("next", _i8), ("version", _i8))

@@ -26,6 +26,9 @@ from udfs.hashing import combine_hashes, hash_strings
 
 REST = Rest(2_000)
 """An entity is idle since its last request or rate."""
+AGAIN_MS = 10_000
+"""How long after entities of a broker went to rest others may, if one of them was needed since: the
+pages of entities that are used at random are not read and written in every batch."""
 _ROWS = {"sensors": "recorded_ms", "stats": "last_ms", "usage": "last_ms"}
 """What belongs to entities, and the time at which each was last used."""
 _LAST = np.int64(2**63 - 1)
@@ -46,7 +49,9 @@ def wake(s: Shard, pairs: Array, keys: Array, begin_ms: Array, times: Mapping[st
     if _start_is_ahead(s, begin_ms[broker]):
         called[:] = True
     elif len(pairs):
-        called[resting.pages_of(_hashes(_charged(s, pairs), keys, s.names))] = True
+        wanted = resting.pages_of(_hashes(_charged(s, pairs), keys, s.names))
+        called[wanted] = True
+        keys["called"][broker[wanted]] = 1
     over = (window == NULL) & (clock_ms - resting.about["recorded_ms"] > times["idle_ms"])
     _read(s, called, over & ~called)
 
@@ -66,6 +71,9 @@ def rest(s: Shard, pairs: Array) -> None:
     least = REST.least(sum(map(len, used)))
     if least > sum(map(len, used)):
         return
+    may = (keys["called"] == 0) | (keys["clock_ms"] >= keys["rested_ms"] + AGAIN_MS)
+    if not may.any():
+        return
     since_ms = clocks(keys) - REST.after_ms
     old = [ms < since_ms[s.parts[n]["key"]] for n, ms in zip(_ROWS, used, strict=True)]
     if sum(map(np.count_nonzero, old)) < least:
@@ -80,10 +88,12 @@ def rest(s: Shard, pairs: Array) -> None:
     idle = last_ms < since_ms[broker]
     idle[:active] = False
     awake = np.bincount(broker, minlength=len(keys)).tolist()
-    idle &= (np.bincount(broker, idle, len(keys)) >= [REST.least(n) for n in awake])[broker]
-    chosen = np.flatnonzero(idle)
+    may &= np.bincount(broker, idle, len(keys)) >= [REST.least(n) for n in awake]
+    chosen = np.flatnonzero(idle & may[broker])
     if not len(chosen):
         return
+    rested = np.unique(broker[chosen])
+    keys["rested_ms"][rested], keys["called"][rested] = keys["clock_ms"][rested], 0
     chosen = chosen[np.lexsort((last_ms[chosen], broker[chosen]))]
     number = _numbers(broker[chosen])
     page = np.full(len(entities), -1)

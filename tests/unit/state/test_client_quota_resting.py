@@ -35,6 +35,8 @@ PAIRS = 2 * MANY
 """Entities: each user, to which bytes are charged, and each with its client id, whose use it is."""
 EACH = (quota("<default>", producer_byte_rate=1e6),)
 IDLE_MS = 600_000
+RESTED_MS = 3000
+"""When all but the first user go to rest."""
 
 
 @pytest.fixture
@@ -58,9 +60,9 @@ class Core:
         params = {**PARAMS, "stats_window_ms": 60_000, "idle_state_ms": IDLE_MS}
         self._core = DECLARED["client_quotas"].core(params, EACH)
         self.state: bytes | None = None
-        self.call(*(request(i, user=f"u{i}", charged_bytes=i) for i in range(users)))
-        self.call(request(30_000, user="u0", charged_bytes=1))
-        self.call(request(30_100, user="u0", charged_bytes=1))
+        self.call(*(request(i % 900, user=f"u{i}", charged_bytes=i) for i in range(users)))
+        for at_ms in (1500, RESTED_MS):
+            self.call(request(at_ms, user="u0", charged_bytes=1))
 
     def call(self, *records: Row, until: int = 0) -> dict[str, int]:
         """How many rows each table gets of some records, or of a time that is reached (ms)."""
@@ -109,6 +111,7 @@ def test_rest_changes_no_row_and_nothing_that_is_known(monkeypatch: pytest.Monke
         whole = job.play([records], sample, whole_states)
         with monkeypatch.context() as patched:
             patched.setattr(resting, "REST", Rest(500 * (seed % 3), order.choice((1, 3))))
+            patched.setattr(resting, "AGAIN_MS", order.choice((0, 0, 5000)))
             patched.setattr(Resting, "joined_by", joined_by)
             patched.setattr(shard, "read_page", read_page)
             split = job.play(cut(records, order), sample, states)
@@ -144,6 +147,17 @@ def test_an_entity_goes_on_with_its_history() -> None:
         e["bytes"] for e in found.parts["usage"] if found.names.get(e["principal"]) == "User:u700"
     ]
     assert uses == [701]
+
+
+def test_a_page_that_was_read_for_a_request_is_not_written_at_once(read: list[int]) -> None:
+    core = Core()
+    core.call(request(RESTED_MS + 1000, user="u7", charged_bytes=1))
+    resting_now = core.sizes["resting"]
+    assert resting_now < PAIRS - 256
+    core.call(request(RESTED_MS + 5000, user="u0", charged_bytes=1))
+    assert core.sizes["resting"] == resting_now
+    core.call(until=RESTED_MS + resting.AGAIN_MS)
+    assert core.sizes["resting"] == PAIRS
 
 
 def test_windows_that_end_are_written_whole(read: list[int]) -> None:
