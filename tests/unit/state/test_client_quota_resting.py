@@ -182,6 +182,22 @@ def test_sensors_that_were_idle_for_too_long_are_dropped_unread(read: list[int])
     assert read == []
 
 
+def test_a_page_is_read_for_a_request_though_the_same_batch_goes_beyond_its_time(
+    read: list[int],
+) -> None:
+    core = Core()
+    core.call(until=60_001)
+    read.clear()
+    core.call(
+        request(500_000, user="u7", charged_bytes=1),
+        request(IDLE_MS + 31_000, user="u0", charged_bytes=1),
+    )
+    assert len(read) in (1, 2)
+    assert core.pages == 0
+    found = shard.read(core.state or b"")
+    assert {found.names.get(e["user"]) for e in found.parts["sensors"]} == {"u0", "u7"}
+
+
 def test_a_broker_start_resets_those_that_rest() -> None:
     core = Core()
     core.call(other("broker_started", 40_000), request(40_001, user="u0", charged_bytes=1))
