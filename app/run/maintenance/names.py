@@ -22,7 +22,7 @@ from app.tables.definitions import Table, TableColumn
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "principal": ("principal", "user", "entity"),
-    "client_id": ("client_id", "client"),
+    "client_id": ("client_id", "client", "entity"),
     "producer": ("producer_name", "uuid", "transactional_id"),
     "consumer": ("consumer",),
     "subscription": ("subscription", "oldest_subscription", "group"),
@@ -52,6 +52,8 @@ _AROUND = {
 """What may precede and follow a name of a kind: `User:` of a principal, the number of a message in
 its uuid, scheme and partition of a topic.
 """
+_BESIDE = {"principal": ("", "(?:/[^/]*)?"), "client_id": ("(?:[^/]*/)?", "")}
+"""The same in the column `entity`, where a client of Kafka is its user and client id."""
 _ESCAPES = r"\\[nrtbf]"
 
 
@@ -80,6 +82,9 @@ class Name:
 
     def without(self, column: TableColumn, value: str) -> str:
         """SQL of a column's value with the pseudonym in place of the name."""
+        if column.name == "entity" and self.kind in _BESIDE:
+            before, after = _BESIDE[self.kind]
+            return self._whole(value, (self._around[0] + before, after))
         if column.name in (*COLUMNS[self.kind], *VALUES):
             return _each(column.type, value, self._whole)
         if column.name in DOCUMENTS:
@@ -115,8 +120,8 @@ class Name:
     def _around(self) -> tuple[str, str]:
         return _AROUND.get(self.kind, ("", ""))
 
-    def _whole(self, value: str) -> str:
-        before, after = self._around
+    def _whole(self, value: str, around: tuple[str, str] | None = None) -> str:
+        before, after = around or self._around
         return _replace(value, rf"\A({before}){re.escape(self.text)}({after})\z", self._new, "")
 
     def _quoted(self, value: str) -> str:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 from app.cli import main
 from app.config.settings import Settings
+from app.read.relations import literal
 from app.run.maintenance import names
 from app.run.maintenance.names import Name
 from app.tables import run_lock
@@ -155,6 +157,8 @@ def value(column: str) -> Any:
         return f"{NAMES['producer']}-12"
     if column == "user":
         return NAMES["principal"]
+    if column == "entity":  # of a client of Kafka
+        return f"{NAMES['principal']}/{NAMES['client_id']}"
     kinds = [kind for kind, columns in names.COLUMNS.items() if column in columns]
     if column.endswith("_topics"):
         return [spelled("topic"), "acme/people/other"]
@@ -383,3 +387,24 @@ def test_a_name_may_be_given_as_records_have_it(kind: str, given: str, kept: lis
     found = Name.given(kind, given)
     assert [name.text for name in found] == kept
     assert len({name.pseudonym for name in found}) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "forgotten", "entity", "kept"),
+    [
+        ("principal", "zoe", "zoe/app", "?/app"),
+        ("principal", "zoe", "zoe", "?"),
+        ("principal", "svc/zoe", "svc/zoe/app", "?/app"),
+        ("principal", "zoe", "zoe/people/orders", "zoe/people/orders"),
+        ("client_id", "zoe", "ann/zoe", "ann/?"),
+        ("client_id", "zoe", "zoe/app", "zoe/app"),
+        ("client_id", "zoe", "acme/people/zoe", "acme/people/zoe"),
+        ("topic", "acme/people/zoe", "persistent://acme/people/zoe", "persistent://acme/people/?"),
+    ],
+)
+def test_whose_use_was_forecast(kind: str, forgotten: str, entity: str, kept: str) -> None:
+    """A topic, a user, a client id, or a user and client id of Kafka."""
+    (name,) = Name.given(kind, forgotten)
+    sql = names.replacements([name], TABLES["forecasts"])["entity"]
+    ((found,),) = duckdb.sql(f"SELECT {sql} FROM (SELECT {literal(entity)} AS entity)").fetchall()
+    assert found.replace(name.pseudonym, "?") == kept
