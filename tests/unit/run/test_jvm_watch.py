@@ -51,6 +51,19 @@ def test_a_driver_ends_at_once_and_says_why(tmp_path: Path) -> None:
     assert not (tmp_path / "behind").exists()
 
 
+def test_a_driver_that_gets_the_signal_as_well_ends_as_it_asks(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", JVM, DRIVER.format(inside_s=60), str(tmp_path)]
+    variables = {**os.environ, "PYSPARK_GATEWAY_PORT": "1"}
+    with subprocess.Popen(
+        words, cwd=ROOT, env=variables, stderr=subprocess.PIPE, start_new_session=True
+    ) as jvm:
+        wait_for((tmp_path / "watching").exists)
+        os.killpg(jvm.pid, signal.SIGINT)
+        assert jvm.stderr is not None
+        said = jvm.stderr.read().decode()
+    assert "KeyboardInterrupt" in said and GONE.splitlines()[0] not in said
+
+
 def test_a_driver_that_is_done_ends_by_itself(tmp_path: Path) -> None:
     assert killed(tmp_path, 0, "behind") == ""
     assert (tmp_path / "ended").exists()
