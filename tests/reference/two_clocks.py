@@ -3,6 +3,7 @@ have a wall time alone."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.reference.order import Record
 NS_PER_MS = 1_000_000
 
 
-class TwoClocks:
+class TwoClocks(ABC):
     """A broker after its last record."""
 
     last: Record | None = None
@@ -32,17 +33,17 @@ class TwoClocks:
         passed: int = (wall - self.last["ts_wall_ms"]) * NS_PER_MS
         return int(self.last["ts_mono_ns"]) + passed
 
+    @abstractmethod
     def advance(self, to: int, following: Record | None) -> None:
         """Do what is due before a moment, and end the windows up to it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take(self, record: Record) -> None:
         """Carry out the next record of the key."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take_floating(self, policy: Record, ns: int | None) -> None:
         """A policy that has only a wall time takes effect, at a time of both clocks if known."""
-        raise NotImplementedError
 
 
 def play(

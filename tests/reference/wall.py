@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -27,7 +28,7 @@ def wall_level(record: Record, places: Sequence[str], later: Sequence[str]) -> t
     )
 
 
-class Key:
+class Key(ABC):
     """One key of a job: its clock, the records beside it, and its rows."""
 
     def __init__(self, cluster: str, tables: Sequence[str]) -> None:
@@ -39,13 +40,13 @@ class Key:
         self._from_record = False
         """Whether what is decided now is decided by the last record, and not by the clock."""
 
+    @abstractmethod
     def advance(self, to: int, following: Record | None = None) -> None:
         """Do what is due by `to`; `following` is the next record of the key itself."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take(self, record: Record) -> Any:
         """A record at its time, to which the key has been advanced."""
-        raise NotImplementedError
 
     def _mono(self) -> int | None:
         assert self._last is not None
