@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import compress
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, TextIO
@@ -95,8 +96,9 @@ def write_table(
 
     Numbers are rounded and have the unit of their column, by `units` or by its name; whole numbers
     without a unit are as they are. A unit that is the name of a column is that of the row's value
-    there. The number of rows follows, with `more`, or the `reason` why there are none. On a
-    terminal a table that is too wide has its last column wrapped, or one column per line.
+    there. Columns in which no row has a value are named below. The number of rows follows, with
+    `more`, or the `reason` why there are none. On a terminal a table that is too wide has its last
+    column wrapped, or one column per line.
     """
     kept: list[Sequence[Any]] = []
     beyond = 0
@@ -114,8 +116,13 @@ def write_table(
         ]
         for r, row in enumerate(kept)
     ]
-    for line in _laid_out(_headings(names, in_units), cells, numbers, _width(out)):
+    empty = [bool(kept) and all(row[i] is None for row in kept) for i in range(len(names))]
+    filled = [i for i, none in enumerate(empty) if not none] or range(len(names))
+    headings, *lines = ([line[i] for i in filled] for line in (_headings(names, in_units), *cells))
+    for line in _laid_out(headings, lines, [numbers[i] for i in filled], _width(out)):
         out.write(line.rstrip() + "\n")
+    if len(filled) < len(names):
+        out.write(f"without a value: {', '.join(compress(names, empty))}\n")
     if beyond:
         total = len(kept) + beyond
         least = "at least " if beyond == COUNTED_ROWS else ""

@@ -55,6 +55,8 @@ def test_limits_are_told_when_they_change_and_rates_at_every_poll(
     def policies(at_ms: int) -> list[dict[str, Any]]:
         found = lines(poller.poll_once(at_ms))
         assert poller.last.problems == []
+        kinds = [r["event_type"] for r in found]
+        assert "policy" not in kinds[kinds.index("client_rate") :]  # rates are judged by them
         assert {r["broker"] for r in found if r["event_type"] == "client_rate"} == {"b1"}
         return [r for r in found if "quotas-kay" in r.get("policy_json", "")]
 

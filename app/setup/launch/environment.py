@@ -121,6 +121,7 @@ def _install(home: Home, lock: str, packages: Sequence[str], turn: TextIO) -> No
     install = [home.python, "-m", "pip", "install", "--no-compile", "--disable-pip-version-check"]
     if uv := shutil.which("uv"):
         install = [uv, "pip", "install", "--python", home.python]
+    install.append("--quiet")
     # Another start waits until the installer has ended, too.
     done = subprocess.run(
         [*install, "--no-deps", "--require-hashes", "-r", str(file)],

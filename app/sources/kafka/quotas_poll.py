@@ -73,14 +73,16 @@ class QuotaPoller(Polling):
         if limits is None and all(each is None for each in rates):
             report.fail(report.problems.pop(0), len(rates) + 1)
             return None
-        records: list[Record] = [record for each in rates if each is not None for record in each]
+        records: list[Record] = []
         if limits is not None:
             before = _entities(memory.extra.get(LIMITS, []))
             documents = policy_documents(before, limits)
-            records += policy_records(documents, begun.clock_ms(), self._settings.cluster)
+            # They hold for the rates of this poll, whichever answer came first.
+            records += policy_records(documents, begun.now_ms, self._settings.cluster)
             memory.extra[LIMITS] = [[*entity, values] for entity, values in limits.items()]
             report.gone = len(before.keys() - limits.keys())
             report.polled = len(limits)
+        records += (record for each in rates if each is not None for record in each)
         report.skipped = (limits is None) + sum(each is None for each in rates)
         report.records = len(records)
         memory.last_poll_ms = max(memory.last_poll_ms, begun.now_ms)

@@ -372,8 +372,11 @@ def test_numbers_are_rounded_and_have_units_for_reading_alone(make_settings, tmp
 def test_a_limit_has_the_unit_of_its_kind(make_settings, tmp_warehouse, capsys):
     write(tmp_warehouse, "forecasts", [predicted(1), predicted(1, kind="backlog_age", limit=900.0)])
     assert query(make_settings(), "forecasts") == 0
-    rows = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()[2:]]
-    assert [(row[2], row[4], row[5], row[8]) for row in rows] == [
+    names, _, *rows, empty = capsys.readouterr().out.splitlines()
+    assert empty.startswith("without a value: ")
+    assert not set(names.split()) & set(empty.split(": ")[1].split(", "))
+    kept = [dict(zip(names.split(), re.split("  +", row), strict=True)) for row in rows]
+    assert [(row["kind"], row["limit"], row["highest"], row["mean_error"]) for row in kept] == [
         ("backlog_age", "15 min", "75 %", "25 %"),
         ("backlog_size", "100 bytes", "75 %", "25 %"),
     ]
