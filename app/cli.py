@@ -17,6 +17,7 @@ from typer import Argument, Option, Typer
 
 from app import __version__
 from app.errors import CheckFound, UserError
+from app.run.jvm_watch import ending_with_jvm
 from app.terminal import log
 from app.terminal.interrupt import Terminated, stoppable
 from app.terminal.printable import lines
@@ -329,7 +330,11 @@ def validate(
     warehouse: Warehouse = None,
     connect: Annotated[
         bool,
-        Option("--connect", help="Check paths, brokers, topics, sinks and permissions as well."),
+        Option(
+            "--connect",
+            help="Check paths, brokers, topics, sinks and permissions as well. Of several polled clusters"
+            " one has to answer, as for a run.",
+        ),
     ] = False,
     show: Annotated[bool, Option("--show", help="Print every key and its value.")] = False,
     as_json: Json = False,
@@ -1144,7 +1149,7 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = [a for a in arguments if a != "--debug"]
     log.end()
     try:
-        with stoppable() if _answers(arguments) else nullcontext():
+        with ending_with_jvm(), stoppable() if _answers(arguments) else nullcontext():
             code = int(_command()(arguments, prog_name=PROGRAM, standalone_mode=False) or 0)
         # Typer answers a Ctrl-C with the code alone.
         return _say("weir: interrupted", code, debug) if code == INTERRUPTED else code

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
-import signal
+import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from socketserver import BaseServer
 from typing import Any
 
-from app.terminal import log
+from app.errors import UserError
+from app.terminal import interrupt, log
+from app.terminal.printable import say
 
 GONE = (
-    "the JVM of this run has ended: it was killed, as the system does where memory is short, or has"
-    " crashed (hs_err_pid*.log)\nstart again: the run continues at its checkpoint"
+    "the JVM of this command has ended: it was killed, as the system does where memory is short,"
+    " was stopped before Spark had started, or has crashed (hs_err_pid*.log)\n"
+    "start again: a run continues at its checkpoint"
 )
 INTERNAL = 3
 """Exit code of an internal error."""
@@ -29,41 +35,70 @@ def ending_with_jvm() -> Iterator[None]:
     Nothing can be finished without it: each thread would report for itself that it cannot ask it. Where
     both get a signal, as of Ctrl-C, this process ends as the signal asks.
     """
-    over = threading.Event()
-    try:
-        if "PYSPARK_GATEWAY_PORT" in os.environ:
-            jvm = os.pidfd_open(os.getppid())
-            threading.Thread(target=_end, args=(jvm, over), name="JVM", daemon=True).start()
-    except (AttributeError, OSError):
-        pass  # not on this system
-    earlier = _noting(over)
+    port = os.environ.get("PYSPARK_GATEWAY_PORT")
+    if port is None or not hasattr(os, "pidfd_open"):
+        yield
+        return
+    jvm, over = _Jvm(int(port)), threading.Event()
+    _silence(jvm)
+    threading.Thread(target=_watch, args=(jvm, over), name="JVM", daemon=True).start()
     try:
         yield
+    except UserError:
+        raise
+    except Exception:
+        if jvm.gone(SIGNALLED_S):
+            jvm.end_driver()
+        raise
     finally:
         over.set()
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
 
 
-def _noting(over: threading.Event) -> dict[signal.Signals, Any]:
-    """Set an event when a signal comes that a handler waits for; the handlers."""
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-    every = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    earlier = {number: handler for number, handler in every.items() if callable(handler)}
+class _Jvm:
+    """The JVM that has started this process."""
 
-    def noted(number: int, frame: Any) -> None:
-        over.set()
-        earlier[signal.Signals(number)](number, frame)
+    def __init__(self, port: int) -> None:
+        """`port` is that of its gateway."""
+        self._process = os.pidfd_open(os.getppid())
+        self._ending = threading.Lock()
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            self._was_there = True
+        except ConnectionRefusedError:  # then the parent is another process
+            self._was_there = False
 
-    for number in earlier:
-        signal.signal(number, noted)
-    return earlier
+    def gone(self, within_s: float | None) -> bool:
+        """Whether it has ended, or does within a time."""
+        return not self._was_there or bool(select.select([self._process], [], [], within_s)[0])
 
-
-def _end(jvm: int, over: threading.Event) -> None:
-    select.select([jvm], [], [])
-    if not over.wait(SIGNALLED_S):
-        log.error(GONE)
+    def end_driver(self) -> None:
+        """Say that it has ended and end this process, unless a signal has asked for it."""
+        if interrupt.signalled.is_set():
+            return
+        self._ending.acquire()  # one thread says it
+        if not log.error(GONE):
+            say(f"weir: {GONE}", file=sys.stderr, flush=True)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what the others say
         os._exit(INTERNAL)
+
+
+def _silence(jvm: _Jvm) -> None:
+    """Leave out what Py4J logs, and Spark's server of accumulators prints, of a JVM that has ended:
+    their threads learn of it first.
+    """
+    handler = logging.lastResort
+    if handler is not None:
+        handler.addFilter(lambda record: not (record.exc_info and jvm.gone(SIGNALLED_S)))
+        logging.root.addHandler(handler)
+    printed = BaseServer.handle_error
+
+    def handle_error(server: BaseServer, request: Any, client_address: Any) -> None:
+        if not jvm.gone(SIGNALLED_S):
+            printed(server, request, client_address)
+
+    BaseServer.handle_error = handle_error  # type: ignore[assignment,method-assign]
+
+
+def _watch(jvm: _Jvm, over: threading.Event) -> None:
+    if jvm.gone(None) and not over.wait(SIGNALLED_S):
+        jvm.end_driver()

@@ -31,7 +31,6 @@ from app.run.failures import (
     TimeTooLarge,
     failure,
 )
-from app.run.jvm_watch import ending_with_jvm
 from app.run.maintenance import staging
 from app.run.preflight import refuse
 from app.run.progress import OF_POLLS_S, Progress
@@ -160,7 +159,7 @@ def _with_spark(
                 streamed, polled = settings.streamed is not None, bool(settings.polled)
                 checkpoints.fit_sources(settings.location, query, streamed, polled)
             sources.claim(settings)
-        with listening(spark, stopping, python=not interactive), ending_with_jvm():
+        with listening(spark, stopping, python=not interactive):
             for note in (*made.notes(), *sources.notes(settings)):
                 progress.say(note)
             settings = settings.model_copy(update=manifest.numbers(settings.location))
@@ -169,7 +168,8 @@ def _with_spark(
             ).work()
     finally:
         if ours:
-            stop_session(spark)
+            with stoppable():
+                stop_session(spark)
     return stopping.asked
 
 

@@ -29,6 +29,8 @@ GRACE_S = 2.0
 """From the signal until the process ends without its own clean-up."""
 AGAIN_S = 0.05
 """Between two interruptions: a command may begin a statement after the first one."""
+signalled = threading.Event()
+"""Set where a signal ends the body of `stoppable`."""
 _connections: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, Path]
 _connections = weakref.WeakKeyDictionary()
 _folders: set[Path] = set()
@@ -163,6 +165,7 @@ class _Stop:
         else:
             return
         self._received = self._received or wanted[0]
+        signalled.set()
         for _ in range(int(GRACE_S / AGAIN_S)):
             _interrupt_all()
             if self._done.wait(AGAIN_S):

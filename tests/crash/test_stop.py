@@ -1,4 +1,6 @@
-"""Asked to stop, a run finishes its batches, ends with 0, and later goes on where it was."""
+"""Asked to stop, a run finishes its batches, ends with 0, and later goes on where it was; so it does
+where its JVM is killed.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from app.config.settings import load_settings
+from app.run.jvm_watch import GONE
 from app.run.service import run
 from app.show.metrics import health
 from tests.conftest import ROOT
@@ -129,5 +133,26 @@ def test_asked_to_stop_it_finishes_its_batches_and_goes_on_later(
     assert found["weir_query_batches_total", "govern"] == batches(config, "govern", "commits")
     assert found["weir_query_state_bytes", "govern"] > 0
 
+    assert run(settings, available_now=True) == 0
+    assert Tables.of(settings.warehouse) == calm
+
+
+def test_a_run_whose_jvm_is_killed_says_so_leaves_nothing_and_goes_on_later(
+    make_config: Callable[[str], Path], calm: Tables
+) -> None:
+    config = make_config("killed-jvm")
+    with submitted(config, "text") as process:
+        wait_for_batches(process, config, 1)
+        others = psutil.Process(process.pid).children(recursive=True)
+        assert others
+        process.kill()
+        out, said = process.communicate(timeout=90)  # until the driver has ended, too
+    assert psutil.wait_procs(others, timeout=60)[1] == []
+    assert process.returncode == -signal.SIGKILL and out == ""
+    lines = [line for line in said.splitlines() if not line.startswith("weir: ")]
+    log = [LINE.fullmatch(line) for line in lines]
+    assert all(log), said
+    assert [each[1] for each in log if each][-2:] == GONE.splitlines()
+    settings = load_settings(config)
     assert run(settings, available_now=True) == 0
     assert Tables.of(settings.warehouse) == calm

@@ -14,15 +14,17 @@ from tests.conftest import ROOT
 from tests.support.waiting import wait_for
 
 JVM = """
-import subprocess, sys
+import os, socket, subprocess, sys
+gateway = socket.create_server(("127.0.0.1", 0))
+os.environ["PYSPARK_GATEWAY_PORT"] = str(gateway.getsockname()[1])
 subprocess.run([sys.executable, "-c", sys.argv[1], sys.argv[2]])
 """
 DRIVER = """
 import sys, time
 from pathlib import Path
+Path(sys.argv[1], "begun").touch()
+time.sleep({before_s})
 from app.run.jvm_watch import ending_with_jvm
-from app.terminal import log
-log.begin()
 with ending_with_jvm():
     Path(sys.argv[1], "watching").touch()
     time.sleep({inside_s})
@@ -32,11 +34,11 @@ Path(sys.argv[1], "ended").touch()
 """
 
 
-def killed(folder: Path, inside_s: float, wait_for_file: str) -> str:
+def killed(folder: Path, inside_s: float, wait_for_file: str, before_s: float = 0) -> str:
     """What a driver says whose JVM is killed once it has written a file."""
-    words = [sys.executable, "-c", JVM, DRIVER.format(inside_s=inside_s), str(folder)]
-    variables = {**os.environ, "PYSPARK_GATEWAY_PORT": "1"}
-    with subprocess.Popen(words, cwd=ROOT, env=variables, stderr=subprocess.PIPE) as jvm:
+    driver = DRIVER.format(before_s=before_s, inside_s=inside_s)
+    words = [sys.executable, "-c", JVM, driver, str(folder)]
+    with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE) as jvm:
         wait_for((folder / wait_for_file).exists)
         jvm.send_signal(signal.SIGKILL)
         assert jvm.stderr is not None
@@ -47,16 +49,18 @@ def test_a_driver_ends_at_once_and_says_why(tmp_path: Path) -> None:
     began = time.monotonic()
     said = killed(tmp_path, 60, "watching")
     assert time.monotonic() - began < 30
-    assert "ERROR" in said and GONE.splitlines()[0] in said and "Traceback" not in said
+    assert said == f"weir: {GONE}\n"
+    assert not (tmp_path / "behind").exists()
+
+
+def test_a_driver_whose_jvm_has_ended_before_it_watches_says_the_same(tmp_path: Path) -> None:
+    assert killed(tmp_path, 60, "begun", before_s=1) == f"weir: {GONE}\n"
     assert not (tmp_path / "behind").exists()
 
 
 def test_a_driver_that_gets_the_signal_as_well_ends_as_it_asks(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", JVM, DRIVER.format(inside_s=60), str(tmp_path)]
-    variables = {**os.environ, "PYSPARK_GATEWAY_PORT": "1"}
-    with subprocess.Popen(
-        words, cwd=ROOT, env=variables, stderr=subprocess.PIPE, start_new_session=True
-    ) as jvm:
+    words = [sys.executable, "-c", JVM, DRIVER.format(before_s=0, inside_s=60), str(tmp_path)]
+    with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True) as jvm:
         wait_for((tmp_path / "watching").exists)
         os.killpg(jvm.pid, signal.SIGINT)
         assert jvm.stderr is not None
