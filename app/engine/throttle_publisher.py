@@ -110,7 +110,7 @@ def check(feed: ThrottleFeedSettings) -> None:
         found = topics(options)
     except Unreachable as error:
         raise UserError(
-            f"Kafka does not answer at {servers}: {error}\n"
+            f"Kafka does not answer at {error}\n"
             "throttle_feed.options: kafka.bootstrap.servers and the kafka.* security options "
             "decide this"
         ) from None

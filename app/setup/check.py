@@ -16,6 +16,8 @@ class Check:
     ok: bool
     found: str
     remedy: str = ""
+    needed: bool = True
+    """Whether a run does not start where it failed."""
 
 
 def checked(name: str, question: Callable[[], str]) -> Check:

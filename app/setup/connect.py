@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,9 +42,7 @@ def ask(settings: Settings, unset: Sequence[str]) -> Iterator[Check]:
     yield checked(
         "warehouse", lambda: _warehouse(settings.location, settings.partitions, settings.shards)
     )
-    for feed in settings.feeds:
-        place = f"source {feed.title}" if settings.source[1:] else "source"
-        yield checked(place, partial(_source, feed, settings.location))
+    yield from _sources(settings)
     if settings.throttle_feed is not None:
         yield checked("throttle_feed", partial(_throttle_feed, settings.throttle_feed))
     if settings.reconcile is not None:
@@ -64,6 +63,20 @@ def _warehouse(warehouse: Location, partitions: int | None, shards: int | None) 
     manifest.check(warehouse, partitions, shards)
     writable.require(warehouse)
     return f"{warehouse.uri} can be written"
+
+
+def _sources(settings: Settings) -> Iterator[Check]:
+    """As a run asks: it starts without a polled feed that fails, unless all feeds do."""
+    found = [
+        checked(
+            f"source {feed.title}" if settings.source[1:] else "source",
+            partial(_source, feed, settings.location),
+        )
+        for feed in settings.feeds
+    ]
+    starts = any(each.ok for each in found)
+    for feed, each in zip(settings.feeds, found, strict=True):
+        yield replace(each, needed=not (feed.is_polled and starts))
 
 
 def _source(feed: SourceSettings, warehouse: Location) -> str:

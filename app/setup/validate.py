@@ -145,7 +145,8 @@ def validate(
     """Print what was checked; exit code 2 after every mistake otherwise.
 
     With `show` every key of the resolved configuration is printed. With `connect` its paths,
-    brokers, topics, sinks and permissions are checked as well; exit code 2 if a check fails.
+    brokers, topics, sinks and permissions are checked as well; exit code 2 if a check fails without
+    which a run does not start.
     """
     try:
         settings = load_settings(
@@ -166,7 +167,7 @@ def validate(
         from app.setup.connect import ask
 
         answers = list(ask(settings, unset))
-    code = 0 if all(answer.ok for answer in answers) else 2
+    code = 0 if all(answer.ok or not answer.needed for answer in answers) else 2
     if as_json:
         facts: dict[str, Any] = {
             "config_hash": settings.config_hash(),
@@ -192,7 +193,9 @@ def validate(
     for text in idle:
         say(f"note: {text} has no effect on any decision", file=sys.stderr)
     for answer in answers:
-        say(f"# {'ok  ' if answer.ok else 'FAIL'} {answer.name}: {answer.found}")
+        outcome = "ok  " if answer.ok else "FAIL" if answer.needed else "WARN"
+        without = "" if answer.ok or answer.needed else "; a run starts without it"
+        say(f"# {outcome} {answer.name}: {answer.found}{without}")
         if answer.remedy:
             say(f"#      {answer.remedy}")
     return code

@@ -8,13 +8,13 @@ TIMEOUT_S = 5.0
 
 
 class Unreachable(Exception):
-    """No server answered; the message has the reason."""
+    """No server answered; the message has the addresses and the reasons."""
 
 
 def knock(servers: str, port: str = "") -> None:
     """Connect to one of the servers, `host:port` each with commas between them; `port` is that of
     a server without one. Raises Unreachable."""
-    reason = "no server is named"
+    reasons = []
     for server in servers.split(","):
         place = server.strip().rpartition("://")[2].rstrip("/")
         host, sign, number = place.rpartition(":")
@@ -23,9 +23,9 @@ def knock(servers: str, port: str = "") -> None:
         try:
             socket.create_connection((host.strip("[]"), int(number)), timeout=TIMEOUT_S).close()
         except ValueError:
-            reason = f"{server.strip()} is not host:port"
+            reasons.append(f"{server.strip()} is not host:port")
         except OSError as error:
-            reason = f"{server.strip()}: {error.strerror or error}"
+            reasons.append(f"{server.strip()}: {error.strerror or error}")
         else:
             return
-    raise Unreachable(reason)
+    raise Unreachable("; ".join(reasons) or "no server is named")

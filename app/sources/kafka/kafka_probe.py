@@ -30,14 +30,15 @@ def topics(options: Mapping[str, str]) -> frozenset[str] | None:
     `options` are those of Spark's Kafka source. Raises Unreachable.
     """
     # A refused connection and an unknown host are known at once, and by their own words.
-    knock(options["kafka.bootstrap.servers"])
+    servers = options["kafka.bootstrap.servers"]
+    knock(servers)
     if not may_start():
         return None
     try:
         with client(options) as opened:
             return opened.names(_deadline())
     except Unanswered as error:
-        raise Unreachable(str(error)) from None
+        raise Unreachable(f"{servers}: {error}") from None
 
 
 def topic_ids(options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
@@ -114,10 +115,7 @@ def require(options: Mapping[str, str]) -> None:
     try:
         topics(options)
     except Unreachable as error:
-        raise UserError(
-            f"source.options: {options['kafka.bootstrap.servers']}: {error}\n"
-            "the kafka.* options decide this"
-        ) from None
+        raise UserError(f"source.options: {error}\nthe kafka.* options decide this") from None
 
 
 def of_client(options: Mapping[str, str]) -> dict[str, str]:

@@ -47,7 +47,7 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
         found = topics(options)
     except Unreachable as error:
         raise UserError(
-            f"Kafka does not answer at {servers}: {error}\n"
+            f"Kafka does not answer at {error}\n"
             "source.options: kafka.bootstrap.servers and the kafka.* security options decide this"
         ) from None
     if found is None:

@@ -81,9 +81,7 @@ def test_everything_amiss_is_named_with_what_would_mend_it(
     assert [ok for ok, _, _ in answers.values()] == [False] * 5
     assert answers["environment"][1] == "WEIR_TEST_HOOK not set"
     assert answers["warehouse"][1].startswith(f"{locked} cannot be written (")
-    assert answers["source"][1] == (
-        f"Kafka does not answer at {closed}: {closed}: Connection refused"
-    )
+    assert answers["source"][1] == f"Kafka does not answer at {closed}: Connection refused"
     assert "security options" in answers["source"][2]
     assert "Connection refused" in answers["alerts.sinks[0]"][1]
     assert "WEIR_TEST_HOOK is not set" in answers["alerts.sinks[1]"][1]
@@ -117,3 +115,31 @@ def test_brokers_whose_counters_are_compared_are_asked(
     ok, found, remedy = answers[f"reconcile.brokers.{closed}"]
     assert not ok and found.startswith(f"http://{closed}: metrics/: cannot be reached")
     assert remedy == "brokers, token and timeout_ms decide this"
+
+
+def test_of_several_polled_clusters_one_has_to_answer_as_for_a_run(
+    tmp_path: Path, config: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with AdminServer() as server, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{free.getsockname()[1]}"
+        server.answers["persistent/a/b"] = []
+
+        def feed(cluster: str, url: str) -> dict[str, Any]:
+            admin = {"cluster": cluster, "url": url, "namespaces": ["a/b"], "retries": 0}
+            return {"format": "pulsar_admin", "admin": admin}
+
+        config["source"] = [feed("east", server.url), feed("west", closed)]
+        code, answers = asked(tmp_path, config, capsys)
+        assert [ok for ok, _, _ in answers.values()] == [True, True, False]
+        assert code == 0
+        file = str(tmp_path / "weir.yaml")
+        assert main(["validate", "--config", file, "--connect"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        (line,) = [line for line in lines if line.startswith("# WARN")]
+        assert line.startswith("# WARN source pulsar_admin west: ")
+        assert line.count(closed) == 1 and line.endswith("; a run starts without it")
+        config["source"][0]["admin"]["url"] = closed
+        code, answers = asked(tmp_path, config, capsys)
+    assert code == 2
+    assert [ok for ok, _, _ in answers.values()] == [True, False, False]
