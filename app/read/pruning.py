@@ -2,14 +2,15 @@
 
 DuckDB opens the footer of every file that it gets. So the statement is first planned over empty
 tables with the same columns. Filters that the plan pushes into a scan (comparisons of an integer
-column with a number) are compared with the least and greatest values of each file in the log.
+column with a number, and that a column has a value) are compared with the least and greatest values
+of each file in the log, and with how many rows have none.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -22,8 +23,9 @@ _FILTER = re.compile(rf"{_TERM}|\({_TERM}(?: AND {_TERM})+\)")
 match.
 """
 _TERMS = re.compile(_TERM)
+_THERE = re.compile(r"\((\w+) IS NOT NULL\)")
 Bounds = dict[str, tuple[int, int]]
-"""Least and greatest value of the wanted rows, by column."""
+"""Least and greatest value of the wanted rows, by column; a row without a value is not wanted."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
@@ -58,13 +60,19 @@ def needed(
     return {name: scans for name, scans in wanted.items() if all(scans)}
 
 
-def overlaps(scans: Sequence[Bounds], least: Mapping[str, Any], most: Mapping[str, Any]) -> bool:
-    """Whether a file may have a row that a scan wants, by its least and greatest values.
+def overlaps(
+    scans: Sequence[Bounds],
+    least: Mapping[str, Any],
+    most: Mapping[str, Any],
+    empty: Collection[str] = (),
+) -> bool:
+    """Whether a file may have a row that a scan wants, by its least and greatest values and the
+    columns without any.
 
     An unknown value excludes nothing.
     """
     return any(
-        all(_meets(bounds, least.get(c), most.get(c)) for c, bounds in scan.items())
+        all(c not in empty and _meets(b, least.get(c), most.get(c)) for c, b in scan.items())
         for scan in scans
     )
 
@@ -87,6 +95,8 @@ def _bounds(info: Mapping[str, Any]) -> Bounds:
     filters = info.get("Filters", [])
     bounds: Bounds = {}
     for text in [filters] if isinstance(filters, str) else filters:
+        if there := _THERE.fullmatch(text):
+            bounds.setdefault(there[1], (_LEAST, _MOST))
         if not _FILTER.fullmatch(text):
             continue
         for column, sign, number in _TERMS.findall(text):

@@ -400,12 +400,28 @@ class _Relation:
         """Keep the files that may have rows that the scans of a statement want (None: all)."""
         if scans is None or len(self.paths) <= FEW_FILES or not self._has_statistics:
             return
-        limits = zip(self._column("min"), self._column("max"), strict=True)
-        keep = [pruning.overlaps(scans, least or {}, most or {}) for least, most in limits]
+        limits = zip(self._column("min"), self._column("max"), self._empty(), strict=True)
+        keep = [
+            pruning.overlaps(scans, least or {}, most or {}, empty) for least, most, empty in limits
+        ]
         if not any(keep):
             keep[0] = True  # for the types of its columns
         self.paths = list(compress(self.paths, keep))
         self._written_ms = list(compress(self._written_ms, keep))
+
+    def _empty(self) -> list[set[str]]:
+        """By file the columns that have no value."""
+        if not {"null_count", "num_records"} <= set(self._adds.schema.names):
+            return [set() for _ in self.paths]
+        counts = zip(self._column("null_count"), self._column("num_records"), strict=True)
+        return [
+            {
+                name
+                for name, nulls in (by_column or {}).items()
+                if nulls is not None and nulls == rows
+            }
+            for by_column, rows in counts
+        ]
 
     def take(self, paths: Sequence[str]) -> None:
         """Keep these files."""

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from app.archive_names import ARCHIVE
 from app.tables.definitions import TABLES, Table
 from app.tables.gathering import MOST_BYTES, Gathered, GatheringWriter
+from app.tables.log_properties import STATS
 from app.tables.object_store import object_store
 from app.tables.small_files import local_path, path_in
 
@@ -44,19 +45,6 @@ LARGE_ROWS = 100_000
 """From here on a file is not merged with others."""
 MOST_ROWS = 250_000
 """Most rows that are merged at once: the driver does it, beside the micro-batches."""
-STATS = (
-    "ts_wall_ms",
-    "ts_mono_ns",
-    "cluster",
-    "broker",
-    "topic",
-    "event_type",
-    "seq",
-    "reason_code",
-    "source_partition",
-    "source_offset",
-    "ingest_ms",
-)
 LONGEST_STAT = 200
 
 

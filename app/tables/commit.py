@@ -51,7 +51,7 @@ class Writer:
         else:
             self.application = application
         self._commits = dict(self._record.tables) if self._record else {}
-        self._properties = log_properties(history_ms)
+        self._history_ms = history_ms
         self._open: dict[str, Any] = {}
         self._wider: set[str] = set()
         """Tables of a later release: they have more columns, null in the rows of this one."""
@@ -168,7 +168,7 @@ class Writer:
                     mode="ignore",
                     partition_by=list(definition.partition_by) or None,
                     description=definition.meaning,
-                    configuration=self._properties,
+                    configuration=log_properties(self._history_ms, name),
                     storage_options=options,
                 )
             table = DeltaTable(path, storage_options=options)

@@ -7,13 +7,34 @@ and 3,600. At a commit a second the sum is least with about fifty commits betwee
 
 from __future__ import annotations
 
+from app.tables.definitions import TABLES
+
+ARCHIVED = "events"
 CHECKPOINT_COMMITS = 50
+STATS = (
+    "ts_wall_ms",
+    "ts_mono_ns",
+    "cluster",
+    "broker",
+    "topic",
+    "event_type",
+    "policy_json",
+    "seq",
+    "reason_code",
+    "source_partition",
+    "source_offset",
+    "ingest_ms",
+)
+"""Columns of records that look-ups prune by."""
 
 
-def log_properties(history_ms: int) -> dict[str, str]:
-    """Properties that keep the versions of the last `history_ms` readable."""
+def log_properties(history_ms: int, name: str) -> dict[str, str]:
+    """Properties of a table that keep the versions of the last `history_ms` readable."""
     kept = f"interval {-(-history_ms // 1000)} seconds"
-    return {
+    # Without it a reader gets the statistics of the first 32 columns, and the archive has more.
+    pruned = ",".join(column for column in STATS if column in TABLES[name].names)
+    by_columns = {"delta.dataSkippingStatsColumns": pruned} if name == ARCHIVED else {}
+    return by_columns | {
         "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
         "delta.logRetentionDuration": kept,
         # Checkpoints list removed files for as long as this.

@@ -45,7 +45,7 @@ def outdated(opened: Opened, settings: MaintenanceSettings) -> dict[str, str]:
     there = opened.delta.metadata().configuration
     return {
         key: value
-        for key, value in log_properties(settings.history_ms).items()
+        for key, value in log_properties(settings.history_ms, opened.name).items()
         if there.get(key) != value
     }
 

@@ -37,6 +37,7 @@ def wanted(sql, params=None):
         ("a >= epoch_ms(TIMESTAMP '1970-01-01 00:00:01')", {"a": (1000, MOST)}),
         ("a > 3 AND a <> 7", {"a": (4, MOST)}),
         ("a = -5 AND s = 'x AND (a >= 7)'", {"a": (-5, -5)}),
+        ("s IS NOT NULL AND a > 3", {"a": (4, MOST), "s": (LEAST, MOST)}),
     ],
 )
 def test_comparisons_with_numbers_bound_what_is_wanted(condition, bounds):
@@ -48,6 +49,8 @@ def test_comparisons_with_numbers_bound_what_is_wanted(condition, bounds):
     [
         "SELECT * FROM t",
         "SELECT * FROM t WHERE s = '(a >= 7)'",
+        "SELECT * FROM t WHERE s = '(a IS NOT NULL)'",
+        "SELECT * FROM t WHERE a IS NOT NULL OR s IS NOT NULL",
         "SELECT * FROM t WHERE a IS NULL",
         "SELECT * FROM t WHERE a = 5 OR s = 'x'",
         "SELECT * FROM t WHERE a = 5 OR a IS NULL",
@@ -74,6 +77,13 @@ def test_each_scan_of_a_table_counts_and_parameters_have_their_values():
         "t": [{"a": (10, MOST)}],
         "u": [{"a": (4, 4)}],
     }
+
+
+def test_a_file_in_which_a_wanted_column_has_no_value_is_left_out():
+    for bounds in ((3, 9), (LEAST, MOST)):
+        assert not overlaps([{"a": bounds}], {}, {}, ["a", "b"])
+        assert overlaps([{"a": bounds}], {}, {}, ["b"])
+        assert overlaps([{"a": bounds}, {"b": bounds}], {}, {}, ["a"])
 
 
 @pytest.mark.parametrize(
@@ -107,6 +117,7 @@ def conditions(draw, depth=2):
                     "{c} BETWEEN {x} AND {y}",
                     "{c} IN ({x}, {y})",
                     "{c} IS NULL",
+                    "{c} IS NOT NULL",
                     "{c} + 1 > {x}",
                     "s = '(a >= {x})'",
                 ]
@@ -133,7 +144,8 @@ def test_no_row_that_matches_lies_in_a_file_that_is_left_out(condition, rows):
         matching = connection.execute(f"SELECT a, b FROM t WHERE {condition}").fetchall()
     for a, b in matching if scans is not None else ():
         # A file of this row alone.
-        assert overlaps(scans, {"a": a, "b": b}, {"a": a, "b": b})
+        empty = [] if b is not None else ["b"]
+        assert overlaps(scans, {"a": a, "b": b}, {"a": a, "b": b}, empty)
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def test_properties_follow_the_configuration(make_settings: MakeSettings) -> Non
         "delta.logRetentionDuration": "interval 7200 seconds",
         "delta.deletedFileRetentionDuration": "interval 7200 seconds",
     }
-    assert log_properties(3_600_000)["delta.checkpointInterval"] == str(CHECKPOINT_COMMITS)
+    assert log_properties(3_600_000, NAME)["delta.checkpointInterval"] == str(CHECKPOINT_COMMITS)
 
 
 def test_a_batch_is_written_although_properties_change(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,15 @@ import pytest
 from app.cli import main
 from app.config.settings import Settings
 from app.errors import UserError
+from app.read.relations import FEW_FILES
 from app.show.reconcile.comparing import one_round
 from app.show.reconcile.recorded_numbers import entity_text
 from app.show.reconcile.spans import differs
+from app.tables.archive_files import actions, write_files
+from app.tables.commit import Writer
+from app.tables.definitions import TABLES
 from tests.support.client_quota_rows import MINUTE, decision, stats, usage
-from tests.support.throttle_rows import START_MS, write
+from tests.support.throttle_rows import START_MS, frame, write
 
 Row = dict[str, Any]
 Make = Callable[..., Settings]
@@ -100,6 +105,30 @@ def test_limits_that_files_name_are_those_of_the_cluster_or_differ(
         ("client-id=app", "consumer_byte_rate", 7, 7, 0, None),
         ("user=gone", "producer_byte_rate", 0, 9, 0, None),
         ("user=free", "producer_byte_rate", 2**63 - 1, 3, 0, None),
+    ]
+
+
+def test_limits_are_read_from_the_files_of_the_archive_that_have_some(
+    make_settings: Make,
+) -> None:
+    """The others are broken, so that opening one would fail."""
+    files = [{"scope": "user", "name": "etl", "limits": {"producer_byte_rate": 9}}]
+    settings = make_settings(**RUNS, policies=files)
+    root = Path(settings.warehouse, "events")
+    writer = Writer(settings.location, "events", 1, "archive")
+    count = FEW_FILES + 4
+    for number in range(count):
+        rows = [{"event_type": kind, "ts_wall_ms": number} for kind in ("client_usage", "poll")]
+        rows += (
+            [policy(number, {"producer_byte_rate": number})] if number in (0, 7, count - 1) else []
+        )
+        rows = [{**row, "event_date": date(1970, 1, 1)} for row in rows]
+        written = write_files(TABLES["events"], [frame("events", rows)], str(root), {})
+        writer.add_files("events", actions(TABLES["events"], written), number)
+        if number not in (0, 7, count - 1):
+            (root / written.column("path")[0].as_py()).write_bytes(b"broken")
+    assert shown(one_round(settings).rows) == [
+        ("user=etl", "producer_byte_rate", count - 1, 9, 0, None)
     ]
 
 
