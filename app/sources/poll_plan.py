@@ -31,6 +31,8 @@ which records wait for the streamed source; whether it leaves files behind.
 """
 IDLE_S = 0.1
 """Duration of a look that finds nothing new, because Spark asks again at once."""
+LOOK_S = 1.0
+"""Between two looks at what the streamed source has given."""
 SETTLED_NS = 2_000_000_000
 """Age of a folder's last change after which an equal time means that nothing has changed."""
 GZIP_RATIO = 30
@@ -82,16 +84,24 @@ class StreamedSource:
     def __init__(self, warehouse: Location, query: str, idle_ms: int) -> None:
         self._warehouse, self._query, self._idle_s = warehouse, query, idle_ms / 1000
         self._end: Document | None = None
-        self._changed_s = 0.0
+        self._changed_s = self._looked_s = float("-inf")
 
-    def idle(self) -> bool:
-        """Whether it has had nothing new for `idle_ms`, since the first call at the earliest."""
+    def look(self, after_s: float = LOOK_S) -> None:
+        """See what has ended, if the last look is so long ago: called all the time, so that it is
+        known when that was."""
         now_s = time.monotonic()
+        if now_s - self._looked_s < after_s:
+            return
+        first, self._looked_s = self._looked_s < 0, now_s
         last = checkpoints.last_ended(self._warehouse, self._query)
         end = checkpoints.offsets(self._warehouse, self._query, last)
-        if end != self._end or self._end is None:
+        if first or end != self._end:
             self._end, self._changed_s = end, now_s
-        return now_s - self._changed_s >= self._idle_s
+
+    def idle(self) -> bool:
+        """Whether it has had nothing new for `idle_ms`, since the first look at the earliest."""
+        self.look(0)
+        return time.monotonic() - self._changed_s >= self._idle_s
 
 
 class SomeFiles(InputPartition):
@@ -125,6 +135,8 @@ class PollReader(DataSourceStreamReader):
         """The end of a batch that begins at `before`; `before` itself if nothing is new."""
         positions = {name: tuple(read) for name, read in before.get(POSITIONS, {}).items()}
         new = [file for file in self._folders.files() if _is_new(file, positions)]
+        if self._plan.watch is not None and self._plan.shared:
+            self._plan.watch.look()
         if self._plan.ending:
             if self._until is None:
                 self._until = {file.path for file in new}

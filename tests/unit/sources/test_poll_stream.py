@@ -124,6 +124,26 @@ def test_records_that_share_keys_wait_while_the_streamed_source_has_anything_new
         now_s[0] += 10
 
 
+def test_a_batch_of_polls_alone_is_no_news_of_the_streamed_source_when_the_next_poll_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its offset is in the log for the first time then, seconds after the poll."""
+    now_s = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    watch = StreamedSource(Location(str(tmp_path / "w")), "q", 10_000)
+    one = reader(tmp_path, shared=frozenset({"pulsar_admin"}), watch=watch)
+    write(tmp_path, "pulsar_admin.a", 1, 1)
+    end = one.next({})
+    assert end[WAITING] == ["pulsar_admin"]
+    for _ in range(60):
+        now_s[0] += 1
+        assert one.next(end) == end
+        if now_s[0] == 105:
+            ended(tmp_path / "w", 0, 7)
+    write(tmp_path, "pulsar_admin.a", 2, 2)
+    assert one.next(end)[WAITING] == []
+
+
 def test_what_the_last_batch_left_is_forgotten_where_it_is_gone(tmp_path: Path) -> None:
     write(tmp_path, "pulsar_admin.a", 10, 0)
     path = write(tmp_path, "pulsar_admin.a", 20, 1)
