@@ -83,19 +83,24 @@ class _Jvm:
 
 
 def _silence(jvm: _Jvm) -> None:
-    """Leave out what Py4J logs, and Spark's server of accumulators prints, of a JVM that has ended:
-    their threads learn of it first.
+    """Leave out what Py4J logs, Spark's server of accumulators prints and threads of polls end with,
+    of a JVM that has ended: these learn of it first.
     """
     handler = logging.lastResort
     if handler is not None:
         handler.addFilter(lambda record: not (record.exc_info and jvm.gone(SIGNALLED_S)))
         logging.root.addHandler(handler)
-    printed = BaseServer.handle_error
+    printed, ended = BaseServer.handle_error, threading.excepthook
 
     def handle_error(server: BaseServer, request: Any, client_address: Any) -> None:
         if not jvm.gone(SIGNALLED_S):
             printed(server, request, client_address)
 
+    def excepthook(args: threading.ExceptHookArgs) -> None:
+        if not jvm.gone(SIGNALLED_S):
+            ended(args)
+
+    threading.excepthook = excepthook
     BaseServer.handle_error = handle_error  # type: ignore[assignment,method-assign]
 
 
