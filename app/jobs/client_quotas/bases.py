@@ -18,6 +18,41 @@ SELECT w.* FROM (
 NAME = "CASE WHEN instr({0}, ':') > 0 THEN substr({0}, instr({0}, ':') + 1) ELSE {0} END"
 """The user that a principal names, as quotas have it."""
 
+# Each condition is one of equal columns: engines join by these, not client by client.
+UNASKED = """
+NOT EXISTS (
+    SELECT 1 FROM {asked} AS a
+    WHERE {same} AND a.name = m.name AND coalesce(a.client_id, '') = m.client_id
+  ) AND NOT EXISTS (
+    SELECT 1 FROM {asked} AS a WHERE {same} AND a.name = m.name AND m.client_id = ''
+  ) AND NOT EXISTS (
+    SELECT 1 FROM {asked} AS a
+    WHERE {same} AND coalesce(a.client_id, '') = m.client_id AND m.name = ''
+  )
+""".strip()
+"""That a measured entity `m` has no requests in `asked`, which are of the `same` place."""
+UNLIMITED = """
+NOT EXISTS (
+    SELECT 1 FROM limited AS l
+    WHERE l.cluster = c.cluster AND l.name = c.name AND l.client = coalesce(c.client_id, '')
+  ) AND NOT EXISTS (
+    SELECT 1 FROM limited AS l WHERE l.cluster = c.cluster AND l.name = c.name AND l.client = ''
+  ) AND NOT EXISTS (
+    SELECT 1 FROM limited AS l
+    WHERE l.cluster = c.cluster AND l.name = '' AND l.client = coalesce(c.client_id, '')
+  )
+""".strip()
+"""That no limit of any type was in force for an entity that client `c` is a part of, by `LIMITED`."""
+LIMITED = """
+limited AS (
+  SELECT DISTINCT s.cluster, s.user AS name, s.client FROM client_quota_stats AS s
+  WHERE s.bound IS NOT NULL
+)
+""".strip()
+
+_SAME_WINDOW = (
+    "a.cluster = m.cluster AND a.broker = m.broker AND a.window_start_ms = m.window_start_ms"
+)
 # A broker measures whoever shares a limit: a user, a client, or both. Of a client without a limit that is
 # often the client alone, whose users are unknown: its principal is empty.
 _USED = f"""
@@ -39,12 +74,7 @@ WITH asked AS (
 ), used AS (
   SELECT * FROM asked
   UNION ALL
-  SELECT * FROM measured AS m WHERE NOT EXISTS (
-    SELECT 1 FROM asked AS a
-    WHERE a.cluster = m.cluster AND a.broker = m.broker AND a.window_start_ms = m.window_start_ms
-      AND (m.name = '' OR a.name = m.name)
-      AND (m.client_id = '' OR coalesce(a.client_id, '') = m.client_id)
-  )
+  SELECT * FROM measured AS m WHERE {UNASKED.format(asked="asked", same=_SAME_WINDOW)}
 )"""
 SHARES = f"""
 {_USED}, shares AS (
@@ -57,10 +87,3 @@ SHARES = f"""
 """CTEs, of which `shares` has the bytes per s and request handler threads of each client (`principal`,
 `client_id`) in a window of a broker, and its shares of those of all clients. The principal of clients
 that are not named is null."""
-
-LIMITED = """
-SELECT 1 FROM client_quota_stats AS l
-WHERE l.bound IS NOT NULL AND l.cluster = c.cluster AND (l.user = c.name OR l.user = '')
-  AND (l.client = coalesce(c.client_id, '') OR l.client = '')
-""".strip()
-"""A row if a limit of any type was in force for one of the entities that a client `c` is a part of."""

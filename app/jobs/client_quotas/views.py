@@ -3,7 +3,7 @@ that bind nobody."""
 
 from __future__ import annotations
 
-from app.jobs.client_quotas.bases import LIMITED, NAME, SHARES, WINDOWS
+from app.jobs.client_quotas.bases import LIMITED, NAME, SHARES, UNASKED, UNLIMITED, WINDOWS
 from app.tables.view import View
 
 # `user` is written with its table: alone, the word is a function in some engines.
@@ -55,22 +55,19 @@ WITH requests AS (
 ), used AS (
   SELECT * FROM requests
   UNION ALL
-  SELECT * FROM measured AS m WHERE NOT EXISTS (
-    SELECT 1 FROM requests AS r
-    WHERE r.cluster = m.cluster AND (m.name = '' OR r.name = m.name)
-      AND (m.client_id = '' OR m.client_id = coalesce(r.client_id, ''))
-  )
-)
+  SELECT * FROM measured AS m
+  WHERE {UNASKED.format(asked="requests", same="a.cluster = m.cluster")}
+), {LIMITED}
 SELECT c.cluster, c.principal, c.client_id, c.requests, c.bytes, c.handler_time_ms, c.brokers,
   c.newest_ms
-FROM used AS c WHERE NOT EXISTS ({LIMITED})
+FROM used AS c WHERE {UNLIMITED}
 """.strip()
 
 _UNLIMITED_USE = f"""
-{SHARES}
+{SHARES}, {LIMITED}
 SELECT c.cluster, c.broker, c.principal, c.client_id, c.window_start_ms, c.window_ms, c.byte_rate,
   c.byte_share, c.threads, c.thread_share
-FROM shares AS c WHERE c.principal IS NOT NULL AND NOT EXISTS ({LIMITED})
+FROM shares AS c WHERE c.principal IS NOT NULL AND {UNLIMITED}
 """.strip()
 
 _IDLE = """
