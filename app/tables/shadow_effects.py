@@ -9,6 +9,11 @@ from state.engine.table import SHADOW
 _JOBS: tuple[Shadowed, ...] = tuple(part.SHADOWED for part in parts("shadows").values())
 MEASURES: tuple[ShadowMeasure, ...] = tuple(measure for job in _JOBS for measure in job.measures)
 
+OF_TOPICS = tuple(
+    measure.name for job in _JOBS if job.entity == Shadowed.entity for measure in job.measures
+)
+"""Measures whose names are topics; those of the others are users and clients."""
+
 
 def _span(source: int, table: str) -> str:
     return (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,8 +26,9 @@ from app.show.reconcile.comparing import one_round
 from app.sources.kafka import broker_logs
 from tests.servers.kafka_releases import NEWEST, OLDER
 from tests.support import backlog_views
+from tests.support.servers import feeds
 from tests.support.servers.logging_kafka import LoggingKafka
-from tests.support.servers.process import Missing
+from tests.support.servers.process import Missing, serving
 from tests.support.servers.raw_kafka import Entity, Exchange, RawClient, Topic
 
 if TYPE_CHECKING:
@@ -336,7 +338,7 @@ def lived(
         for entity, limits in LIMITS:
             limit(entity, limits)
         time.sleep(1)
-        clients = Clients(first, time.monotonic() + seconds)
+        clients = Clients(first, time.monotonic() + seconds, PRODUCERS)
         clients.start()
         time.sleep(0.4 * seconds)
         limit({"user": "bob"}, {"producer_byte_rate": 20_000})
@@ -353,13 +355,15 @@ def lived(
 class Clients:
     """Producers, consumers and one that creates topics, each in its thread."""
 
-    def __init__(self, broker: LoggingKafka, end: float) -> None:
+    def __init__(
+        self, broker: LoggingKafka, end: float, producers: Sequence[Any], others: bool = True
+    ) -> None:
         self._broker, self._end = broker, end
-        reading = (("dave", "reader", 200_000), ("erin", "watcher", 20_000))
+        reading = (("dave", "reader", 200_000), ("erin", "watcher", 20_000)) if others else ()
         self._threads = [
-            *(threading.Thread(target=self._produce, args=each) for each in PRODUCERS),
+            *(threading.Thread(target=self._produce, args=each) for each in producers),
             *(threading.Thread(target=self._consume, args=each) for each in reading),
-            threading.Thread(target=self._create),
+            *([threading.Thread(target=self._create)] if others else []),
         ]
 
     def start(self) -> None:
@@ -467,3 +471,73 @@ class Differences:
                 for first in ((at - when) // 500, (at - when) // 500 - 1):
                     samples[first] += int(value)
         return max(samples.values(), default=0) + MS
+
+
+# -- rates -----------------------------------------------------------------------------------
+
+SAMPLES, WINDOW_MS = 2, 5000
+"""Of the broker's rates, each of a second, so that a rate is of a short part of a window."""
+STEADY: Sequence[Any] = (
+    ("alice", "app", 60_000, 2000, "orders", {}),  # is held at her limit
+    ("bob", "one", 40_000, 2000, "orders", {}),
+    ("bob", "two", 10_000, 500, "orders", {}),  # shares the limit of bob
+)
+BOUNDS = {"alice": 30_000.0, "bob": 1e9}
+
+
+def test_measured_rates_are_those_of_the_requests(
+    tmp_path: Path, spark: SparkSession, make_settings: Callable[..., Settings]
+) -> None:
+    records = tmp_path / "records"
+    properties = {
+        "quota.window.num": SAMPLES,
+        "metric.reporters": "weir.kafka.ClientQuotaReporter",
+        "weir.directory": records,
+        "weir.file.ms": 500,
+        "weir.interval.ms": 250,
+        "weir.cluster": "east",
+    }
+
+    def made() -> LoggingKafka:
+        reporter = feeds.built("kafka", "*.jar", feeds.KAFKA_VERSION, feeds.KAFKA_VERSION)
+        return LoggingKafka(tmp_path / "broker", USERS, properties=properties, plugins=[reporter])
+
+    with serving(made, "Kafka broker with the reporter") as broker:
+        broker.create_topic("orders", 2)
+        with closing(RawClient(broker.servers, b"admin")) as admin:
+            for user, bound in BOUNDS.items():
+                admin.limit({"user": user}, {"producer_byte_rate": bound})
+        time.sleep(1)
+        clients = Clients(broker, time.monotonic() + 4.4 * WINDOW_MS / 1000, STEADY, others=False)
+        clients.start()
+        clients.join()
+        time.sleep(1)  # the last lines
+    of_log = [{**row, "cluster": "east", "broker": "1"} for row in requests_of(broker.request_log)]
+    ends = {"source_partition", "source_offset"}
+    lines = [
+        json.dumps({k: v for k, v in row.items() if v is not None and k not in ends})
+        for row in of_log
+    ]
+    (records / "requests.ndjson").write_text("\n".join(lines))
+    settings = make_settings(
+        source={"format": "files", "path": str(records)},
+        queries=[["client_quotas"]],
+        stats_window_ms=WINDOW_MS,
+        policies=[
+            {"scope": "user", "name": user, "limits": {"producer_byte_rate": bound}}
+            for user, bound in BOUNDS.items()
+        ],
+        client_quotas={"quota_window_num": SAMPLES},
+    )
+    assert run(settings, available_now=True, drain=True) == 0
+    assert backlog_views.stored(settings, ["quarantine"])["quarantine"] == []
+    rows = [r for r in one_round(settings).rows if r["measure"].startswith("produce_rate_")]
+    compared = [row for row in rows if row["reason"] is None]
+    assert len({row["window_start_ms"] for row in compared}) >= 2
+    assert {row["user"] for row in compared} == set(BOUNDS)
+    assert [row for row in compared if abs(row["difference"]) > row["bound"]] == []
+    # A steady client, in the windows after that in which it began, differs by less than is explained.
+    of_bob = [r for r in compared if (r["user"], r["measure"]) == ("bob", "produce_rate_avg")]
+    _, *steady = sorted(of_bob, key=lambda row: row["window_start_ms"])
+    assert steady
+    assert all(abs(row["difference"]) <= 0.1 * row["broker_value"] for row in steady), steady

@@ -15,9 +15,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from app.cli import main
 from app.whatif.replay import replayed
 from state.jobs import DECLARED
 from tests.spark.runners import core_tables, source, stream, table, text, write_batches
+from tests.support.client_archive import client_limits, clients_archive
 from tests.support.traces import punctual_trace
 from tests.unit.state.contract.jobs import JOBS
 from tests.unit.state.trace import START_MS
@@ -303,3 +305,64 @@ def test_the_demo_trace(
     config = make_settings(source=source(tmp_path / "events"), policies=trace.policies)
     assert_one_answer(spark, config, lines, tmp_path / "events", 11)
     assert table(config, "throttle_events").num_rows > 50
+
+
+OF_STREAM = (
+    *("event_type", "source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms"),
+    *("policy_json", "principal", "client_id", "api", "charged_bytes", "mutations"),
+    *("quota_type", "value_milli", "bound_milli"),
+)
+
+
+def test_a_shadow_judges_clients_beside_the_polled_limits(
+    spark: SparkSession,
+    make_settings: Callable[..., Settings],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The shadow's numbers are those that `policy diff --on` has for these limits, by hand; the live
+    side has the polled ones, of 3 bytes per s for user a with client app: of rates of 100 over 10 and
+    10.5 s, and of 1150 bytes in 10.6 s, it waits (rate - 3) / 3 times as long."""
+    lines = [text({name: row[name] for name in OF_STREAM}) for row in clients_archive()]
+    given = {"queries": [["client_quotas"]], "stats_window_ms": 1000, "shards": 2}
+    tight = client_limits(100, 100, 2)
+    config = make_settings(source=source(tmp_path / "events"), shadows={"tight": tight}, **given)
+    write_batches(tmp_path / "events", [lines[:5], lines[5:9], lines[9:]])
+    stream(spark, config)
+    core = core_tables(config, "client_quotas", lines)
+    # Without the polled limits the policies of the shadow alone give its rows.
+    alone = core_tables(
+        make_settings(policies=tight, **given, client_quotas={"reported_bounds": "ignore"}),
+        "client_quotas",
+        [line for line in lines if b"policy_json" not in line],
+    )
+    for each in DECLARED["client_quotas"].shadow_tables:
+        live = rows_of(table(config, each.live))
+        assert_same(live, rows_of(core[each.live]), each.live)
+        shadow = rows_of(table(config, each.name).drop_columns(["policy"]))
+        assert_same(shadow, rows_of(alone[each.live]), each.name)
+        assert live != shadow
+    assert main(["query", "shadow", "--warehouse", config.warehouse, "--json"]) == 0
+    found = {
+        (row["name"], row["measure"]): (row["live"], row["shadow"])
+        for row in json.loads(capsys.readouterr().out)
+    }
+    assert found == {
+        ("a/app", "throttled_requests"): (3, 0),
+        ("a/app", "client_throttle_s"): (1035.566, 0),
+        ("a", "throttled_requests"): (0, 1),
+        ("a", "client_throttle_s"): (0, 0.9),
+        ("web", "throttled_requests"): (0, 1),
+        ("web", "client_throttle_s"): (0, 2),
+        ("d", "throttled_requests"): (0, 1),
+        ("d", "client_throttle_s"): (0, 3.999),
+        ("m", "rates_over_quota"): (0, 2),
+    }
+
+
+def rows_of(found: pa.Table) -> list[str]:
+    """Whole rows as text, sorted, but for the parameters, which differ."""
+    return sorted(
+        repr(sorted((k, v) for k, v in row.items() if k not in ("params_hash", "switches")))
+        for row in found.to_pylist()
+    )

@@ -487,6 +487,10 @@ SHADOWED = {
     ],
     "producer_id_decisions": [new_id(0, "u", 1, "counted")],
     "shadow_producer_id_decisions": [{**new_id(0, "u", 1, "rejected"), "policy": "next"}],
+    "client_quota_stats": [client_quota_rows.stats(0, throttled=3)],
+    "shadow_client_quota_stats": [
+        {**client_quota_rows.stats(0, throttled=5), "policy": "next"},
+    ],
 }
 _EFFECT: Row = {**EAST, "policy": "next", "live": 0.0}
 _NOBODY: Row = {"culprit_team": None, "culprit_contact": None, "victim_team": None}
@@ -707,7 +711,7 @@ CASES = {
     ),
     "shadow": (
         SHADOWED,
-        {"rows": "4"},
+        {"rows": "5"},
         [
             {
                 **_EFFECT,
@@ -726,6 +730,14 @@ CASES = {
                 "difference": 2.0,
             },
             {**_EFFECT, "name": "u", "measure": "rejected_ids", "shadow": 1.0, "difference": 1.0},
+            {
+                **_EFFECT,
+                "name": "etl",
+                "measure": "throttled_requests",
+                "live": 3.0,
+                "shadow": 5.0,
+                "difference": 2.0,
+            },
             {**_EFFECT, "name": OTHER, "measure": "victim_s", "shadow": 1.0, "difference": 1.0},
         ],
     ),
@@ -747,6 +759,14 @@ CASES = {
                 "measure": "pauses",
                 "live": 1.0,
                 "shadow": 3.0,
+                "difference": 2.0,
+            },
+            {
+                **_EFFECT,
+                "name": "etl",
+                "measure": "throttled_requests",
+                "live": 3.0,
+                "shadow": 5.0,
                 "difference": 2.0,
             },
         ],

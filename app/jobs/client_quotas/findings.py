@@ -30,21 +30,10 @@ ORDER BY t.requests DESC NULLS LAST, t.measured_windows DESC, t.cluster, t.quota
 """
 # Two threads, a quarter of those that a broker has by default, and half of what all clients take.
 _FILLED = """
-WITH used AS (
-  SELECT u.cluster, u.broker, u.principal, u.client_id, u.window_start_ms, u.window_ms,
-    sum(u.handler_time_ms) / u.window_ms AS threads,
-    sum(sum(u.handler_time_ms)) OVER (PARTITION BY u.cluster, u.broker, u.window_start_ms,
-      u.window_ms) / u.window_ms AS all_threads
-  FROM client_usage AS u
-  GROUP BY u.cluster, u.broker, u.principal, u.client_id, u.window_start_ms, u.window_ms
-)
 SELECT u.cluster, u.broker, u.principal, u.client_id, max(u.threads) AS threads,
-  sum(u.threads) / sum(u.all_threads) AS share, min(u.window_start_ms) AS begin_ms,
+  sum(u.threads) / sum(u.threads / u.thread_share) AS share, min(u.window_start_ms) AS begin_ms,
   max(u.window_start_ms + u.window_ms) AS end_ms
-FROM used AS u JOIN unlimited_clients AS c
-  ON c.cluster = u.cluster AND c.principal = u.principal
-    AND c.client_id IS NOT DISTINCT FROM u.client_id
-WHERE u.threads >= 2 AND u.threads >= 0.5 * u.all_threads
+FROM unlimited_use AS u WHERE u.threads >= 2 AND u.thread_share >= 0.5
 GROUP BY u.cluster, u.broker, u.principal, u.client_id
 ORDER BY threads DESC, u.cluster, u.broker, u.principal, u.client_id
 """
@@ -150,8 +139,14 @@ def _action(row: Row) -> Action:
 
 
 def _client(row: Row) -> str:
-    user = row["principal"].partition(":")[2] or row["principal"]
-    return f"client {row['client_id']} of user {user}" if row["client_id"] else f"user {user}"
+    if row["client_id"] and row["principal"]:
+        return f"client {row['client_id']} of user {_user(row)}"
+    return entity({"user": _user(row), "client": row["client_id"]})
+
+
+def _user(row: Row) -> str | None:
+    """The user of a principal; None of clients that a broker measures whatever their users."""
+    return row["principal"].partition(":")[2] or row["principal"] or None
 
 
 def _took(row: Row) -> str:
@@ -173,7 +168,7 @@ def _limit_it(row: Row) -> Action:
         f"it has no limit and {_took(row)}",
         Urgency.OTHERS,
         cluster=row["cluster"],
-        user=row["principal"].partition(":")[2] or row["principal"],
+        user=_user(row),
         runbook=f"{_RUNBOOKS}/client-without-limit.md",
     )
 

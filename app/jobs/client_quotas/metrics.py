@@ -6,29 +6,30 @@ from collections.abc import Iterator
 
 import duckdb
 
+from app.jobs.client_quotas.bases import SHARES, WINDOWS
 from app.show.metrics.definition import BROKER, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds, Entities, Key
 from app.show.metrics.part import MetricsPart, Sample, labels, rows, scalar
 
-_THROTTLED = """
+_THROTTLED = f"""
 SELECT s.window_start_ms + s.window_ms AS at_ms, s.cluster, s.broker, s.quota_type, s.user,
   s.client, s.throttled, coalesce(s.throttle_ms, 0) / 1000.0
-FROM client_quota_stats AS s WHERE s.throttled > 0
+FROM ({WINDOWS}) AS s WHERE s.throttled > 0
 ORDER BY at_ms, s.cluster, s.broker, s.quota_type, s.user, s.client
 """
-_NEAR = """
+_NEAR = f"""
 SELECT s.window_start_ms + s.window_ms AS at_ms, s.utilisation, s.cluster, s.broker, s.quota_type,
   s.user, s.client
-FROM client_quota_stats AS s WHERE s.utilisation >= $share
+FROM ({WINDOWS}) AS s WHERE s.utilisation >= $share
 QUALIFY row_number() OVER (
   PARTITION BY s.cluster, s.broker, s.quota_type, s.user, s.client
   ORDER BY s.window_start_ms DESC, s.ts_wall_ms DESC
 ) = 1
 ORDER BY at_ms, s.cluster, s.broker, s.quota_type, s.user, s.client
 """
-_NEWEST = """
+_NEWEST = f"""
 SELECT s.window_start_ms, s.cluster, s.broker, s.quota_type, s.user, s.client, s.utilisation
-FROM client_quota_stats AS s WHERE s.utilisation IS NOT NULL
+FROM ({WINDOWS}) AS s WHERE s.utilisation IS NOT NULL
 QUALIFY row_number() OVER (
   PARTITION BY s.cluster, s.broker, s.quota_type, s.user, s.client
   ORDER BY s.window_start_ms DESC, s.ts_wall_ms DESC
@@ -45,26 +46,19 @@ _NEWEST_OF_CLUSTER = """
 SELECT s.cluster, max(s.window_start_ms) FROM client_quota_stats AS s GROUP BY s.cluster
 """
 # As the alert of the tables: of the bytes from 1 MiB per s on, of request handler time from a thread.
-_LARGE = """
-WITH used AS (
-  SELECT u.cluster, u.broker, u.window_start_ms, u.principal, u.client_id,
-    sum(u.bytes) * 1000.0::DOUBLE / max(u.window_ms) AS rate,
-    sum(u.handler_time_ms) / max(u.window_ms) AS threads
-  FROM client_usage AS u
-  GROUP BY u.cluster, u.broker, u.window_start_ms, u.principal, u.client_id
-), shares AS (
-  SELECT u.*, greatest(
-      CASE WHEN u.rate >= 1048576 THEN u.rate / sum(u.rate) OVER of_broker ELSE 0 END,
-      CASE WHEN u.threads >= 1 THEN u.threads / sum(u.threads) OVER of_broker ELSE 0 END
+_LARGE = f"""
+{SHARES}, large AS (
+  SELECT s.*, greatest(
+      CASE WHEN s.byte_rate >= 1048576 THEN s.byte_share ELSE 0 END,
+      CASE WHEN s.threads >= 1 THEN s.thread_share ELSE 0 END
     ) AS share
-  FROM used AS u
-  WINDOW of_broker AS (PARTITION BY u.cluster, u.broker, u.window_start_ms)
-  QUALIFY u.window_start_ms = max(u.window_start_ms) OVER (PARTITION BY u.cluster, u.broker)
+  FROM shares AS s
+  QUALIFY s.window_start_ms = max(s.window_start_ms) OVER (PARTITION BY s.cluster, s.broker)
 )
 SELECT s.cluster, s.broker, s.window_start_ms,
   list(struct_pack(p := s.principal, c := s.client_id, share := s.share))
     FILTER (WHERE s.share >= 0.1 AND s.principal IS NOT NULL)
-FROM shares AS s GROUP BY s.cluster, s.broker, s.window_start_ms
+FROM large AS s GROUP BY s.cluster, s.broker, s.window_start_ms
 """
 _LIMITED = """
 SELECT s.cluster, s.broker, s.window_start_ms, s.user, s.client
@@ -179,7 +173,8 @@ METRICS = (
                 (
                     "weir_client_requests_throttled_total",
                     "counter",
-                    "Requests throttled or refused by a client quota; of metrics, measurements.",
+                    "Requests throttled or refused by a client quota; measurements that showed a"
+                    " throttle time in windows without requests.",
                 ),
                 (
                     "weir_client_throttle_seconds_total",
@@ -199,7 +194,7 @@ METRICS = (
             ),
             *defined(
                 (*BROKER, "principal", "client_id"),
-                "client_usage",
+                "`client_usage`, `client_quota_stats`",
                 (
                     "weir_client_without_limit_ratio",
                     "gauge",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from app.jobs.client_quotas.bases import WINDOWS
 from app.tables.client_entity import client_entity
 from app.tables.view import JobQuotas, Quota
 
-# One row of an entity and window: what its requests say is exacter than what the broker measured.
 _USAGE = f"""
 SELECT CASE s.quota_type WHEN 'produce' THEN 'client_produce_bytes'
     WHEN 'fetch' THEN 'client_fetch_bytes' WHEN 'request' THEN 'client_request_time'
@@ -13,15 +13,7 @@ SELECT CASE s.quota_type WHEN 'produce' THEN 'client_produce_bytes'
   s.cluster, s.broker,
   {client_entity("s")},
   s.bound, s.rate_avg, s.rate_max, s.throttled > 0, s.window_start_ms, s.window_ms
-FROM (
-  SELECT q.cluster, q.broker, q.quota_type, q.user AS user, q.client, q.bound, q.rate_avg,
-    q.rate_max, q.throttled, q.window_start_ms, q.window_ms, row_number() OVER (
-      PARTITION BY q.cluster, q.broker, q.quota_type, q.user, q.client, q.window_start_ms,
-        q.window_ms
-      ORDER BY q.basis DESC
-    ) AS place
-  FROM client_quota_stats AS q WHERE q.bound IS NOT NULL
-) AS s WHERE s.place = 1
+FROM ({WINDOWS}) AS s WHERE s.bound IS NOT NULL
 """.strip()
 
 QUOTAS = JobQuotas(

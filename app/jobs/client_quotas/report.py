@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app.jobs.client_quotas.bases import WINDOWS
 from app.jobs.client_quotas.throttled import by_sharer
 from app.read.questions import QUESTIONS
 from app.show.report.model import Grid, GridColumn, JobSection, ReportSection, Row, Tile, filled
@@ -20,12 +21,12 @@ SELECT count(DISTINCT (s.cluster, s.user, s.client)) AS entities,
   count(DISTINCT (s.cluster, s.user, s.client)) FILTER (WHERE s.bound IS NULL) AS unlimited
 FROM client_quota_stats AS s
 """
-_FULLEST = """
+_FULLEST = f"""
 SELECT s.cluster, s.quota_type, s.user AS user, s.client AS client, max(s.utilisation) AS share,
   arg_max(s.broker, s.utilisation) AS broker, arg_max(s.bound, s.utilisation) AS bound,
   arg_max(s.bound_level, s.utilisation) AS bound_level, sum(s.throttled)::BIGINT AS throttled,
   sum(s.throttle_ms)::BIGINT AS throttle_ms, max(s.ts_wall_ms) AS newest
-FROM client_quota_stats AS s WHERE s.utilisation IS NOT NULL
+FROM ({WINDOWS}) AS s WHERE s.utilisation IS NOT NULL
 GROUP BY s.cluster, s.quota_type, s.user, s.client
 ORDER BY share DESC, s.cluster, s.quota_type, s.user, s.client LIMIT $most
 """

@@ -1,4 +1,5 @@
-"""What policies do to clients of Kafka: requests over a quota, and the time that they wait."""
+"""What policies do to clients of Kafka: requests over a quota, the time that they wait, and rates over it
+that brokers measure."""
 
 from __future__ import annotations
 
@@ -9,7 +10,15 @@ _STATS = "client_quota_stats"
 SHADOWED = Shadowed(
     _STATS,
     (
-        ShadowMeasure("throttled_requests", _STATS, "CAST(throttled AS DOUBLE)", "throttled > 0"),
+        *(
+            ShadowMeasure(
+                name,
+                _STATS,
+                "CAST(throttled AS DOUBLE)",
+                f"throttled > 0 AND basis = '{basis}'",
+            )
+            for name, basis in (("throttled_requests", "requests"), ("rates_over_quota", "metrics"))
+        ),
         ShadowMeasure(
             "client_throttle_s",
             _STATS,

@@ -3,6 +3,7 @@ that bind nobody."""
 
 from __future__ import annotations
 
+from app.jobs.client_quotas.bases import LIMITED, NAME, SHARES, UNASKED, UNLIMITED, WINDOWS
 from app.tables.view import View
 
 # `user` is written with its table: alone, the word is a function in some engines.
@@ -20,74 +21,59 @@ SELECT r.cluster, r.broker, r.quota_type, r.user AS user, r.client, r.bound, r.b
 FROM ranked AS r WHERE r.place = 1 AND r.bound IS NOT NULL
 """.strip()
 
-# What a broker measures and what is known of its requests are of one thing: requests come first.
-_FLEET = """
-WITH ranked AS (
-  SELECT s.*, row_number() OVER (
-      PARTITION BY s.cluster, s.broker, s.quota_type, s.user, s.client, s.window_start_ms,
-        s.window_ms
-      ORDER BY s.basis DESC
-    ) AS place
-  FROM client_quota_stats AS s
-)
+_FLEET = f"""
 SELECT r.cluster, r.quota_type, r.user AS user, r.client, r.window_start_ms, r.window_ms,
   count(DISTINCT r.broker) AS brokers, sum(r.rate_avg) AS rate, sum(r.rate_max) AS rate_max,
   max(r.utilisation) AS utilisation, max_by(r.broker, r.utilisation) AS fullest_broker,
   count(DISTINCT CASE WHEN r.throttled > 0 THEN r.broker END) AS throttling_brokers,
   CAST(sum(r.throttle_ms) AS BIGINT) AS throttle_ms,
   CAST(sum(r.observed_throttle_ms) AS BIGINT) AS observed_throttle_ms
-FROM ranked AS r WHERE r.place = 1
+FROM ({WINDOWS}) AS r
 GROUP BY r.cluster, r.quota_type, r.user, r.client, r.window_start_ms, r.window_ms
 """.strip()
 
-# A client is limited where a limit was in force for one of the entities that it is a part of. Whose
-# requests are unknown is known by the rates that brokers measure, if they do.
-_UNLIMITED = """
+# Whose requests are unknown is known by the rates that brokers measure, if they do.
+_UNLIMITED = f"""
 WITH requests AS (
-  SELECT u.cluster, u.principal, u.client_id,
-    CASE WHEN instr(u.principal, ':') > 0 THEN substr(u.principal, instr(u.principal, ':') + 1)
-      ELSE u.principal END AS name,
+  SELECT u.cluster, u.principal, u.client_id, {NAME.format("u.principal")} AS name,
     CAST(sum(u.requests) AS BIGINT) AS requests, CAST(sum(u.bytes) AS BIGINT) AS bytes,
     sum(u.handler_time_ms) AS handler_time_ms, count(DISTINCT u.broker) AS brokers,
     max(u.window_start_ms) AS newest_ms
   FROM client_usage AS u WHERE u.principal IS NOT NULL
   GROUP BY u.cluster, u.principal, u.client_id
 ), measured AS (
-  SELECT s.cluster, concat('User:', s.user) AS principal, s.client AS client_id, s.user AS name,
-    CAST(NULL AS BIGINT) AS requests,
+  SELECT s.cluster, CASE WHEN s.user <> '' THEN concat('User:', s.user) ELSE '' END AS principal,
+    s.client AS client_id, s.user AS name, CAST(NULL AS BIGINT) AS requests,
     CAST(least(sum(CASE WHEN s.quota_type IN ('produce', 'fetch')
       THEN s.rate_avg * s.window_ms / 1000 END), 9e18) AS BIGINT) AS bytes,
     sum(CASE WHEN s.quota_type = 'request' THEN s.rate_avg * s.window_ms / 100 END)
       AS handler_time_ms,
     count(DISTINCT s.broker) AS brokers, max(s.window_start_ms) AS newest_ms
-  FROM client_quota_stats AS s WHERE s.basis = 'metrics' AND s.user <> ''
+  FROM client_quota_stats AS s
+  WHERE s.basis = 'metrics' AND (s.user <> '' OR s.client <> '')
   GROUP BY s.cluster, s.user, s.client
 ), used AS (
   SELECT * FROM requests
   UNION ALL
-  SELECT * FROM measured AS m WHERE NOT EXISTS (
-    SELECT 1 FROM requests AS r
-    WHERE r.cluster = m.cluster AND r.name = m.name
-      AND (m.client_id = '' OR m.client_id = coalesce(r.client_id, ''))
-  )
-), limited AS (
-  SELECT DISTINCT s.cluster, s.user AS name, s.client FROM client_quota_stats AS s
-  WHERE s.bound IS NOT NULL
-)
-SELECT u.cluster, u.principal, u.client_id, u.requests, u.bytes, u.handler_time_ms, u.brokers,
-  u.newest_ms
-FROM used AS u
-WHERE NOT EXISTS (
-  SELECT 1 FROM limited AS l
-  WHERE l.cluster = u.cluster AND (l.name = u.name OR l.name = '')
-    AND (l.client = coalesce(u.client_id, '') OR l.client = '')
-)
+  SELECT * FROM measured AS m
+  WHERE {UNASKED.format(asked="requests", same="a.cluster = m.cluster")}
+), {LIMITED}
+SELECT c.cluster, c.principal, c.client_id, c.requests, c.bytes, c.handler_time_ms, c.brokers,
+  c.newest_ms
+FROM used AS c WHERE {UNLIMITED}
+""".strip()
+
+_UNLIMITED_USE = f"""
+{SHARES}, {LIMITED}
+SELECT c.cluster, c.broker, c.principal, c.client_id, c.window_start_ms, c.window_ms, c.byte_rate,
+  c.byte_share, c.threads, c.thread_share
+FROM shares AS c WHERE c.principal IS NOT NULL AND {UNLIMITED}
 """.strip()
 
 _IDLE = """
 SELECT s.cluster, s.quota_type, s.user AS user, s.client, max(s.bound) AS bound,
   max_by(s.bound_level, s.window_start_ms) AS bound_level, max(s.rate_max) AS rate_max,
-  max(s.utilisation) AS utilisation, count(*) AS windows,
+  max(s.utilisation) AS utilisation, count(DISTINCT s.window_start_ms) AS windows,
   max(s.window_start_ms) AS newest_ms
 FROM client_quota_stats AS s WHERE s.bound > 0
 GROUP BY s.cluster, s.quota_type, s.user, s.client
@@ -111,8 +97,16 @@ VIEWS = (
     View(
         "unlimited_clients",
         "Clients that no limit of any type was in force for, with what they used and the start of their"
-        " newest window; without requests, by the rates that brokers measure of users.",
+        " newest window; without requests, by the rates that brokers measure. These may be of a client"
+        " id whatever its user: then the principal is empty.",
         _UNLIMITED,
+        reads=("client_usage", "client_quota_stats"),
+    ),
+    View(
+        "unlimited_use",
+        "Per window and broker, what each of `unlimited_clients` used: bytes per s and request handler"
+        " threads, and its share of those of all clients.",
+        _UNLIMITED_USE,
         reads=("client_usage", "client_quota_stats"),
     ),
     View(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from app.read.question import USUAL, Param, Question
+from app.tables.shadow_effects import OF_TOPICS
 
 # Measures have different units: the largest differences of each come first, what is alike last.
-_SHADOW = """
+_SHADOW = f"""
 WITH named AS (
-  SELECT *, CASE WHEN $by = 'name' OR measure LIKE '%_ids' THEN name
+  SELECT *, CASE WHEN $by = 'name' OR measure NOT IN {OF_TOPICS} THEN name
     WHEN $by = 'tenant' THEN weir_topic_tenant(name) ELSE weir_topic_namespace(name) END AS who
   FROM shadow_effects WHERE at_ms >= $since AND at_ms < $until
 ), summed AS (

@@ -16,13 +16,19 @@ _NEAREST = "ORDER BY abs(CAST(t.window_start_ms AS HUGEINT) - $at), t.row_no LIM
 
 
 def window_sentences(
-    reader: SnapshotReader, ask: Ask, table: str, notable: str, describe: Callable[[Quoted], str]
+    reader: SnapshotReader,
+    ask: Ask,
+    table: str,
+    notable: str,
+    describe: Callable[[Quoted], str],
+    of_rows: str = "true",
 ) -> list[Sentence]:
     """The windows of a table that contain the moment, and of the others that overlap the requested
-    time the notable ones; `describe` gives what is told of one, or nothing."""
+    time the notable ones; `describe` gives what is told of one, or nothing. `of_rows` is a condition
+    on all rows `t`."""
     if table not in ask.entity:
         return []
-    when = f"{_TOUCHES} AND (({_HOLDS}) OR {notable})"
+    when = f"{of_rows} AND {_TOUCHES} AND (({_HOLDS}) OR {notable})"
     rows = reader.rows(table, f"{ask.where(table)} AND {when}", ask.params, _NEAREST)
     result = []
     for row in rows:

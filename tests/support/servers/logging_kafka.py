@@ -47,8 +47,9 @@ class LoggingKafka(SaslKafka):
         properties: Mapping[str, object] | None = None,
         version: str = VERSION,
         joins: Kafka | None = None,
+        plugins: Sequence[Path] = (),
     ) -> None:
-        super().__init__(folder, users, properties, version, joins=joins)
+        super().__init__(folder, users, properties, version, plugins, joins)
         self.request_log = folder / "kafka-request.log"
         config = folder / "log4j2.properties"
         config.write_text(LOG4J.format(requests=self.request_log, level=level))

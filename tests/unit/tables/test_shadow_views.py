@@ -9,7 +9,7 @@ from app.config.settings import Settings
 from app.read.relations import Warehouse, connect
 from app.tables.definitions import TABLES, VIEWS
 from app.tables.shadow_effects import MEASURES
-from tests.support.client_quota_rows import stats
+from tests.support.client_quota_rows import measured, stats
 from tests.support.ready_questions import check, new_id
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, frame, window, write
 
@@ -33,7 +33,11 @@ def rows() -> dict[str, list[dict[str, Any]]]:
         "backlog_checks": [check(TOPIC, n) for n in range(3)],
         "backlog_evictions": [backlog(TOPIC, 0, entries_skipped=MOST)],
         "producer_refusals": [],
-        "client_quota_stats": [stats(0, throttled=3, throttle_ms=1500), stats(1, throttled=9)],
+        "client_quota_stats": [
+            stats(0, throttled=3, throttle_ms=1500),
+            measured(0, throttled=4),
+            stats(1, throttled=9),
+        ],
     }
     shadows = {
         "topic_throttle_stats": [
@@ -48,7 +52,10 @@ def rows() -> dict[str, list[dict[str, Any]]]:
         "backlog_checks": [("next", check(TOPIC, n, exceeded_size=n == 1)) for n in range(3)],
         "backlog_evictions": [("next", backlog(TOPIC, 0, entries_skipped=3))],
         "producer_refusals": [("next", backlog(TOPIC, 0, error="e"))],
-        "client_quota_stats": [("next", stats(0, throttled=5, throttle_ms=2000))],
+        "client_quota_stats": [
+            ("next", stats(0, throttled=5, throttle_ms=2000)),
+            ("next", measured(0, throttled=7)),
+        ],
     }
     return live | {
         f"shadow_{name}": [{**row, "policy": policy} for policy, row in its]
@@ -74,6 +81,8 @@ def expected() -> set[tuple[Any, ...]]:
             ("next", "u", 5, "rejected_ids", 1.0, 0.0),
             ("next", "etl", minute, "throttled_requests", 3.0, 0.0),
             ("next", "etl", minute, "throttled_requests", 0.0, 5.0),
+            ("next", "etl", minute, "rates_over_quota", 4.0, 0.0),
+            ("next", "etl", minute, "rates_over_quota", 0.0, 7.0),
             ("next", "etl", minute, "client_throttle_s", 1.5, 0.0),
             ("next", "etl", minute, "client_throttle_s", 0.0, 2.0),
             ("next", TOPIC, 0, "checks_over_quota", 0.0, 1.0),

@@ -9,6 +9,13 @@ from app.show.explain.sentence import Draft, Quoted, Row, Sentence
 from app.show.explain.windows import window_sentences
 
 _TIME = "ORDER BY abs(CAST(t.ts_wall_ms AS HUGEINT) - $at), t.broker, t.row_no LIMIT $rows"
+# Of what a broker measures, and of its requests, the requests are told.
+_JUDGED = """
+SELECT 1 FROM client_quota_stats AS s
+WHERE t.basis = 'metrics' AND s.basis = 'requests' AND s.cluster = t.cluster
+  AND s.broker = t.broker AND s.quota_type = t.quota_type AND s.user = t.user
+  AND s.client = t.client AND s.window_start_ms = t.window_start_ms AND s.window_ms = t.window_ms
+"""
 
 
 def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
@@ -47,7 +54,14 @@ def _limit(row: Quoted) -> str:
 
 
 def windows(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
-    return window_sentences(reader, ask, "client_quota_stats", "t.utilisation >= 0.8", _window)
+    return window_sentences(
+        reader,
+        ask,
+        "client_quota_stats",
+        "t.utilisation >= 0.8",
+        _window,
+        f"NOT EXISTS ({_JUDGED})",
+    )
 
 
 def _window(row: Quoted) -> str:
