@@ -175,6 +175,7 @@ def _columns() -> tuple[Column, ...]:
             long,
             "epoch of a group's target assignment; below group_epoch = a new one is due (Kafka)",
         ),
+        Column("api_version", short, "version of a request; null = not known (Kafka)"),
     )
 
 

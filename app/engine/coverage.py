@@ -21,7 +21,8 @@ from state.events import EVERY_BROKER, KIND_INDEX
 
 MINUTE_MS = 60_000
 _GAP, _POLL, _REQUEST = (KIND_INDEX[kind] for kind in ("gap", "poll", "client_request"))
-_SIZED = pa.array(["PRODUCE", "FETCH"])
+_FETCHES = pa.array(["FETCH", "SHARE_FETCH"])
+_SIZED = pa.array(["PRODUCE", *_FETCHES.to_pylist()])
 """Requests that are charged by their size."""
 
 
@@ -118,7 +119,7 @@ def _unsized(parsed: Parsed) -> np.ndarray:
     if found.any():
         code, names = block.text("api")
         sized = np.append(pc.is_in(names, _SIZED).to_numpy(zero_copy_only=False), False)
-        fetch = np.append(pc.equal(names, "FETCH").to_numpy(zero_copy_only=False), False)
+        fetch = np.append(pc.is_in(names, _FETCHES).to_numpy(zero_copy_only=False), False)
         throttled = block.has("throttle_ms") & (block.number("throttle_ms") > 0)
         found &= sized[code] & ~(fetch[code] & throttled)
     return found

@@ -20,6 +20,7 @@ COLUMNS = (
     "principal",
     "client_id",
     "api",
+    "api_version",
     "quota_type",
     "charged_bytes",
     "handler_time_ns",

@@ -419,7 +419,7 @@ def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
         charged, bound = True, w.pair_bound[pair, type_]
         s = sensor_of(w, pair, type_, now)
         if type_ == L.MUTATION:
-            tokens, throttle, refused = charge_tokens(w, s, value, now, bound, p["strict"] != 0)
+            tokens, throttle, refused = charge_tokens(w, s, value, now, bound, f.strict[i] != 0)
             if w.sensors[s]["used"] > 0:
                 how = sampling_of(w, type_)
                 rate, span = kafka_quota.sampled_rate(samples_of(w, s), now, how)

@@ -19,10 +19,16 @@ __all__ = ["NULL", "Array", "Int", "Record", "compiled", "inlined"]
 NOBODY = np.int64(-1)
 TYPES = len(QUOTA_TYPES)
 PRODUCE, FETCH, REQUEST, MUTATION = codes(TYPES)
-APIS = ("PRODUCE", "FETCH", "CREATE_TOPICS", "CREATE_PARTITIONS", "DELETE_TOPICS")
 OTHER_API, PRODUCES, FETCHES, MUTATES = codes(API_COUNT := 4)
 """What a request is charged for beside its time."""
-API_KINDS = (PRODUCES, FETCHES, MUTATES, MUTATES, MUTATES)
+STRICT_SINCE = {"CREATE_TOPICS": 6, "CREATE_PARTITIONS": 3, "DELETE_TOPICS": 5}
+"""The versions from which a controller enforces its quota strictly (Kafka's `ControllerApis`)."""
+APIS = {
+    "PRODUCE": PRODUCES,
+    "FETCH": FETCHES,
+    "SHARE_FETCH": FETCHES,
+    **dict.fromkeys(STRICT_SINCE, MUTATES),
+}
 OF_USER, OF_CLIENT, OF_BOTH = codes(3)
 """Kinds of entities that a document can be about."""
 LEVELS = (
@@ -80,7 +86,6 @@ SETTINGS = _layout(
     ("mutation_window_ms", _i8),
     ("stat", _i8),
     ("wraps", _i8),
-    ("strict", _i8),
     ("reported", _i8),
     ("explains", _i8),
     ("idle_ms", _i8),
@@ -275,6 +280,8 @@ class Feed(NamedTuple):
     bytes: Array
     handler_ns: Array
     mutations: Array
+    strict: Array
+    """Whether mutations over the limit are refused."""
     throttle_ms: Array
     exempt: Array
     type: Array

@@ -66,6 +66,7 @@ class ClientQuotas(SharedWallJob[Shard]):
         self._usage_rows = int(params["usage_rows"])
         self._verdicts = VERDICTS in params["extra_outputs"]
         self._policies = Configured(policies)
+        self._strict = params["controller_enforcement"] == "strict"
         self._settings = {
             "samples": int(params["quota_window_num"]),
             "window_ms": int(params["quota_window_ms"]),
@@ -73,7 +74,6 @@ class ClientQuotas(SharedWallJob[Shard]):
             "mutation_window_ms": int(params["controller_window_ms"]),
             "stat": kafka_quota.STATS.index(params["sampled_stat"]),
             "wraps": int("Q1" in params["defects"]),
-            "strict": int(params["controller_enforcement"] == "strict"),
             "reported": int(params["reported_bounds"] == "use"),
             "explains": int(params["throttled_fetch"] == "explained"),
             "idle_ms": int(params["idle_state_ms"]),
@@ -153,7 +153,10 @@ class ClientQuotas(SharedWallJob[Shard]):
         key = np.ascontiguousarray(batch.key, np.int64)
         count = wall.intern_tuples(known, 0, key, user, client, np.ones(n, bool), pair)
         kind = np.full(len(s.names) + 1, L.OTHER_API)
-        kind[apis] = L.API_KINDS
+        kind[apis] = list(L.APIS.values())
+        since = np.zeros(len(s.names) + 1, np.int64)
+        since[apis] = [L.STRICT_SINCE.get(api, 0) for api in L.APIS]
+        version = r["api_version"]
         type_ = np.full(len(s.names) + 1, -1)
         type_[types] = np.arange(len(types))
         topics = topics_of(r["topic_bytes"], s.names)
@@ -170,6 +173,7 @@ class ClientQuotas(SharedWallJob[Shard]):
             r["charged_bytes"],
             r["handler_time_ns"],
             r["mutations"],
+            np.where(version == NULL, self._strict, version >= since[r["api"]]),
             r["throttle_ms"],
             r["exempt"],
             type_[r["quota_type"]],

@@ -37,6 +37,7 @@ SEQUENCE = Sequence(
         "topic_bytes",
         "bound_milli",
         "throttle_avg_milli",
+        "api_version",
         "source_partition",
         "source_offset",
     ),

@@ -29,7 +29,9 @@ TYPES = {
     "controller_mutation": "controller_mutation_rate",
 }
 DEFAULT = "<default>"
-MUTATIONS = ("CREATE_TOPICS", "CREATE_PARTITIONS", "DELETE_TOPICS")
+FETCHES = ("FETCH", "SHARE_FETCH")
+MUTATIONS = {"CREATE_TOPICS": 6, "CREATE_PARTITIONS": 3, "DELETE_TOPICS": 5}
+"""The first version that is strict, by request."""
 _LATER = (
     "source_feed",
     "cluster",
@@ -49,6 +51,7 @@ _LATER = (
     "topic_bytes",
     "bound_milli",
     "throttle_avg_milli",
+    "api_version",
 )
 
 
@@ -253,7 +256,7 @@ class Broker:
         charge = Charge(name, value, entity, *self._limits.bound(name, *entity))
         sensor, by = self._sensor(charge, now), self._rules(charge)
         if name == "controller_mutation":
-            self._permits(charge, sensor, by, now)
+            self._permits(charge, sensor, by, r)
             return charge
         sensor.record(value, now, by)
         charge.rate, charge.span = sensor.rate(now, by)
@@ -265,8 +268,11 @@ class Broker:
             charge.throttle = reported(throttle, self._p["defects"])
         return charge
 
-    def _permits(self, charge: Charge, sensor: Sensor, by: Rules, now: int) -> None:
-        verdict, throttle = sensor.charge(charge.value, now, by, self._p["controller_enforcement"])
+    def _permits(self, charge: Charge, sensor: Sensor, by: Rules, r: Record) -> None:
+        now, version, how = r["ts_wall_ms"], r.get("api_version"), self._p["controller_enforcement"]
+        if version is not None:
+            how = "strict" if version >= MUTATIONS[r["api"]] else "permissive"
+        verdict, throttle = sensor.charge(charge.value, now, by, how)
         charge.refused = verdict == "rejected"
         charge.throttle = reported(throttle, self._p["defects"])
         if charge.bound is not None:
@@ -299,14 +305,14 @@ class Broker:
         first = timed = None
         if api == "PRODUCE" and size is not None:
             first = self._charged("produce", float(size), r)
-        elif api == "FETCH" and size is not None and not exempt:
+        elif api in FETCHES and size is not None and not exempt:
             first = self._charged("fetch", float(size), r)
         elif api in MUTATIONS and r.get("mutations") is not None:
             first = self._charged("controller_mutation", float(r["mutations"]), r)
         if r.get("handler_time_ns") is not None and not exempt:
             timed = self._charged("request", r["handler_time_ns"] * (100.0 / 1e9), r)
         explains = self._p["throttled_fetch"] == "explained"
-        unsized = explains and api == "FETCH" and size is None and not exempt
+        unsized = explains and api in FETCHES and size is None and not exempt
         if unsized and (r.get("throttle_ms") or 0) > (timed.throttle if timed else 0):
             first = self._explained(r)
         longest = max(first.throttle if first else 0, timed.throttle if timed else 0, 0)

@@ -61,7 +61,7 @@ def test_an_alert_reaches_alertmanager_and_so_does_its_end(
     assert held["status"]["state"] in ("unprocessed", "active")
     told = notified(receiver, "firing")
     assert told["annotations"] == {
-        "summary": f"{TOPIC} sent 6000 of 100.0",
+        "summary": f"{TOPIC} sent 6000 of 100",
         "runbook": "docs/busy.md",
         "value": "6000",
     }

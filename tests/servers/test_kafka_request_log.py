@@ -316,10 +316,7 @@ def lived(
         queries=[["client_quotas"]],
         stats_window_ms=2000,
         policies=[{"scope": "user", "name": "bob", "limits": {"producer_byte_rate": 40_000}}],
-        client_quotas={
-            "extra_outputs": ["client_quota_verdicts"],
-            "controller_enforcement": "permissive",  # librdkafka sends older requests
-        },
+        client_quotas={"extra_outputs": ["client_quota_verdicts"]},
     )
     quotas = next(feed for feed in settings.polled)
     poller = sources.poller(settings, quotas)

@@ -169,9 +169,11 @@ def test_requests_without_a_size_are_counted(tmp_path: Path) -> None:
         request(4, "FETCH", throttle_ms=9),
         request(5, "METADATA"),
         request(6, "FETCH", throttle_ms=-9),  # refused
+        request(7, "SHARE_FETCH"),
+        request(8, "SHARE_FETCH", throttle_ms=9),
     ]
     (found,) = archived([lines], tmp_path)[COUNTS]
-    assert (found["received"], found["quarantined"], found["unsized"]) == (6, 1, 2)
+    assert (found["received"], found["quarantined"], found["unsized"]) == (8, 1, 3)
 
 
 # -- the view --------------------------------------------------------------------------------

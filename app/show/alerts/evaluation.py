@@ -326,4 +326,6 @@ def _text(value: Any) -> str:
     """A column of a row as text."""
     if isinstance(value, list):
         return ", ".join(map(str, value))
+    if isinstance(value, float):
+        return f"{value:.15g}"  # 2000000.0 is 2000000
     return "" if value is None else str(value)

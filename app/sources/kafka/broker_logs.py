@@ -313,7 +313,7 @@ _SCHEMA = _schema(
 )
 _CLIENT_SCHEMA = _schema(
     ("api", "topic_bytes"),
-    ("charged_bytes", "handler_time_ns", "mutations", "throttle_ms"),
+    ("charged_bytes", "handler_time_ns", "mutations", "throttle_ms", "api_version"),
     ("exempt",),
 )
 

@@ -3,7 +3,8 @@
 The log has no sizes of requests. They follow from what it has: names, numbers of topics and
 partitions and the bytes of their records, in the layout of each version by Kafka's message
 definitions. A broker charges the size of a PRODUCE with its header; of an answer to FETCH its
-correlation id and body, without the addresses of other leaders.
+correlation id and body, without the addresses of other leaders. Of one to SHARE_FETCH the log has
+no bytes of records, at least up to Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ EXEMPT = frozenset(
         "LEADER_AND_ISR",
         "STOP_REPLICA",
         "UPDATE_METADATA",
+        "UPDATE_RAFT_VOTER",
         "VOTE",
         "WRITE_TXN_MARKERS",
     )
@@ -40,8 +42,8 @@ EXEMPT = frozenset(
 """Requests within the cluster, which the request quota does not charge."""
 MOST_TOPICS = 64
 """Of a request by name; the others are one."""
-CHARGED_ERRORS = (0, 89)
-"""Errors of a new topic whose partitions were tested: none, and THROTTLING_QUOTA_EXCEEDED."""
+CREATED, REFUSED = 0, 89
+"""Errors of a topic whose partitions were tested: none, and THROTTLING_QUOTA_EXCEEDED."""
 _API = re.compile(rb'"requestApiKey"\s*:\s*([0-9]{1,5})\s*[,}]')
 _METADATA = r'"requestApiKey"\s*:\s*3\s*[,}]'
 TopicNames = Callable[[], Mapping[str, str]]
@@ -61,6 +63,7 @@ class ClientRequest(NamedTuple):
     throttle_ms: int | None
     exempt: bool
     topic_bytes: str | None
+    api_version: int
 
 
 # -- the JSON of a line ----------------------------------------------------------------------
@@ -161,6 +164,7 @@ class _Topic(_Struct):
 
 class _Topics(_Throttled):
     topics: list[_Topic] = []
+    results: list[_Topic] = []
 
 
 class _TopicsLine(_Line, kw_only=True):
@@ -228,6 +232,7 @@ def parse(line: bytes, zone: tzinfo, logged: bool, names: TopicNames) -> ClientR
         None if throttle_ms is None else int(throttle_ms),
         exempt,
         topics,
+        header.requestApiVersion,
     )
 
 
@@ -385,19 +390,22 @@ def _text(amounts: dict[str, int]) -> str | None:
 
 
 def _mutations(api: int, line: _TopicsLine) -> int | None:
-    """Partitions that a controller was asked to create; None where the log does not say."""
+    """Partitions that a controller has created or, if none, refused to create; None where there are
+    none of either, and where the log does not say how many.
+
+    Topics are charged one after the other: those that it refuses are not charged.
+    """
     if isinstance(line.request, str) or isinstance(line.response, str):
         return None
-    answers = {topic.name: topic for topic in line.response.topics}
-    total = 0
+    answers = {topic.name: topic for topic in line.response.topics or line.response.results}
+    counts: dict[int, list[int]] = {CREATED: [], REFUSED: []}
     for topic in line.request.topics:
         answer = answers.get(topic.name)
-        if answer is None or answer.errorCode not in CHARGED_ERRORS:
+        if answer is None or answer.errorCode not in counts:
             continue
         count = len(topic.assignments or ())
         if api == CREATE_TOPICS and not count:
             count = max(answer.numPartitions, topic.numPartitions)
-        if count <= 0:
-            return None
-        total += count
-    return total
+        counts[answer.errorCode].append(count)
+    found = counts[CREATED] or counts[REFUSED]
+    return sum(found) if found and min(found) > 0 else None

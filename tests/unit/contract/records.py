@@ -73,6 +73,7 @@ _VALUES: dict[str, Any] = {
     "topic_bytes": '{"orders": 1024}',
     "bound_milli": 2_097_152_000,
     "throttle_avg_milli": 12_500,
+    "api_version": 7,
 }
 BASE = ("source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms")
 

@@ -123,7 +123,7 @@ class _Writer(WallWriter):
     def _fetch(self, broker: str, a: int, b: int, c: int) -> None:
         self._request(
             broker,
-            "FETCH",
+            ("FETCH", "FETCH", "SHARE_FETCH")[b % 3],
             b,
             c,
             charged_bytes=AMOUNTS[(a + c) % len(AMOUNTS)],
@@ -143,7 +143,9 @@ class _Writer(WallWriter):
         api = ("CREATE_TOPICS", "CREATE_PARTITIONS", "DELETE_TOPICS")[a % 3]
         time_ns = TIMES_NS[b % len(TIMES_NS)]
         many = (1, 1, 3, 40, 0, None)[c % 6]
-        self._request(broker, api, b, c, mutations=many, handler_time_ns=time_ns)
+        version = (None, 2, 3, 4, 5, 6)[(a + b) % 6]
+        columns = {"mutations": many, "handler_time_ns": time_ns, "api_version": version}
+        self._request(broker, api, b, c, **columns)
 
     def _measured(self, broker: str, a: int, b: int, c: int) -> None:
         value = AMOUNTS[c % len(AMOUNTS)] or 0

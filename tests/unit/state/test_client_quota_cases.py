@@ -72,7 +72,6 @@ class Manager:
             "mutation_window_ms": window_ms,
             "stat": kafka_quota.STATS.index(stat),
             "wraps": 1,
-            "strict": 1,
             "idle_ms": 2**62,
             "period_ms": 60_000,
             "stride": samples + 1,

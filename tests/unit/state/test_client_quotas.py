@@ -112,6 +112,18 @@ def test_a_throttle_time_that_is_not_of_bytes_says_nothing_of_them(
     assert found[0] in (None, "request")
 
 
+def test_a_share_fetch_is_charged_as_a_fetch() -> None:
+    limits = (quota("a", consumer_byte_rate=100),)
+    made = [request(n, "SHARE_FETCH", charged_bytes=2000) for n in (0, 1)]
+    made.append(request(2, "SHARE_ACKNOWLEDGE", charged_bytes=2000))
+    rows = judged(*made, policies=limits)
+    assert verdicts(rows, *RULED) == [
+        ("rate_over_bound", "fetch", 10_000),
+        ("rate_over_bound", "fetch", 9999),  # the first was taken back
+        ("no_bound", None, 0),
+    ]
+
+
 def test_a_followers_fetch_is_never_charged() -> None:
     limits = (quota("a", consumer_byte_rate=1, request_percentage=0.001),)
     fetch = request(0, "FETCH", charged_bytes=10**9, handler_time_ns=10**9, exempt=True)
@@ -201,6 +213,38 @@ def test_permissive_throttles_and_charges() -> None:
         ("within_bound", 0),
         ("tokens_below_zero", 8000),
         ("tokens_below_zero", 17_000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("api", "strict_since"), [("CREATE_TOPICS", 6), ("CREATE_PARTITIONS", 3), ("DELETE_TOPICS", 5)]
+)
+@pytest.mark.parametrize("unknown", ["strict", "permissive"])
+def test_the_version_of_a_request_decides_whether_it_is_refused(
+    api: str, strict_since: int, unknown: str
+) -> None:
+    limits = (quota("a", controller_mutation_rate=10),)
+    versions = (strict_since, strict_since, strict_since - 1, strict_since + 1, None)
+    made = [
+        request(0, api, mutations=90, api_version=version, source_offset=i)
+        for i, version in enumerate(versions)
+    ]
+    ordered = judged(*[{**r, "ts_wall_ms": T0 + i} for i, r in enumerate(made)], policies=limits)
+    assert verdicts(ordered, "verdict") == [
+        ("allowed",),
+        ("allowed",),
+        ("throttled",),
+        ("refused",),
+        ("refused",),
+    ]
+    found = judged(
+        *[{**r, "ts_wall_ms": T0 + i} for i, r in enumerate(made)],
+        policies=limits,
+        controller_enforcement=unknown,
+    )
+    assert verdicts(found, "verdict")[3:] == [
+        ("refused",),
+        ("refused" if unknown == "strict" else "throttled",),
     ]
 
 

@@ -29,7 +29,7 @@ _PAUSE_MS = 60_000
 """A client that was not throttled for so long is throttled anew."""
 _NAMED = 3
 """Who shares a limit, and topics, that a sentence names."""
-_APIS = {"produce": "'PRODUCE'", "fetch": "'FETCH'"}
+_APIS = {"produce": "'PRODUCE'", "fetch": "'FETCH', 'SHARE_FETCH'"}
 
 
 def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
@@ -217,7 +217,7 @@ def _asked(ask: Ask, row: Row) -> str:
 
 
 def _api(api: str | None) -> str:
-    return "true" if api is None else f"t.api = {api}"
+    return "true" if api is None else f"t.api IN ({api})"
 
 
 def _largest(

@@ -49,7 +49,7 @@ WITH judged AS (
     coalesce(u.client_id, '') AS client_id, u.window_start_ms, u.window_ms, u.throttle_ms,
     unnest([
       {{'type': 'produce', 'used': if(u.api = 'PRODUCE', u.bytes * 1000::DOUBLE, 0)}},
-      {{'type': 'fetch', 'used': if(u.api = 'FETCH', u.bytes * 1000::DOUBLE, 0)}},
+      {{'type': 'fetch', 'used': if(u.api IN ('FETCH', 'SHARE_FETCH'), u.bytes * 1000::DOUBLE, 0)}},
       {{'type': 'request', 'used': u.handler_time_ms * 100::DOUBLE}}
     ]) AS charge
   FROM client_usage AS u
@@ -72,7 +72,7 @@ WITH fetched AS (
   SELECT DISTINCT d.cluster, regexp_replace(d.principal, '^[^:]*:', '') AS name,
     coalesce(d.client_id, '') AS client
   FROM client_quota_decisions AS d
-  WHERE d.api = 'FETCH' AND d.ts_wall_ms >= $begin AND d.ts_wall_ms < $end
+  WHERE d.api IN ('FETCH', 'SHARE_FETCH') AND d.ts_wall_ms >= $begin AND d.ts_wall_ms < $end
 ), ranked AS (
   SELECT w.*, count(*) OVER entity AS windows,
     row_number() OVER (entity ORDER BY w.rate_max DESC NULLS LAST) AS place

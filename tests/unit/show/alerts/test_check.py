@@ -69,7 +69,7 @@ def test_a_topic_over_its_limit_for_a_minute_fires_and_is_resolved_when_it_stops
         "value": 1.5,
         "severity": "warning",
         "summary": f"topic {TOPIC} on b1 (east) publishes at its limit or is held back by it, since"
-        " 2023-11-14T22:14:00Z; lately 150.0 of 100.0 messages per s",
+        " 2023-11-14T22:14:00Z; lately 150 of 100 messages per s",
         "runbook": "app/jobs/rate_limits/runbooks/publish-limit.md",
         "number": None,
     }

@@ -42,7 +42,7 @@ def test_a_client_that_is_throttled_for_two_minutes_fires_and_after_ten_is_criti
     assert firing("client-throttled", rows[:1]) == []
     ((user, severity, since, summary),) = firing("client-throttled", rows[1:])
     assert (user, severity, since) == ("etl", "warning", 1)
-    assert summary.startswith("etl on b1 (east) is throttled by its produce quota of 100.0 (user) ")
+    assert summary.startswith("etl on b1 (east) is throttled by its produce quota of 100 (user) ")
     later = [stats(minute, used=1.2, throttled=3) for minute in range(3, 11)]
     assert [found[1] for found in firing("client-throttled", later)] == ["critical"]
     assert firing("client-throttled", [stats(11)]) == []
@@ -140,7 +140,7 @@ def test_a_default_that_throttles_more_than_five_clients_for_five_minutes_fires(
     assert firing("client-default-quota", minutes(*range(4))) == []
     found = firing("client-default-quota", minutes(4))
     assert [summary.partition(", since")[0] for *_, summary in found] == (
-        [f"The default produce quota of 100.0 ({level}) throttles 6 clients of east at most"]
+        [f"The default produce quota of 100 ({level}) throttles 6 clients of east at most"]
         * fires
     )
     assert firing("client-default-quota", [stats(5, "u1"), stats(5, "u1", broker="b2")]) == []

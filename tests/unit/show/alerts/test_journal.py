@@ -114,7 +114,7 @@ def test_an_alert_whose_rows_are_gone_is_resolved_with_its_last_words(evaluator,
     assert (row["state"], row["at_ms"], row["summary"]) == (
         "resolved",
         START_MS + 120_000,
-        f"{TOPIC} sent 6000 of 100.0",
+        f"{TOPIC} sent 6000 of 100",
     )
 
 

@@ -98,7 +98,7 @@ def test_a_limit_that_is_nearly_used_up_for_five_minutes_fires(firing):
     assert (labels, since) == (ABOUT, 0)
     assert summary == (
         f"topic {TOPIC} on b1 (east) uses most of its limit, since 2023-11-14T22:14:00Z; lately"
-        " 80.0 of 100.0 messages per s"
+        " 80 of 100 messages per s"
     )
     assert len(firing("publish-limit", limiter_stats=limiters([5], **near))) == 1
     assert firing("publish-limit", limiter_stats=limiters([6], messages=4799)) == []

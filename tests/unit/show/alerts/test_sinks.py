@@ -72,7 +72,7 @@ def test_a_webhook_receives_each_change_once(receiver, evaluator, tmp_warehouse,
         "since_ms": START_MS + 60_000,
         "value": 6000.0,
         "severity": "critical",
-        "summary": f"{TOPIC} sent 6000 of 100.0",
+        "summary": f"{TOPIC} sent 6000 of 100",
         "runbook": "docs/busy.md",
         "number": 2,
     }
@@ -288,7 +288,7 @@ def test_alertmanager_hears_again_of_what_fires_and_once_of_what_is_resolved(
             "fleet": "f",
         },
         "annotations": {
-            "summary": f"{TOPIC} sent 6000 of 100.0",
+            "summary": f"{TOPIC} sent 6000 of 100",
             "value": "6000",
             "runbook": "docs/busy.md",
         },
@@ -315,8 +315,8 @@ def test_alertmanager_receives_the_current_value(receiver, evaluator, tmp_wareho
     ]
     begun = "2023-11-14T22:14:00.000+00:00"
     assert found == [
-        ("1060", f"{TOPIC} sent 1060 of 100.0", begun),
-        ("2040", f"{TOPIC} sent 2040 of 100.0", begun),
+        ("1060", f"{TOPIC} sent 1060 of 100", begun),
+        ("2040", f"{TOPIC} sent 2040 of 100", begun),
     ]
     assert (checked["value"], checked["summary"]) == (2040, found[1][1])
 

@@ -112,6 +112,7 @@ def test_a_whole_request() -> None:
         throttle_ms=250,
         exempt=False,
         topic_bytes='{"orders":120,"paid":7}',
+        api_version=10,
     )
     assert read(given) == expected
     assert read(given, logged=True) == expected._replace(ts_wall_ms=AT + 125)
@@ -123,6 +124,15 @@ def test_what_the_request_quota_does_not_charge() -> None:
     assert read(fetch(17, request={"replicaState": {"replicaId": 2}})).exempt
     assert read(line(27, "WRITE_TXN_MARKERS", 1)).exempt
     assert not read(line(3, "METADATA", 12)).exempt
+
+
+def test_a_share_fetch_has_no_size_and_its_throttle_time() -> None:
+    """As Kafka 4.4.0 logs it: the records are an empty text, whatever they are."""
+    partition = {"partitionIndex": 0, "records": "", "acquiredRecords": [{"firstOffset": 0}]}
+    answer = {"throttleTimeMs": 70, "responses": [{"topicId": "T", "partitions": [partition]}]}
+    found = read(line(78, "SHARE_FETCH", 2, response=answer, throttleTimeMs=70))
+    assert (found.charged_bytes, found.topic_bytes, found.exempt) == (None, None, False)
+    assert (found.throttle_ms, found.handler_time_ns, found.api_version) == (70, 1_250_000, 2)
 
 
 def test_topics_by_id_have_their_names_where_the_log_has_them() -> None:
@@ -143,7 +153,7 @@ def test_many_topics_are_the_largest_and_the_others() -> None:
         ((19, "CREATE_TOPICS"), {"numPartitions": -1}, {"errorCode": 0, "numPartitions": 4}, 4),
         ((19, "CREATE_TOPICS"), {"numPartitions": -1, "assignments": [{}, {}]}, {}, 2),
         ((19, "CREATE_TOPICS"), {"numPartitions": 3}, {"errorCode": 89, "numPartitions": -1}, 3),
-        ((19, "CREATE_TOPICS"), {"numPartitions": 3}, {"errorCode": 36}, 0),
+        ((19, "CREATE_TOPICS"), {"numPartitions": 3}, {"errorCode": 36}, None),
         ((19, "CREATE_TOPICS"), {"numPartitions": -1}, {"errorCode": 0}, None),
         ((37, "CREATE_PARTITIONS"), {"count": 9, "assignments": [{}]}, {}, 1),
         ((37, "CREATE_PARTITIONS"), {"count": 9, "assignments": None}, {}, None),
@@ -153,15 +163,35 @@ def test_many_topics_are_the_largest_and_the_others() -> None:
 def test_mutations_are_in_the_line_of_the_controller(
     api: tuple[int, str], topic: Row, answer: Row, mutations: int | None
 ) -> None:
+    answers = "results" if api[0] == 37 else "topics"
     both = {
         "request": {"topics": [{"name": "t", **topic}]},
-        "response": {"throttleTimeMs": 40, "topics": [{"name": "t", **answer}]},
+        "response": {"throttleTimeMs": 40, answers: [{"name": "t", **answer}]},
     }
     of_broker = read(line(*api, 7, **both))
     assert (of_broker.mutations, of_broker.handler_time_ns) == (None, 1_250_000)
     of_controller = read(line(*api, 7, **both, isForwarded=True))
     assert (of_controller.mutations, of_controller.handler_time_ns) == (mutations, None)
     assert of_broker.throttle_ms == of_controller.throttle_ms == 40
+
+
+@pytest.mark.parametrize(
+    ("errors", "mutations"),
+    [((0, 0, 89), 3), ((0, 36, 89), 1), ((36, 89, 89), 6), ((36, 36, 36), None)],
+)
+def test_topics_that_a_request_did_not_create_are_not_charged_with_the_others(
+    errors: tuple[int, ...], mutations: int | None
+) -> None:
+    """Three topics of 1, 2 and 4 partitions; 36: it exists, 89: over the limit."""
+    topics = [{"name": f"t{n}", "numPartitions": n} for n in (1, 2, 4)]
+    answers = [
+        {"name": topic["name"], "errorCode": error, "numPartitions": -1}
+        for topic, error in zip(topics, errors, strict=True)
+    ]
+    for only in (False, True):
+        given = {"request": {"topics": topics, "validateOnly": only}, "isForwarded": True}
+        found = line(19, "CREATE_TOPICS", 7, response={"topics": answers}, **given)
+        assert read(found).mutations == mutations
 
 
 @pytest.mark.parametrize(
