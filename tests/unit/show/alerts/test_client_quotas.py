@@ -140,7 +140,6 @@ def test_a_default_that_throttles_more_than_five_clients_for_five_minutes_fires(
     assert firing("client-default-quota", minutes(*range(4))) == []
     found = firing("client-default-quota", minutes(4))
     assert [summary.partition(", since")[0] for *_, summary in found] == (
-        [f"The default produce quota of 100 ({level}) throttles 6 clients of east at most"]
-        * fires
+        [f"The default produce quota of 100 ({level}) throttles 6 clients of east at most"] * fires
     )
     assert firing("client-default-quota", [stats(5, "u1"), stats(5, "u1", broker="b2")]) == []
