@@ -461,6 +461,7 @@ def test_doctor_names_every_damaged_table_with_its_remedy(
         "ok": True,
         "found": "as the queries left them",
         "remedy": "",
+        "needed": True,
     }
     assert sound["partitions"]["found"] == "2, shards 4"
 
