@@ -25,11 +25,11 @@ from app.setup.launch.home import Home
 ROOT = Path(__file__).resolve().parents[3]
 TOOLS = ("bash", "env", "dirname", "cat", "sleep", "cp", "wc")
 VALIDATE = ("validate", "--config", "configs/weir.yaml")
-INSTALL = "uv pip install --python {home}/bin/python --no-deps --require-hashes -r {lock}"
+INSTALL = "uv pip install --python {home}/bin/python --quiet --no-deps --require-hashes -r {lock}"
 UV = f"""#!/bin/bash
 # Installs the packages of this environment.
 echo "uv $*" >> "$CALLS"
-if [ -n "$KEEP" ]; then cp "${{8}}" "$KEEP-$(wc -l < "$CALLS")"; fi
+if [ -n "$KEEP" ]; then cp "${{9}}" "$KEEP-$(wc -l < "$CALLS")"; fi
 if [ -n "$UV_FAILS" ]; then kill -9 $PPID; fi
 echo {shlex.quote(sysconfig.get_path("purelib"))} > "${{4%/bin/*}}/lib/python3.11/site-packages/all.pth"
 """
