@@ -175,7 +175,8 @@ def test_what_has_been_breached_says_so(
         backlog_checks=[*(checked(ago, 1000) for ago in range(3)), *growing(name=OTHER)],
     )
     assert main(["forecast", "--warehouse", settings.warehouse]) == 0
-    _, _, first, second, last = capsys.readouterr().out.splitlines()
+    _, _, first, second, empty, last = capsys.readouterr().out.splitlines()
+    assert empty.startswith("without a value: ")
     assert TOPIC in first and "true" in first and "trend" not in first
     assert OTHER in second and "2023-11-16T18:00:00Z" in second and "trend" in second
     assert last == (
