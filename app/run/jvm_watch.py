@@ -35,11 +35,11 @@ def ending_with_jvm() -> Iterator[None]:
     Nothing can be finished without it: each thread would report for itself that it cannot ask it. Where
     both get a signal, as of Ctrl-C, this process ends as the signal asks.
     """
-    port = os.environ.get("PYSPARK_GATEWAY_PORT")
-    if port is None or not hasattr(os, "pidfd_open"):
+    port = int(os.environ.get("PYSPARK_GATEWAY_PORT", "0"))
+    if not port or not hasattr(os, "pidfd_open"):
         yield
         return
-    jvm, over = _Jvm(int(port)), threading.Event()
+    jvm, over = _Jvm(port), threading.Event()
     _silence(jvm)
     threading.Thread(target=_watch, args=(jvm, over), name="JVM", daemon=True).start()
     try:
