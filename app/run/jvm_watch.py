@@ -48,7 +48,7 @@ def ending_with_jvm() -> Iterator[None]:
         raise
     except Exception:
         if jvm.gone(SIGNALLED_S):
-            jvm.end_driver()
+            jvm.end_driver()  # the exception is only that the JVM cannot be asked
         raise
     finally:
         over.set()

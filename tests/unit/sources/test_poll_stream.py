@@ -102,13 +102,20 @@ def ended(warehouse: Path, batch: int, offset: int) -> None:
     (folder / "commits" / str(batch)).write_text("v1\n{}")
 
 
-def test_records_that_share_keys_wait_while_the_streamed_source_has_anything_new(
+def beside_a_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> tuple[PollReader, list[float]]:
+    """A reader of polls that wait for a streamed source until it is idle for 10 s, and the clock (s)."""
     now_s = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     watch = StreamedSource(Location(str(tmp_path / "w")), "q", 10_000)
-    one = reader(tmp_path, shared=frozenset({"pulsar_admin"}), watch=watch)
+    return reader(tmp_path, shared=frozenset({"pulsar_admin"}), watch=watch), now_s
+
+
+def test_records_that_share_keys_wait_while_the_streamed_source_has_anything_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, now_s = beside_a_source(tmp_path, monkeypatch)
     end = one.initialOffset()
     for number, (offset, waits) in enumerate([(7, True), (8, True), (8, False), (9, True)]):
         ended(tmp_path / "w", number, offset)
@@ -128,10 +135,7 @@ def test_a_batch_of_polls_alone_is_no_news_of_the_streamed_source_when_the_next_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its offset is in the log for the first time then, seconds after the poll."""
-    now_s = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
-    watch = StreamedSource(Location(str(tmp_path / "w")), "q", 10_000)
-    one = reader(tmp_path, shared=frozenset({"pulsar_admin"}), watch=watch)
+    one, now_s = beside_a_source(tmp_path, monkeypatch)
     write(tmp_path, "pulsar_admin.a", 1, 1)
     end = one.next({})
     assert end[WAITING] == ["pulsar_admin"]
