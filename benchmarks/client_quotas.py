@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks import floors
 from benchmarks.blobs import shipped
 from benchmarks.columnar import ColumnarInput, beside_identity
 from benchmarks.result import Result, middle
@@ -63,8 +62,6 @@ def run(bench: Bench) -> Result:
         {"format": "demo"},
         policies=[POLICY],
         queries=[["client_quotas"]],
-        # As many as the floor has: Spark hashes all of the default four into one of two partitions.
-        shards=floors.SHARDS,
     )
     note = "10,000 entities of four brokers, three quotas each"
     beside_identity(bench, result, settings, ColumnarInput(folder, CARRIED, "broker", note))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from app.contract.event_contract import from_table
+from app.engine.govern import labels_of
 from app.engine.messages import ANSWERS, PACKED
 from app.engine.operators import operators
 from app.engine.routing import Route, needed, pack_parsed
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 Batches = Iterator[pa.RecordBatch]
+Labels = Mapping[str, Sequence[int]] | None
 
 
 def run(bench: Bench) -> Result:
@@ -113,7 +115,9 @@ def judged(settings: Settings, rows: DataFrame, job: str = "rate_limits") -> Dat
     narrowed = rows.where(rows.event_type.isin(*kinds)).select(
         *(name for name in columns if name in rows.columns)
     )
-    packed = narrowed.mapInArrow(packer(routes, settings.shard_count), PACKED)
+    packed = narrowed.mapInArrow(
+        packer(routes, settings.shard_count, labels_of(settings, group)), PACKED
+    )
     marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
         "job",
         "shard",
@@ -128,12 +132,14 @@ def judged(settings: Settings, rows: DataFrame, job: str = "rate_limits") -> Dat
     )
 
 
-def packer(routes: dict[str, Route], shards: int) -> Callable[[Batches], Batches]:
+def packer(
+    routes: dict[str, Route], shards: int, labels: Labels = None
+) -> Callable[[Batches], Batches]:
     """A function for `mapInArrow`: rows of `events` in, rows of PACKED out."""
 
     def pack(batches: Batches) -> Batches:
         for batch in regrouped(batches):
-            yield pack_parsed(from_table(batch, list(routes)), batch, routes, shards, 0)
+            yield pack_parsed(from_table(batch, list(routes)), batch, routes, shards, 0, labels)
 
     return pack
 

@@ -11,9 +11,10 @@ pandas columns.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,6 +31,7 @@ from app.engine.policy_changes import TABLE as POLICIES
 from app.engine.policy_changes import PolicyChanges
 from app.engine.policy_watch import PolicyWatch
 from app.engine.routing import packer
+from app.engine.shard_labels import labels
 from app.engine.step import STATE, decode, stepper
 from app.engine.throttle_publisher import COMMANDS, ThrottleFeed
 from app.sources import open_stream
@@ -63,6 +65,7 @@ def frame(
         limits_of(settings),
         as_spelled=manifest.as_spelled(settings.location),
         archive=archive,
+        labels=labels_of(settings, group),
     )
     idle_ms = settings.idle_advance_ms
     packed = raw.through(
@@ -84,6 +87,15 @@ def frame(
         "append",
         GroupStateTimeout.EventTimeTimeout,
     )
+
+
+def labels_of(settings: Settings, jobs: Iterable[str]) -> dict[str, tuple[int, ...]] | None:
+    """Labels of the shards of some jobs; None for a warehouse whose shards have their numbers."""
+    kept = manifest.load(settings.location)
+    if kept is not None and kept.layout_version < manifest.LABELLED:
+        return None
+    partitions = kept.partitions if kept else settings.partitions or os.cpu_count() or 1
+    return {job: labels(job, settings.shard_count, partitions) for job in jobs}
 
 
 COMMITS = 3

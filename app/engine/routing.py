@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,13 +75,15 @@ def packer(
     limits: ClockLimits,
     as_spelled: bool = False,
     archive: ArchiveTarget | None = None,
+    labels: Mapping[str, Sequence[int]] | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow`: raw records in, rows of PACKED out.
 
     What depends on a time is judged by the plan of the micro-batch, which each batch carries. With
     `as_spelled` a topic belongs to the shard of its name as the record spells it, as in layout 1 of
     the manifest; otherwise to that of its full name. With `archive` the records are written to its
-    files, too.
+    files, too. `labels` of the shards of each job stand in rows for their numbers, see
+    `app.engine.shard_labels`.
     """
     jobs = list(routes if archive is None else archive.blind_ms)
 
@@ -105,7 +107,15 @@ def packer(
             if leads and (ahead & ~far & ~still).any():
                 clock_ms = plan_ms
             packing = Packing(
-                parsed, batch, routes, shards, plan_ms or 0, as_spelled, still | ahead, clock_ms
+                parsed,
+                batch,
+                routes,
+                shards,
+                plan_ms or 0,
+                as_spelled,
+                still | ahead,
+                clock_ms,
+                labels,
             )
             yield packing.rows(dict.fromkeys(routes, far) if far.any() else None)
             if far.any():
@@ -153,10 +163,13 @@ def pack_parsed(
     routes: Mapping[str, Route],
     shards: int,
     ingest_ms: int,
+    labels: Mapping[str, Sequence[int]] | None = None,
 ) -> pa.RecordBatch:
     """Rows of PACKED for parsed records; `identity` has their source_partition and offset."""
     clock_ms = latest(times_of(parsed))
-    return Packing(parsed, identity, routes, shards, ingest_ms, clock_ms=clock_ms).rows()
+    return Packing(
+        parsed, identity, routes, shards, ingest_ms, clock_ms=clock_ms, labels=labels
+    ).rows()
 
 
 class Packing:
@@ -172,13 +185,15 @@ class Packing:
         as_spelled: bool = False,
         still: Array | None = None,
         clock_ms: int | None = None,
+        labels: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         """`identity` has the source_partition and offset of the parsed records. `still`: those that
         move no clock of their key (bool). `clock_ms`: the time to which `rows` move the stream's.
+        `labels` as for `packer`.
         """
         self._parsed, self._identity, self._routes = parsed, identity, routes
         self._shards, self._as_spelled, self._ingest_ms = shards, as_spelled, ingest_ms
-        self._clock_ms = clock_ms
+        self._clock_ms, self._labels = clock_ms, labels
         self._packer = _Packer(parsed, identity, ingest_ms, still)
 
     def refused(self, far: Array, max_future_ms: int) -> pa.RecordBatch:
@@ -231,7 +246,8 @@ class Packing:
                 wanted = wanted & ~left_out[job]
             for parts, blob in self._blobs(route, np.flatnonzero(wanted)):
                 jobs += [job] * len(parts)
-                places += [part.shard for part in parts]
+                mine = None if self._labels is None else self._labels[job]
+                places += [part.shard if mine is None else mine[part.shard] for part in parts]
                 blobs.append(blob)
         kinds = [MessageKind.DATA] * len(jobs)
         for route in self._routes.values():

@@ -26,6 +26,7 @@ from app.config.settings import shards_for
 from app.engine import assignment
 from app.engine.assignment import jobs_of
 from app.engine.operators import operators
+from app.engine.shard_labels import labels
 from app.engine.step import STATE
 from app.errors import UserError
 from app.run.integrity import SHARED, tables_of
@@ -34,7 +35,7 @@ from app.run.spark_logs import written
 from app.sources.worker import settle
 from app.tables import checkpoints, formats, manifest, policy_log, run_lock, writable
 from app.tables.checkpoints import FOLDER, RESHARDING
-from app.tables.manifest import LAYOUT_VERSION, Manifest
+from app.tables.manifest import BY_FULL_NAME, LABELLED, Manifest
 from app.tables.small_files import local_path
 from app.terminal.interrupt import stoppable
 from app.terminal.printable import say
@@ -67,11 +68,14 @@ class Move:
     """Jobs by query, and what the archive keeps."""
     rehashed: bool
     """Whether keys may move to other shards."""
+    labelled: bool
+    """Whether the shards have labels already."""
 
     @property
     def needed(self) -> bool:
-        """Whether the numbers change."""
-        return self.rehashed or self.partitions[0] != self.partitions[1]
+        """Whether the numbers change, or the layout."""
+        same = self.labelled and self.partitions[0] == self.partitions[1]
+        return self.rehashed or not same
 
     def __str__(self) -> str:
         return (
@@ -133,7 +137,8 @@ def _move(settings: Settings, kept: Manifest, found: Sequence[str]) -> Move:
         (kept.shards, shards),
         (kept.partitions, partitions),
         {query: known.get(query, ()) for query in found},
-        shards != kept.shards or kept.layout_version < LAYOUT_VERSION,
+        shards != kept.shards or kept.layout_version < BY_FULL_NAME,
+        kept.layout_version >= LABELLED,
     )
 
 
@@ -250,10 +255,8 @@ def _states(
         .where(F.col("job").isin(list(jobs)))
     )
     try:
-        if move.rehashed:
-            cut = cutter(cores, *move.shards)
-            states = states.mapInArrow(cut, _COLUMNS)  # type: ignore[arg-type]
-        states.write.parquet(str(work / "pieces"))
+        cut = cutter(cores, move)
+        states.mapInArrow(cut, _COLUMNS).write.parquet(str(work / "pieces"))  # type: ignore[arg-type]
         (
             session.readStream.schema(_COLUMNS)
             .parquet(str(work / "pieces"))
@@ -288,17 +291,22 @@ def _failed(text: str) -> UserError:
 Batches = Iterator[pa.RecordBatch]
 
 
-def cutter(cores: Mapping[str, Job], was: int, now: int) -> Callable[[Batches], Batches]:
-    """A function for `mapInArrow`: states in, their pieces out, both as PIECES."""
+def cutter(cores: Mapping[str, Job], move: Move) -> Callable[[Batches], Batches]:
+    """A function for `mapInArrow`: states in, their pieces out, both as PIECES with labels of shards."""
+    (was, now), partitions = move.shards, move.partitions[1]
 
     def cut(batches: Batches) -> Batches:
         settle()
         for batch in batches:
             for state in batch.to_pylist():
-                shard = state["shard"]
-                found = cores[state["job"]].pieces(state["piece"], now, heirs(shard, was, now))
+                job, shard = state["job"], state["shard"] % was
+                found = {shard: state["piece"]}
+                if move.rehashed:
+                    found = cores[job].pieces(state["piece"], now, heirs(shard, was, now))
+                label = labels(job, now, partitions)
                 yield pa.RecordBatch.from_pylist(
-                    [{**state, "shard": to, "piece": piece} for to, piece in found.items()], PIECES
+                    [{**state, "shard": label[to], "piece": piece} for to, piece in found.items()],
+                    PIECES,
                 )
 
     return cut

@@ -128,11 +128,12 @@ def keep(
         )
         .where(F.col("job").isin(list(jobs)))
     )
+    numbers = settings.model_copy(update=manifest.numbers(settings.location))
     for row in rows.toLocalIterator():
         state, due_ms = live_state(bytes(row["state"])), row["due_ms"]
-        found.keep((row["job"], row["shard"]), state, due_ms if due_ms >= 0 else None)
+        shard = row["shard"] % numbers.shard_count
+        found.keep((row["job"], shard), state, due_ms if due_ms >= 0 else None)
     place = position(settings.location, settings.feed, query, batch)
-    numbers = settings.model_copy(update=manifest.numbers(settings.location))
     path = f"{state_files.FOLDER}/{query}-{batch}.arrow"
     at = local_path(path_in(settings.location, path))
     assert at is not None

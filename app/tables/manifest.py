@@ -21,11 +21,13 @@ from app.terminal.program import PROGRAM
 if TYPE_CHECKING:
     from app.config.location import Location
 
-LAYOUT_VERSION = 2
-"""In version 2 a topic belongs to the shard of its full name, in version 1 to that of its name as
-records spell it.
+BY_FULL_NAME, LABELLED = 2, 3
+"""Since version 2 a topic belongs to the shard of its full name, in version 1 to that of its name as
+records spell it. Since version 3 Spark's states have labels of shards (`app.engine.shard_labels`),
+before their numbers.
 """
-READABLE = (1, 2)
+LAYOUT_VERSION = LABELLED
+READABLE = (1, 2, 3)
 """Layouts that this release continues; `reshard` converts an older one."""
 RESHARD = f"{PROGRAM} reshard --config FILE"
 NAME = "_weir/manifest.json"
@@ -128,7 +130,7 @@ def claim(warehouse: Location, partitions: int, shards: int | None) -> Manifest:
 def as_spelled(warehouse: Location) -> bool:
     """Whether a topic belongs to the shard of its name as records spell it."""
     manifest = load(warehouse)
-    return manifest is not None and manifest.layout_version < LAYOUT_VERSION
+    return manifest is not None and manifest.layout_version < BY_FULL_NAME
 
 
 def numbers(warehouse: Location) -> dict[str, int]:

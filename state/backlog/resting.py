@@ -14,6 +14,7 @@ import numpy as np
 from state.backlog import shard as shards
 from state.backlog.layout import NULL, Array
 from state.backlog.shard import OWNED, Shard
+from state.engine.codec import DENSE
 from state.engine.moving import cut, join, key_hashes
 from state.engine.records import Records, length
 from state.engine.resting import Rest
@@ -77,7 +78,7 @@ def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
         key,
         np.arange(len(chosen)) // REST.page,
         {"due_ms": np.array([_first(due_ms[rows]) for rows in pages])},
-        [shards.write(_part(s, _mask(keys, rows))) for rows in pages],
+        [shards.write(_part(s, _mask(keys, rows)), DENSE) for rows in pages],
     )
     s.parts = _part(s, ~idle).parts
     return due_ms[~idle]

@@ -15,6 +15,7 @@ from state.backlog.layout import NULL, Array, Store, World
 from state.backlog.pool import room_for
 from state.backlog.sequence import TEXTS
 from state.backlog.shared import MEANING, Timeline
+from state.engine.codec import FAST
 from state.engine.moving import beside, by_count, by_field
 from state.engine.names import Names
 from state.engine.records import Records, empty
@@ -138,7 +139,7 @@ def _refit(values: Array, columns: int) -> Array:
     return np.concatenate([np.zeros((len(values), columns - had), np.int64), values], axis=1)
 
 
-def write(shard: Shard) -> bytes:
+def write(shard: Shard, compression: str = FAST) -> bytes:
     """The bytes of a shard."""
     parts = shard.parts
     return KEPT.write(
@@ -154,6 +155,7 @@ def write(shard: Shard) -> bytes:
             "resting": shard.resting,
         },
         shard.names,
+        compression,
     )
 
 

@@ -47,7 +47,7 @@ DECLARATION = Declaration(
     by_default=False,
     polled=True,
     observed=True,
-    what_if={"reported_bounds": "ignore", "throttled_fetch": "unsized"},
+    what_if={"broker_reports": "ignore"},
     core_class="state.client_quotas.operator:ClientQuotas",
     parameters_class="state.client_quotas.parameters:ClientQuotasParameters",
 )

@@ -27,6 +27,9 @@ from state.engine.names import NONE
 DONE = np.int64(-1)
 NANOS_TO_PERCENT = 100.0 / 1e9
 """Share of one thread's second, in percent, that a nanosecond is."""
+MOST_NETWORK = 10.0
+"""Most time of network threads that a throttle time can tell, in handler times: what needs more has
+another cause."""
 _NAN = np.nan
 _ZERO, _ONE = np.int64(0), np.int64(1)
 _NO_NAME = np.int64(NONE)
@@ -79,6 +82,7 @@ def new_sensor(w: World, s: Int) -> None:
     e = w.sensors[s]
     e["tokens"], e["refilled_ms"], e["recorded_ms"] = 0.0, 0, NULL
     e["used"], e["current"] = 0, 0
+    e["network"] = 0.0
 
 
 @compiled
@@ -266,6 +270,26 @@ def explain_rate(
     return rate, span, max(rate - before, 0.0) * span / 1000.0
 
 
+@inlined
+def learn_network(w: World, s: Int, throttle_ms: Int, rate: float, span: Int, bound: float) -> None:
+    """Charge a sensor of request time so much more, now and in future, that it has the rate for which
+    the broker throttles for so long.
+
+    A broker also charges it for the time of its network threads, which no record has.
+    """
+    e, most = w.sensors[s], np.int64(w.settings[0]["window_ms"])
+    if not (rate > 0.0 and bound > 0.0) or throttle_ms > most:
+        return
+    before = 1.0 + e["network"]
+    after = max(before * bound * (1.0 + throttle_ms / span) / rate, 1.0)
+    if after > 1.0 + MOST_NETWORK:
+        return
+    e["network"] = after - 1.0
+    at = s * w.settings[0]["stride"]
+    for i in range(at, at + e["used"]):
+        w.sample_total[i] *= after / before
+
+
 # -- windows ---------------------------------------------------------------------------------
 
 
@@ -345,6 +369,18 @@ def _count_use(w: World, f: Feed, i: Int, window: Int, throttle_ms: Int) -> Int:
 
 
 # -- records ---------------------------------------------------------------------------------
+
+
+@inlined
+def _may_be_of_another(w: World, f: Feed, i: Int) -> bool:
+    """Whether the throttle time of a request may be that of a quota which it was not charged to here:
+    of the controller, or of bytes that are not known."""
+    kind = f.api_kind[i]
+    if kind == L.PRODUCES or kind == L.FETCHES:
+        type_ = L.PRODUCE if kind == L.PRODUCES else L.FETCH
+        bound = w.pair_bound[f.pair[i], type_]
+        return bool(f.bytes[i] == NULL and bound == bound)
+    return bool(kind == L.MUTATES)
 
 
 @compiled
@@ -430,9 +466,10 @@ def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
     timed = f.handler_ns[i] != NULL and not exempt and _is_measured(w, key, L.REQUEST)
     percent: Record
     percent, time_rate, time_span, time_throttle, time_bound = 0.0, _NAN, NULL, _ZERO, _NAN
+    time_s = NOBODY
     if timed:
-        percent, time_bound = f.handler_ns[i] * NANOS_TO_PERCENT, w.pair_bound[pair, L.REQUEST]
-        time_s = sensor_of(w, pair, L.REQUEST, now)
+        time_s, time_bound = sensor_of(w, pair, L.REQUEST, now), w.pair_bound[pair, L.REQUEST]
+        percent = f.handler_ns[i] * NANOS_TO_PERCENT * (1.0 + w.sensors[time_s]["network"])
         time_rate, time_span, time_throttle = charge_rate(
             w, time_s, L.REQUEST, percent, now, time_bound
         )
@@ -440,12 +477,7 @@ def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
     # The answer to a throttled fetch is empty. If its size is not known it may follow from the
     # throttle time, unless the request time explains that.
     observed, unsized = f.throttle_ms[i], kind == L.FETCHES and f.bytes[i] == NULL and not exempt
-    if (
-        w.settings[0]["explains"] != 0
-        and unsized
-        and observed > time_throttle
-        and _is_measured(w, key, L.FETCH)
-    ):
+    if p["reports"] != 0 and unsized and observed > time_throttle and _is_measured(w, key, L.FETCH):
         fetch_bound = w.pair_bound[pair, L.FETCH]
         if fetch_bound > 0.0:
             type_, charged, bound, throttle = L.FETCH, True, fetch_bound, np.int64(observed)
@@ -463,6 +495,15 @@ def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
             if type_ == L.MUTATION and bound == bound:
                 share = 0.0
             by_time = _share(time_rate, time_bound) > share
+    if (
+        p["reports"] != 0
+        and by_time
+        and throttle == 0
+        and observed != NULL
+        and observed != time_throttle
+        and not _may_be_of_another(w, f, i)
+    ):
+        learn_network(w, time_s, np.int64(observed), time_rate, time_span, time_bound)
     back = longest > 0 and charged and type_ == L.FETCH
     if back and not unsized:
         record(w, s, type_, -value, now)
@@ -538,7 +579,7 @@ def take_rate(w: World, f: Feed, i: Int) -> None:
     window = now // p["period_ms"] * p["period_ms"]
     e = w.stats[_stats_of(w, key, window, type_, user, client, L.OF_METRICS)]
     bound, level = limit_of(w, key, user, client, type_)
-    reported = p["reported"] != 0
+    reported = p["reports"] != 0
     if reported and f.bound[i] != NULL:
         bound = f.bound[i] / 1000.0
     e["bound"], e["level"], e["feed"], e["last_ms"] = bound, level, f.feed[i], now

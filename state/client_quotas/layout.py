@@ -86,8 +86,7 @@ SETTINGS = _layout(
     ("mutation_window_ms", _i8),
     ("stat", _i8),
     ("wraps", _i8),
-    ("reported", _i8),
-    ("explains", _i8),
+    ("reports", _i8),
     ("idle_ms", _i8),
     ("period_ms", _i8),
     ("verdicts_too", _i8),
@@ -139,9 +138,11 @@ SENSOR = _layout(
     ("recorded_ms", _i8),
     ("used", _i8),
     ("current", _i8),
+    ("network", _f8),
     ("held", _i8),
 )
-"""A sensor of Kafka: what an entity has used of a type (`recorded_ms` NULL: as new). `held`: how
+"""A sensor of Kafka: what an entity has used of a type (`recorded_ms` NULL: as new). `network`:
+time of network threads for each unit of handler time, as throttle times have told. `held`: how
 many of its samples are stored, none if all of them have expired."""
 
 STATS = _layout(

@@ -7,7 +7,7 @@ use, policies and broker starts, waiting records. Timers: window ends. Tables:
 its late or repeated records for `quarantine`.
 
 Memory of a shard before compression: for each sensor, a type of an entity that was charged within
-`idle_state_ms`, 80 bytes, and 24 for each of its samples (at most `quota_window_num` + 1) while one
+`idle_state_ms`, 88 bytes, and 24 for each of its samples (at most `quota_window_num` + 1) while one
 of them has not expired; for each entity of an open window 144 bytes, and 96 for each user, client,
 api and topic in it. While a batch is judged, a sensor has room for all of its samples. What an idle
 entity has is passed on unread (`state.client_quotas.resting`). A broker is kept for ever.
@@ -74,8 +74,7 @@ class ClientQuotas(SharedWallJob[Shard]):
             "mutation_window_ms": int(params["controller_window_ms"]),
             "stat": kafka_quota.STATS.index(params["sampled_stat"]),
             "wraps": int("Q1" in params["defects"]),
-            "reported": int(params["reported_bounds"] == "use"),
-            "explains": int(params["throttled_fetch"] == "explained"),
+            "reports": int(params["broker_reports"] == "use"),
             "idle_ms": int(params["idle_state_ms"]),
             "period_ms": self._period_ms,
             "verdicts_too": int(self._verdicts),

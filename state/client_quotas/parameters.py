@@ -18,8 +18,7 @@ class ClientQuotasParameters(Parameters):
     defects: Annotated[list[Literal["Q1"]], SWITCH] = []
     sampled_stat: Annotated[Literal["last_event", "start_time"], SWITCH] = "last_event"
     controller_enforcement: Annotated[Literal["strict", "permissive"], SWITCH] = "strict"
-    throttled_fetch: Annotated[Literal["explained", "unsized"], SWITCH] = "explained"
-    reported_bounds: Annotated[Literal["use", "ignore"], SWITCH] = "use"
+    broker_reports: Annotated[Literal["use", "ignore"], SWITCH] = "use"
     quota_window_num: Samples = 11
     quota_window_ms: Window = 1000
     controller_window_num: Samples = 11

@@ -16,6 +16,7 @@ from state.client_quotas.layout import NULL, Array, World
 from state.client_quotas.lookup import enter_all, table_for, words_of
 from state.client_quotas.shared import MEANING
 from state.engine import structs, wall
+from state.engine.codec import DENSE
 from state.engine.kernel import Int
 from state.engine.moving import by_count, by_field
 from state.engine.names import NONE, Names
@@ -131,7 +132,7 @@ def read_page(data: bytes, into: Names) -> dict[str, Array]:
 
 def write_page(parts: Mapping[str, Array], names: Names) -> bytes:
     """The bytes of entities that are to rest."""
-    return PAGE.write(parts, names)
+    return PAGE.write(parts, names, DENSE)
 
 
 OWNED = (

@@ -13,6 +13,9 @@ their values need (`state.engine.packing`), others as they are; bytes between fi
     widths      of each column of words                uint8, padded to 8 bytes
     columns     one after the other, each padded to 8 bytes
     others      one after the other
+
+Arrays of `RAW`, bytes that are compressed already, follow the compressed body; its length is then
+8 bytes before it. They are read as views of the state.
 """
 
 from __future__ import annotations
@@ -31,7 +34,12 @@ from state.engine.packing import pack, unpack
 
 Array = np.ndarray
 MAGIC = b"WEI3"
-COMPRESSION = "lz4"
+RAW = np.dtype("V1")
+"""Of bytes that are stored as they are, without another compression."""
+FAST, DENSE = "lz4", "zstd"
+"""How a body is compressed: of a state, which each batch reads and writes, or of bytes that are written
+once and read rarely."""
+_DENSE_MAGIC = b"\x28\xb5\x2f\xfd"
 _WORD = np.dtype(np.int64)
 _NOTHING = np.zeros(0, np.int64)
 _LARGE = 8192
@@ -79,9 +87,14 @@ class _Plan:
         return [0, *np.cumsum(self.words[self.packed]).tolist()]
 
     @cached_property
+    def raw(self) -> list[int]:
+        """The arrays of RAW."""
+        return [i for i, kind in enumerate(self.types) if kind == RAW]
+
+    @cached_property
     def others(self) -> list[int]:
         """The other arrays."""
-        return np.flatnonzero(self.words == 0).tolist()
+        return [i for i in np.flatnonzero(self.words == 0).tolist() if i not in self.raw]
 
     @cached_property
     def sizes(self) -> Array:
@@ -109,9 +122,9 @@ def _type(fields: Sequence[Any]) -> np.dtype[Any]:
 
 
 class Stored(Mapping[str, Array]):
-    """The writable arrays of a state; each is made when it is first asked for."""
+    """The writable arrays of a state; each is made when it is first asked for. Those of RAW are views."""
 
-    def __init__(self, plan: _Plan, body: bytes) -> None:
+    def __init__(self, plan: _Plan, body: bytes, raw: memoryview) -> None:
         self._plan, count, columns = plan, len(plan.names), len(plan.masks)
         lengths = np.frombuffer(body, np.int64, count)
         bases = np.frombuffer(body, np.int64, columns, 8 * count)
@@ -127,6 +140,10 @@ class Stored(Mapping[str, Array]):
             kind, length = plan.types[i], self._lengths[i]
             end -= length * kind.itemsize
             self._made[plan.names[i]] = np.ndarray(length, kind, body, end).copy()
+        end = 0
+        for i in plan.raw:
+            self._made[plan.names[i]] = np.ndarray(self._lengths[i], RAW, raw, end)
+            end += self._lengths[i]
 
     def __getitem__(self, name: str) -> Array:
         found = self._made.get(name)
@@ -171,7 +188,9 @@ def together(arrays: Mapping[str, Array], names: Sequence[str]) -> Array:
     return found
 
 
-def encode(job: str, version: int, arrays: Mapping[str, Array | list[Array]]) -> bytes:
+def encode(
+    job: str, version: int, arrays: Mapping[str, Array | list[Array]], compression: str = FAST
+) -> bytes:
     """Write plain arrays, and structured ones of one dimension, under their names; a structured one
     of whole words may be a list of its pieces.
     """
@@ -180,6 +199,7 @@ def encode(job: str, version: int, arrays: Mapping[str, Array | list[Array]]) ->
     words: list[Array] = []
     pieces: dict[int, list[Array]] = {}
     others: list[Array] = []
+    raw: list[memoryview] = []
     for array, wanted, is_wanted, of_words in zip(
         arrays.values(), plan.types, same, plan.are_words, strict=True
     ):
@@ -191,7 +211,9 @@ def encode(job: str, version: int, arrays: Mapping[str, Array | list[Array]]) ->
             continue
         counts.append(len(array))
         whole = array if is_wanted else array.astype(wanted)
-        if not of_words:
+        if wanted == RAW:
+            raw.append(memoryview(whole.view(np.uint8)))  # type: ignore[arg-type]
+        elif not of_words:
             others.append(_without_padding(whole))
         else:
             words.append(whole if wanted is _WORD else _words(whole))
@@ -221,14 +243,16 @@ def encode(job: str, version: int, arrays: Mapping[str, Array | list[Array]]) ->
     for other in others:
         body[size : size + len(other)] = other
         size += len(other)
-    packed = pa.compress(body[:size], codec=COMPRESSION, asbytes=True)
+    packed = pa.compress(body[:size], codec=compression, asbytes=True)
     return b"".join(
         (
             MAGIC,
             struct.pack("<I", len(plan.header)),
             plan.header,
             struct.pack("<Q", size),
+            struct.pack("<Q", len(packed)) if plan.raw else b"",
             packed,
+            *raw,
         )
     )
 
@@ -260,19 +284,19 @@ def decode(job: str, version: int, data: bytes) -> Mapping[str, Array]:
     if data[:4] == earlier.BY_FIELD:
         header = earlier.header_of(data)
         _require(job, version, header["job"], header["version"])
-        return earlier.by_field(header, data, COMPRESSION)
-    plan, body = _opened(data)
+        return earlier.by_field(header, data, FAST)
+    plan, body, raw = _opened(data)
     _require(job, version, plan.job, plan.version)
     if data[:4] == earlier.BY_ROW:
         return earlier.by_row(plan.names, plan.types, body)
-    return Stored(plan, body)
+    return Stored(plan, body, raw)
 
 
 def describe(data: bytes) -> dict[str, Any]:
     """Job, version, size and arrays of state bytes; the size is that of the arrays in memory."""
     if data[:4] == earlier.BY_FIELD:
         return earlier.header_of(data)
-    plan, body = _opened(data)
+    plan, body, _ = _opened(data)
     lengths = np.frombuffer(body, np.int64, len(plan.names))
     return {
         "job": plan.job,
@@ -356,12 +380,17 @@ def _fields(kind: np.dtype[Any]) -> list[list[Any]]:
 _plan = lru_cache(maxsize=64)(_Plan)
 
 
-def _opened(data: bytes) -> tuple[_Plan, bytes]:
-    """The contents of the header, and the body."""
+def _opened(data: bytes) -> tuple[_Plan, bytes, memoryview]:
+    """The contents of the header, the body, and what follows it."""
     if data[:4] not in (MAGIC, earlier.BY_ROW):
         raise StateFormatError("not a state of Weir: magic bytes are missing")
     end = 8 + struct.unpack_from("<I", data, 4)[0]
     (size,) = struct.unpack_from("<Q", data, end)
-    packed = memoryview(data)[end + 8 :]
-    body: bytes = pa.decompress(packed, decompressed_size=size, codec=COMPRESSION, asbytes=True)
-    return _plan(bytes(data[8:end])), body  # Spark keeps states as bytearray
+    plan = _plan(bytes(data[8:end]))  # Spark keeps states as bytearray
+    packed = raw = memoryview(data)[end + 8 :]
+    if plan.raw:
+        last = 8 + struct.unpack_from("<Q", packed)[0]
+        packed, raw = packed[8:last], packed[last:]
+    compression = DENSE if packed[:4] == _DENSE_MAGIC else FAST
+    body: bytes = pa.decompress(packed, decompressed_size=size, codec=compression, asbytes=True)
+    return plan, body, raw

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from state.engine.codec import RAW
 from state.engine.kernel import Array
 from state.engine.names import Names
 
@@ -97,7 +98,7 @@ class Pages:
     def load(self, arrays: Mapping[str, Any], names: Names) -> Resting:
         """What rests; pages are views."""
         end = np.cumsum(arrays[f"{self.name}.length"]).tolist()
-        data = memoryview(arrays[f"{self.name}.pages"])
+        data = memoryview(arrays[f"{self.name}.pages"].view(np.uint8))
         return Resting(
             arrays[f"{self.name}.key"],
             arrays[f"{self.name}.page"],
@@ -112,7 +113,7 @@ class Pages:
             arrays[f"{self.name}.{name}"] = value.about[name]
         lengths = [len(page) for page in value.pages]
         arrays[f"{self.name}.length"] = np.array(lengths, np.int64)
-        arrays[f"{self.name}.pages"] = np.frombuffer(b"".join(value.pages), np.uint8)
+        arrays[f"{self.name}.pages"] = np.frombuffer(b"".join(value.pages), RAW)
 
     def ids(self, arrays: Mapping[str, Any]) -> Sequence[Array]:
         """No names: those of a page are in it."""

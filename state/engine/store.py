@@ -350,7 +350,9 @@ class Store:
         """The added parts that a state lacks: it is older, or they were blank."""
         return _missing(self._added, tuple(arrays)) if self._added else self._added
 
-    def write(self, values: Mapping[str, Any], names: Names) -> bytes:
+    def write(
+        self, values: Mapping[str, Any], names: Names, compression: str = codec.FAST
+    ) -> bytes:
         """The bytes of values and names. Neither changes, except that texts are added to the names."""
         arrays: Saved = {}
         for part in self.parts:
@@ -358,7 +360,7 @@ class Store:
                 part.save(values[part.name], arrays, names)
         names = self._compact(names, arrays)
         arrays[_NAMES], arrays[_LENGTHS] = names.arrays()
-        return codec.encode(self.job, self.version, arrays)
+        return codec.encode(self.job, self.version, arrays, compression)
 
     def _compact(self, names: Names, arrays: Saved) -> Names:
         """Drop unused names, once there are many."""

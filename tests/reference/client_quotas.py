@@ -30,6 +30,8 @@ TYPES = {
 }
 DEFAULT = "<default>"
 FETCHES = ("FETCH", "SHARE_FETCH")
+MOST_NETWORK = 10
+"""Time of network threads for each unit of handler time, from which on it explains nothing."""
 MUTATIONS = {"CREATE_TOPICS": 6, "CREATE_PARTITIONS": 3, "DELETE_TOPICS": 5}
 """The first version that is strict, by request."""
 _LATER = (
@@ -255,6 +257,8 @@ class Broker:
         entity = self._limits.entity(name, *who)
         charge = Charge(name, value, entity, *self._limits.bound(name, *entity))
         sensor, by = self._sensor(charge, now), self._rules(charge)
+        if name == "request":
+            value = charge.value = value * (1.0 + sensor.network)
         if name == "controller_mutation":
             self._permits(charge, sensor, by, r)
             return charge
@@ -297,6 +301,31 @@ class Broker:
         charge.rate = rate
         return charge
 
+    def _learn_network(self, timed: Charge, r: Record) -> None:
+        """What the broker answered tells the rate that it has; what is more than the time of request
+        handlers is that of network threads, in this proportion from now on."""
+        answered = r.get("throttle_ms")
+        if answered in (None, timed.throttle) or self._may_be_of_another_quota(r):
+            return
+        if timed.bound is None or not timed.rate or answered > self._p["quota_window_ms"]:
+            return
+        assert timed.span is not None
+        sensor = self._sensor(timed, r["ts_wall_ms"])
+        is_, had = timed.bound * (1.0 + answered / timed.span), 1.0 + sensor.network
+        has = max(had * is_ / timed.rate, 1.0)
+        if has <= 1.0 + MOST_NETWORK:
+            sensor.network = has - 1.0
+            for sample in sensor.samples:
+                sample.total *= has / had
+
+    def _may_be_of_another_quota(self, r: Record) -> bool:
+        """The controller's, or one on bytes where the size is not known."""
+        name = {"PRODUCE": "produce", **dict.fromkeys(FETCHES, "fetch")}.get(r["api"])
+        if name is None or r.get("charged_bytes") is not None:
+            return r["api"] in MUTATIONS
+        who = user_of(r.get("principal") or ""), r.get("client_id") or ""
+        return self._limits.bound(name, *self._limits.entity(name, *who))[0] is not None
+
     # -- requests ----------------------------------------------------------------------------
 
     def _request(self, r: Record) -> None:
@@ -311,12 +340,14 @@ class Broker:
             first = self._charged("controller_mutation", float(r["mutations"]), r)
         if r.get("handler_time_ns") is not None and not exempt:
             timed = self._charged("request", r["handler_time_ns"] * (100.0 / 1e9), r)
-        explains = self._p["throttled_fetch"] == "explained"
-        unsized = explains and api in FETCHES and size is None and not exempt
+        reports = self._p["broker_reports"] == "use"
+        unsized = reports and api in FETCHES and size is None and not exempt
         if unsized and (r.get("throttle_ms") or 0) > (timed.throttle if timed else 0):
             first = self._explained(r)
         longest = max(first.throttle if first else 0, timed.throttle if timed else 0, 0)
         decides = self._deciding(first, timed, longest)
+        if reports and timed is not None and decides is timed and not (first and first.throttle):
+            self._learn_network(timed, r)
         if longest and first is not None and first.name == "fetch" and not unsized:
             sensor = self._sensor(first, r["ts_wall_ms"])
             sensor.record(-first.value, r["ts_wall_ms"], self._rules(first))
@@ -438,7 +469,7 @@ class Broker:
     def _measured(self, r: Record) -> None:
         name, entity = r["quota_type"], (r.get("principal") or "", r.get("client_id") or "")
         bound, level = self._limits.bound(name, *entity)
-        reported = self._p["reported_bounds"] == "use"
+        reported = self._p["broker_reports"] == "use"
         if reported and r.get("bound_milli") is not None:
             bound = r["bound_milli"] / 1000.0
         e = self._window(r, Charge(name, 0.0, entity, bound, level), "metrics")

@@ -139,6 +139,8 @@ class Sensor:
     samples: list[Sample] = field(default_factory=list)
     current: int = 0
     recorded: int | None = None
+    network: float = 0.0
+    """Of request time: that of network threads for each unit of handler time."""
 
     def copy(self) -> Sensor:
         """One to read from without a trace."""

@@ -332,7 +332,7 @@ def test_a_shadow_judges_clients_beside_the_polled_limits(
     core = core_tables(config, "client_quotas", lines)
     # Without the polled limits the policies of the shadow alone give its rows.
     alone = core_tables(
-        make_settings(policies=tight, **given, client_quotas={"reported_bounds": "ignore"}),
+        make_settings(policies=tight, **given, client_quotas={"broker_reports": "ignore"}),
         "client_quotas",
         [line for line in lines if b"policy_json" not in line],
     )

@@ -103,7 +103,7 @@ def parse(line: bytes, zone: tzinfo) -> Assigned | None:
     NotParsedError for a malformed line.
     """
     prefix, _, rest = line.partition(MARKER)
-    completed_ms = time_of(prefix, zone)
+    completed_ms = int(time_of(prefix, zone))
     request = _decoded(rest)
     if request.requestHeader.requestApiKey != INIT_PRODUCER_ID:
         raise NotParsedError("more than one request in the line")
@@ -134,13 +134,16 @@ def _decoded(rest: bytes) -> _Completed:
         raise NotParsedError(f"not the JSON of a request: {error}") from None
 
 
-def time_of(prefix: bytes, zone: tzinfo) -> int:
-    """Milliseconds since the epoch of the first time in the prefix; an offset in it counts."""
+def time_of(prefix: bytes, zone: tzinfo) -> float:
+    """Milliseconds since the epoch of the first time in the prefix, to the digits that it has (at most
+    microseconds); an offset in it counts."""
     found = _TIME.search(prefix)
     if found is None:
         raise NotParsedError("no time before the request")
     day, clock, fraction, offset = found.groups()
-    return _second(day, clock, offset or b"", zone) + int(((fraction or b"") + b"000")[:3])
+    return (
+        _second(day, clock, offset or b"", zone) + int((fraction or b"").ljust(6, b"0")[:6]) / 1000
+    )
 
 
 @lru_cache(1024)

@@ -44,6 +44,14 @@ def test_a_burst_passes() -> None:
     ]
 
 
+def test_network_threads_that_are_learned_at_once() -> None:
+    answers = [(40 * n, 0) for n in range(17)] + [(680, 120), (840, 560)]
+    made = [request(at, handler_time_ns=4 * 10**6, throttle_ms=ms) for at, ms in answers]
+    policies = (quota("a", request_percentage=1),)
+    rows = play([numbered(made)], until_ms=T0 + 5000, policies=policies)
+    assert told(rows)[-2:] == [(680, 0.67, 0), (840, 1.05, 560)]
+
+
 def test_a_level_that_changes() -> None:
     records = [
         policy(0, quota("alice", producer_byte_rate=10)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,13 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from app.config.settings import Settings
 from app.demo.generator.write import write_files
+from app.engine.shard_labels import labels
 from app.errors import UserError
 from app.run.reshard import finished, refuse, reshard
 from app.run.service import run
 from app.tables import checkpoints, manifest
 from app.tables.run_lock import only_run
+from state.jobs import BY_DEFAULT
 from tests.support.assignment import come_to
 from tests.support.traces import demo_trace, every_row
 
@@ -40,7 +43,9 @@ def test_every_row_is_that_of_a_run_that_never_changed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """All five jobs and the archive; killed while the checkpoints are exchanged, and taken up."""
+    """All five jobs and the archive; killed while the checkpoints are exchanged, and taken up. Of two
+    warehouses with the layout of an earlier release, one is moved to the present one.
+    """
     trace = demo_trace(EVENTS)
     write_files(trace, tmp_path / "all")
     files = sorted((tmp_path / "all").rglob("*.jsonl*"))
@@ -62,7 +67,10 @@ def test_every_row_is_that_of_a_run_that_never_changed(
     before, after = {"shards": 8, "partitions": 2}, {"shards": 5, "partitions": 3}
     for name in ("plain", "moved"):
         arrive(name, files[:half])
-        assert run(settings(name, **before), available_now=True) == 0
+        begun = settings(name, **before)
+        manifest.claim(begun.location, before["partitions"], before["shards"])
+        laid_out(begun, manifest.BY_FULL_NAME)
+        assert run(begun, available_now=True) == 0
     wanted = settings("moved", **after)
     with pytest.raises(UserError, match=r"partitions: 3 does not fit .*\n.* reshard --config FILE"):
         run(wanted, available_now=True)
@@ -86,6 +94,18 @@ def test_every_row_is_that_of_a_run_that_never_changed(
     ]
     state = Path(checkpoints.location(wanted.location, "govern")) / "state" / "0"
     assert sorted(p.name for p in state.iterdir() if p.name.isdigit()) == ["0", "1", "2"]
+    stored = (
+        spark.read.format("statestore")
+        .load(str(state.parents[1]))
+        .select("key.job", "key.shard", "partition_id")
+    )
+    places: dict[str, Counter[int]] = {}
+    for job, label, partition in stored.toLocalIterator():
+        assert label in labels(job, 5, 3)
+        places.setdefault(job, Counter())[partition] += 1
+    assert {job: sorted(counts.values()) for job, counts in places.items()} == {
+        job: [1, 2, 2] for job in BY_DEFAULT
+    }
 
     for name, now in (("plain", settings("plain", **before)), ("moved", wanted)):
         arrive(name, files[half:])
@@ -102,6 +122,12 @@ def begun(make: MakeSettings, planned: int = 3, **numbers: Any) -> Settings:
     for query in ("archive", "govern"):
         come_to(settings, query, planned=planned)
     return settings
+
+
+def laid_out(settings: Settings, version: int) -> None:
+    """Give a warehouse the version of a layout."""
+    file = Path(settings.warehouse) / manifest.NAME
+    file.write_text(json.dumps({**json.loads(file.read_text()), "layout_version": version}))
 
 
 def append(settings: Settings, table: str, batch: int) -> None:
@@ -194,15 +220,16 @@ def test_a_warehouse_elsewhere_is_refused(make_settings: MakeSettings) -> None:
 
 def test_a_state_of_an_earlier_layout_is_moved(make_settings: MakeSettings) -> None:
     settings = begun(make_settings)
-    file = Path(settings.warehouse) / manifest.NAME
-    document = json.loads(file.read_text())
-    file.write_text(json.dumps({**document, "layout_version": 1}))
+    laid_out(settings, 1)
     assert manifest.check(
         settings.location, settings.partitions, settings.shards
     ) is not None and manifest.as_spelled(settings.location)
     assert refuse(settings).needed
     manifest.renumber(settings.location, 16, 2, [])
     assert not manifest.as_spelled(settings.location)
+    assert not refuse(settings).needed
+    laid_out(settings, manifest.BY_FULL_NAME)
+    assert not refuse(settings).rehashed and refuse(settings).needed
 
 
 @pytest.mark.parametrize("at", range(5))

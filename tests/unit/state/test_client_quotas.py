@@ -112,6 +112,77 @@ def test_a_throttle_time_that_is_not_of_bytes_says_nothing_of_them(
     assert found[0] in (None, "request")
 
 
+PERCENT = (quota("a", request_percentage=1),)
+
+
+def answered(share: float, count: int) -> list[Row]:
+    """Requests of a client that waits while it is throttled, by a broker whose network threads take such
+    a share of the time of its request handlers."""
+    made: list[Row] = []
+    charged: list[Row] = []
+    at = 0
+    for n in range(count):
+        handler_ns = (3 + n % 5) * MS // 5
+        charged.append(request(at, handler_time_ns=round(handler_ns * (1 + share))))
+        (throttle,) = verdicts(judged(*charged, policies=PERCENT, until=90_000), "throttle_ms")[-1]
+        made.append(request(at, handler_time_ns=handler_ns, throttle_ms=throttle))
+        at += 40 + throttle
+    return made
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 4.0])
+def test_the_time_of_network_threads_follows_from_throttle_times(share: float) -> None:
+    """No record has it. Once a throttle time has told it, requests are judged as by the broker."""
+    made = answered(share, 150)
+    shown = ("throttle_ms", "observed_throttle_ms", "charged")
+    found = verdicts(judged(*made, policies=PERCENT, until=90_000), *shown)
+    first = next(n for n, row in enumerate(found) if 0 < row[1] < 1000)
+    assert sum(observed > 0 for _, observed, _ in found) > 10
+    for request_, (throttle, observed, charged) in list(zip(made, found, strict=True))[first + 1 :]:
+        assert abs(throttle - observed) <= 2
+        raw = request_["handler_time_ns"] * 100 / 1e9
+        assert charged == pytest.approx(raw * (1 + share), rel=1e-3)
+    plain = judged(*made, policies=PERCENT, until=90_000, broker_reports="ignore")
+    assert (verdicts(plain, *shown) == found) == (share == 0)
+
+
+def test_an_answer_without_throttle_time_tells_that_there_is_less_of_it() -> None:
+    made = [{**r, "throttle_ms": 0} if n > 80 else r for n, r in enumerate(answered(1.0, 120))]
+    found = verdicts(judged(*made, policies=PERCENT, until=90_000), "charged", "rate")
+    raw = [r["handler_time_ns"] * 100 / 1e9 for r in made]
+    assert found[80][0] == pytest.approx(2 * raw[80], rel=1e-3)
+    assert raw[-1] <= found[-1][0] < 1.9 * raw[-1]  # no more than the rate was at most
+
+
+@pytest.mark.parametrize(
+    ("limits", "api", "columns"),
+    [
+        # the controller's
+        ({}, "CREATE_TOPICS", {}),
+        # of bytes that are not known
+        ({"producer_byte_rate": 100}, "PRODUCE", {}),
+        # of bytes, which are nearer to their limit
+        ({"producer_byte_rate": 100}, "PRODUCE", {"charged_bytes": 999}),
+        # of bytes: longer than one of request time can be
+        ({}, "PRODUCE", {"throttle_ms": 1001}),
+        # of a limit that is not known here: more than network threads can take
+        ({"request_percentage": 50}, "PRODUCE", {}),
+    ],
+)
+def test_a_throttle_time_that_is_not_of_request_time_says_nothing_of_network_threads(
+    limits: dict[str, float], api: str, columns: dict[str, Any]
+) -> None:
+    policies = (quota("a", **{"request_percentage": 1, **limits}),)
+    made = [
+        request(at, api, **{"handler_time_ns": 90 * MS, "throttle_ms": 10, **columns})
+        for at in (0, 1)
+    ]
+    charged = verdicts(judged(made[0], policies=policies), "quota_type", "charged")
+    stats = judged(*made, policies=policies, until=60_000)["client_quota_stats"]
+    (time,) = (row["charged"] for row in stats if row["quota_type"] == "request")
+    assert time == pytest.approx(2 * 90 * MS * 100 / 1e9), charged
+
+
 def test_a_share_fetch_is_charged_as_a_fetch() -> None:
     limits = (quota("a", consumer_byte_rate=100),)
     made = [request(n, "SHARE_FETCH", charged_bytes=2000) for n in (0, 1)]
@@ -343,7 +414,7 @@ def test_a_what_if_holds_measured_rates_against_the_policies_alone() -> None:
         other("client_rate", 2, value_milli=150_000, **about),
         other("client_rate", 3, value_milli=-1000, throttle_avg_milli=9, **tokens),
     ]
-    rows = judged(*records, policies=HUNDRED, until=60_000, reported_bounds="ignore")
+    rows = judged(*records, policies=HUNDRED, until=60_000, broker_reports="ignore")
     columns = ("quota_type", "bound", "utilisation", "throttled")
     assert [tuple(r[c] for c in columns) for r in rows["client_quota_stats"]] == [
         ("controller_mutation", None, None, 0),

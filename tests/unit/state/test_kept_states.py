@@ -365,6 +365,7 @@ is older reads as one without gaps."""
 
 WIDER = {
     "name_lengths": "<i4",
+    "resting.pages": "|u1",
     **{f"{part}.{flag}": "|i1" for part in ("waiting", "shared") for flag in FLAGS},
 }
 """Arrays that had elements of another type before."""

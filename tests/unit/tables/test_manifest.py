@@ -28,7 +28,7 @@ def test_the_first_start_writes_what_later_ones_keep(make_settings: MakeSettings
     )
     document = json.loads((Path(settings.warehouse) / "_weir" / "manifest.json").read_text())
     assert document == {
-        "layout_version": 2,
+        "layout_version": 3,
         "partitions": 3,
         "shards": 8,
         "created_ms": made.created_ms,
@@ -107,12 +107,12 @@ def test_a_warehouse_of_another_layout_is_refused_in_two_lines(make_settings: Ma
     settings = make_settings()
     manifest.claim(settings.location, 2, settings.shards)
     file = Path(settings.warehouse) / "_weir" / "manifest.json"
-    file.write_text(file.read_text().replace('"layout_version": 2', '"layout_version": 3'))
+    file.write_text(file.read_text().replace('"layout_version": 3', '"layout_version": 4'))
     with pytest.raises(UserError) as refused:
         manifest.check(settings.location, settings.partitions, settings.shards)
     assert str(refused.value).splitlines() == [
-        f"{file}: the warehouse has layout version 3",
-        "this version of Weir reads layout version 2; take another warehouse, or the Weir that "
+        f"{file}: the warehouse has layout version 4",
+        "this version of Weir reads layout version 3; take another warehouse, or the Weir that "
         "wrote this one",
     ]
 

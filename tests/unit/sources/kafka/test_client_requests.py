@@ -118,6 +118,15 @@ def test_a_whole_request() -> None:
     assert read(given, logged=True) == expected._replace(ts_wall_ms=AT + 125)
 
 
+@pytest.mark.parametrize(
+    ("digits", "ms"), [(b"125", 120), (b"125300", 121), (b"125300999", 121), (b"1", 95)]
+)
+def test_a_time_counts_with_the_digits_that_it_has(digits: bytes, ms: int) -> None:
+    given = produce(10, sent(100))
+    assert given.count(b",125]") == 1
+    assert read(given.replace(b",125]", b"," + digits + b"]")).ts_wall_ms == AT + ms
+
+
 def test_what_the_request_quota_does_not_charge() -> None:
     assert read(produce(10, of={"acks": 0})).exempt
     assert read(fetch(12, request={"replicaId": 2})).exempt
