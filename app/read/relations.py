@@ -506,9 +506,15 @@ class _Relation:
             min(zip(self._written_ms, files, strict=True))[1],
             max(zip(self._written_ms, files, strict=True))[1],
         }
-        by_name = any(not stored <= _stored(connection, file) for file in ends)
-        union = ", union_by_name = true" if by_name else ""
-        return f"read_parquet([{', '.join(files)}], hive_partitioning = {hive}{union})"
+        found = [_stored(connection, file) for file in ends]
+        union = "" if all(stored <= columns for columns in found) else ", union_by_name = true"
+        rows = f"read_parquet([{', '.join(files)}], hive_partitioning = {hive}{union})"
+        lacking = [c for c in self._there if c in stored and not any(c in f for f in found)]
+        if not lacking:
+            return rows
+        # Until the first rows of the later version no file has it.
+        typed = ", ".join(f'CAST(NULL AS {self.columns[c]}) AS "{c}"' for c in lacking)
+        return f"(SELECT * FROM {rows} UNION ALL BY NAME SELECT {typed} WHERE false)"
 
     def _dataset(self, connection: duckdb.DuckDBPyConnection) -> str:
         assert self._delta is not None

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 
 from app.cli import main
 from app.read.questions import QUESTIONS
@@ -200,6 +201,19 @@ def test_columns_of_a_newer_weir_are_shown_and_null_before_it(tmp_warehouse, cap
         DeltaTable(path).optimize.compact()
     _, out, _ = run(capsys, tmp_warehouse, "tables", "throttle_events", "--json")
     assert json.loads(out)[-1] == {"column": "mood", "type": "varchar", "meaning": ""}
+
+
+def test_a_column_that_no_file_has_yet_is_null(tmp_warehouse, capsys):
+    """A run adds the columns of its release at its start, before it has written a row."""
+    write(tmp_warehouse, "throttle_events", [event(0, "mark"), event(1, "unmark")])
+    path = f"{tmp_warehouse}/throttle_events"
+    DeltaTable(path).alter.add_columns([Field("mood", PrimitiveType("string"))])
+    for where, expected in ((None, ["mark", "unmark"]), ("action = 'mark'", ["mark"])):
+        sql = f"SELECT action, mood FROM throttle_events WHERE {where or True} ORDER BY action"
+        code, out, err = run(capsys, tmp_warehouse, "query", sql, "--json")
+        assert (code, err) == (0, "")
+        assert json.loads(out) == [{"action": action, "mood": None} for action in expected]
+    assert run(capsys, tmp_warehouse, "query", "FROM throttle_intervals", "--json")[0] == 0
 
 
 def test_columns_that_an_older_weir_did_not_write_are_null(tmp_warehouse, capsys):
