@@ -107,17 +107,9 @@ def packer(
             if leads and (ahead & ~far & ~still).any():
                 clock_ms = plan_ms
             packing = Packing(
-                parsed,
-                batch,
-                routes,
-                shards,
-                plan_ms or 0,
-                as_spelled,
-                still | ahead,
-                clock_ms,
-                labels,
+                parsed, batch, routes, shards, plan_ms or 0, as_spelled, still | ahead, clock_ms
             )
-            yield packing.rows(dict.fromkeys(routes, far) if far.any() else None)
+            yield packing.rows(dict.fromkeys(routes, far) if far.any() else None, labels)
             if far.any():
                 yield packing.refused(far, limits.max_future_ms)
             if leads and plan_ms is not None:
@@ -167,9 +159,8 @@ def pack_parsed(
 ) -> pa.RecordBatch:
     """Rows of PACKED for parsed records; `identity` has their source_partition and offset."""
     clock_ms = latest(times_of(parsed))
-    return Packing(
-        parsed, identity, routes, shards, ingest_ms, clock_ms=clock_ms, labels=labels
-    ).rows()
+    packing = Packing(parsed, identity, routes, shards, ingest_ms, clock_ms=clock_ms)
+    return packing.rows(labels=labels)
 
 
 class Packing:
@@ -185,15 +176,13 @@ class Packing:
         as_spelled: bool = False,
         still: Array | None = None,
         clock_ms: int | None = None,
-        labels: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         """`identity` has the source_partition and offset of the parsed records. `still`: those that
         move no clock of their key (bool). `clock_ms`: the time to which `rows` move the stream's.
-        `labels` as for `packer`.
         """
         self._parsed, self._identity, self._routes = parsed, identity, routes
         self._shards, self._as_spelled, self._ingest_ms = shards, as_spelled, ingest_ms
-        self._clock_ms, self._labels = clock_ms, labels
+        self._clock_ms = clock_ms
         self._packer = _Packer(parsed, identity, ingest_ms, still)
 
     def refused(self, far: Array, max_future_ms: int) -> pa.RecordBatch:
@@ -235,8 +224,14 @@ class Packing:
             )
         return control_row(MessageKind.REFUSED, encode(pa.concat_tables(parts)))
 
-    def rows(self, left_out: Mapping[str, Array] | None = None) -> pa.RecordBatch:
-        """Rows of PACKED; `left_out`: by job, records that it does not get (bool)."""
+    def rows(
+        self,
+        left_out: Mapping[str, Array] | None = None,
+        labels: Mapping[str, Sequence[int]] | None = None,
+    ) -> pa.RecordBatch:
+        """Rows of PACKED; `left_out`: by job, records that it does not get (bool). `labels` as for
+        `packer`.
+        """
         jobs: list[str] = []
         places: list[int] = []
         blobs: list[pa.Array] = []
@@ -246,8 +241,8 @@ class Packing:
                 wanted = wanted & ~left_out[job]
             for parts, blob in self._blobs(route, np.flatnonzero(wanted)):
                 jobs += [job] * len(parts)
-                mine = None if self._labels is None else self._labels[job]
-                places += [part.shard if mine is None else mine[part.shard] for part in parts]
+                label = range(self._shards) if labels is None else labels[job]
+                places += [label[part.shard] for part in parts]
                 blobs.append(blob)
         kinds = [MessageKind.DATA] * len(jobs)
         for route in self._routes.values():
