@@ -15,7 +15,7 @@ from app.contract.event_contract import from_table
 from app.engine.govern import labels_of
 from app.engine.messages import ANSWERS, PACKED
 from app.engine.operators import operators
-from app.engine.routing import Route, needed, pack_parsed
+from app.engine.routing import Packing, Route, latest, needed, pack_parsed, times_of
 from app.engine.step import STATE, stepper
 from app.sources.batches import regrouped
 from benchmarks import floors, per_topic
@@ -139,7 +139,10 @@ def packer(
 
     def pack(batches: Batches) -> Batches:
         for batch in regrouped(batches):
-            yield pack_parsed(from_table(batch, list(routes)), batch, routes, shards, 0, labels)
+            parsed = from_table(batch, list(routes))
+            clock_ms = latest(times_of(parsed))
+            packing = Packing(parsed, batch, routes, shards, 0, clock_ms=clock_ms)
+            yield packing.rows(labels=labels)
 
     return pack
 

@@ -155,12 +155,10 @@ def pack_parsed(
     routes: Mapping[str, Route],
     shards: int,
     ingest_ms: int,
-    labels: Mapping[str, Sequence[int]] | None = None,
 ) -> pa.RecordBatch:
     """Rows of PACKED for parsed records; `identity` has their source_partition and offset."""
     clock_ms = latest(times_of(parsed))
-    packing = Packing(parsed, identity, routes, shards, ingest_ms, clock_ms=clock_ms)
-    return packing.rows(labels=labels)
+    return Packing(parsed, identity, routes, shards, ingest_ms, clock_ms=clock_ms).rows()
 
 
 class Packing:

@@ -15,6 +15,7 @@ import mmh3
 TRIES = 64
 """Numbers that a label is chosen among: with so many, partitions differ by a shard or two."""
 SEED = 42
+"""Of the hash by which Spark chooses a partition."""
 _WORD = 0xFFFFFFFF
 
 
@@ -24,11 +25,16 @@ def labels(job: str, shards: int, partitions: int) -> tuple[int, ...]:
     seed, count, found = _hash_of_text(job), [0] * partitions, list[int]()
     for shard in range(shards):
         tried = range(shard, shard + TRIES * shards, shards)
-        places = [mmh3.hash(label.to_bytes(4, "little"), seed) % partitions for label in tried]
+        places = [partition_of(label, partitions, seed) for label in tried]
         best = min(range(TRIES), key=[count[place] for place in places].__getitem__)
         count[places[best]] += 1
         found.append(tried[best])
     return tuple(found)
+
+
+def partition_of(number: int, partitions: int, seed: int = SEED) -> int:
+    """The partition of a group whose last key is an int; `seed` is the hash of the keys before it."""
+    return mmh3.hash(number.to_bytes(4, "little"), seed) % partitions
 
 
 def _hash_of_text(text: str) -> int:

@@ -8,6 +8,7 @@ import select
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from socketserver import BaseServer
@@ -46,9 +47,9 @@ def ending_with_jvm() -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception:
+    except Exception as error:
         if jvm.gone(SIGNALLED_S):
-            jvm.end_driver()  # the exception is only that the JVM cannot be asked
+            jvm.end_driver(error)
         raise
     finally:
         over.set()
@@ -71,15 +72,26 @@ class _Jvm:
         """Whether it has ended, or does within a time."""
         return not self._was_there or bool(select.select([self._process], [], [], within_s)[0])
 
-    def end_driver(self) -> None:
-        """Say that it has ended and end this process, unless a signal has asked for it."""
+    def end_driver(self, error: Exception | None = None) -> None:
+        """Say that it has ended and end this process, unless a signal has asked for it. Of the driver's
+        own error it says what is more than that the JVM cannot be asked.
+        """
         if interrupt.signalled.is_set():
             return
         self._ending.acquire()  # one thread says it
-        if not log.error(GONE):
-            say(f"weir: {GONE}", file=sys.stderr, flush=True)
+        said = GONE
+        if error is not None and not _is_of_asking(error):
+            said += "\n" + "".join(traceback.format_exception(error)).rstrip()
+        if not log.error(said):
+            say(f"weir: {said}", file=sys.stderr, flush=True)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what the others say
         os._exit(INTERNAL)
+
+
+def _is_of_asking(error: Exception) -> bool:
+    """Whether an error is that a JVM cannot be asked, by the library that asks."""
+    library = type(error).__module__.partition(".")[0]
+    return isinstance(error, OSError | EOFError) or library in ("py4j", "pyspark")
 
 
 def _silence(jvm: _Jvm) -> None:

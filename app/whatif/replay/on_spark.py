@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import mmh3
 import pyarrow as pa
 
+from app.engine.shard_labels import partition_of
 from app.errors import UserError
 from app.sources.worker import settle
 from app.whatif.replay.archive_reader import ArchiveReader, Bins
@@ -45,8 +45,6 @@ FILES_OF_TASK_ROWS = 250_000
 ROWS_OF_SHARE = 1 << 20
 """Rows of a large file that one task reads: the most that writers put into a row group."""
 SLICE_BITS = 32
-SEED = 42
-"""Of the hash by which Spark chooses a partition."""
 
 
 class FileShare(NamedTuple):
@@ -186,7 +184,7 @@ def keys_of(partitions: int) -> list[int]:
     found: dict[int, int] = {}
     key = 0
     while len(found) < partitions:
-        found.setdefault(mmh3.hash(key.to_bytes(4, "little"), SEED) % partitions, key)
+        found.setdefault(partition_of(key, partitions), key)
         key += 1
     return [found[number] for number in range(partitions)]
 

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from app.run.jvm_watch import GONE
 from tests.conftest import ROOT
 from tests.support.waiting import wait_for
@@ -28,15 +30,18 @@ from app.run.jvm_watch import ending_with_jvm
 with ending_with_jvm():
     Path(sys.argv[1], "watching").touch()
     time.sleep({inside_s})
+    {inside}
 Path(sys.argv[1], "behind").touch()
 time.sleep(1)
 Path(sys.argv[1], "ended").touch()
 """
 
 
-def killed(folder: Path, inside_s: float, wait_for_file: str, before_s: float = 0) -> str:
+def killed(
+    folder: Path, inside_s: float, wait_for_file: str, before_s: float = 0, inside: str = "pass"
+) -> str:
     """What a driver says whose JVM is killed once it has written a file."""
-    driver = DRIVER.format(before_s=before_s, inside_s=inside_s)
+    driver = DRIVER.format(before_s=before_s, inside_s=inside_s, inside=inside)
     words = [sys.executable, "-c", JVM, driver, str(folder)]
     with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE) as jvm:
         wait_for((folder / wait_for_file).exists)
@@ -58,8 +63,30 @@ def test_a_driver_whose_jvm_has_ended_before_it_watches_says_the_same(tmp_path: 
     assert not (tmp_path / "behind").exists()
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("ConnectionRefusedError(111)", []),
+        ("__import__('py4j.protocol').protocol.Py4JNetworkError()", []),
+        ("KeyError('ours')", ["KeyError: 'ours'"]),
+    ],
+)
+def test_an_error_that_is_not_of_asking_the_jvm_is_said_as_well(
+    error: str, said: list[str], tmp_path: Path
+) -> None:
+    lines = killed(tmp_path, 0.3, "watching", inside=f"raise {error}").splitlines()
+    assert lines[:2] == f"weir: {GONE}".splitlines()
+    assert lines[2:][-1:] == said
+
+
 def test_a_driver_that_gets_the_signal_as_well_ends_as_it_asks(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", JVM, DRIVER.format(before_s=0, inside_s=60), str(tmp_path)]
+    words = [
+        sys.executable,
+        "-c",
+        JVM,
+        DRIVER.format(before_s=0, inside_s=60, inside="pass"),
+        str(tmp_path),
+    ]
     with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True) as jvm:
         wait_for((tmp_path / "watching").exists)
         os.killpg(jvm.pid, signal.SIGINT)
