@@ -44,13 +44,16 @@ Row = dict[str, Any]
 
 VERSIONS = {NEWEST: (range(3, 14), range(4, 19)), OLDER: (range(3, 12), range(4, 18))}
 """Of PRODUCE and FETCH, by release."""
+OPTIONAL = ("nodeEndpoints", "currentLeader", "divergingEpoch", '"abortedTransactions":[{')
+"""Of an answer to a FETCH."""
 CLIENTS = (b"app", None, b"", "zähler-\U0001f600".encode(), b"n" * 300)
 
 
 @pytest.mark.parametrize("release", (NEWEST, OLDER))
 def test_sizes_are_those_on_the_wire(release: str, tmp_path: Path) -> None:
     try:
-        broker = LoggingKafka(tmp_path, ["alice"], version=release)
+        rack = {"broker.rack": "zähler"}
+        broker = LoggingKafka(tmp_path, ["alice"], properties=rack, version=release)
         broker.start()
     except (Missing, OSError) as error:
         pytest.skip(f"no Kafka broker {release}: {error}")
@@ -60,6 +63,8 @@ def test_sizes_are_those_on_the_wire(release: str, tmp_path: Path) -> None:
     finally:
         broker.stop()
     found: dict[tuple[str, bytes], list[int]] = defaultdict(list)
+    log = broker.request_log.read_text("utf-8")
+    assert all(field in log for field in OPTIONAL)
     for row in requests_of(broker.request_log):
         client = row["api"], row["client_id"].encode()
         if client in sent:
@@ -88,6 +93,8 @@ def exchanged(
         [Topic("orders", orders, {2: 50, 7: 0}), Topic("gone", UUID(int=5), {0: 0})],
         [],
     ]
+    aborted(broker.servers, "orders")
+    broker.restart()  # and the epoch of its leaders is no longer 0
     found: dict[tuple[str, bytes], list[int]] = defaultdict(list)
     for given in CLIENTS:
         name = given or b""
@@ -97,12 +104,23 @@ def exchanged(
                 sent += [client.produce(version, several), client.produce(version, one, -1, "tä")]
                 found["PRODUCE", name] += [len(each.sent) for each in sent]
             for version in fetches:
+                answers = [client.fetch(version, topics) for topics in fetched]
+                beyond = [Topic("orders", orders, {0: 50, 1: 50}), Topic("paid", paid, {3: 50})]
+                answers.append(client.fetch(version, beyond, fetched_epoch=0))
+                answers.append(client.fetch(version, beyond, leader_epoch=0))
                 # The last byte of a flexible header is not charged.
-                found["FETCH", name] += [
-                    len(client.fetch(version, topics).received) - (version >= 12)
-                    for topics in fetched
-                ]
+                found["FETCH", name] += [len(each.received) - (version >= 12) for each in answers]
     return found
+
+
+def aborted(servers: str, topic: str) -> None:
+    """Send a transaction to the first partition, and abort it."""
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "t"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"x", partition=0)
+    producer.flush(20)
+    producer.abort_transaction(20)
 
 
 def topic_id(broker: LoggingKafka, name: str) -> UUID:

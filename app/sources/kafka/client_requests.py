@@ -137,8 +137,16 @@ class _Fetch(_Replica):
     replicaState: _Replica | None = None
 
 
+class _Endpoint(_Struct):
+    """A leader that the client does not know yet."""
+
+    host: str
+    rack: str | None = None
+
+
 class _FetchAnswer(_Struct):
     responses: list[_Fetched]
+    nodeEndpoints: list[_Endpoint] = []
 
 
 class _FetchLine(_Line, kw_only=True):
@@ -333,7 +341,17 @@ def _fetched(
         return None, None
     layout = _fetch_layout(version)
     fixed = 4 + 4 * (version >= 1) + 6 * (version >= 7) + layout.flexible * _TAGS
-    return _sized(fixed, answer.responses, layout, names)
+    return _sized(fixed + _leaders(answer.nodeEndpoints), answer.responses, layout, names)
+
+
+def _leaders(endpoints: Sequence[_Endpoint]) -> int:
+    """Bytes of the tagged field that tells where the leaders are."""
+    if not endpoints:
+        return 0
+    size = _varint(len(endpoints) + 1)
+    for endpoint in endpoints:
+        size += 4 + _string(endpoint.host, True) + 4 + _string(endpoint.rack, True) + _TAGS
+    return 1 + _varint(size) + size
 
 
 def _sized(

@@ -57,8 +57,16 @@ class RawClient:
             w.tags()
         return self._exchange(PRODUCE, version, w.tags(), acks != 0)
 
-    def fetch(self, version: int, topics: list[Topic], replica: int = -1) -> Exchange:
-        """Fetch without a session."""
+    def fetch(
+        self,
+        version: int,
+        topics: list[Topic],
+        replica: int = -1,
+        leader_epoch: int = -1,
+        fetched_epoch: int = -1,
+    ) -> Exchange:
+        """Fetch without a session; `leader_epoch` is the one that the client knows, `fetched_epoch`
+        that of the record before the offset."""
         w = _Writer(version >= 12)
         if version < 15:
             w.pack(">i", replica)
@@ -73,10 +81,10 @@ class RawClient:
             for partition, offset in topic.partitions.items():
                 w.pack(">i", partition)
                 if version >= 9:
-                    w.pack(">i", -1)
+                    w.pack(">i", leader_epoch)
                 w.pack(">q", offset)
                 if version >= 12:
-                    w.pack(">i", -1)
+                    w.pack(">i", fetched_epoch)
                 if version >= 5:
                     w.pack(">q", -1)
                 w.pack(">i", 5_000_000).tags()

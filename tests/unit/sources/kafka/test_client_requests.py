@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from tests.support.broker_logs import LOGS, put
 
 Row = dict[str, Any]
 TIMES = {"localTimeMs": 1.25, "responseQueueTimeMs": 0.5, "sendTimeMs": 3.75, "throttleTimeMs": 0}
+LEADER = {"nodeId": 1, "host": "kafk", "port": 9092, "rack": None}
 
 
 def line(key: int, name: str, version: int, client: str | None = "app", **change: Any) -> bytes:
@@ -43,9 +44,11 @@ def produce(version: int, *topics: Row, client: str | None = "app", **change: An
     return line(0, "PRODUCE", version, client, **given)
 
 
-def fetch(version: int, *topics: Row, **change: Any) -> bytes:
+def fetch(version: int, *topics: Row, leaders: Sequence[Row] = (), **change: Any) -> bytes:
     request = {"replicaId": -1} if version < 15 else {}
     answer = {"throttleTimeMs": 0, "responses": list(topics)}
+    if leaders:
+        answer["nodeEndpoints"] = list(leaders)
     change = {"request": request, "response": answer, **change}
     return line(1, "FETCH", version, **change)
 
@@ -89,6 +92,11 @@ def read(
         (
             fetch(16, fetched(0, {"topicId": "T"}, currentLeader={}, abortedTransactions=[{}])),
             16 + 16 + 2 + (4 + 2 + 24 + (1 + 17) + 4 + 1 + 1 + 11),
+        ),
+        (fetch(16, leaders=[LEADER]), 16 + 2 + 1 + (4 + 5 + 4 + 1 + 1)),
+        (
+            fetch(16, leaders=[LEADER | {"rack": "r" * 130}] * 2),
+            16 + (1 + 2 + 1 + 2 * (4 + 5 + 4 + (2 + 130) + 1)),
         ),
         (fetch(19), None),
         (fetch(12, throttleTimeMs=70), None),
