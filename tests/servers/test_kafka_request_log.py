@@ -95,6 +95,8 @@ def exchanged(
     ]
     aborted(broker.servers, "orders")
     broker.restart()  # and the epoch of its leaders is no longer 0
+    for name, partitions in (("orders", 3), ("paid", 150)):
+        broker.produce_to(name, [(n, b"led again") for n in range(partitions)])
     found: dict[tuple[str, bytes], list[int]] = defaultdict(list)
     for given in CLIENTS:
         name = given or b""
