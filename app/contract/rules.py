@@ -24,7 +24,7 @@ from app.contract.reasons import (
 )
 from state.events import COMMON, KIND_INDEX, KINDS, QUOTA_TYPES, WALL
 from state.jobs import DECLARED
-from udfs.topics import INCOMPLETE, NOT_PERSISTENT
+from udfs.topic_flags import INCOMPLETE, NOT_PERSISTENT
 
 Array = np.ndarray
 

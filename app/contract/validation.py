@@ -39,7 +39,7 @@ from state import policies
 from state.events import KIND_INDEX, QUOTA_TYPES, TOKENS
 from state.jobs import JOBS
 from udfs.positions import are_ranges, parse_positions
-from udfs.topics import classify_topics
+from udfs.topic_flags import classify_topics
 
 Array = np.ndarray
 

@@ -11,6 +11,7 @@ import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -25,6 +26,7 @@ OVERHEAD = 256 << 20
 _STATUS = Path("/proc/self/status")
 
 
+@cache
 def default_bytes() -> int:
     """The default bound (bytes)."""
     with duckdb.connect(config={"memory_limit": SHARE}) as connection:

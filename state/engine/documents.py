@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from state.engine.names import Names
 from state.policies import CLIENT_ID
+
+if TYPE_CHECKING:
+    from state.engine.names import Names
 
 _MARK = "version"
 """Scope of the text that records the version of the configuration in a state; no document has it.

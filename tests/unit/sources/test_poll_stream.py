@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +18,7 @@ from app.sources import polled
 from app.sources.poll_plan import FILES, MORE, WAITING, PollPlan, PollReader, StreamedSource
 from app.sources.poll_stream import sharing
 from app.tables import checkpoints
-from tests.conftest import ROOT
+from tests.support.loaded import loaded
 
 
 def write(root: Path, feed: str, at_ms: int, seq: int, text: str = "{}\n") -> str:
@@ -244,13 +242,6 @@ def test_a_cluster_may_have_any_name(tmp_path: Path) -> None:
 
 def test_the_process_that_plans_loads_neither_the_cores_nor_pandas() -> None:
     """It stays beside the query, and holds in memory what it has loaded."""
-    script = (
-        "import sys, pyspark.sql.streaming.python_streaming_source_runner as runner\n"
-        "import app.sources.poll_plan\n"
-        "apart = ('numba', 'pandas', 'pydantic', 'pyarrow.compute', 'state')\n"
-        "print([m for m in sys.modules if m.startswith(apart)])"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert ran.stdout.strip() == "[]"
+    runner = "pyspark.sql.streaming.python_streaming_source_runner"
+    apart = ("numba", "pandas", "pydantic", "pyarrow.compute", "state")
+    assert loaded([runner, "app.sources.poll_plan"], apart) == []

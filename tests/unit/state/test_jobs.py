@@ -1,10 +1,6 @@
-"""The declarations of the jobs, and what of them a Python worker imports."""
+"""The declarations of the jobs, and what of them a process loads."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +11,8 @@ from state.engine.declaration import Declaration
 from state.engine.table import COMMON_OUTPUT
 from state.events import KINDS, SCHEMA
 from state.jobs import DECLARED, JOBS, readers
+from tests.support.loaded import loaded
 
-ROOT = Path(__file__).resolve().parents[3]
 EVERY = pytest.mark.parametrize("job", DECLARED.values(), ids=list(DECLARED))
 
 
@@ -69,13 +65,13 @@ def test_the_key_of_a_row_is_of_columns_of_every_table(job: Declaration) -> None
 def test_what_a_worker_runs_loads_neither_pydantic_nor_the_configuration() -> None:
     """Cores, routing, step and a source's reader are what a Python worker unpickles; the
     parameters come as a dictionary."""
-    cores = ", ".join(job.core_class.partition(":")[0] for job in DECLARED.values())
-    script = (
-        f"import sys, {cores}, state.jobs, app.engine.step, app.sources.files.line_files\n"
-        "apart = ('pydantic', 'deltalake', 'app.config', 'app.demo.generator')\n"
-        "print([m for m in sys.modules if m.startswith(apart)])"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert ran.stdout.strip() == "[]"
+    cores = [job.core_class.partition(":")[0] for job in DECLARED.values()]
+    rooms = [*cores, "state.jobs", "app.engine.step", "app.sources.files.line_files"]
+    apart = ("pydantic", "deltalake", "app.config", "app.demo.generator")
+    assert loaded(rooms, apart) == []
+
+
+def test_a_command_that_reads_loads_no_compiler() -> None:
+    """It takes a third of a second, as long as the rest of a short question."""
+    rooms = ["app.config.settings", "app.jobs", "app.read.query", "app.show.alerts.evaluator"]
+    assert loaded(rooms, ("numba", "pandas", "pyspark")) == []
