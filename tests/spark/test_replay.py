@@ -32,11 +32,12 @@ from app.whatif.replay.archive import Archive
 from app.whatif.replay.on_spark import tasks_of
 from state.jobs import DECLARED
 from tests.support.archive_rows import event
+from tests.support.row_texts import row_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVENTS = 40_000
+EVENTS = 20_000
 CUT = "2026-01-05T14:05:00Z"
 
 
@@ -66,7 +67,7 @@ def rows(warehouse: Path, name: str, *without: str) -> Counter[str]:
         return Counter()
     table = DeltaTable(str(warehouse / name)).to_pyarrow_table()
     table = table.drop_columns([c for c in without if c in table.column_names])
-    return Counter(repr(sorted(row.items())) for row in table.to_pylist())
+    return Counter(row_texts(table))
 
 
 def tables() -> list[str]:
@@ -165,10 +166,10 @@ def test_tasks_share_the_row_groups_of_a_large_file(
     config, warehouse = tmp_path / "large" / ran.name, tmp_path / "large" / "warehouse"
     config.write_text(config.read_text().replace(str(ran.parent), str(config.parent)))
     archive = DeltaTable(str(warehouse / "events"))
-    archive.optimize.compact(writer_properties=WriterProperties(max_row_group_size=3000))
+    archive.optimize.compact(writer_properties=WriterProperties(max_row_group_size=1500))
     settings = load_settings(config)
     files = Archive(settings, {}).files
-    monkeypatch.setattr(on_spark_module, "ROWS_OF_SHARE", 10_000)
+    monkeypatch.setattr(on_spark_module, "ROWS_OF_SHARE", 5_000)
     monkeypatch.setattr(on_spark_module, "FILES_OF_TASK_ROWS", 1)
     assert len(files) == 1 and len(tasks_of(files)) == 5
     jobs = ["--jobs", "rate_limits,entry_cache"]

@@ -20,6 +20,8 @@ from app.whatif.replay import replayed
 from state.jobs import DECLARED
 from tests.spark.runners import core_tables, source, stream, table, text, write_batches
 from tests.support.client_archive import client_limits, clients_archive
+from tests.support.effort import SLOW
+from tests.support.row_texts import row_texts
 from tests.support.traces import punctual_trace
 from tests.unit.state.contract.jobs import JOBS
 from tests.unit.state.trace import START_MS
@@ -39,7 +41,7 @@ KINDS = {
     "client_quotas": "any",
 }
 """The kind of a job's traces."""
-TRACES = 20
+TRACES = 20 if SLOW else 10
 """Of each job, each in a cluster of its own."""
 SPAN_MS = 120_000
 """The beginning of a trace that is played: statistics have rows for all windows up to the last."""
@@ -181,10 +183,7 @@ Rows = dict[str, list[str]]
 def sorted_rows(job: str, tables: dict[str, pa.Table]) -> Rows:
     """Whole rows of a job's tables as text, sorted; constants and all."""
     return {
-        name: sorted(repr(sorted(row.items())) for row in tables[name].to_pylist())
-        if name in tables
-        else []
-        for name in JOBS[job].tables
+        name: row_texts(tables[name]) if name in tables else [] for name in JOBS[job].tables
     }
 
 
@@ -362,7 +361,5 @@ def test_a_shadow_judges_clients_beside_the_polled_limits(
 
 def rows_of(found: pa.Table) -> list[str]:
     """Whole rows as text, sorted, but for the parameters, which differ."""
-    return sorted(
-        repr(sorted((k, v) for k, v in row.items() if k not in ("params_hash", "switches")))
-        for row in found.to_pylist()
-    )
+    apart = {"params_hash", "switches"} & {*found.column_names}
+    return row_texts(found.drop_columns([*apart]))

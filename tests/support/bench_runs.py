@@ -23,6 +23,7 @@ LONG = {
     "plugin",
     "reporter",
     "shadows",
+    "six_jobs",
     "first_hour",
     "freshness",
     "weight",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from app.archive_names import COUNTS
@@ -54,14 +55,13 @@ def rows_of(warehouse: str, table: str, *without: str, apart: str = "") -> list[
     if not DeltaTable.is_deltatable(path):
         return []
     names = [n for n in TABLES[table].schema.names if n not in {*NOT_COMPARED, *without}]
-    rows = DeltaTable(path).to_pyarrow_table(columns=names).to_pylist()
-    if apart and table != "events":
-        rows = [
-            r
-            for r in rows
-            if r.get("cluster") != apart or (table == "quarantine" and r["job"] is None)
-        ]
-    return sorted(tuple(str(row[name]) for name in names) for row in rows)
+    found = DeltaTable(path).to_pyarrow_table(columns=names)
+    if apart and table != "events" and "cluster" in names:
+        of_others = pc.fill_null(pc.not_equal(found["cluster"], apart), True)
+        of_archive = pc.is_null(found["job"]) if table == "quarantine" else False
+        found = found.filter(pc.or_(of_others, of_archive))
+    columns = (found.column(name).to_pylist() for name in names)
+    return sorted(tuple(map(str, row)) for row in zip(*columns, strict=True))
 
 
 def all_rows(warehouse: str) -> dict[str, list[tuple[Any, ...]]]:
