@@ -29,16 +29,17 @@ def files_of(packed: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, dict[str, 
             yield name, file
 
 
-def tables_of(packed: Iterable[pa.RecordBatch], folder: Path) -> dict[str, list[dict[str, Any]]]:
+def tables_of(packed: Iterable[pa.RecordBatch], folder: Path) -> dict[str, pa.Table]:
     """The rows of the files that rows of PACKED list, by table."""
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in WRITES}
+    found: dict[str, list[pa.Table]] = {name: [] for name in WRITES}
     for name, file in files_of(packed):
-        found[name] += pq.ParquetFile(folder / name / file["path"]).read().to_pylist()
-    return found
+        found[name].append(pq.ParquetFile(folder / name / file["path"]).read())
+    return {name: pa.concat_tables(parts) if parts else pa.table({}) for name, parts in found.items()}
 
 
 def archived(
     batches: Iterable[pa.RecordBatch], folder: Path, blind_ms: Mapping[str, int]
 ) -> dict[str, list[dict[str, Any]]]:
     """The rows of tables of a task of the archive alone."""
-    return tables_of(file_writer(target(folder, blind_ms))(iter(batches)), folder)
+    tables = tables_of(file_writer(target(folder, blind_ms))(iter(batches)), folder)
+    return {name: table.to_pylist() for name, table in tables.items()}

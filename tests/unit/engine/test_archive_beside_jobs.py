@@ -12,14 +12,16 @@ import pyarrow as pa
 import pytest
 
 from app.config.settings import load_settings
+from app.engine.archive_task import file_writer
 from app.engine.messages import MessageKind
 from app.engine.operators import limits_of, operators
 from app.engine.routing import packer
 from app.sources.clocks import stamped
 from state.engine.blobs import Blob
 from state.jobs import JOBS
-from tests.support.archive import archived, tables_of, target
+from tests.support.archive import tables_of, target
 from tests.support.effort import examples
+from tests.support.row_texts import row_texts
 from tests.support.traces import demo_trace
 from tests.unit.state.contract.hostile import hostile
 from tests.unit.state.contract.jobs import JOBS as CONTRACTS
@@ -31,7 +33,7 @@ CONFIGURED = load_settings(
 )
 GROUPS = [list(JOBS), ["chunks"], ["producer_ids", "backlog"]]
 """Jobs of the query that carries the archive; the archive is that of all jobs."""
-Rows = dict[str, Counter[tuple[Any, ...]]]
+Rows = dict[str, Counter[Any]]
 
 
 @pytest.fixture(scope="module")
@@ -66,16 +68,16 @@ def batches(lines: list[bytes], order: random.Random) -> list[pa.RecordBatch]:
     ]
 
 
-def rows(tables: dict[str, list[dict[str, Any]]]) -> Rows:
+def rows(tables: dict[str, pa.Table]) -> Rows:
     """The rows of each table; counts summed, since tasks count apart."""
-    counts: Counter[tuple[Any, ...]] = Counter()
-    for row in tables.pop("coverage_counts"):
+    counts: Counter[Any] = Counter()
+    for row in tables.pop("coverage_counts").to_pylist():
         key = row["cluster"], row["broker"], row["minute_ms"]
         counts[*key, "received"] += row["received"]
         counts[*key, "quarantined"] += row["quarantined"]
     return {
         "coverage_counts": counts,
-        **{name: Counter(tuple(map(str, r.values())) for r in own) for name, own in tables.items()},
+        **{name: Counter(row_texts(own)) for name, own in tables.items()},
     }
 
 
@@ -101,8 +103,8 @@ def test_any_cut_gives_the_rows_of_an_archive_alone_and_the_blobs_of_jobs_alone(
     joined = list(packer(routes, 4, limits, archive=task)(iter(cut)))
     alone = list(packer(routes, 4, limits)(iter(cut)))
 
-    again = tmp_path / "alone"
-    expected = rows(archived(batches(lines, order), again, blind_ms))
+    again = target(tmp_path / "alone", blind_ms)
+    expected = rows(tables_of(file_writer(again)(iter(batches(lines, order))), tmp_path / "alone"))
     found = rows(tables_of(joined, tmp_path / "joined"))
     assert {name: own for name, own in found.items() if own} == {
         name: own for name, own in expected.items() if own

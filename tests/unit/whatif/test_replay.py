@@ -23,6 +23,7 @@ from app.whatif.replay.part_files import PartFiles
 from state.jobs import DECLARED, JOBS
 from tests.support.archive_rows import event
 from tests.support.effort import examples
+from tests.support.row_texts import row_texts
 
 BEGIN_MS, LENGTH_MS = 1_767_621_600_000, 600_000
 Row = Counter[str]
@@ -44,7 +45,7 @@ def rows(*warehouses: Path) -> dict[str, Row]:
         for warehouse in warehouses:
             if DeltaTable.is_deltatable(str(warehouse / name)):
                 table = DeltaTable(str(warehouse / name)).to_pyarrow_table()
-                found[name].update(repr(sorted(row.items())) for row in table.to_pylist())
+                found[name].update(row_texts(table))
     return found
 
 
