@@ -182,9 +182,7 @@ Rows = dict[str, list[str]]
 
 def sorted_rows(job: str, tables: dict[str, pa.Table]) -> Rows:
     """Whole rows of a job's tables as text, sorted; constants and all."""
-    return {
-        name: row_texts(tables[name]) if name in tables else [] for name in JOBS[job].tables
-    }
+    return {name: row_texts(tables[name]) if name in tables else [] for name in JOBS[job].tables}
 
 
 def drawn(job: str) -> list[Any]:

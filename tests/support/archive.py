@@ -34,7 +34,9 @@ def tables_of(packed: Iterable[pa.RecordBatch], folder: Path) -> dict[str, pa.Ta
     found: dict[str, list[pa.Table]] = {name: [] for name in WRITES}
     for name, file in files_of(packed):
         found[name].append(pq.ParquetFile(folder / name / file["path"]).read())
-    return {name: pa.concat_tables(parts) if parts else pa.table({}) for name, parts in found.items()}
+    return {
+        name: pa.concat_tables(parts) if parts else pa.table({}) for name, parts in found.items()
+    }
 
 
 def archived(
