@@ -90,10 +90,7 @@ def to_everyone(process: subprocess.Popen[str]) -> None:
     os.killpg(process.pid, signal.SIGINT)
 
 
-@pytest.mark.parametrize(
-    ("ask", "log_format"),
-    [(to_the_jvm, "json"), pytest.param(to_everyone, "text", marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize(("ask", "log_format"), [(to_the_jvm, "text"), (to_everyone, "json")])
 def test_asked_to_stop_it_finishes_its_batches_and_goes_on_later(
     ask: Callable[[subprocess.Popen[str]], None],
     log_format: str,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import threading
 import time
+import zipfile
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -24,10 +26,12 @@ from app import sources
 from app.config.source import KafkaLogsSettings
 from app.run.service import run
 from app.show.reconcile.comparing import one_round
-from app.sources.kafka import broker_logs
+from app.sources.kafka import broker_logs, client_requests
+from app.sources.kafka.client_requests import FETCH, PRODUCE
 from tests.servers.kafka_releases import NEWEST, OLDER
 from tests.support import backlog_views
 from tests.support.servers import feeds
+from tests.support.servers.kafka import jars
 from tests.support.servers.logging_kafka import LoggingKafka
 from tests.support.servers.process import Missing, serving
 from tests.support.servers.raw_kafka import Entity, Exchange, RawClient, Topic
@@ -44,8 +48,8 @@ Row = dict[str, Any]
 
 VERSIONS = {NEWEST: (range(3, 14), range(4, 19)), OLDER: (range(3, 12), range(4, 18))}
 """Of PRODUCE and FETCH, by release."""
-OPTIONAL = ("nodeEndpoints", "currentLeader", "divergingEpoch", '"abortedTransactions":[{')
-"""Of an answer to a FETCH."""
+TAGGED = {"nodeEndpoints", "currentLeader", "divergingEpoch"}
+"""Fields of an answer to a FETCH, which it has at times; `snapshotId` only goes to controllers."""
 CLIENTS = (b"app", None, b"", "zähler-\U0001f600".encode(), b"n" * 300)
 
 
@@ -64,7 +68,7 @@ def test_sizes_are_those_on_the_wire(release: str, tmp_path: Path) -> None:
         broker.stop()
     found: dict[tuple[str, bytes], list[int]] = defaultdict(list)
     log = broker.request_log.read_text("utf-8")
-    assert all(field in log for field in OPTIONAL)
+    assert all(field in log for field in [*TAGGED, '"abortedTransactions":[{'])
     for row in requests_of(broker.request_log):
         client = row["api"], row["client_id"].encode()
         if client in sent:
@@ -72,6 +76,28 @@ def test_sizes_are_those_on_the_wire(release: str, tmp_path: Path) -> None:
     assert {client: sorted(sizes) for client, sizes in found.items()} == {
         client: sorted(sizes) for client, sizes in sent.items()
     }
+
+
+def test_the_size_knows_every_version_and_field_of_the_newest_release() -> None:
+    try:
+        (jar,) = jars(NEWEST).glob("kafka-clients-*.jar")
+    except (Missing, OSError) as error:
+        pytest.skip(f"no jars of Kafka {NEWEST}: {error}")
+    found = {}
+    for api, name in ((PRODUCE, "ProduceRequest"), (FETCH, "FetchResponse")):
+        text = zipfile.Path(jar, f"common/message/{name}.json").read_text("utf-8")
+        schema = json.loads(re.sub(r"^ *//.*", "", text, flags=re.M))
+        assert int(schema["validVersions"].split("-")[1]) == client_requests.NEWEST[api]
+        found[api] = {f["name"] for f in every(schema["fields"]) if "taggedVersions" in f}
+    expected = {name[0].upper() + name[1:] for name in TAGGED} | {"SnapshotId"}
+    assert found == {PRODUCE: set(), FETCH: expected}
+
+
+def every(fields: list[Row]) -> Iterator[Row]:
+    """Fields, and those within them."""
+    for field in fields:
+        yield field
+        yield from every(field.get("fields", []))
 
 
 def exchanged(

@@ -168,7 +168,6 @@ def test_a_replay_on_a_cluster_gives_the_tables_of_the_run(
     assert "tables are those of the live run over the whole archive" in replay.stdout
 
 
-@pytest.mark.slow
 def test_effects_of_policies_are_replayed_on_a_cluster(
     cluster: str, demonstrated: Path, tmp_path: Path
 ) -> None:
@@ -182,7 +181,6 @@ def test_effects_of_policies_are_replayed_on_a_cluster(
     assert before == after
 
 
-@pytest.mark.slow
 def test_an_environment_that_is_on_the_workers_is_used(cluster: str, tmp_path: Path) -> None:
     asked = ("doctor", "--json", "--warehouse", str(tmp_path / "warehouse"))
     done = weir(*on(cluster), *asked, **ON_WORKERS)

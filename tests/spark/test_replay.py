@@ -37,7 +37,7 @@ from tests.support.row_texts import row_texts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVENTS = 20_000
+EVENTS = 40_000
 CUT = "2026-01-05T14:05:00Z"
 
 
@@ -166,10 +166,10 @@ def test_tasks_share_the_row_groups_of_a_large_file(
     config, warehouse = tmp_path / "large" / ran.name, tmp_path / "large" / "warehouse"
     config.write_text(config.read_text().replace(str(ran.parent), str(config.parent)))
     archive = DeltaTable(str(warehouse / "events"))
-    archive.optimize.compact(writer_properties=WriterProperties(max_row_group_size=1500))
+    archive.optimize.compact(writer_properties=WriterProperties(max_row_group_size=3000))
     settings = load_settings(config)
     files = Archive(settings, {}).files
-    monkeypatch.setattr(on_spark_module, "ROWS_OF_SHARE", 5_000)
+    monkeypatch.setattr(on_spark_module, "ROWS_OF_SHARE", 10_000)
     monkeypatch.setattr(on_spark_module, "FILES_OF_TASK_ROWS", 1)
     assert len(files) == 1 and len(tasks_of(files)) == 5
     jobs = ["--jobs", "rate_limits,entry_cache"]

@@ -20,7 +20,6 @@ from app.whatif.replay import replayed
 from state.jobs import DECLARED
 from tests.spark.runners import core_tables, source, stream, table, text, write_batches
 from tests.support.client_archive import client_limits, clients_archive
-from tests.support.effort import SLOW
 from tests.support.row_texts import row_texts
 from tests.support.traces import punctual_trace
 from tests.unit.state.contract.jobs import JOBS
@@ -41,7 +40,7 @@ KINDS = {
     "client_quotas": "any",
 }
 """The kind of a job's traces."""
-TRACES = 20 if SLOW else 10
+TRACES = 20
 """Of each job, each in a cluster of its own."""
 SPAN_MS = 120_000
 """The beginning of a trace that is played: statistics have rows for all windows up to the last."""

@@ -23,7 +23,6 @@ LONG = {
     "plugin",
     "reporter",
     "shadows",
-    "six_jobs",
     "first_hour",
     "freshness",
     "weight",

@@ -207,7 +207,7 @@ size = int(sys.argv[1]) << 20
 for warm in (1, 0):
     for kind in ("taken", "refused", "no base64", "escaped", "unclosed", "brackets", "quotes",
                  "unicode", "topic"):
-        lines = [line_of(kind, 1000 if warm else size), *small, b"{", *[b'{"a": 1}'] * 5_000]
+        lines = [line_of(kind, 1000 if warm else size), *small, b"{", *[b'{"a": 1}'] * 20_000]
         expected = len(lines)
         open("/proc/self/clear_refs", "w").write("5")  # the peak begins anew
         before = bytes_of("VmRSS")

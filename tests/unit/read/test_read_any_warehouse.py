@@ -276,7 +276,7 @@ def test_a_warehouse_that_is_being_written_to_is_read_in_whole_commits(tmp_wareh
     writer.start()
     try:
         seen = []
-        for _ in range(6):
+        for _ in range(15):
             sql = (
                 "SELECT count(*) AS n, count(*) FILTER (action = 'mark') AS m FROM"
                 " throttle_events WHERE ts_wall_ms > 0"

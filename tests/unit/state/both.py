@@ -12,8 +12,6 @@ from tests.unit.state.contract.jobs import JOBS, Rows, Sample
 from tests.unit.state.shipping import Row, params_of
 
 RUNNER = ["core"]
-MOST_PIECES = 1000
-"""Into which the records of a case are cut; a smaller case is judged record by record."""
 
 
 def judge(
@@ -29,8 +27,6 @@ def judge(
     if RUNNER[0] == "reference":
         return JOBS[job].in_order(JOBS[job].judge(by))
     read = JOBS[job].read(records)
-    if RUNNER[0] == "core":
-        return JOBS[job].play([read], by)
-    timed = sorted(read, key=lambda r: r["ts_wall_ms"])
-    size = -(-len(timed) // MOST_PIECES)
-    return JOBS[job].play([timed[i : i + size] for i in range(0, len(timed), size)], by)
+    in_pieces = RUNNER[0] == "core in pieces"
+    timed = sorted(read, key=lambda r: r["ts_wall_ms"]) if in_pieces else read
+    return JOBS[job].play([[r] for r in timed] if in_pieces else [timed], by)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from tests.support.broker_log_lines import AT, LOG, completed
 from tests.support.broker_logs import LOGS, put
 
 Row = dict[str, Any]
-TIMES = {"localTimeMs": 1.25, "responseQueueTimeMs": 0.5, "sendTimeMs": 3.75, "throttleTimeMs": 0}
 LEADER = {"nodeId": 1, "host": "kafk", "port": 9092, "rack": None}
+TIMES = {"localTimeMs": 1.25, "responseQueueTimeMs": 0.5, "sendTimeMs": 3.75, "throttleTimeMs": 0}
 
 
 def line(key: int, name: str, version: int, client: str | None = "app", **change: Any) -> bytes:
@@ -44,13 +44,16 @@ def produce(version: int, *topics: Row, client: str | None = "app", **change: An
     return line(0, "PRODUCE", version, client, **given)
 
 
-def fetch(version: int, *topics: Row, leaders: Sequence[Row] = (), **change: Any) -> bytes:
+def fetch(version: int, *topics: Row, **change: Any) -> bytes:
     request = {"replicaId": -1} if version < 15 else {}
     answer = {"throttleTimeMs": 0, "responses": list(topics)}
-    if leaders:
-        answer["nodeEndpoints"] = list(leaders)
     change = {"request": request, "response": answer, **change}
     return line(1, "FETCH", version, **change)
+
+
+def elsewhere(*leaders: Row) -> Row:
+    """An answer that tells who leads what it has not."""
+    return {"throttleTimeMs": 0, "responses": [], "nodeEndpoints": list(leaders)}
 
 
 def sent(size: int | None, *more: int, **name: str) -> Row:
@@ -93,9 +96,9 @@ def read(
             fetch(16, fetched(0, {"topicId": "T"}, currentLeader={}, abortedTransactions=[{}])),
             16 + 16 + 2 + (4 + 2 + 24 + (1 + 17) + 4 + 1 + 1 + 11),
         ),
-        (fetch(16, leaders=[LEADER]), 16 + 2 + 1 + (4 + 5 + 4 + 1 + 1)),
+        (fetch(16, response=elsewhere(LEADER)), 16 + 2 + 1 + (4 + 5 + 4 + 1 + 1)),
         (
-            fetch(16, leaders=[LEADER | {"rack": "r" * 130}] * 2),
+            fetch(16, response=elsewhere(*[LEADER | {"rack": "r" * 130}] * 2)),
             16 + (1 + 2 + 1 + 2 * (4 + 5 + 4 + (2 + 130) + 1)),
         ),
         (fetch(19), None),
