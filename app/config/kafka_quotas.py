@@ -37,7 +37,7 @@ class KafkaQuotasSettings(Model):
     @classmethod
     def _addresses(cls, found: dict[str, str]) -> dict[str, str]:
         for broker, url in found.items():
-            if not url.startswith(("http://", "https://", "${env:")):
+            if not url.startswith(("http://", "https://", "${env:")) or len(url.split()) > 1:
                 raise ValueError(
                     f"{broker}: {without_users(url)} is no address (http://host:port/metrics)"
                 )

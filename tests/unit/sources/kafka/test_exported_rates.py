@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from app.config.exporters import ExporterMapping, shipped_mappings
+from app.config.settings import load_settings
+from app.errors import UserError
 from app.sources.kafka.exported_rates import MOST, ExportedRates, thousandths
 
 TEXTS = Path(__file__).parents[3] / "data" / "exporters"
@@ -126,3 +128,10 @@ def test_counters_of_several_threads_are_one_series() -> None:
 )
 def test_thousandths_stay_within_64_bits(number: float, expected: int) -> None:
     assert thousandths(number) == expected
+
+
+@pytest.mark.parametrize("url", ["kafka-1:7071", "ftp://kafka-1", "http://kafka-1:7071/m http://k"])
+def test_what_is_no_address_is_refused_by_its_broker(url: str) -> None:
+    quotas = {"exporters": {"7": url}}
+    with pytest.raises(UserError, match=r"source\.quotas\.exporters\.7: .* is no address \(http"):
+        load_settings(None, {"source": {"format": "kafka_quotas", "quotas": quotas}})
