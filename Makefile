@@ -4,7 +4,7 @@ export WEIR_LOCK ?= $(CURDIR)/requirements-test.lock
 python = $(WEIR_HOME)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test slow format lint types imports docs site examples bench figures disasters faults
+.PHONY: help setup demo quick test slow format lint types imports docs site examples bench figures disasters faults budget
 
 help: ## list the targets
 	@awk -F ': ## ' '/^[a-z]+: ## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,3 +56,6 @@ disasters: ## kill, cut and damage runs at random for ten minutes
 
 faults: ## seed 45 faults, one at a time: do the quick tests find each?
 	$(python) -m tests.faults
+
+budget: ## lower the bounds of budget.yaml to the statements that are there
+	$(python) -m tests.budget

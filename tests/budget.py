@@ -1,0 +1,73 @@
+"""Statements of the product's Python by room, held to the bounds of budget.yaml.
+
+A statement is a node of `ast.stmt` other than a docstring, so that layout, comments and formatters
+change nothing. A room is a folder two deep, a job's folder below app/jobs, or a top-level folder
+for the files that lie in it.
+
+    python -m tests.budget    writes the present numbers where they are lower, and says what is above
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+FILE = ROOT / "budget.yaml"
+PRODUCT = ("app", "state", "udfs")
+HEAD = """\
+# The most statements that each room of the product may have. `make budget` lowers the bounds to what
+# is there. A commit that raises one gives the reason in its message.
+"""
+
+
+def statements(source: str) -> int:
+    """Statements of a module's text, docstrings left out."""
+    count = 0
+    for node in ast.walk(ast.parse(source)):
+        docstring = (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        )
+        count += isinstance(node, ast.stmt) and not docstring
+    return count
+
+
+def room(parts: tuple[str, ...]) -> str:
+    """The room of a file, by the parts of its path: ("app", "run", "loop.py") → app/run."""
+    depth = 3 if parts[:2] == ("app", "jobs") and len(parts) > 3 else 2
+    return "/".join(parts[: min(depth, len(parts) - 1)])
+
+
+def rooms(root: Path = ROOT) -> Counter[str]:
+    """Statements of each room of a checkout."""
+    found: Counter[str] = Counter()
+    for top in PRODUCT:
+        for path in (root / top).rglob("*.py"):
+            found[room(path.relative_to(root).parts)] += statements(path.read_text("utf-8"))
+    return found
+
+
+def bounds() -> dict[str, int]:
+    return dict(yaml.safe_load(FILE.read_text("utf-8")))
+
+
+def main() -> int:
+    found, before = rooms(), bounds() if FILE.exists() else {}
+    above = {name: n for name, n in found.items() if n > before.get(name, n)}
+    lowered = {name: min(n, before.get(name, n)) for name, n in found.items()}
+    rows = sorted(lowered.items(), key=lambda row: (-row[1], row[0]))
+    lines = "".join(f"{name}: {n}\n" for name, n in rows)
+    FILE.write_text(HEAD + lines, "utf-8")
+    for name, n in sorted(above.items()):
+        print(f"{name} has {n} statements, its bound is {before[name]}")
+    print(f"{sum(found.values())} statements, bounds of {sum(lowered.values())}")
+    return 1 if above else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
