@@ -121,7 +121,6 @@ class _Common(Model):
     idle_advance_ms: Positive = 10_000
     max_future_ms: Milliseconds = 3_600_000
     clock_skew_ms: Milliseconds = 10_000
-    max_jump_ms: Positive = 3_600_000
     idle_state_ms: Milliseconds = 3_600_000
     stats_window_ms: Positive = 60_000
 

@@ -1,78 +1,119 @@
-"""Catch-up: while a source lags, the stream's clock waits for the slowest partition.
+"""Catch-up: whether a micro-batch reaches what its source had when it was planned.
 
-A trigger that cannot take all waiting records takes a share of every partition that has some, and
-the shares end at different event times. Each task returns the latest time of its partition to the
-driver, and in the next batch the clock does not pass the earliest of these times. A partition
-without a share has been read to its end and is not waited for.
-
-The driver passes the bound to the tasks (`app.engine.bounded`) as a local property of Spark. A
-repeated batch may have another bound: Spark keeps the clock of a batch with its offsets, and the
-bound of a batch affects only the clock of later ones.
+While records wait in the source nothing is silent: a key without records may have some there. Once
+a batch leaves none, silent keys run on with the plans of the batches (`state.engine.reach`). Both
+follow from what Spark has planned, so a repeated batch has the same.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from app.engine.bounded import BOUND, UNKNOWN
+from app.engine.ticks import DRAINED, REACHED, TICK
+from app.sources.files import planned_files
+from app.sources.poll_plan import MORE
 from app.tables import checkpoints
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from app.config.location import Location
-    from app.sources.raw import Document, Shares
+    from app.config.settings import Settings
+    from app.sources.raw import Shares
+    from app.tables.checkpoints import Plan
+
+LOOKED_AT = 100
+"""Batches whose plans Spark keeps, about."""
 
 
 class CatchUp:
-    """The bound of one query's clock, batch by batch, on the driver."""
+    """How far the batches of one query have come, on the driver."""
 
     def __init__(
-        self, spark: SparkSession, warehouse: Location, query: str, shares: Shares
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        query: str,
+        shares: Shares | None,
+        bounded: bool,
     ) -> None:
         """`shares` is how this run divides a trigger. An unfinished batch may come from an earlier
-        run with another limit.
+        run with another limit. In a run that is `bounded` nothing is silent.
         """
         self._context = spark.sparkContext
-        self._warehouse, self._query, self._shares = warehouse, query, shares
+        self._settings, self._query, self._shares = settings, query, shares
+        self._bounded = bounded
+        warehouse = settings.location
         self._again = checkpoints.planned(warehouse, query)
-        self._most = shares.most
-        if self._again is not None:
-            kept = checkpoints.require_identity(warehouse, query)
-            self._most = min(shares.most, kept.most_records or 0)
-        checkpoints.identify(warehouse, query, most_records=self._most)
-        self._ends: tuple[int, Document] | None = None
-        self._latest_ms: dict[str, int] = {}
+        self._most = 0
+        if shares is not None:
+            self._most = shares.most
+            if self._again is not None:
+                kept = checkpoints.require_identity(warehouse, query)
+                self._most = min(shares.most, kept.most_records or 0)
+            checkpoints.identify(warehouse, query, most_records=self._most)
+        self._last: tuple[int, Plan | None] = -1, None
+        self._reached_ms: int | None = None
+        """The plan of the last batch before the next one that left nothing; None before a look."""
+        self._ticked_ms = 0
 
     def begin(self, batch: int) -> None:
-        """Pass the bound of the clock to the tasks of a batch."""
-        lagging = self._shares.lagging(*self._ends_around(batch), self._most)
-        if len(lagging) < 2:
-            self._latest_ms.clear()
-            self._context.setLocalProperty(BOUND, None)  # type: ignore[arg-type]
+        """Tell the tasks of a batch how far silent keys are moved."""
+        drained_ms = self._drained_ms(batch)
+        if self._bounded:
+            self._say(0, drained_ms, False)
             return
-        known = [self._latest_ms.get(partition) for partition in lagging]
-        bound = UNKNOWN if None in known else str(min(ms for ms in known if ms is not None))
-        self._context.setLocalProperty(BOUND, bound)
+        before, plan = self._plan(batch - 1), self._plan(batch)
+        if self._reached_ms is None:
+            self._reached_ms = self._reached_before(batch)
+        tick = plan.planned_ms - self._ticked_ms >= self._settings.idle_advance_ms
+        if tick:
+            self._ticked_ms = plan.planned_ms
+        self._say(self._reached_ms, drained_ms, tick)
+        self._last = batch, plan
+        if self._left_nothing(batch, before, plan):
+            self._reached_ms = plan.planned_ms
 
-    def end(self, batch: int, bodies: Iterable[Any]) -> None:
-        """Record the times that the tasks of a batch have returned."""
-        for body in bodies:
-            for found, ms in json.loads(body.to_pybytes()).items():
-                partition = self._shares.partition(found)
-                self._latest_ms[partition] = max(ms, self._latest_ms.get(partition, ms))
+    def end(self, batch: int) -> None:
+        """A batch is written."""
         if batch == self._again:
-            self._again, self._most = None, self._shares.most
-            checkpoints.identify(self._warehouse, self._query, most_records=self._most)
+            self._again = None
+            if self._shares is not None:
+                self._most = self._shares.most
+                checkpoints.identify(self._settings.location, self._query, most_records=self._most)
 
-    def _ends_around(self, batch: int) -> tuple[Document, Document]:
-        """Offsets at which a batch begins and ends."""
-        if self._ends is not None and self._ends[0] == batch - 1:
-            before = self._ends[1]
-        else:
-            before = checkpoints.offsets(self._warehouse, self._query, batch - 1)
-        after = checkpoints.offsets(self._warehouse, self._query, batch)
-        self._ends = batch, after
-        return before, after
+    def _say(self, reached_ms: int, drained_ms: int, tick: bool) -> None:
+        for name, value in ((REACHED, reached_ms), (DRAINED, drained_ms), (TICK, int(tick))):
+            self._context.setLocalProperty(name, str(value))
+
+    def _plan(self, batch: int) -> Plan:
+        number, known = self._last
+        if number == batch and known is not None:
+            return known
+        return checkpoints.plan(self._settings.location, self._query, batch)
+
+    def _drained_ms(self, batch: int) -> int:
+        """Where clocks stand in a batch that a drained input ends with; 0 in any other."""
+        if batch != self._again or not checkpoints.is_drain(
+            self._settings.location, self._query, batch
+        ):
+            return 0
+        return checkpoints.watermark_ms(self._settings.location, self._query, batch)
+
+    def _reached_before(self, batch: int) -> int:
+        for one in range(batch - 1, max(batch - 1 - LOOKED_AT, -1), -1):
+            plan = self._plan(one)
+            if plan.planned_ms and self._left_nothing(one, self._plan(one - 1), plan):
+                return plan.planned_ms
+        return 0
+
+    def _left_nothing(self, batch: int, before: Plan, plan: Plan) -> bool:
+        feed, query = self._settings.streamed, self._query
+        if self._settings.polled and plan.polls.get(MORE):
+            return False
+        if self._shares is not None:
+            return not self._shares.lagging(before.streamed, plan.streamed, self._most)
+        if feed is None or plan.streamed == before.streamed:
+            return True
+        if feed.format in planned_files.FORMATS:
+            return not planned_files.is_full(feed, self._settings.location, query, batch)
+        return int(plan.streamed.get("index", -1)) < 0  # of Delta: not amid a version

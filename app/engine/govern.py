@@ -23,7 +23,6 @@ import pyarrow as pa
 from app.engine.archive_query import Archivist
 from app.engine.archive_task import ArchiveTarget
 from app.engine.assignment import query_name
-from app.engine.bounded import bounded, unclocked
 from app.engine.catch_up import CatchUp
 from app.engine.messages import ANSWERS, PACKED, MessageKind
 from app.engine.operators import Operator, limits_of, operators
@@ -34,6 +33,7 @@ from app.engine.routing import packer
 from app.engine.shard_labels import labels
 from app.engine.step import STATE, decode, stepper
 from app.engine.throttle_publisher import COMMANDS, ThrottleFeed
+from app.engine.ticks import unclocked
 from app.sources import open_stream
 from app.sources.files import planned_files
 from app.tables import checkpoints, manifest
@@ -63,16 +63,14 @@ def frame(
         {name: operator.route for name, operator in group.items()},
         settings.shard_count,
         limits_of(settings),
-        as_spelled=manifest.as_spelled(settings.location),
         archive=archive,
         labels=labels_of(settings, group),
     )
     idle_ms = settings.idle_advance_ms
-    packed = raw.through(
-        pack if raw.shares is None else bounded(pack), PACKED, polls=unclocked(pack)
-    )
-    # The watermark is the stream's clock. Passed on with a null column that carries its mark, it
-    # fires timers and drops no record: what is too late, the operator decides.
+    packed = raw.through(pack, PACKED, polls=unclocked(pack))
+    # The watermark only calls shards that have something to do. Passed on with a null column that
+    # carries its mark, it drops no record: what is too late, the operator decides by the clocks of
+    # its keys.
     marked = packed.withWatermark("ts", f"{idle_ms} milliseconds").select(
         "job",
         "shard",
@@ -89,11 +87,9 @@ def frame(
     )
 
 
-def labels_of(settings: Settings, jobs: Iterable[str]) -> dict[str, tuple[int, ...]] | None:
-    """Labels of the shards of some jobs; None for a warehouse whose shards have their numbers."""
+def labels_of(settings: Settings, jobs: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Labels of the shards of some jobs."""
     kept = manifest.load(settings.location)
-    if kept is not None and kept.layout_version < manifest.LABELLED:
-        return None
     partitions = kept.partitions if kept else settings.partitions or os.cpu_count() or 1
     return {job: labels(job, settings.shard_count, partitions) for job in jobs}
 
@@ -120,8 +116,8 @@ class Committer:
         `clock_skew_ms` of records which are AHEAD.
 
         `feed` publishes the throttle commands before the tables are written: see
-        `app.engine.throttle_publisher`. `catch_up` bounds the clock of a source that can lag in some
-        partitions. `policies` brings changed policies to the batches. `archivist` takes the files
+        `app.engine.throttle_publisher`. `catch_up` tells the tasks how far silent keys are moved.
+        `policies` brings changed policies to the batches. `archivist` takes the files
         of the archive that the query carries.
         """
         self._writer, self._policies, self._group = writer, policies, group
@@ -180,7 +176,7 @@ class Committer:
             self._writer.append(POLICIES, self._policies.rows(batch), batch)
         self._writer.settle(batch)
         if self._catch_up is not None:
-            self._catch_up.end(batch, control[MessageKind.CLOCK])
+            self._catch_up.end(batch)
 
     def _append(self, table: str, parts: Sequence[Any], batch: int) -> None:
         self._writer.append(table, self._rows(table, parts), batch)
@@ -237,7 +233,8 @@ def start(
     name = writer.query
     feed = ThrottleFeed(spark, settings.throttle_feed) if settings.throttle_feed else None
     raw = open_stream(spark, settings, name, ending)
-    catch_up = CatchUp(spark, settings.location, name, raw.shares) if raw.shares else None
+    bounded = ending or "availableNow" in (trigger or {})
+    catch_up = CatchUp(spark, settings, name, raw.shares, bounded)
     watch = watch or PolicyWatch(settings, _unheard, _unheard)
     policies = PolicyChanges(spark, settings, name, watch)
     group_operators = operators(

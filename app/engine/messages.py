@@ -37,10 +37,7 @@ class MessageKind(IntEnum):
     DATA = 0
     """Records for a job, or rows of a table."""
     CLOCK = 1
-    """Only the time of the row, for a batch without records of these jobs. During a catch-up it
-    carries the latest time (ms) of a source partition, which the operator passes on to the
-    committer.
-    """
+    """No records: a shard is called, or only the time of the row counts."""
     FILE = 2
     """A data file, written by a task, that becomes part of a table; the blob names both."""
     REFUSED = 3

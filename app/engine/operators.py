@@ -54,7 +54,7 @@ class Operator:
 
 def limits_of(settings: Settings) -> ClockLimits:
     """How far apart the clocks of the fleet may be."""
-    return ClockLimits(settings.max_future_ms, settings.clock_skew_ms, settings.max_jump_ms)
+    return ClockLimits(settings.max_future_ms, settings.clock_skew_ms)
 
 
 def operators(
@@ -74,7 +74,7 @@ def operators(
     for name in jobs:
         job, params = DECLARED[name], settings.job_params(name)
         if in_stream:  # a replay leaves out what the stream refused
-            params["max_future_ms"] = settings.max_future_ms
+            params["clock_skew_ms"] = settings.clock_skew_ms
         tables = [table.name for table in job.written(params["extra_outputs"])]
         params_hash = settings.params_hash(name, None if log is None else log.last)
         switches = sorted(settings.switches(name).items())

@@ -3,7 +3,7 @@
 Runs in a Python worker, one Arrow batch of raw records at a time. A blob has the columns of a job
 (`state.engine.blobs`), so 64-bit integers and nulls stay exact and a name crosses the shuffle once
 per blob. Every row carries the latest wall time of the valid records of its batch, from which Spark
-derives the stream's clock.
+derives up to when it has seen the stream.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from app.engine.archive_task import ArchiveTarget, ArchiveTask
 from app.engine.blob_columns import LATER, NUMBER, OWN, TEXT, gather
 from app.engine.messages import PACKED_SCHEMA, TS, MessageKind, control_row, encode
 from app.engine.payloads import Payloads
-from app.sources.batches import regrouped, with_next
-from app.sources.clocks import LATEST_MS, NEAR, ClockLimits, Jumps, is_ahead, plan_of, waits
+from app.engine.ticks import ticks
+from app.sources.batches import regrouped
+from app.sources.clocks import LATEST_MS, ClockLimits, is_ahead, plan_of, waits
 from state.engine.blobs import SOURCE_COLUMNS, TEXTS, with_payload, write
 from state.engine.records import NULL, SHIPPED, STILL
 from state.engine.refused import OUT_OF_RANGE
@@ -43,8 +44,6 @@ FILLED = ("home", "ingest_ms")
 POLICY = KIND_INDEX["policy"]
 DISPATCH = KIND_INDEX["dispatch"]
 PLACES = ("payload_file", "payload_row")
-PEEKED_BYTES = 1 << 20
-"""Most bytes of the next batch that are parsed for the neighbours of the last records of this."""
 BLOB_BYTES = 3 << 19
 """Limit of one blob, which only a single record can exceed. Spark puts up to
 `app.run.session.OPERATOR_ROWS` blobs into one Arrow vector, which holds less than 2 GiB."""
@@ -73,31 +72,28 @@ def packer(
     routes: Mapping[str, Route],
     shards: int,
     limits: ClockLimits,
-    as_spelled: bool = False,
     archive: ArchiveTarget | None = None,
     labels: Mapping[str, Sequence[int]] | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow`: raw records in, rows of PACKED out.
 
     What depends on a time is judged by the plan of the micro-batch, which each batch carries. With
-    `as_spelled` a topic belongs to the shard of its name as the record spells it, as in layout 1 of
-    the manifest; otherwise to that of its full name. With `archive` the records are written to its
+    `archive` the records are written to its
     files, too. `labels` of the shards of each job stand in rows for their numbers, see
     `app.engine.shard_labels`.
     """
     jobs = list(routes if archive is None else archive.blind_ms)
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        jumps = Jumps(limits.max_jump_ms)
+        yield from ticks(list(routes), shards, labels)
         task = None if archive is None else ArchiveTask(archive)
-        for batch, behind in with_next(regrouped(batches)):
+        for batch in regrouped(batches):
             parsed = parse_batch(batch, jobs)
             wall = times_of(parsed)
             plan_ms = plan_of(batch)
             if task is not None:
                 yield from task.add(parsed, batch)
-            still = jumps.find(wall, batch.column("source_partition"), _first_times(behind))
-            still |= waits(batch)
+            still = np.full(parsed.n, waits(batch))
             far = ahead = np.zeros(parsed.n, bool)
             if plan_ms is not None:
                 ahead = is_ahead(wall, plan_ms, limits.clock_skew_ms)
@@ -106,9 +102,7 @@ def packer(
             leads = clock_ms is None and bool(ahead.any())  # the feed as a whole is ahead
             if leads and (ahead & ~far & ~still).any():
                 clock_ms = plan_ms
-            packing = Packing(
-                parsed, batch, routes, shards, plan_ms or 0, as_spelled, still | ahead, clock_ms
-            )
+            packing = Packing(parsed, batch, routes, shards, plan_ms or 0, still | ahead, clock_ms)
             yield packing.rows(dict.fromkeys(routes, far) if far.any() else None, labels)
             if far.any():
                 yield packing.refused(far, limits.max_future_ms)
@@ -118,16 +112,6 @@ def packer(
             yield from task.end()
 
     return pack
-
-
-def _first_times(batch: pa.RecordBatch | None) -> dict[str, Array]:
-    """Times of the first records of a batch, by partition."""
-    first = None if batch is None else batch.slice(0, NEAR)
-    if first is None or first.nbytes > PEEKED_BYTES:
-        return {}
-    wall = times_of(parse_batch(first, []))
-    names = np.array(first.column("source_partition").to_pylist(), object)
-    return {name: wall[(names == name) & (wall != NULL)] for name in set(names)}
 
 
 def times_of(parsed: Parsed) -> Array:
@@ -171,7 +155,6 @@ class Packing:
         routes: Mapping[str, Route],
         shards: int,
         ingest_ms: int,
-        as_spelled: bool = False,
         still: Array | None = None,
         clock_ms: int | None = None,
     ) -> None:
@@ -179,7 +162,7 @@ class Packing:
         move no clock of their key (bool). `clock_ms`: the time to which `rows` move the stream's.
         """
         self._parsed, self._identity, self._routes = parsed, identity, routes
-        self._shards, self._as_spelled, self._ingest_ms = shards, as_spelled, ingest_ms
+        self._shards, self._ingest_ms = shards, ingest_ms
         self._clock_ms = clock_ms
         self._packer = _Packer(parsed, identity, ingest_ms, still)
 
@@ -285,7 +268,7 @@ class Packing:
         if not len(rows):
             return
         content = _content(self._parsed, self._identity, route) if route.assembles else None
-        parts = list(_by_shard(self._parsed, route, rows, self._shards, self._as_spelled, slices))
+        parts = list(_by_shard(self._parsed, route, rows, self._shards, slices))
         while parts:
             found = self._packer.blobs(route.columns, parts, content)
             sizes = pc.binary_length(found).to_numpy()
@@ -339,13 +322,12 @@ def _by_shard(
     route: Route,
     rows: Array,
     shards: int,
-    as_spelled: bool,
     slices: Array | None,
 ) -> Iterator[_Part]:
     """The records of a job by slice and shard; policies for all brokers go to all shards."""
     hashes = []
     for column in route.key:
-        if column == TOPIC and not as_spelled:
+        if column == TOPIC:
             codes, values = integers(parsed.topic.indices, -1), parsed.topic.dictionary
         else:
             codes, values = parsed.block.text(PRINCIPAL if column == USER else column)

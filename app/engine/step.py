@@ -14,6 +14,7 @@ from app.engine.messages import Message, MessageKind, encode
 from app.engine.operators import Operator
 from app.engine.payloads import WHOLE
 from app.engine.policy_versions import Follower
+from app.engine.ticks import DRAINED, REACHED, number
 from app.sources.worker import settle
 from app.tables.definitions import TABLES
 from app.tables.shape import shaped
@@ -50,13 +51,15 @@ def stepper(
         job = jobs.get(key[0])
         if job is None:
             return
-        blobs = [] if state.hasTimedOut else [b for f in frames for b in f["blob"]]
+        blobs = [] if state.hasTimedOut else [b for f in frames for b in f["blob"] if len(b)]
         follower.follow()
-        stream_ms = max(state.getCurrentWatermarkMs(), 0)
-        answer = job.step(state.get[0] if state.exists else None, blobs, stream_ms)
+        seen_ms = max(state.getCurrentWatermarkMs(), 0)
+        answer = job.step(
+            state.get[0] if state.exists else None, blobs, number(DRAINED), number(REACHED)
+        )
         state.update((answer.state,))
         if answer.wake_at_ms is not None:
-            state.setTimeoutTimestamp(max(answer.wake_at_ms, stream_ms + 1))
+            state.setTimeoutTimestamp(max(answer.wake_at_ms, seen_ms + 1))
         answers = _answers(answer, group[key[0]])
         if answers:
             yield _frame(answers)

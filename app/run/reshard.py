@@ -35,7 +35,7 @@ from app.run.spark_logs import written
 from app.sources.worker import settle
 from app.tables import checkpoints, formats, manifest, policy_log, run_lock, writable
 from app.tables.checkpoints import FOLDER, RESHARDING
-from app.tables.manifest import BY_FULL_NAME, LABELLED, Manifest
+from app.tables.manifest import Manifest
 from app.tables.small_files import local_path
 from app.terminal.interrupt import stoppable
 from app.terminal.printable import say
@@ -68,14 +68,11 @@ class Move:
     """Jobs by query, and what the archive keeps."""
     rehashed: bool
     """Whether keys may move to other shards."""
-    labelled: bool
-    """Whether the shards have labels already."""
 
     @property
     def needed(self) -> bool:
-        """Whether the numbers change, or the layout."""
-        same = self.labelled and self.partitions[0] == self.partitions[1]
-        return self.rehashed or not same
+        """Whether the numbers change."""
+        return self.rehashed or self.partitions[0] != self.partitions[1]
 
     def __str__(self) -> str:
         return (
@@ -137,8 +134,7 @@ def _move(settings: Settings, kept: Manifest, found: Sequence[str]) -> Move:
         (kept.shards, shards),
         (kept.partitions, partitions),
         {query: known.get(query, ()) for query in found},
-        shards != kept.shards or kept.layout_version < BY_FULL_NAME,
-        kept.layout_version >= LABELLED,
+        shards != kept.shards,
     )
 
 

@@ -354,7 +354,7 @@ class Service:
         newest = [f.latest_event_s for f in self._progress.figures if f.name == name]
         if any(newest):
             latest_ms = round(max(s or 0.0 for s in newest) * 1000)
-        elif clock_ms and not checkpoints.drained(settings.location, name):
+        elif clock_ms and not checkpoints.is_drain(settings.location, name, last):
             latest_ms = clock_ms + settings.idle_advance_ms
         else:
             return None
@@ -371,10 +371,9 @@ class Service:
         if newest > 0 and not self._drained:
             ms = round(newest * 1000)
             self._progress.say(
-                f"end of the input at {instant_of(ms)}: records from"
-                f" {instant_of(ms - self._settings.idle_advance_ms)} on (idle_advance_ms) are"
-                " stored but may not be decided yet; a later record of any topic decides them, or"
-                " --drain where none will come"
+                f"end of the input at {instant_of(ms)}: the newest records of each key"
+                " (allowed_lateness_ms) are stored and not decided yet; its next record decides"
+                " them, or --drain where none will come"
             )
 
     def _rest(self) -> None:

@@ -38,18 +38,5 @@ def regrouped(
         yield _joined(held)
 
 
-def with_next(
-    batches: Iterator[pa.RecordBatch],
-) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch | None]]:
-    """Each batch with the one behind it."""
-    held: pa.RecordBatch | None = None
-    for batch in batches:
-        if held is not None:
-            yield held, batch
-        held = batch
-    if held is not None:
-        yield held, None
-
-
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -293,14 +293,37 @@ def _about(warehouse: Location, query: str, file: str) -> dict[str, Any]:
     return found
 
 
-def drained(warehouse: Location, query: str) -> bool:
-    """Whether the last batch is one of `plan_without_records`: its clock is not what the batch
-    before has left.
+def is_drain(warehouse: Location, query: str, batch: int) -> bool:
+    """Whether a batch is one of `plan_without_records`: its clock is not what the batch before has
+    left.
     """
-    last = last_ended(warehouse, query)
-    return last > 0 and watermark_ms(warehouse, query, last) != next_watermark_ms(
-        warehouse, query, last - 1
+    return batch > 0 and watermark_ms(warehouse, query, batch) != next_watermark_ms(
+        warehouse, query, batch - 1
     )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What Spark has planned for a batch."""
+
+    planned_ms: int = 0
+    """When (ms since the epoch); 0 for a batch that is not known."""
+    streamed: dict[str, Any] = field(default_factory=dict)
+    """Its end in the source; of a source with polls beside it the streamed part."""
+    polls: dict[str, Any] = field(default_factory=dict)
+    """Its end in the polls, where there are any."""
+
+
+def plan(warehouse: Location, query: str, batch: int) -> Plan:
+    """The plan of a batch; for batch -1 the start of the first batch."""
+    if batch < 0:
+        return Plan(streamed=offsets(warehouse, query, batch))
+    text = read_text(warehouse, f"{logs(warehouse, query)}/offsets/{batch}")
+    if not text:
+        return Plan()
+    _, about, *ends = text.split("\n")
+    planned_ms = int(json.loads(about).get("batchTimestampMs", 0))
+    return Plan(planned_ms, _offset(ends[0]), _offset(ends[-1]))
 
 
 def plan_without_records(warehouse: Location, query: str, watermark_ms: int, now_ms: int) -> None:

@@ -92,8 +92,9 @@ def problems(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
                 _forward(kept.weir)
                 if version > reads
                 else (
-                    f"continue with Weir {kept.weir}, or take another warehouse: this release does "
-                    "not convert it"
+                    f"continue with Weir {kept.weir}, or begin another warehouse, which a run with"
+                    f" source.format delta and source.path {warehouse.uri}/events fills from the"
+                    " archive of this one"
                 )
             )
             yield (

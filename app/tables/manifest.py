@@ -21,14 +21,7 @@ from app.terminal.program import PROGRAM
 if TYPE_CHECKING:
     from app.config.location import Location
 
-BY_FULL_NAME, LABELLED = 2, 3
-"""Since version 2 a topic belongs to the shard of its full name, in version 1 to that of its name as
-records spell it. Since version 3 Spark's states have labels of shards (`app.engine.shard_labels`),
-before their numbers.
-"""
-LAYOUT_VERSION = LABELLED
-READABLE = (1, 2, 3)
-"""Layouts that this release continues; `reshard` converts an older one."""
+LAYOUT_VERSION = 3
 RESHARD = f"{PROGRAM} reshard --config FILE"
 NAME = "_weir/manifest.json"
 
@@ -84,7 +77,7 @@ _LAYOUT: Document[_Layout] = Document(_Layout)
 def load(warehouse: Location) -> Manifest | None:
     """The manifest of the warehouse; None before the first start."""
     layout = _LAYOUT.load(warehouse, NAME)
-    if layout is not None and layout.layout_version not in READABLE:
+    if layout is not None and layout.layout_version != LAYOUT_VERSION:
         raise UserError(
             f"{path(warehouse)}: the warehouse has layout version {layout.layout_version}\n"
             f"this version of Weir reads layout version {LAYOUT_VERSION}; "
@@ -125,12 +118,6 @@ def claim(warehouse: Location, partitions: int, shards: int | None) -> Manifest:
         manifest = Manifest(LAYOUT_VERSION, partitions, shards, now_ms, id=str(uuid.uuid4()))
         DOCUMENT.keep(warehouse, NAME, manifest)
     return manifest
-
-
-def as_spelled(warehouse: Location) -> bool:
-    """Whether a topic belongs to the shard of its name as records spell it."""
-    manifest = load(warehouse)
-    return manifest is not None and manifest.layout_version < BY_FULL_NAME
 
 
 def numbers(warehouse: Location) -> dict[str, int]:

@@ -123,6 +123,7 @@ KEY = _layout(
     "has_clock",
     "clock_ms",
     "latest_ms",
+    "plan_ms",
     "last_ms",
     "last_ns",
     "broker",

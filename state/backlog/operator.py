@@ -42,6 +42,7 @@ from state.backlog.shard import Shard
 from state.engine import broker_changes, wall
 from state.engine.documents import Configured, parsed
 from state.engine.names import NONE, Names
+from state.engine.reach import Reach
 from state.engine.records import Records
 from state.engine.structs import grown
 from state.engine.wall_job import Batch, SharedWallJob, least
@@ -100,8 +101,9 @@ class Backlog(SharedWallJob[Shard]):
     def _write(self, s: Shard) -> bytes:
         return shards.write(s)
 
-    def _wake(self, s: Shard, own: Records, stream_ms: int, changed: bool) -> None:
-        resting.wake(s, own, stream_ms, everything=changed or s.settings != self._hash)
+    def _wake(self, s: Shard, own: Records, reach: Reach, changed: bool) -> None:
+        changed |= s.settings != self._hash
+        resting.wake(s, own, reach, self._idle_advance_ms, everything=changed)
         s.settings = self._hash
 
     def _keys(self, s: Shard, records: Records) -> tuple[Array, Array]:
@@ -113,15 +115,15 @@ class Backlog(SharedWallJob[Shard]):
             _derive(keys[old:], s.names)
         return keys, key
 
-    def _judge(self, s: Shard, batch: Batch, stream_ms: int) -> dict[str, pa.Table]:
+    def _judge(self, s: Shard, batch: Batch, reach: Reach) -> dict[str, pa.Table]:
         w, o = self._play(s, batch)
         tables = Rows(w, o, batch.records, s.names).tables()
-        s.parts, s.due_ms = shards.pack(w, stream_ms)
+        s.parts, s.due_ms = shards.pack(w, reach.stays(batch.keys))
         return tables
 
-    def _settle(self, s: Shard, tables: dict[str, pa.Table], stream_ms: int) -> Iterable[int]:
-        self._forget(s, stream_ms)
-        due = resting.rest(s, s.due_ms, stream_ms)
+    def _settle(self, s: Shard, tables: dict[str, pa.Table], reach: Reach) -> Iterable[int]:
+        self._forget(s, reach)
+        due = resting.rest(s, s.due_ms, reach)
         return [*least(s.resting.about["due_ms"]), *least(due)]
 
     def _play(self, s: Shard, batch: Batch) -> tuple[World, Out]:
@@ -160,7 +162,16 @@ class Backlog(SharedWallJob[Shard]):
 
 _BLANK: dict[str, Any] = {
     **dict.fromkeys(
-        ("clock_ms", "latest_ms", "last_ms", "last_ns", "seen_ledger", "woken_ms", "log_start"),
+        (
+            "clock_ms",
+            "latest_ms",
+            "plan_ms",
+            "last_ms",
+            "last_ns",
+            "seen_ledger",
+            "woken_ms",
+            "log_start",
+        ),
         NULL,
     ),
     **dict.fromkeys(("broker", "feed", "cached_name"), NONE),

@@ -16,6 +16,7 @@ from state.backlog.layout import NULL, Array
 from state.backlog.shard import OWNED, Shard
 from state.engine.codec import DENSE
 from state.engine.moving import cut, join, key_hashes
+from state.engine.reach import Reach
 from state.engine.records import Records, length
 from state.engine.resting import Rest
 
@@ -23,7 +24,7 @@ REST = Rest(10_000)
 """A topic is idle since its last record, or since its page was read for one."""
 
 
-def wake(s: Shard, own: Records, stream_ms: int, everything: bool) -> None:
+def wake(s: Shard, own: Records, reach: Reach, idle_advance_ms: int, everything: bool) -> None:
     """Read the topics that this batch may need."""
     resting = s.resting
     if not len(resting.pages):
@@ -34,15 +35,17 @@ def wake(s: Shard, own: Records, stream_ms: int, everything: bool) -> None:
     elif length(own):
         pairs = np.unique(np.stack([own["cluster"], own["topic"]]), axis=1)
         called[resting.pages_of(key_hashes(pairs, s.names))] = True
-    due_ms = resting.about["due_ms"]
-    due = (due_ms != NULL) & (due_ms <= stream_ms)
+    due_ms, due_plan_ms = resting.about["due_ms"], resting.about["due_plan_ms"]
+    due = (due_ms != NULL) & (due_ms <= reach.stream_ms)
+    if reach.reached_ms:
+        due |= (due_ms != NULL) & (due_plan_ms <= reach.reached_ms - idle_advance_ms)
     chosen = np.flatnonzero(called | due)
     if not len(chosen):
         return
     pages = [shards.read(resting.pages[i], s.parts["passes"].shape[1], s.names) for i in chosen]
     now = max(
         [
-            stream_ms,
+            reach.stream_ms,
             *(int(p.parts["keys"]["clock_ms"].max()) for p in (s, *pages) if len(p.parts["keys"])),
         ]
     )
@@ -53,7 +56,7 @@ def wake(s: Shard, own: Records, stream_ms: int, everything: bool) -> None:
     s.resting = resting.without(chosen)
 
 
-def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
+def rest(s: Shard, due_ms: Array, reach: Reach) -> Array:
     """Move resting topics out of a shard; returns the due times (one per topic, NULL: none) of the
     others.
     """
@@ -61,7 +64,7 @@ def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
     if not len(keys):
         return due_ms
     has = keys["has_clock"] != 0
-    now = max(stream_ms, int(keys["clock_ms"][has].max(initial=NULL)))
+    now = max(reach.stream_ms, int(keys["clock_ms"][has].max(initial=NULL)))
     newest = int(s.shared["ts_wall_ms"].max(initial=NULL))
     active = np.maximum(keys["last_ms"], keys["woken_ms"])
     idle = has & (keys["clock_ms"] > newest) & (active < now - REST.after_ms)
@@ -73,11 +76,16 @@ def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
     if len(chosen) < least:
         return due_ms
     pages = [chosen[i : i + REST.page] for i in range(0, len(chosen), REST.page)]
+    own = np.where(keys["latest_ms"] == NULL, keys["plan_ms"], keys["latest_ms"])
+    due_plan_ms = np.where(due_ms == NULL, NULL, due_ms - own + keys["plan_ms"])
     key = key_hashes((keys["cluster"][chosen], keys["topic"][chosen]), s.names)
     s.resting = s.resting.joined_by(
         key,
         np.arange(len(chosen)) // REST.page,
-        {"due_ms": np.array([_first(due_ms[rows]) for rows in pages])},
+        {
+            "due_ms": np.array([_first(due_ms[rows]) for rows in pages]),
+            "due_plan_ms": np.array([_first(due_plan_ms[rows]) for rows in pages]),
+        },
         [shards.write(_part(s, _mask(keys, rows)), DENSE) for rows in pages],
     )
     s.parts = _part(s, ~idle).parts
@@ -86,7 +94,7 @@ def rest(s: Shard, due_ms: Array, stream_ms: int) -> Array:
 
 def all_awake(s: Shard) -> Shard:
     """The same shard with every topic in its arrays."""
-    wake(s, s.waiting, 0, everything=True)
+    wake(s, s.waiting, Reach(0), 0, everything=True)
     return s
 
 

@@ -46,7 +46,7 @@ KEPT = Kept(
     Plain("settings"),
     Texts("config"),
     Struct("meaning", MEANING, ("name",)),
-    Pages("resting", ("due_ms",)),
+    Pages("resting", ("due_ms", "due_plan_ms")),
     Columns("keys", L.KEY, KEY_NAMES),
     Columns(
         "cursors",
@@ -292,13 +292,13 @@ def _gathered(pool: Array, spans: Array, kept: Array, columns: int) -> Array:
     return out
 
 
-def pack(w: World, stream_ms: int) -> tuple[Parts, Array]:
+def pack(w: World, stays: Array) -> tuple[Parts, Array]:
     """The arrays to store, without keys that are equivalent to new ones; and the next pass of each
     stored key (NULL: never).
     """
     e = w.store
     keys = e.keys
-    is_kept = _kept(e, stream_ms)
+    is_kept = _kept(e, stays)
     kept = np.flatnonzero(is_kept)
     lives = is_kept & (keys["last_ms"] != NULL) & (keys["base"] >= 0)
     due = np.where(lives, e.links["due_ms"], NULL)[kept]
@@ -320,11 +320,11 @@ def pack(w: World, stream_ms: int) -> tuple[Parts, Array]:
     return parts, due
 
 
-def _kept(e: Store, stream_ms: int) -> Array:
-    """Keys with contents, or with a clock ahead of the stream's."""
+def _kept(e: Store, stays: Array) -> Array:
+    """Keys with contents, or that are kept for their clocks."""
     k = e.keys
     kept = e.spans[:, :, 1].any(axis=0) | (k["cached"] != 0) | (k["was"] != 0)
-    kept |= (k["has_clock"] != 0) & (k["clock_ms"] > stream_ms)
+    kept |= stays
     return kept
 
 

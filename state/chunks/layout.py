@@ -132,6 +132,7 @@ KEY = _layout(
     ("has_clock", _u1),
     ("clock_ms", _i8),
     ("latest_ms", _i8),
+    ("plan_ms", _i8),
     ("any", _u1),
     ("last_ms", _i8),
     ("last_ns", _i8),

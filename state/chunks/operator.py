@@ -31,6 +31,7 @@ from state.engine import wall
 from state.engine.documents import Configured, Version
 from state.engine.names import Names
 from state.engine.payloads import PARTS, RELEASES
+from state.engine.reach import Reach
 from state.engine.records import Records, length, read_blobs
 from state.engine.structs import grown
 from state.engine.wall_job import Batch, SharedWallJob, least
@@ -103,18 +104,18 @@ class Chunks(SharedWallJob[Shard]):
     def _write(self, s: Shard) -> bytes:
         return shards.write(s)
 
-    def _judge(self, s: Shard, batch: Batch, stream_ms: int) -> dict[str, pa.Table]:
+    def _judge(self, s: Shard, batch: Batch, reach: Reach) -> dict[str, pa.Table]:
         w, o = self._play(s, batch)
         rows = Rows(w, o, s.names)
         tables = rows.tables()
         if self._assemble and "chunk_messages" in tables:
             tables["chunk_messages"] = self._with_parts(tables["chunk_messages"], rows, w, o, s)
-        s.parts = shards.pack(w, stream_ms)
+        s.parts = shards.pack(w, reach.stays(batch.keys))
         s.next_order = int(w.settings[0]["next_order"])
         return tables
 
-    def _settle(self, s: Shard, tables: dict[str, pa.Table], stream_ms: int) -> Iterable[int]:
-        self._forget(s, stream_ms)
+    def _settle(self, s: Shard, tables: dict[str, pa.Table], reach: Reach) -> Iterable[int]:
+        self._forget(s, reach)
         self._spill(s)
         released = self._released(s)
         if released is not None:
@@ -457,6 +458,7 @@ _BLANK: dict[str, Any] = {
         (
             "clock_ms",
             "latest_ms",
+            "plan_ms",
             "last_ms",
             "last_ns",
             "due_ms",

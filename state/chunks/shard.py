@@ -355,7 +355,7 @@ def _line_up(
     return a, b, c
 
 
-def pack(w: World, stream_ms: int) -> dict[str, Array]:
+def pack(w: World, stays: Array) -> dict[str, Array]:
     """The arrays to store, without what is as good as new; inverse of `unpack`."""
     p = w.settings[0]
     contexts, nodes, owners = (
@@ -371,7 +371,7 @@ def pack(w: World, stream_ms: int) -> dict[str, Array]:
     used = w.bindings["used_ms"][bindings]
     clock = w.keys["clock_ms"]
     bindings = bindings[clock[w.subs["key"][w.bindings["sub"][bindings]]] - used < p["idle_ms"]]
-    keep = _kept(w, stream_ms, bindings, held)
+    keep = _kept(w, stays, bindings, held)
     number = {name: _renumber(mask) for name, mask in keep.items()}
     number["contexts"] = np.full(len(w.contexts) + 1, -1, np.int64)
     number["contexts"][contexts] = np.arange(a)
@@ -416,7 +416,7 @@ def _in_order(array: Array, owner: str) -> Array:
     return live[np.argsort(array["order"][live], kind="stable")]
 
 
-def _kept(w: World, stream_ms: int, bindings: Array, held: Array) -> dict[str, Array]:
+def _kept(w: World, stays: Array, bindings: Array, held: Array) -> dict[str, Array]:
     p, k, e, s = w.settings[0], w.keys, w.consumers, w.subs
     consumer_clock, sub_clock = k["clock_ms"][e["key"]], k["clock_ms"][s["key"]]
     consumers = (e["touched"] != 0) | (
@@ -445,7 +445,7 @@ def _kept(w: World, stream_ms: int, bindings: Array, held: Array) -> dict[str, A
         (k["open"] != 0)
         | (k["touched"] != 0)
         | (k["held"] > 0)
-        | ((k["has_clock"] != 0) & (k["clock_ms"] > stream_ms))
+        | stays
         | ((k["row_ms"] != NULL) & (k["row_ms"] >= k["clock_ms"]))
     )
     keys[s["key"][subs]] = True

@@ -113,6 +113,7 @@ KEY = _layout(
     ("has_clock", _i8),
     ("clock_ms", _i8),
     ("latest_ms", _i8),
+    ("plan_ms", _i8),
     ("began", _i8),
     ("kinds", _i8),
     ("rested_ms", _i8),

@@ -35,13 +35,14 @@ from state.engine import kafka_quota, wall
 from state.engine.documents import Configured
 from state.engine.globs import DEFAULT_USER
 from state.engine.names import Names
+from state.engine.reach import Reach
 from state.engine.records import Records, length
 from state.engine.wall_job import Batch, SharedWallJob, least
 from state.events import EVERY_BROKER, KIND_INDEX, QUOTA_TYPES
 
 VERDICTS = "client_quota_verdicts"
 _RATE = KIND_INDEX["client_rate"]
-_BLANK: dict[str, Any] = dict.fromkeys(("clock_ms", "latest_ms"), NULL)
+_BLANK: dict[str, Any] = dict.fromkeys(("clock_ms", "latest_ms", "plan_ms"), NULL)
 """Fields of a new key."""
 _NAMES = pa.array(["", DEFAULT_USER, EVERY_BROKER, *L.APIS, *QUOTA_TYPES], pa.string())
 
@@ -97,7 +98,7 @@ class ClientQuotas(SharedWallJob[Shard]):
 
     # -- judging -----------------------------------------------------------------------------
 
-    def _judge(self, s: Shard, batch: Batch, stream_ms: int) -> dict[str, pa.Table]:
+    def _judge(self, s: Shard, batch: Batch, reach: Reach) -> dict[str, pa.Table]:
         feed, pairs = self._feed(s, batch)
         resting.wake(s, pairs, batch.keys, batch.begin_ms, self._settings)
         w, o = self._play(self.world(s, batch.keys, pairs), feed, batch)
@@ -107,8 +108,8 @@ class ClientQuotas(SharedWallJob[Shard]):
         resting.rest(s, pairs)
         return tables
 
-    def _settle(self, s: Shard, tables: dict[str, pa.Table], stream_ms: int) -> Iterable[int]:
-        self._forget(s, stream_ms)
+    def _settle(self, s: Shard, tables: dict[str, pa.Table], reach: Reach) -> Iterable[int]:
+        self._forget(s, reach)
         open_ = s.resting.about["window"], *(s.parts[name]["window"] for name in ("stats", "usage"))
         for window in open_:
             for first in least(window):

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from state.engine import clocks, cluster_policies, order
+from state.engine import clocks, cluster_policies, distances, order
 from state.engine.clocks import NS_PER_MS, Moment
 from state.engine.kernel import NULL, Array, Record
 from state.engine.key import Key, Pair
 from state.engine.mono_shard import Shard
 from state.engine.order import BROKER_STARTED, FIRST
 from state.engine.play import play
+from state.engine.reach import Reach
 from state.engine.records import STILL, Records, after, length, take
 from state.engine.refused import DUPLICATE, OUT_OF_RANGE, TOO_LATE, Refused
 from state.engine.sequence import POLICY
@@ -48,16 +49,17 @@ class Admission:
         s: Shard[Any],
         records: Records,
         mine: Array,
-        stream_ms: int,
+        reach: Reach,
         lateness_ns: int,
         idle_advance_ms: int,
-        max_future_ms: int,
+        clock_skew_ms: int,
         refused: Refused,
     ) -> None:
         """`mine`: the records of single keys (bool); others are passed over."""
-        self._s, self._stream_ms, self._refused = s, stream_ms, refused
+        self._s, self._reach, self._refused = s, reach, refused
         self._lateness_ns, self._idle_advance_ms = lateness_ns, idle_advance_ms
-        self._max_future_ms = max_future_ms
+        self._clock_skew_ms = clock_skew_ms
+        self._moved_ms = 0
         known = length(s.waiting)
         self._r = after(s.waiting, records)
         self._is_new = np.arange(length(self._r)) >= known
@@ -72,13 +74,13 @@ class Admission:
         s, left, seen = self._s, [_NOTHING], set()
         for pair, at in self._by_key():
             seen.add(pair)
-            b = s.open(pair)
-            waiting = self._judge_key(b, at)
+            b, changed = self._with_its_clock(s.open(pair), at)
+            waiting = self._judge_key(b, at, changed)
             if b.key["any"] or b.key["has_clock"] or len(waiting):
                 s.keys[pair] = b
             left.append(waiting)
         without = [pair for pair in s.keys if pair not in seen]
-        resting = s.resting(self._stream_ms) if without else set()
+        resting = s.resting(self._reach, self._idle_advance_ms) if without else set()
         for pair in without:
             found = s.keys[pair]
             if pair not in resting or isinstance(found, Key) or cluster_policies.pending(s, found):
@@ -103,9 +105,11 @@ class Admission:
         for i, one in enumerate(keys.tolist()):
             yield divmod(one, many), mine[starts[bounds[i] : bounds[i + 1]]]
 
-    def _judge_key(self, b: Key, at: Array) -> Array:
-        """Judge the records of one key; returns those that keep waiting."""
+    def _judge_key(self, b: Key, at: Array, changed: bool = False) -> Array:
+        """Judge the records of one key; returns those that keep waiting. `changed`: it has begun
+        anew."""
         k, r = b.key, self._r
+        self._moved_ms = int(self._reach.moved(k, "latest_wall_ms", self._idle_advance_ms))
         for name, value in self._s.parameters.items():
             k[name] = value
         self._s.prepare(b)
@@ -116,7 +120,7 @@ class Admission:
         clock, clock_wall = self._begin(k, at, mono, wall, starts, usable)
         if not len(at):
             rows = _Rows(at, at, at, at, at)
-            return at if clock is None else self._judge_rows(b, rows, at, at, clock)
+            return at if clock is None else self._judge_rows(b, rows, at, at, clock, changed)
         floats = (kind == POLICY) & (mono == NULL)
         by_wall = (wall != NULL) & (wall < clock_wall)
         late = fresh & (floats | starts) & by_wall
@@ -141,7 +145,7 @@ class Admission:
         rows, normal = _Rows(at, run, time, mono, wall), ~(held | floats | late)
         if not normal.all():
             rows = rows.picked(normal)
-        return self._judge_rows(b, rows, floating, aside, clock)
+        return self._judge_rows(b, rows, floating, aside, clock, changed)
 
     def _run_and_time(self, at: Array, mono: Array, starts: Array) -> tuple[Array, Array]:
         """The broker's run and the time in it, of the records of one key."""
@@ -159,17 +163,18 @@ class Admission:
     ) -> tuple[Moment | None, int]:
         """The key's clock and its wall time at the beginning of the batch."""
         clock, clock_wall = clocks.present(k), int(k["clock_wall_ms"])
-        if self._stream_ms <= 0:
+        moved_ms = self._moved_ms
+        if moved_ms <= 0:
             return clock, clock_wall
         mono, wall = mono[usable], wall[usable]
         run, time = self._run_and_time(at[usable], mono, starts[usable])
         sort = np.lexsort((time, run))
-        moved = clocks.by_stream(k, run[sort], mono[sort], wall[sort], self._stream_ms)
+        moved = clocks.by_stream(k, run[sort], mono[sort], wall[sort], moved_ms)
         if moved is not None and (clock is None or moved > clock):
             clock = moved
-            clock_wall = max(clock_wall, self._stream_ms)
+            clock_wall = max(clock_wall, moved_ms)
         if clock is None:
-            clock_wall = max(clock_wall, self._stream_ms)
+            clock_wall = max(clock_wall, moved_ms)
         return clock, clock_wall
 
     def _of_an_old_run(self, k: Record, at: Array, wall: Array) -> Array:
@@ -183,7 +188,7 @@ class Admission:
 
     def _refuse_late(self, k: Record, picked: Array) -> None:
         details = []
-        latest, stream = int(k["latest_ns"]), self._stream_ms
+        latest, stream = int(k["latest_ns"]), self._moved_ms
         own = latest - self._lateness_ns if latest != NULL else None
         for i in picked:
             wall, mono = int(self._r["ts_wall_ms"][i]), int(self._r["ts_mono_ns"][i])
@@ -199,17 +204,43 @@ class Admission:
                 details.append("before the clock of its key")
         self._refused.add(self._r, picked, TOO_LATE, details)
 
-    def _refuse_strange(self, k: Record, picked: Array) -> None:
+    def _refuse_strange(self, picked: Array) -> None:
         self._refused.add(
             self._r,
             picked,
             OUT_OF_RANGE,
             [
-                f"ts_mono_ns and ts_wall_ms are further from where they stood than max_future_ms:"
-                f" {self._max_future_ms}"
+                f"ts_mono_ns and ts_wall_ms are further from where those of its broker stand than"
+                f" clock_skew_ms: {self._clock_skew_ms}"
             ]
             * len(picked),
         )
+
+    def _with_its_clock(self, b: Key, at: Array) -> tuple[Key, bool]:
+        """The key under the monotonic clock of most of its records. Where they say that it was
+        another and lies behind it, the key begins anew with its documents, as after a gap without
+        a beginning; whether it does."""
+        r, k = self._r, b.key
+        if self._clock_skew_ms >= clocks.ENDLESS_MS:
+            return b, False
+        kind, mono, wall = (r[c][at] for c in ("event_type", "ts_mono_ns", "ts_wall_ms"))
+        known = (mono != NULL) & (wall != NULL)
+        if (kind == BROKER_STARTED).any() or not (known & self._is_new[at]).any():
+            return b, False
+        new = self._is_new[at][known]
+        behind = distances.change(k, mono[known], wall[known], new, self._clock_skew_ms)
+        if not behind:
+            return b, False
+        pair = int(k["cluster"]), int(k["broker"])
+        fresh = self._s.new_key(pair, b.documents)
+        fresh.applied = b.applied
+        return fresh, True
+
+    def _note_plan(self, k: Record, at: Array) -> None:
+        """Keep the plan of the last batch with a record of the key."""
+        new = at[self._is_new[at]]
+        if len(new):
+            k["plan_ms"] = max(int(k["plan_ms"]), int(self._r["ingest_ms"][new].max()))
 
     # -- judging -----------------------------------------------------------------------------
 
@@ -220,21 +251,28 @@ class Admission:
         floating: Array,
         aside: Array,
         clock: Moment | None,
+        changed: bool,
     ) -> Array:
         rows = rows.picked(self._ordered(rows.at, rows.run, rows.time))
         floating = self._floating(floating)
         k, still = b.key, self._r["home"][rows.at] & STILL != 0
-        strange = clocks.out_of_range(k, rows.run, rows.mono, rows.wall, still, self._max_future_ms)
-        strange &= self._is_new[rows.at]
-        if strange.any():
-            self._refuse_strange(k, rows.at[strange])
-            rows, still = rows.picked(~strange), still[~strange]
+        if self._clock_skew_ms < clocks.ENDLESS_MS:
+            strange = distances.strange(
+                k, rows.run, rows.mono, rows.wall, still, self._clock_skew_ms
+            )
+            strange &= self._is_new[rows.at] | changed
+            if strange.any():
+                self._refuse_strange(rows.at[strange])
+                rows, still = rows.picked(~strange), still[~strange]
+            distances.vouch(k, int(np.count_nonzero(self._is_new[rows.at])))
         moving = rows if not still.any() else rows.picked(~still)
         if len(moving.at):
             own = clocks.by_records(k, moving.run, moving.mono, moving.wall, self._lateness_ns)
             clock = own if clock is None else max(clock, own)
             latest = int(moving.mono[-1])
-            k["latest_ns"] = max(int(k["latest_ns"]), latest) if moving.run[-1] == 0 else latest
+            if moving.run[-1] or latest >= k["latest_ns"]:
+                k["latest_ns"], k["latest_wall_ms"] = latest, moving.wall[-1]
+        self._note_plan(k, moving.at if len(moving.at) or k["plan_ms"] != NULL else rows.at)
         at, run, time, mono, wall = rows
         if clock is None:
             return np.concatenate([at, floating, aside])

@@ -16,7 +16,6 @@ from state.engine.order import FIRST
 NS_PER_MS = 1_000_000
 _NS_PER_MS = np.int64(NS_PER_MS)
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
-_FAR_MS = np.int64(2**61)
 ENDLESS_MS = 2**62
 """Further than any two clocks: what they are apart is not judged."""
 
@@ -112,42 +111,6 @@ def by_records(k: Record, run: Array, mono: Array, wall: Array, lateness_ns: int
         else:
             latest += (int(wall[start]) - old_wall) * NS_PER_MS
     return Moment(reached, _clamp(latest - left))
-
-
-def out_of_range(
-    k: Record, run: Array, mono: Array, wall: Array, still: Array, most_ms: int
-) -> Array:
-    """Records, in order, whose two clocks are further from each other than those of the key's
-    records before (bool): one of them is wrong. Without any before, most of the run's records say
-    where they stand.
-
-    A wall clock that has gained while the monotonic one went on is a machine that slept; the
-    records after it stand there. `still`: those of which the wall time may be wrong.
-    """
-    found = np.zeros(len(run), bool)
-    known = wall != NULL
-    apart = np.clip(wall, -_FAR_MS, _FAR_MS) - mono // _NS_PER_MS
-    for one in range(int(run[0]), int(run[-1]) + 1) if len(run) else ():
-        mine = np.flatnonzero(known & (run == one))
-        if not len(mine):
-            continue
-        last = int(mono[mine[0]])
-        if one == 0 and k["any"] and k["last_wall_ms"] != NULL:
-            last = int(k["last_ns"])
-            stands = int(k["last_wall_ms"]) - last // NS_PER_MS
-        else:
-            stands = int(np.sort(apart[mine])[len(mine) // 2])
-        if (np.abs(apart[mine] - stands) <= most_ms).all():
-            continue
-        for i in mine.tolist():
-            if abs(int(apart[i]) - stands) > most_ms:
-                slept = apart[i] > stands and abs(int(mono[i]) - last) <= most_ms * NS_PER_MS
-                if still[i] or not slept:
-                    found[i] = True
-                    continue
-                stands = int(apart[i])
-            last = int(mono[i])
-    return found
 
 
 def is_before(run: Array, time: Array, clock: Moment) -> Array:

@@ -88,7 +88,7 @@ def pending(s: Shard[Any], b: Key | Closed) -> list[ClusterPolicy]:
     return sorted(stars, key=lambda x: (x.policy.wall_ms, x.seq is not None, x.seq or 0))
 
 
-def forget(s: Shard[Any], stream_ms: int) -> None:
+def forget(s: Shard[Any], past_ms: int) -> None:
     """A replaced document may go once every key has it behind it and no new key can need it."""
     if not s.stars:
         return
@@ -97,7 +97,7 @@ def forget(s: Shard[Any], stream_ms: int) -> None:
         replaced = any(
             other.cluster == star.cluster
             and other.policy.source == star.policy.source
-            and star.policy.wall_ms < other.policy.wall_ms <= stream_ms
+            and star.policy.wall_ms < other.policy.wall_ms <= past_ms
             for other in s.stars
         )
         if not replaced or any(

@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state.engine import earlier
 from state.engine.packing import pack, unpack
 
 Array = np.ndarray
@@ -181,9 +180,7 @@ def together(arrays: Mapping[str, Array], names: Sequence[str]) -> Array:
     """Arrays of one length as rows of words of one array."""
     found = arrays.together(names) if isinstance(arrays, Stored) else None
     if found is None:
-        rows = [arrays[name] for name in names]
-        # earlier releases stored some columns in one byte
-        words = [row.view(np.int64) if row.dtype.itemsize == 8 else row for row in rows]
+        words = [arrays[name].view(np.int64) for name in names]
         found = np.concatenate(words).reshape(len(names), -1)
     return found
 
@@ -277,25 +274,17 @@ def _neighbours(sizes: Array) -> Iterator[tuple[int, int]]:
 
 
 def decode(job: str, version: int, data: bytes) -> Mapping[str, Array]:
-    """Read what `encode` wrote, in this release or an earlier one; the arrays are writable copies.
+    """Read what `encode` wrote; the arrays are writable copies.
 
     Raises StateFormatError for other bytes, another job or an unknown version.
     """
-    if data[:4] == earlier.BY_FIELD:
-        header = earlier.header_of(data)
-        _require(job, version, header["job"], header["version"])
-        return earlier.by_field(header, data, FAST)
     plan, body, raw = _opened(data)
     _require(job, version, plan.job, plan.version)
-    if data[:4] == earlier.BY_ROW:
-        return earlier.by_row(plan.names, plan.types, body)
     return Stored(plan, body, raw)
 
 
 def describe(data: bytes) -> dict[str, Any]:
     """Job, version, size and arrays of state bytes; the size is that of the arrays in memory."""
-    if data[:4] == earlier.BY_FIELD:
-        return earlier.header_of(data)
     plan, body, _ = _opened(data)
     lengths = np.frombuffer(body, np.int64, len(plan.names))
     return {
@@ -382,7 +371,7 @@ _plan = lru_cache(maxsize=64)(_Plan)
 
 def _opened(data: bytes) -> tuple[_Plan, bytes, memoryview]:
     """The contents of the header, the body, and what follows it."""
-    if data[:4] not in (MAGIC, earlier.BY_ROW):
+    if data[:4] != MAGIC:
         raise StateFormatError("not a state of Weir: magic bytes are missing")
     end = 8 + struct.unpack_from("<I", data, 4)[0]
     (size,) = struct.unpack_from("<Q", data, end)

@@ -21,9 +21,9 @@ class Step:
     """The result of one call of a job.
 
     `tables` holds output rows by table name, without the columns that are the same for every row
-    of a job. `wake_at_ms` is a wall time of the stream: when its clock passes it, the shard must
-    be called even without records; None = never. `needed_idle_advance_ms` is set when records
-    were too late only because other keys had run ahead.
+    of a job. `wake_at_ms` is a wall time: when the clock of a key passes it, the shard must be called even
+    without records; None = never. `needed_idle_advance_ms` is set when records were too late only
+    because their keys had been silent for so long.
     """
 
     state: bytes
@@ -38,9 +38,15 @@ class Job(Protocol):
 
     name: str
 
-    def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
-        """Judge a batch; `stream_ms` is the stream's clock (latest wall time less
-        `idle_advance_ms`) when the batch begins."""
+    def step(
+        self,
+        state: bytes | None,
+        blobs: Sequence[bytes],
+        stream_ms: int,
+        reached_ms: int | None = None,
+    ) -> Step:
+        """Judge a batch; `stream_ms` and `reached_ms` say how far silent keys are moved before it:
+        see `state.engine.reach`."""
         ...
 
     def follow(self, versions: Iterable[Version]) -> None:

@@ -34,6 +34,7 @@ from state.engine.mono_shard import (
     versions_as_cluster_policies,
 )
 from state.engine.names import Names
+from state.engine.reach import Reach
 from state.engine.records import concat, length, read_blobs, take
 from state.engine.refused import Refused
 
@@ -114,22 +115,20 @@ class Arrays:
 def step(
     s: Shard[Any],
     blobs: Sequence[bytes],
-    stream_ms: int,
+    reach: Reach,
     lateness_ns: int,
     idle_advance_ms: int,
-    max_future_ms: int,
+    clock_skew_ms: int,
 ) -> Step:
-    """Judge a batch of one shard; see `state.engine.job`. `max_future_ms`: how far the two clocks
-    of a key may move from each other."""
+    """Judge a batch of one shard; see `state.engine.job`. `clock_skew_ms`: how far the two clocks
+    of a record may be from where those of its key stand."""
     refused = Refused(s.form.store.job)
     records = read_blobs(blobs, s.names, s.form.columns, room=length(s.waiting))
     kind = records["event_type"]
     read = np.ones(len(kind), bool) if s.kinds is None else s.kinds[kind]
     _change_configured(s)
     mine = read & ~cluster_policies.taken(s, records, read, refused)
-    Admission(
-        s, records, mine, stream_ms, lateness_ns, idle_advance_ms, max_future_ms, refused
-    ).admit()
+    Admission(s, records, mine, reach, lateness_ns, idle_advance_ms, clock_skew_ms, refused).admit()
     tables: dict[str, list[pa.Table]] = {}
     for b in s.keys.values():
         if isinstance(b, Key):
@@ -138,7 +137,8 @@ def step(
     quarantine = refused.table(s.names)
     if quarantine is not None:
         tables["quarantine"] = [quarantine]
-    cluster_policies.forget(s, stream_ms)
+    clocks = [b.key["clock_wall_ms"] for b in s.keys.values() if b.key["has_clock"]]
+    cluster_policies.forget(s, reach.past(np.array(clocks, np.int64)))
     wake = _wake_ms(s)
     return Step(
         s.write(),

@@ -40,6 +40,7 @@ from state.engine.kernel import NULL, Array
 from state.engine.key import Closed, Key, Pair, Row
 from state.engine.moving import beside, by_count, by_field
 from state.engine.names import NONE, Names
+from state.engine.reach import Reach
 from state.engine.records import Records
 from state.engine.store import Plain, RecordSet, Store, Struct
 
@@ -276,20 +277,20 @@ class Shard(ABC, Generic[K]):
         """All keys, opened."""
         return {pair: self.open(pair) for pair in self.keys}
 
-    def resting(self, stream_ms: int) -> set[Pair]:
+    def resting(self, reach: Reach, idle_advance_ms: int) -> set[Pair]:
         """Keys that have nothing to do unless a record or a star comes: their parameters are
-        unchanged, and the stream has not passed their clocks.
+        unchanged, and they are not moved beyond their clocks.
         """
         k = self._scalars
         rest = np.full(len(k), self.may_rest)
         for name, value in self.parameters.items():
             rest &= k[name] == value
-        if stream_ms > 0:
-            # in floating point: one more key may be opened than must be
-            ahead = (float(stream_ms) - k["last_wall_ms"]) * NS_PER_MS + k["last_ns"]
-            moves = (k["has_clock"] == 0) | (ahead > k["clock_ns"] - float(NS_PER_MS))
-            known = (k["any"] != 0) & (k["last_wall_ms"] != NULL)
-            rest &= ~(moves & known & (k["last_wall_ms"] <= stream_ms))
+        moved = reach.moved(k, "latest_wall_ms", idle_advance_ms)
+        # in floating point: one more key may be opened than must be
+        ahead = (moved.astype(float) - k["last_wall_ms"]) * NS_PER_MS + k["last_ns"]
+        moves = (k["has_clock"] == 0) | (ahead > k["clock_ns"] - float(NS_PER_MS))
+        known = (k["any"] != 0) & (k["last_wall_ms"] != NULL)
+        rest &= ~(moves & known & (moved > 0) & (k["last_wall_ms"] <= moved))
         return {self._read[i] for i in np.flatnonzero(rest)}
 
     # -- bytes -------------------------------------------------------------------------------

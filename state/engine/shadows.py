@@ -69,10 +69,16 @@ class WithShadows:
         self._live, self._tables, self._shadows = live, tables, shadows
         self._documents = documents or Configured()
 
-    def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
+    def step(
+        self,
+        state: bytes | None,
+        blobs: Sequence[bytes],
+        stream_ms: int,
+        reached_ms: int | None = None,
+    ) -> Step:
         """See `state.engine.job`; rows of shadows have the column `policy`."""
         live, states = split(state)
-        answer = self._live.step(live, blobs, stream_ms)
+        answer = self._live.step(live, blobs, stream_ms, reached_ms)
         if not self._shadows:
             return answer
         found: States = {}
@@ -81,7 +87,7 @@ class WithShadows:
         for shadow in self._shadows:
             holds = cache(partial(_stream_holds, shadow.documents, self._documents))
             own = [_without(blob, holds) for blob in blobs]
-            one = shadow.core.step(states.get(shadow.life, live), own, stream_ms)
+            one = shadow.core.step(states.get(shadow.life, live), own, stream_ms, reached_ms)
             found[shadow.life] = one.state
             wakes += [] if one.wake_at_ms is None else [one.wake_at_ms]
             for name, table in one.tables.items():

@@ -14,25 +14,32 @@ import numpy as np
 
 from state.engine.kernel import NULL
 from state.engine.names import Names
+from state.engine.reach import Reach
 from state.engine.records import STILL, Array, Records, length, take
 from state.engine.refused import DUPLICATE, FAR_MS, TOO_LATE, Refused
 from state.engine.sequence import Sequence as Order
 from state.engine.structs import grown
 
-CLOCK_FIELDS = [("has_clock", "|u1"), ("clock_ms", "<i8"), ("latest_ms", "<i8")]
-"""Required fields of the array of keys; `latest_ms` is NULL before the first record."""
+CLOCK_FIELDS = [
+    ("has_clock", "|u1"),
+    ("clock_ms", "<i8"),
+    ("latest_ms", "<i8"),
+    ("plan_ms", "<i8"),
+]
+"""Required fields of the array of keys; `latest_ms` is NULL before the first record that moves the
+clock, `plan_ms` before the first one. It is the plan of the batch with the last one."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Lateness(NamedTuple):
     """What decides that a record of a batch is late."""
 
-    stream_ms: int
-    """Time that the stream has reached."""
+    reach: Reach
+    """How far silent keys are moved."""
     lateness_ms: int
     """How far a clock is behind the latest record of its key."""
     idle_advance_ms: int
-    """How far that is behind the newest record of the whole stream."""
+    """How far the clock of a silent key is behind its time."""
 
 
 def admit(
@@ -53,28 +60,30 @@ def admit(
     """
     time = records["ts_wall_ms"]
     still = records["home"] & STILL != 0
-    late = _late(keys, key, time, first_new, lateness.stream_ms)
+    moved = lateness.reach.moved(keys, "latest_ms", lateness.idle_advance_ms)
+    late = _late(keys, key, time, first_new, moved)
     kept = None
     if len(late):
-        _refuse_late(keys, key, records, late, lateness, refused)
+        _refuse_late(keys, key, records, late, moved[key[late]], lateness, refused)
         kept = np.delete(np.arange(len(time)), late)
         records, key, time, still = take(records, kept), key[kept], time[kept], still[kept]
     rows, twice = order.ordered(key, time, records, names)
     if len(twice):
         refused.add(records, twice, DUPLICATE, [""] * len(twice))
         rows = rows[~np.isin(rows, twice)]
-    now, later = _parted(keys, key, time, still, rows, lateness.lateness_ms)
+    plan = records["ingest_ms"]
+    now, later = _parted(keys, key, time, plan, first_new, still, rows, lateness.lateness_ms)
     return (now, later) if kept is None else (kept[now], kept[later])
 
 
 @numba.njit(cache=True, nogil=True)
-def _late(keys: Array, key: Array, time: Array, first_new: int, stream_ms: int) -> Array:
-    """Move the clocks to the stream's, and find the new records before them."""
-    if stream_ms > 0:
-        for i in range(len(keys)):
-            k = keys[i]
-            if k["has_clock"] == 0 or k["clock_ms"] < stream_ms:
-                k["clock_ms"] = stream_ms
+def _late(keys: Array, key: Array, time: Array, first_new: int, moved: Array) -> Array:
+    """Move the clocks of silent keys, and find the new records before them."""
+    for i in range(len(keys)):
+        k = keys[i]
+        if moved[i] > 0:
+            if k["has_clock"] == 0 or k["clock_ms"] < moved[i]:
+                k["clock_ms"] = moved[i]
             k["has_clock"] = 1
     late = np.empty(len(time), np.int64)
     count = 0
@@ -88,7 +97,14 @@ def _late(keys: Array, key: Array, time: Array, first_new: int, stream_ms: int) 
 
 @numba.njit(cache=True, nogil=True)
 def _parted(
-    keys: Array, key: Array, time: Array, still: Array, rows: Array, lateness_ms: int
+    keys: Array,
+    key: Array,
+    time: Array,
+    plan: Array,
+    first_new: int,
+    still: Array,
+    rows: Array,
+    lateness_ms: int,
 ) -> tuple[Array, Array]:
     """Move the clocks by records, except those that are `still`; returns the rows before them, and
     the others."""
@@ -96,6 +112,8 @@ def _parted(
         k = keys[key[i]]
         if time[i] > k["latest_ms"] and not still[i]:
             k["latest_ms"] = time[i]
+        if i >= first_new and plan[i] > k["plan_ms"] and (k["plan_ms"] == NULL or not still[i]):
+            k["plan_ms"] = plan[i]
     if len(time):
         for i in range(len(keys)):
             k = keys[i]
@@ -123,14 +141,15 @@ def _refuse_late(
     key: Array,
     records: Records,
     late: Array,
+    moved: Array,
     lateness: Lateness,
     refused: Refused,
 ) -> None:
-    stream_ms, lateness_ms, idle_advance_ms = lateness
+    _, lateness_ms, idle_advance_ms = lateness
     time, latest = records["ts_wall_ms"][late], keys["latest_ms"][key[late]]
     own = np.where(latest != NULL, latest, NULL + lateness_ms) - lateness_ms
     by_stream = time >= own
-    missing = np.where(by_stream, stream_ms + idle_advance_ms - time, own - time)
+    missing = np.where(by_stream, moved + idle_advance_ms - time, own - time)
     if by_stream.any():
         needed = missing[by_stream]
         near = needed[needed <= FAR_MS]

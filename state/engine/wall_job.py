@@ -18,6 +18,7 @@ from state.engine import documents, moving, wall, wall_policies
 from state.engine.job import Step
 from state.engine.moving import Owned
 from state.engine.names import Names
+from state.engine.reach import Reach
 from state.engine.records import NULL, Array, Records, after, concat, length, read_blobs, take
 from state.engine.refused import Refused
 from state.engine.sequence import POLICY
@@ -80,11 +81,18 @@ class WallJob(ABC, Generic[S]):
     _lateness_ms: int
     _idle_advance_ms: int
 
-    def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
+    def step(
+        self,
+        state: bytes | None,
+        blobs: Sequence[bytes],
+        stream_ms: int,
+        reached_ms: int | None = None,
+    ) -> Step:
         """Judge a batch of one shard; see `state.engine.job`."""
+        reach = Reach(stream_ms, reached_ms)
         s = self._open(state)
         refused = Refused(self.name)
-        new = self._own(s, self._read(s, blobs), stream_ms, refused)
+        new = self._own(s, self._read(s, blobs), reach, refused)
         both = after(s.waiting, new)
         keys, key = self._keys(s, both)
         begin_ms = np.where(keys["has_clock"] != 0, keys["clock_ms"], NULL)
@@ -93,7 +101,7 @@ class WallJob(ABC, Generic[S]):
             key,
             both,
             length(s.waiting),
-            wall.Lateness(stream_ms, self._lateness_ms, self._idle_advance_ms),
+            wall.Lateness(reach, self._lateness_ms, self._idle_advance_ms),
             self.order,
             s.names,
             refused,
@@ -101,11 +109,11 @@ class WallJob(ABC, Generic[S]):
         s.waiting = take(both, later)
         following = wall.first_waiting(len(keys), key[later], s.waiting)
         batch = Batch(keys, begin_ms, take(both, now), key[now], *following)
-        tables = self._judge(s, batch, stream_ms)
+        tables = self._judge(s, batch, reach)
         quarantine = refused.table(s.names)
         if quarantine is not None:
             tables["quarantine"] = quarantine
-        times = list(self._settle(s, tables, stream_ms))
+        times = list(self._settle(s, tables, reach))
         if length(s.waiting):
             times.append(int(s.waiting["ts_wall_ms"].min()))
         wake = max(min(times), 0) if times else None
@@ -151,11 +159,11 @@ class WallJob(ABC, Generic[S]):
         """The keys of a shard, those of new records included, and the key of each record."""
 
     @abstractmethod
-    def _judge(self, s: S, batch: Batch, stream_ms: int) -> dict[str, pa.Table]:
+    def _judge(self, s: S, batch: Batch, reach: Reach) -> dict[str, pa.Table]:
         """Judge records, fire timers and leave in the shard what lives on; the rows by table."""
 
     @abstractmethod
-    def _settle(self, s: S, tables: dict[str, pa.Table], stream_ms: int) -> Iterable[int]:
+    def _settle(self, s: S, tables: dict[str, pa.Table], reach: Reach) -> Iterable[int]:
         """What is left to do once a batch is judged; wall times at which to be called again."""
 
     @abstractmethod
@@ -179,7 +187,7 @@ class WallJob(ABC, Generic[S]):
     def _read(self, s: S, blobs: Sequence[bytes]) -> Records:
         return read_blobs(blobs, s.names, self.columns, room=length(s.waiting))
 
-    def _own(self, s: S, records: Records, stream_ms: int, refused: Refused) -> Records:
+    def _own(self, s: S, records: Records, reach: Reach, refused: Refused) -> Records:
         """The records of single keys; others are taken."""
         return records
 
@@ -217,16 +225,16 @@ class SharedWallJob(WallJob[T]):
             "config": config.followed_by(self._policies.versions).kept,
         }
 
-    def _own(self, s: T, records: Records, stream_ms: int, refused: Refused) -> Records:
+    def _own(self, s: T, records: Records, reach: Reach, refused: Refused) -> Records:
         kind = records["event_type"]
         is_shared = (kind == POLICY) | (kind == STARTED) | (kind == LOST)
         came = bool(is_shared.any())
         own = take(records, ~is_shared) if came else records
         shared = take(records, is_shared) if came else None
         config = self._policies.kept
-        self._wake(s, own, stream_ms, came or s.config != config)
+        self._wake(s, own, reach, came or s.config != config)
         if s.config != config:
-            told = [*self._told(s, stream_ms), *([] if shared is None else [shared])]
+            told = [*self._told(s, reach), *([] if shared is None else [shared])]
             shared = concat(told) if told else None
             s.config = config
         if shared is None:
@@ -237,7 +245,7 @@ class SharedWallJob(WallJob[T]):
             )
         return own
 
-    def _told(self, s: T, stream_ms: int) -> list[Records]:
+    def _told(self, s: T, reach: Reach) -> list[Records]:
         """What the configuration brings that the shard does not have, as records."""
         first, number = documents.first_and_number(s.config or ())
         texts: list[str] = []
@@ -246,19 +254,24 @@ class SharedWallJob(WallJob[T]):
             texts = list(self._policies)
         elif first != self._policies:
             texts = wall_policies.changes(first, self._policies)
-            clocks = s.parts["keys"]["clock_ms"][s.parts["keys"]["has_clock"] != 0]
-            at_ms = max(stream_ms, int(clocks.min())) if len(clocks) else stream_ms
+            keys = s.parts["keys"][s.parts["keys"]["has_clock"] != 0]
+            moved = reach.moved(keys, "latest_ms", self._idle_advance_ms)
+            clocks = np.maximum(moved, keys["clock_ms"])
+            at_ms = int(clocks.min()) if len(clocks) else reach.stream_ms
         found = wall_policies.following(self._policies, number, s.shared, self.order, s.names)
         if texts:
             found.insert(0, wall_policies.configured(texts, at_ms, s.shared, self.order, s.names))
         return found
 
-    def _wake(self, s: T, own: Records, stream_ms: int, changed: bool) -> None:
+    def _wake(self, s: T, own: Records, reach: Reach, changed: bool) -> None:
         """Bring back what this batch may need; `changed`: what holds for many keys may change."""
 
-    def _forget(self, s: T, stream_ms: int) -> None:
+    def _forget(self, s: T, reach: Reach) -> None:
         """Leave out shared records that cannot matter any more."""
-        needed = self.standing.needed(s.shared, s.meaning, stream_ms)
+        keys = s.parts["keys"]
+        needed = self.standing.needed(
+            s.shared, s.meaning, reach.past(keys["clock_ms"][keys["has_clock"] != 0])
+        )
         if not needed.all():
             s.shared, s.meaning = take(s.shared, needed), s.meaning[needed]
 

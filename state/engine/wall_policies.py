@@ -157,12 +157,12 @@ class SharedRecords(ABC):
         rows, _ = self.sequence.ordered(zero, both["ts_wall_ms"], both, names)
         return take(both, rows), picked(content, rows)
 
-    def needed(self, records: Records, meaning: Array, stream_ms: int) -> Array:
+    def needed(self, records: Records, meaning: Array, past_ms: int) -> Array:
         """Shared records that can still matter: those that no later one, behind every key,
         replaces. A document that sets nothing is kept with the last one of its name that set
         something.
         """
-        past = records["ts_wall_ms"] < stream_ms
+        past = records["ts_wall_ms"] < past_ms
         if not past.any():
             return np.ones(len(meaning), bool)
         return _needed(

@@ -20,6 +20,7 @@ from state.engine import mono
 from state.engine.clocks import ENDLESS_MS, NS_PER_MS
 from state.engine.documents import Configured
 from state.engine.job import Step
+from state.engine.reach import Reach
 from state.entry_cache import rows
 from state.entry_cache import shard as shards
 from state.entry_cache.broker import Broker
@@ -45,7 +46,7 @@ class EntryCache(mono.MonoJob):
         JSON."""
         self._lateness_ns = int(params["allowed_lateness_ms"]) * NS_PER_MS
         self._idle_advance_ms = int(params["idle_advance_ms"])
-        self._max_future_ms = int(params.get("max_future_ms", ENDLESS_MS))
+        self._clock_skew_ms = int(params.get("clock_skew_ms", ENDLESS_MS))
         extra = params["extra_outputs"]
         release = params["release_event"]
         if release not in RELEASE_EVENTS:
@@ -61,15 +62,21 @@ class EntryCache(mono.MonoJob):
         variants: Sequence[Mapping[str, Any]] = params["variants"] or ({},)
         self._variants = [Variant(given, params, self.policies) for given in variants]
 
-    def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
+    def step(
+        self,
+        state: bytes | None,
+        blobs: Sequence[bytes],
+        stream_ms: int,
+        reached_ms: int | None = None,
+    ) -> Step:
         """Judge a batch of one shard; see `state.engine.job`."""
         return mono.step(
             self.shard_of(state),
             blobs,
-            stream_ms,
+            Reach(stream_ms, reached_ms),
             self._lateness_ns,
             self._idle_advance_ms,
-            self._max_future_ms,
+            self._clock_skew_ms,
         )
 
     def shard_of(self, state: bytes | None) -> Brokers:

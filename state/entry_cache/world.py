@@ -45,7 +45,10 @@ _UNKNOWN = {
     "variants": ("idle_until_ns", "max_bytes"),
     "topics": ("seen_ns", "left_ns", "check_ns"),
     "cursors": ("backlog",),
-    "key": ("latest_ns", "clock_wall_ms", "run_wall_ms", "last_wall_ms", "eviction_ns", "read_ns"),
+    "key": (
+        *("latest_ns", "latest_wall_ms", "plan_ms", "apart_ms"),
+        *("clock_wall_ms", "run_wall_ms", "last_wall_ms", "eviction_ns", "read_ns"),
+    ),
 }
 
 

@@ -7,7 +7,7 @@ from state.events import WALL
 from state.producer_ids.outputs import OUTPUTS
 
 NAME = "producer_ids"
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type",

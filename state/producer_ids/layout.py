@@ -86,6 +86,7 @@ KEY = _layout(
     ("began_live", _i8),
     ("clock_ms", _i8),
     ("latest_ms", _i8),
+    ("plan_ms", _i8),
     ("last_ms", _i8),
     ("last_ns", _i8),
     ("feed", _i8),

@@ -28,6 +28,7 @@ import pyarrow as pa
 from state.engine import kafka_quota, wall
 from state.engine.documents import Configured
 from state.engine.names import Names
+from state.engine.reach import Reach
 from state.engine.records import Records, length
 from state.engine.structs import grown
 from state.engine.wall_job import Batch, SharedWallJob
@@ -44,7 +45,7 @@ from udfs.users import user_of
 
 _BLANK: dict[str, Any] = {
     **dict.fromkeys(
-        ("clock_ms", "latest_ms", "last_ms", "last_ns", "recorded_ms", "lost_ms"), NULL
+        ("clock_ms", "latest_ms", "plan_ms", "last_ms", "last_ns", "recorded_ms", "lost_ms"), NULL
     ),
     "feed": L.NOBODY,
 }
@@ -145,14 +146,14 @@ class ProducerIds(SharedWallJob[Shard]):
 
     # -- judging -----------------------------------------------------------------------------
 
-    def _judge(self, s: Shard, batch: Batch, stream_ms: int) -> dict[str, pa.Table]:
+    def _judge(self, s: Shard, batch: Batch, reach: Reach) -> dict[str, pa.Table]:
         w, o = self._play(s, batch)
         tables = Rows(w, o, batch.records, s.names).tables()
-        s.parts = shards.pack(w, stream_ms)
+        s.parts = shards.pack(w, reach.stays(batch.keys))
         return tables
 
-    def _settle(self, s: Shard, tables: dict[str, pa.Table], stream_ms: int) -> Iterable[int]:
-        self._forget(s, stream_ms)
+    def _settle(self, s: Shard, tables: dict[str, pa.Table], reach: Reach) -> Iterable[int]:
+        self._forget(s, reach)
         keys = s.parts["keys"]
         window = keys["window_ms"][keys["open"] != 0]
         if len(window):

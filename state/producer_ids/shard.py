@@ -270,11 +270,11 @@ def _gathered(flat: Array, start: Array, count: Array) -> Array:
     return out
 
 
-def pack(w: World, stream_ms: int) -> dict[str, Array]:
+def pack(w: World, stays: Array) -> dict[str, Array]:
     """The arrays to store, without keys that are equivalent to new ones; inverse of `unpack`."""
     p = w.settings[0]
     counted = _remembered(w)
-    kept = _kept(w, stream_ms, counted)
+    kept = _kept(w, stays, counted)
     number = np.full(len(w.keys) + 1, -1, np.int64)
     number[:-1][kept] = np.arange(int(kept.sum()))
     order = np.empty(len(w.filters), np.int64)
@@ -362,11 +362,11 @@ def _forget_idle(keys: Array, idle_ms: int) -> None:
     keys["recorded_ms"][idle] = NULL
 
 
-def _kept(w: World, stream_ms: int, counted: Array) -> Array:
+def _kept(w: World, stays: Array, counted: Array) -> Array:
     p, k = w.settings[0], w.keys
     idle = (k["recorded_ms"] == NULL) | _is_idle(k, p["idle_ms"])
     kept = (k["open"] != 0) | (w.links["live"] > 0) | ~idle
-    kept |= (k["has_clock"] != 0) & (k["clock_ms"] > stream_ms)
+    kept |= stays
     kept[counted["owner"]] = True
     return kept
 

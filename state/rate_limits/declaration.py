@@ -7,7 +7,7 @@ from state.events import MONO
 from state.rate_limits.outputs import OUTPUTS
 
 NAME = "rate_limits"
-STATE_VERSION = 4
+STATE_VERSION = 5
 """Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type",

@@ -15,6 +15,7 @@ from state.engine import mono
 from state.engine.clocks import ENDLESS_MS, NS_PER_MS
 from state.engine.documents import Configured
 from state.engine.job import Step
+from state.engine.reach import Reach
 from state.rate_limits import bucket
 from state.rate_limits import layout as L
 from state.rate_limits import shard as shards
@@ -49,7 +50,7 @@ class RateLimits(mono.MonoJob):
         JSON."""
         self._lateness_ns = int(params["allowed_lateness_ms"]) * NS_PER_MS
         self._idle_advance_ms = int(params["idle_advance_ms"])
-        self._max_future_ms = int(params.get("max_future_ms", ENDLESS_MS))
+        self._clock_skew_ms = int(params.get("clock_skew_ms", ENDLESS_MS))
         self._idle_ns = int(params["idle_state_ms"]) * NS_PER_MS
         self._window_ms = int(params["stats_window_ms"])
         self._verdicts = "publish_verdicts" in params["extra_outputs"]
@@ -60,7 +61,13 @@ class RateLimits(mono.MonoJob):
             field: values.index(params[name]) for name, (field, values) in SWITCHES.items()
         }
 
-    def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
+    def step(
+        self,
+        state: bytes | None,
+        blobs: Sequence[bytes],
+        stream_ms: int,
+        reached_ms: int | None = None,
+    ) -> Step:
         """Judge a batch of one shard; see `state.engine.job`."""
         parameters = {
             "verdicts": int(self._verdicts),
@@ -71,5 +78,10 @@ class RateLimits(mono.MonoJob):
         }
         s = Brokers(self._policies, self._receipt_wait_ms, parameters, state)
         return mono.step(
-            s, blobs, stream_ms, self._lateness_ns, self._idle_advance_ms, self._max_future_ms
+            s,
+            blobs,
+            Reach(stream_ms, reached_ms),
+            self._lateness_ns,
+            self._idle_advance_ms,
+            self._clock_skew_ms,
         )

@@ -63,6 +63,7 @@ def _empty(name: str) -> Array:
         array["row_ns"] = array["verdict_ns"] = array["command_ns"] = NEVER
         array["latest_ns"] = NEVER
         array["last_wall_ms"] = array["clock_wall_ms"] = array["run_wall_ms"] = L.NULL
+        array["latest_wall_ms"] = array["plan_ms"] = array["apart_ms"] = L.NULL
         array["free_waiting"] = array["free_flight"] = -1
         array["last_feed"] = -1
     return array

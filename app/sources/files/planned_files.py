@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from app.errors import UserError
-from app.sources.files.line_files import DIRECT
+from app.sources.files.line_files import DIRECT, admission
 from app.sources.files.open_file import OPENED, absolute, scheme_of
 from app.tables import checkpoints
 from app.tables.spark_files import SourceLog, entry_of
@@ -64,6 +64,20 @@ def compared(feed: SourceSettings | None, warehouse: Location, query: str, write
         write(frame, batch)
 
     return whole
+
+
+def is_full(feed: SourceSettings, warehouse: Location, query: str, batch: int) -> bool:
+    """Whether a batch has taken as many files as a trigger may, or at least half of the bytes: it may
+    have left some in the source."""
+    log, done = SourceLog(warehouse, query), _end(warehouse, query, batch - 1)
+    paths = [file.path for file in log.files(_end(warehouse, query, batch), done)]
+    limits = {**admission(feed, paths[0] if paths else ""), **feed.reader_options()}
+    most = {key.lower(): int(value) for key, value in limits.items() if value.isdigit()}
+    if len(paths) >= most.get("maxfilespertrigger", len(paths) + 1):
+        return True
+    local = [Path(absolute(path)) for path in paths if scheme_of(path) is None]
+    taken = sum(path.stat().st_size for path in local if path.exists())
+    return 2 * taken >= most.get("maxbytespertrigger", 2 * taken + 1)
 
 
 def _end(warehouse: Location, query: str, batch: int) -> int:

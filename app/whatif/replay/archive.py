@@ -105,9 +105,7 @@ class Archive:
             self.span,
             self._choice,
             settings.model_copy(update=manifest.numbers(warehouse)).shard_count,
-            manifest.as_spelled(warehouse),
             settings.clock_skew_ms,
-            settings.max_jump_ms,
             LeftOut(
                 warehouse,
                 tuple(self._routes),

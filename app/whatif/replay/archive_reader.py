@@ -9,7 +9,7 @@ for the job that refused it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from app.contract.event_contract import DIGESTS, from_table
 from app.engine.routing import Packing, Route, needed, times_of
 from app.errors import UserError
-from app.sources.clocks import Jumps, is_ahead
+from app.sources.clocks import is_ahead
 from app.tables.data_files import DataFile
 from app.tables.object_store import object_store
 from app.whatif.replay.choice import Choice
@@ -76,13 +76,10 @@ class ArchiveReader:
     span: EventSpan
     choice: Choice
     shards: int
-    as_spelled: bool
     skew_ms: int
-    max_jump_ms: int
     left_out: LeftOut
     untimed: Untimed | None
     """The times of records without a wall time; None where every record has one."""
-    _strays: dict[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._columns, self._kinds = needed(self.routes)
@@ -107,9 +104,6 @@ class ArchiveReader:
         columns = [CLOCK_COLUMN, "ingest_ms"]
         if self.choice.filters:
             columns += ["event_type", "cluster", "topic"]
-        astray = self._astray(file)
-        if astray:
-            columns += SOURCE_COLUMNS
         parts = []
         with self.open(file) as opened:
             for group in range(opened.num_row_groups)[groups]:
@@ -121,8 +115,6 @@ class ArchiveReader:
                     # what is ahead of the batch that read it moves no clock, unless all is
                     ahead = ingest if far.all() else FIRST_MS
                     moved = np.where(far, ahead, wall)
-                    if astray:
-                        moved = np.where(_is_in(chosen, astray), FIRST_MS, moved)
                     parts.append(np.stack([wall, moved]))
         times, moved = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), np.int64)
         inside = (times >= self.span.begin_ms) & (times < self.span.end_ms)
@@ -136,25 +128,6 @@ class ArchiveReader:
         return {
             bin_: (records, latest_ms) for bin_, records, latest_ms in zip(*columns_of, strict=True)
         }
-
-    def _astray(self, file: DataFile) -> frozenset[tuple[str, int]]:
-        """Partition and offset of the records of a file that are far ahead of both neighbours."""
-        found = self._strays.get(file.path)
-        if found is None:
-            found = self._strays[file.path] = self._find_strays(file)
-        return found
-
-    def _find_strays(self, file: DataFile) -> frozenset[tuple[str, int]]:
-        most_ms = self.max_jump_ms
-        if file.least is None or file.most is None or file.most - file.least <= most_ms:
-            return frozenset()
-        with self.open(file) as opened:
-            rows = opened.read([CLOCK_COLUMN, *SOURCE_COLUMNS], use_threads=False)
-        rows = rows.cast(_PLACED).drop_null()
-        rows = rows.sort_by([(name, "ascending") for name in SOURCE_COLUMNS])
-        wall, partition, offset = (column.combine_chunks() for column in rows.columns)
-        far = np.flatnonzero(Jumps(most_ms).find(wall.to_numpy(), partition))
-        return frozenset((partition[i].as_py(), offset[i].as_py()) for i in far.tolist())
 
     def row_groups(self, file: DataFile) -> list[RowGroup]:
         """The row groups of a file that may have records of the span."""
@@ -227,32 +200,15 @@ class ArchiveReader:
         ingest = batch.column("ingest_ms").to_numpy()
         parsed = from_table(batch, list(self.routes))
         still = is_ahead(times_of(parsed), ingest, self.skew_ms)
-        if astray := self._astray(file):
-            still |= _is_in(batch, astray)
         packing = Packing(
             parsed,
             batch,
             self.routes,
             self.shards,
             int(ingest.max(initial=0)),
-            self.as_spelled,
             still,
         )
         return packing, self.left_out.rows(batch)
-
-
-_PLACED = pa.schema(
-    [(CLOCK_COLUMN, pa.int64()), *zip(SOURCE_COLUMNS, (pa.string(), pa.int64()), strict=True)]
-)
-
-
-def _is_in(batch: pa.RecordBatch, places: frozenset[tuple[str, int]]) -> Array:
-    """Which records stand at some places of the source (bool)."""
-    partitions, offsets = (batch.column(name) for name in SOURCE_COLUMNS)
-    found = np.isin(offsets.to_numpy(), np.array([offset for _, offset in places], np.int64))
-    for i in np.flatnonzero(found).tolist():
-        found[i] = (partitions[i].as_py(), offsets[i].as_py()) in places
-    return np.asarray(found)
 
 
 def _opened(source: Any) -> pq.ParquetFile:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -69,7 +68,6 @@ def test_every_row_is_that_of_a_run_that_never_changed(
         arrive(name, files[:half])
         begun = settings(name, **before)
         manifest.claim(begun.location, before["partitions"], before["shards"])
-        laid_out(begun, manifest.BY_FULL_NAME)
         assert run(begun, available_now=True) == 0
     wanted = settings("moved", **after)
     with pytest.raises(UserError, match=r"partitions: 3 does not fit .*\n.* reshard --config FILE"):
@@ -122,12 +120,6 @@ def begun(make: MakeSettings, planned: int = 3, **numbers: Any) -> Settings:
     for query in ("archive", "govern"):
         come_to(settings, query, planned=planned)
     return settings
-
-
-def laid_out(settings: Settings, version: int) -> None:
-    """Give a warehouse the version of a layout."""
-    file = Path(settings.warehouse) / manifest.NAME
-    file.write_text(json.dumps({**json.loads(file.read_text()), "layout_version": version}))
 
 
 def append(settings: Settings, table: str, batch: int) -> None:
@@ -216,20 +208,6 @@ def test_a_warehouse_without_state_is_refused(make_settings: MakeSettings) -> No
 def test_a_warehouse_elsewhere_is_refused(make_settings: MakeSettings) -> None:
     with pytest.raises(UserError, match=r"reshard: s3://bucket/weir is not on this machine"):
         refuse(make_settings(warehouse="s3://bucket/weir", shards=5))
-
-
-def test_a_state_of_an_earlier_layout_is_moved(make_settings: MakeSettings) -> None:
-    settings = begun(make_settings)
-    laid_out(settings, 1)
-    assert manifest.check(
-        settings.location, settings.partitions, settings.shards
-    ) is not None and manifest.as_spelled(settings.location)
-    assert refuse(settings).needed
-    manifest.renumber(settings.location, 16, 2, [])
-    assert not manifest.as_spelled(settings.location)
-    assert not refuse(settings).needed
-    laid_out(settings, manifest.BY_FULL_NAME)
-    assert not refuse(settings).rehashed and refuse(settings).needed
 
 
 @pytest.mark.parametrize("at", range(5))

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import struct
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.engine import codec, earlier
+from state.engine import codec
 from state.engine.codec import StateFormatError
 from state.engine.kernel import NULL
-from state.rate_limits import shard
-from state.rate_limits.operator import RateLimits
 from tests.reference.job import judge
 from tests.unit.state.canonical import canonical
 from tests.unit.state.contract.jobs import JOBS
@@ -122,29 +118,11 @@ SHAPED = {
         [(1, 2.5, (3, 4)), (-1, 0.0, (5, 6))],
         np.dtype([("a", "i1"), ("b", "f8"), ("c", "i4", (2,))]),
     ),
-    "many": np.array([(i, -i) for i in range(earlier.SHORT + 9)], [("a", "i8"), ("b", "i2")]),
+    "many": np.array([(i, -i) for i in range(41)], [("a", "i8"), ("b", "i2")]),
 }
 SHAPED["rows"]["a"] = NULL + 9 * np.arange(700)
 SHAPED["rows"]["flag"], SHAPED["rows"]["b"] = 1, -0.0
 SHAPED["rows"]["c"][:, 1] = np.arange(700) ** 4
-
-
-def by_row(job: str, version: int, arrays: dict[str, Any]) -> bytes:
-    """State bytes as releases before this layout wrote them."""
-    fields = [list(a.dtype.names or ("",)) for a in arrays.values()]
-    about = codec.describe(codec.encode(job, version, arrays))["arrays"]
-    directory = [[a["name"], a["fields"]] for a in about]
-    header = json.dumps({"job": job, "version": version, "arrays": directory}).encode()
-    body = np.array([len(a) for a in arrays.values()], np.int64).tobytes()
-    for array, names in zip(arrays.values(), fields, strict=True):
-        if names == [""]:
-            body += array.tobytes()
-        elif len(array) <= earlier.SHORT:
-            body += array.astype(aligned(array.dtype)).tobytes()
-        else:
-            body += b"".join(array[field].tobytes() for field in names)
-    packed = pa.compress(body, codec="lz4", asbytes=True)
-    return b"WEI2" + struct.pack("<I", len(header)) + header + struct.pack("<Q", len(body)) + packed
 
 
 def aligned(kind: np.dtype[Any]) -> np.dtype[Any]:
@@ -152,33 +130,8 @@ def aligned(kind: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype([(f, kind[f].base, kind[f].shape) for f in kind.names or ()], align=True)
 
 
-def by_field(job: str, version: int, arrays: dict[str, Any]) -> bytes:
-    """State bytes as releases before that wrote them."""
-    directory: list[Any] = []
-    body = b""
-    for name, array in arrays.items():
-        fields = array.dtype.names
-        columns = [("", array)] if fields is None else [(f, array[f]) for f in fields]
-        directory.append(
-            {
-                "name": name,
-                "length": len(array),
-                "fields": [
-                    [field, column.dtype.str, list(column.shape[1:])] for field, column in columns
-                ],
-            }
-        )
-        body += b"".join(np.ascontiguousarray(column).tobytes() for _, column in columns)
-    header = json.dumps(
-        {"job": job, "version": version, "bytes": len(body), "arrays": directory}
-    ).encode()
-    packed = pa.compress(body, codec="lz4", asbytes=True)
-    return b"WEIR" + struct.pack("<I", len(header)) + header + packed
-
-
-@pytest.mark.parametrize("write", [codec.encode, by_row, by_field])
-def test_arrays_come_back_whatever_their_shape(write: Any) -> None:
-    data = write("backlog", 7, SHAPED)
+def test_arrays_come_back_whatever_their_shape() -> None:
+    data = codec.encode("backlog", 7, SHAPED)
     assert codec.decode("backlog", 7, bytearray(data)).keys() == SHAPED.keys()  # as Spark has it
     found = codec.decode("backlog", 7, data)
     assert list(found) == list(SHAPED)
@@ -202,15 +155,6 @@ def test_arrays_that_change_their_form_are_written_as_they_are() -> None:
             n: repr(a.tolist()) for n, a in arrays.items()
         }
         assert all(found[n].shape == arrays[n].shape for n in arrays)
-
-
-@pytest.mark.parametrize("write", [by_row, by_field])
-def test_state_of_an_earlier_layout_goes_on(write: Any) -> None:
-    data = some_state()
-    arrays = codec.decode("rate_limits", shard.VERSION, data)
-    old = write("rate_limits", shard.VERSION, arrays)
-    assert canonical(old, (LIMIT,)) == canonical(data, (LIMIT,))
-    assert RateLimits(PARAMS, [LIMIT]).step(old, [], 0).state[:4] == codec.MAGIC
 
 
 @given(

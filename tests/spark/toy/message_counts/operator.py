@@ -16,6 +16,7 @@ from state.engine import sequence, wall
 from state.engine.kernel import NULL, Array
 from state.engine.moving import by_field
 from state.engine.names import NONE, Names
+from state.engine.reach import Reach
 from state.engine.records import Records
 from state.engine.store import RecordSet, Store, Struct
 from state.engine.wall_job import Batch, Shard, WallJob, least
@@ -28,7 +29,7 @@ KEY = np.dtype(
     ]
 )
 COUNT = np.dtype([(name, "<i8") for name in ("key", "start_ms", "messages", "bytes")])
-BLANK = {"broker": NONE, "feed": NONE, "clock_ms": NULL, "latest_ms": NULL}
+BLANK = {"broker": NONE, "feed": NONE, "clock_ms": NULL, "latest_ms": NULL, "plan_ms": NULL}
 TEXTS = ("source_feed", "cluster", "broker", "topic", "source_partition")
 KEPT = Store(
     NAME,
@@ -74,7 +75,7 @@ class MessageCounts(WallJob[Shard]):
     def _keys(self, s: Shard, records: Records) -> tuple[Array, Array]:
         return wall.interned(s.parts["keys"], self.key, [records[c] for c in self.key], BLANK)
 
-    def _judge(self, s: Shard, batch: Batch, stream_ms: int) -> dict[str, pa.Table]:
+    def _judge(self, s: Shard, batch: Batch, reach: Reach) -> dict[str, pa.Table]:
         keys, r = batch.keys, batch.records
         keys["broker"][batch.key], keys["feed"][batch.key] = r["broker"], r["source_feed"]
         counts = _summed(np.concatenate([s.parts["open"], self._counted(batch)]))
@@ -82,7 +83,7 @@ class MessageCounts(WallJob[Shard]):
         s.parts = {"keys": keys, "open": counts[~ended]}
         return self._rows(keys, counts[ended], s.names) if ended.any() else {}
 
-    def _settle(self, s: Shard, tables: dict[str, pa.Table], stream_ms: int) -> Iterable[int]:
+    def _settle(self, s: Shard, tables: dict[str, pa.Table], reach: Reach) -> Iterable[int]:
         return least(s.parts["open"]["start_ms"] + self._window_ms - 1)
 
     def _counted(self, batch: Batch) -> Array:

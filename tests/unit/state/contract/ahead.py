@@ -14,7 +14,7 @@ from app.sources.clocks import ClockLimits, stamped
 from state.events import SCHEMA
 from state.jobs import DECLARED
 from tests.unit.state.contract.jobs import Job, Rows
-from tests.unit.state.shipping import Row, params_of
+from tests.unit.state.shipping import Row
 from tests.unit.state.trace import START_MS
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -25,17 +25,22 @@ planned (ms)."""
 
 
 def streamed(
-    job: Job, batches: Batches, limits: ClockLimits | None = None, decided: list[int] | None = None
+    job: Job,
+    batches: Batches,
+    decided: list[int] | None = None,
+    waiting: bool = False,
+    drained: bool = True,
 ) -> Rows:
-    """The rows of the batches, and then of a stream whose clock is at UNTIL_MS; `decided` gets how
-    many there are after each batch, refused records apart."""
-    declared, by, limits = DECLARED[job.name], job.before, limits or ClockLimits()
+    """The rows of the batches, and then of an input that is drained up to UNTIL_MS; `decided` gets how
+    many there are after each batch, refused records apart. With `waiting` each batch leaves records in
+    the source, as in a catch-up or in a run with an end."""
+    limits = ClockLimits()
+    declared, by = DECLARED[job.name], job.before
     route = Route(declared.columns, declared.key, everywhere=declared.everywhere)
     pack = packer({job.name: route}, 1, limits)
-    core = job.core({**by.params, "max_future_ms": limits.max_future_ms}, by.policies)
-    idle_ms = params_of(job.name, **by.params)["idle_advance_ms"]
+    core = job.core({**by.params, "clock_skew_ms": limits.clock_skew_ms}, by.policies)
     state: bytes | None = None
-    latest_ms = count = 0
+    reached_ms = count = 0
     rows: dict[str, list[Row]] = {}
     for plan_ms, records in batches:
         lines = [
@@ -56,22 +61,22 @@ def streamed(
         )
         count += len(lines)
         packed = [row for part in pack(iter([raw])) for row in part.to_pylist()]
-        stream_ms = max(latest_ms - idle_ms, 0)
-        step = core.step(state, [r["blob"] for r in packed if r["job"] == job.name], stream_ms)
+        mine = [r["blob"] for r in packed if r["job"] == job.name]
+        step = core.step(state, mine, 0, reached_ms)
         state = step.state
         tables = [(name, table) for name, table in step.tables.items()]
         for row in packed:
             if row["kind"] == MessageKind.REFUSED:
                 tables.append(("quarantine", decode([row["blob"]])))
-        times = [int(row["ts"].timestamp() * 1000) for row in packed if row["ts"] is not None]
-        latest_ms = max([latest_ms, *times])
+        reached_ms = 0 if waiting else START_MS + plan_ms
         for name, table in tables:
             rows.setdefault(name, []).extend(
                 job.plain(table) if name != "quarantine" else table.to_pylist()
             )
         if decided is not None:
             decided.append(sum(map(len, without_quarantine(rows).values())))
-    for name, table in core.step(state, [], UNTIL_MS).tables.items():
+    end_ms = UNTIL_MS if drained else 0
+    for name, table in core.step(state, [], end_ms, reached_ms).tables.items():
         rows.setdefault(name, []).extend(job.plain(table))
     return job.in_order(rows)
 
