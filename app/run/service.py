@@ -248,7 +248,9 @@ class Service:
             with (
                 # First, so that it ends last: the alerts' last round comes after the last poll.
                 working_beside(self._settings, self._endless, self._progress.warn),
-                sources.keep_polling(self._settings, self._endless, self._progress.warn),
+                sources.keep_polling(
+                    self._settings, self._groups, self._endless, self._progress.warn
+                ),
                 self._metrics(),
             ):
                 self._watch()

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from app import folders
 from app.archive_names import ARCHIVE
 from app.tables.definitions import TABLES, Table
 from app.tables.gathering import MOST_BYTES, Gathered, GatheringWriter
@@ -284,9 +285,9 @@ def lost(warehouse: Location, name: str, batch: int) -> str | None:
     root = Path(path_in(warehouse, name))
     for listed in Gathered(warehouse, ARCHIVE).parts(name, [batch]):
         for file in listed.to_pylist():
-            path = root / file["path"]
-            if not path.is_file() or path.stat().st_size != file["bytes"]:
-                return str(path)
+            there = folders.look(root / file["path"])
+            if there is None or there.st_size != file["bytes"]:
+                return str(root / file["path"])
     return None
 
 
@@ -296,4 +297,4 @@ def waiting_since_s(warehouse: Location, name: str) -> float | None:
         return None
     gathered = Gathered(warehouse, ARCHIVE)
     paths = [Path(gathered.path(name, batch)) for batch in gathered.batches(name)]
-    return min((path.stat().st_mtime for path in paths), default=None)
+    return min((file.changed_ns / 1e9 for file in folders.listed(paths)), default=None)

@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from app import folders
 from app.errors import UserError
 from app.tables.small_files import local_path
 
@@ -48,13 +49,8 @@ def refuse(warehouse: str, queries: Sequence[str] | None = None) -> None:
     Writes nothing and keeps no lock.
     """
     root = local_path(warehouse)
-    folder = None if root is None else root / FOLDER
-    if folder is None or not folder.is_dir():
-        return
-    for path in sorted(folder.iterdir()):
-        if queries is not None and path.name not in queries:
-            continue
-        if not _free(path):
+    for path in () if root is None else folders.matching(root, f"{FOLDER}/*"):
+        if (queries is None or path.name in queries) and not _free(path):
             raise _refusal(warehouse, path.name)
 
 

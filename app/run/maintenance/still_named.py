@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app import folders
 from app.run.maintenance.names import Name
 from app.tables.small_files import local_path, read_text
 from app.tables.small_files import names as file_names
@@ -59,14 +60,17 @@ def _searched(warehouse: Location, names: Sequence[Name]) -> Iterator[str]:
         yield "_weir/configuration.json: until the next run writes its configuration; not searched"
         return
     for pattern, until in SEARCHED.items():
-        found = [path for path in sorted(root.glob(pattern)) if _holds(path, names)]
+        found = [path for path in folders.matching(root, pattern) if _holds(path, names)]
         if found:
             more = f" and {len(found) - 1} more" if found[1:] else ""
             yield f"{found[0].relative_to(root)}{more}: {until}"
 
 
 def _holds(path: Path, names: Sequence[Name]) -> bool:
-    content = path.read_bytes() if path.is_file() else b""
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, IsADirectoryError):
+        return False
     if path.suffix == ".gz":
         content = gzip.decompress(content)
     text = content.decode("utf-8", "replace")

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app import folders
 from app.config.described import described
 from app.errors import UserError
 from app.tables import last_configuration, small_files, writable
@@ -269,7 +270,7 @@ def _is_taken(location: Location) -> bool:
     root = local_path(location.uri)
     if root is None:
         return bool(small_files.names(location, ""))
-    return root.exists() and (not root.is_dir() or any(root.iterdir()))
+    return root.exists() and (not root.is_dir() or bool(folders.names(root)))
 
 
 def of_folder(settings: Settings, folder: str, option: str) -> tuple[dict[str, Any], States]:
