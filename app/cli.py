@@ -134,7 +134,6 @@ PolicyFile = Annotated[
 
 LEAST_MEMORY = 64_000_000
 """Bytes below which a statement cannot begin."""
-INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
 
@@ -1136,7 +1135,7 @@ def alerts_rules(config: Config = None, warehouse: Warehouse = None, as_json: Js
 
 
 @cache
-def _command() -> Callable[..., Any]:
+def _command() -> Any:
     return typer.main.get_command(app)
 
 
@@ -1149,10 +1148,13 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = [a for a in arguments if a != "--debug"]
     log.end()
     try:
-        with ending_with_jvm(), stoppable() if _answers(arguments) else nullcontext():
-            code = int(_command()(arguments, prog_name=PROGRAM, standalone_mode=False) or 0)
-        # Typer answers a Ctrl-C with the code alone.
-        return _say("weir: interrupted", code, debug) if code == INTERRUPTED else code
+        with (
+            ending_with_jvm(),
+            stoppable() if _answers(arguments) else nullcontext(),
+            # Not by the command's own `main`: that takes the end of a damaged file for a Ctrl-C.
+            _command().make_context(PROGRAM, list(arguments)) as context,
+        ):
+            return int(_command().invoke(context) or 0)
     except typer.Exit as stop:
         return stop.exit_code
     except CheckFound as found:
@@ -1163,8 +1165,8 @@ def main(arguments: list[str] | None = None) -> int:
         # The reader (`| head`) has closed the pipe; nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (typer.Abort, KeyboardInterrupt):
-        return _say("weir: interrupted", INTERRUPTED, debug)
+    except KeyboardInterrupt:
+        return _say("weir: interrupted", 130, debug)
     except Terminated:
         return _say("weir: terminated", 143, debug)
     except Exception as error:  # noqa: BLE001 - the outermost frame: reported, exit code 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +93,16 @@ def write_text(warehouse: Location, name: str, text: str) -> None:
             f"warehouse: cannot write {file}: {error.strerror}\n"
             + _REMEDIES.get(error.errno or 0, "choose a folder that this user may write")
         ) from error
+
+
+def remove(warehouse: Location, name: str) -> None:
+    """Remove the file `name` below the warehouse, if it is there."""
+    local = local_path(warehouse.uri)
+    if local is not None:
+        (local / name).unlink(missing_ok=True)
+    else:
+        with suppress(FileNotFoundError):
+            object_store(warehouse.uri, warehouse.storage()).delete_file(name)
 
 
 def _remote(warehouse: Location, name: str) -> tuple[_ObjectStore | _Hadoop, str]:

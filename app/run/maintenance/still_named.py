@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import folders
 from app.run.maintenance.names import Name
-from app.tables.small_files import local_path, read_text
+from app.tables.small_files import local_path
 from app.tables.small_files import names as file_names
 
 if TYPE_CHECKING:
@@ -36,11 +37,15 @@ SEARCHED = {
 """Files of text that are searched, and how long they keep what they hold."""
 
 
-def still_named(settings: Settings, names: Sequence[Name], erase: bool) -> list[str]:
-    """Places that hold the names after the command, or may, one line each."""
+def still_named(
+    settings: Settings, names: Sequence[Name], erase: bool, unread: list[str]
+) -> list[str]:
+    """Places that hold the names after the command, or may, one line each. `unread` gets a line for
+    each file that could not be searched.
+    """
     return [
         *([] if erase else [_history(settings.maintenance.history_ms)]),
-        *_searched(settings.location, names),
+        *_searched(settings.location, names, unread),
         *_not_searched(settings.location, settings.saved_states.keep, settings.idle_state_ms),
     ]
 
@@ -50,7 +55,7 @@ def _history(history_ms: int) -> str:
     return f"history of the tables (--as-of): until maintain removes it, in {kept} or later"
 
 
-def _searched(warehouse: Location, names: Sequence[Name]) -> Iterator[str]:
+def _searched(warehouse: Location, names: Sequence[Name], unread: list[str]) -> Iterator[str]:
     root = local_path(warehouse.uri)
     if root is None:
         yield (
@@ -60,20 +65,27 @@ def _searched(warehouse: Location, names: Sequence[Name]) -> Iterator[str]:
         yield "_weir/configuration.json: until the next run writes its configuration; not searched"
         return
     for pattern, until in SEARCHED.items():
-        found = [path for path in folders.matching(root, pattern) if _holds(path, names)]
+        found = []
+        for path in folders.matching(root, pattern):
+            try:
+                if _holds(path, names):
+                    found.append(path)
+            except FileNotFoundError:
+                continue
+            except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+                why = getattr(error, "strerror", None) or "damaged"
+                place = path.relative_to(root)
+                unread.append(f"{place}: cannot be searched ({why}); may have the names {until}")
         if found:
             more = f" and {len(found) - 1} more" if found[1:] else ""
             yield f"{found[0].relative_to(root)}{more}: {until}"
 
 
 def _holds(path: Path, names: Sequence[Name]) -> bool:
-    try:
-        content = path.read_bytes()
-    except (FileNotFoundError, IsADirectoryError):
-        return False
+    content = path.read_bytes()
     if path.suffix == ".gz":
         content = gzip.decompress(content)
-    text = content.decode("utf-8", "replace")
+    text = content.decode("utf-8")
     return any(name.replaced(text) != text for name in names)
 
 
@@ -95,7 +107,7 @@ def _not_searched(warehouse: Location, keep: int, idle_state_ms: int) -> Iterato
         " commits them; forget again then"
     )
     yield "chunk_payloads, and payloads in other tables: not searched"
-    if read_text(warehouse, "_weir/replay.json") is not None:
+    if "replay.json" in file_names(warehouse, "_weir"):
         yield "states of a replay (_weir/replay): as long as this folder"
     yield (
         "the source (Kafka, files), spools outside the warehouse, the configuration, reports and "
