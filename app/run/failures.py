@@ -75,6 +75,15 @@ _FIXABLE = (
         re.compile(r"Read-only file system"),
         f"the warehouse has become read-only\n{MAKE_WRITABLE}",
     ),
+    (
+        re.compile(
+            r"CONCURRENT_(?:QUERY|STREAM_LOG_UPDATE)|Multiple streaming queries are concurrently using"
+            r"|SparkConcurrentModificationException|DELTA_CONCURRENT_\w+|Concurrent(?:Transaction|Append|"
+            r"DeleteRead|DeleteDelete|Write)Exception|CommitFailedError"
+        ),
+        "another process has written to the warehouse at the same time ({found})\n"
+        "only one run may work on the queries of a warehouse: stop the other one, then start again",
+    ),
 )
 _WORKER = re.compile(
     r"Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure"

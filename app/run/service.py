@@ -41,7 +41,15 @@ from app.run.source_watch import SourceWatch
 from app.run.state_keeper import StateKeeper
 from app.show.metrics.health import Health
 from app.sources.python_source import end_planning
-from app.tables import checkpoints, formats, gathering, inventory, last_configuration, manifest
+from app.tables import (
+    checkpoints,
+    formats,
+    gathering,
+    inventory,
+    last_configuration,
+    lease,
+    manifest,
+)
 from app.tables.archive_files import ArchiveUnwritable, ArchiveWriter
 from app.tables.gathering import GatheringWriter
 from app.tables.run_lock import only_run
@@ -296,6 +304,7 @@ class Service:
                     self._sweep()
                 self._follow_clock()
                 self._policies.look()
+                lease.look(self._settings.location)
                 self._gatherers.commit_due()
                 self._rest()
                 self._states.look()
