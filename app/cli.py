@@ -111,10 +111,6 @@ WarmUp = Annotated[
     str | None,
     Option(help="Time before the range whose records are judged and whose rows are left out."),
 ]
-Saved = Annotated[
-    bool,
-    Option("--saved", help="Begin with the newest states that a run has saved before the range."),
-]
 Every = Annotated[bool, Option("--all", help="Every row, not the first twenty.")]
 AsOf = Annotated[
     str | None,
@@ -638,7 +634,6 @@ def replay(
     after: Annotated[
         str | None, Option(help="Begin where the replay in this folder ended, with its states.")
     ] = None,
-    saved: Saved = False,
     clusters: Clusters = None,
     tenants: Tenants = None,
     topics: Topics = None,
@@ -674,7 +669,6 @@ def replay(
         warm_up_ms,
         choice,
         after,
-        saved,
         slice_records,
         verify,
         bool(policy or param),
@@ -789,7 +783,6 @@ def policy_diff(
     config: Config = None,
     warehouse: Warehouse = None,
     warm_up: WarmUp = None,
-    saved: Saved = False,
     clusters: Clusters = None,
     tenants: Tenants = None,
     topics: Topics = None,
@@ -826,7 +819,6 @@ def policy_diff(
     wanted = Wanted(
         range_of(on),
         0 if warm_up is None else _duration(warm_up, "--warm-up"),
-        saved,
         () if jobs is None else jobs_of(first.settings, jobs),
         Choice(tuple(clusters or ()), tuple(tenants or ()), tuple(topics or ())),
         slice_records,

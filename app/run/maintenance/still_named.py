@@ -46,7 +46,7 @@ def still_named(
     return [
         *([] if erase else [_history(settings.maintenance.history_ms)]),
         *_searched(settings.location, names, unread),
-        *_not_searched(settings.location, settings.saved_states.keep, settings.idle_state_ms),
+        *_not_searched(settings.location, settings.idle_state_ms),
     ]
 
 
@@ -89,19 +89,13 @@ def _holds(path: Path, names: Sequence[Name]) -> bool:
     return any(name.replaced(text) != text for name in names)
 
 
-def _not_searched(warehouse: Location, keep: int, idle_state_ms: int) -> Iterator[str]:
+def _not_searched(warehouse: Location, idle_state_ms: int) -> Iterator[str]:
     """States and rows whose bytes are not searched."""
     idle = f"{idle_state_ms // MINUTE_MS} min"
     yield (
         f"state of the queries (_weir/checkpoints): until {idle} of event time after"
         " the last record of the name; rows that they write until then have it"
     )
-    if file_names(warehouse, "_weir/states"):
-        yield (
-            "saved states (_weir/states): until "
-            f"{keep} newer ones of their query are saved; without "
-            "saved_states.interval_ms until you remove the files"
-        )
     yield (
         "rows that wait for a common commit (_weir/checkpoints): until the run, or its next start,"
         " commits them; forget again then"

@@ -246,7 +246,6 @@ LEFT = {
     "_weir/manifest.json": '{"topics": {"zoe-subtopic": "1"}}',
     "_weir/polls/kafka_groups.kafka/polls/poll-1.jsonl": '{"group": "zoe-sub"}',
     "_weir/polls/kafka_groups.kafka/memory.json": '{"zoe-sub": 1}',
-    "_weir/states/govern-3.arrow": "bytes",
 }
 
 
@@ -258,7 +257,7 @@ def test_what_keeps_a_name_is_listed_with_how_long(
     packed = Path(settings.warehouse, "_weir/polls/kafka_groups.kafka/polls/poll-2.jsonl.gz")
     packed.write_bytes(gzip.compress(b'{"group": "zoe-sub"}'))
     lines = forget(settings, capsys, "--now")["still_named"]
-    found = [line.partition(": ") for line in lines if line.startswith(("_weir", "saved"))]
+    found = [line.partition(": ") for line in lines if line.startswith("_weir")]
     assert [(place, until) for place, _, until in found] == [
         (
             "_weir/checkpoints/govern/weir-policies.json",
@@ -272,11 +271,6 @@ def test_what_keeps_a_name_is_listed_with_how_long(
         (
             "_weir/polls/kafka_groups.kafka/polls/poll-1.jsonl and 1 more",
             "until a poll removes the file, keep_ms after it was written",
-        ),
-        (
-            "saved states (_weir/states)",
-            "until 24 newer ones of their query are saved; without saved_states.interval_ms until you"
-            " remove the files",
         ),
     ]
     for name, text in LEFT.items():
