@@ -111,10 +111,6 @@ WarmUp = Annotated[
     str | None,
     Option(help="Time before the range whose records are judged and whose rows are left out."),
 ]
-Saved = Annotated[
-    bool,
-    Option("--saved", help="Begin with the newest states that a run has saved before the range."),
-]
 Every = Annotated[bool, Option("--all", help="Every row, not the first twenty.")]
 AsOf = Annotated[
     str | None,
@@ -134,7 +130,6 @@ PolicyFile = Annotated[
 
 LEAST_MEMORY = 64_000_000
 """Bytes below which a statement cannot begin."""
-INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
 
@@ -639,7 +634,6 @@ def replay(
     after: Annotated[
         str | None, Option(help="Begin where the replay in this folder ended, with its states.")
     ] = None,
-    saved: Saved = False,
     clusters: Clusters = None,
     tenants: Tenants = None,
     topics: Topics = None,
@@ -675,7 +669,6 @@ def replay(
         warm_up_ms,
         choice,
         after,
-        saved,
         slice_records,
         verify,
         bool(policy or param),
@@ -790,7 +783,6 @@ def policy_diff(
     config: Config = None,
     warehouse: Warehouse = None,
     warm_up: WarmUp = None,
-    saved: Saved = False,
     clusters: Clusters = None,
     tenants: Tenants = None,
     topics: Topics = None,
@@ -827,7 +819,6 @@ def policy_diff(
     wanted = Wanted(
         range_of(on),
         0 if warm_up is None else _duration(warm_up, "--warm-up"),
-        saved,
         () if jobs is None else jobs_of(first.settings, jobs),
         Choice(tuple(clusters or ()), tuple(tenants or ()), tuple(topics or ())),
         slice_records,
@@ -1136,7 +1127,7 @@ def alerts_rules(config: Config = None, warehouse: Warehouse = None, as_json: Js
 
 
 @cache
-def _command() -> Callable[..., Any]:
+def _command() -> Any:
     return typer.main.get_command(app)
 
 
@@ -1149,10 +1140,13 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = [a for a in arguments if a != "--debug"]
     log.end()
     try:
-        with ending_with_jvm(), stoppable() if _answers(arguments) else nullcontext():
-            code = int(_command()(arguments, prog_name=PROGRAM, standalone_mode=False) or 0)
-        # Typer answers a Ctrl-C with the code alone.
-        return _say("weir: interrupted", code, debug) if code == INTERRUPTED else code
+        with (
+            ending_with_jvm(),
+            stoppable() if _answers(arguments) else nullcontext(),
+            # Not by the command's own `main`: that takes the end of a damaged file for a Ctrl-C.
+            _command().make_context(PROGRAM, list(arguments)) as context,
+        ):
+            return int(_command().invoke(context) or 0)
     except typer.Exit as stop:
         return stop.exit_code
     except CheckFound as found:
@@ -1163,8 +1157,8 @@ def main(arguments: list[str] | None = None) -> int:
         # The reader (`| head`) has closed the pipe; nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (typer.Abort, KeyboardInterrupt):
-        return _say("weir: interrupted", INTERRUPTED, debug)
+    except KeyboardInterrupt:
+        return _say("weir: interrupted", 130, debug)
     except Terminated:
         return _say("weir: terminated", 143, debug)
     except Exception as error:  # noqa: BLE001 - the outermost frame: reported, exit code 3

@@ -1,6 +1,6 @@
 """The jars that Spark needs, downloaded once.
 
-Imports the standard library only: it is used before the environment exists.
+Imports nothing outside the standard library and `app`: it is used before the environment exists.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
+
+from app import folders
 
 LOCK = Path(__file__).resolve().parents[1] / "requirements.lock"
 SCALA = "2.13"
@@ -77,10 +78,10 @@ def client_jar() -> Path | None:
     return next(chain(client_jars(folder / OF_KAFKA_CLIENT), client_jars(Path.cwd())), None)
 
 
-def client_jars(folder: Path) -> Iterator[Path]:
+def client_jars(folder: Path) -> list[Path]:
     """The jars of KAFKA_CLIENT in a folder; Ivy puts the organisation before their names."""
     _, name, version = KAFKA_CLIENT.split(":")
-    return folder.glob(f"*{name}-{version}.jar")
+    return folders.matching(folder, f"*{name}-{version}.jar")
 
 
 def fetch(folder: Path, options: list[str]) -> list[Path]:
@@ -95,7 +96,7 @@ def fetch(folder: Path, options: list[str]) -> list[Path]:
     _resolve((KAFKA_CLIENT,), partial / OF_KAFKA_CLIENT, options)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
-    return sorted(folder.glob("*.jar"))
+    return folders.matching(folder, "*.jar")
 
 
 def _resolve(packages: tuple[str, ...], folder: Path, options: list[str]) -> None:

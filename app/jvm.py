@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from app import folders
 from app.errors import UserError
 from app.jars import IN_SPARK, coordinates
 
@@ -66,7 +67,11 @@ def own_confs() -> list[tuple[str, Any]]:
         ("spark.driver.bindAddress", "127.0.0.1"),
         ("spark.ui.enabled", "false"),
     ]
-    jars = sorted(Path(os.environ["WEIR_JARS"]).glob("*.jar")) if "WEIR_JARS" in os.environ else []
+    jars = (
+        folders.matching(Path(os.environ["WEIR_JARS"]), "*.jar")
+        if "WEIR_JARS" in os.environ
+        else []
+    )
     if jars:
         return [*confs, ("spark.jars", ",".join(map(str, jars)))]
     packages = ("spark.jars.packages", ",".join(coordinates()))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from app import folders
 from app.config.levels import source_of
 from app.config.overlaps import Conflict, conflicts
 from app.config.policies import problems
@@ -137,12 +137,10 @@ def paths(name: str, folder: Path) -> list[Path]:
     """The files that a path names; a pattern may match none."""
     path = folder / name
     if path.is_dir():
-        return sorted(path.glob("*.yaml"))
+        return folders.matching(path, "*.yaml")
     if path.exists() or not any(sign in name for sign in "*?["):
         return [path]
-    # `Path.glob` has no answer to absolute patterns and to `**` beside other signs.
-    found = glob(name, root_dir=folder, recursive=True)  # noqa: PTH207
-    return sorted(folder / one for one in found)
+    return folders.matching(folder, name)
 
 
 def checked(found: Sequence[WrittenDocument], kafka_topics: bool = True) -> PolicyDocuments:

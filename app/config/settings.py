@@ -48,7 +48,6 @@ from app.config.policy_files import shadows_written, written
 from app.config.quality import QualitySettings
 from app.config.reading import describe, merge, read_yaml
 from app.config.reconcile import ReconcileSettings
-from app.config.saved_states import SavedStatesSettings
 from app.config.source import POLLED, SourceSettings, listed
 from app.config.throttle_feed import ThrottleFeedSettings
 from app.errors import UserError, did_you_mean
@@ -149,7 +148,6 @@ class Settings(_WithJobs):
     forecast: ForecastSettings = ForecastSettings()
     alerts: AlertSettings = AlertSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
-    saved_states: SavedStatesSettings = SavedStatesSettings()
     owners: list[Owner] = []
     owner_files: list[str] = []
     policies: list[PolicyDocument] = []
@@ -168,7 +166,7 @@ class Settings(_WithJobs):
             )
         return document
 
-    @field_validator("quality", "forecast", "alerts", "maintenance", "saved_states", mode="before")
+    @field_validator("quality", "forecast", "alerts", "maintenance", mode="before")
     @classmethod
     def _off(cls, section: Any) -> Any:
         """null switches a section off; the commands of the same name still work."""

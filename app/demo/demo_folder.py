@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 
+from app import folders
 from app.demo.demo_scenario import ChosenScenario
 from app.errors import UserError
 from app.tables import run_lock
@@ -30,7 +30,7 @@ def refuse(out: Path, asked: ChosenScenario) -> None:
     try:
         if out.exists() and not out.is_dir():
             raise UserError(f"--out {out}: is a file; a folder is needed")
-        if out.is_dir() and any(out.iterdir()) and not marker.is_file():
+        if out.is_dir() and folders.names(out) and not marker.is_file():
             raise UserError(
                 f"--out {out}: is not empty and was not made by demo\n"
                 "choose another folder, or empty this one"
@@ -52,11 +52,7 @@ def prepare(out: Path, asked: ChosenScenario) -> None:
         out.mkdir(parents=True, exist_ok=True)
         (out / MARKER).write_text(json.dumps({"made_by": "weir demo", **asdict(asked)}))
         for name in MADE_HERE:
-            path = out / name
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+            folders.remove(out / name)
     except OSError as error:
         raise _not_ours(out, error) from error
 

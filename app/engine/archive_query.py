@@ -16,7 +16,7 @@ from app.engine.archive_task import ArchiveTarget, file_writer, files_of
 from app.engine.messages import PACKED
 from app.sources import open_stream
 from app.sources.files import planned_files
-from app.tables import checkpoints
+from app.tables import checkpoints, lease
 from app.tables.archive_files import ArchiveWriter
 
 if TYPE_CHECKING:
@@ -67,14 +67,13 @@ def start(
     raw = open_stream(spark, settings, ARCHIVE, ending)
     frame = raw.through(file_writer(ArchiveTarget.of(settings)), PACKED).select("blob")
     interval = f"{settings.archive_interval_ms} milliseconds"
+    write = planned_files.compared(settings.streamed, settings.location, ARCHIVE, archivist)
     return (
         frame.writeStream.queryName(ARCHIVE)
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings.location, ARCHIVE))
         .trigger(**(trigger or {"processingTime": interval}))
-        .foreachBatch(
-            planned_files.compared(settings.streamed, settings.location, ARCHIVE, archivist)
-        )
+        .foreachBatch(lease.guarded(settings.location, ARCHIVE, write))
         .start()
     )
 

@@ -36,7 +36,7 @@ from app.engine.throttle_publisher import COMMANDS, ThrottleFeed
 from app.engine.ticks import unclocked
 from app.sources import open_stream
 from app.sources.files import planned_files
-from app.tables import checkpoints, manifest
+from app.tables import checkpoints, lease, manifest
 from app.tables.commit import Writer
 from app.tables.definitions import TABLES
 from app.tables.shape import shaped
@@ -243,6 +243,7 @@ def start(
     archivist = Archivist(archive) if archive else None
     committer = Committer(writer, group_operators, on_time, feed, catch_up, policies, archivist)
     committer.prepare()
+    write = planned_files.compared(settings.streamed, settings.location, name, committer)
     target = ArchiveTarget.of(settings) if archive else None
     return (
         frame(raw, settings, group_operators, target)
@@ -250,6 +251,6 @@ def start(
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings.location, name))
         .trigger(**(trigger or {"processingTime": f"{settings.trigger_ms} milliseconds"}))
-        .foreachBatch(planned_files.compared(settings.streamed, settings.location, name, committer))
+        .foreachBatch(lease.guarded(settings.location, name, write))
         .start()
     )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import duckdb
 
+from app import folders
 from app.errors import UserError, did_you_mean
 from app.read.ddl import ENGINES, ddl
 from app.read.memory import bounded, default_bytes
@@ -237,7 +238,11 @@ def list_questions(
 def _is_about(question: Question, warehouse: Warehouse | None) -> bool:
     """Whether a warehouse has a table that a question reads; of one that cannot be seen it has."""
     folder = None if warehouse is None else warehouse.folder
-    there = set() if folder is None else {log.parent.name for log in folder.glob("*/_delta_log")}
+    there = (
+        set()
+        if folder is None
+        else {log.parent.name for log in folders.matching(folder, "*/_delta_log")}
+    )
     if not there:
         return True
     read = {

@@ -23,6 +23,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from app import folders
 from app.config.location import Location
 from app.config.owners import Owner
 from app.errors import UserError, did_you_mean
@@ -186,7 +187,7 @@ class Warehouse(Location):
         if folder is None or _is_warehouse(folder):
             return
         what = "has no Weir tables" if folder.is_dir() else "does not exist"
-        inside = sorted(each for each in folder.glob("*") if _is_warehouse(each))
+        inside = [each for each in folders.matching(folder, "*") if _is_warehouse(each)]
         remedy = (
             f"{inside[0]} has: name it with --warehouse"
             if inside
@@ -651,8 +652,7 @@ def _add_queries(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) ->
     """The batches of every query, from its checkpoint; none if the warehouse is no folder."""
     _create(connection, QUERIES)
     folder = warehouse.folder
-    checkpoints = [] if folder is None else sorted((folder / "_weir" / "checkpoints").glob("*"))
-    for checkpoint in checkpoints:
+    for checkpoint in [] if folder is None else folders.matching(folder, "_weir/checkpoints/*"):
         begun = _newest_batch(checkpoint / "offsets")
         committed = _newest_batch(checkpoint / "commits")
         if begun is not None:
@@ -663,13 +663,9 @@ def _add_queries(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) ->
 
 def _newest_batch(folder: Path) -> tuple[int, int] | None:
     """Number and time (ms since the epoch) of the newest batch in a log of Spark's."""
-    numbers = [int(path.name) for path in folder.glob("*") if path.name.isdigit()]
-    for number in sorted(numbers, reverse=True):
-        try:
-            return number, (folder / str(number)).stat().st_mtime_ns // 1_000_000
-        except FileNotFoundError:  # removed since: Spark keeps the last hundred
-            continue
-    return None
+    found = [file for file in folders.files(folder) if file.path.name.isdigit()]
+    numbered = [(int(file.path.name), file.changed_ns // 1_000_000) for file in found]
+    return max(numbered, default=None)
 
 
 def _stored(connection: duckdb.DuckDBPyConnection, file: str) -> set[str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app import folders
 from app.config.base import ENV, MASK, SECRET
 from app.errors import UserError
 from app.tables.small_files import MAKE_ROOM, MAKE_WRITABLE, local_path
@@ -73,6 +74,15 @@ _FIXABLE = (
     (
         re.compile(r"Read-only file system"),
         f"the warehouse has become read-only\n{MAKE_WRITABLE}",
+    ),
+    (
+        re.compile(
+            r"CONCURRENT_(?:QUERY|STREAM_LOG_UPDATE)|Multiple streaming queries are concurrently using"
+            r"|SparkConcurrentModificationException|DELTA_CONCURRENT_\w+|Concurrent(?:Transaction|Append|"
+            r"DeleteRead|DeleteDelete|Write)Exception|CommitFailedError"
+        ),
+        "another process has written to the warehouse at the same time ({found})\n"
+        "only one run may work on the queries of a warehouse: stop the other one, then start again",
     ),
 )
 _WORKER = re.compile(
@@ -187,7 +197,10 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
 def _beside_checkpoints(folder: str, settings: Settings) -> bool:
     """Whether a table is on the device of the checkpoints, so that no query can go on."""
     root = local_path(settings.warehouse)
-    return root is not None and Path(folder).stat().st_dev == root.stat().st_dev
+    if root is None:
+        return False
+    table, there = folders.look(Path(folder)), folders.look(root)
+    return table is not None and there is not None and table.st_dev == there.st_dev
 
 
 def without_secrets(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.archive_names import ARCHIVE
@@ -18,7 +17,7 @@ from app.engine.assignment import jobs_of
 from app.errors import UserError
 from app.run import spark_logs
 from app.sources.files import planned_files
-from app.tables import checkpoints, inventory, manifest, state_files
+from app.tables import checkpoints, inventory
 from app.tables.checkpoints import Commit
 from app.tables.gathering import Gathered
 from app.tables.log_files import empty_commits, opened, unfinished_commit
@@ -51,16 +50,10 @@ def of_warehouse(settings: Settings) -> Iterator[str]:
         if all(ARCHIVE not in jobs for jobs in queries.values()):
             queries[ARCHIVE] = (ARCHIVE,)
         tables = _written(settings, queries)
-        there = manifest.load(settings.location)
     except UserError as error:
         yield str(error)
         return
     yield from problems(settings.location, settings.streamed, tables)
-    for one in (there.states if there else None) or ():
-        try:
-            state_files.read(Path(path_in(settings.location, one.file)))
-        except UserError as error:
-            yield f"{error}\nput it back from a copy; without it replays begin with other states"
 
 
 def _written(settings: Settings, queries: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -31,11 +31,9 @@ def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> QueryPlan:
 
     from app import sources
     from app.engine import throttle_publisher
-    from app.run import state_keeper
     from app.run.maintenance import retention
     from app.show.alerts import rule_files  # the imports of these take a second
 
-    state_keeper.refuse(settings)
     if settings.alerts.interval_ms and settings.alerts.rule_files is not None:
         rule_files.rules_of(settings.alerts)
     retention.check(settings.maintenance)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
+from app import folders
 from app.archive_names import ARCHIVE
 from app.config.settings import shards_for
 from app.engine import assignment
@@ -187,7 +188,7 @@ def finished(warehouse: Location) -> bool:
 def _list(warehouse: Location, move: Move) -> None:
     for query, jobs in move.queries.items():
         state = Path(checkpoints.location(warehouse, query)) / "state"
-        size = sum(file.stat().st_size for file in state.rglob("*") if file.is_file())
+        size = sum(file.bytes for file in folders.files_below(state))
         about = f"{', '.join(jobs)}; {size_text(size)} of state" if jobs_of(jobs) else "no state"
         say(f"  {query}: {about}, to batch {checkpoints.last_ended(warehouse, query)}")
 
@@ -205,14 +206,14 @@ def _build(settings: Settings, move: Move, root: Path) -> None:
                 work = root / RESHARDING / f"{query}.work"
                 _states(spark, wanted, move, jobs, old, work)
                 _take_over(work / "checkpoint" / "state", new / "state", ended + 1)
-                shutil.rmtree(work)
+                folders.remove(work)
 
 
 def _take_over(built: Path, place: Path, version: int) -> None:
     """Move the states that one batch has written to where a query looks for those of its last
     batch.
     """
-    for partition in (built / "0").iterdir():
+    for partition in folders.matching(built / "0", "*"):
         if partition.name.isdigit():
             for name in ("1.zip", ".1.zip.crc"):
                 file = partition / name

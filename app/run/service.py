@@ -38,10 +38,17 @@ from app.run.session import build_session, stop_session
 from app.run.shutdown import Stopping, ended, finish, listening, waits
 from app.run.side_processes import working_beside
 from app.run.source_watch import SourceWatch
-from app.run.state_keeper import StateKeeper
 from app.show.metrics.health import Health
 from app.sources.python_source import end_planning
-from app.tables import checkpoints, formats, gathering, inventory, last_configuration, manifest
+from app.tables import (
+    checkpoints,
+    formats,
+    gathering,
+    inventory,
+    last_configuration,
+    lease,
+    manifest,
+)
 from app.tables.archive_files import ArchiveUnwritable, ArchiveWriter
 from app.tables.gathering import GatheringWriter
 from app.tables.run_lock import only_run
@@ -204,7 +211,6 @@ class Service:
         )
         self._times = Times(settings, self._progress)
         self._gatherers = Gatherers(settings, self._endless, self._progress.warn)
-        self._states = StateKeeper(spark, settings, queries, self._progress.warn)
         self._groups = dict(queries)
         self._queries: dict[str, StreamingQuery] = {}
         self._again: dict[str, tuple[float, int]] = {}
@@ -248,7 +254,9 @@ class Service:
             with (
                 # First, so that it ends last: the alerts' last round comes after the last poll.
                 working_beside(self._settings, self._endless, self._progress.warn),
-                sources.keep_polling(self._settings, self._endless, self._progress.warn),
+                sources.keep_polling(
+                    self._settings, self._groups, self._endless, self._progress.warn
+                ),
                 self._metrics(),
             ):
                 self._watch()
@@ -294,9 +302,9 @@ class Service:
                     self._sweep()
                 self._follow_clock()
                 self._policies.look()
+                lease.look(self._settings.location)
                 self._gatherers.commit_due()
                 self._rest()
-                self._states.look()
                 if not self._tend() and not self._drains():
                     break
             if self._stopping.asked:
@@ -318,7 +326,6 @@ class Service:
             if not interrupted and not self._endless and not self._stopping.asked:
                 self._say_what_waits()
             if not interrupted:
-                self._states.end()
                 self._sweep()
 
     def _drains(self) -> bool:

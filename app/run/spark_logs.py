@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app import folders
 from app.archive_names import ARCHIVE
 from app.tables import checkpoints, manifest, spark_files
 from app.tables.log_files import opened
@@ -55,8 +56,11 @@ def _others(
     warehouse: Location, source: SourceSettings | None, query: str, place: Path, ended: int
 ) -> Iterator[str]:
     """What is missing or damaged beside the newest entries of the two logs."""
-    for file in (place / "metadata", *sorted((place / "sources").glob("*/[0-9]*"))):
-        if spark_files.changed(file) or not file.stat().st_size:
+    for file in (place / "metadata", *folders.matching(place / "sources", "*/[0-9]*")):
+        about = folders.look(file)
+        if about is None and file.name != "metadata":
+            continue  # an old entry of a source, which the run beside has just removed
+        if about is None or not about.st_size or spark_files.changed(file):
             yield str(Damaged(str(file), "is not as Spark wrote it"))
     if ended < 0:
         first = place / "sources" / "0" / "0"

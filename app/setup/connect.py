@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from app import sources
+from app import folders, sources
 from app.config.base import ENV
 from app.engine import throttle_publisher
 from app.errors import UserError
@@ -100,7 +100,7 @@ def _files(path: str) -> str:
     place = Path(path.removeprefix("file://"))
     if "://" in path or not place.exists():
         return f"{path} is there"
-    found = [place] if place.is_file() else (p for p in sorted(place.rglob("*")) if p.is_file())
+    found = [place] if place.is_file() else (file.path for file in folders.files_below(place))
     first = next(iter(found), None)
     if first is None:
         return f"{path} has no files yet"

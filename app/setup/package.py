@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from app import folders
 from app.config.settings import load_settings
 from app.show.alerts.rule_files import rules_of
 from udfs.compiled_cache import is_current
@@ -57,8 +58,8 @@ def pack_code(target: Path) -> None:
     partial = target.with_suffix(".partial")
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
         for room in ROOMS:
-            for path in sorted((ROOT / room).rglob("*")):
-                if path.is_file() and "__pycache__" not in path.parts:
+            for path in sorted(file.path for file in folders.files_below(ROOT / room)):
+                if "__pycache__" not in path.parts:
                     info = zipfile.ZipInfo(path.relative_to(ROOT).as_posix())
                     info.external_attr = 0o644 << 16
                     archive.writestr(info, path.read_bytes(), zipfile.ZIP_DEFLATED)
@@ -94,7 +95,7 @@ def pack_cores(folder: Path, target: Path) -> None:
     """What is compiled of these sources, for --archives: workers like this machine find it."""
     partial = target.with_suffix(".partial")
     with tarfile.open(partial, "w:gz", compresslevel=1) as archive:
-        for place in sorted(folder.iterdir()):
+        for place in folders.matching(folder, "*"):
             if place.is_dir() and is_current(place.name):
                 archive.add(place, place.name)
     partial.replace(target)

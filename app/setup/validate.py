@@ -84,7 +84,7 @@ def summary(settings: Settings) -> dict[str, str]:
     rules = len(rules_of(settings.alerts))
     beside = [
         name
-        for name in ("alerts", "forecast", "quality", "maintenance", "saved_states")
+        for name in ("alerts", "forecast", "quality", "maintenance")
         if getattr(settings, name).interval_ms is not None
     ]
     return where | {

@@ -15,8 +15,9 @@ ending)` and `finished(warehouse, query)` in place of `read`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -109,12 +110,18 @@ def claim(settings: Settings) -> None:
 
 
 def keep_polling(
-    settings: Settings, endless: bool, say: Callable[[str], None] | None = None
+    settings: Settings,
+    queries: Collection[str],
+    endless: bool,
+    say: Callable[[str], None] | None = None,
 ) -> AbstractContextManager[None]:
-    """Poll during a run, for feeds that are polled."""
-    from app.sources import polled
+    """Poll during a run of these queries, for feeds that are polled."""
+    from app.sources import poll_plan, polled
 
     pollers = [poller(settings, feed, say) for feed in settings.polled]
+    for each in pollers:
+        folder = each.spool.folder.name
+        each.needed = partial(poll_plan.needed, settings.location, queries, folder)
     return polled.polling(pollers, endless, say) if pollers else nullcontext()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +18,8 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from app import folders
+from app.errors import UserError
 from app.tables import checkpoints
 
 if TYPE_CHECKING:
@@ -207,24 +209,55 @@ class Folders:
 
     def _folders(self) -> Iterator[Path]:
         for root in self._roots:
-            yield from sorted(Path(root).glob("*/polls"))
+            yield from folders.matching(Path(root), "*/polls")
 
     def _files(self, folder: Path) -> list[PollFile]:
-        changed_ns = folder.stat().st_mtime_ns
+        about = folders.look(folder)
+        if about is None:
+            return []
+        changed_ns = about.st_mtime_ns
         before = self._there.get(folder)
         if before is not None and before[0] == changed_ns:
             return before[1]
         found = []
-        for file in folder.iterdir():
-            name = _NAME.fullmatch(file.name)
+        for path, size, written_ns in folders.files(folder):
+            name = _NAME.fullmatch(path.name)
             if name is not None:
-                about = file.stat()
-                size = about.st_size * (GZIP_RATIO if name[3] else 1)
-                written_ms = about.st_mtime_ns // 1_000_000
-                found.append(PollFile(int(name[1]), int(name[2]), str(file), size, written_ms))
+                size *= GZIP_RATIO if name[3] else 1
+                written_ms = written_ns // 1_000_000
+                found.append(PollFile(int(name[1]), int(name[2]), str(path), size, written_ms))
         if time.time_ns() - changed_ns > SETTLED_NS:
             self._there[folder] = changed_ns, found
         return found
+
+
+def needed(
+    warehouse: Location, queries: Iterable[str], folder: str, names: Sequence[str]
+) -> set[str]:
+    """Of the names of a feed's files, those that a batch of any query has planned and not ended, and
+    those that one of `queries` has not read. All of them if that cannot be found out.
+    """
+    running = list(queries)
+    try:
+        open_batches = [
+            checkpoints.poll_offsets(warehouse, query, batch)
+            for query in {*running, *checkpoints.found(warehouse)}
+            if (batch := checkpoints.planned(warehouse, query)) is not None
+        ]
+        read = [
+            checkpoints.poll_offsets(warehouse, query, checkpoints.last_ended(warehouse, query))
+            for query in running
+        ]
+    except (UserError, OSError, ValueError):
+        return set(names)
+    found = {path.rsplit("/", 1)[1] for batch in open_batches for path in batch.get(FILES, ())}
+    for end in read:
+        at_ms, seq = end.get(POSITIONS, {}).get(folder, (-1, -1))
+        for name in names:
+            number = _NAME.fullmatch(name)
+            if number is None or int(number[1]) > at_ms or int(number[2]) > seq:
+                found.add(name)
+    return found
 
 
 def _is_new(file: PollFile, positions: dict[str, tuple[int, int]]) -> bool:

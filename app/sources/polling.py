@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -121,6 +121,8 @@ class Polling(ABC):
         self._longest_s = max(settings.interval_ms, settings.timeout_ms) / 1000
         self._keep_ms = settings.keep_ms
         self.spool = spool
+        self.needed: Callable[[Sequence[str]], Container[str]] = tuple
+        """Picks the names of files that a reader still needs."""
         self._say = say or _to_stderr
         self._stopping = threading.Event()
         self._problems = Problems()
@@ -222,9 +224,9 @@ class Polling(ABC):
         now_ms = begun.now_ms
         try:
             path = self.spool.commit(now_ms, chain(records, [self._record(begun)] if ends else ()))
-            # Not by age alone: files not read before a restart are not removed at the start.
+            # Not by age alone: the clock may be wrong.
             least = self._keep_ms // self._interval_ms
-            self.spool.remove_before(now_ms - self._keep_ms, max(least, 1))
+            self.spool.remove_before(now_ms - self._keep_ms, max(least, 1), self.needed)
         except BaseException:
             self.spool.release()  # what is in memory is not what is in the folder
             raise

@@ -14,7 +14,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import IO, Any, Generic, Literal, TextIO, TypeVar
 
 import msgspec
 
+from app import folders
 from app.config.pulsar_admin import WHERE
 from app.errors import UserError
 from app.sources.pulsar.admin_documents import MappedTopic, PolledTopic, Record
@@ -134,20 +135,25 @@ class Spool:
                 memory.file = name
             self._write_memory()
             if not wrote:
-                unfinished.unlink()
+                unfinished.unlink(missing_ok=True)
                 return None
             unfinished.replace(self.records / name)
         except OSError as error:
             raise self._unusable(error) from error
         return self.records / name
 
-    def remove_before(self, at_ms: int, least: int) -> int:
-        """Remove the files of polls before a time, except the newest `least`; returns their number."""
-        names = sorted(file.name for file in self.records.iterdir() if _NAME.fullmatch(file.name))
+    def remove_before(
+        self, at_ms: int, least: int, needed: Callable[[Sequence[str]], Container[str]] = tuple
+    ) -> int:
+        """Remove the files of polls before a time, except the newest `least` and those that `needed`
+        picks from their names; returns their number."""
+        names = [name for name in folders.names(self.records) if _NAME.fullmatch(name)]
         old = [name for name in names[:-least] if int(name.split("-")[1]) < at_ms]
-        for name in old:
+        kept = needed(old) if old else ()
+        gone = [name for name in old if name not in kept]
+        for name in gone:
             (self.records / name).unlink(missing_ok=True)
-        return len(old)
+        return len(gone)
 
     def _recover(self) -> PollMemory[Any]:
         """The memory of the folder, after an unfinished file was completed or dropped."""
@@ -156,8 +162,8 @@ class Spool:
             with suppress(FileNotFoundError):
                 written = durable.unfinished(self.folder / memory.file)
                 written.replace(self.records / memory.file)
-        for leftover in self.folder.glob(f".*{durable.UNFINISHED}"):
-            leftover.unlink()
+        for leftover in folders.matching(self.folder, f".*{durable.UNFINISHED}"):
+            folders.remove(leftover)
         return memory
 
     def _read_memory(self) -> PollMemory[Any]:

@@ -8,6 +8,7 @@ the interval is over they are merged into one file per day, which is committed i
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 import uuid
@@ -21,12 +22,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from app import folders
 from app.archive_names import ARCHIVE
+from app.errors import UserError
+from app.tables import checkpoints
 from app.tables.definitions import TABLES, Table
 from app.tables.gathering import MOST_BYTES, Gathered, GatheringWriter
 from app.tables.log_properties import STATS
 from app.tables.object_store import object_store
-from app.tables.small_files import local_path, path_in
+from app.tables.small_files import path_in
 
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction
@@ -284,16 +288,30 @@ def lost(warehouse: Location, name: str, batch: int) -> str | None:
     root = Path(path_in(warehouse, name))
     for listed in Gathered(warehouse, ARCHIVE).parts(name, [batch]):
         for file in listed.to_pylist():
-            path = root / file["path"]
-            if not path.is_file() or path.stat().st_size != file["bytes"]:
-                return str(path)
+            there = folders.look(root / file["path"])
+            if there is None or there.st_size != file["bytes"]:
+                return str(root / file["path"])
     return None
 
 
-def waiting_since_s(warehouse: Location, name: str) -> float | None:
-    """When the oldest file of a table was written that waits for a commit (s since the epoch)."""
-    if local_path(warehouse.uri) is None:
-        return None
-    gathered = Gathered(warehouse, ARCHIVE)
-    paths = [Path(gathered.path(name, batch)) for batch in gathered.batches(name)]
-    return min((path.stat().st_mtime for path in paths), default=None)
+def awaited(warehouse: Location, name: str) -> tuple[float, set[str]]:
+    """Which files of a table in a local warehouse a commit may still name: those written since a time
+    (s since the epoch, by the clock of the file system), and those of some paths.
+    """
+    since_s, paths = math.inf, set[str]()
+    try:
+        for query in {*checkpoints.found(warehouse), ARCHIVE}:
+            gathered = Gathered(warehouse, query)
+            batches = gathered.batches(name)
+            begun = [Path(gathered.path(name, batch)) for batch in batches]
+            planned = checkpoints.planned(warehouse, query)
+            if planned is not None:
+                log = checkpoints.logs_path(warehouse, query)
+                begun.append(Path(log, "offsets", str(planned)))
+            since_s = min([since_s, *(file.changed_ns / 1e9 for file in folders.listed(begun))])
+            if query == ARCHIVE:
+                for part in gathered.parts(name, batches):
+                    paths.update(part.column("path").to_pylist())
+    except UserError:  # of what is damaged, or was committed just now
+        return -math.inf, paths
+    return since_s, paths

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app import folders
 from app.archive_names import ARCHIVE
 from app.errors import UserError
 from app.tables import manifest
@@ -460,9 +461,9 @@ def without_state(source: Path, target: Path, partitions: int, ended: int) -> No
     batches after `ended` are left out.
     """
     shutil.copytree(source, target, ignore=lambda _, names: {"state"} & set(names))
-    for file in (target / "offsets").glob("*"):
+    for file in (target / "offsets" / name for name in folders.names(target / "offsets")):
         if not file.name.isdigit() or int(file.name) > ended:
-            file.unlink()  # or a checksum of the file as it was, which Spark would refuse
+            folders.remove(file)  # or a checksum of the file as it was, which Spark would refuse
             continue
         version, about, *sources = file.read_text().split("\n")
         found = json.loads(about)

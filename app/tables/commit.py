@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from app.tables import checkpoints, durable
+from app.tables import checkpoints, durable, lease
 from app.tables.definitions import TABLES, Table
 from app.tables.log_properties import log_properties
 from app.tables.small_files import local_path, path_in
@@ -107,6 +107,7 @@ class Writer:
         for attempt in range(ATTEMPTS):
             if self._newest(table) >= batch:
                 break
+            lease.require(self._warehouse, self.query)
             try:
                 write(table, marker)
                 break

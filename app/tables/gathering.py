@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from app import folders
 from app.tables import checkpoints
 from app.tables.checkpoints import GatheredFile
 from app.tables.commit import Writer
@@ -59,11 +60,12 @@ class Gathered:
 
     def tables(self) -> list[str]:
         """Tables with gathered rows, now or earlier."""
-        return sorted(path.name for path in self._folder.glob("*"))
+        return folders.names(self._folder)
 
     def batches(self, table: str) -> list[int]:
         """Batches with rows of a table, in order."""
-        return sorted(int(path.stem) for path in (self._folder / table).glob("[0-9]*.arrow"))
+        found = folders.matching(self._folder / table, "[0-9]*.arrow")
+        return sorted(int(path.stem) for path in found)
 
     def first(self) -> int | None:
         """The oldest batch with rows of any table; None if there are none."""

@@ -7,10 +7,10 @@ such a commit without an error, so its rows are missing.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app import folders
 from app.errors import UserError
 from app.tables.small_files import local_path, path_in
 from app.tables.time_travel import COMMIT
@@ -72,10 +72,5 @@ def _ends_whole(path: Path) -> bool:
 
 
 def _sizes(location: str) -> list[tuple[Path, int]]:
-    found = []
-    folder = Path(location, "_delta_log")
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if COMMIT.match(path.name):
-            with suppress(FileNotFoundError):  # old files of a log are removed
-                found.append((path, path.stat().st_size))
-    return sorted(found)
+    found = folders.files(Path(location, "_delta_log"))
+    return [(file.path, file.bytes) for file in found if COMMIT.match(file.path.name)]

@@ -27,21 +27,6 @@ NAME = "_weir/manifest.json"
 
 
 @dataclass(frozen=True)
-class SavedStates:
-    """Saved states of a query, with which a replay can begin."""
-
-    file: str
-    """Path below the warehouse."""
-    query: str
-    jobs: list[str]
-    batch: int
-    """The last batch that they contain."""
-    at_ms: int
-    """Latest event time that had moved the stream's clock by then (ms since the epoch)."""
-    saved_ms: int
-
-
-@dataclass(frozen=True)
 class Manifest:
     """Values chosen by the first start of a warehouse or by `reshard`."""
 
@@ -53,8 +38,6 @@ class Manifest:
     """Jobs by the query that runs them; None in a manifest of an earlier version."""
     moving: list[str] | None = None
     """Queries whose new checkpoints are complete and not yet in their places."""
-    states: list[SavedStates] | None = None
-    """Saved states, oldest first; None without any."""
     topics: dict[str, str] | None = None
     """Ids of the Kafka topics that the warehouse has begun to read, by name."""
     id: str | None = None
@@ -146,19 +129,6 @@ def renumber(warehouse: Location, shards: int, partitions: int, moving: Sequence
 def moved(warehouse: Location) -> None:
     """Record that every checkpoint is in its place."""
     DOCUMENT.keep(warehouse, NAME, replace(_there(warehouse), moving=None))
-
-
-def keep_states(warehouse: Location, saved: SavedStates, most: int) -> list[str]:
-    """Record saved states. Of their query only the newest `most` stay; returns the files of the
-    others.
-    """
-    there = _there(warehouse)
-    kept = [one for one in there.states or () if one.file != saved.file] + [saved]
-    mine = [one for one in kept if one.query == saved.query]
-    gone = {one.file for one in mine[: max(len(mine) - most, 0)]}
-    states = [one for one in kept if one.file not in gone]
-    DOCUMENT.keep(warehouse, NAME, replace(there, states=states))
-    return sorted(gone)
 
 
 def keep_topics(warehouse: Location, topics: dict[str, str]) -> None:

@@ -9,7 +9,10 @@ from itertools import product
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from app import folders
 from app.errors import UserError
+from app.tables import lease
+from app.tables.reach import by_delta_rs
 from app.tables.small_files import local_path
 
 if TYPE_CHECKING:
@@ -29,11 +32,13 @@ class Busy(UserError):
 def only_run(warehouse: Location, queries: Sequence[str]) -> Iterator[None]:
     """Hold the locks of these queries; UserError if another process holds one.
 
-    A lock ends with its process, however that ends. An object store has no locks: there Spark's
-    checkpoint rejects the second writer, later and with a less clear message.
+    A lock ends with its process, however that ends. An object store has leases in place of locks;
+    where only Spark reaches the warehouse, its checkpoint rejects the second writer later.
     """
     root = local_path(warehouse.uri)
     with ExitStack() as held:
+        if root is None and by_delta_rs(warehouse.uri):
+            held.enter_context(lease.held(warehouse, queries))
         for folder, name in () if root is None else product([root / FOLDER], queries):
             folder.mkdir(parents=True, exist_ok=True)
             file = held.enter_context((folder / name).open("w"))
@@ -48,13 +53,8 @@ def refuse(warehouse: str, queries: Sequence[str] | None = None) -> None:
     Writes nothing and keeps no lock.
     """
     root = local_path(warehouse)
-    folder = None if root is None else root / FOLDER
-    if folder is None or not folder.is_dir():
-        return
-    for path in sorted(folder.iterdir()):
-        if queries is not None and path.name not in queries:
-            continue
-        if not _free(path):
+    for path in () if root is None else folders.matching(root, f"{FOLDER}/*"):
+        if (queries is None or path.name in queries) and not _free(path):
             raise _refusal(warehouse, path.name)
 
 

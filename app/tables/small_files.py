@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app import folders
 from app.errors import UserError
 from app.tables.durable import replacing
 from app.tables.object_store import object_store
@@ -56,9 +58,11 @@ def read_text(warehouse: Location, name: str, remedy: str = PUT_BACK) -> str | N
     try:
         if local is not None:
             file = local / name
-            return file.read_text("utf-8") if file.exists() else None
+            return file.read_text("utf-8")
         system, place = _remote(warehouse, name)
         return system.read(place)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
         raise Damaged(path_in(warehouse, name), f"is damaged ({reason})", remedy) from None
@@ -68,8 +72,7 @@ def names(warehouse: Location, folder: str) -> list[str]:
     """Names of the files in a folder below the warehouse; none if the folder is missing."""
     local = local_path(warehouse.uri)
     if local is not None:
-        path = local / folder
-        return sorted(file.name for file in path.iterdir()) if path.is_dir() else []
+        return folders.names(local / folder)
     system, folder = _remote(warehouse, folder)
     return sorted(system.names(folder))
 
@@ -90,6 +93,16 @@ def write_text(warehouse: Location, name: str, text: str) -> None:
             f"warehouse: cannot write {file}: {error.strerror}\n"
             + _REMEDIES.get(error.errno or 0, "choose a folder that this user may write")
         ) from error
+
+
+def remove(warehouse: Location, name: str) -> None:
+    """Remove the file `name` below the warehouse, if it is there."""
+    local = local_path(warehouse.uri)
+    if local is not None:
+        (local / name).unlink(missing_ok=True)
+    else:
+        with suppress(FileNotFoundError):
+            object_store(warehouse.uri, warehouse.storage()).delete_file(name)
 
 
 def _remote(warehouse: Location, name: str) -> tuple[_ObjectStore | _Hadoop, str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from app import folders
 from app.tables import checkpoints
 from app.tables.small_files import Damaged, names, path_in, read_text
 
@@ -33,15 +34,14 @@ def checksum_of(file: Path) -> Path:
 
 
 def changed(file: Path) -> bool:
-    """Whether a file is not the one that its checksum is of; False without a checksum."""
+    """Whether a file is not the one that its checksum is of; False without either."""
     try:
-        kept = checksum_of(file).read_bytes()
+        kept, data = checksum_of(file).read_bytes(), file.read_bytes()
     except FileNotFoundError:
         return False
     if len(kept) < 8 or not kept.startswith(_HEAD):
         return True
     (size,) = struct.unpack(">I", kept[4:8])
-    data = file.read_bytes()
     sums = [zlib.crc32(data[at : at + size]) for at in range(0, len(data), size or len(data) or 1)]
     return kept[8:] != struct.pack(f">{len(sums)}I", *sums)
 
@@ -53,7 +53,7 @@ def lost_state(place: Path, batch: int, partitions: int) -> Path | None:
     version = batch + 1
     for partition in range(partitions):
         folder = place / "state" / "0" / str(partition)
-        sizes = {file.name: file.stat().st_size for file in folder.glob("*") if file.is_file()}
+        sizes = {file.path.name: file.bytes for file in folders.files(folder)}
         snapshots = [int(found[1]) for name in sizes if (found := _SNAPSHOT.fullmatch(name))]
         first = max((number for number in snapshots if number <= version), default=0)
         wanted = [f"{first}.zip"] if first else []

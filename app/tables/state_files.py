@@ -1,14 +1,10 @@
-"""Saved states of jobs for replays: files below `_weir/states`, named in the manifest.
-
-A file has the state of every shard of one query after one of its batches, and the query's position
-in the source: an offset per partition, or the names of the files for a source of files.
-"""
+"""States of jobs' shards as files, which replays begin and end with."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,6 @@ from app.errors import UserError
 from app.tables.durable import replacing
 from app.tables.object_store import object_store
 
-FOLDER = "_weir/states"
 Key = tuple[str, int]
 """Job and shard."""
 _ABOUT = b"weir"
@@ -49,16 +44,6 @@ class States:
         self.wakes.pop(key, None)
         if wake_ms is not None:
             self.wakes[key] = wake_ms
-
-
-@dataclass(frozen=True)
-class SourcePosition:
-    """The records of a source that have been applied."""
-
-    offsets: Mapping[str, int] = field(default_factory=dict)
-    """By partition, the offset of the first record that was not applied."""
-    files: Sequence[str] = ()
-    """Files whose records have all been applied."""
 
 
 def write(
@@ -107,7 +92,7 @@ def read(
                     found.keep((row["job"], row["shard"]), row["state"], row["wake_ms"])
             return found, about
     except _UNREADABLE as error:
-        raise UserError(f"{path}: cannot be read as saved states ({error})") from error
+        raise UserError(f"{path}: cannot be read as states ({error})") from error
 
 
 def described(path: Path | str, storage: Mapping[str, str] | None = None) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from app import folders
 from app.errors import UserError
 from app.tables.object_store import object_store
 
@@ -104,7 +105,7 @@ def _log(
     """File names in the log of a table, and a function that returns the lines of one of them."""
     read = _reader(location, storage_options)
     if "://" not in location:
-        return [path.name for path in (Path(location) / "_delta_log").iterdir()], read
+        return folders.names(Path(location) / "_delta_log"), read
     import pyarrow.fs as pafs
 
     found = object_store(location, storage_options).get_file_info(pafs.FileSelector("_delta_log"))

@@ -205,8 +205,3 @@ def _split(state: bytes) -> tuple[bytes, States]:
         found[name, batch] = bytes(state[at : at + size])
         at += size
     return live, found
-
-
-def live_state(state: bytes) -> bytes:
-    """The state of the live core, from the bytes of a shard."""
-    return _split(state)[0]

@@ -14,9 +14,8 @@ import yaml
 from app.engine.operators import operators
 from app.run.reshard import reshard
 from app.run.service import run
-from app.tables import policy_log, state_files
+from app.tables import policy_log
 from app.tables.definitions import TABLES
-from state.engine.shadows import live_state
 from tests.crash.policy_change import (
     QUERY,
     Place,
@@ -37,7 +36,6 @@ class Shadowed(Place):
         """Let the shadows be these: the policies of the trace with rates of such a share each."""
         found: dict[str, Any] = yaml.safe_load(self.config.read_text())
         found["shadows"] = {"same": "policies", **{name: f"{name}.yaml" for name in shares}}
-        found["saved_states"] = {"interval_ms": 3_600_000}
         for name, share in shares.items():
             (self.folder / f"{name}.yaml").write_text(self.documents(share))
         self.config.write_text(yaml.safe_dump(found))
@@ -82,9 +80,6 @@ def test_shadows_come_change_and_go_killed_and_moved(tmp_path: Path) -> None:
     assert run(place.settings.model_copy(update={"partitions": 3}), available_now=True) == 0
 
     assert_as_at_once(place)
-    for file in (tmp_path / "warehouse" / state_files.FOLDER).iterdir():
-        states = state_files.read(file)[0].states.values()
-        assert states and all(live_state(state) == state for state in states)
     assert shadow_rows(place.settings, "gone") == gone
     tight = alone(place, "tight")
     for name, rows in shadow_rows(place.settings, "tight").items():

@@ -110,7 +110,7 @@ def test_clusters_come_and_go_and_nothing_is_read_twice(
     run(first, available_now=True)
     # Polls that wait are read though their cluster is not in the source any more.
     unread = of_feeds(east)
-    with sources.keep_polling(unread, endless=False):
+    with sources.keep_polling(unread, ["govern"], endless=False):
         pass
     run(of_feeds(west), available_now=True)
     run(of_feeds(west, east), available_now=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,8 +17,9 @@ from app.config.settings import Settings
 from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import plan_trace
 from app.errors import UserError
-from app.tables import checkpoints, inventory
+from app.tables import checkpoints, inventory, lease
 from app.tables.commit import Writer
+from app.tables.run_lock import only_run
 from app.tables.small_files import names, read_text, write_text
 from benchmarks import archives
 from tests.support.servers.process import serving
@@ -163,3 +165,47 @@ def plain_rows(of: Settings) -> list[str]:
 
 def interrupted(*_: Any) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_second_run_on_a_store_is_refused_at_its_start(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("LEASE_S", 3.0), ("RENEW_S", 0.3), ("SETTLE_S", 0.5), ("LOOK_S", 0.2)):
+        monkeypatch.setattr(lease, name, seconds)
+    queries = ["govern", "archive"]
+    with only_run(settings.location, queries):
+        writing = writer(settings)
+        writing.append("quarantine", rows("quarantine", range(1)), 0)
+        with (
+            pytest.raises(UserError, match=r"works on s3a://.* \(query archive\) and has a lease"),
+            only_run(settings.location, ["archive"]),
+        ):
+            pass
+        assert names(settings.location, lease.FOLDER) == ["archive.json", "govern.json"]
+    assert names(settings.location, lease.FOLDER) == []
+
+    def start(_: int) -> bool:
+        try:
+            with only_run(settings.location, queries):
+                time.sleep(2)
+                lease.require(settings.location, "govern")
+        except UserError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(start, range(2))) == [False, True]
+
+
+def test_a_run_without_its_lease_appends_nothing(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "SETTLE_S", 0.1)
+    with only_run(settings.location, ["govern"]):
+        writing = writer(settings)
+        writing.append("quarantine", rows("quarantine", range(1)), 0)
+        write_text(settings.location, f"{lease.FOLDER}/govern.json", '{"owner": "another"}')
+        with pytest.raises(UserError, match="has lost its lease"):
+            writing.append("quarantine", rows("quarantine", range(1)), 1)
+    assert len(plain(found(settings, "quarantine"))) == 1
+    assert names(settings.location, lease.FOLDER) == ["govern.json"], "it is the other run's"

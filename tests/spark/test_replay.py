@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import time
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -23,7 +22,6 @@ from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import plan_trace
 from app.demo.generator.write import write_files
 from app.run.service import run
-from app.run.state_keeper import StateKeeper
 from app.tables.commit import Writer
 from app.tables.definitions import TABLES
 from app.whatif.replay import on_spark as on_spark_module
@@ -372,90 +370,3 @@ def test_readers_work_on_a_replay(
     assert main(["report", *at, "--out", str(tmp_path / "report.html")]) == 0
     assert main(["tables", *at]) == 0
     assert main(["explain", "topic", topics[1].split(",")[0].split("://")[-1], *at]) in (0, 2)
-
-
-def states(warehouse: Path) -> list[dict[str, Any]]:
-    """The saved states of a warehouse, as its manifest names them."""
-    found: list[dict[str, Any]] = json.loads((warehouse / "_weir" / "manifest.json").read_text())[
-        "states"
-    ]
-    return found
-
-
-def test_a_replay_begins_with_the_states_that_a_run_has_saved(
-    spark: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    config = prepared(tmp_path, saved_states={"interval_ms": "1h"})
-    events, later = tmp_path / "events", tmp_path / "later"
-    later.mkdir()
-    files = sorted(events.iterdir())
-    for file in files[len(files) // 2 :]:
-        file.rename(later / file.name)
-    assert run(load_settings(config), available_now=True) == 0
-    live = tmp_path / "warehouse"
-    before = {name: rows(live, name) for name in tables()}
-    (saved,) = states(live)
-    assert saved["jobs"] == list(DECLARED) and (live / saved["file"]).is_file()
-    often = load_settings(config, {"saved_states": {"interval_ms": 1}})
-    keeper = StateKeeper(
-        spark, often, {"govern-client_quotas": (*DECLARED, "archive")}, pytest.fail
-    )
-    for _ in range(2):  # of a batch that is kept already, beside the queries and at the end
-        time.sleep(0.01)
-        keeper.look()
-    keeper.end()
-    assert [one["file"] for one in states(live)] == [saved["file"]]
-    document = yaml.safe_load(config.read_text())
-    config.write_text(yaml.safe_dump({**document, "saved_states": None}))
-    for file in sorted(later.iterdir()):
-        file.rename(events / file.name)
-    assert run(load_settings(config), available_now=True) == 0
-
-    out = tmp_path / "out"
-    asked = ["replay", "--config", str(config), "--saved", "--slice", "3000", "--verify"]
-    assert main([*asked, "--out", str(out)]) == 0, capsys.readouterr().out
-    assert "begins with the states that a run has saved at 2026-01-05T14:0" in (
-        capsys.readouterr().out
-    )
-    for name in tables():
-        assert rows(out, name) == rows(live, name) - before[name], name
-    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")
-    assert main([*asked, "--out", str(tmp_path / "spark")]) == 0, capsys.readouterr().out
-    assert_same(out, tmp_path / "spark")
-    monkeypatch.delenv("PYSPARK_GATEWAY_PORT")
-    since = str(saved["at_ms"] + 60_000)
-    assert main([*asked, "--from", since, "--out", str(tmp_path / "since")]) == 0
-    assert main([*asked, "--from", "2026-01-05T14:00:00Z", "--out", str(tmp_path / "x")]) == 2
-    assert "has no saved states of rate_limits, " in capsys.readouterr().err
-
-    kept, own = tmp_path / "kept", str(config)
-    assert (
-        main(
-            [
-                "policy",
-                "diff",
-                own,
-                own,
-                "--config",
-                own,
-                "--on",
-                "all",
-                "--saved",
-                "--keep",
-                str(kept),
-                "--json",
-            ]
-        )
-        == 0
-    )
-    effects = json.loads(capsys.readouterr().out)
-    assert effects["same"] and effects["total"]["throttles"]["after"]
-    assert effects["begins"][0].startswith("begins with the states that a run has saved at ")
-    for name in (table.name for job in effects["jobs"] for table in DECLARED[job].tables):
-        assert rows(kept / "before", name) == rows(kept / "after", name), name
-        # both sides ignore what the broker reported: another value of observed_pauses
-        under = ("switches", "params_hash")
-        assert rows(out, name, *under) == rows(kept / "after", name, *under), name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -183,3 +184,98 @@ def test_functions_have_few_parameters() -> None:
                 if parameters(node.args) > MOST_PARAMETERS:
                     found.add(f"{file}::{node.name}")
     assert found == set()
+
+
+LISTING = ("iterdir", "glob", "rglob", "listdir", "scandir")
+"""Calls that list a folder; `os.walk` beside them."""
+LOOKING = ("stat", "lstat", "getsize", "getmtime")
+READING = (*LOOKING, "read_text", "read_bytes", "open", "rename", "unlink")
+SHIPPED_FILES = "a folder that ships with the code"
+UNDER_LOCK = "checkpoints under the lock of their query"
+MAY_LIST = {
+    ("app/config/shipped.py", "folder.iterdir()"): SHIPPED_FILES,
+    ("app/demo/recording.py", "self._place.iterdir()"): SHIPPED_FILES,
+    ("app/demo/recording.py", "SHIPPED.iterdir()"): SHIPPED_FILES,
+    ("udfs/compiled_cache.py", "folder.iterdir()"): "one process compiles, under a lock",
+    ("app/engine/payloads.py", "(Path(self.root) / path).stat()"): "what is gone is an error",
+    ("app/tables/archive_files.py", "file.stat()"): "has just been written",
+    ("app/tables/checkpoints.py", "place.rename(before)"): UNDER_LOCK,
+    ("app/tables/checkpoints.py", "built.rename(place)"): UNDER_LOCK,
+    ("app/tables/small_files.py", "system.open(path)"): "what is gone is an error",
+}
+"""What may do without `app.folders`, and why."""
+
+
+def unguarded(text: str) -> Iterator[str]:
+    """Calls that fail where a file goes that was just listed or asked for: a listing of a folder, a
+    look at a file outside of `try` and `suppress`, a removal of what may be gone.
+    """
+    tree = ast.parse(text)
+    bears = {
+        id(inner)
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Try) and any(map(_catches, node.handlers)))
+        or (isinstance(node, ast.With) and "suppress(" in ast.unparse(node.items[0]))
+        for line in node.body
+        for inner in ast.walk(line)
+    }
+    for call, name, _ in _method_calls(tree):
+        shown, options = ast.unparse(call), {keyword.arg for keyword in call.keywords}
+        if (
+            name in LISTING
+            or shown.startswith("os.walk(")
+            or (name in LOOKING and id(call) not in bears)
+            or (name == "unlink" and "missing_ok" not in options and id(call) not in bears)
+            or (name == "rmtree" and "ignore_errors" not in options)
+        ):
+            yield shown
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            calls = list(_method_calls(function))
+            asked = {on for _, name, on in calls if name in ("exists", "is_file")}
+            for call, name, on in calls:
+                if name in READING and on in asked and id(call) not in bears:
+                    yield ast.unparse(call)
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    caught = "" if handler.type is None else ast.unparse(handler.type)
+    return handler.type is None or re.search(r"\b(OSError|FileNotFoundError)\b", caught) is not None
+
+
+def _method_calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str, str]]:
+    """Each call of a method or of a module's function, with its name and what it is called on."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node, node.func.attr, ast.unparse(node.func.value)
+
+
+def test_what_was_listed_may_be_gone() -> None:
+    found = {
+        (path.relative_to(ROOT).as_posix(), call)
+        for room in ("app", "state", "udfs")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if path != ROOT / "app/folders.py"
+        for call in unguarded(path.read_text("utf-8"))
+    }
+    assert found == set(MAY_LIST)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("for path in folder.iterdir(): pass", ["folder.iterdir()"]),
+        ("glob.glob('*')", ["glob.glob('*')"]),
+        ("os.walk(folder)\nast.walk(tree)", ["os.walk(folder)"]),
+        ("try:\n  a.stat()\nexcept ValueError: b.stat()", ["a.stat()", "b.stat()"]),
+        ("try:\n  a.stat()\nexcept (OSError, ValueError): pass", []),
+        ("with suppress(FileNotFoundError):\n  a.unlink()\nb.unlink()", ["b.unlink()"]),
+        ("a.unlink(missing_ok=True)\nshutil.rmtree(a)", ["shutil.rmtree(a)"]),
+        (
+            "def f(a, b):\n  return a.read_text() if a.exists() else b.read_text()",
+            ["a.read_text()"],
+        ),
+    ],
+)
+def test_an_access_to_what_may_be_gone_is_found(text: str, found: list[str]) -> None:
+    assert sorted(unguarded(text)) == found

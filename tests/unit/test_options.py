@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tomllib
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import typer
 
 from app import __version__
 from app.cli import app, main
+from app.errors import UserError
+from app.terminal.interrupt import Terminated
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,3 +85,31 @@ def test_a_duration_reads_the_same_everywhere(words, said, tmp_path, capsys):
     (tmp_path / "_weir").mkdir()
     assert main([*words, "--warehouse", str(tmp_path)]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (EOFError("the file ends"), 3, "weir: EOFError: the file ends\n"),
+        (KeyError("x"), 3, "weir: KeyError: 'x'\n"),
+        (typer.Abort(), 3, "weir: Abort: \n"),
+        (UserError("no"), 2, "weir: no\n"),
+        (OSError(errno.EACCES, "denied", "f"), 2, "weir: f: denied\n"),
+        (KeyboardInterrupt(), 130, "weir: interrupted\n"),
+        (Terminated(), 143, "weir: terminated\n"),
+    ],
+)
+def test_only_a_signal_is_an_interruption(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    said: str,
+) -> None:
+    def rules(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr("app.show.alerts.rules", rules)
+    assert main(["alerts", "rules", "--warehouse", str(tmp_path)]) == code
+    assert capsys.readouterr().err.startswith(said)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from app import folders
 from app.demo.generator.trace import ArrivalSlice, Trace
 from app.errors import UserError
 from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient, deadline_in
@@ -47,7 +48,7 @@ def write_files(trace: Trace, out: Path, progress: Progress | None = None) -> Wr
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--out {out}: cannot be created: {error.strerror}") from error
-    if any(out.glob("events-*.jsonl")):
+    if folders.matching(out, "events-*.jsonl"):
         raise UserError(f"--out {out}: already holds events-*.jsonl; choose another folder")
     written = WrittenTrace()
     for part in trace.slices():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.read.relations import Warehouse
+from app.run.maintenance import forget_key
 from app.run.maintenance.forgetting import Forgotten, forget, refuse
 from app.run.maintenance.names import COLUMNS, Name
 from app.run.maintenance.still_named import still_named
@@ -32,26 +33,31 @@ def forget_command(
     erase: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Forget names, given by their kind; returns 1 if a table could not be done."""
+    """Forget names, given by their kind; returns 1 if a table could not be done, or a file not be
+    searched.
+    """
     require_delta_rs(settings.warehouse)
-    wanted = [
-        name for kind, texts in names.items() for text in texts for name in Name.given(kind, text)
-    ]
-    if not wanted:
+    if not any(names.values()):
         options = ", ".join(f"--{kind.replace('_', '-')}" for kind in COLUMNS)
         raise UserError(f"forget: names nobody\ngive one or more of {options}")
     warehouse = Warehouse.of(settings.location)
     warehouse.require()
     with nullcontext() if dry_run else run_lock.only_maintenance(warehouse):
         refuse(warehouse, erase)
-        tables, pages = forget(
-            warehouse,
-            settings.maintenance,
-            wanted,
-            dry_run,
-            erase,
-        )
-    left = still_named(settings, wanted, erase)
+        key = forget_key.load(warehouse)
+        wanted = [
+            name
+            for kind, texts in names.items()
+            for text in texts
+            for name in Name.given(kind, text, key.key)
+        ]
+        if not dry_run:
+            key = forget_key.begin(warehouse, key, wanted)
+        tables, pages = forget(warehouse, settings.maintenance, wanted, dry_run, erase)
+        if not dry_run and not any(table.problem for table in tables):
+            forget_key.end(warehouse, key, wanted)
+    unread: list[str] = []
+    left = still_named(settings, wanted, erase, unread)
     if as_json:
         print(
             json.dumps(
@@ -60,12 +66,13 @@ def forget_command(
                     "tables": [asdict(table) for table in tables],
                     "pages": pages,
                     "still_named": left,
+                    "not_searched": unread,
                 }
             )
         )
     else:
-        _print(tables, pages, left, dry_run)
-    return 1 if any(table.problem for table in tables) else 0
+        _print(tables, pages, [*left, *unread], dry_run)
+    return 1 if unread or any(table.problem for table in tables) else 0
 
 
 def _print(

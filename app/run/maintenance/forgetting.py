@@ -18,11 +18,11 @@ from app.run.maintenance import logs, vacuum
 from app.run.maintenance.names import Name, replacements
 from app.run.maintenance.opened import Opened
 from app.run.maintenance.rewriting import Rewriter
-from app.run.maintenance.upkeep import FAILURES, problem_of
+from app.run.maintenance.upkeep import problem_of
 from app.tables import run_lock
 from app.tables.data_files import DataFile, data_files
 from app.tables.definitions import TABLES
-from app.tables.small_files import PAGES, read_text, write_text
+from app.tables.small_files import PAGES, Damaged, read_text, write_text
 from app.tables.small_files import names as file_names
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ def forget(
                         dry_run, erase
                     )
                 )
-        except FAILURES as error:
+        except Exception as error:  # noqa: BLE001 - the other tables are done
             tables.append(Forgotten(name, problem=problem_of(error)))
-    return tables, _pages(warehouse, names, dry_run)
+    return tables, _pages(warehouse, names, dry_run, tables)
 
 
 class _Table:
@@ -138,11 +138,17 @@ class _Table:
         logs.begin_anew(self._opened, erase)
 
 
-def _pages(warehouse: Location, names: Sequence[Name], dry_run: bool) -> list[str]:
+def _pages(
+    warehouse: Location, names: Sequence[Name], dry_run: bool, problems: list[Forgotten]
+) -> list[str]:
     """Replace the names in the pages of audits; returns the pages that held one."""
     found = []
     for page in file_names(warehouse, PAGES):
-        text = new = read_text(warehouse, f"{PAGES}/{page}") or ""
+        try:
+            text = new = read_text(warehouse, f"{PAGES}/{page}") or ""
+        except Damaged as error:
+            problems.append(Forgotten(f"{PAGES}/{page}", problem=problem_of(error)))
+            continue
         for name in names:
             new = name.replaced(new)
         if new != text:

@@ -4,12 +4,12 @@ and small files.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app import folders
 from app.tables import manifest, run_lock
 from app.tables.checkpoints import COPYING, FOLDER, RESHARDING
 from app.tables.durable import UNFINISHED
@@ -30,20 +30,18 @@ def sweep(warehouse: Location, maintenance: MaintenanceSettings, dry_run: bool) 
     if root is None or not (root / "_weir").is_dir() or run_lock.at_work(warehouse):
         return []
     before = time.time() - maintenance.orphans_ms / 1000
-    found = sorted(path for path in _unfinished(warehouse, root) if path.stat().st_mtime < before)
+    there = {path: folders.look(path) for path in _unfinished(warehouse, root)}
+    found = sorted(path for path, about in there.items() if about and about.st_mtime < before)
     for path in () if dry_run else found:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        folders.remove(path)
     return found
 
 
 def _unfinished(warehouse: Location, root: Path) -> Iterator[Path]:
-    yield from (root / FOLDER).glob(f"*{COPYING}")
+    yield from folders.matching(root / FOLDER, f"*{COPYING}")
     kept = manifest.load(warehouse)
     if kept is not None and kept.moving is None:
-        yield from root.glob(RESHARDING)
-    for path in (root / "_weir").rglob(f".*{UNFINISHED}"):
-        if path.is_file():
-            yield path
+        yield root / RESHARDING
+    for file in folders.files_below(root / "_weir"):
+        if file.path.name.startswith(".") and file.path.name.endswith(UNFINISHED):
+            yield file.path

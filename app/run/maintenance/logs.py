@@ -7,6 +7,7 @@ removed.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,8 @@ def begin_anew(opened: Opened, erase: bool) -> None:
     for info in _files(opened) if erase else ():
         version = _VERSIONS.match(info.base_name)
         if version and int(version[1]) < opened.delta.version():
-            opened.files.delete_file(info.path)
+            with suppress(FileNotFoundError):  # delta-rs removes commits that are old
+                opened.files.delete_file(info.path)
 
 
 def _write_checkpoint(opened: Opened) -> None:

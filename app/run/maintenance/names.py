@@ -7,12 +7,12 @@ letters, digits or underscores.
 
 from __future__ import annotations
 
+import hmac
 import html
 import json
 import re
-import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -64,12 +64,13 @@ class Name:
     kind: str
     text: str
     """The name without what `_AROUND` allows around it."""
-    pseudonym: str = field(default_factory=lambda: f"forgotten-{secrets.token_hex(6)}")
+    pseudonym: str
 
     @classmethod
-    def given(cls, kind: str, text: str) -> list[Name]:
+    def given(cls, kind: str, text: str, key: str) -> list[Name]:
         """A name as a user writes it, such as User:alice or persistent://acme/orders/created. If a
-        colon may end a prefix or belong to the name, there are two names with one pseudonym.
+        colon may end a prefix or belong to the name, there are two names with one pseudonym. It
+        follows from the key: who has that can find the name by trying.
         """
         before, after = _AROUND.get(kind, ("", ""))
         short = re.sub(rf"\A{before}", "", text)
@@ -77,7 +78,10 @@ class Name:
             short = re.sub(rf"{after}\Z", "", short)
         if not short:
             raise UserError(f"forget: {text!r} is no name of a {kind.replace('_', ' ')}")
-        name = cls(kind, short)
+        about = f"{kind}\0{short}".encode("utf-8", "surrogatepass")
+        name = cls(
+            kind, short, f"forgotten-{hmac.digest(key.encode(), about, 'sha256').hex()[:12]}"
+        )
         return [name] if kind == "topic" or short == text else [name, replace(name, text=text)]
 
     def without(self, column: TableColumn, value: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app import folders
 from app.run.maintenance.names import Name
-from app.tables.small_files import local_path, read_text
+from app.tables.small_files import local_path
 from app.tables.small_files import names as file_names
 
 if TYPE_CHECKING:
@@ -35,12 +37,16 @@ SEARCHED = {
 """Files of text that are searched, and how long they keep what they hold."""
 
 
-def still_named(settings: Settings, names: Sequence[Name], erase: bool) -> list[str]:
-    """Places that hold the names after the command, or may, one line each."""
+def still_named(
+    settings: Settings, names: Sequence[Name], erase: bool, unread: list[str]
+) -> list[str]:
+    """Places that hold the names after the command, or may, one line each. `unread` gets a line for
+    each file that could not be searched.
+    """
     return [
         *([] if erase else [_history(settings.maintenance.history_ms)]),
-        *_searched(settings.location, names),
-        *_not_searched(settings.location, settings.saved_states.keep, settings.idle_state_ms),
+        *_searched(settings.location, names, unread),
+        *_not_searched(settings.location, settings.idle_state_ms),
     ]
 
 
@@ -49,7 +55,7 @@ def _history(history_ms: int) -> str:
     return f"history of the tables (--as-of): until maintain removes it, in {kept} or later"
 
 
-def _searched(warehouse: Location, names: Sequence[Name]) -> Iterator[str]:
+def _searched(warehouse: Location, names: Sequence[Name], unread: list[str]) -> Iterator[str]:
     root = local_path(warehouse.uri)
     if root is None:
         yield (
@@ -59,39 +65,43 @@ def _searched(warehouse: Location, names: Sequence[Name]) -> Iterator[str]:
         yield "_weir/configuration.json: until the next run writes its configuration; not searched"
         return
     for pattern, until in SEARCHED.items():
-        found = [path for path in sorted(root.glob(pattern)) if _holds(path, names)]
+        found = []
+        for path in folders.matching(root, pattern):
+            try:
+                if _holds(path, names):
+                    found.append(path)
+            except FileNotFoundError:
+                continue
+            except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+                why = getattr(error, "strerror", None) or "damaged"
+                place = path.relative_to(root)
+                unread.append(f"{place}: cannot be searched ({why}); may have the names {until}")
         if found:
             more = f" and {len(found) - 1} more" if found[1:] else ""
             yield f"{found[0].relative_to(root)}{more}: {until}"
 
 
 def _holds(path: Path, names: Sequence[Name]) -> bool:
-    content = path.read_bytes() if path.is_file() else b""
+    content = path.read_bytes()
     if path.suffix == ".gz":
         content = gzip.decompress(content)
-    text = content.decode("utf-8", "replace")
+    text = content.decode("utf-8")
     return any(name.replaced(text) != text for name in names)
 
 
-def _not_searched(warehouse: Location, keep: int, idle_state_ms: int) -> Iterator[str]:
+def _not_searched(warehouse: Location, idle_state_ms: int) -> Iterator[str]:
     """States and rows whose bytes are not searched."""
     idle = f"{idle_state_ms // MINUTE_MS} min"
     yield (
         f"state of the queries (_weir/checkpoints): until {idle} of event time after"
         " the last record of the name; rows that they write until then have it"
     )
-    if file_names(warehouse, "_weir/states"):
-        yield (
-            "saved states (_weir/states): until "
-            f"{keep} newer ones of their query are saved; without "
-            "saved_states.interval_ms until you remove the files"
-        )
     yield (
         "rows that wait for a common commit (_weir/checkpoints): until the run, or its next start,"
         " commits them; forget again then"
     )
     yield "chunk_payloads, and payloads in other tables: not searched"
-    if read_text(warehouse, "_weir/replay.json") is not None:
+    if "replay.json" in file_names(warehouse, "_weir"):
         yield "states of a replay (_weir/replay): as long as this folder"
     yield (
         "the source (Kafka, files), spools outside the warehouse, the configuration, reports and "

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TextIO
 
+from app import folders
 from app.errors import UserError
 from app.setup.launch.home import ROOT, Home, say
 
@@ -44,9 +45,8 @@ TO_COMPILE = (
 
 def is_ready(home: Home, lock: Path) -> bool:
     """Whether the environment is complete, and of this lock."""
-    mark = home.data / "lock"
-    built = mark.exists() and os.access(home.python, os.X_OK) and _of_venv(home).exists()
-    return built and mark.read_text(encoding="utf-8").strip() == _digest(lock)
+    built = os.access(home.python, os.X_OK) and _of_venv(home).exists()
+    return built and folders.text(home.data / "lock").strip() == _digest(lock)
 
 
 def prepare(home: Home, lock: Path, *, compiles: bool) -> None:
@@ -61,7 +61,7 @@ def prepare(home: Home, lock: Path, *, compiles: bool) -> None:
             say(f"waiting for another start that prepares {home.folder}")
             fcntl.flock(turn, fcntl.LOCK_EX)
         if not is_ready(home, lock):
-            if home.folder.is_dir() and any(home.folder.iterdir()):
+            if home.folder.is_dir() and folders.names(home.folder):
                 _begin_again(home, lock, turn)
             turn.truncate(0)
             print(lock.name, file=turn, flush=True)

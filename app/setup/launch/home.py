@@ -15,6 +15,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from app import folders
 from app.errors import UserError
 from app.jars import IN_SPARK, KAFKA_CLIENT, coordinates
 
@@ -72,8 +73,9 @@ class Home:
         """The jars of Delta and Kafka; empty before they are fetched."""
         given = os.environ.get("WEIR_JARS")
         if given:
-            return sorted(Path(given).glob("*.jar"))
-        return sorted((self.data / "jars").glob("*.jar")) if self._jars_mark.exists() else []
+            return folders.matching(Path(given), "*.jar")
+        there = self._jars_mark.exists()
+        return folders.matching(self.data / "jars", "*.jar") if there else []
 
     @property
     def _jars_mark(self) -> Path:
@@ -85,7 +87,7 @@ class Home:
         Nothing is fetched where WEIR_JARS names a folder that has them.
         """
         wanted = _digest("\n".join([*coordinates(), KAFKA_CLIENT, *IN_SPARK]).encode())
-        if os.environ.get("WEIR_JARS") or _text(self._jars_mark).strip() == wanted:
+        if os.environ.get("WEIR_JARS") or folders.text(self._jars_mark).strip() == wanted:
             return
         self.data.mkdir(parents=True, exist_ok=True)
         folder, log = self.data / "jars", self.data / "jars.log"
@@ -102,7 +104,7 @@ class Home:
             ).returncode
         if code:
             told = r"unresolved dependency|not found|Error|Exception"
-            lines = [line for line in _text(log).splitlines() if re.search(told, line)]
+            lines = [line for line in folders.text(log).splitlines() if re.search(told, line)]
             print(*lines[:3], sep="\n", file=sys.stderr)
             raise UserError(
                 f"the jars could not be fetched; the whole log is {log}\n"
@@ -113,7 +115,7 @@ class Home:
     @property
     def cores_mark(self) -> Path:
         """There once the cores of these sources are compiled."""
-        sources = (path for folder in COMPILED for path in sorted(ROOT.glob(f"{folder}/*.py")))
+        sources = (path for folder in COMPILED for path in folders.matching(ROOT, f"{folder}/*.py"))
         return self.cores / f"complete-{_digest(b''.join(path.read_bytes() for path in sources))}"
 
     def prepare_cores(self) -> None:
@@ -132,8 +134,8 @@ class Home:
             words = [self.python, "-m", "app.setup.warm"]
             if subprocess.run(words, check=False, env=variables).returncode:
                 raise UserError("the cores could not be compiled (see above)")
-            for old in self.cores.glob("complete-*"):
-                old.unlink()
+            for old in folders.matching(self.cores, "complete-*"):
+                folders.remove(old)
             mark.touch()
             say(f"the cores are compiled ({time.monotonic() - began_s:.0f} s)")
 
@@ -152,7 +154,3 @@ def with_path(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

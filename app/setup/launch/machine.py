@@ -7,6 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from app import folders
 from app.errors import UserError
 
 JAVA = range(17, 22)
@@ -41,7 +42,7 @@ def require_spark_home(home: str, spark: str, scala: str) -> None:
     remedy = "unset SPARK_HOME to use Weir's own Spark"
     if not os.access(f"{home}/bin/spark-submit", os.X_OK):
         raise UserError(f"SPARK_HOME={home} has no bin/spark-submit\n{remedy}")
-    cores = sorted(path.stem for path in Path(home, "jars").glob("spark-core_*.jar"))
+    cores = [path.stem for path in folders.matching(Path(home, "jars"), "spark-core_*.jar")]
     found_scala, _, found_spark = (
         cores[0].removeprefix("spark-core_").partition("-") if cores else ("", "", "")
     )

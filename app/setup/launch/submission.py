@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from app import folders
 from app.jars import IN_SPARK, OF_KAFKA_CLIENT, client_jars, coordinates
 from app.setup.launch.home import EVERYWHERE, ROOT, Home, say
 from app.setup.launch.line import LISTS, Line
@@ -188,8 +189,8 @@ class Submission:
             say(f"packing the environment for the workers into {packed} (about 330 MB, once)")
             pack_environment(packed)
         self.home.prepare_cores()
-        mark = self.home.cores_mark
-        if not cores.exists() or cores.stat().st_mtime <= mark.stat().st_mtime:
+        made, mark = folders.look(cores), folders.look(self.home.cores_mark)
+        if made is None or mark is None or made.st_mtime <= mark.st_mtime:
             pack_cores(self.home.cores, cores)
 
     def _on_cluster(self) -> list[str]:
@@ -213,8 +214,6 @@ def log_format(line: Line) -> str:
 
 
 def _properties(file: Path) -> dict[str, str]:
-    if not file.is_file():
-        return {}
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = folders.text(file).splitlines()
     pairs = (re.match(r"\s*([^\s=:#!][^\s=:]*)[\s=:]+(.*)", text) for text in lines)
     return {pair[1]: pair[2].rstrip() for pair in pairs if pair}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from app import folders
 from app.archive_names import ARCHIVE
 from app.read.relations import Warehouse
 from app.tables import checkpoints, manifest
@@ -67,7 +68,6 @@ def _batch(table: DeltaTable, application: str) -> int:
 def _queries(warehouse: Warehouse) -> list[str]:
     """The queries that write, or have written, to the warehouse."""
     if warehouse.folder is not None:
-        folder = warehouse.folder / FOLDER
-        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        return folders.names(warehouse.folder / FOLDER)
     started = manifest.load(warehouse)
     return [*((started and started.queries) or ()), ARCHIVE]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from app import folders
 from app.errors import UserError
 from app.sources.files.lines import numbered
 from app.sources.files.open_file import absolute, open_file, scheme_of
@@ -120,8 +121,8 @@ def is_packed(path: str) -> bool:
     """Whether files are gzipped, by a pattern or the first files of a local folder."""
     if _GLOB.search(path) or Path(path).is_file():
         return path.endswith(".gz")
-    files = (file for file in Path(path).rglob("*") if file.is_file())
-    return any(file.suffix == ".gz" for file in islice(files, LOOKED_AT))
+    files = folders.files_below(Path(path))
+    return any(file.path.suffix == ".gz" for file in islice(files, LOOKED_AT))
 
 
 def folder(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
+from app import folders
 from app.config.kafka_producers import OwnerRule
 from app.sources.files.lines import GZIP, numbered
 from app.sources.kafka import request_log as request_log
@@ -62,7 +64,12 @@ class RequestLogs:
     def read(self, problems: list[str]) -> None:
         """Read the lines added since the last call."""
         there = {}
-        for file in self._files():
+        try:
+            files = self._files()
+        except OSError as error:
+            files = []
+            problems.append(f"request log {self._path}: {error}")
+        for file in files:
             try:
                 about = file.stat()
                 inode = about.st_dev, about.st_ino
@@ -82,20 +89,21 @@ class RequestLogs:
 
     def _files(self) -> list[Path]:
         found = (
-            self._path.rglob("*")
+            folders.files_below(self._path)
             if self._path.is_dir()
-            else self._path.parent.glob(self._path.name)
+            else folders.listed(folders.matching(self._path.parent, self._path.name))
         )
-        files = [each for each in found if each.is_file() and each.name[:1] not in "._"]
-        return sorted(files, key=lambda each: (each.stat().st_mtime_ns, each.name))
+        files = [each for each in found if each.path.name[:1] not in "._"]
+        return [each.path for each in sorted(files, key=lambda each: (each.changed_ns, each.path))]
 
     def _take(self, file: Path, begin: int) -> int:
         """Read the complete lines of a file from a byte on; returns the byte after them."""
         with file.open("rb") as opened:
             if opened.read(len(GZIP)) == GZIP:
+                size = os.fstat(opened.fileno()).st_size
                 opened.seek(0)
                 self._lines(numbered(pa.PythonFile(opened)))
-                return file.stat().st_size
+                return size
             opened.seek(begin)
             rest = b""
             while block := opened.read(BLOCK_BYTES):

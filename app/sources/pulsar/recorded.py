@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from app import folders
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.errors import UserError
 from app.sources.pulsar.admin_documents import (
@@ -84,7 +85,7 @@ def recordings(folder: Path) -> list[Path]:
             "allowed: a folder with files of recorded polls, one poll a line"
         )
     endings = (*ENDINGS, *(f"{ending}.gz" for ending in ENDINGS))
-    found = sorted(file for file in folder.rglob("*") if file.name.endswith(endings))
+    found = sorted(f.path for f in folders.files_below(folder) if f.path.name.endswith(endings))
     return [file for file in found if not file.name.startswith((".", "_"))]
 
 

@@ -59,7 +59,6 @@ class Wanted:
 
     span: EventSpan = WHOLE
     warm_up_ms: int = 0
-    saved: bool = False
     jobs: tuple[str, ...] = ()
     """If empty: the configured jobs that follow policies."""
     choice: Choice = EVERYTHING
@@ -75,8 +74,6 @@ class Wanted:
     def __post_init__(self) -> None:
         if self.warm_up_ms and self.span.begin_ms == FIRST_MS:
             raise UserError("policy diff: --warm-up goes with a range that has a begin")
-        if self.warm_up_ms and self.saved:
-            raise UserError("policy diff: --saved has its own begin: leave out --warm-up")
         require_folder(self.out)
 
 
@@ -207,7 +204,6 @@ def _replay(side: PolicySide, wanted: Wanted, folder: Path, spark: SparkSession 
         wanted.span,
         wanted.warm_up_ms,
         _choice(side, wanted),
-        saved=wanted.saved,
         records=wanted.records,
         changed=True,
         throughout=True,

@@ -16,7 +16,6 @@ from app.errors import UserError
 from app.read.relations import Warehouse
 from app.tables import manifest
 from app.tables.data_files import DataFile, data_files
-from app.tables.state_files import SourcePosition
 from app.whatif.replay.archive_reader import (
     BIN_MS,
     CLOCK_COLUMN,
@@ -69,12 +68,10 @@ class Archive:
         span: EventSpan = WHOLE,
         choice: Choice = EVERYTHING,
         version: int | None = None,
-        applied: Mapping[str, SourcePosition] | None = None,
     ) -> None:
-        """Without `version` the newest one; UserError where there is no archive. `applied`: by job,
-        the records that it does not get again."""
+        """Without `version` the newest one; UserError where there is no archive."""
         self._settings, self._routes = settings, routes
-        self.span, self._choice, self._applied = span, choice, applied or {}
+        self.span, self._choice = span, choice
         warehouse = self._warehouse = Warehouse.of(settings.location)
         warehouse.require()
         delta = warehouse.open("events")
@@ -111,7 +108,6 @@ class Archive:
                 tuple(self._routes),
                 self.span.begin_ms,
                 self.span.end_ms,
-                self._applied,
             ),
             Untimed(warehouse) if any(f.untimed != 0 for f in self.files) else None,
         )

@@ -68,7 +68,7 @@ class _WaitingPart:
                 for place in sorted(self._places):
                     file.seek(place.offset)
                     yield Placed(place.shard, place.slice, file.read_buffer(place.bytes))
-        self._path.unlink()
+        self._path.unlink(missing_ok=True)
 
 
 class Threads:

@@ -11,18 +11,19 @@ import json
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app import folders
 from app.config.described import described
 from app.errors import UserError
 from app.tables import last_configuration, small_files, writable
 from app.tables.commit import Writer
 from app.tables.json_documents import Document
 from app.tables.small_files import local_path, path_in
-from app.tables.state_files import SourcePosition, States
+from app.tables.state_files import States
 from app.whatif.replay.part_files import PartFiles
 from app.whatif.replay.slices import TimeSlice
 from app.whatif.replay.stages import ReplayPart
@@ -57,8 +58,6 @@ class Progress(Header):
     divisor: int
     """Into how many parts the shards of a job are divided."""
     begins_empty: bool
-    applied: dict[str, SourcePosition] = field(default_factory=dict)
-    """By job, the records that the states of the begin have."""
     ended: bool = False
     """Whether all is committed."""
 
@@ -148,11 +147,6 @@ class ReplayFolder:
         return self._there.divisor
 
     @property
-    def applied(self) -> dict[str, SourcePosition]:
-        """By job, the records that the states of the begin have."""
-        return self._there.applied
-
-    @property
     def parts(self) -> list[ReplayPart]:
         """All parts of the replay."""
         return self._there.parts()
@@ -173,7 +167,6 @@ class ReplayFolder:
         slices: list[TimeSlice],
         divisor: int,
         start: States | None = None,
-        applied: Mapping[str, SourcePosition] | None = None,
     ) -> None:
         """Write down what will be done, and the states to begin with."""
         self._progress = Progress(
@@ -184,7 +177,6 @@ class ReplayFolder:
             slices,
             divisor,
             start is None,
-            dict(applied or {}),
         )
         if start is not None:
             divided = {part: States(latest_ms=start.latest_ms) for part in self.parts}
@@ -269,7 +261,7 @@ def _is_taken(location: Location) -> bool:
     root = local_path(location.uri)
     if root is None:
         return bool(small_files.names(location, ""))
-    return root.exists() and (not root.is_dir() or any(root.iterdir()))
+    return root.exists() and (not root.is_dir() or bool(folders.names(root)))
 
 
 def of_folder(settings: Settings, folder: str, option: str) -> tuple[dict[str, Any], States]:

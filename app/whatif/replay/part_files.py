@@ -108,11 +108,12 @@ class PartFiles:
             system = object_store(f"{self.root}/{file['table']}", self.storage)
             return bool(system.get_file_info(file["path"]).size == file["bytes"])
         path = Path(self.root, file["table"], file["path"])
-        if not path.is_file() or path.stat().st_size != file["bytes"]:
+        try:
+            with path.open("rb") as opened:
+                size = opened.seek(-len(MAGIC), 2) + len(MAGIC)
+                return size == file["bytes"] and opened.read() == MAGIC
+        except OSError:
             return False
-        with path.open("rb") as opened:
-            opened.seek(-len(MAGIC), 2)
-            return opened.read() == MAGIC
 
     def _path(self, folder: str, part: ReplayPart) -> str:
         return f"{self.root}/{folder}/{part.job}-{part.remainder}.arrow"

@@ -1,21 +1,18 @@
-"""Which records a job does not get: those that the live run refused as late or repeated, and those
-that the states it begins with have."""
+"""Which records a job does not get: those that the live run refused as late or repeated."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.read.relations import Warehouse
-from app.tables.state_files import SourcePosition
 from state.engine.refused import DUPLICATE, OUT_OF_RANGE, TOO_LATE
 
 Array = np.ndarray
 REFUSED = (TOO_LATE, DUPLICATE, OUT_OF_RANGE)
-_LEAST = np.iinfo(np.int64).min
 COLUMNS = ["source_partition", "source_offset", "job"]
 
 
@@ -28,12 +25,7 @@ class LeftOut:
         jobs: Sequence[str],
         begin_ms: int,
         end_ms: int,
-        applied: Mapping[str, SourcePosition],
     ) -> None:
-        """`applied`: by job, what its states have already."""
-        self._applied = {
-            job: (place.offsets, frozenset(place.files)) for job, place in applied.items()
-        }
         self._by_job: dict[str, dict[str, Array]] = {}
         delta = warehouse.open("quarantine") if jobs else None
         if delta is None:
@@ -48,25 +40,19 @@ class LeftOut:
 
     def rows(self, batch: pa.RecordBatch) -> dict[str, Array]:
         """By job, which rows of `events` it does not get (bool); only jobs that miss some."""
-        if not self._by_job and not self._applied:
+        if not self._by_job:
             return {}
         partition = batch.column("source_partition").dictionary_encode()
         offsets = batch.column("source_offset").to_numpy(zero_copy_only=False)
         codes = partition.indices.to_numpy(zero_copy_only=False)
         names = partition.dictionary.to_pylist()
         found: dict[str, Array] = {}
-        for job in {**self._by_job, **self._applied}:
-            refused = self._by_job.get(job, {})
-            ends, files = self._applied.get(job, ({}, frozenset()))
+        for job, refused in self._by_job.items():
             missing = np.zeros(batch.num_rows, bool)
             for code, name in enumerate(names):
-                if name in refused or name in ends or name in files:
+                if name in refused:
                     mine = np.flatnonzero(codes == code)
-                    missing[mine] = (
-                        np.isin(offsets[mine], refused.get(name, ()))
-                        | (offsets[mine] < ends.get(name, _LEAST))
-                        | (name in files)
-                    )
+                    missing[mine] = np.isin(offsets[mine], refused[name])
             if missing.any():
                 found[job] = missing
         return found

@@ -59,12 +59,6 @@ def _group(settings: Settings, jobs: Sequence[str], asked: ReplayRequest) -> Map
     policies = settings.policy_dicts()
     if not asked.throughout and all(log.last == policies for log in logs):
         return live_operators(settings, jobs)
-    if asked.saved and any(log.versions for log in logs):
-        instead = "" if asked.throughout else ", or take the policies that it judges by now"
-        raise UserError(
-            f"{asked.command}: the policies of the run have changed while it ran, and its saved "
-            f"states follow them\nleave out --saved{instead}"
-        )
     return operators(settings, jobs)
 
 
@@ -123,7 +117,6 @@ class Replay:
             EventSpan(self._begin.read_ms, self._span.end_ms),
             self._asked.choice,
             out.archive_version if out.begun else archive_version,
-            out.applied if out.begun else self._begin.applied,
         )
         if not out.begun:
             self._slices = self._cut()
@@ -163,7 +156,6 @@ class Replay:
             "filters": asked.choice.filters,
             "replaced": sorted(list(key) for key in asked.choice.replaced),
             "after": None if asked.after is None else absolute(asked.after),
-            "saved": asked.saved,
             "drain": asked.drain,
         }
 
@@ -196,7 +188,7 @@ class Replay:
         out, begin, settings = self.out, self._begin, self._settings
         if not out.begun:
             divisor = min(settings.shard_count, PARTS_PER_CORE * self._engine.cores)
-            out.begin(self._archive.version, self._slices, divisor, begin.states, begin.applied)
+            out.begin(self._archive.version, self._slices, divisor, begin.states)
             for line in self.begins if say_begin else ():
                 say(line)
             left = out.parts

@@ -35,8 +35,6 @@ class ReplayRequest:
     choice: Choice = EVERYTHING
     after: str | None = None
     """The warehouse of a replay whose end is the begin of this one."""
-    saved: bool = False
-    """Whether it begins with states that a run has saved."""
     records: int = RECORDS
     """Records of a slice."""
     verify: bool = False
@@ -60,8 +58,6 @@ class ReplayRequest:
             raise UserError("replay: --after has its own begin: leave out --from and --warm-up")
         if self.drain and self.bounded:
             raise UserError("replay: --drain goes to the end of the archive: leave out --to")
-        if self.saved and (self.after is not None or self.warm_up_ms):
-            raise UserError("replay: --saved has its own begin: leave out --after and --warm-up")
         if self.verify and (self.changed or self.choice.filters):
             raise UserError(
                 "replay: --verify compares with the live tables: leave out --policy, --param, "

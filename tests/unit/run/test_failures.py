@@ -82,6 +82,27 @@ def test_an_error_for_the_user_crosses_spark_with_its_two_lines(
             "make room and start again: the run continues where it was",
         ),
         (
+            "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected",
+            UserError,
+            "query archive: another process has written to the warehouse at the same time"
+            " (CONCURRENT_STREAM_LOG_UPDATE)\n"
+            "only one run may work on the queries of a warehouse: stop the other one, then start again",
+        ),
+        (
+            "_internal.CommitFailedError: Failed to commit transaction: 15",
+            UserError,
+            "query archive: another process has written to the warehouse at the same time"
+            " (CommitFailedError)\n"
+            "only one run may work on the queries of a warehouse: stop the other one, then start again",
+        ),
+        (
+            "io.delta.exceptions.ConcurrentTransactionException: [DELTA_X] changed",
+            UserError,
+            "query archive: another process has written to the warehouse at the same time"
+            " (ConcurrentTransactionException)\n"
+            "only one run may work on the queries of a warehouse: stop the other one, then start again",
+        ),
+        (
             "OSError: Generic LocalFileSystem error: Read-only file system (os error 30)",
             UserError,
             "query archive: the warehouse has become read-only\n"

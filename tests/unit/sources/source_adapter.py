@@ -44,9 +44,9 @@ def folder_read(adapter: ModuleType, given: Any) -> Path:
 def assert_polled(adapter: ModuleType, given: Any, folder: Path) -> None:
     """One poll for what is available, several beside an endless run, none after it."""
     adapter.check(given.feed, given.location)
-    with sources.keep_polling(given, endless=False):
+    with sources.keep_polling(given, ["govern"], endless=False):
         assert len(list(folder.iterdir())) == 1
-    with sources.keep_polling(given, endless=True, say=lambda _: None):
+    with sources.keep_polling(given, ["govern"], endless=True, say=lambda _: None):
         wait_for(lambda: len(list(folder.iterdir())) > 2)
     count = len(list(folder.iterdir()))
     time.sleep(0.2)
@@ -55,5 +55,5 @@ def assert_polled(adapter: ModuleType, given: Any, folder: Path) -> None:
 
 def assert_polls_nothing(tmp_path: Path, key: str) -> None:
     """Where another source is configured."""
-    with sources.keep_polling(settings(tmp_path, "files", **{key: None}), endless=True):
+    with sources.keep_polling(settings(tmp_path, "files", **{key: None}), ["govern"], endless=True):
         assert not (tmp_path / "w").exists()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app import folders
 from app.config.location import Location
 from app.config.settings import Settings
 from app.config.source import SourceSettings
-from app.sources import polled
+from app.sources import poll_plan, polled
 from app.sources.poll_plan import FILES, MORE, WAITING, PollPlan, PollReader, StreamedSource
 from app.sources.poll_stream import sharing
+from app.sources.spool import Spool
 from app.tables import checkpoints
 from tests.support.loaded import loaded
 
@@ -245,3 +249,67 @@ def test_the_process_that_plans_loads_neither_the_cores_nor_pandas() -> None:
     runner = "pyspark.sql.streaming.python_streaming_source_runner"
     apart = ("numba", "pandas", "pydantic", "pyarrow.compute", "state")
     assert loaded([runner, "app.sources.poll_plan"], apart) == []
+
+
+def planned(warehouse: Path, query: str, ends: list[Any], ended: int) -> None:
+    """A query whose batches end at these offsets; those up to `ended` have ended."""
+    folder = warehouse / checkpoints.FOLDER / query
+    for log in ("offsets", "commits"):
+        (folder / log).mkdir(parents=True)
+    for batch, end in enumerate(ends):
+        (folder / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{json.dumps(end)}")
+    for batch in range(ended + 1):
+        (folder / "commits" / str(batch)).write_text("v1\n{}")
+
+
+@pytest.mark.parametrize(
+    ("queries", "left"),
+    [
+        (["ahead"], [2, 4]),  # `other` is not of this run, but its open batch has 2
+        (["ahead", "other"], [1, 2, 3, 4]),
+        (["ahead", "new"], [0, 1, 2, 3, 4]),
+        (["damaged"], [0, 1, 2, 3, 4]),
+    ],
+)
+def test_a_file_that_a_query_needs_is_not_removed_however_old_it_is(
+    tmp_path: Path, queries: list[str], left: list[int]
+) -> None:
+    spool = Spool(tmp_path / "p" / "kafka_quotas.c", "c")
+    spool.hold()
+    one = reader(tmp_path / "p", max_bytes=1)
+    ends = [one.initialOffset()]
+    for at_ms in range(5):
+        spool.commit(at_ms, [{}])
+        ends.append(one.next(ends[-1]))
+    warehouse = tmp_path / "w"
+    planned(warehouse, "ahead", ends[1:5], 3)
+    planned(warehouse, "other", [ends[1], ends[3]], 0)
+    planned(warehouse, "damaged", [ends[1]], 0)
+    if "damaged" in queries:
+        (warehouse / checkpoints.FOLDER / "damaged" / "offsets" / "0").write_bytes(b"v1\n{}\n{\xff")
+    needed = partial(poll_plan.needed, Location(str(warehouse)), queries, "kafka_quotas.c")
+    spool.remove_before(10**13, 1, needed)
+    assert [int(name.split("-")[1]) for name in folders.names(spool.records)] == left
+
+
+@pytest.mark.parametrize("step_ms", [0, 8 * 86_400_000, -8 * 86_400_000])
+def test_a_step_of_the_clock_removes_nothing_that_was_not_read(
+    tmp_path: Path, step_ms: int
+) -> None:
+    spool = Spool(tmp_path / "p" / "kafka_quotas.c", "c")
+    spool.hold()
+    one = reader(tmp_path / "p")
+    for at_ms in (10**12, 10**12 + 1000):
+        spool.commit(at_ms, [{}])
+    first = one.next(one.initialOffset())
+    for at_ms in (10**12 + 2000, 10**12 + 2000 + step_ms, 10**12 + 3000 + step_ms):
+        spool.commit(at_ms, [{}])
+    planned(tmp_path / "w", "q", [first], 0)
+    needed = partial(poll_plan.needed, Location(str(tmp_path / "w")), ["q"], "kafka_quotas.c")
+    spool.remove_before(10**13, 1, needed)
+    assert sorted(seq_of(path) for path in one.next(first)[FILES]) == [2, 3, 4]
+    assert len(folders.names(spool.records)) == 3
+
+
+def seq_of(path: str) -> int:
+    return int(Path(path).name[21:36])

@@ -441,36 +441,6 @@ def test_policies_hold_from_the_beginning_whatever_the_run_had(
     assert sums["throttles"] == 0  # each version from its time on, as in the run
 
 
-def test_saved_states_that_follow_a_change_of_policies_are_refused(
-    small: Path, changed: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    """No replay of another set begins with them; one under the run's own policies may."""
-    refused = (
-        "the policies of the run have changed while it ran, and its saved states follow "
-        "them\nleave out --saved"
-    )
-    for before, after in (("wide.yaml", "tight.yaml"), ("tight.yaml", "tight.yaml")):
-        assert diff(small, before, after, "--on", "all", "--saved", *changed) == 2
-        assert capsys.readouterr().err == f"weir: policy diff: {refused}\n"
-    words = [
-        "replay",
-        "--config",
-        str(small / "weir.yaml"),
-        *changed,
-        "--saved",
-        "--out",
-        str(tmp_path / "out"),
-        "--policy",
-    ]
-    assert main([*words, str(small / "wide.yaml")]) == 2
-    assert capsys.readouterr().err == (
-        f"weir: replay: {refused}, or take the policies that it judges by now\n"
-    )
-    assert main([*words, str(small / "tight.yaml")]) == 2
-    assert "has no saved states of rate_limits" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_data_file_of_the_archive_that_is_gone_is_named(
     small: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -522,8 +492,6 @@ def test_nothing_is_left_behind(
         (["--on", "2026-01-07/"], "has no records from 2026-01-07T00:00:00Z"),
         (["--on", "2026-01-07/"], "weir: policy diff: the archive of "),
         (["--on", "all", "--warm-up", "1m"], "--warm-up goes with a range that has a begin"),
-        (["--on", "2026-01-05/", "--warm-up", "1m", "--saved"], "--saved has its own begin"),
-        (["--on", "all", "--saved"], "has no saved states of rate_limits"),
         (["--on", "all", "--jobs", "nothing"], "--jobs nothing: is not a job"),
         (["--on", "all", "--out", "nowhere/page.html"], "--out nowhere/page.html: the folder "),
         (["--on", "all", "--keep", "warehouse/kept"], "is in the warehouse that is replayed"),

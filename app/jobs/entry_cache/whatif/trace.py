@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from app import folders
 from app.contract.event_contract import parse_batch
 from app.engine.operators import Operator, operators
 from app.engine.routing import pack_parsed
@@ -128,8 +129,8 @@ def _files(path: Path) -> tuple[list[Path], str]:
         path = path / "events"
     found = sorted(
         p
-        for p in path.rglob("*")
-        if p.suffix in ENDINGS and p.is_file() and not p.name.startswith(".")
+        for p, *_ in folders.files_below(path)
+        if p.suffix in ENDINGS and not p.name.startswith(".")
     )
     if not found:
         raise UserError(f"--trace {path}: has no files of JSON lines ({', '.join(ENDINGS)})")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import shutil
 import threading
 from collections.abc import Callable, Iterable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +19,11 @@ import pytest
 from app.cli import main
 from app.config.settings import Settings
 from app.read.relations import literal
-from app.run.maintenance import names
+from app.run.maintenance import forget_key, forgetting, logs, names, rewriting, vacuum
 from app.run.maintenance.names import Name
-from app.tables import run_lock
+from app.tables import json_documents, run_lock
 from app.tables.definitions import TABLES
-from app.tables.small_files import write_text
+from app.tables.small_files import read_text, write_text
 from tests.support.contents import contents
 from tests.unit.run.maintenance.tables import found, plain, rows, writer
 
@@ -243,7 +246,6 @@ LEFT = {
     "_weir/manifest.json": '{"topics": {"zoe-subtopic": "1"}}',
     "_weir/polls/kafka_groups.kafka/polls/poll-1.jsonl": '{"group": "zoe-sub"}',
     "_weir/polls/kafka_groups.kafka/memory.json": '{"zoe-sub": 1}',
-    "_weir/states/govern-3.arrow": "bytes",
 }
 
 
@@ -255,7 +257,7 @@ def test_what_keeps_a_name_is_listed_with_how_long(
     packed = Path(settings.warehouse, "_weir/polls/kafka_groups.kafka/polls/poll-2.jsonl.gz")
     packed.write_bytes(gzip.compress(b'{"group": "zoe-sub"}'))
     lines = forget(settings, capsys, "--now")["still_named"]
-    found = [line.partition(": ") for line in lines if line.startswith(("_weir", "saved"))]
+    found = [line.partition(": ") for line in lines if line.startswith("_weir")]
     assert [(place, until) for place, _, until in found] == [
         (
             "_weir/checkpoints/govern/weir-policies.json",
@@ -269,11 +271,6 @@ def test_what_keeps_a_name_is_listed_with_how_long(
         (
             "_weir/polls/kafka_groups.kafka/polls/poll-1.jsonl and 1 more",
             "until a poll removes the file, keep_ms after it was written",
-        ),
-        (
-            "saved states (_weir/states)",
-            "until 24 newer ones of their query are saved; without saved_states.interval_ms until you"
-            " remove the files",
         ),
     ]
     for name, text in LEFT.items():
@@ -384,7 +381,7 @@ def test_a_folder_that_is_not_there_stays_so(
     ],
 )
 def test_a_name_may_be_given_as_records_have_it(kind: str, given: str, kept: list[str]) -> None:
-    found = Name.given(kind, given)
+    found = Name.given(kind, given, "key")
     assert [name.text for name in found] == kept
     assert len({name.pseudonym for name in found}) == 1
 
@@ -404,7 +401,150 @@ def test_a_name_may_be_given_as_records_have_it(kind: str, given: str, kept: lis
 )
 def test_whose_use_was_forecast(kind: str, forgotten: str, entity: str, kept: str) -> None:
     """A topic, a user, a client id, or a user and client id of Kafka."""
-    (name,) = Name.given(kind, forgotten)
+    (name,) = Name.given(kind, forgotten, "key")
     sql = names.replacements([name], TABLES["forecasts"])["entity"]
     ((found,),) = duckdb.sql(f"SELECT {sql} FROM (SELECT {literal(entity)} AS entity)").fetchall()
     assert found.replace(name.pseudonym, "?") == kept
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+WRITES = (
+    (json_documents, "write_text"),  # the key
+    (rewriting, "exchange"),
+    (logs, "begin_anew"),
+    (vacuum, "vacuum"),
+    (forgetting, "write_text"),  # pages
+    (forget_key, "remove"),
+)
+
+
+def killed_at(patch: pytest.MonkeyPatch, step: int) -> None:
+    """End the process at a step: before or after one of its writes."""
+    steps = count()
+
+    def of(write: Callable[..., Any]) -> Callable[..., Any]:
+        def writing(*arguments: Any, **options: Any) -> Any:
+            if next(steps) == step:
+                raise Killed
+            done = write(*arguments, **options)
+            if next(steps) == step:
+                raise Killed
+            return done
+
+        return writing
+
+    for module, name in WRITES:
+        patch.setattr(module, name, of(getattr(module, name)))
+
+
+PAGE = "_weir/quality/events.html"
+KEY = "_weir/forget.json"
+
+
+def pseudonyms(settings: Settings) -> list[str]:
+    texts = [str(found(settings, name).to_pylist()) for name in ("producer_id_owners", "events")]
+    texts.append(read_text(settings.location, PAGE) or "")
+    return sorted(set(re.findall("forgotten-[0-9a-f]{12}", " ".join(texts))))
+
+
+def test_a_repetition_after_any_kill_gives_the_same_pseudonyms(
+    settings: Settings,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_text(settings.location, PAGE, "<pre>zoe-app, zoe-sub</pre>")
+    whole = Path(settings.warehouse)
+    for step in count():
+        part = settings.model_copy(update={"warehouse": str(tmp_path / f"killed-{step}")})
+        shutil.copytree(whole, part.warehouse)
+        with pytest.MonkeyPatch.context() as patch:
+            killed_at(patch, step)
+            try:
+                forget(part, capsys, "--now")
+            except Killed:
+                ended = False
+            else:
+                ended = True
+        first = pseudonyms(part)
+        forget(part, capsys, "--now")
+        assert not (Path(part.warehouse) / KEY).exists()
+        again = pseudonyms(part)
+        assert set(first) <= set(again) and len(again) == len(NAMES), step
+        assert read_text(part.location, PAGE) != "<pre>zoe-app, zoe-sub</pre>"
+        if ended:
+            break
+        shutil.rmtree(part.warehouse)
+    assert step > 12
+
+
+def test_the_key_of_others_stays_until_they_are_forgotten(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        killed_at(patch, 3)
+        forget(settings, capsys)
+    first, key = pseudonyms(settings), Path(settings.warehouse, KEY)
+    assert main(["forget", "--warehouse", settings.warehouse, "--principal", "bob"]) == 0
+    assert key.exists()
+    capsys.readouterr()
+    forget(settings, capsys, "--dry-run")
+    assert key.exists()
+    forget(settings, capsys)
+    assert not key.exists() and set(first) < set(pseudonyms(settings))
+
+
+def test_a_damaged_key_is_refused(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    write_text(settings.location, KEY, '{"key": 1}')
+    assert main(["forget", "--warehouse", settings.warehouse, *OPTIONS]) == 2
+    said = capsys.readouterr().err
+    assert "_weir/forget.json is damaged (key:" in said and "remove the file: names" in said
+    assert pseudonyms(settings) == []
+
+
+POLLS = "_weir/polls/kafka_groups.kafka/polls"
+DAMAGES: dict[str, tuple[bytes | None, str | None]] = {
+    "poll-1.jsonl.gz": (gzip.compress(b'{"group": "somebody"}' * 99)[:-9], "damaged"),
+    "poll-2.jsonl.gz": (b"", None),
+    "poll-3.jsonl.gz": (b"{not gzip}", "damaged"),
+    "poll-4.jsonl": (b"\0\0", None),
+    "poll-5.jsonl": ('{"group": "zoe-sub"}'.encode("utf-16"), "damaged"),
+    "poll-6.jsonl.gz": (None, "Is a directory"),
+    "poll-7.jsonl": (b"{not JSON", None),
+    "poll-8.jsonl.gz": (gzip.compress(b"[]")[:12] + b"\xff" * 20, "damaged"),
+    "poll-9.jsonl.gz": (gzip.compress(b"\xff\xfe{}"), "damaged"),
+}
+
+
+def test_a_damaged_file_of_a_poll_is_named_and_everything_else_is_done(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(settings.warehouse, POLLS)
+    folder.mkdir(parents=True)
+    for name, (content, _) in DAMAGES.items():
+        if content is None:
+            (folder / name).mkdir()
+        else:
+            (folder / name).write_bytes(content)
+    (folder / "poll-0.jsonl").symlink_to("gone")
+    write_text(settings.location, PAGE, "<pre>zoe-sub</pre>")
+    Path(settings.warehouse, "_weir/quality/other.html").write_bytes(b"\xff")
+    page = Path(settings.warehouse, "_weir/quality/other.html").absolute()
+    assert main(["forget", "--warehouse", settings.warehouse, "--json", *OPTIONS]) == 1
+    told = json.loads(capsys.readouterr().out)
+    until = "until a poll removes the file, keep_ms after it was written"
+    assert told["not_searched"] == [
+        f"{POLLS}/{name}: cannot be searched ({why}); may have the names {until}"
+        for name, (_, why) in DAMAGES.items()
+        if why
+    ]
+    assert [
+        (t["table"], t["rows"], t["problem"]) for t in told["tables"] if t["rows"] or t["problem"]
+    ] == [
+        ("producer_id_owners", 1, None),
+        ("events", 1, None),
+        ("_weir/quality/other.html", 0, f"warehouse: {page} is damaged (not text)"),
+    ]
+    assert told["pages"] == [PAGE] and len(pseudonyms(settings)) == len(NAMES)

@@ -7,11 +7,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
+
+from app.archive_names import ARCHIVE
 from app.config.settings import Settings
 from app.run.maintenance.compaction import compact
 from app.run.maintenance.rewriting import Rewriter
 from app.run.maintenance.vacuum import Removed, vacuum
+from app.tables import checkpoints
+from app.tables.archive_files import FILES
 from app.tables.data_files import data_files
+from app.tables.gathering import Gathered
 from tests.unit.run.maintenance.tables import LATER_MS, fill, found, opened, plain
 
 MakeSettings = Callable[..., Settings]
@@ -93,3 +100,51 @@ def test_a_table_without_anything_to_remove_gets_no_commit(make_settings: MakeSe
     table = opened(settings, NAME)
     vacuum(table, settings.maintenance, dry_run=False)
     assert opened(settings, NAME).delta.version() == 3
+
+
+def begun(settings: Settings, query: str, batch: int, hours: float, ended: bool) -> None:
+    """A query has planned a batch so long ago."""
+    folder = Path(settings.warehouse, checkpoints.FOLDER, query)
+    for log in ("offsets", "commits")[: 1 + ended]:
+        (folder / log).mkdir(parents=True, exist_ok=True)
+        (folder / log / str(batch)).write_text("v1\n{}\n{}")
+    then = time.time() - hours * HOUR_S
+    os.utime(folder / "offsets" / str(batch), (then, then))
+
+
+@pytest.mark.parametrize(
+    ("ended", "left"),
+    [(False, ["part-30.parquet", "part-40.parquet"]), (True, [])],
+)
+def test_a_file_that_is_younger_than_an_open_batch_stays_wherever_the_clock_is(
+    make_settings: MakeSettings, ended: bool, left: list[str]
+) -> None:
+    settings = make_settings()
+    fill(settings, NAME, range(1))
+    old = [orphan(settings, f"part-{h}.parquet", h) for h in (30, 40, 50)]
+    begun(settings, "govern", 7, 45, ended)
+    removed = vacuum(opened(settings, NAME), settings.maintenance, dry_run=False)
+    assert removed == Removed(3 - len(left), 100 * (3 - len(left)))
+    assert [path.name for path in old if path.exists()] == left
+
+
+def test_a_file_that_waits_for_a_commit_stays_and_what_was_written_since(
+    make_settings: MakeSettings,
+) -> None:
+    settings = make_settings()
+    fill(settings, NAME, range(1))
+    waits, merged, gone = (orphan(settings, f"part-{h}.parquet", h) for h in (50, 30, 49))
+    files = pa.Table.from_pylist(
+        [{"path": waits.name, "day": None, "bytes": 100, "stats": "{}"}], FILES
+    )
+    gathered = Gathered(settings.location, ARCHIVE)
+    gathered.put(NAME, files, 3)
+    then = time.time() - 40 * HOUR_S
+    os.utime(gathered.path(NAME, 3), (then, then))
+    table = opened(settings, NAME)
+    assert vacuum(table, settings.maintenance, dry_run=False) == Removed(1, 100)
+    assert (waits.exists(), merged.exists(), gone.exists()) == (True, True, False)
+    Path(gathered.path(NAME, 3)).write_bytes(b"damaged")
+    assert vacuum(table, settings.maintenance, dry_run=False) == Removed(0, 0)
+    gathered.remove(NAME, [3])
+    assert vacuum(table, settings.maintenance, dry_run=False) == Removed(2, 200)

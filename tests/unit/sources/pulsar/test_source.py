@@ -43,7 +43,7 @@ def test_recorded_polls_are_converted_and_read(tmp_path: Path) -> None:
     admin = PulsarAdminSettings(cluster="c", spool=str(tmp_path / "spool"))
     given = settings(admin, tmp_path, path=str(tmp_path / "in"))
     admin_source.check(given.feed, given.location)
-    with sources.keep_polling(given, endless=True):
+    with sources.keep_polling(given, ["govern"], endless=True):
         folders = [source_adapter.folder_read(admin_source, given) for _ in range(2)]
     assert folders == [tmp_path / "spool_recorded" / "polls"] * 2
     assert len(list(folders[0].iterdir())) == 1
