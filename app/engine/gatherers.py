@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from app.archive_names import ARCHIVE
 from app.engine.archive_query import writer_of
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.tables import gathering
 from app.tables.archive_files import ArchiveWriter
 from app.tables.commit import Writer
@@ -65,8 +65,7 @@ class Gatherers:
         try:
             commit()
         except (DeltaError, OSError, UserError) as error:
-            reason = str(error).splitlines()[0]
             self._warn(
                 f"{query}: gathered rows wait for another commit, or the next start"
-                f" ({type(error).__name__}: {reason[:200]})"
+                f" ({type(error).__name__}: {reason(error)})"
             )

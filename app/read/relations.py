@@ -25,7 +25,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from app.config.location import Location
 from app.config.owners import Owner
-from app.errors import UserError, did_you_mean
+from app.errors import UserError, did_you_mean, reason
+from app.plain_text import is_digits
 from app.read import pruning
 from app.read.duckdb_functions import add_functions
 from app.read.memory import SHARE as MEMORY_SHARE
@@ -169,8 +170,7 @@ class Warehouse(Location):
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            reason = str(error).splitlines()[0][:200]
-            raise UserError(f"{location}: cannot be read\n{reason}") from error
+            raise UserError(f"{location}: cannot be read\n{reason(error)}") from error
         require_plain_rows(delta, location)
         return delta
 
@@ -663,7 +663,7 @@ def _add_queries(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) ->
 
 def _newest_batch(folder: Path) -> tuple[int, int] | None:
     """Number and time (ms since the epoch) of the newest batch in a log of Spark's."""
-    numbers = [int(path.name) for path in folder.glob("*") if path.name.isdigit()]
+    numbers = [int(path.name) for path in folder.glob("*") if is_digits(path.name)]
     for number in sorted(numbers, reverse=True):
         try:
             return number, (folder / str(number)).stat().st_mtime_ns // 1_000_000

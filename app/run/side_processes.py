@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.tables.reach import by_delta_rs
 from app.terminal.printable import say
 from app.threads import working
@@ -182,8 +182,8 @@ def one_round(name: str, settings: str, stop: threading.Event) -> str:
                 if stop.is_set():
                     process.terminate()
     if process.returncode not in (0, 2) and not stop.is_set():
-        last = (error.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-        return f"failed ({last[:200]})"
+        last = error.decode(errors="replace").strip().rpartition("\n")[2]
+        return f"failed ({reason(last or 'no message')})"
     return out.decode(errors="replace").strip()
 
 
@@ -296,7 +296,7 @@ def main(name: str) -> int:
     except Busy:
         return 0  # who has the lock does the same
     except UserError as error:
-        print(str(error).splitlines()[0])
+        print(reason(error))
         return 2
     if problems:
         print(_named(problems))

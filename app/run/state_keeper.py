@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from app.archive_names import ARCHIVE
 from app.engine.assignment import jobs_of
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.sources.files.line_files import folder
 from app.sources.files.open_file import absolute
 from app.sources.kafka import kafka_records
@@ -101,9 +101,8 @@ class StateKeeper:
                     keep(self._spark, self._settings, query, jobs, batch)
                     self._kept[query] = batch
             except (PySparkException, OSError, UserError) as error:
-                reason = (str(error).splitlines() or [""])[0]
                 self._warn(
-                    f"{query}: its states are not kept ({type(error).__name__}: {reason[:200]})"
+                    f"{query}: its states are not kept ({type(error).__name__}: {reason(error)})"
                 )
 
 

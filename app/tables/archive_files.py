@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.archive_names import ARCHIVE
+from app.errors import reason
 from app.tables.definitions import TABLES, Table
 from app.tables.gathering import MOST_BYTES, Gathered, GatheringWriter
 from app.tables.log_properties import STATS
@@ -61,8 +62,8 @@ def _writing(root: str) -> Iterator[None]:
         yield
     except (OSError, DeltaError) as error:
         number = getattr(error, "errno", None)
-        reason = os.strerror(number) if number else str(error).splitlines()[0][:200]
-        raise ArchiveUnwritable(f"{root}: {reason}") from error
+        why = os.strerror(number) if number else reason(error)
+        raise ArchiveUnwritable(f"{root}: {why}") from error
 
 
 def write_files(

@@ -100,6 +100,22 @@ def test_what_tests_share_is_in_no_test_file() -> None:
     assert found == []
 
 
+OF_UNICODE = {"splitlines", "isdigit", "isdecimal", "isnumeric"}
+"""What ends lines that LF does not end, or takes digits that `int` refuses."""
+
+
+def test_lines_and_digits_are_those_of_plain_text() -> None:
+    """`app.plain_text` has both; names may hold any character."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.attr}"
+        for folder in ("app", "state", "udfs")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in OF_UNICODE
+    ]
+    assert [place.rpartition(":")[0].rpartition(":")[0] for place in found] == ["app/plain_text.py"]
+
+
 MOST_FILES = 3
 """In which a job is named outside its two folders: the registry, and the keys of its scenarios."""
 

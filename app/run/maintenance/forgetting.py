@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.engine.payloads import STAGED
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.read.relations import Warehouse
 from app.run.maintenance import logs, vacuum
 from app.run.maintenance.names import Name, replacements
 from app.run.maintenance.opened import Opened
 from app.run.maintenance.rewriting import Rewriter
-from app.run.maintenance.upkeep import FAILURES, problem_of
+from app.run.maintenance.upkeep import FAILURES
 from app.tables import run_lock
 from app.tables.data_files import DataFile, data_files
 from app.tables.definitions import TABLES
@@ -78,7 +78,7 @@ def forget(
                     )
                 )
         except FAILURES as error:
-            tables.append(Forgotten(name, problem=problem_of(error)))
+            tables.append(Forgotten(name, problem=reason(error)))
     return tables, _pages(warehouse, names, dry_run)
 
 

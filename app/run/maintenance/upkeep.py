@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from app.config.maintenance import MaintenanceSettings
 from app.engine.payloads import STAGED
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.read.relations import Warehouse
 from app.run.maintenance import compaction, leftovers, logs, retention, staging, vacuum
 from app.run.maintenance.opened import Opened
@@ -96,12 +96,7 @@ def _table(
         look = _planned if dry_run else _done
         return look(maintenance, opened, rules, now_ms, kept, before)
     except FAILURES as error:
-        return replace(kept, bytes_after=None, log_bytes_after=None, problem=problem_of(error))
-
-
-def problem_of(error: Exception) -> str:
-    """First line of an error."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        return replace(kept, bytes_after=None, log_bytes_after=None, problem=reason(error))
 
 
 def _planned(

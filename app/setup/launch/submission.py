@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.jars import IN_SPARK, OF_KAFKA_CLIENT, client_jars, coordinates
+from app.plain_text import lines_of
 from app.setup.launch.home import EVERYWHERE, ROOT, Home, say
 from app.setup.launch.line import LISTS, Line
 
@@ -215,6 +216,6 @@ def log_format(line: Line) -> str:
 def _properties(file: Path) -> dict[str, str]:
     if not file.is_file():
         return {}
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = lines_of(file.read_text(encoding="utf-8", errors="replace"))
     pairs = (re.match(r"\s*([^\s=:#!][^\s=:]*)[\s=:]+(.*)", text) for text in lines)
     return {pair[1]: pair[2].rstrip() for pair in pairs if pair}

@@ -18,7 +18,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from app.config.metrics import MetricsSettings
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.read.relations import TableState, Warehouse, connect_files, state
 from app.show.metrics import check_durations, health
 from app.show.metrics.catalogue import METRICS, SECTIONS
@@ -78,7 +78,7 @@ class Exporter(Collector):
         except UserError as error:
             problems[""] = str(error)
         except READ_ERRORS as error:
-            problems[""] = f"{self._warehouse.uri}: cannot be read ({_short(error)})"
+            problems[""] = f"{self._warehouse.uri}: cannot be read ({reason(error)})"
         self._errors.update(problems.keys())
         for text in set(problems.values()) - self._said:
             self._say(text)
@@ -150,7 +150,7 @@ class _Followed:
                 self._take(found)
         except (StartAnew, *READ_ERRORS) as error:
             self._start_anew()
-            text = f"{', '.join(self._part.reads)}: cannot be read ({_short(error)})"
+            text = f"{', '.join(self._part.reads)}: cannot be read ({reason(error)})"
             found.update(dict.fromkeys(self._part.reads, text))
         problems.update(found)
 
@@ -245,7 +245,3 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
                 metric.add_sample(name, {k: lines(v) for k, v in pairs if v}, float(value))
         yield metric
     assert not by_name, f"not in the catalogue: {', '.join(by_name)}"
-
-
-def _short(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
