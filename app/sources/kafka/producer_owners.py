@@ -13,7 +13,7 @@ from app.config.kafka_producers import OwnerRule
 from app.sources.files.lines import GZIP, numbered
 from app.sources.kafka import request_log as request_log
 from app.sources.kafka.producer_states import UNKNOWN, IdOwner
-from app.sources.kafka.request_log import NotParsedError
+from app.sources.polling import noted
 
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a listener without authentication."""
@@ -63,7 +63,7 @@ class RequestLogs:
         """Read the lines added since the last call."""
         there = {}
         for file in self._files():
-            try:
+            with noted(problems, f"request log {file}: "):
                 about = file.stat()
                 inode = about.st_dev, about.st_ino
                 begin = self._read.get(inode, 0)
@@ -72,8 +72,6 @@ class RequestLogs:
                 there[inode] = begin
                 if about.st_size > begin:
                     there[inode] = self._take(file, begin)
-            except (OSError, ValueError) as error:
-                problems.append(f"request log {file}: {error}")
         if not there:
             problems.append(f"request log {self._path}: no file")
         self._read = there
@@ -109,8 +107,8 @@ class RequestLogs:
             for line in values.filter(request_log.candidates(values)).to_pylist():
                 try:
                     one = request_log.parse(line, self._zone)
-                except NotParsedError:
-                    continue  # another line of the same log
+                except Exception:  # noqa: BLE001 - another line of the same log
+                    continue
                 if one is None:
                     continue
                 known = self._assigned.pop(one.producer_id, None)
