@@ -62,8 +62,10 @@ def parse_positions(array: pa.Array) -> tuple[Array, Array, Array]:
     return ledger, entry, ok
 
 
-_RANGE = r"(?:0|[1-9][0-9]{0,17}):(?:0|[1-9][0-9]{0,17})\.\.(?:0|[1-9][0-9]{0,17})"
-_RANGES = re.compile(rf"{_RANGE}(?:,{_RANGE})*")
+_NUMBER = "(?:0|[1-9][0-9]{0,17}+)"
+_RANGE = rf"{_NUMBER}:{_NUMBER}\.\.{_NUMBER}"
+# Possessive: a million ranges leave no states behind.
+_RANGES = re.compile(rf"{_RANGE}(?:,{_RANGE})*+")
 
 
 def are_ranges(text: str) -> bool:
