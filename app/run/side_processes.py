@@ -152,7 +152,10 @@ def repeating(name: str, settings: Settings, log: Log) -> Iterator[None]:
     def repeat(stop: threading.Event) -> None:
         reported = ""
         while not stop.wait(_pause_s(interval_ms, each.aligned)):
-            problems = one_round(name, settings.model_dump_json(), stop)
+            try:
+                problems = one_round(name, settings.model_dump_json(), stop)
+            except Exception as error:  # noqa: BLE001 - no process may start, for example
+                problems = f"failed ({reason(error)})"
             if problems and problems != reported and not stop.is_set():
                 log(f"{name}: {problems}")
             reported = problems
@@ -253,7 +256,11 @@ class _Keeper:
         pause_s = 1.0
         while True:
             began = time.monotonic()
-            code = self._one()
+            try:
+                code = self._one()
+            except Exception as error:  # noqa: BLE001 - no process may start, for example
+                self._log(f"{ALERTS}: {reason(error)}")
+                code = 1
             if code == 0 or self._stopping.is_set():
                 return
             if time.monotonic() - began > LONGEST_PAUSE_S:

@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
-
 from app.archive_names import ARCHIVE
 from app.engine.assignment import jobs_of
 from app.errors import UserError, reason
@@ -100,7 +98,7 @@ class StateKeeper:
                 if batch >= 0 and self._kept.get(query) != batch:
                     keep(self._spark, self._settings, query, jobs, batch)
                     self._kept[query] = batch
-            except (PySparkException, OSError, UserError) as error:
+            except Exception as error:  # noqa: BLE001 - a run goes on without them
                 self._warn(
                     f"{query}: its states are not kept ({type(error).__name__}: {reason(error)})"
                 )

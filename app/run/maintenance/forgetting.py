@@ -18,7 +18,6 @@ from app.run.maintenance import logs, vacuum
 from app.run.maintenance.names import Name, replacements
 from app.run.maintenance.opened import Opened
 from app.run.maintenance.rewriting import Rewriter
-from app.run.maintenance.upkeep import FAILURES
 from app.tables import run_lock
 from app.tables.data_files import DataFile, data_files
 from app.tables.definitions import TABLES
@@ -77,7 +76,7 @@ def forget(
                         dry_run, erase
                     )
                 )
-        except FAILURES as error:
+        except Exception as error:  # noqa: BLE001 - the other tables are gone through
             tables.append(Forgotten(name, problem=reason(error)))
     return tables, _pages(warehouse, names, dry_run)
 

@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import duckdb
-from deltalake.exceptions import DeltaError
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
 
 OVERDUE = 4
 """After so many intervals without a refresh the exporter is not up."""
-READ_ERRORS = (DeltaError, OSError, duckdb.Error, ValueError, KeyError, TypeError)
-"""The exceptions that reading a warehouse may raise."""
 
 
 class Exporter(Collector):
@@ -77,7 +73,7 @@ class Exporter(Collector):
             self._samples = [*samples, *owned(self._settings.owners, samples)]
         except UserError as error:
             problems[""] = str(error)
-        except READ_ERRORS as error:
+        except Exception as error:  # noqa: BLE001 - the last samples remain
             problems[""] = f"{self._warehouse.uri}: cannot be read ({reason(error)})"
         self._errors.update(problems.keys())
         for text in set(problems.values()) - self._said:
@@ -148,7 +144,7 @@ class _Followed:
             except StartAnew:
                 self._start_anew()
                 self._take(found)
-        except (StartAnew, *READ_ERRORS) as error:
+        except Exception as error:  # noqa: BLE001 - the other parts are read
             self._start_anew()
             text = f"{', '.join(self._part.reads)}: cannot be read ({reason(error)})"
             found.update(dict.fromkeys(self._part.reads, text))

@@ -27,7 +27,7 @@ from app.sources.kafka.producer_states import (
 from app.sources.kafka.producers_client import ProducersClient
 from app.sources.kafka.transactions import Coordinated
 from app.sources.kafka.turns import share
-from app.sources.polling import Begun, Polling, Report, Unanswered, noted
+from app.sources.polling import Begun, Polling, Report, Unanswered, noted, told
 from app.sources.spool import Spool
 
 ID, LAST, WHOLE, OPEN = "id", "last", "whole_ms", "open"
@@ -217,8 +217,8 @@ class ProducerPoller(Polling):
                 for rows in [[], *extra.get(waiting, [])]:
                     self._live.append(f"weir-{FEED}-{extra[ID]}", table, rows)
                     extra[waiting] = [each for each in extra.get(waiting, []) if each is not rows]
-            except UserError as error:
-                report.problems.append(f"{table}: {error}")
+            except Exception as error:  # noqa: BLE001 - the poll goes on without its rows
+                report.problems.append(f"{table}: {told(error)}")
 
     def _report(self, report: Report, answers: ProducerAnswers, mapped: MappedProducers) -> None:
         report.records = len(mapped.records)

@@ -150,6 +150,19 @@ def test_an_exception_at_any_call_leaves_the_record_of_the_poll(
     assert number, "no call was made"
 
 
+def test_rows_that_a_table_does_not_take_cost_no_poll(tmp_path: Path) -> None:
+    live = Failing(Rows(), 1, OverflowError("a number exceeds 64 bits"))
+    settings, client = KafkaProducersSettings(), Producers()
+    one = ProducerPoller(settings, {}, tmp_path, live, admin=lambda _: client)  # type: ignore[arg-type]
+    for poll in range(3):
+        *_, last = records(one.poll_once(AT + poll * 15_000))
+        assert last["dropped"] == 0
+        assert one.last.problems == (
+            ["producer_id_live: OverflowError: a number exceeds 64 bits"] if poll == 0 else []
+        )
+    one.close()
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1)])
 def test_what_ends_the_process_passes(tmp_path: Path, error: BaseException) -> None:
     one = poller("kafka_groups", tmp_path, Failing(cluster("kafka_groups"), 0, error))
