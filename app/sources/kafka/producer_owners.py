@@ -20,7 +20,8 @@ ANONYMOUS = "User:ANONYMOUS"
 EVERYBODY = "User:*"
 MOST_ASSIGNED = 500_000
 """Assignments that are kept; of more, the newest."""
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES, MOST_OF_LINE = 16 << 20, 1 << 20
+"""Read at once, and kept of a line whose end is not there yet."""
 
 
 class Grant(NamedTuple):
@@ -97,7 +98,7 @@ class RequestLogs:
             opened.seek(begin)
             rest = b""
             while block := opened.read(BLOCK_BYTES):
-                whole, _, rest = (rest + block).rpartition(b"\n")
+                whole, _, rest = (rest[-MOST_OF_LINE:] + block).rpartition(b"\n")
                 if whole:
                     self._lines(numbered(pa.BufferReader(whole + b"\n")))
             return opened.tell() - len(rest)
