@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import math
+import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from hypothesis import given
@@ -16,6 +19,8 @@ from app.config.exporters import shipped_mappings
 from app.show.reconcile.scrape import parsed
 from app.sources import prometheus_text
 from app.sources.kafka.exported_rates import MOST, ExportedRates, decoded
+from app.sources.kafka.quotas_poll import exported
+from app.sources.polling import Unanswered
 from app.sources.prometheus_text import ExportedSample, OmittedSamples, page_lines, samples
 
 STRANGE = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\r\0\ufeff\x1b\u202e"
@@ -179,3 +184,33 @@ def test_samples_are_numbers() -> None:
     lines = [f"{NAME} 5", f"{NAME}\t-1.", f"{NAME}{{}} .5 # {{}} 1", f"{NAME} inf\r", f"{NAME}s 1"]
     found = list(samples(lines, [NAME], OmittedSamples()))
     assert found == [ExportedSample(NAME, {}, value) for value in (5.0, -1.0, 0.5, math.inf)]
+
+
+class Endless(BaseHTTPRequestHandler):
+    """A page that never ends, of lines that take long to parse."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        labels = ",".join(f'l{n}="x"' for n in range(2000))
+        line = f"{NAME}{{{labels}}} 1\n".encode()
+        with suppress(OSError):
+            while True:
+                self.wfile.write(line * 100)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is said."""
+
+
+def test_the_deadline_covers_reading_and_parsing() -> None:
+    rates = ExportedRates(shipped_mappings()["jmx-exporter"], "east", "1")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        began = time.monotonic()
+        with pytest.raises(Unanswered, match="in time"):
+            rates.records(exported(f"http://127.0.0.1:{server.server_port}/m", 0.5), 0)
+        assert time.monotonic() - began < 5
+    finally:
+        server.shutdown()
+        server.server_close()
