@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -224,7 +225,7 @@ class GroupPoller(Polling):
             again = (position for position in kept if _is_compacted(answers, position.place))
             new += heapq.nsmallest(most - len(new), again, key=turn)
         deadline = min(deadline, time.monotonic() + self._settings.timeout_ms / 1000)
-        with noted(answers.problems, "oldest messages: "):
+        with noted(answers.problems, "oldest messages: "), suppress(Unanswered):
             answers.read = self._client.read(new, answers.logs, deadline, answers.problems)
         for position, oldest in answers.read.items():
             place = position.place
