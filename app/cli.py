@@ -16,7 +16,7 @@ import typer
 from typer import Argument, Option, Typer
 
 from app import __version__
-from app.errors import CheckFound, UserError
+from app.errors import CheckFound, UserError, reason
 from app.run.jvm_watch import ending_with_jvm
 from app.terminal import log
 from app.terminal.interrupt import Terminated, stoppable
@@ -1172,7 +1172,7 @@ def _unexpected(error: Exception, debug: bool) -> int:
         return _say(f"weir: {usage()} (--help lists the options)", 2, debug)
     if isinstance(error, OSError) and error.errno in FIXABLE and error.filename:
         return _say(f"weir: {error.filename}: {error.strerror}", 2, debug)
-    text = (str(error).strip().splitlines() or [""])[0][:300]
+    text = reason(error)
     text += "\nThis is an internal error; --debug shows the stack trace."
     text = f"weir: {type(error).__name__}: {text}"
     return _say(text, 3, debug)

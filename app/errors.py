@@ -32,6 +32,16 @@ class CheckFound(Exception):
     """A check found what it looks for (an alert fires, an audit failed): exit code 1."""
 
 
+MOST_OF_REASON = 300
+"""Characters of an error that are told in a line."""
+
+
+def reason(error: object) -> str:
+    """The first line of an error's message on one printable line, cut; its kind where it has none."""
+    text = str(error).strip().partition("\n")[0][:MOST_OF_REASON] or type(error).__name__
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 def did_you_mean(name: str, allowed: Sequence[str]) -> str:
     """The end of a message about an unknown name: the nearest allowed one, else all of them."""
     near = get_close_matches(name, allowed, n=1, cutoff=0.75)

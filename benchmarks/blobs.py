@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from app.engine.routing import Route, packer
 from app.sources.clocks import ClockLimits
-from state.engine.blobs import of_columns
 from state.events import KIND_INDEX, SCHEMA
+from tests.support.blobs_of_columns import of_columns
 
 IDLE_ADVANCE_MS = 10_000
 """How far a silent broker's clock stays behind the latest record, as in `run` and `replay`."""

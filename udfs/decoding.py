@@ -4,6 +4,7 @@ bytes.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from udfs.protobuf import fields
@@ -12,6 +13,7 @@ from udfs.wire import decode_command
 PRODUCER_NAME, SEQUENCE_ID, UUID, NUM_CHUNKS, TOTAL_BYTES, CHUNK_ID = 1, 2, 26, 27, 28, 29
 """Numbers of the fields of Pulsar's MessageMetadata that a chunk has."""
 _HALF, _WHOLE = 2**63, 2**64
+_DIGITS = re.compile("[0-9]{1,19}")
 
 
 def chunk_of(metadata: bytes) -> dict[str, Any] | None:
@@ -36,7 +38,7 @@ def sender_of(uuid: str) -> dict[str, Any] | None:
     sequence id. A name may contain a minus.
     """
     name, separator, number = uuid.rpartition("-")
-    if not separator or not number.isascii() or not number.isdigit() or int(number) >= _HALF:
+    if not separator or not _DIGITS.fullmatch(number) or int(number) >= _HALF:
         return None
     return {"producer_name": name, "sequence_id": int(number)}
 

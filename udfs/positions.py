@@ -62,16 +62,12 @@ def parse_positions(array: pa.Array) -> tuple[Array, Array, Array]:
     return ledger, entry, ok
 
 
-_RANGE = r"(?:0|[1-9][0-9]{0,17}):(?:0|[1-9][0-9]{0,17})\.\.(?:0|[1-9][0-9]{0,17})"
-_RANGES = re.compile(rf"{_RANGE}(?:,{_RANGE})*")
+_NUMBER = "(?:0|[1-9][0-9]{0,17}+)"
+_RANGE = rf"{_NUMBER}:{_NUMBER}\.\.{_NUMBER}"
+# Possessive: a million ranges leave no states behind.
+_RANGES = re.compile(rf"{_RANGE}(?:,{_RANGE})*+")
 
 
 def are_ranges(text: str) -> bool:
     """Whether a text is ranges of entries, `ledger:first..last` joined by commas; may be empty."""
     return not text or _RANGES.fullmatch(text) is not None
-
-
-def parse_position(text: str) -> tuple[int, int] | None:
-    """Ledger and entry of a position, or None if it is invalid."""
-    ledger, entry, ok = parse_positions(pa.array([text], pa.string()))
-    return (int(ledger[0]), int(entry[0])) if ok[0] else None

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from app.errors import did_you_mean
+from app.plain_text import is_digits
 
 PULSAR_OPTIONS = (
     "serviceUrl",
@@ -77,7 +78,7 @@ def refuse_wrong(options: dict[str, str], allowed: Sequence[str]) -> None:
                 f"options.{key}: {options[key]!r} is not supported (allowed: {', '.join(choices)})"
             )
     for key in ("operationTimeoutMs", "connectionTimeoutMs"):
-        if key in options and not (options[key].isdigit() and int(options[key])):
+        if key in options and not (is_digits(options[key]) and int(options[key])):
             raise ValueError(f"options.{key}: {options[key]!r} is not a number of milliseconds")
     if ("tlsCertificateFilePath" in options) != ("tlsKeyFilePath" in options):
         raise ValueError("options: tlsCertificateFilePath and tlsKeyFilePath belong together")

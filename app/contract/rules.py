@@ -146,7 +146,11 @@ def unparseable(record: Record) -> np.uint64:
     return NONE
 
 
-@rule("BAD_TYPE", "a value does not fit its type, an integer exceeds its bits, or a text 8 MiB")
+@rule(
+    "BAD_TYPE",
+    "a value does not fit its type, an integer exceeds its bits, or a text 8 MiB"
+    " (`topic_bytes` 1 MiB, `policy_json` 256 KiB)",
+)
 def bad_type(record: Record) -> np.uint64:
     return record.bad_type
 

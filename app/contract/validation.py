@@ -43,6 +43,8 @@ from udfs.topic_flags import classify_topics
 
 Array = np.ndarray
 
+MOST_OF_DETAIL = 1000
+"""Characters: of many unknown limits the first are named."""
 POLLED, KAFKA = 1, 2
 """Flags of a feed."""
 SCHEMA = pa.schema(
@@ -270,8 +272,9 @@ def _bad_rows(block: Block, results: _Results, problems: list[str | None]) -> pa
             every += [(rule.code, reasons) for reasons in rule.detail(failing)]
     row = np.concatenate([reasons.rows for _, reasons in every])
     codes = [code for code, reasons in every for _ in reasons.details]
-    details = [detail for _, reasons in every for detail in reasons.details]
+    details = pa.array([d for _, reasons in every for d in reasons.details], pa.string())
     jobs = [reasons.job for _, reasons in every for _ in reasons.details]
+    details = pc.utf8_slice_codeunits(details, 0, MOST_OF_DETAIL)
     table = pa.table([row, codes, details, pa.array(jobs, pa.string())], schema=SCHEMA)
     return table.take(pa.array(np.argsort(row, kind="stable")))
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from app.config.shipped import Place, shipped
+from app.plain_text import lines_of
 from app.show.report.printed import show
 
 SHIPPED = shipped("recordings")
@@ -63,7 +64,7 @@ class Recording:
     def records(self) -> Iterator[dict[str, Any]]:
         """The events, in the order in which they were written."""
         for part in self.parts():
-            for line in gzip.decompress(part.read_bytes()).splitlines():
+            for line in lines_of(gzip.decompress(part.read_bytes())):
                 yield json.loads(line)
 
     def copy_to(self, folder: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from app.archive_names import ARCHIVE
 from app.engine.archive_query import writer_of
-from app.errors import UserError
+from app.errors import reason
 from app.tables import gathering
 from app.tables.archive_files import ArchiveWriter
 from app.tables.commit import Writer
@@ -60,13 +60,10 @@ class Gatherers:
             self._guarded(query, writer.commit_all)
 
     def _guarded(self, query: str, commit: Callable[[], None]) -> None:
-        from deltalake.exceptions import DeltaError
-
         try:
             commit()
-        except (DeltaError, OSError, UserError) as error:
-            reason = str(error).splitlines()[0]
+        except Exception as error:  # noqa: BLE001 - the rows are kept for the next commit
             self._warn(
                 f"{query}: gathered rows wait for another commit, or the next start"
-                f" ({type(error).__name__}: {reason[:200]})"
+                f" ({type(error).__name__}: {reason(error)})"
             )

@@ -81,7 +81,7 @@ class PolicyWatch:
         try:
             found = self.origin.reload()
         except UserError as error:
-            self._refuse(error.problems[0] if error.problems else str(error).splitlines()[0])
+            self._refuse(error.problems[0])
             return
         except Exception as error:  # noqa: BLE001 - no file of a user ends a running service
             self._refuse(f"internal error: {error!r:.200}")

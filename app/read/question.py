@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.errors import UserError, did_you_mean
+from app.plain_text import is_digits
 from app.terminal.moments import moment_ms
 
 
@@ -32,7 +33,7 @@ class Param:
             return text
         if self.is_time:
             return moment_ms(text, f"{where}{text}")
-        if not text.isdigit() or int(text) < 1:
+        if not is_digits(text) or int(text) < 1:
             raise UserError(f"{where}{text}: is not a number of rows (allowed: 1 or more)")
         return int(text)
 

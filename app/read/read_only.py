@@ -104,7 +104,7 @@ def _require_table(node: dict[str, Any], where: str) -> None:
 
 def first_lines(error: duckdb.Error) -> str:
     """The useful part of a DuckDB message: the error, and the nearest name if any."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in str(error).split("\n") if line.strip()]
     near = [line for line in lines[1:] if line.startswith(("Did you mean", "Candidate"))]
     return "\n".join([lines[0] if lines else type(error).__name__, *near[:1]])
 

@@ -26,7 +26,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from app import folders
 from app.config.location import Location
 from app.config.owners import Owner
-from app.errors import UserError, did_you_mean
+from app.errors import UserError, did_you_mean, reason
+from app.plain_text import is_digits
 from app.read import pruning
 from app.read.duckdb_functions import add_functions
 from app.read.memory import SHARE as MEMORY_SHARE
@@ -170,8 +171,7 @@ class Warehouse(Location):
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            reason = str(error).splitlines()[0][:200]
-            raise UserError(f"{location}: cannot be read\n{reason}") from error
+            raise UserError(f"{location}: cannot be read\n{reason(error)}") from error
         require_plain_rows(delta, location)
         return delta
 
@@ -663,7 +663,7 @@ def _add_queries(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) ->
 
 def _newest_batch(folder: Path) -> tuple[int, int] | None:
     """Number and time (ms since the epoch) of the newest batch in a log of Spark's."""
-    found = [file for file in folders.files(folder) if file.path.name.isdigit()]
+    found = [file for file in folders.files(folder) if is_digits(file.path.name)]
     numbered = [(int(file.path.name), file.changed_ns // 1_000_000) for file in found]
     return max(numbered, default=None)
 

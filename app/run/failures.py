@@ -226,7 +226,7 @@ def _masked(text: str, written: dict[str, str], resolved: dict[str, str]) -> str
 
 def _cause(text: str) -> str:
     """The most specific line of a stack trace: the innermost cause."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
     python = [line for line in lines if re.match(r"[\w.]+(?:Error|Exception): ", line)]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return (python[-1:] or causes[-1:] or lines[:1] or ["no message"])[0][:300]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from app.archive_names import ARCHIVE
 from app.engine import assignment
 from app.engine.assignment import jobs_of
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.run import spark_logs
 from app.sources.files import planned_files
 from app.tables import checkpoints, inventory
@@ -167,7 +167,7 @@ def _lost(
         has = _newest_batch(warehouse, name, commit)
     except (DeltaError, OSError, ValueError) as error:
         yield (
-            f"warehouse: the table {path} cannot be read: {str(error).splitlines()[0][:200]}\n"
+            f"warehouse: the table {path} cannot be read: {reason(error)}\n"
             "put it back from a copy, or take another warehouse"
         )
         return

@@ -29,7 +29,8 @@ from app.engine.assignment import jobs_of
 from app.engine.operators import operators
 from app.engine.shard_labels import labels
 from app.engine.step import STATE
-from app.errors import UserError
+from app.errors import UserError, reason
+from app.plain_text import is_digits
 from app.run.integrity import SHARED, tables_of
 from app.run.session import spark_session
 from app.run.spark_logs import written
@@ -214,7 +215,7 @@ def _take_over(built: Path, place: Path, version: int) -> None:
     batch.
     """
     for partition in folders.matching(built / "0", "*"):
-        if partition.name.isdigit():
+        if is_digits(partition.name):
             for name in ("1.zip", ".1.zip.crc"):
                 file = partition / name
                 file.rename(file.with_name(name.replace("1", str(version), 1)))
@@ -278,10 +279,10 @@ def _states(
 
 
 def _failed(text: str) -> UserError:
-    told = [line for line in text.splitlines() if "StateFormatError:" in line]
-    reason = told[0].partition("StateFormatError:")[2].strip() if told else text.splitlines()[0]
+    told = [line for line in text.split("\n") if "StateFormatError:" in line]
+    why = told[0].partition("StateFormatError:")[2] if told else text
     return UserError(
-        f"reshard: {reason[:300]}\nnothing has changed: run continues with the numbers as they were"
+        f"reshard: {reason(why)}\nnothing has changed: run continues with the numbers as they were"
     )
 
 

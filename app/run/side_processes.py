@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.tables.reach import by_delta_rs
 from app.terminal.printable import say
 from app.threads import working
@@ -152,7 +152,10 @@ def repeating(name: str, settings: Settings, log: Log) -> Iterator[None]:
     def repeat(stop: threading.Event) -> None:
         reported = ""
         while not stop.wait(_pause_s(interval_ms, each.aligned)):
-            problems = one_round(name, settings.model_dump_json(), stop)
+            try:
+                problems = one_round(name, settings.model_dump_json(), stop)
+            except Exception as error:  # noqa: BLE001 - no process may start, for example
+                problems = f"failed ({reason(error)})"
             if problems and problems != reported and not stop.is_set():
                 log(f"{name}: {problems}")
             reported = problems
@@ -182,8 +185,8 @@ def one_round(name: str, settings: str, stop: threading.Event) -> str:
                 if stop.is_set():
                     process.terminate()
     if process.returncode not in (0, 2) and not stop.is_set():
-        last = (error.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-        return f"failed ({last[:200]})"
+        last = error.decode(errors="replace").strip().rpartition("\n")[2]
+        return f"failed ({reason(last or 'no message')})"
     return out.decode(errors="replace").strip()
 
 
@@ -253,7 +256,11 @@ class _Keeper:
         pause_s = 1.0
         while True:
             began = time.monotonic()
-            code = self._one()
+            try:
+                code = self._one()
+            except Exception as error:  # noqa: BLE001 - no process may start, for example
+                self._log(f"{ALERTS}: {reason(error)}")
+                code = 1
             if code == 0 or self._stopping.is_set():
                 return
             if time.monotonic() - began > LONGEST_PAUSE_S:
@@ -296,7 +303,7 @@ def main(name: str) -> int:
     except Busy:
         return 0  # who has the lock does the same
     except UserError as error:
-        print(str(error).splitlines()[0])
+        print(reason(error))
         return 2
     if problems:
         print(_named(problems))

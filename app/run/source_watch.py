@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from app import sources
-from app.errors import LastingError, UserError
+from app.errors import LastingError, UserError, reason
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -95,9 +95,9 @@ class SourceWatch:
             self._lasting = error
             self._answer.append("")
         except UserError as error:
-            self._answer.append(str(error).splitlines()[0])
+            self._answer.append(reason(error))
         except Exception as error:  # noqa: BLE001 - the queries meet and report it as well
-            self._answer.append(f"{type(error).__name__}: {error}")
+            self._answer.append(f"{type(error).__name__}: {reason(error)}")
         else:
             self._answer.append("")
 

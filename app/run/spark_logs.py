@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from app import folders
 from app.archive_names import ARCHIVE
+from app.plain_text import lines_of
 from app.tables import checkpoints, manifest, spark_files
 from app.tables.log_files import opened
 from app.tables.small_files import Damaged, local_path
@@ -145,11 +146,11 @@ def _with_sum(file: Path) -> list[Path]:
 
 
 def _whole(file: Path) -> bool:
-    lines = file.read_text(errors="replace").splitlines()
+    lines = lines_of(file.read_bytes())
     if len(lines) < LINES[file.parent.name] or spark_files.changed(file):
         return False
     try:
-        return all(line == "-" or json.loads(line) is not None for line in lines[1:])
+        return all(line == b"-" or json.loads(line) is not None for line in lines[1:])
     except ValueError:
         return False
 

@@ -6,22 +6,45 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.sources.lasting import SHOWN, Problems
 from app.sources.pulsar.admin_documents import Record
 from app.sources.spool import Spool
-from app.terminal.printable import say
+from app.terminal.printable import printable, say
 from state.events import EVERY_BROKER
 
 
 class Unanswered(Exception):
     """No answer that can be used, after every attempt."""
+
+
+def told(error: Exception) -> str:
+    """An error in a few words; with its class where it was not made for people."""
+    if isinstance(error, Unanswered | UserError):
+        return str(error)
+    return f"{type(error).__name__}: {reason(error)}"
+
+
+@contextmanager
+def noted(problems: list[str], about: str = "") -> Iterator[None]:
+    """A block in which anything may fail without more loss than what the block is for: an answer may
+    be anything. `about` it the failure is a problem.
+
+    An error of the configuration passes, since it holds for all of the poll.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, UserError) and not isinstance(error, Unanswered):
+            raise
+        problems.append(f"{about}{told(error)}")
 
 
 class Polled(Protocol):
@@ -41,6 +64,10 @@ class Polled(Protocol):
     def keep_ms(self) -> int:
         """How long a file is kept."""
         ...
+
+
+MOST_OF_PROBLEM = 1000
+"""Characters of a problem in the record of its poll."""
 
 
 @dataclass
@@ -81,7 +108,8 @@ class Report:
     def fail(self, why: str, skipped: int) -> None:
         """Without an answer the poll leaves out everything."""
         self.answered = False
-        self.problems.append(why)
+        self.problems.insert(0, why)
+        self.polled = self.gone = self.absent = self.records = 0
         self.skipped = skipped
 
 
@@ -135,7 +163,11 @@ class Polling(ABC):
         return self.spool.records
 
     def poll_once(self, now_ms: int) -> Path | None:
-        """One poll that begins at `now_ms`; its file."""
+        """One poll that begins at `now_ms`; its file.
+
+        Whatever happens in it, the file has a record of the poll, unless the folder cannot be
+        written. A UserError is raised all the same: the configuration has to be changed.
+        """
         if not self.spool.hold():
             raise UserError(
                 f"{self.spool.folder}: another process polls into it\n"
@@ -143,11 +175,26 @@ class Polling(ABC):
             )
         self.last = self._new_report()
         begun = Begun(now_ms, time.monotonic(), self._longest_s)
-        path = self._poll(begun, self.last)
+        path, failed = None, None
+        try:
+            path = self._poll(begun, self.last)
+        except Exception as error:
+            failed = error
+            self.spool.release()  # half of the poll may be in memory
+            if not self.spool.hold():
+                raise
+            known = isinstance(error, Unanswered)
+            self.last.fail(f"{'' if known else 'not polled: '}{told(error)}", self._known())
         if not self.last.answered:
             path = self._commit(begun, ())
         self.last.took_ms = begun.clock_ms() - now_ms
+        if isinstance(failed, UserError):
+            raise failed
         return path
+
+    def _known(self) -> int:
+        """How many things a poll without an answer leaves out."""
+        return len(self.spool.memory.topics)
 
     @abstractmethod
     def _poll(self, begun: Begun, report: Report) -> Path | None:
@@ -181,7 +228,7 @@ class Polling(ABC):
                 elif not waiting:
                     waiting = True
                     self._say(f"{self.title}: another process polls into {self.spool.folder}")
-            except Exception as error:  # noqa: BLE001 - polls go on, whatever one of them meets
+            except Exception as error:  # noqa: BLE001 - the folder cannot be written, for example
                 self._failed(error)
             due = max(due, int((time.monotonic() - start) / interval)) + 1
             until = start + due * interval
@@ -206,8 +253,7 @@ class Polling(ABC):
 
     def _failed(self, error: Exception) -> None:
         self.spool.release()
-        why = error if isinstance(error, UserError) else repr(error)
-        self._report_problems([f"not polled: {why}"], answered=False)
+        self._report_problems([f"not polled: {told(error)}"], answered=False)
 
     def close(self) -> None:
         """Let another process poll into the folder."""
@@ -243,7 +289,7 @@ class Polling(ABC):
             "ts_wall_ms": begun.clock_ms(),
             "gap_from_wall_ms": begun.now_ms,
             "dropped": report.skipped if report.answered else None,
-            "problem": report.problems[0] if report.problems else None,
+            "problem": printable(report.problems[0])[:MOST_OF_PROBLEM] if report.problems else None,
         }
 
     def _follow(self, stop: threading.Event) -> None:

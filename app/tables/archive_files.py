@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from app import folders
 from app.archive_names import ARCHIVE
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.tables import checkpoints
 from app.tables.definitions import TABLES, Table
 from app.tables.gathering import MOST_BYTES, Gathered, GatheringWriter
@@ -65,8 +65,8 @@ def _writing(root: str) -> Iterator[None]:
         yield
     except (OSError, DeltaError) as error:
         number = getattr(error, "errno", None)
-        reason = os.strerror(number) if number else str(error).splitlines()[0][:200]
-        raise ArchiveUnwritable(f"{root}: {reason}") from error
+        why = os.strerror(number) if number else reason(error)
+        raise ArchiveUnwritable(f"{root}: {why}") from error
 
 
 def write_files(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from app import folders
 from app.archive_names import ARCHIVE
 from app.errors import UserError
+from app.plain_text import is_digits, lines_of
 from app.tables import manifest
 from app.tables.json_documents import Document
 from app.tables.small_files import Damaged, local_path, names, path_in, read_text, write_text
@@ -175,7 +176,7 @@ def settled(warehouse: Location, query: str) -> bool:
 
 def _last(warehouse: Location, query: str, log: str) -> int:
     found = names(warehouse, f"{logs(warehouse, query)}/{log}")
-    return max((int(name) for name in found if name.isdigit()), default=-1)
+    return max((int(name) for name in found if is_digits(name)), default=-1)
 
 
 def planned(warehouse: Location, query: str) -> int | None:
@@ -210,14 +211,14 @@ def offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
     text = read_text(warehouse, f"{logs(warehouse, query)}/{file}")
     if not text:
         return {}
-    lines = text.splitlines()
+    lines = lines_of(text)
     return _offset(lines[min(2, len(lines) - 1)] if batch >= 0 else lines[-1])
 
 
 def poll_offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
     """The end of a batch in the polls, as Spark records it; empty if not known."""
     text = read_text(warehouse, f"{logs(warehouse, query)}/offsets/{batch}")
-    return _offset(text.splitlines()[-1]) if text else {}
+    return _offset(lines_of(text)[-1]) if text else {}
 
 
 def fit_sources(warehouse: Location, query: str, streamed: bool, polled: bool) -> None:
@@ -239,9 +240,9 @@ def fit_sources(warehouse: Location, query: str, streamed: bool, polled: bool) -
         )
     polls_alone = len(before) == 1 and POLLS in _offset(before[0])
     for name in names(warehouse, folder):
-        if name.isdigit():
+        if is_digits(name):
             file = f"{folder}/{name}"
-            head = (read_text(warehouse, file) or "").splitlines()[:2]
+            head = lines_of(read_text(warehouse, file) or "")[:2]
             lines = _sources(warehouse, file)
             if streamed and polled:
                 lines = [NO_OFFSET, *lines] if polls_alone else [*lines, NO_OFFSET]
@@ -251,7 +252,7 @@ def fit_sources(warehouse: Location, query: str, streamed: bool, polled: bool) -
 
 
 def _sources(warehouse: Location, file: str) -> list[str]:
-    return (read_text(warehouse, file) or "").splitlines()[2:]
+    return lines_of(read_text(warehouse, file) or "")[2:]
 
 
 def _replace(warehouse: Location, file: str, text: str) -> None:
@@ -289,7 +290,7 @@ def next_watermark_ms(warehouse: Location, query: str, batch: int) -> int:
 def _about(warehouse: Location, query: str, file: str) -> dict[str, Any]:
     """What Spark has in the second line of a file; nothing if there is none."""
     text = read_text(warehouse, f"{logs(warehouse, query)}/{file}")
-    lines = text.splitlines() if text else []
+    lines = lines_of(text) if text else []
     found: dict[str, Any] = json.loads(lines[1]) if len(lines) > 1 else {}
     return found
 
@@ -415,7 +416,7 @@ def _of_earlier_version(warehouse: Location, query: str) -> Identity | None:
         query,
         [*earlier, found],
         shards=None if kept is None else kept.shards,
-        most_records=int(limit) if limit and limit.isdigit() else None,
+        most_records=int(limit) if limit and is_digits(limit) else None,
         first_offset=_FIRST.load(warehouse, first),
     )
 
@@ -462,7 +463,7 @@ def without_state(source: Path, target: Path, partitions: int, ended: int) -> No
     """
     shutil.copytree(source, target, ignore=lambda _, names: {"state"} & set(names))
     for file in (target / "offsets" / name for name in folders.names(target / "offsets")):
-        if not file.name.isdigit() or int(file.name) > ended:
+        if not is_digits(file.name) or int(file.name) > ended:
             folders.remove(file)  # or a checksum of the file as it was, which Spark would refuse
             continue
         version, about, *sources = file.read_text().split("\n")

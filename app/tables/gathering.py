@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from app import folders
+from app.errors import reason
 from app.tables import checkpoints
 from app.tables.checkpoints import GatheredFile
 from app.tables.commit import Writer
@@ -103,8 +104,7 @@ class Gathered:
         try:
             return pa.ipc.open_file(file.read_bytes()).read_all()
         except (OSError, pa.ArrowException) as error:
-            reason = str(error).splitlines()[0]
-            raise Damaged(str(file), f"is damaged ({reason[:200]})") from None
+            raise Damaged(str(file), f"is damaged ({reason(error)})") from None
 
     def remove(self, table: str, batches: Sequence[int]) -> None:
         """Remove the rows of some batches."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from app import folders
 from app.errors import UserError
+from app.plain_text import lines_of
 from app.tables.small_files import local_path, path_in
 from app.tables.time_travel import COMMIT
 from app.terminal.program import PROGRAM
@@ -64,7 +65,7 @@ def require_contents(location: str, last: int | None = None) -> None:
 
 
 def _ends_whole(path: Path) -> bool:
-    lines = path.read_text(errors="replace").splitlines()
+    lines = lines_of(path.read_bytes())
     try:
         return bool(lines) and isinstance(json.loads(lines[-1]), dict)
     except ValueError:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from app import folders
+from app.plain_text import is_digits, lines_of
 from app.tables import checkpoints
 from app.tables.small_files import Damaged, names, path_in, read_text
 
@@ -89,7 +90,7 @@ class SourceLog:
             (
                 int(n.removesuffix(COMPACT))
                 for n in self._names
-                if n.removesuffix(COMPACT).isdigit()
+                if is_digits(n.removesuffix(COMPACT))
             ),
             default=-1,
         )
@@ -117,7 +118,7 @@ class SourceLog:
             text = read_text(self._warehouse, place)
             if text is None:
                 raise Damaged(path_in(self._warehouse, place), "is gone")
-            version, *lines = text.splitlines()
+            version, *lines = lines_of(text)
             found = [json.loads(line) for line in lines if line]
             if not version.startswith("v"):
                 raise ValueError("no version")

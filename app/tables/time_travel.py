@@ -14,6 +14,7 @@ from typing import Any
 
 from app import folders
 from app.errors import UserError
+from app.plain_text import lines_of
 from app.tables.object_store import object_store
 
 COMMIT = re.compile(r"^(\d{20})\.json$")
@@ -121,7 +122,7 @@ def _reader(location: str, storage_options: dict[str, str]) -> Callable[[str], I
 
     def read(name: str) -> Iterable[bytes]:
         with system.open_input_file(f"_delta_log/{name}") as file:
-            return bytes(file.read()).splitlines()
+            return lines_of(bytes(file.read()))
 
     return read
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.archive_names import ARCHIVE
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.tables import checkpoints
 from app.tables.checkpoints import FOLDER
 from app.tables.definitions import TABLES
@@ -72,9 +72,8 @@ def append(warehouse: Location, name: str, rows: pa.Table, what: str = "the resu
             **options,
         )
     except (DeltaError, OSError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise UserError(
-            f"{path_in(warehouse, name)}: cannot be written ({reason}); {what} are not kept"
+            f"{path_in(warehouse, name)}: cannot be written ({reason(error)}); {what} are not kept"
         ) from error
 
 

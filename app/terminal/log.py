@@ -90,7 +90,7 @@ class _Text(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         head = f"{_time(record)} {record.levelname:7} "
-        return "\n".join(head + printable(line) for line in record.getMessage().splitlines())
+        return "\n".join(head + printable(line) for line in record.getMessage().split("\n"))
 
 
 class _Json(logging.Formatter):

@@ -12,6 +12,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from app.errors import UserError
+from app.plain_text import is_digits
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PART = re.compile(r"([0-9]+)(ms|s|m|h|d)")
@@ -43,7 +44,7 @@ def duration_ms(text: str) -> int:
     text = text.strip()
     if text == "0":
         return 0
-    if text.isdecimal():
+    if is_digits(text):
         raise ValueError(f"{text!r} has no unit (allowed: {DURATIONS})")
     parts = _PART.findall(text)
     if not parts or "".join(count + unit for count, unit in parts) != text:

@@ -22,7 +22,8 @@ _KINDS = pa.array(L.KINDS)
 _ACTIONS, _POLICIES = pa.array(L.ACTIONS), pa.array(L.POLICIES)
 _ERRORS = pa.array([ERRORS.get(policy) for policy in L.POLICIES])
 _GROUP_AGES = pa.array(L.GROUP_AGES)
-_PARTITION = r"^(?P<topic>.*)-partition-(?P<number>\d+)$"
+_PARTITION = r"^(?P<topic>.*)-partition-(?P<number>[0-9]{1,9})$"
+"""A longer number is part of a name."""
 
 
 def _long(values: Array, null: Array | None = None) -> pa.Array:

@@ -14,8 +14,7 @@ the names of the blob. Payloads, which few records have, follow at the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numba
 import numpy as np
@@ -23,7 +22,6 @@ import pyarrow as pa
 
 from state.engine.kernel import NULL
 from state.events import SCHEMA
-from udfs.arrow import bytes_of, integers, offsets_of, plain
 
 Array = np.ndarray
 SOURCE_COLUMNS = ("source_partition", "source_offset")
@@ -312,34 +310,6 @@ def write(
         larger = np.empty(2 * len(out), np.uint8)
         larger[:size] = out[:size]
         out = larger
-
-
-def of_columns(columns: Mapping[str, Any], payload: pa.Array | None = None) -> bytes:
-    """One blob of columns as Arrow or numpy arrays; null in columns of numbers becomes NULL."""
-    texts: list[pa.Array] = []
-    values = np.empty((len(columns), len(next(iter(columns.values())))), np.int64)
-    known = 0
-    for i, (name, column) in enumerate(columns.items()):
-        if name in TEXTS:
-            array = plain(column if isinstance(column, pa.Array) else pa.array(column))
-            encoded = array.cast(pa.string()).dictionary_encode()
-            codes = integers(encoded.indices, _NONE)
-            values[i] = np.where(codes >= 0, codes + known, _NONE)
-            texts.append(encoded.dictionary)
-            known += len(encoded.dictionary)
-        elif isinstance(column, pa.Array):
-            values[i] = integers(column, NULL)
-        else:
-            values[i] = column
-    names = pa.concat_arrays(texts) if texts else pa.array([], pa.string())
-    data, _ = write(
-        tuple(columns),
-        values,
-        np.array([0, values.shape[1]], np.int64),
-        bytes_of(names),
-        offsets_of(names).astype(np.int64),
-    )
-    return with_payload(data.tobytes(), payload)
 
 
 def with_payload(blob: bytes, payload: pa.Array | None) -> bytes:

@@ -6,7 +6,6 @@ kind, then every other column as the contract lists them; nulls first.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,11 +13,11 @@ import numpy as np
 from state.engine.names import Names
 from state.engine.records import NULL, Array, Records
 from state.events import COLUMNS, KIND_INDEX
+from udfs.topics import split_partition
 
 BROKER_STARTED = KIND_INDEX["broker_started"]
 FIRST = np.int64(-(2**63))
 """A broker start is before everything of its run."""
-_PARTITION = re.compile(r"^(.*)-partition-(\d+)$", re.DOTALL)
 _TEXT = {c.name for c in COLUMNS if str(c.type) == "string"} - {"event_type"}
 _TEXT |= {"marker_ids", "source_partition"}
 _LEADING = (
@@ -30,12 +29,6 @@ _LEADING = (
     "ts_mono_ns",
     "ts_wall_ms",
 )
-
-
-def split_partition(topic: str) -> tuple[str, int]:
-    """Name of the partitioned topic and the partition, -1 for a topic without partitions."""
-    found = _PARTITION.match(topic)
-    return (found.group(1), int(found.group(2))) if found else (topic, -1)
 
 
 def runs(key: Array, records: Records) -> Array:
@@ -146,7 +139,7 @@ def _comparable(name: str, records: Records, rows: Array, names: Names) -> list[
         return [ranks[position]]
     parts = [split_partition(s) for s in strings]
     bases = _ranks([(i >= 0, p[0].encode()) for i, p in zip(distinct, parts, strict=True)])
-    partitions = np.array([p[1] for p in parts], np.int64)
+    partitions = np.array([-1 if p[1] is None else p[1] for p in parts], np.int64)
     return [bases[position], partitions[position]]
 
 

@@ -1416,7 +1416,8 @@ def topic_stats(checks: Sequence[Row], age_reading: str = "live") -> list[Row]:
 
 def _partition(topic: str) -> int:
     """The number of a partition, -1 for a topic that is none."""
-    return -1 if without_partition(topic) == topic else int(topic.rpartition("-")[2])
+    digits = topic.rpartition("-")[2]
+    return -1 if without_partition(topic) == topic or len(digits) > 9 else int(digits)
 
 
 def _stats(key: Key, rows: list[Row], newest: int, age_reading: str) -> Row:

@@ -105,7 +105,9 @@ def in_order(records: Sequence[Record], others: Sequence[str] = _OTHERS) -> list
             run = 1 + next(i for i, start in enumerate(starts) if start is record)
         else:
             run = sum(_follows(record, start) for start in starts)
-        found = re.match(r"^(.*)-partition-(\d+)$", record.get("topic") or "", re.DOTALL)
+        found = re.match(
+            r"^(.+)-partition-(0|[1-9][0-9]{0,8})\Z", record.get("topic") or "", re.DOTALL
+        )
         base = found.group(1) if found else record.get("topic")
         return (
             run,

@@ -13,15 +13,18 @@ from tests.unit.sources.pulsar.documents import valid
 Json = dict[str, Any]
 
 
-def lines(path: Path | None) -> list[Json]:
-    """The records of a poll's file, which must be valid, but the last one, which is of the poll
-    itself."""
+def records(path: Path | None) -> list[Json]:
+    """The records of a poll's file, which must be valid; the last one is of the poll itself."""
     assert path is not None
     found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     valid(found)
-    *found, last = found
-    assert last["event_type"] == "poll"
+    assert [r["event_type"] == "poll" for r in found] == [False] * (len(found) - 1) + [True]
     return found
+
+
+def lines(path: Path | None) -> list[Json]:
+    """The same without that of the poll."""
+    return records(path)[:-1]
 
 
 def of_kind(found: Iterable[Json], kind: str, *columns: str) -> list[tuple[Any, ...]]:

@@ -101,6 +101,43 @@ def test_what_tests_share_is_in_no_test_file() -> None:
     assert found == []
 
 
+OF_UNICODE = {"splitlines", "isdigit", "isdecimal", "isnumeric"}
+"""What ends lines that LF does not end, or takes digits that `int` refuses."""
+
+
+def test_lines_and_digits_are_those_of_plain_text() -> None:
+    """`app.plain_text` has both; names may hold any character."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.attr}"
+        for folder in ("app", "state", "udfs")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in OF_UNICODE
+    ]
+    assert [place.rpartition(":")[0].rpartition(":")[0] for place in found] == ["app/plain_text.py"]
+
+
+def test_one_frame_takes_what_polls_meet() -> None:
+    """`polling.noted` and `Polling.poll_once` take any exception; a poller that names the classes that
+    it expects loses the poll to the first other one. What raises an error of its own may."""
+    paths = [*(ROOT / "app/sources").rglob("*.py"), *(ROOT / "app/show/reconcile").rglob("*.py")]
+    pollers = [
+        path for path in paths if path.stem.endswith("_poll") or path.parent.stem == "reconcile"
+    ]
+    assert len(pollers) > 10
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted(pollers)
+        for function in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(function, ast.FunctionDef) and function.name not in ("check", "look")
+        for node in ast.walk(function)
+        if isinstance(node, ast.ExceptHandler)
+        and node.type is not None
+        and "Unanswered" in ast.unparse(node.type)
+    ]
+    assert found == []
+
+
 MOST_FILES = 3
 """In which a job is named outside its two folders: the registry, and the keys of its scenarios."""
 

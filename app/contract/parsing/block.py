@@ -147,14 +147,17 @@ def to_table(block: Block) -> pa.Table:
 MOST_TEXT_BYTES = 8 << 20
 """Of a value of a text column. Longer ones fit no broker; they would go to every shard that keeps
 them, and into its state."""
+MOST_DOCUMENT_BYTES = {"policy_json": 256 << 10, "topic_bytes": 1 << 20}
+"""The same of JSON, which takes up to 24 times its length while it is read."""
 
 
 def leave_out_long_texts(block: Block) -> None:
-    """Texts of more than MOST_TEXT_BYTES do not fit their columns."""
+    """Texts of more than MOST_TEXT_BYTES, and longer documents, do not fit their columns."""
     for c in np.flatnonzero(COLUMN_KIND == TEXT):
         slot, (word, here) = COLUMN_SLOT[c], bit(NAMES[c])
         texts = block.dictionaries[slot]
-        long = np.diff(offsets_of(texts)) > MOST_TEXT_BYTES
+        most = MOST_DOCUMENT_BYTES.get(NAMES[c], MOST_TEXT_BYTES)
+        long = np.diff(offsets_of(texts)) > most
         if not long.any():
             continue
         rows = np.append(long, False)[block.codes[slot]]  # null has the last place

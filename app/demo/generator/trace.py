@@ -37,6 +37,7 @@ from app.demo.generator.traffic import (
     slice_counts,
 )
 from app.errors import UserError
+from app.plain_text import lines_of
 from state.jobs import DECLARED
 
 ROUNDING = 20
@@ -64,7 +65,7 @@ class ArrivalSlice:
 
     def lines(self) -> list[bytes]:
         """The lines one by one, without newline."""
-        return self.data.tobytes().splitlines()
+        return lines_of(self.data.tobytes())
 
 
 @dataclass(frozen=True)

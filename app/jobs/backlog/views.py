@@ -19,7 +19,7 @@ WITH ranked AS (
 ), latest AS (
   SELECT cluster, topic, base, pass_ms, backlog_bytes, oldest_timestamp_ms,
     CASE WHEN base = topic THEN CAST(-1 AS BIGINT)
-      ELSE CAST(regexp_extract(topic, '-partition-([0-9]+)$', 1) AS BIGINT) END AS number,
+      ELSE TRY_CAST(regexp_extract(topic, '-partition-([0-9]+)$', 1) AS BIGINT) END AS number,
     coalesce(limit_bytes, -1) AS limit_bytes, coalesce(limit_s, -1) AS limit_s,
     CASE WHEN switches['age_reading'] = 'live' AND oldest_timestamp_ms IS NOT NULL
       THEN CAST((newest_ms - oldest_timestamp_ms - (newest_ms - oldest_timestamp_ms) % 1000) / 1000

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.engine.payloads import STAGED
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.read.relations import Warehouse
 from app.run.maintenance import logs, vacuum
 from app.run.maintenance.names import Name, replacements
 from app.run.maintenance.opened import Opened
 from app.run.maintenance.rewriting import Rewriter
-from app.run.maintenance.upkeep import problem_of
 from app.tables import run_lock
 from app.tables.data_files import DataFile, data_files
 from app.tables.definitions import TABLES
@@ -77,8 +76,8 @@ def forget(
                         dry_run, erase
                     )
                 )
-        except Exception as error:  # noqa: BLE001 - the other tables are done
-            tables.append(Forgotten(name, problem=problem_of(error)))
+        except Exception as error:  # noqa: BLE001 - the other tables are gone through
+            tables.append(Forgotten(name, problem=reason(error)))
     return tables, _pages(warehouse, names, dry_run, tables)
 
 
@@ -147,7 +146,7 @@ def _pages(
         try:
             text = new = read_text(warehouse, f"{PAGES}/{page}") or ""
         except Damaged as error:
-            problems.append(Forgotten(f"{PAGES}/{page}", problem=problem_of(error)))
+            problems.append(Forgotten(f"{PAGES}/{page}", problem=reason(error)))
             continue
         for name in names:
             new = name.replaced(new)

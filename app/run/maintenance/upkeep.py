@@ -7,13 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
-import pyarrow as pa
-from deltalake.exceptions import DeltaError
-
 from app.config.maintenance import MaintenanceSettings
 from app.engine.payloads import STAGED
-from app.errors import UserError
+from app.errors import reason
 from app.read.relations import Warehouse
 from app.run.maintenance import compaction, leftovers, logs, retention, staging, vacuum
 from app.run.maintenance.opened import Opened
@@ -23,9 +19,6 @@ from app.tables.definitions import TABLES
 
 if TYPE_CHECKING:
     from app.config.location import Location
-
-FAILURES = (UserError, DeltaError, OSError, duckdb.Error, pa.ArrowException)
-"""Errors that stop the maintenance of one table only."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +88,8 @@ def _table(
         kept = MaintainedTable(name, files, files, size, size, log_bytes=before.bytes)
         look = _planned if dry_run else _done
         return look(maintenance, opened, rules, now_ms, kept, before)
-    except FAILURES as error:
-        return replace(kept, bytes_after=None, log_bytes_after=None, problem=problem_of(error))
-
-
-def problem_of(error: Exception) -> str:
-    """First line of an error."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    except Exception as error:  # noqa: BLE001 - the other tables are maintained
+        return replace(kept, bytes_after=None, log_bytes_after=None, problem=reason(error))
 
 
 def _planned(

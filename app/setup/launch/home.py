@@ -18,6 +18,7 @@ from pathlib import Path
 from app import folders
 from app.errors import UserError
 from app.jars import IN_SPARK, KAFKA_CLIENT, coordinates
+from app.plain_text import lines_of
 
 ROOT = Path(__file__).resolve().parents[3]
 EVERYWHERE = {"TZ": "UTC", "OMP_NUM_THREADS": "1"}
@@ -104,7 +105,7 @@ class Home:
             ).returncode
         if code:
             told = r"unresolved dependency|not found|Error|Exception"
-            lines = [line for line in folders.text(log).splitlines() if re.search(told, line)]
+            lines = [line for line in lines_of(folders.text(log)) if re.search(told, line)]
             print(*lines[:3], sep="\n", file=sys.stderr)
             raise UserError(
                 f"the jars could not be fetched; the whole log is {log}\n"

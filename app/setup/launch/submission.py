@@ -9,6 +9,7 @@ from pathlib import Path
 
 from app import folders
 from app.jars import IN_SPARK, OF_KAFKA_CLIENT, client_jars, coordinates
+from app.plain_text import lines_of
 from app.setup.launch.home import EVERYWHERE, ROOT, Home, say
 from app.setup.launch.line import LISTS, Line
 
@@ -214,6 +215,6 @@ def log_format(line: Line) -> str:
 
 
 def _properties(file: Path) -> dict[str, str]:
-    lines = folders.text(file).splitlines()
+    lines = lines_of(folders.text(file))
     pairs = (re.match(r"\s*([^\s=:#!][^\s=:]*)[\s=:]+(.*)", text) for text in lines)
     return {pair[1]: pair[2].rstrip() for pair in pairs if pair}

@@ -13,7 +13,7 @@ import duckdb
 
 from app.config.alert_rule import Rule
 from app.config.alerts import AlertSettings
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.read.relations import Recent, Warehouse, connect, first_lines, only_select
 from app.show.alerts.episodes import (
     ACTIVE,
@@ -92,6 +92,8 @@ def evaluate_all(
             found = evaluate(connection, rule, at_ms, known, settings)
         except UserError as error:
             broken.append(str(error))
+        except Exception as error:  # noqa: BLE001 - the other rules are evaluated
+            broken.append(f"alert rule {rule.name}: {type(error).__name__}: {reason(error)}")
         else:
             if found is None:
                 empty.append(rule.name)

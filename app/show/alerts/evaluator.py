@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from app.config.alerts import AlertSettings, StdoutSink
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.read.relations import Warehouse
 from app.show.alerts.episodes import FIRING, RESOLVED
 from app.show.alerts.evaluation import Evaluation, evaluate_all
@@ -220,6 +220,8 @@ def one_round(
         found = evaluator.round(stopping)
     except UserError as error:
         notes = [str(error)]
+    except Exception as error:  # noqa: BLE001 - the next round may do better
+        notes = [f"{type(error).__name__}: {reason(error)}"]
     else:
         notes = found.notes()
         for each in formats:

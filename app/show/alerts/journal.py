@@ -19,7 +19,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from app.config.alert_rule import Rule
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.read.relations import Warehouse, connect_to
 from app.show.alerts.episodes import (
     ACTIVE,
@@ -157,8 +157,7 @@ class Journal:
             return False
         except (DeltaError, OSError) as error:
             location = self._warehouse.location(TABLE.name)
-            reason = str(error).splitlines()[0][:200]
-            raise UserError(f"{location}: cannot be written\n{reason}") from error
+            raise UserError(f"{location}: cannot be written\n{reason(error)}") from error
         self._delta = delta
         self.load()
         return True
@@ -176,8 +175,7 @@ class Journal:
         except CommitFailedError:
             return  # another process has created it at the same moment
         except (DeltaError, OSError) as error:
-            reason = str(error).splitlines()[0][:200]
-            raise UserError(f"{location}: cannot be written\n{reason}") from error
+            raise UserError(f"{location}: cannot be written\n{reason(error)}") from error
 
     def _rows(self, after: int | None, also: Sequence[int] = ()) -> list[Row]:
         """The rows with a greater number than `after` (None: all), in their order."""

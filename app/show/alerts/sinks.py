@@ -25,7 +25,7 @@ from urllib3.exceptions import HTTPError
 
 from app.config.alerts import AlertmanagerSink, AlertSettings, HttpSink, WebhookSink
 from app.config.owners import owner_of
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.http import NoAnswer, attempts, connections_to, exchange
 from app.show.alerts.episodes import FIRING, RESOLVED
 from app.show.alerts.journal import Journal, Key, Row, key_of
@@ -112,9 +112,11 @@ class Delivery:
                     )
                     self._resent_at[sink.identity] = time.monotonic()
             self.note(sink, taken, self._journal.number)
-        except (SinkRefused, UserError) as error:
+        except Exception as error:  # noqa: BLE001 - the other sinks are served
             self._resent_at.pop(sink.identity, None)
-            return f"{sink.title}: {error}; missed changes are sent later"
+            known = isinstance(error, SinkRefused | UserError)
+            why = str(error) if known else f"{type(error).__name__}: {reason(error)}"
+            return f"{sink.title}: {why}; missed changes are sent later"
         return None
 
     def _taken(self, sink: HttpSink) -> TakenChanges:

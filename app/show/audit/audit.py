@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
+from app.errors import reason
 from app.show.audit.checks import AuditCheck
 
 if TYPE_CHECKING:
@@ -91,4 +92,4 @@ def _error(info: dict[str, Any]) -> str | None:
     """The error that prevents the evaluation of an expectation, such as a missing column."""
     nested = [info] if "raised_exception" in info else list(info.values())
     messages = [i["exception_message"] for i in nested if i.get("raised_exception")]
-    return str(messages[0]).splitlines()[0] if messages else None
+    return reason(messages[0]) if messages else None

@@ -12,13 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import duckdb
-from deltalake.exceptions import DeltaError
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from app.config.metrics import MetricsSettings
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.read.relations import TableState, Warehouse, connect_files, state
 from app.show.metrics import check_durations, health
 from app.show.metrics.catalogue import METRICS, SECTIONS
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
 
 OVERDUE = 4
 """After so many intervals without a refresh the exporter is not up."""
-READ_ERRORS = (DeltaError, OSError, duckdb.Error, ValueError, KeyError, TypeError)
-"""The exceptions that reading a warehouse may raise."""
 
 
 class Exporter(Collector):
@@ -77,8 +73,8 @@ class Exporter(Collector):
             self._samples = [*samples, *owned(self._settings.owners, samples)]
         except UserError as error:
             problems[""] = str(error)
-        except READ_ERRORS as error:
-            problems[""] = f"{self._warehouse.uri}: cannot be read ({_short(error)})"
+        except Exception as error:  # noqa: BLE001 - the last samples remain
+            problems[""] = f"{self._warehouse.uri}: cannot be read ({reason(error)})"
         self._errors.update(problems.keys())
         for text in set(problems.values()) - self._said:
             self._say(text)
@@ -148,9 +144,9 @@ class _Followed:
             except StartAnew:
                 self._start_anew()
                 self._take(found)
-        except (StartAnew, *READ_ERRORS) as error:
+        except Exception as error:  # noqa: BLE001 - the other parts are read
             self._start_anew()
-            text = f"{', '.join(self._part.reads)}: cannot be read ({_short(error)})"
+            text = f"{', '.join(self._part.reads)}: cannot be read ({reason(error)})"
             found.update(dict.fromkeys(self._part.reads, text))
         problems.update(found)
 
@@ -245,7 +241,3 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
                 metric.add_sample(name, {k: lines(v) for k, v in pairs if v}, float(value))
         yield metric
     assert not by_name, f"not in the catalogue: {', '.join(by_name)}"
-
-
-def _short(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

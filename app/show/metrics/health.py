@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.errors import UserError
 from app.show.metrics.part import Sample
 from app.tables.json_documents import Document
 from app.tables.small_files import names
@@ -63,7 +62,7 @@ class Health:
         try:
             for one in figures:
                 _FIGURES.keep(self._warehouse, f"{FOLDER}/{one.name}.json", asdict(one))
-        except (UserError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - see above
             if not self._failed:
                 self._say(f"progress: cannot be written for the metrics ({error})")
             self._failed = True

@@ -15,7 +15,7 @@ from app.show.reconcile.counted import weir
 from app.show.reconcile.scrape import Scrape, scrape
 from app.show.reconcile.side import WeirSide
 from app.show.reconcile.spans import ReadingSpan, Row, outside, rows_of, shown
-from app.sources.polling import Unanswered
+from app.sources.polling import noted
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
@@ -38,19 +38,21 @@ class PulsarBrokers:
         """The reading of every broker, or why there is none; all at the same time."""
 
         def one(broker: str) -> Scrape | str:
-            try:
+            problems: list[str] = []
+            with noted(problems):
                 return scrape(self._chosen, broker, stopping)
-            except Unanswered as error:
-                return str(error)
+            return problems[0]
 
         with ThreadPoolExecutor(THREADS, "reconcile") as pool:
             yield from zip(self.names, pool.map(one, self.names), strict=True)
 
     def odd(self, name: str, found: Scrape) -> list[str]:
         """What keeps topics from being compared."""
+        problems = [f"{name}: {text}" for text in found.problems]
         if found.topics or not found.whole:
-            return []
-        return [f"{name}: shows no topics; they need exposeTopicLevelMetricsInPrometheus=true"]
+            return problems
+        hint = "they need exposeTopicLevelMetricsInPrometheus=true"
+        return [*problems, f"{name}: shows no topics; {hint}"]
 
     def compared(self, kept: list[Scrape], now_ms: int) -> tuple[list[Row] | None, list[Scrape]]:
         """The rows between the first two readings."""

@@ -24,7 +24,7 @@ from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.groups_source import groups
 from app.sources.kafka.kafka_client import deadline_in
 from app.sources.lasting import SHOWN
-from app.sources.polling import Unanswered
+from app.sources.polling import noted
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -52,11 +52,12 @@ class Cluster:
         topics, known = self._tables.live(from_ms)
         deadline = deadline_in(ANSWERS * self._own.timeout_ms / 1000)
         with closing(GroupsClient(self._own, stopping)) as client:
-            try:
+            problems: list[str] = []
+            with noted(problems):
                 answers = client.ask(topics, known, deadline)
-            except Unanswered as error:
-                yield self._own.cluster, str(error)
-                return
+        if problems:
+            yield self._own.cluster, problems[0]
+            return
         yield self._own.cluster, reading_of(answers, from_ms, _now_ms())
 
     def odd(self, name: str, found: Reading) -> list[str]:

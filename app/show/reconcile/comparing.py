@@ -17,7 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from app.config.reconcile import WHERE, ReconcileSettings
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.show.reconcile import recorded_numbers
 from app.show.reconcile.spans import Row
 from app.tables import durable
@@ -194,6 +194,4 @@ def _append(warehouse: Location, history_ms: int, memory: ReadingMemory[Reading]
             memory.rows = []
             memory.keep(warehouse)
     except (DeltaError, OSError) as error:
-        raise UserError(
-            f"{TABLE}: cannot be written ({(str(error).splitlines() or [''])[0][:200]})"
-        ) from error
+        raise UserError(f"{TABLE}: cannot be written ({reason(error)})") from error

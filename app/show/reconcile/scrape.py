@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from app.config.reconcile import ReconcileSettings
 from app.show.reconcile.measures import measures
 from app.sources.polling import Unanswered
-from app.sources.prometheus_text import samples
+from app.sources.prometheus_text import OmittedSamples, in_range, page_lines, samples
 from app.sources.pulsar.admin_client import AdminClient
 
 STARTED = "process_start_time_seconds"
@@ -21,8 +21,10 @@ CHECKS = tuple(
 )
 SUBSCRIPTIONS = "subscriptions"
 """A value of topics besides those that are compared."""
-MOST_BYTES = 1 << 30
+MOST_BYTES, PART = 1 << 30, 64 << 10
 """A broker answers about 20 kB for each topic that it has loaded."""
+MOST = 2**63
+"""Of a number of a broker, on either side of 0."""
 HALF_S_MS = 500
 Values = dict[str, float]
 
@@ -45,6 +47,9 @@ class Scrape:
     """The histogram of the durations of its checks of backlog quotas: `count`, `sum` and the upper
     bounds of its buckets."""
 
+    problems: list[str] = field(default_factory=list)
+    """Samples that are left out."""
+
     @property
     def at_ms(self) -> int:
         """The middle of that time."""
@@ -59,7 +64,8 @@ def scrape(
     from_ms = _now_ms()
     body, headers = session.content("metrics/")
     times = on_its_clock(from_ms, _now_ms(), headers)
-    return parsed(body.decode(errors="replace").splitlines(), broker, *times)
+    parts = (body[at : at + PART] for at in range(0, len(body), PART))
+    return parsed(page_lines(parts), broker, *times)
 
 
 def on_its_clock(from_ms: int, to_ms: int, headers: Mapping[str, str]) -> tuple[int, int]:
@@ -84,23 +90,31 @@ def parsed(lines: Iterable[str], broker: str, from_ms: int, to_ms: int) -> Scrap
     topics: dict[str, Values] = {}
     whole: Values = {}
     checks: Values = {}
-    for sample in samples(lines, (*names, STARTED, *CHECKS)):
+    left = OmittedSamples()
+    for sample in samples(lines, (*names, STARTED, *CHECKS), left, MOST_BYTES):
+        try:
+            value = in_range(sample, MOST)
+        except ValueError as error:
+            left.add(error)
+            continue
         cluster = sample.labels.get("cluster", cluster)
         if sample.name == STARTED:
-            started_s = sample.value
+            started_s = value
             continue
         if sample.name in CHECKS:
-            checks[sample.labels.get("le", sample.name.rpartition("_")[2])] = sample.value
+            checks[sample.labels.get("le", sample.name.rpartition("_")[2])] = value
             continue
         name = names[sample.name]
         topic = sample.labels.get("topic")
         if name in known and known[name].whole:
-            whole[name] = sample.value
+            whole[name] = value
         elif topic is not None:
-            topics.setdefault(topic, {})[name] = sample.value
+            topics.setdefault(topic, {})[name] = value
     if not cluster:
         raise Unanswered("metrics/: the answer has none of the metrics of a Pulsar broker")
-    return Scrape(broker, cluster, from_ms, to_ms, started_s, topics, whole, checks)
+    return Scrape(
+        broker, cluster, from_ms, to_ms, started_s, topics, whole, checks, left.problems()
+    )
 
 
 def _now_ms() -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.sources.files.parquet_rows import numbered
 from app.sources.raw import Batches, Raw
 from state.events import COMMON, SCHEMA
@@ -44,8 +44,9 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
             "source.format delta reads one; files of JSON lines are read by source.format files"
         ) from None
     except (DeltaError, OSError) as error:
-        first = str(error).splitlines()[0]
-        raise UserError(f"source.path: cannot open the Delta table {path}: {first}") from error
+        raise UserError(
+            f"source.path: cannot open the Delta table {path}: {reason(error)}"
+        ) from error
     missing = [name for name in COMMON if name not in columns]
     if "value" not in columns and missing:
         raise UserError(

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from app.errors import UserError
+from app.plain_text import is_digits
 from app.sources.files.line_files import DIRECT, admission
 from app.sources.files.open_file import OPENED, absolute, scheme_of
 from app.tables import checkpoints
@@ -72,7 +73,7 @@ def is_full(feed: SourceSettings, warehouse: Location, query: str, batch: int) -
     log, done = SourceLog(warehouse, query), _end(warehouse, query, batch - 1)
     paths = [file.path for file in log.files(_end(warehouse, query, batch), done)]
     limits = {**admission(feed, paths[0] if paths else ""), **feed.reader_options()}
-    most = {key.lower(): int(value) for key, value in limits.items() if value.isdigit()}
+    most = {key.lower(): int(value) for key, value in limits.items() if is_digits(value)}
     if len(paths) >= most.get("maxfilespertrigger", len(paths) + 1):
         return True
     local = [Path(absolute(path)) for path in paths if scheme_of(path) is None]

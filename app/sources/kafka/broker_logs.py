@@ -35,7 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.contract.event_contract import PROBLEM
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.sources.files.line_files import DIRECT, LISTING, NEVER, admission, folder, not_read
 from app.sources.files.lines import numbered
 from app.sources.files.listed import Listed, hidden, listed
@@ -60,6 +60,7 @@ REQUESTS, DUMP = "kafka_request_log", "kafka_dump_log"
 CLIENT_REQUEST = "client_request"
 LONGEST_STRANGE = 1000
 """Bytes that are shown of a file of neither kind, which may be without newlines."""
+LARGEST = 2**63 - 1
 Lines = Iterator[tuple[pa.Array, pa.Array]]
 _OF_CLIENTS = ("source_offset", "line", *ClientRequest._fields)
 
@@ -191,8 +192,10 @@ class _BlockRecords:
                 client = names and client_requests.parse(line, zone, logged, names)
                 about_ids = client is None or client.api == "INIT_PRODUCER_ID"
                 one = request_log.parse(line, zone) if about_ids else None
-            except NotParsedError as error:
-                self.refuse(number, line, str(error))
+                if any(isinstance(n, int) and abs(n) > LARGEST for n in client or ()):
+                    raise NotParsedError("a number exceeds 64 bits")
+            except Exception as error:  # noqa: BLE001 - a line may be anything
+                self.refuse(number, line, reason(error))
                 continue
             if client is not None:
                 for column, value in zip(self.clients, (number, line, *client), strict=True):
@@ -222,8 +225,8 @@ class _BlockRecords:
         for number, line in zip(numbers.to_pylist(), values.to_pylist(), strict=True):
             try:
                 one = dump.parse(line)
-            except NotParsedError as error:
-                self.refuse(number, line, str(error))
+            except Exception as error:  # noqa: BLE001 - a line may be anything
+                self.refuse(number, line, reason(error))
                 continue
             if one is not None:
                 self._take(
@@ -415,8 +418,8 @@ def _assigned(file: str, zone: tzinfo) -> Iterator[Assigned]:
     for line in _lines_of_requests(file, request_log.candidates):
         try:
             one = request_log.parse(line, zone)
-        except NotParsedError:
-            continue  # refused where the file itself is read
+        except Exception:  # noqa: BLE001 - refused where the file itself is read
+            continue
         if one is not None:
             yield one
 

@@ -255,8 +255,8 @@ def topic_names(lines: Iterable[bytes]) -> dict[str, str]:
     for line in lines:
         try:
             answer = _decoded(_NAMING, line, line.find(MARKER)).response
-        except NotParsedError:
-            continue  # refused where it is read as a request
+        except Exception:  # noqa: BLE001 - refused where it is read as a request
+            continue
         for topic in answer.topics if isinstance(answer, _Topics) else ():
             if topic.name is not None and topic.topicId is not None:
                 found[topic.topicId] = topic.name

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from app.config.exporters import Encoding, ExportedMetric, ExporterMapping
-from app.sources.prometheus_text import samples
+from app.sources.prometheus_text import ExportedSample, OmittedSamples, in_range, samples
 
 MOST = (1 << 63) - 1
 _QUOTED = re.compile(r"\\(.)")
@@ -44,6 +44,8 @@ class ExportedRates:
             self._metrics.setdefault(each.metric, []).append(each)
         self._counted: dict[tuple[Series, str], float] = {}
         self._counted_ms = 0
+        self.left = OmittedSamples()
+        """What is left out of the newest answer."""
         self.unparted: str | None = None
         """A label of the newest answer that has further tags beside the one that it should have."""
 
@@ -79,21 +81,26 @@ class ExportedRates:
         a broker summed up."""
         found: dict[Series, Columns] = {}
         counted: dict[tuple[Series, str], float] = {}
-        self.unparted = None
-        for sample in samples(lines, self._metrics):
+        self.left, self.unparted = OmittedSamples(), None
+        for sample in samples(lines, self._metrics, self.left):
             labels = sample.labels
-            if math.isnan(sample.value) or any(label in labels for label in self._mapping.without):
+            if any(label in labels for label in self._mapping.without):
                 continue
             for each in self._metrics[sample.name]:
                 if each.labels.items() <= labels.items():
+                    try:
+                        value = _value(sample, each)
+                    except ValueError as error:
+                        self.left.add(error)
+                        break
                     series = self._series(each, labels)
                     if each.counter:
                         key = series, each.column
-                        counted[key] = counted.get(key, 0) + sample.value
+                        counted[key] = counted.get(key, 0) + value
                     else:
-                        found.setdefault(series, {})[each.column] = sample.value
-                for label, value in each.labels.items():
-                    if labels.get(label, "").startswith(f"{value}, "):
+                        found.setdefault(series, {})[each.column] = value
+                for label, tag in each.labels.items():
+                    if labels.get(label, "").startswith(f"{tag}, "):
                         self.unparted = f'{label}="{labels[label]}"'
         return found, counted
 
@@ -104,6 +111,14 @@ class ExportedRates:
 
     def _name(self, label: str, labels: Mapping[str, str]) -> str:
         return decoded(labels.get(label, ""), self._mapping.encodings.get(label))
+
+
+def _value(sample: ExportedSample, metric: ExportedMetric) -> float:
+    """The number of a sample; ValueError for one that no client can have. A limit may have no end."""
+    most = MOST if metric.counter else MOST / 1000
+    if metric.column == "bound_milli" and sample.value > most:
+        return math.inf
+    return in_range(sample, most)
 
 
 def decoded(name: str, encoding: Encoding | None) -> str:

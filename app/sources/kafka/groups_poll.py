@@ -36,7 +36,7 @@ from app.sources.kafka.offsets import (
 )
 from app.sources.kafka.transactions import Waiting
 from app.sources.lasting import SHOWN
-from app.sources.polling import Begun, Polling, Report, Unanswered
+from app.sources.polling import Begun, Polling, Report, Unanswered, noted
 from app.sources.spool import Spool
 
 NOBODY = "weir"
@@ -128,15 +128,11 @@ class GroupPoller(Polling):
     def _poll(self, begun: Begun, report: Report) -> Path | None:
         memory = self.spool.memory
         before = {Place.of_text(text): known for text, known in memory.topics.items()}
-        try:
-            answers = self._client.ask(
-                {place.topic for place in before},
-                {group for known in before.values() for group in known.groups},
-                begun.deadline,
-            )
-        except Unanswered as error:
-            report.fail(str(error), len(before))
-            return None
+        answers = self._client.ask(
+            {place.topic for place in before},
+            {group for known in before.values() for group in known.groups},
+            begun.deadline,
+        )
         memory.extra[OPEN] = self._waiting.poll(answers, memory.extra.get(OPEN, {}), begun.deadline)
         self._assigned(answers, begun.deadline)
         if self._settings.publish_times:
@@ -193,11 +189,9 @@ class GroupPoller(Polling):
         }
         if groups:
             share_groups = {group for group in groups if types.get(group) == SHARE}
-            try:
+            with noted(answers.problems, "consumers of groups: "):
                 answers.members, problems = self._client.members(groups, share_groups, deadline)
                 answers.problems += problems
-            except Unanswered as error:
-                answers.problems.append(f"consumers of groups: {error}")
         self._consumers |= {g: members.assigned for g, members in answers.members.items()}
         answers.assigned = {
             (group, place): self._consumers[group][place]
@@ -231,7 +225,7 @@ class GroupPoller(Polling):
             again = (position for position in kept if _is_compacted(answers, position.place))
             new += heapq.nsmallest(most - len(new), again, key=turn)
         deadline = min(deadline, time.monotonic() + self._settings.timeout_ms / 1000)
-        with suppress(Unanswered):
+        with noted(answers.problems, "oldest messages: "), suppress(Unanswered):
             answers.read = self._client.read(new, answers.logs, deadline, answers.problems)
         for position, oldest in answers.read.items():
             place = position.place

@@ -15,14 +15,15 @@ from app.config.kafka_producers import OwnerRule
 from app.sources.files.lines import GZIP, numbered
 from app.sources.kafka import request_log as request_log
 from app.sources.kafka.producer_states import UNKNOWN, IdOwner
-from app.sources.kafka.request_log import NotParsedError
+from app.sources.polling import noted
 
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a listener without authentication."""
 EVERYBODY = "User:*"
 MOST_ASSIGNED = 500_000
 """Assignments that are kept; of more, the newest."""
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES, MOST_OF_LINE = 16 << 20, 1 << 20
+"""Read at once, and kept of a line whose end is not there yet."""
 
 
 class Grant(NamedTuple):
@@ -64,13 +65,11 @@ class RequestLogs:
     def read(self, problems: list[str]) -> None:
         """Read the lines added since the last call."""
         there = {}
-        try:
+        files: list[Path] = []
+        with noted(problems, f"request log {self._path}: "):
             files = self._files()
-        except OSError as error:
-            files = []
-            problems.append(f"request log {self._path}: {error}")
         for file in files:
-            try:
+            with noted(problems, f"request log {file}: "):
                 about = file.stat()
                 inode = about.st_dev, about.st_ino
                 begin = self._read.get(inode, 0)
@@ -79,8 +78,6 @@ class RequestLogs:
                 there[inode] = begin
                 if about.st_size > begin:
                     there[inode] = self._take(file, begin)
-            except (OSError, ValueError) as error:
-                problems.append(f"request log {file}: {error}")
         if not there:
             problems.append(f"request log {self._path}: no file")
         self._read = there
@@ -107,7 +104,7 @@ class RequestLogs:
             opened.seek(begin)
             rest = b""
             while block := opened.read(BLOCK_BYTES):
-                whole, _, rest = (rest + block).rpartition(b"\n")
+                whole, _, rest = (rest[-MOST_OF_LINE:] + block).rpartition(b"\n")
                 if whole:
                     self._lines(numbered(pa.BufferReader(whole + b"\n")))
             return opened.tell() - len(rest)
@@ -117,8 +114,8 @@ class RequestLogs:
             for line in values.filter(request_log.candidates(values)).to_pylist():
                 try:
                     one = request_log.parse(line, self._zone)
-                except NotParsedError:
-                    continue  # another line of the same log
+                except Exception:  # noqa: BLE001 - another line of the same log
+                    continue
                 if one is None:
                     continue
                 known = self._assigned.pop(one.producer_id, None)

@@ -27,7 +27,7 @@ from app.sources.kafka.producer_states import (
 from app.sources.kafka.producers_client import ProducersClient
 from app.sources.kafka.transactions import Coordinated
 from app.sources.kafka.turns import share
-from app.sources.polling import Begun, Polling, Report, Unanswered
+from app.sources.polling import Begun, Polling, Report, Unanswered, noted, told
 from app.sources.spool import Spool
 
 ID, LAST, WHOLE, OPEN = "id", "last", "whole_ms", "open"
@@ -102,11 +102,7 @@ class ProducerPoller(Polling):
     def _poll(self, begun: Begun, report: Report) -> Path | None:
         memory = self.spool.memory
         self._write_rows(report)
-        try:
-            answers = self.ask(begun.deadline)
-        except Unanswered as error:
-            report.fail(str(error), sum(len(k.parts or ()) for k in memory.topics.values()))
-            return None
+        answers = self.ask(begun.deadline)
         answers.polled_ms = begun.clock_ms()
         owners = self._owners(answers, begun.deadline)
         since_ms = memory.last_poll_ms if memory.last_poll_ms >= 0 else None
@@ -145,6 +141,9 @@ class ProducerPoller(Polling):
         path = self._commit(begun, mapped.records)
         self._write_rows(report)
         return path
+
+    def _known(self) -> int:
+        return sum(len(known.parts or ()) for known in self.spool.memory.topics.values())
 
     def look(self) -> str:
         """The result of a first poll in words; nothing is written.
@@ -185,21 +184,19 @@ class ProducerPoller(Polling):
         if self._logs is not None:
             self._logs.read(answers.problems)
         if self._settings.acls:
-            try:
+            problems: list[str] = []
+            with noted(problems):
                 self._grants = self._admin.grants(deadline)
-            except Unanswered as error:
-                answers.problems.append(f"{error}; those of an earlier poll are used")
+            answers.problems += [f"{text}; those of an earlier poll are used" for text in problems]
         return OwnersOf(self._settings.owners, self._logs, self._grants)
 
     def _coordinated(
         self, ids: Collection[int], deadline: float, problems: list[str]
     ) -> Mapping[int, Coordinated] | None:
         """What coordinators know of producer ids; None without an answer."""
-        try:
+        with noted(problems):
             return self._admin.coordinated(ids, deadline, problems)
-        except Unanswered as error:
-            problems.append(str(error))
-            return None
+        return None
 
     def _keep_rows(self, table: str, unnumbered: list[Row]) -> None:
         """Put rows of a poll into the memory, until they are in their table."""
@@ -220,8 +217,8 @@ class ProducerPoller(Polling):
                 for rows in [[], *extra.get(waiting, [])]:
                     self._live.append(f"weir-{FEED}-{extra[ID]}", table, rows)
                     extra[waiting] = [each for each in extra.get(waiting, []) if each is not rows]
-            except UserError as error:
-                report.problems.append(f"{table}: {error}")
+            except Exception as error:  # noqa: BLE001 - the poll goes on without its rows
+                report.problems.append(f"{table}: {told(error)}")
 
     def _report(self, report: Report, answers: ProducerAnswers, mapped: MappedProducers) -> None:
         report.records = len(mapped.records)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.sources import polled
 from app.sources.kafka.kafka_probe import of_client, require
 from app.tables import durable
@@ -82,7 +82,7 @@ class LiveTables:
                     durable.sync(root)  # before the memory of the polls forgets the rows
         except (DeltaError, OSError) as error:
             self._writers.clear()
-            raise UserError(f"cannot be written: {str(error).splitlines()[0][:200]}") from error
+            raise UserError(f"cannot be written: {reason(error)}") from error
 
     def _writer(self, application: str) -> Any:
         if application not in self._writers:

@@ -69,8 +69,8 @@ def _number(value: float | str) -> float:
     """A whole number as such. What no rate exceeds is the largest number of a policy: NaN too, which
     Kafka takes for a limit and JSON writes as text."""
     number = float(value)
-    if not number < LARGEST:
-        return LARGEST
+    if not -LARGEST < number < LARGEST:
+        return -LARGEST if number < 0 else LARGEST
     return int(number) if number.is_integer() else number
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,15 @@ from app.sources.kafka.quota_policies import (
     policy_documents,
     policy_records,
 )
-from app.sources.polling import Begun, Polling, Report, Unanswered
+from app.sources.polling import Begun, Polling, Report, Unanswered, noted
+from app.sources.prometheus_text import page_lines
 from app.sources.pulsar.admin_documents import Record
 from app.sources.spool import Spool
 
 LIMITS = "limits"
 """The limits of the poll before, in the memory of the spool: user, client id and limits each."""
-MOST_BYTES = 256 << 20
-"""Of an exporter's answer."""
+MOST_BYTES, PART = 256 << 20, 64 << 10
+"""Of an exporter's answer, and of what is read of it at once."""
 
 
 class QuotaPoller(Polling):
@@ -71,8 +72,7 @@ class QuotaPoller(Polling):
             limits = self._limits(begun, report)
             rates = [self._answered(broker, each.result, report) for broker, each in asked.items()]
         if limits is None and all(each is None for each in rates):
-            report.fail(report.problems.pop(0), len(rates) + 1)
-            return None
+            raise Unanswered(report.problems.pop(0))
         records: list[Record] = []
         if limits is not None:
             before = _entities(memory.extra.get(LIMITS, []))
@@ -88,12 +88,13 @@ class QuotaPoller(Polling):
         memory.last_poll_ms = max(memory.last_poll_ms, begun.now_ms)
         return self._commit(begun, sorted(records, key=lambda record: record["ts_wall_ms"]))
 
+    def _known(self) -> int:
+        return len(self._addresses) + 1
+
     def _limits(self, begun: Begun, report: Report) -> dict[Entity, Limits] | None:
-        try:
+        with noted(report.problems):
             return limits_by_entity(self._client.quotas(begun.deadline))
-        except Unanswered as error:
-            report.problems.append(str(error))
-            return None
+        return None
 
     def _exported(self, broker: str, url: str, begun: Begun) -> list[Record]:
         """The rates of a broker now."""
@@ -104,38 +105,46 @@ class QuotaPoller(Polling):
     def _answered(
         self, broker: str, result: Callable[[], list[Record]], report: Report
     ) -> list[Record] | None:
-        try:
+        about, rates = f"exporter of {broker}: ", self._rates[broker]
+        with noted(report.problems, about):
             found = result()
-        except Unanswered as error:
-            report.problems.append(f"exporter of {broker}: {error}")
-            return None
-        if not found:
-            report.problems.append(
-                f"exporter of {broker}: shows no client that is measured; no quota of its type was"
-                " ever set, or mapping is another exporter's"
-            )
-        if label := self._rates[broker].unparted:
-            report.problems.append(
-                f"exporter of {broker}: {label} is left out: a rule takes user and client-id for one"
-                " tag, and there may be none for users alone. Put the quota rules of"
-                " kafka-2_0_0.yml before it"
-            )
-        return found
+            report.problems += [about + text for text in rates.left.problems()]
+            if not found:
+                report.problems.append(
+                    f"{about}shows no client that is measured; no quota of its type was ever set,"
+                    " or mapping is another exporter's"
+                )
+            if label := rates.unparted:
+                report.problems.append(
+                    f"{about}{label} is left out: a rule takes user and client-id for one tag, and"
+                    " there may be none for users alone. Put the quota rules of kafka-2_0_0.yml"
+                    " before it"
+                )
+            return found
+        return None
 
 
-def exported(url: str, seconds: float) -> list[str]:
-    """The lines of an exporter's answer; Unanswered without one."""
+def exported(url: str, seconds: float) -> Iterator[str]:
+    """The lines of an exporter's answer, as they arrive; Unanswered without one, or where it and what
+    is done with its lines take longer than `seconds`."""
+    return page_lines(_parts(url, seconds))
+
+
+def _parts(url: str, seconds: float) -> Iterator[bytes]:
+    until, size = time.monotonic() + seconds, 0
     try:
-        pools = http.connections_to(url)
-        with http.exchange(pools, "GET", url, seconds) as answer:
+        with http.exchange(http.connections_to(url), "GET", url, seconds) as answer:
             if answer.status != 200:
                 raise Unanswered(f"answers {answer.status}")
-            body = answer.read(MOST_BYTES + 1)
+            for part in answer.stream(PART):
+                size += len(part)
+                if size > MOST_BYTES:
+                    raise Unanswered(f"answers with more than {MOST_BYTES >> 20} MiB")
+                yield part
+                if time.monotonic() > until:
+                    raise Unanswered(f"is not read in time ({seconds:g} s)")
     except http.NoAnswer as error:
         raise Unanswered(str(error)) from None
-    if len(body) > MOST_BYTES:
-        raise Unanswered(f"answers with more than {MOST_BYTES >> 20} MiB")
-    return body.decode("utf-8", errors="replace").splitlines()
 
 
 def _entities(kept: list[Any]) -> dict[Entity, Limits]:

@@ -35,7 +35,7 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
     failed = []
     for broker, url in feed.quotas.addresses().items():
         try:
-            exported(url, feed.quotas.timeout_ms / 1000)
+            next(exported(url, feed.quotas.timeout_ms / 1000))
             return
         except Unanswered as error:
             failed.append(f"{WHERE}.exporters.{broker}: {error}")

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from app.sources.kafka.kafka_client import KafkaClient
 from app.sources.kafka.offsets import OffsetAnswers, OpenTransaction, Place
-from app.sources.polling import Unanswered
+from app.sources.polling import noted
 
 MOST_NAMED = 500
 """Most partitions of which one poll asks whose transaction is open."""
@@ -130,10 +130,8 @@ class Waiting:
         stable = {place: offset for place, (offset, _) in before.items()}
         places = {place for _, place in stood}
         if places:
-            try:
+            with noted(answers.problems, "last stable offsets: "):
                 stable |= self._client.stable(places, deadline, answers.problems)
-            except Unanswered as error:
-                answers.problems.append(f"last stable offsets: {error}")
         waits = {
             key
             for key, offset in stood.items()
@@ -143,9 +141,7 @@ class Waiting:
         named |= {p: t for p, (at, t) in before.items() if p in named and at == stable[p]}
         unnamed = {place: stable[place] for place, t in named.items() if t.producer_id is None}
         if unnamed:
-            try:
+            with noted(answers.problems, "open transactions: "):
                 named |= self._client.open_at(unnamed, deadline, answers.problems)
-            except Unanswered as error:
-                answers.problems.append(f"open transactions: {error}")
         answers.waits = {key: named[key[1]] for key in waits}
         return {place.text: [stable[place], *transaction] for place, transaction in named.items()}

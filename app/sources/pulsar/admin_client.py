@@ -42,7 +42,7 @@ class NotThere(Exception):
     """The broker answers that the requested object does not exist."""
 
 
-class NotAllowed(UserError):
+class NotAllowed(UserError, Unanswered):
     """The broker denies access to the requested object (403)."""
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard
 from urllib.parse import unquote_plus
@@ -39,6 +40,8 @@ _RANGE = re.compile(
 )
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(-1|0|[1-9][0-9]{0,18})")
 _MOST = 2**63 - 1
+MOST_RANGES = 1_000_000
+"""Of a cursor, cut at ledgers: overlapping ones would be as many as ranges times ledgers."""
 
 Record = dict[str, Any]
 
@@ -275,16 +278,19 @@ class _TopicMapping:
         listed = text.strip()
         if _RANGE.sub("", listed).replace(",", "").replace(" ", "") != "[]":
             return None
-        found = []
+        found: list[tuple[int, int, int]] = []
+        ledgers = sorted(self._sizes)
         for match in _RANGE.finditer(listed):
             ledger, entry, end, last = (int(number) for number in match.groups())
             first = max(entry + (match[0][0] == "("), 0)
             last -= match[0][-1] == ")"
             # A range over ledgers, as brokers without open cache sets show it, is cut at them.
-            for between in sorted(n for n in self._sizes if ledger <= n < end):
+            for between in ledgers[bisect_left(ledgers, ledger) : bisect_left(ledgers, end)]:
                 start = first if between == ledger else 0
                 found.append((between, start, self._sizes[between] - 1))
             found.append((end, first if ledger == end else 0, last))
+            if len(found) > MOST_RANGES:
+                return None
         return sorted(each for each in found if each[0] >= 0 and each[1] <= each[2])
 
     def _durable(self, name: str, shown: Any, answered: bool) -> bool | None:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from app.config.pulsar_admin import WHERE, PulsarAdminSettings
 from app.errors import UserError
-from app.sources.polling import Begun, Polling, Report, Unanswered
+from app.sources.polling import Begun, Polling, Report, Unanswered, noted
 from app.sources.pulsar.admin_client import (
     AdminClient,
     NotAllowed,
@@ -95,9 +95,12 @@ class AdminPoller(Polling):
             policies.ask(plan.topics[:1], _one_by_one)
             note = policies.note(self._names.cluster)
             for topic in plan.topics[:1]:
-                # Other problems of a topic do not prevent the start.
-                with suppress(Unanswered, NotThere):
+                try:
                     self._client.session().get(f"{topic_path(topic)}/internalStats")
+                except NotAllowed:
+                    raise
+                except (Unanswered, NotThere):
+                    pass  # other problems of a topic do not prevent the start
         if problems:
             where = ", ".join(self._settings.url)
             known = problems[0].startswith(WHERE)
@@ -152,27 +155,28 @@ class AdminPoller(Polling):
         topics: set[str] = set()
         session = self._client.session(deadline)
         for namespace in self._settings.namespaces:
-            try:
-                listed = session.get(f"persistent/{namespace_path(namespace)}")
-                if not isinstance(listed, list):
-                    raise Unanswered("the list of topics is not a list")
-                names = frozenset(str(name) for name in listed)
+            with noted(plan.problems, f"namespace {namespace}: "):
+                names = self._listed(session, namespace, plan.problems)
                 plan.listed[namespace] = names
                 topics |= {name for name in names if _is_persistent(name)}
-            except NotThere as error:
-                plan.listed[namespace] = frozenset()
-                plan.problems.append(f"namespace {namespace}: does not exist ({error})")
-            except Unanswered as error:
-                plan.problems.append(f"namespace {namespace}: {error}")
         for topic in self._settings.topics:
-            try:
+            with noted(plan.problems, f"{topic}: "):
                 topics |= self._partitions(session, topic)
-            except Unanswered as error:
-                plan.problems.append(f"{topic}: {error}")
         topics |= {topic for topic in self.spool.memory.topics if self._wanted(topic)}
         # Whoever was left out last time comes first.
         plan.topics = sorted(topics, key=lambda name: (self._asked.get(name, -1), name))
         return plan
+
+    def _listed(self, session: Session, namespace: str, problems: list[str]) -> frozenset[str]:
+        """The topics of a namespace; none where it does not exist."""
+        try:
+            listed = session.get(f"persistent/{namespace_path(namespace)}")
+        except NotThere as error:
+            problems.append(f"namespace {namespace}: does not exist ({error})")
+            listed = []
+        if not isinstance(listed, list):
+            raise Unanswered("the list of topics is not a list")
+        return frozenset(str(name) for name in listed)
 
     def _partitions(self, session: Session, topic: str) -> set[str]:
         """The topics of a configured topic: itself, or its partitions."""
@@ -199,7 +203,7 @@ class AdminPoller(Polling):
     def _ask(self, topic: str, plan: PollScope, begun: Begun) -> Poll | None:
         """The documents of a topic; None where one of them did not come."""
         poll: Poll = {"topic": topic}
-        try:
+        with noted(plan.problems, f"{topic}: "):
             found = self._documents(self._client.session(begun.deadline), topic_path(topic))
             if found is not None:
                 poll.update(found)
@@ -207,11 +211,9 @@ class AdminPoller(Polling):
                 raise Unanswered("is listed but not found")
             else:
                 poll["gone"] = True
-        except (Unanswered, NotAllowed) as error:
-            plan.problems.append(f"{topic}: {error}")
-            return None
-        poll["polled_ms"] = self._asked[topic] = begun.clock_ms()
-        return poll
+            poll["polled_ms"] = self._asked[topic] = begun.clock_ms()
+            return poll
+        return None
 
     def _documents(self, session: Session, path: str) -> Poll | None:
         """The three documents of a topic; None where two answers are that it does not exist."""
@@ -241,9 +243,13 @@ class AdminPoller(Polling):
         for poll in sorted(polls, key=lambda poll: (poll["polled_ms"], poll["topic"])):
             topic = poll["topic"]
             before = memory.topics.get(topic)
-            mapped = map_poll(
-                {**poll, "policies": policies.of(topic)}, before, memory.policies, self._names
-            )
+            mapped = None
+            with noted(report.problems, f"{topic}: "):
+                document = {**poll, "policies": policies.of(topic)}
+                mapped = map_poll(document, before, memory.policies, self._names)
+            if mapped is None:
+                report.skipped += 1
+                continue
             if "gone" not in poll:
                 report.polled += 1
             elif before is not None:
@@ -285,7 +291,7 @@ class _Policies:
         names = sorted({_namespace(topic) for topic in topics})
         if "namespace" in self._scopes:
             if pulsar_cluster("", {"broker": self._broker}) is None:
-                self._clusters = self._quietly("clusters")
+                self._clusters = self._get("clusters", [])  # polls can do without
             found = each(lambda name: self._get(f"namespaces/{namespace_path(name)}"), names)
             self._namespaces = dict(zip(names, found, strict=True))
         groups = sorted({group for name in names if (group := self._group(name))})
@@ -325,33 +331,16 @@ class _Policies:
 
     def _of_topic(self, topic: str) -> dict[str, Any] | None:
         """The limits set for a topic itself; None where they are not answered."""
-        found: dict[str, Any] = {}
         session = self._client.session(self._deadline)
-        for key in TOPIC_POLICIES:
-            try:
-                found[key] = session.get(f"{topic_path(topic)}/{key}")
-            except NotThere:
-                return None
-            except (Unanswered, NotAllowed) as error:
-                self._problems.append(str(error))
-                return None
-        return found
-
-    def _quietly(self, path: str) -> Any:
-        """One document that polls can do without."""
-        with suppress(NotThere, Unanswered, NotAllowed):
-            return self._client.session(self._deadline).get(path)
+        with noted(self._problems), suppress(NotThere):
+            return {key: session.get(f"{topic_path(topic)}/{key}") for key in TOPIC_POLICIES}
         return None
 
-    def _get(self, path: str) -> Any:
-        """One document; None where it is not answered."""
-        try:
+    def _get(self, path: str, problems: list[str] | None = None) -> Any:
+        """One document; None where it is not answered, which is a problem."""
+        with noted(self._problems if problems is None else problems), suppress(NotThere):
             return self._client.session(self._deadline).get(path)
-        except NotThere:
-            return None
-        except (Unanswered, NotAllowed) as error:
-            self._problems.append(str(error))
-            return None
+        return None
 
 
 def _one_by_one(function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:

@@ -68,6 +68,21 @@ def test_a_problem_that_stays_is_reported_once(
     assert reported == ["quality: a", "quality: a", "quality: b"]
 
 
+def test_rounds_go_on_where_no_process_starts(
+    make_settings: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: Any, **__: Any) -> Any:
+        started.append(1)
+        raise OSError(12, "Cannot allocate memory")
+
+    started: list[int] = []
+    reported: list[str] = []
+    monkeypatch.setattr(side_processes.subprocess, "Popen", none)
+    with repeating("quality", make_settings(**of("quality", 1)), reported.append):
+        wait_for(lambda: len(started) > 3)
+    assert reported == ["quality: failed ([Errno 12] Cannot allocate memory)"]
+
+
 def test_a_process_that_ends_with_an_error_is_a_failed_round(
     make_settings: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from app.config.settings import Settings
-from state.engine import blobs
 from state.engine.declaration import Stage
 from state.engine.job import Job
 from state.events import KIND_INDEX, SCHEMA
 from state.jobs import DECLARED
+from tests.support.blobs_of_columns import of_columns
 
 Row = dict[str, Any]
 
@@ -48,7 +48,7 @@ def shipped(
     columns["home"] = pa.array([home] * len(records), pa.int64())
     columns["ingest_ms"] = pa.array([1767621600000] * len(records), pa.int64())
     columns |= {name: array for name, array in made.items() if name not in columns}
-    return blobs.of_columns(columns, columns.pop("payload", None))
+    return of_columns(columns, columns.pop("payload", None))
 
 
 def read_by(job: str, records: Iterable[Row]) -> list[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,14 @@ def test_a_row_has_kafkas_own_names_and_numbers() -> None:
         "time_to_loss_s": 540.0,
     }
     assert found["group_states"] == found["lost_messages"] == []
+
+
+@pytest.mark.parametrize("digits", ["1" * 10, "9" * 19, "9" * 20, "9" * 5000])
+def test_a_number_that_no_partition_has_is_part_of_the_name(digits: str) -> None:
+    topic = f"orders-partition-{digits}"
+    read = [{**each, "topic": topic, "partition": None} for each in (log(0, 50), offset(0, 20))]
+    found = rows(read, 1)["group_lag"]
+    assert values(found, "topic", "partition", "lag") == [(topic, None, 30)]
 
 
 def test_a_row_has_the_time_of_the_answer_that_it_rests_on() -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from udfs.positions import parse_position, parse_positions
+from udfs.positions import parse_positions
 
 
 def _expected(text: str) -> tuple[int, int] | None:
@@ -38,10 +38,12 @@ def test_two_integers_joined_by_a_colon() -> None:
         "1:-",
         "٣:1",
     ]
-    assert [parse_position(text) for text in texts] == [
-        (55, -1),
-        (0, 0),
-        (2**63 - 1, 1),
+    ledger, entry, ok = (found.tolist() for found in parse_positions(pa.array(texts, pa.string())))
+    parsed = [pair if good else None for *pair, good in zip(ledger, entry, ok, strict=True)]
+    assert parsed == [
+        [55, -1],
+        [0, 0],
+        [2**63 - 1, 1],
         *(None,) * 14,
     ]
 

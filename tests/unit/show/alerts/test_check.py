@@ -11,6 +11,7 @@ import pytest
 from app.errors import UserError
 from app.read.relations import Warehouse
 from app.show import alerts
+from app.show.alerts import evaluation
 from tests.support.throttle_rows import OTHER, START_MS, TOPIC, window, write, write_windows
 
 LABELS = {"broker": "b1", "cluster": "east", "limiter": "topic", "entity": TOPIC}
@@ -183,6 +184,25 @@ def test_a_broken_rule_is_named_and_does_not_hide_another(
     shown = capsys.readouterr()
     assert f"firing    loud (critical): {TOPIC} 1" in shown.out
     assert "alert rule broken" in shown.err
+
+
+def test_a_rule_that_meets_anything_does_not_hide_another(
+    make_settings, tmp_warehouse, tmp_path, capsys, monkeypatch
+):
+    write(tmp_warehouse, "topic_throttle_stats", [window(0)])
+    folder = rules_of(tmp_path, rule(name="broken"), rule(name="loud"))
+    real = evaluation.evaluate
+
+    def evaluated(connection, one, *more):
+        if one.name == "broken":
+            raise OverflowError("int too large\nto convert")
+        return real(connection, one, *more)
+
+    monkeypatch.setattr(evaluation, "evaluate", evaluated)
+    assert alerts.check(make_settings(alerts={"rule_files": [str(folder)]})) == 1
+    shown = capsys.readouterr()
+    assert f"firing    loud (critical): {TOPIC} 1" in shown.out
+    assert "alert rule broken: OverflowError: int too large" in shown.err
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from app.config.kafka_producers import OwnerRule
+from app.sources.kafka import producer_owners
 from app.sources.kafka.producer_owners import ANONYMOUS, Grant, OwnersOf, RequestLogs
 from app.sources.kafka.producer_states import IdOwner
 from tests.support.broker_log_lines import completed, header
@@ -118,3 +120,27 @@ def test_without_a_request_log_rules_of_clients_fit_nobody() -> None:
     owners = OwnersOf(RULES)
     assert owners.of(1, "orders") == IdOwner()
     assert owners.of(1, "billing-1").principal == "User:billing"
+
+
+def test_a_damaged_file_or_a_line_without_an_end_costs_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = bytearray(gzip.compress(line(1, "alice") * 500))
+    packed[len(packed) // 2 :] = b"\xff" * 40
+    (tmp_path / "a.log.gz").write_bytes(packed)
+    monkeypatch.setattr(producer_owners, "BLOCK_BYTES", 1 << 16)
+    monkeypatch.setattr(producer_owners, "MOST_OF_LINE", 1 << 12)
+    strange = "".join(chr(c) for c in (0x0B, 0x0C, 0x1C, 0x85, 0x2028, 0x0D)).encode()
+    (tmp_path / "b.log").write_bytes(b"x" * (1 << 22) + b"\n" + line(2, "bob"))
+    (tmp_path / "c.log").write_bytes(strange + b"\n" + line(3, "carol") + b"\xff\xfe\n")
+    tracemalloc.start()
+    assert read(RequestLogs(str(tmp_path / "b.log"), "UTC")) == []
+    assert tracemalloc.get_traced_memory()[1] < 1 << 21
+    tracemalloc.stop()
+    logs = RequestLogs(str(tmp_path / "*"), "UTC")
+    problems = read(logs)
+    (problem,) = problems
+    assert problem.startswith(f"request log {tmp_path / 'a.log.gz'}: ")
+    assert [logs.owner(n) for n in (2, 3)] == [
+        IdOwner(f"User:{u}", "app") for u in ("bob", "carol")
+    ]

@@ -77,3 +77,9 @@ def test_records_hold_on_every_broker() -> None:
         "broker": "*",
         "ts_wall_ms": 5,
     }
+
+
+@pytest.mark.parametrize("value", ["-Infinity", float("-inf"), -(2.0**64), -1e308])
+def test_a_limit_below_all_rates_is_the_least_of_a_policy(value: Any) -> None:
+    limits = limits_by_entity([({"user": "alice"}, {"producer_byte_rate": value})])
+    assert limits == {("alice", None): {"producer_byte_rate": -(2**63 - 1)}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import time
 from typing import Any
 
 import pytest
@@ -386,6 +387,17 @@ def test_ranges_that_cannot_be_read_are_not_made_up(
     place = "internal.cursors['s'].individuallyDeletedMessages"
     assert done.problems == ([] if said is None else [f"{place}: {said}"])
     assert of_kind(done, "cursor_state", "mark_delete", "acked_ranges") == [("3:0", None)]
+
+
+def test_overlapping_ranges_end() -> None:
+    """Of a cursor, 20,000 ranges over 5,000 ledgers each: no broker has them, and anybody may answer."""
+    ledgers = [{"ledgerId": n, "entries": 1, "size": 1} for n in range(5000)]
+    text = "[" + ",".join(["(0:-1..4999:0]"] * 20_000) + "]"
+    cursors = {"s": {"markDeletePosition": "0:-1", "individuallyDeletedMessages": text}}
+    began = time.monotonic()
+    done = mapped(poll(internal=internal(cursors=cursors, ledgers=ledgers)))
+    assert time.monotonic() - began < 20
+    assert any("is not a list of ranges" in problem for problem in done.problems)
 
 
 TTLS = [

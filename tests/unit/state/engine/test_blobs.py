@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state.engine.blobs import COLUMNS, NULL, TEXTS, Blob, of_columns, write
+from state.engine.blobs import COLUMNS, NULL, TEXTS, Blob, write
 from state.engine.names import Names
 from state.engine.records import SHIPPED, after, read_blobs
+from tests.support.blobs_of_columns import of_columns
 
 LEAST, MOST = -(2**63), 2**63 - 1
 NUMBERS = [name for name in COLUMNS if name not in TEXTS]
