@@ -44,5 +44,5 @@ def reason(error: object) -> str:
 
 def did_you_mean(name: str, allowed: Sequence[str]) -> str:
     """The end of a message about an unknown name: the nearest allowed one, else all of them."""
-    near = get_close_matches(name, allowed, n=1, cutoff=0.75)
+    near = get_close_matches(name[:100], allowed, n=1, cutoff=0.75)
     return f"did you mean {near[0]}?" if near else "allowed: " + ", ".join(allowed)

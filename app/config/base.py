@@ -25,7 +25,7 @@ SECRET = re.compile(
 ENV = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 MASK = "********"
 _PARTS = re.compile(r"(?:\$\{env:[A-Za-z_][A-Za-z0-9_]*\}|[^:])+")
-_USER_OF_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\s\"',]+)@")
+_USER_OF_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://)([^/?#\s\"',]+)@")
 
 UNIT_OF_KEY = {
     1: re.compile(r"(_ms|\.ms|Ms|Millis|MillisMax)$"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import Field
 
 from app.config.base import Model
+from app.config.reading import read_yaml
 from app.config.shipped import shipped, yaml_files
 
 QuotaType = Literal["produce", "fetch", "request", "controller_mutation"]
@@ -43,8 +43,6 @@ class ExporterMapping(Model):
 def shipped_mappings() -> dict[str, ExporterMapping]:
     """Those that ship with Weir, by name."""
     return {
-        file.name.partition(".")[0]: ExporterMapping.model_validate(
-            yaml.safe_load(file.read_text(encoding="utf-8"))
-        )
+        file.name.partition(".")[0]: ExporterMapping.model_validate(read_yaml(file, dict))
         for file in yaml_files(shipped("exporters"))
     }

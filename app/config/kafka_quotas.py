@@ -59,11 +59,9 @@ def mapping_of(name: str) -> ExporterMapping:
     known = shipped_mappings()
     if name in known:
         return known[name]
-    if not Path(name).is_file():
-        raise ValueError(f"{name} is no file (allowed: a file, {', '.join(known)})")
     try:
         return ExporterMapping.model_validate(read_yaml(Path(name), dict))
     except ValidationError as error:
         raise ValueError(f"{name}: {describe(error, ExporterMapping)[0]}") from None
     except UserError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(f"{error} (allowed: a file, {', '.join(known)})") from None

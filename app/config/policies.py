@@ -32,6 +32,8 @@ SCOPES: dict[str, dict[str, str]] = {
 """Type of each limit key, by scope; a tenant's are those of its namespaces."""
 WITH_PATTERNS = ("tenant", "namespace", "topic", "user")
 """Scopes whose names may be patterns."""
+LONGEST_NAME = 1_000
+"""Characters of a name or pattern. One of Kafka's topics has 249."""
 KEYS = ("scope", "name", "limits")
 FRACTIONS = (
     "producer_ids_rate",
@@ -64,6 +66,8 @@ def problems(document: Any, kafka_topics: bool = True) -> Iterator[tuple[str, st
         return
     if not isinstance(name, str) or not name:
         yield "name", f"{name!r} is not a name"
+    elif len(name) > LONGEST_NAME:
+        yield "name", f"{name[:40]!r}... has more than {LONGEST_NAME} characters"
     elif scope in WITH_PATTERNS and (scope == "tenant" or is_pattern(name)):
         if wrong := _pattern_problem(scope, name, kafka_topics):
             yield "name", wrong

@@ -7,17 +7,24 @@ policies/*.yaml.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from glob import iglob
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from app import folders
+from app.config.documents import cause, is_folder
 from app.config.levels import source_of
 from app.config.overlaps import Conflict, conflicts
 from app.config.policies import problems
-from app.config.reading import lines_of, read_yaml
+from app.config.reading import MOST_MISTAKES, LineNumbers, read_yaml, shortened
 from app.config.source import listed
+from app.errors import UserError
+
+MOST_FILES = 10_000
+"""Files of a folder or pattern."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +35,17 @@ class WrittenDocument:
     key: str
     """Its place in the file, such as `[2]`."""
     document: Any
-    lines: Mapping[str, int] = field(default_factory=dict)
-    """Line numbers of its keys; the empty key has that of the document itself."""
+    item: int = 0
+    """Its place among those of its list."""
+    lines: LineNumbers | None = None
+    """Line numbers of the list."""
 
     def line(self, key: str) -> int | None:
         """The line of a key, or of the nearest one around it."""
-        while key and key not in self.lines:
+        lines = self.lines.of(self.item) if self.lines else {}
+        while key and key not in lines:
             key = key.rpartition(".")[0]
-        return self.lines.get(key)
+        return lines.get(key)
 
     @property
     def where(self) -> str:
@@ -86,7 +96,7 @@ class PolicyDocuments:
 def written(document: dict[str, Any], where: str, folder: Path) -> PolicyDocuments:
     """The policies of a configuration and of its policy files; paths are relative to `folder`."""
     files = document.get("policy_files")
-    found = [*_listed(document.get("policies"), "policies", where, folder)]
+    found = [*_listed(document.get("policies"), where, folder, "policies")]
     for name in files if isinstance(files, list) else ():
         if isinstance(name, str):
             found += of_files(name, folder)
@@ -100,21 +110,21 @@ def shadows_written(
     shadows = document.get("shadows")
     return {
         name: checked(
-            list(_listed(listed, f"shadows.{name}", where, folder)), _kafka_topics(document)
+            list(_listed(listed, where, folder, "shadows", name)), _kafka_topics(document)
         )
         for name, listed in (shadows.items() if isinstance(shadows, dict) else ())
     }
 
 
-def _listed(listed: Any, key: str, where: str, folder: Path) -> Iterator[WrittenDocument]:
+def _listed(listed: Any, where: str, folder: Path, *keys: str) -> Iterator[WrittenDocument]:
     """The documents of a list of documents and paths, or of a path, in the configuration."""
     every = [listed] if isinstance(listed, str) else listed if isinstance(listed, list) else []
-    lines = lines_of(Path(where), key) if every and Path(where).is_file() else []
+    lines = LineNumbers(Path(where), keys)
     for i, each in enumerate(every):
         if isinstance(each, str):
             yield from of_files(each, folder)
         else:
-            yield WrittenDocument(where, f"{key}[{i}]", each, lines[i] if lines else {})
+            yield WrittenDocument(where, f"{'.'.join(keys)}[{i}]", each, i, lines)
 
 
 def _kafka_topics(document: dict[str, Any]) -> bool:
@@ -128,27 +138,39 @@ def _kafka_topics(document: dict[str, Any]) -> bool:
 def of_files(name: str, folder: Path) -> Iterator[WrittenDocument]:
     """The documents of the files that a path names."""
     for path in paths(name, folder):
-        lines = lines_of(path)
+        lines = LineNumbers(path)
         for i, each in enumerate(read_yaml(path, list)):
-            yield WrittenDocument(str(path), f"[{i}]", each, lines[i] if lines else {})
+            yield WrittenDocument(str(path), f"[{i}]", each, i, lines)
 
 
 def paths(name: str, folder: Path) -> list[Path]:
     """The files that a path names; a pattern may match none."""
     path = folder / name
-    if path.is_dir():
-        return folders.matching(path, "*.yaml")
-    if path.exists() or not any(sign in name for sign in "*?["):
-        return [path]
-    return folders.matching(folder, name)
+    is_pattern = any(sign in name for sign in "*?[")
+    try:
+        if is_folder(path):
+            found = iter(folders.matching(path, "*.yaml"))
+        elif path.is_symlink() or path.exists() or not is_pattern:
+            return [path]
+        else:
+            # `Path.glob` has no answer to absolute patterns and to `**` beside other signs.
+            found = (folder / one for one in iglob(name, root_dir=folder, recursive=True))  # noqa: PTH207
+        files = sorted(islice(found, MOST_FILES + 1))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read ({cause(error)})") from error
+    if len(files) > MOST_FILES:
+        raise UserError(f"{path}: names more than {MOST_FILES:,} files")
+    return files
 
 
 def checked(found: Sequence[WrittenDocument], kafka_topics: bool = True) -> PolicyDocuments:
     """Documents with the mistakes in them."""
     result = PolicyDocuments()
     for one in found:
-        wrong = list(problems(one.document, kafka_topics))
-        result.mistakes += [Mistake(one, at, text) for at, text in wrong]
+        if len(result.mistakes) >= MOST_MISTAKES:
+            break
+        wrong = list(islice(problems(one.document, kafka_topics), MOST_MISTAKES))
+        result.mistakes += [Mistake(one, shortened(at), shortened(text)) for at, text in wrong]
         if not wrong:
             result.every.append(one)
     last: dict[Any, WrittenDocument] = {}
@@ -157,7 +179,9 @@ def checked(found: Sequence[WrittenDocument], kafka_topics: bool = True) -> Poli
         if source in last:
             result.replaced.append((last[source], one))
         last[source] = one
-    result.mistakes += [_mistake(conflict) for conflict in conflicts(result.in_force)]
+    result.mistakes += [
+        _mistake(conflict) for conflict in islice(conflicts(result.in_force), MOST_MISTAKES)
+    ]
     return result
 
 

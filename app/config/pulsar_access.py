@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, field_validator, model_validator
 
 from app.config.base import Model, Positive, resolved, shown, without_users
+from app.config.documents import text_of
 from app.errors import UserError
 
 _URL = re.compile(r"https?://[^/?#@\s]+/?")
@@ -46,11 +47,10 @@ class PulsarAccess(Model):
         if self.token_file is None:
             return None
         try:
-            return Path(self.token_file).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
+            return text_of(Path(self.token_file)).strip()
+        except UserError as error:
             raise UserError(
-                f"{self.where}.token_file: {self.token_file} cannot be read ({error})\n"
-                "allowed: a file with the token and nothing else"
+                f"{self.where}.token_file: {error}\nallowed: a file with the token and nothing else"
             ) from None
 
     def display(self) -> dict[str, Any]:

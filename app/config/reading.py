@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from app.config.base import MASK, SECRET, without_users
-from app.config.documents import composed, parsed, text_of, why
+from app.config.documents import node_of, text_of, value_of
 from app.config.shipped import Place
 from app.errors import UserError, did_you_mean
 
@@ -27,17 +30,17 @@ COMMON_SHAPES = {
     "list_type": "a list",
     "bool_type": "true or false",
 }
+MOST_MISTAKES = 1_000
+"""Mistakes of a document that are told."""
+LONGEST_MISTAKE = 3_000
+"""Characters of the description of a mistake."""
 SECRET_SECTIONS = frozenset({"options", "headers", "storage_options"})
 """Sections in which any value may be a secret."""
 
 
 def read_yaml(path: Place, shape: type) -> Any:
     """The document in a YAML file; an empty file is an empty document. It must be of `shape`."""
-    text = text_of(path)
-    try:
-        document = parsed(text)
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: {why(error, text)}") from error
+    document = value_of(text_of(path), str(path))
     if document is None:
         return shape()
     if not isinstance(document, shape):
@@ -45,20 +48,32 @@ def read_yaml(path: Place, shape: type) -> Any:
     return document
 
 
-def lines_of(path: Place, key: str | None = None) -> list[dict[str, int]]:
-    """Line numbers of each item of a list by its keys, such as `limits.x`; the empty key has that
-    of the item. The list is the whole file, or the value of `key`, in which a dot separates nested
-    keys.
+@dataclass(frozen=True)
+class LineNumbers:
+    """Line numbers of the items of a list in a file. They are read when they are asked for.
+
+    The list is the whole file, or the value at nested `keys`.
     """
-    try:
-        node = composed(text_of(path))
-    except (UserError, yaml.YAMLError):
-        return []
-    while key and isinstance(node, yaml.MappingNode):
-        first, _, key = key.partition(".")
-        node = next((value for name, value in node.value if name.value == first), None)
-    items = node.value if isinstance(node, yaml.SequenceNode) else []
-    return [dict(_lines(item, "")) for item in items]
+
+    path: Path
+    keys: tuple[str, ...] = ()
+
+    def of(self, item: int) -> dict[str, int]:
+        """Line numbers by key, such as `limits.x`; the empty key has that of the item. Empty where
+        the file has changed since it was read."""
+        return self._every[item] if item < len(self._every) else {}
+
+    @cached_property
+    def _every(self) -> list[dict[str, int]]:
+        try:
+            node = node_of(text_of(self.path), str(self.path))
+        except UserError:
+            return []
+        for key in self.keys:
+            inner = node.value if isinstance(node, yaml.MappingNode) else ()
+            node = next((value for name, value in inner if name.value == key), None)
+        items = node.value if isinstance(node, yaml.SequenceNode) else []
+        return [dict(_lines(item, "")) for item in items]
 
 
 def _lines(node: yaml.Node, place: str) -> Iterator[tuple[str, int]]:
@@ -80,8 +95,9 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """The mistakes, one line each: key, value and allowed values."""
-    return [_describe(dict(item), model) for item in error.errors(include_url=False)]
+    """The first mistakes, one line each: key, value and allowed values."""
+    found = error.errors(include_url=False)[:MOST_MISTAKES]
+    return [shortened(_describe(dict(item), model)) for item in found]
 
 
 def _describe(item: dict[str, Any], model: type[BaseModel]) -> str:
@@ -123,6 +139,11 @@ def _shown(value: Any, may_be_secret: bool) -> str:
     if isinstance(value, dict | list):
         return COMMON_SHAPES["dict_type" if isinstance(value, dict) else "list_type"]
     return repr(MASK if may_be_secret else without_users(value))
+
+
+def shortened(text: str) -> str:
+    """The description of a mistake, whatever key or value is in it."""
+    return text if len(text) <= LONGEST_MISTAKE else f"{text[:LONGEST_MISTAKE]}..."
 
 
 def _fields(model: type[BaseModel], place: list[Any]) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ from app.config.base import (
     shown,
     without_users,
 )
+from app.config.documents import cause
 from app.config.forecast import ForecastSettings
 from app.config.levels import compiled
 from app.config.location import Location
@@ -454,10 +455,13 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _as_written(mistake: str, document: dict[str, Any]) -> str:
-    """A mistake in a feed, with the place of the feed in the document."""
+def _as_written(mistakes: list[str], document: dict[str, Any]) -> list[str]:
+    """Mistakes, those in a feed with the place of the feed in the document."""
     places = [place for place, _ in listed(document.get("source"))]
-    return re.sub(r"^source\[(\d+)\]", lambda found: f"source{places[int(found[1])]}", mistake)
+    return [
+        re.sub(r"^source\[(\d+)\]", lambda found: f"source{places[int(found[1])]}", mistake)
+        for mistake in mistakes
+    ]
 
 
 def _beside_file(document: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -479,7 +483,13 @@ def load_settings(
     and shows the first.
     """
     document = merge(read_yaml(path, dict) if path else {}, overrides or {})
-    return settings_of_document(document, path, reads=reads)
+    try:
+        json.dumps(overrides, ensure_ascii=False, default=str).encode()
+        return settings_of_document(document, path, reads=reads)
+    except UnicodeEncodeError as error:
+        raise UserError(f"{error.object[:200]!r}: is not UTF-8 text") from None
+    except OSError as error:
+        raise UserError(f"{error.filename}: cannot be read ({cause(error)})") from error
 
 
 def settings_of_document(
@@ -511,7 +521,7 @@ def settings_of_document(
     try:
         settings = Settings.model_validate(document)
     except ValidationError as error:
-        wrong = [_as_written(text, document) for text in describe(error, Settings)]
+        wrong = _as_written(describe(error, Settings), document)
         mistakes = [f"{where}: {text}" for text in wrong] + mistakes
     if reads and document.get("source") is None:
         if path is None:

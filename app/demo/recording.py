@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.table import Table as Grid
 
+from app.config.reading import read_yaml
 from app.config.shipped import Place, shipped
 from app.plain_text import lines_of
 from app.show.report.printed import show
@@ -52,8 +52,7 @@ class Recording:
 
     def configuration(self) -> dict[str, Any]:
         """What the run needs beside source and warehouse."""
-        text = (self._place / "weir.yaml").read_text(encoding="utf-8")
-        found: dict[str, Any] = yaml.safe_load(text)
+        found: dict[str, Any] = read_yaml(self._place / "weir.yaml", dict)
         return found
 
     def parts(self) -> list[Place]:

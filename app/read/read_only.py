@@ -2,9 +2,9 @@
 
 DuckDB itself refuses files outside the warehouse (`app.read.relations.connect`). That is not
 enough: a COPY in a WITH clause counts as a SELECT and writes, some table functions run their
-argument as SQL, and an unknown table name may be a file of the warehouse. So the parsed statement
-is checked against lists of harmless nodes and functions; additions of a later DuckDB are refused
-until they are listed.
+argument as SQL, DuckDB has views on its settings, and an unknown table name may be a file of the
+warehouse. So the parsed statement is checked against lists of harmless nodes, functions and views
+of DuckDB; additions of a later DuckDB are refused until they are listed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -47,7 +48,22 @@ TABLE_FUNCTIONS = frozenset(
     }
 )
 """Table functions that neither read a file nor run their argument as SQL."""
-SCHEMAS = frozenset({"", "main", "temp", "information_schema", "pg_catalog"})
+CATALOG_VIEWS = frozenset(
+    {
+        "duckdb_columns",
+        "duckdb_tables",
+        "duckdb_types",
+        "duckdb_views",
+        "columns",
+        "schemata",
+        "tables",
+        "views",
+    }
+)
+"""Views of DuckDB and of information_schema that SQL of users may read: those on tables and types."""
+SHOWN = frozenset({"tables", "__show_tables_expanded"})
+"""What SHOW lists: the tables."""
+SCHEMAS = frozenset({"", "main", "temp", "information_schema"})
 CATALOGS = frozenset({"", "memory", "system", "temp"})
 ALLOWED = "allowed is one statement that reads: SELECT, WITH, DESCRIBE"
 
@@ -87,19 +103,34 @@ def only_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> 
 
 
 def _require_table(node: dict[str, Any], where: str) -> None:
-    """UserError if a table of a statement may be a file: DuckDB opens an unknown name, such as
-    x.json, as one.
+    """UserError if a table of a statement is one of DuckDB's own that is not listed, or may be a
+    file: DuckDB opens an unknown name, such as x.json, as one.
     """
     catalog, schema, table = (
         str(node.get(f"{part}_name") or "") for part in ("catalog", "schema", "table")
     )
-    plain = re.fullmatch(r"\w*", table.strip('"')) is not None
+    name = table.strip('"').lower()
+    special = node.get("show_type") == "SHOW_SPECIAL"
+    own = name in SHOWN if special else name in CATALOG_VIEWS or name not in _of_duckdb()
+    plain = re.fullmatch(r"\w*", name) is not None and own
     if catalog.lower() not in CATALOGS or schema.lower() not in SCHEMAS or not plain:
         name = ".".join(part for part in (catalog, schema, table) if part)
         raise UserError(
             f"{where}: there is no table {name}: SQL reads the tables and views of the warehouse,"
             " no files"
         )
+
+
+@cache
+def _of_duckdb() -> frozenset[str]:
+    """The names that this DuckDB has itself: its views, and functions, which may be read as tables."""
+    with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+        rows = connection.execute(
+            "SELECT lower(view_name) FROM duckdb_views() WHERE internal UNION"
+            " SELECT lower(function_name) FROM duckdb_functions()"
+            " WHERE function_type NOT IN ('scalar', 'aggregate', 'macro')"
+        )
+        return frozenset(name for (name,) in rows.fetchall())
 
 
 def first_lines(error: duckdb.Error) -> str:

@@ -316,3 +316,81 @@ def test_what_was_listed_may_be_gone() -> None:
 )
 def test_an_access_to_what_may_be_gone_is_found(text: str, found: list[str]) -> None:
     assert sorted(unguarded(text)) == found
+
+
+DOCUMENTS = "app/config/documents.py"
+WRITES = {"safe_dump", "safe_dump_all"}
+"""What other modules take of yaml, beside the types of its nodes."""
+READERS = {"read_text", "read_bytes", "open"}
+OF_WEIR = {
+    "app/config/documents.py",
+    "app/show/audit/snapshot.py",  # files of the warehouse, as app.tables.small_files reads them
+    "app/show/alerts/sinks.py",  # its lock
+    "app/show/report/page.py",  # shipped
+    "app/show/report/sections/runbooks.py",  # shipped
+    "app/whatif/policy_document.py",  # the first bytes of what it would overwrite
+}
+"""Modules of configuration and policies that open files themselves."""
+
+
+def yaml_used(path: Path) -> set[str]:
+    """What a module takes of yaml, its own functions that read excepted."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "yaml":
+            found.add(node.attr)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "yaml":
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.Import):
+            aliases = [alias for alias in node.names if alias.name.split(".")[0] in YAMLS]
+            found.update(alias.asname or alias.name for alias in aliases)
+    return {name for name in found if not name.endswith("Node")} - WRITES - {"yaml"}
+
+
+YAMLS = {"yaml", "_yaml", "ruamel", "oyaml", "tomllib"}
+
+
+def test_documents_of_users_have_one_reader() -> None:
+    found = {
+        str(path.relative_to(ROOT)): names
+        for folder in ("app", "state", "udfs")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if (names := yaml_used(path))
+    }
+    assert set(found) == {DOCUMENTS}
+
+
+def opens(path: Path) -> set[str]:
+    """The calls of a module that open a file."""
+    return {
+        ast.unparse(node.func)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).split(".")[-1] in READERS
+        and not ast.unparse(node.func).endswith(("warehouse.open", "_warehouse.open"))
+    }
+
+
+def test_files_of_a_configuration_are_opened_in_one_place() -> None:
+    folders = ("config", "show/alerts", "show/policy", "show/report", "show/audit")
+    paths = [
+        *(path for folder in folders for path in (ROOT / "app" / folder).rglob("*.py")),
+        *(ROOT / "app" / "whatif").glob("*.py"),
+        *(ROOT / "app" / "whatif" / "policy_test").glob("*.py"),
+        ROOT / "app" / "engine" / "policy_watch.py",
+        ROOT / "app" / "setup" / "validate.py",
+        ROOT / "app" / "whatif" / "replay" / "replay_request.py",
+    ]
+    found = {str(path.relative_to(ROOT)) for path in paths if opens(path)}
+    assert found == OF_WEIR
+
+
+def test_other_readers_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "other.py"
+    path.write_text(
+        "import yaml\nfrom yaml import load as l\nimport ruamel.yaml\n"
+        "yaml.safe_load(path.read_text())\nyaml.safe_dump(1)\n",
+        "utf-8",
+    )
+    assert yaml_used(path) == {"load", "ruamel.yaml", "safe_load"}
+    assert opens(path) == {"path.read_text"}

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.config.alert_rule import Rule
 from app.config.alerts import AlertSettings
+from app.config.documents import is_folder
 from app.config.reading import describe, read_yaml
 from app.config.shipped import Place, shipped, yaml_files
 from app.errors import UserError, did_you_mean
@@ -74,7 +75,7 @@ def _joined(found: Sequence[tuple[str, list[Rule]]]) -> dict[str, Rule]:
 def _read(path: Place) -> list[tuple[str, list[Rule]]]:
     """Files and their rules: those of a folder, or of the one file."""
     files = [path]
-    if path.is_dir():
+    if is_folder(path):
         files = yaml_files(path)
         if not files:
             raise UserError(f"{path}: no alert rules (*.yaml) there")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.config.documents import composed, text_of
+from app.config.documents import text_of, value_of
 from app.config.levels import source_of
 from app.config.policies import without_effect
 from app.config.policy_files import (
@@ -19,7 +19,6 @@ from app.config.policy_files import (
     shadows_written,
     written,
 )
-from app.config.reading import read_yaml
 from app.errors import UserError
 from app.read.relations import Warehouse
 from app.show.policy.overridden import overridden
@@ -38,15 +37,14 @@ def documents_of(path: Path, cluster: str | None = None) -> PolicyDocuments:
     """The documents of a configuration, of a file or folder of policies, or of a warehouse: the limits
     in force of a cluster.
     """
-    if not path.exists() and not any(sign in str(path) for sign in "*?["):
-        raise UserError(f"{path}: cannot be read (No such file or directory)")
-    if path.is_file() and not _is_list(path):
-        return written(read_yaml(path, dict), str(path), path.parent)
+    files = paths(str(path), Path())
+    if (configuration := _configuration(path)) is not None:
+        return written(configuration, str(path), path.parent)
     if (path / "events" / "_delta_log").is_dir():
         from app.show.policy.limits_in_force import limits_in_force
 
         return checked(limits_in_force(path, cluster))
-    if not paths(str(path), Path()):
+    if not files:
         raise UserError(
             f"{path}: no file is there (allowed: files, folders with *.yaml, patterns, warehouses"
             " with an archive)"
@@ -56,18 +54,20 @@ def documents_of(path: Path, cluster: str | None = None) -> PolicyDocuments:
 
 def _shadows_of(path: Path) -> list[PolicyDocuments]:
     """The documents of a configuration's shadows."""
-    if not path.is_file() or _is_list(path):
-        return []
-    return list(shadows_written(read_yaml(path, dict), str(path), path.parent).values())
+    return list(shadows_written(_configuration(path) or {}, str(path), path.parent).values())
 
 
-def _is_list(path: Path) -> bool:
-    import yaml
-
-    try:
-        return isinstance(composed(text_of(path)), yaml.SequenceNode)
-    except (UserError, yaml.YAMLError):
-        return False  # read_yaml names the mistake
+def _configuration(path: Path) -> dict[str, Any] | None:
+    """The document of a configuration; None for a list of policies, and where no file is."""
+    document = value_of(text_of(path), str(path)) if path.is_file() else []
+    if not isinstance(document, dict):
+        return None
+    for key, shapes in (("policies", list | str), ("policy_files", list)):
+        if not isinstance(document.get(key, []), shapes):
+            raise UserError(f"{path}: {key}: is not a list")
+    if not isinstance(document.get("shadows", {}), dict):
+        raise UserError(f"{path}: shadows: is not a mapping of names to lists")
+    return document
 
 
 def _given(files: Sequence[Path], cluster: str | None = None) -> PolicyDocuments:

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from app.config import documents
+from app.config.documents import value_of
 from app.config.policy_files import paths
 from app.config.settings import Settings, load_settings
 from app.errors import UserError, did_you_mean
@@ -128,10 +126,7 @@ def _put(overrides: dict[str, Any], text: str) -> None:
     job, dot, key = name.strip().partition(".")
     if not equals or not job:
         raise UserError(f"--param {text}: is not job.key=value")
-    try:
-        parsed = documents.parsed(value)
-    except yaml.YAMLError as error:
-        raise UserError(f"--param {text}: {documents.why(error, value)}") from None
+    parsed = value_of(value, f"--param {text}")
     if not dot:
         if job not in SHARED:
             raise UserError(

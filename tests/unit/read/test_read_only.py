@@ -16,7 +16,7 @@ import pytest
 from app.config.settings import load_settings
 from app.errors import UserError
 from app.read.query import query
-from app.read.read_only import TABLE_FUNCTIONS, only_select
+from app.read.read_only import CATALOG_VIEWS, TABLE_FUNCTIONS, only_select
 from app.read.relations import Warehouse, connect
 from app.read.sql_functions import FUNCTIONS
 from tests.support.throttle_rows import event, write
@@ -150,6 +150,21 @@ def test_no_path_stands_for_a_table(settings, statement, name):
         query(settings, statement.format(name))
 
 
+def test_every_view_of_this_duckdb_is_refused_or_known_to_be_harmless(settings):
+    connection = connect(Warehouse.of(settings.location), "throttle_events")
+    views = connection.execute(
+        "SELECT schema_name, view_name FROM duckdb_views() WHERE internal"
+    ).fetchall()
+    assert {"pg_settings", "duckdb_views"} <= {name for _, name in views}
+    for schema, name in views:
+        for table in (name, f"{schema}.{name}", f"system.{schema}.{name}", f'"{name.upper()}"'):
+            if name in CATALOG_VIEWS and schema != "pg_catalog":
+                only_select(connection, f"FROM {table}", "query")
+            else:
+                with pytest.raises(UserError, match="there is no table"):
+                    only_select(connection, f"FROM {table}", "query")
+
+
 def test_every_table_function_of_this_duckdb_is_refused_or_known_to_be_harmless(place, settings):
     connection = connect(Warehouse.of(settings.location), "throttle_events")
     functions = {
@@ -264,6 +279,42 @@ def test_nothing_is_written_by_statement_clause_or_function(place, settings, sql
         "SELECT * FROM duckdb_settings()",
         "SELECT * FROM duckdb_extensions()",
         "SELECT * FROM pg_read_file('x')",
+        "FROM pg_settings",
+        "FROM PG_Settings",
+        'FROM "pg_settings"',
+        "TABLE pg_settings",
+        "FROM pg_catalog.pg_settings",
+        "FROM system.pg_catalog.pg_settings",
+        "FROM main.duckdb_settings",
+        "FROM duckdb_settings",
+        "FROM duckdb_secrets",
+        "FROM duckdb_databases",
+        "FROM duckdb_logs",
+        "FROM pragma_database_list",
+        "FROM sqlite_master",
+        "FROM pg_prepared_statements",
+        "SHOW pg_settings",
+        "DESCRIBE pg_settings",
+        "SUMMARIZE pg_settings",
+        "FROM (DESCRIBE duckdb_secrets)",
+        "SHOW DATABASES",
+        "SHOW VARIABLES",
+        "FROM (SHOW VARIABLES)",
+        "SELECT (SELECT count(*) FROM pg_settings)",
+        "SELECT 1 WHERE EXISTS (FROM duckdb_settings)",
+        "WITH s AS (FROM pg_settings) FROM s",
+        "FROM (WITH pg_settings AS (SELECT 1) FROM pg_settings), pg_settings",
+        "SELECT 1 UNION ALL SELECT count(*) FROM pg_settings",
+        "FROM throttle_events JOIN pg_settings ON true",
+        "FROM throttle_events, LATERAL (FROM pg_settings)",
+        "FROM query_table('pg_settings')",
+        "FROM query_table(['pg_settings'])",
+        "PIVOT pg_settings ON name",
+        "FROM (PIVOT pg_settings ON name IN ('threads') USING count(*))",
+        "FROM (UNPIVOT pg_settings ON name)",
+        "PRAGMA database_list",
+        "CALL duckdb_settings()",
+        "EXPLAIN FROM pg_settings",
     ],
 )
 def test_neither_environment_nor_secrets_nor_settings_are_shown(settings, sql):

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from app.config.base import in_units
-from app.config.documents import parsed
+from app.config.documents import value_of
 from app.config.reading import describe
 from app.errors import UserError, did_you_mean
 from app.jobs.entry_cache.whatif.curves import Curve
@@ -96,9 +95,8 @@ def _varied(text: str) -> tuple[str, list[Any]]:
     values_read = []
     for word in words:
         try:
-            variant = CacheVariant.model_validate(in_units({name: parsed(word)}))
-        except yaml.YAMLError as error:
-            raise UserError(f"--vary {text}: {word} is not a value") from error
+            value = value_of(word, f"--vary {text}")
+            variant = CacheVariant.model_validate(in_units({name: value}))
         except ValidationError as error:
             raise UserError(f"--vary {text}: {describe(error, CacheVariant)[0]}") from error
         values_read.append(getattr(variant, name))

@@ -151,7 +151,7 @@ def test_tokens(
     ("keys", "said"),
     [
         ({"token": "${env:WEIR_NO_SUCH}"}, "source.admin.token: the environment variable"),
-        ({"token_file": "/no/such/file"}, "source.admin.token_file: /no/such/file cannot be read"),
+        ({"token_file": "/no/such/file"}, "source.admin.token_file: /no/such/file: cannot be read"),
         ({"token": "two\nlines"}, "source.admin.token: is not a token"),
         ({"token": ""}, "source.admin.token: is not a token"),
         (
