@@ -15,7 +15,9 @@ def test_each_bound_is_of_a_room() -> None:
 
 
 def test_a_docstring_and_a_comment_are_no_statement() -> None:
-    source = '"""Module."""\n\n\n# why\ndef f(x):\n    """Doc."""\n    if x: return 1\n    return 2\n'
+    source = (
+        '"""Module."""\n\n\n# why\ndef f(x):\n    """Doc."""\n    if x: return 1\n    return 2\n'
+    )
     assert budget.statements(source) == 4
 
 

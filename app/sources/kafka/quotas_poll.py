@@ -126,8 +126,8 @@ class QuotaPoller(Polling):
 def exported(url: str, seconds: float) -> list[str]:
     """The lines of an exporter's answer; Unanswered without one."""
     try:
-        pools = http.connections_to(url)
-        with http.exchange(pools, "GET", url, seconds) as answer:
+        # Not by a proxy of the environment: exporters are beside their brokers.
+        with http.exchange(http.connections(), "GET", http.address(url), seconds) as answer:
             if answer.status != 200:
                 raise Unanswered(f"answers {answer.status}")
             body = answer.read(MOST_BYTES + 1)
