@@ -28,6 +28,8 @@ from app.address import Address, parsed
 # Its messages contain whole addresses, and those of chat services are secrets.
 logging.getLogger("urllib3").propagate = False
 
+NO_HTTP = "something else than HTTP"
+
 
 class NoAnswer(Exception):
     """The reason for a missing answer; without address and headers, which may be secret."""
@@ -130,8 +132,16 @@ def _why(error: BaseException, seconds: float) -> str:
     error = _root(error)
     if isinstance(error, TimedOut | TimeoutError):
         return f"no whole answer in time ({seconds:g} s)"
+    if isinstance(error, ConnectionResetError):  # or closed, before an answer
+        return "closes the connection, as ports of other protocols do"
     if isinstance(error, http.client.IncompleteRead | ProtocolError):
         return "the answer breaks off"
+    if isinstance(error, http.client.HTTPException):
+        # The record of TLS that refuses what is no TLS.
+        is_tls = str(error).strip("'\"").startswith(("\x15\x03", r"\x15\x03"))
+        return f"answers {'as TLS: https://, or another port' if is_tls else NO_HTTP}"
+    if getattr(error, "reason", None) in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+        return "answers without TLS: http://, or another port"
     return f"cannot be reached ({getattr(error, 'strerror', None) or type(error).__name__})"
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.errors import UserError
-from app.sources.kafka.kafka_probe import topics
+from app.sources.kafka.kafka_probe import require_kafka, topics
 from app.sources.ports import Unreachable
 from udfs import wire
 
@@ -69,6 +69,7 @@ class ThrottleFeed:
         found = messages(rows, self._fields)
         if not found.num_rows:
             return
+        require_kafka(self._options)
         # One task, so that a partition of the topic has its commands in their order.
         frame = self._spark.createDataFrame(found).coalesce(1)
         frame.write.format("kafka").options(**self._options).option("topic", self._topic).save()

@@ -22,6 +22,7 @@ _PASSING = re.compile(
     r"|LeaderNotAvailable|NotLeaderOrFollower|ReplicaNotAvailable"
     r"|NotEnoughReplicas(?:AfterAppend)?)Exception"
     r"|Cannot fetch record for offset|No resolvable bootstrap urls"
+    r"|WrongAnswer: (?P<answer>[^\n]+)"
 )
 _PULSAR_PASSING = re.compile(
     r"_pulsar\.(Timeout|ConnectError|ReadError|NotConnected|LookupError|ServiceUnitNotReady"
@@ -174,7 +175,8 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
             return UserError(f"query {name}: {shown}")
     found = _PASSING.search(text)
     if found:
-        return Passing(found[0].rpartition(".")[2] + (" of throttle_feed" if feed else ""))
+        said = found["answer"] or found[0].rpartition(".")[2]
+        return Passing(said + (" of throttle_feed" if feed else ""))
     found = _PULSAR_PASSING.search(text)
     if found:
         return PulsarPassing(found[1])

@@ -40,6 +40,7 @@ from app.run.side_processes import working_beside
 from app.run.source_watch import SourceWatch
 from app.run.state_keeper import StateKeeper
 from app.show.metrics.health import Health
+from app.sources.ports import Unreachable
 from app.sources.python_source import end_planning
 from app.tables import checkpoints, formats, gathering, inventory, last_configuration, manifest
 from app.tables.archive_files import ArchiveUnwritable, ArchiveWriter
@@ -479,7 +480,10 @@ class Service:
             self._progress.warn(f"{name}: {reason.what} ({reason}); again in {pause:.0f} s")
         elif time.monotonic() >= due:
             self._again[name] = (0.0, attempt)
-            self.start(name)
+            try:
+                self.start(name)
+            except Unreachable as error:
+                self._restart_later(name, f"{type(error).__name__}: {error}")
 
     def _part_archive(self, name: str, reason: str) -> None:
         """Go on without the archive that a query carries and that cannot be written: it becomes a

@@ -16,12 +16,8 @@ def knock(servers: str, port: str = "") -> None:
     a server without one. Raises Unreachable."""
     reasons = []
     for server in servers.split(","):
-        place = server.strip().rpartition("://")[2].rstrip("/")
-        host, sign, number = place.rpartition(":")
-        if port and (not sign or place.endswith("]")):
-            host, number = place, port
         try:
-            socket.create_connection((host.strip("[]"), int(number)), timeout=TIMEOUT_S).close()
+            connected(*place(server, port), TIMEOUT_S).close()
         except ValueError:
             reasons.append(f"{server.strip()} is not host:port")
         except OSError as error:
@@ -29,3 +25,20 @@ def knock(servers: str, port: str = "") -> None:
         else:
             return
     raise Unreachable("; ".join(reasons) or "no server is named")
+
+
+def place(server: str, port: str = "") -> tuple[str, int]:
+    """Host and port of an address, which may begin with a protocol; ValueError for what has none."""
+    name = server.strip().rpartition("://")[2].rstrip("/")
+    host, sign, number = name.rpartition(":")
+    if port and (not sign or name.endswith("]")):
+        host, number = name, port
+    return host.strip("[]"), int(number)
+
+
+def connected(host: str, port: int, seconds: float) -> socket.socket:
+    """A connection; an OSError where there is none in time, or no such port."""
+    try:
+        return socket.create_connection((host, port), timeout=seconds)
+    except (OverflowError, UnicodeError) as error:
+        raise OSError(f"no such address: {error}") from None

@@ -25,6 +25,8 @@ from app.terminal.rows import plain
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
+LAST_READ_S = 1.0
+"""For a read at the end, which the end of the interpreter would cut."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -100,6 +102,7 @@ def exporting(
         stop.set()
         server.shutdown()
         thread.join()
+        reader.join(LAST_READ_S)
 
 
 def _registry(exporter: Exporter) -> CollectorRegistry:

@@ -9,9 +9,10 @@ from typing import Any
 from app.errors import UserError
 from app.jvm import may_start
 from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient, deadline_in
+from app.sources.kafka.knocking import WrongAnswer, answering
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
-from app.sources.ports import Unreachable, knock
+from app.sources.ports import Unreachable
 
 TIMEOUT_S = 5.0
 SAMPLED_PARTITIONS, SAMPLED_RECORDS = 16, 50
@@ -29,9 +30,9 @@ def topics(options: Mapping[str, str]) -> frozenset[str] | None:
 
     `options` are those of Spark's Kafka source. Raises Unreachable.
     """
-    # A refused connection and an unknown host are known at once, and by their own words.
+    # What does not answer, or not as Kafka, is known at once, and by its own words.
     servers = options["kafka.bootstrap.servers"]
-    knock(servers)
+    answering(of_client(options))
     if not may_start():
         return None
     try:
@@ -116,6 +117,18 @@ def require(options: Mapping[str, str]) -> None:
         topics(options)
     except Unreachable as error:
         raise UserError(f"source.options: {error}\nthe kafka.* options decide this") from None
+
+
+def require_kafka(options: Mapping[str, str]) -> None:
+    """WrongAnswer if something else than Kafka answers; servers that do not answer may come back."""
+    try:
+        wrong = answering(of_client(options)).wrong
+    except WrongAnswer:
+        raise
+    except Unreachable:
+        return
+    if wrong:
+        raise WrongAnswer("; ".join(f"{server}: {why}" for server, why in wrong.items()))
 
 
 def of_client(options: Mapping[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.sources.kafka import topic_ids
-from app.sources.kafka.kafka_probe import later_than, record_bytes, topics
+from app.sources.kafka.kafka_probe import later_than, record_bytes, require_kafka, topics
 from app.sources.ports import Unreachable
 from app.sources.raw import Raw, Shares
 from app.tables import checkpoints
@@ -114,6 +114,7 @@ def stream_options(feed: SourceSettings) -> dict[str, str]:
     takes a share of each partition in proportion to its waiting records.
     """
     options = feed.reader_options()
+    require_kafka(options)
     bound: dict[str, str] = {}
     if "maxoffsetspertrigger" not in {key.lower() for key in options}:
         most = feed.max_records_per_trigger

@@ -20,6 +20,7 @@ from app.errors import UserError
 from app.sources.kafka.kafka_probe import topics
 from app.sources.kafka.kafka_records import chosen
 from app.sources.ports import Unreachable, knock
+from tests.support.servers.kafka_port import kafka, port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,12 +95,10 @@ def test_assigned_partitions_that_are_no_json(make_settings: MakeSettings) -> No
 
 
 @pytest.fixture
-def open_port() -> Iterator[int]:
-    """A port that accepts connections and says nothing."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        yield int(server.getsockname()[1])
+def open_port(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A port that answers a knock as Kafka does, and nothing else."""
+    with port(kafka(["PLAIN"] if "password" in request.node.name else None)) as opened:
+        yield int(opened.server.rpartition(":")[2])
 
 
 def test_before_there_is_a_jvm_a_port_must_answer(
@@ -110,7 +109,7 @@ def test_before_there_is_a_jvm_a_port_must_answer(
     assert topics({"kafka.bootstrap.servers": servers}) is None
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1: Connection refused"):
         topics({"kafka.bootstrap.servers": "127.0.0.1:1"})
-    with pytest.raises(Unreachable, match="here is not host:port"):
+    with pytest.raises(Unreachable, match="here: is not host:port"):
         topics({"kafka.bootstrap.servers": "here"})
 
 
