@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from app.errors import UserError
 from app.sources.kafka.kafka_probe import require_kafka, topics
+from app.sources.kafka.knocking import WrongAnswer
 from app.sources.ports import Unreachable
 from udfs import wire
 
@@ -110,8 +111,9 @@ def check(feed: ThrottleFeedSettings) -> None:
     try:
         found = topics(options)
     except Unreachable as error:
+        how = "at" if isinstance(error, WrongAnswer) else "does not answer at"
         raise UserError(
-            f"Kafka does not answer at {error}\n"
+            f"Kafka {how} {error}\n"
             "throttle_feed.options: kafka.bootstrap.servers and the kafka.* security options "
             "decide this"
         ) from None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from app.errors import UserError
 from app.sources.kafka import topic_ids
 from app.sources.kafka.kafka_probe import later_than, record_bytes, require_kafka, topics
+from app.sources.kafka.knocking import WrongAnswer
 from app.sources.ports import Unreachable
 from app.sources.raw import Raw, Shares
 from app.tables import checkpoints
@@ -46,8 +47,9 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
     try:
         found = topics(options)
     except Unreachable as error:
+        how = "at" if isinstance(error, WrongAnswer) else "does not answer at"
         raise UserError(
-            f"Kafka does not answer at {error}\n"
+            f"Kafka {how} {error}\n"
             "source.options: kafka.bootstrap.servers and the kafka.* security options decide this"
         ) from None
     if found is None:

@@ -69,6 +69,12 @@ def test_an_error_for_the_user_crosses_spark_with_its_two_lines(
             "TimeoutException",
         ),
         (
+            "Traceback (most recent call last):\napp.sources.kafka.knocking.WrongAnswer: a.b:1: answers"
+            " HTTP, it is no port of Kafka\n\n\tat b",
+            Passing,
+            "a.b:1: answers HTTP, it is no port of Kafka",
+        ),
+        (
             "java.lang.IllegalStateException: ... set source option 'failOnDataLoss' to false",
             RecordsGone,
             "query archive: Kafka no longer holds records that this run has not read yet\n"

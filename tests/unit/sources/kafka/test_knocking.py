@@ -5,14 +5,16 @@ from __future__ import annotations
 import ssl
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from app.config.settings import Settings
 from app.sources.kafka import knocking
+from app.sources.kafka.kafka_records import stream_options
 from app.sources.kafka.knocking import Answering, Knock, WrongAnswer, answering
 from app.sources.ports import Unreachable
 from tests.support.servers.kafka_port import (
@@ -26,6 +28,8 @@ from tests.support.servers.kafka_port import (
     silent,
 )
 from tests.support.servers.tls import self_signed
+
+MakeSettings = Callable[..., Settings]
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 SCRAM = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512"}
@@ -224,3 +228,19 @@ def test_an_answer_holds_for_a_while_and_is_then_asked_for_again(
     behave[0] = says(struct.pack(">ii", 1 << 30, 18))
     with pytest.raises(WrongAnswer, match="answers something else"):
         fresh.servers()
+
+
+def test_spark_gets_no_address_at_which_something_else_answers(
+    opened: ExitStack, make_settings: MakeSettings
+) -> None:
+    http, good = (opened.enter_context(port(each)) for each in (says(HTTP), kafka()))
+
+    def options(*servers: str) -> dict[str, str]:
+        given = {"kafka.bootstrap.servers": ",".join(servers), "subscribe": "t"}
+        given["maxOffsetsPerTrigger"] = "5"
+        return stream_options(make_settings(source={"format": "kafka", "options": given}).feed)
+
+    assert options(good.server, "127.0.0.1:1")["maxOffsetsPerTrigger"] == "5"
+    assert options("127.0.0.1:1")["subscribe"] == "t", "it may come back: the query waits"
+    with pytest.raises(WrongAnswer, match=f"^{http.server}: answers HTTP"):
+        options(good.server, http.server)
