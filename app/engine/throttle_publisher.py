@@ -9,15 +9,16 @@ a connection is reopened, so the key also has the decision's time and `row_no`.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.errors import UserError
-from app.sources.kafka.kafka_probe import require_kafka, topics
-from app.sources.kafka.knocking import WrongAnswer
-from app.sources.ports import Unreachable
+from app.sources.kafka.kafka_probe import of_client, topics
+from app.sources.kafka.knocking import answering
+from app.sources.ports import Unreachable, WrongAnswer, refuse_wrong
 from udfs import wire
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class ThrottleFeed:
         found = messages(rows, self._fields)
         if not found.num_rows:
             return
-        require_kafka(self._options)
+        refuse_wrong(partial(answering, of_client(self._options)))
         # One task, so that a partition of the topic has its commands in their order.
         frame = self._spark.createDataFrame(found).coalesce(1)
         frame.write.format("kafka").options(**self._options).option("topic", self._topic).save()

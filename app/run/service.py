@@ -40,7 +40,7 @@ from app.run.side_processes import working_beside
 from app.run.source_watch import SourceWatch
 from app.run.state_keeper import StateKeeper
 from app.show.metrics.health import Health
-from app.sources.ports import Unreachable
+from app.sources.ports import WrongAnswer
 from app.sources.python_source import end_planning
 from app.tables import checkpoints, formats, gathering, inventory, last_configuration, manifest
 from app.tables.archive_files import ArchiveUnwritable, ArchiveWriter
@@ -482,8 +482,8 @@ class Service:
             self._again[name] = (0.0, attempt)
             try:
                 self.start(name)
-            except Unreachable as error:
-                self._restart_later(name, f"{type(error).__name__}: {error}")
+            except WrongAnswer as error:
+                self._restart_later(name, f"ports.WrongAnswer: {error}")
 
     def _part_archive(self, name: str, reason: str) -> None:
         """Go on without the archive that a query carries and that cannot be written: it becomes a

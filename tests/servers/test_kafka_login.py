@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.sources.kafka.kafka_client import KafkaClient
-from app.sources.kafka.knocking import WrongAnswer, answering
+from app.sources.kafka.knocking import answering
+from app.sources.ports import WrongAnswer
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.process import serving
 

@@ -22,10 +22,10 @@ from app.config.base import MASK, SECRET
 from app.errors import UserError
 from app.jars import KAFKA_CLIENT, OF_KAFKA_CLIENT, client_jar
 from app.jvm import driver_jvm
-from app.sources.kafka.knocking import SECONDS, Knock
+from app.sources.kafka.knocking import Knock
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
-from app.sources.ports import Unreachable
+from app.sources.ports import SECONDS, Unreachable
 
 SLICE_MS = 50
 """The time between two looks at `stopping` while an answer is awaited."""

@@ -9,7 +9,7 @@ from typing import Any
 from app.errors import UserError
 from app.jvm import may_start
 from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient, deadline_in
-from app.sources.kafka.knocking import WrongAnswer, answering
+from app.sources.kafka.knocking import answering
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
 from app.sources.ports import Unreachable
@@ -117,18 +117,6 @@ def require(options: Mapping[str, str]) -> None:
         topics(options)
     except Unreachable as error:
         raise UserError(f"source.options: {error}\nthe kafka.* options decide this") from None
-
-
-def require_kafka(options: Mapping[str, str]) -> None:
-    """WrongAnswer if something else than Kafka answers; servers that do not answer may come back."""
-    try:
-        wrong = answering(of_client(options)).wrong
-    except WrongAnswer:
-        raise
-    except Unreachable:
-        return
-    if wrong:
-        raise WrongAnswer("; ".join(f"{server}: {why}" for server, why in wrong.items()))
 
 
 def of_client(options: Mapping[str, str]) -> dict[str, str]:

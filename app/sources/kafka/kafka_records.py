@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Set
+from functools import partial
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.sources.kafka import topic_ids
-from app.sources.kafka.kafka_probe import later_than, record_bytes, require_kafka, topics
-from app.sources.kafka.knocking import WrongAnswer
-from app.sources.ports import Unreachable
+from app.sources.kafka.kafka_probe import later_than, of_client, record_bytes, topics
+from app.sources.kafka.knocking import answering
+from app.sources.ports import Unreachable, WrongAnswer, refuse_wrong
 from app.sources.raw import Raw, Shares
 from app.tables import checkpoints
 
@@ -116,7 +117,7 @@ def stream_options(feed: SourceSettings) -> dict[str, str]:
     takes a share of each partition in proportion to its waiting records.
     """
     options = feed.reader_options()
-    require_kafka(options)
+    refuse_wrong(partial(answering, of_client(options)))
     bound: dict[str, str] = {}
     if "maxoffsetspertrigger" not in {key.lower() for key in options}:
         most = feed.max_records_per_trigger

@@ -1,10 +1,8 @@
 """What answers at the addresses of a Kafka cluster, before a client of Java's connects to them.
 
-Java's client allocates the length that an address answers: of TLS, HTTP or noise gigabytes, in the
-JVM that Spark shares. Here an answer has a bound and a deadline. Two requests are sent, which every
-listener answers without a login: ApiVersions (version 0) and SaslHandshake, whose answer tells a
-listener with a login from one without (KIP-35, KIP-43). Nothing secret is sent, so TLS is taken with
-any certificate: whether it is trusted, the client decides.
+Java's client allocates in the JVM that Spark shares. Two requests are sent, which every listener answers
+without a login: ApiVersions (version 0) and SaslHandshake, whose answer tells a listener with a login
+from one without (KIP-35, KIP-43).
 """
 
 from __future__ import annotations
@@ -14,71 +12,40 @@ import ssl
 import struct
 import time
 from collections.abc import Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from typing import NamedTuple
+from functools import partial
 
-from app.sources.ports import Unreachable, connected, place
+from app.sources import ports
+from app.sources.ports import (
+    MOST_BYTES,
+    SECOND_LOOK_S,
+    SECONDS,
+    Answering,
+    Closed,
+    WrongAnswer,
+    connected,
+    left,
+    named,
+    place,
+    read,
+    wrapped,
+)
 
-SECONDS = 5.0
-GRACE_S = 0.5
-"""For the other addresses, once one has answered."""
-SECOND_LOOK_S = 2.0
-"""For the question whether an address that closes the connection speaks TLS, or does not."""
 HOLDS_S = 10.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
-MOST_BYTES = 64 << 10
+WITH_TLS = "security.protocol to SSL or SASL_SSL"
 API_VERSIONS, SASL_HANDSHAKE = 18, 17
 NO_ERROR, UNSUPPORTED_MECHANISM, ILLEGAL_STATE = 0, 33, 34
-TLS_RECORDS = b"\x14\x15\x16\x17"
 
 
-class WrongAnswer(Unreachable):
-    """Something answers that the options of the client do not fit: it must not connect."""
-
-
-class Answering(NamedTuple):
-    """The addresses that a client may have, and those at which something else answers."""
-
-    servers: list[str]
-    wrong: dict[str, str]
-
-
-class _Closed(Exception):
-    """The other end has closed the connection before its whole answer."""
+class _Ended(Closed):
+    """The other end has closed the connection behind the handshake of TLS."""
 
 
 def answering(options: Mapping[str, str], seconds: float = SECONDS) -> Answering:
-    """Knock at all servers of a client's options at once; Unreachable if none can be used, a
-    WrongAnswer if one of them answers what the options do not fit.
-
-    A server that answers GRACE_S after another, or not at all, is in neither list.
-    """
-    servers = [each.strip() for each in options.get("bootstrap.servers", "").split(",")]
-    until = time.monotonic() + seconds
-    pool = ThreadPoolExecutor(min(len(servers), 32), thread_name_prefix="knock")
-    asked = {pool.submit(_knock, each, options, until): each for each in servers}
-    open_, found = set(asked), list[str]()
-    why: dict[str, Unreachable] = {}
-    # a second look comes after the time of the first
-    ends = until + SECOND_LOOK_S + GRACE_S
-    while open_ and time.monotonic() < ends:
-        done, open_ = wait(open_, max(ends - time.monotonic(), 0), FIRST_COMPLETED)
-        for each in done:
-            error = _error(each)
-            if error is None:
-                found.append(asked[each])
-                ends = min(ends, time.monotonic() + GRACE_S)
-            else:
-                why[asked[each]] = error
-    pool.shutdown(wait=False, cancel_futures=True)
-    wrong = {name: str(error) for name, error in why.items() if isinstance(error, WrongAnswer)}
-    if found:
-        return Answering([each for each in servers if each in found], wrong)
-    for each in open_:
-        why[asked[each]] = Unreachable(f"does not answer in time ({seconds:g} s)")
-    said = "; ".join(f"{server}: {why[server]}" for server in dict.fromkeys(servers))
-    raise (WrongAnswer if wrong else Unreachable)(said)
+    """Knock at all servers of a client's options; as `ports.answering`."""
+    servers = options.get("bootstrap.servers", "").split(",")
+    return ports.answering(servers, partial(_knock, options), seconds)
 
 
 class Knock:
@@ -111,36 +78,14 @@ class Knock:
         return self._servers
 
 
-class _Ended(_Closed):
-    """It has done so behind the handshake of TLS."""
-
-
-def _error(asked: Future[None]) -> Unreachable | None:
-    """Why a server cannot be used; None if it can."""
-    try:
-        asked.result()
-    except Unreachable as error:
-        return error
-    except _Closed:
-        return Unreachable("closes the connection without an answer")
-    except TimeoutError:
-        return Unreachable("does not answer in time")
-    except OSError as error:
-        return Unreachable(error.strerror or str(error))
-    return None
-
-
-def _knock(server: str, options: Mapping[str, str], until: float) -> None:
+def _knock(options: Mapping[str, str], server: str, until: float) -> None:
     """Ask one server in the way of the options."""
     protocol = options.get("security.protocol", "PLAINTEXT").strip().upper()
     tls, login = protocol.endswith("SSL"), protocol.startswith("SASL_")
-    try:
-        host, port = place(server)
-    except ValueError:
-        raise Unreachable("is not host:port") from None
+    host, port = place(server)
     try:
         _ask(host, port, tls, until, options if login else None)
-    except (_Closed, ConnectionResetError, BrokenPipeError, ssl.SSLError) as error:
+    except (Closed, ConnectionResetError, BrokenPipeError, ssl.SSLError) as error:
         if tls and (isinstance(error, _Ended) or "ALERT" in (getattr(error, "reason", "") or "")):
             if any(key.startswith("ssl.keystore") for key in options):
                 return  # a certificate that is not sent here
@@ -152,19 +97,19 @@ def _knock(server: str, options: Mapping[str, str], until: float) -> None:
             how, key = ("without TLS", "PLAINTEXT") if tls else ("as TLS", "SSL")
             key = f"SASL_{key}" if login else f"{key} or SASL_{key}"
             raise WrongAnswer(f"answers {how}: set security.protocol to {key}") from None
-        raise _Closed from None
+        raise Closed from None
 
 
 def _ask(host: str, port: int, tls: bool, until: float, login: Mapping[str, str] | None) -> None:
     """The two requests; `login` are options with a mechanism of SASL."""
     with ExitStack() as opened:
-        sock: socket.socket = opened.enter_context(connected(host, port, _left(until)))
+        sock: socket.socket = opened.enter_context(connected(host, port, left(until)))
         if tls:
-            sock = opened.enter_context(_wrapped(sock, host))
+            sock = opened.enter_context(wrapped(sock, host))
         try:
             apis = _exchange(sock, API_VERSIONS, 0, b"", until, tls)
-        except (_Closed, ConnectionError, ssl.SSLError) as error:
-            raise (_Ended if tls else _Closed) from error
+        except (Closed, ConnectionError, ssl.SSLError) as error:
+            raise (_Ended if tls else Closed) from error
         listed = apis[6 : len(apis) - len(apis) % 6]  # an error, a count, and three numbers of each
         versions = {key: most for key, _, most in struct.iter_unpack(">3h", listed)}
         if SASL_HANDSHAKE not in versions:
@@ -173,7 +118,7 @@ def _ask(host: str, port: int, tls: bool, until: float, login: Mapping[str, str]
         try:
             version = min(versions[SASL_HANDSHAKE], 1)
             found = _exchange(sock, SASL_HANDSHAKE, version, _text(mechanism), until, tls)
-        except (_Closed, ConnectionError):
+        except (Closed, ConnectionError):
             return  # as servers do that are not Kafka's own; the client asks as well
     code, offered = _mechanisms(found)
     if login is None and code in (NO_ERROR, UNSUPPORTED_MECHANISM):
@@ -197,20 +142,14 @@ def _speaks(host: str, port: int, tls: bool) -> bool:
     try:
         with connected(host, port, SECOND_LOOK_S) as sock:
             if tls:
-                _wrapped(sock, host).close()
+                wrapped(sock, host).close()
             else:
                 _exchange(sock, API_VERSIONS, 0, b"", until, tls)
     except ssl.SSLError as error:
         return "ALERT" in (error.reason or "")
-    except (_Closed, OSError):
+    except (Closed, OSError):
         return False
     return True
-
-
-def _wrapped(sock: socket.socket, host: str) -> ssl.SSLSocket:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context.wrap_socket(sock, server_hostname=host)
 
 
 def _exchange(
@@ -218,35 +157,17 @@ def _exchange(
 ) -> bytes:
     """The body of the answer to one request."""
     asked = struct.pack(">hhi", key, version, key) + _text("weir") + body
-    sock.settimeout(_left(until))
+    sock.settimeout(left(until))
     sock.sendall(struct.pack(">i", len(asked)) + asked)
-    begun = _read(sock, 8, until)
-    size, number = struct.unpack(">ii", begun)
-    if not 4 <= size <= MOST_BYTES or number != key:
-        raise WrongAnswer(_named(begun, tls))
-    return _read(sock, size - 4, until)
-
-
-def _read(sock: socket.socket, size: int, until: float) -> bytes:
-    found = b""
-    while len(found) < size:
-        sock.settimeout(_left(until))
-        part = sock.recv(size - len(found))
-        if not part and found:
-            raise WrongAnswer(_named(found, isinstance(sock, ssl.SSLSocket)))
-        if not part:
-            raise _Closed
-        found += part
-    return found
-
-
-def _named(begun: bytes, tls: bool) -> str:
-    """What an answer is that is none of Kafka's."""
-    if begun[0] in TLS_RECORDS and begun[1:2] == b"\x03":
-        return "answers as TLS: set security.protocol to SSL or SASL_SSL"
-    if begun.startswith(b"HTTP"):
-        return f"answers HTTP{'S' if tls else ''}, it is no port of Kafka"
-    return f"answers something else than Kafka (first bytes {begun!r})"
+    kafkas = partial(named, tls=tls, protocol="Kafka", with_tls=WITH_TLS)
+    try:
+        begun = read(sock, 8, until)
+        size, number = struct.unpack(">ii", begun)
+        if not 4 <= size <= MOST_BYTES or number != key:
+            raise WrongAnswer(kafkas(begun))
+        return read(sock, size - 4, until)
+    except Closed as error:
+        raise WrongAnswer(kafkas(error.begun)) if error.begun else error from None
 
 
 def _mechanisms(body: bytes) -> tuple[int, list[str]]:
@@ -267,10 +188,3 @@ def _mechanisms(body: bytes) -> tuple[int, list[str]]:
 def _text(text: str) -> bytes:
     found = text.encode()
     return struct.pack(">h", len(found)) + found
-
-
-def _left(until: float) -> float:
-    left = until - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left

@@ -17,7 +17,7 @@ from app.engine.throttle_publisher import MESSAGES, ThrottleFeed, messages
 from app.errors import UserError
 from app.run.failures import Passing, failure, without_secrets
 from app.setup.validate import unset_variables
-from app.sources.kafka.knocking import WrongAnswer
+from app.sources.ports import WrongAnswer
 from tests.support.servers.kafka_port import port, says
 from tests.support.throttle_publisher import command
 from tests.support.throttle_rows import TOPIC, frame

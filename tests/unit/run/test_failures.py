@@ -16,6 +16,7 @@ from app.run.failures import (
     QueryFailed,
     RecordsGone,
     WorkerDied,
+    WrongPort,
     failure,
 )
 from app.tables.small_files import Damaged
@@ -69,9 +70,9 @@ def test_an_error_for_the_user_crosses_spark_with_its_two_lines(
             "TimeoutException",
         ),
         (
-            "Traceback (most recent call last):\napp.sources.kafka.knocking.WrongAnswer: a.b:1: answers"
+            "Traceback (most recent call last):\napp.sources.ports.WrongAnswer: a.b:1: answers"
             " HTTP, it is no port of Kafka\n\n\tat b",
-            Passing,
+            WrongPort,
             "a.b:1: answers HTTP, it is no port of Kafka",
         ),
         (

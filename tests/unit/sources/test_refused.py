@@ -192,21 +192,18 @@ def test_a_port_that_refuses_is_told_by_its_first_answer(
 
 
 @pytest.mark.parametrize(
-    ("servers", "port", "said"),
+    ("server", "said"),
     [
-        ("", "", "is not host:port"),
-        ("a.invalid", "", "a.invalid is not host:port"),
-        ("pulsar://[::1]:1/", "6650", "pulsar://[::1]:1/: "),
-        ("127.0.0.1:1,127.0.0.1:2", "", "127.0.0.1:2: Connection refused"),
-        ("pulsar://127.0.0.2", "1", "pulsar://127.0.0.2: Connection refused"),
+        ("", ": is not host:port"),
+        ("a.invalid", "a.invalid: is not host:port"),
+        ("pulsar://[::1]:1/", "pulsar://[::1]:1/: "),
+        ("127.0.0.1:99999", "127.0.0.1:99999: no such address"),
+        ("127.0.0.1:1", "127.0.0.1:1: Connection refused"),
     ],
 )
-def test_the_reason_names_the_last_server(servers: str, port: str, said: str) -> None:
+def test_the_reason_names_the_server(server: str, said: str) -> None:
     with pytest.raises(Unreachable) as refused:
-        knock(servers, port)
-    assert said in str(refused.value)
-
-
-def test_one_server_that_listens_is_enough(closed: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        knock(f"PLAINTEXT://{closed}, 127.0.0.1:{server.getsockname()[1]}")
+        knock(server)
+    assert str(refused.value).startswith(said)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        knock(f"PLAINTEXT://127.0.0.1:{listening.getsockname()[1]}")

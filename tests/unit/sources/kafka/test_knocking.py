@@ -15,8 +15,8 @@ import pytest
 from app.config.settings import Settings
 from app.sources.kafka import knocking
 from app.sources.kafka.kafka_records import stream_options
-from app.sources.kafka.knocking import Answering, Knock, WrongAnswer, answering
-from app.sources.ports import Unreachable
+from app.sources.kafka.knocking import Knock, answering
+from app.sources.ports import Answering, Unreachable, WrongAnswer
 from tests.support.servers.kafka_port import (
     Behave,
     Port,
