@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
@@ -23,8 +23,12 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ProtocolError
 from urllib3.exceptions import TimeoutError as TimedOut
 
+from app.address import Address, parsed
+
 # Its messages contain whole addresses, and those of chat services are secrets.
 logging.getLogger("urllib3").propagate = False
+
+NO_HTTP = "something else than HTTP"
 
 
 class NoAnswer(Exception):
@@ -36,42 +40,54 @@ class NoAnswer(Exception):
         """Whether a repetition may help."""
 
 
-def connections(proxy: str | None = None, **options: Any) -> urllib3.PoolManager:
+def connections(proxy: Address | None = None, **options: Any) -> urllib3.PoolManager:
     """Connections that are used again, also by several threads; `options` are PoolManager's."""
     if proxy is None:
         pools = urllib3.PoolManager(num_pools=64, **options)
     else:
-        auth = unquote(urllib3.util.parse_url(proxy).auth or "")
-        headers = urllib3.make_headers(proxy_basic_auth=auth or None)
-        pools = urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
+        headers = urllib3.make_headers(proxy_basic_auth=unquote(proxy.login or "") or None)
+        pools = urllib3.ProxyManager(proxy.origin.url, proxy_headers=headers, **options)
     pools.pool_classes_by_scheme = _POOLS
     return pools
 
 
-def connections_to(url: str) -> urllib3.PoolManager:
-    """Connections to one address, by the proxy that the environment names (`https_proxy`)."""
+def address(url: str) -> Address:
+    """The parts of an address; NoAnswer, which does not repeat it, where it cannot be used."""
     try:
-        parts = urlsplit(url)
-        proxy = getproxies().get(parts.scheme)
-        if proxy is None or proxy_bypass(parts.netloc):
-            return connections()
-        return connections(proxy if "://" in proxy else f"http://{proxy}")
+        return parsed(url, may_log_in=True)
     except ValueError:
-        raise NoAnswer("its address or that of the proxy cannot be used", again=False) from None
+        raise NoAnswer("its address is not http(s)://host:port/path", again=False) from None
+
+
+def connections_to(there: Address) -> urllib3.PoolManager:
+    """Connections to one address, by the proxy that the environment names (`https_proxy`)."""
+    origin = there.origin
+    try:
+        proxy = getproxies().get(origin.scheme)
+        if proxy is None or proxy_bypass(f"{origin.host}:{origin.port}"):
+            return connections()
+        at = parsed(proxy if "://" in proxy else f"http://{proxy}", may_log_in=True)
+        return connections(at)
+    except ValueError:
+        raise NoAnswer("the address of the proxy cannot be used", again=False) from None
 
 
 @contextmanager
 def exchange(
-    pools: urllib3.PoolManager, method: str, url: str, seconds: float, **request: Any
+    pools: urllib3.PoolManager, method: str, there: Address, seconds: float, **request: Any
 ) -> Iterator[urllib3.BaseHTTPResponse]:
     """The answer to one request, read in the block; NoAnswer if it does not come or breaks off.
 
-    A redirect is an answer like any other.
+    A redirect is an answer like any other: what follows it decides whom to trust first.
     """
     try:
+        if there.login is not None:
+            headers = urllib3.HTTPHeaderDict(urllib3.make_headers(basic_auth=unquote(there.login)))
+            headers.update(request.get("headers", {}))
+            request["headers"] = headers
         answer = pools.request(
             method,
-            url,
+            there.url,
             timeout=urllib3.Timeout(total=seconds),
             retries=False,
             redirect=False,
@@ -84,9 +100,19 @@ def exchange(
         finally:
             answer.close()
     except ValueError:
-        raise NoAnswer("its address or a header cannot be sent", again=False) from None
+        raise NoAnswer("a header cannot be sent", again=False) from None
     except (HTTPError, http.client.HTTPException, OSError) as error:
         raise NoAnswer(_why(error, seconds)) from None
+
+
+def beginning(answer: urllib3.BaseHTTPResponse) -> str:
+    """The beginning of the body of an error response."""
+    try:
+        text = answer.read1(300).decode(errors="replace")
+    except HTTPError:
+        return ""
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return f" ({text})" if text else ""
 
 
 def attempts(
@@ -106,8 +132,16 @@ def _why(error: BaseException, seconds: float) -> str:
     error = _root(error)
     if isinstance(error, TimedOut | TimeoutError):
         return f"no whole answer in time ({seconds:g} s)"
+    if isinstance(error, ConnectionResetError):  # or closed, before an answer
+        return "closes the connection, as ports of other protocols do"
     if isinstance(error, http.client.IncompleteRead | ProtocolError):
         return "the answer breaks off"
+    if isinstance(error, http.client.HTTPException):
+        # The record of TLS that refuses what is no TLS.
+        is_tls = str(error).strip("'\"").startswith(("\x15\x03", r"\x15\x03"))
+        return f"answers {'as TLS: https://, or another port' if is_tls else NO_HTTP}"
+    if getattr(error, "reason", None) in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+        return "answers without TLS: http://, or another port"
     return f"cannot be reached ({getattr(error, 'strerror', None) or type(error).__name__})"
 
 

@@ -18,10 +18,10 @@ from app.config.base import (
     masked,
     resolved,
     shown,
+    variable_address,
     without_users,
 )
 
-_URL = re.compile(r"https?://[^/?#@\s]+\S*")
 _MAY_CARRY_SECRET = re.compile(r"(https?://[^/?#]+)[/?#](.+)")
 
 
@@ -38,9 +38,7 @@ class _HttpSink(Model):
     @field_validator("url")
     @classmethod
     def _is_url(cls, url: str) -> str:
-        if not _URL.fullmatch(ENV.sub("x", url)) and not ENV.fullmatch(url):
-            raise ValueError("is not an address (allowed: http://host:port/path, https://…)")
-        return url
+        return variable_address(url)
 
     @property
     def identity(self) -> str:

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, model_validator
 
+from app.address import parsed
 from app.errors import UserError
 from app.terminal.moments import duration_ms, has_unit
 from state.engine import parameters
@@ -108,6 +109,18 @@ def without_users(value: Any) -> Any:
 def _user(text: str) -> str:
     """`user:password` of an address; variables stay."""
     return ":".join(each if ENV.fullmatch(each) else MASK for each in _PARTS.findall(text))
+
+
+def variable_address(url: str) -> str:
+    """An HTTP address that may have variables, as it is; a ValueError for what cannot become one."""
+    if not ENV.fullmatch(url):
+        try:
+            parsed(ENV.sub("1", url), may_log_in=True)
+        except ValueError:
+            raise ValueError(
+                "is not an address (allowed: http://host:port/path, https://…)"
+            ) from None
+    return url
 
 
 def resolved(options: Mapping[str, str], where: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, field_validator
 
-from app.config.base import Milliseconds, Model, Positive, resolved, without_users
+from app.config.base import Milliseconds, Model, Positive, resolved, variable_address, without_users
 from app.config.exporters import ExporterMapping, shipped_mappings
 from app.config.kafka_topics import DAY_MS
 from app.config.reading import describe, read_yaml
@@ -37,10 +37,12 @@ class KafkaQuotasSettings(Model):
     @classmethod
     def _addresses(cls, found: dict[str, str]) -> dict[str, str]:
         for broker, url in found.items():
-            if not url.startswith(("http://", "https://", "${env:")) or len(url.split()) > 1:
+            try:
+                variable_address(url)
+            except ValueError:
                 raise ValueError(
                     f"{broker}: {without_users(url)} is no address (http://host:port/metrics)"
-                )
+                ) from None
         return found
 
     @field_validator("mapping")

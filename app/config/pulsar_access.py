@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
+from app.address import parsed
 from app.config.base import Model, Positive, resolved, shown, without_users
 from app.config.documents import text_of
 from app.errors import UserError
 
-_URL = re.compile(r"https?://[^/?#@\s]+/?")
-
 
 def plain_url(url: str) -> str:
     """An address without its final slash; a ValueError if it is invalid."""
-    if not _URL.fullmatch(url):
-        raise ValueError(f"{url!r} is not http://host:port or https://host:port")
+    try:
+        there = parsed(url)
+    except ValueError:
+        there = None
+    if there is None or there.target not in ("", "/"):
+        raise ValueError(f"{without_users(url)!r} is not http://host:port or https://host:port")
     return url.rstrip("/")
 
 

@@ -9,14 +9,16 @@ a connection is reopened, so the key also has the decision's time and `row_no`.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.errors import UserError
-from app.sources.kafka.kafka_probe import topics
-from app.sources.ports import Unreachable
+from app.sources.kafka.kafka_probe import of_client, topics
+from app.sources.kafka.knocking import answering
+from app.sources.ports import Unreachable, WrongAnswer, refuse_wrong
 from udfs import wire
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class ThrottleFeed:
         found = messages(rows, self._fields)
         if not found.num_rows:
             return
+        refuse_wrong(partial(answering, of_client(self._options)))
         # One task, so that a partition of the topic has its commands in their order.
         frame = self._spark.createDataFrame(found).coalesce(1)
         frame.write.format("kafka").options(**self._options).option("topic", self._topic).save()
@@ -109,8 +112,9 @@ def check(feed: ThrottleFeedSettings) -> None:
     try:
         found = topics(options)
     except Unreachable as error:
+        how = "at" if isinstance(error, WrongAnswer) else "does not answer at"
         raise UserError(
-            f"Kafka does not answer at {error}\n"
+            f"Kafka {how} {error}\n"
             "throttle_feed.options: kafka.bootstrap.servers and the kafka.* security options "
             "decide this"
         ) from None

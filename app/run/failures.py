@@ -24,6 +24,7 @@ _PASSING = re.compile(
     r"|NotEnoughReplicas(?:AfterAppend)?)Exception"
     r"|Cannot fetch record for offset|No resolvable bootstrap urls"
 )
+_ANSWERS = re.compile(r"ports\.WrongAnswer: ([^\n]+)")
 _PULSAR_PASSING = re.compile(
     r"_pulsar\.(Timeout|ConnectError|ReadError|NotConnected|LookupError|ServiceUnitNotReady"
     r"|TooManyLookupRequestException|BrokerMetadataError|BrokerPersistenceError|AlreadyClosed"
@@ -138,6 +139,12 @@ class PulsarPassing(Passing):
     what = "Pulsar does not answer"
 
 
+class WrongPort(Passing):
+    """A streaming query has not begun, or has ended, because a port answers something else."""
+
+    what = "a broker's address answers otherwise"
+
+
 class WorkerDied(Passing):
     """A streaming query ended because a Python worker or an executor was killed."""
 
@@ -182,6 +189,9 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
         if found:
             shown = message.format(found=found[0], warehouse=settings.warehouse.rstrip("/"))
             return UserError(f"query {name}: {shown}")
+    found = _ANSWERS.search(text)
+    if found:
+        return WrongPort(found[1])
     found = _PASSING.search(text)
     if found:
         return Passing(found[0].rpartition(".")[2] + (" of throttle_feed" if feed else ""))

@@ -39,6 +39,7 @@ from app.run.shutdown import Stopping, ended, finish, listening, waits
 from app.run.side_processes import working_beside
 from app.run.source_watch import SourceWatch
 from app.show.metrics.health import Health
+from app.sources.ports import WrongAnswer
 from app.sources.python_source import end_planning
 from app.tables import (
     checkpoints,
@@ -485,7 +486,10 @@ class Service:
             self._progress.warn(f"{name}: {reason.what} ({reason}); again in {pause:.0f} s")
         elif time.monotonic() >= due:
             self._again[name] = (0.0, attempt)
-            self.start(name)
+            try:
+                self.start(name)
+            except WrongAnswer as error:
+                self._restart_later(name, f"ports.WrongAnswer: {error}")
 
     def _part_archive(self, name: str, reason: str) -> None:
         """Go on without the archive that a query carries and that cannot be written: it becomes a

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from app import folders, sources
-from app.config.base import ENV
+from app import folders, http, sources
 from app.engine import throttle_publisher
 from app.errors import UserError
 from app.setup.check import Check, checked
@@ -22,6 +19,7 @@ from app.sources.kafka.kafka_probe import TIMEOUT_S
 from app.sources.kafka.kafka_records import chosen
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
+from app.sources.ports import Unreachable, knock
 from app.sources.pulsar import admin_source, topic_client
 from app.tables import manifest, writable
 
@@ -171,13 +169,9 @@ def _broker(chosen: ReconcileSettings, broker: str) -> str:
 
 def _sink(sink: Any) -> str:
     """Opens a connection; nothing is sent, because that would be an alert."""
-    address = sink.address() if ENV.search(sink.url) else sink.url
-    parts = urlsplit(address)
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
     try:
-        socket.create_connection((parts.hostname or "", port), timeout=TIMEOUT_S).close()
-    except OSError as error:
-        raise UserError(
-            f"{sink.title}: {error.strerror or error}\nits host and port decide this"
-        ) from None
+        origin = http.address(sink.address()).origin
+        knock(f"{origin.host}:{origin.port}")
+    except (http.NoAnswer, Unreachable) as error:
+        raise UserError(f"{sink.title}: {error}\nits host and port decide this") from None
     return f"{sink.title} accepts connections"

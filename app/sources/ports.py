@@ -1,31 +1,167 @@
-"""Whether a server listens: a port that refuses is told at once, where clients try for longer."""
+"""What answers at an address, before a client connects that trusts the answer.
+
+Clients of Kafka and Pulsar try for long where a port refuses, and allocate the length that it answers:
+of TLS, HTTP or noise gigabytes. A knock has a bound on the answer and on the time, and sends nothing
+secret, so TLS is taken with any certificate: whether it is trusted, the client decides.
+"""
 
 from __future__ import annotations
 
 import socket
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import NamedTuple
 
-TIMEOUT_S = 5.0
+SECONDS = 5.0
+GRACE_S = 0.5
+"""For the other addresses, once one has answered."""
+SECOND_LOOK_S = 2.0
+"""For the question whether an address that closes the connection speaks TLS, or does not."""
+MOST_BYTES = 64 << 10
+TLS_RECORDS = b"\x14\x15\x16\x17"
+Ask = Callable[[str, float], None]
+"""Asks a server until a time (monotonic, s): Unreachable, Closed or an OSError where it cannot be used."""
 
 
 class Unreachable(Exception):
     """No server answered; the message has the addresses and the reasons."""
 
 
-def knock(servers: str, port: str = "") -> None:
-    """Connect to one of the servers, `host:port` each with commas between them; `port` is that of
-    a server without one. Raises Unreachable."""
-    reasons = []
-    for server in servers.split(","):
-        place = server.strip().rpartition("://")[2].rstrip("/")
-        host, sign, number = place.rpartition(":")
-        if port and (not sign or place.endswith("]")):
-            host, number = place, port
-        try:
-            socket.create_connection((host.strip("[]"), int(number)), timeout=TIMEOUT_S).close()
-        except ValueError:
-            reasons.append(f"{server.strip()} is not host:port")
-        except OSError as error:
-            reasons.append(f"{server.strip()}: {error.strerror or error}")
-        else:
-            return
-    raise Unreachable("; ".join(reasons) or "no server is named")
+class WrongAnswer(Unreachable):
+    """Something answers that the options of the client do not fit: it must not connect."""
+
+
+class Closed(Exception):
+    """The other end has closed the connection before its whole answer."""
+
+    begun = b""
+    """What has come of it."""
+
+
+class Answering(NamedTuple):
+    """The addresses that a client may have, and why others answer what it must not see."""
+
+    servers: list[str]
+    wrong: dict[str, str]
+
+
+def knock(server: str) -> None:
+    """Connect to `host:port`; Unreachable where nothing listens."""
+    answering([server], lambda each, until: connected(*place(each), left(until)).close())
+
+
+def answering(servers: Sequence[str], ask: Ask, seconds: float = SECONDS) -> Answering:
+    """Ask all servers at once; Unreachable if none can be used, a WrongAnswer if one of them answers
+    otherwise than it should.
+
+    A server that answers GRACE_S after another, or not at all, is in neither list.
+    """
+    servers = list(dict.fromkeys(each.strip() for each in servers))
+    until = time.monotonic() + seconds
+    pool = ThreadPoolExecutor(min(len(servers), 32), thread_name_prefix="knock")
+    asked = {pool.submit(ask, each, until): each for each in servers}
+    open_, found = set(asked), list[str]()
+    why: dict[str, Unreachable] = {}
+    ends = until + SECOND_LOOK_S + GRACE_S
+    while open_ and time.monotonic() < ends:
+        done, open_ = wait(open_, max(ends - time.monotonic(), 0), FIRST_COMPLETED)
+        for each in done:
+            error = _error(each)
+            if error is None:
+                found.append(asked[each])
+                ends = min(ends, time.monotonic() + GRACE_S)
+            else:
+                why[asked[each]] = error
+    pool.shutdown(wait=False, cancel_futures=True)
+    wrong = {name: str(error) for name, error in why.items() if isinstance(error, WrongAnswer)}
+    if found:
+        return Answering([each for each in servers if each in found], wrong)
+    silent = Unreachable("does not answer in time")
+    said = "; ".join(f"{server}: {why.get(server, silent)}" for server in servers)
+    raise (WrongAnswer if wrong else Unreachable)(said)
+
+
+def refuse_wrong(ask: Callable[[], Answering]) -> None:
+    """WrongAnswer if something else answers; servers that do not answer may come back."""
+    try:
+        wrong = ask().wrong
+    except WrongAnswer:
+        raise
+    except Unreachable:
+        return
+    if wrong:
+        raise WrongAnswer("; ".join(f"{server}: {why}" for server, why in wrong.items()))
+
+
+def _error(asked: Future[None]) -> Unreachable | None:
+    """Why a server cannot be used; None if it can."""
+    try:
+        asked.result()
+    except Unreachable as error:
+        return error
+    except ValueError:
+        return Unreachable("is not host:port")
+    except Closed:
+        return Unreachable("closes the connection without an answer")
+    except TimeoutError:
+        return Unreachable("does not answer in time")
+    except OSError as error:
+        return Unreachable(error.strerror or str(error))
+    return None
+
+
+def place(server: str, port: str = "") -> tuple[str, int]:
+    """Host and port of an address, which may begin with a protocol; ValueError for what has none."""
+    name = server.strip().rpartition("://")[2].rstrip("/")
+    host, sign, number = name.rpartition(":")
+    if port and (not sign or name.endswith("]")):
+        host, number = name, port
+    return host.strip("[]"), int(number)
+
+
+def connected(host: str, port: int, seconds: float) -> socket.socket:
+    """A connection; an OSError where there is none in time, or no such port."""
+    try:
+        return socket.create_connection((host, port), timeout=seconds)
+    except (OverflowError, UnicodeError) as error:
+        raise OSError(f"no such address: {error}") from None
+
+
+def wrapped(sock: socket.socket, host: str) -> ssl.SSLSocket:
+    """The connection behind a handshake of TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(sock, server_hostname=host)
+
+
+def read(sock: socket.socket, size: int, until: float) -> bytes:
+    """So many bytes of an answer; Closed where it ends before."""
+    found = b""
+    while len(found) < size:
+        sock.settimeout(left(until))
+        part = sock.recv(size - len(found))
+        if not part:
+            closed = Closed()
+            closed.begun = found
+            raise closed
+        found += part
+    return found
+
+
+def named(begun: bytes, tls: bool, protocol: str, with_tls: str) -> str:
+    """What an answer is that is none of a protocol; `with_tls` is what to set where it is TLS."""
+    if begun[0] in TLS_RECORDS and begun[1:2] == b"\x03":
+        return f"answers as TLS: set {with_tls}"
+    if begun.startswith(b"HTTP"):
+        return f"answers HTTP{'S' if tls else ''}, it is no port of {protocol}"
+    return f"answers something else than {protocol} (first bytes {begun!r})"
+
+
+def left(until: float) -> float:
+    """The seconds until a time; a TimeoutError behind it."""
+    seconds = until - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError
+    return seconds

@@ -174,9 +174,9 @@ def test_one_of_the_servers_that_says_nothing_costs_no_poll(
 def test_a_server_that_says_nothing_is_awaited_for_its_time(mute: str, spark: SparkSession) -> None:
     with closing(KafkaClient({"bootstrap.servers": mute}, 500)) as client:
         began = time.monotonic()
-        with pytest.raises(Unanswered, match=r"the list of topics: .*TimeoutException"):
+        with pytest.raises(Unanswered, match=r"the list of topics: .*: does not answer"):
             client.names(time.monotonic() + 60)
-        assert 1 < time.monotonic() - began < 4
+        assert 0.4 < time.monotonic() - began < 2
         with pytest.raises(Unanswered, match="no time left"):
             client.names(time.monotonic())
 
@@ -189,16 +189,16 @@ def ancient() -> Iterator[str]:
         server.listen()
 
         def answer() -> None:
-            with suppress(OSError, struct.error):  # the client or the test has ended
-                while True:
-                    with server.accept()[0] as taken:
-                        for _ in range(2):
-                            (size,) = struct.unpack(">i", taken.recv(4, socket.MSG_WAITALL))
-                            request = taken.recv(size, socket.MSG_WAITALL)
-                            _, version, number = struct.unpack(">hhi", request[:8])
-                            error = 35 if version else 0  # UNSUPPORTED_VERSION
-                            versions = struct.pack(">ihihhh", number, error, 1, 18, 0, 0)
-                            taken.sendall(struct.pack(">i", len(versions)) + versions)
+            while server.fileno() >= 0:
+                # the client or the test has ended
+                with suppress(OSError, struct.error), server.accept()[0] as taken:
+                    for _ in range(2):
+                        (size,) = struct.unpack(">i", taken.recv(4, socket.MSG_WAITALL))
+                        request = taken.recv(size, socket.MSG_WAITALL)
+                        _, version, number = struct.unpack(">hhi", request[:8])
+                        error = 35 if version else 0  # UNSUPPORTED_VERSION
+                        versions = struct.pack(">ihihhh", number, error, 1, 18, 0, 0)
+                        taken.sendall(struct.pack(">i", len(versions)) + versions)
 
         threading.Thread(target=answer, daemon=True).start()
         yield f"127.0.0.1:{server.getsockname()[1]}"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.sources.kafka.kafka_client import KafkaClient
+from app.sources.kafka.knocking import answering
+from app.sources.ports import WrongAnswer
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.process import serving
 
@@ -63,3 +65,26 @@ def test_both_releases_log_in(
 
     for logs_in in (weirs, sparks, weirs) if weir_first else (sparks, weirs, sparks):
         logs_in()
+
+
+def test_a_broker_itself_says_which_key_is_missing(broker: Kafka) -> None:
+    secure, plain = broker.secure_servers, broker.servers
+    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": MECHANISM}
+
+    def said(servers: str, **options: str) -> str:
+        found = {key.replace("_", "."): value for key, value in options.items()}
+        with pytest.raises(WrongAnswer) as error:
+            answering({"bootstrap.servers": servers, **found})
+        return str(error.value).removeprefix(f"{servers}: ")
+
+    assert answering({"bootstrap.servers": plain}).servers == [plain]
+    assert answering({"bootstrap.servers": secure, **given}).servers == [secure]
+    assert said(secure) == "answers as TLS: set security.protocol to SSL or SASL_SSL"
+    assert said(secure, security_protocol="SSL").startswith("asks for SASL (")
+    assert said(secure, security_protocol="SASL_SSL").startswith("does not take GSSAPI: set sasl.")
+    assert said(plain, security_protocol="SASL_PLAINTEXT") == (
+        "takes no login: set security.protocol to PLAINTEXT"
+    )
+    assert said(plain, security_protocol="SSL") == (
+        "answers without TLS: set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
+    )

@@ -394,3 +394,64 @@ def test_other_readers_are_found(tmp_path: Path) -> None:
     )
     assert yaml_used(path) == {"load", "ruamel.yaml", "safe_load"}
     assert opens(path) == {"path.read_text"}
+
+
+HTTP = {"urllib3", "requests", "httpx", "aiohttp", "http.client", "urllib.request", "http.server"}
+"""Modules that open connections of HTTP or answer them."""
+HTTP_MODULES = {"app/http.py"}
+SOCKETS = {"create_connection", "connect_ex", "HTTPConnection"}
+SOCKET_MODULES = {"app/sources/ports.py", "app/run/jvm_watch.py"}
+"""Those that connect: a knock without a secret, and to the own JVM."""
+READINGS = {"urlsplit", "urlparse", "parse_url"}
+READING_MODULES = {"app/address.py", "app/read/relations.py"}
+"""Those that take addresses apart: of HTTP, and of object stores."""
+
+
+def opened(path: Path, tree: ast.AST) -> Iterator[str]:
+    """What a file has of HTTP, sockets and readings of addresses that is another file's to have."""
+    file = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            names = [module, *(f"{module}.{alias.name}" for alias in node.names)]
+        for name in names:
+            is_http = any(name == each or name.startswith(f"{each}.") for each in HTTP)
+            if is_http and file not in HTTP_MODULES:
+                yield f"{file}: {name}"
+        last = {name.rpartition(".")[2] for name in names}
+        if isinstance(node, ast.Attribute):
+            last = {node.attr}
+        for known, files in ((SOCKETS, SOCKET_MODULES), (READINGS, READING_MODULES)):
+            if file not in files:
+                yield from (f"{file}: {name}" for name in last & known)
+
+
+def test_one_module_opens_connections_of_http() -> None:
+    """`app/http.py` sends secrets by the parts of an address that `app/address.py` has read."""
+    found = [
+        text
+        for folder in ("app", "state", "udfs")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for text in opened(path, ast.parse(path.read_text("utf-8")))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import requests",
+        "import urllib3.util",
+        "from urllib import request",
+        "from urllib.request import urlopen",
+        "from http import client",
+        "from urllib.parse import quote, urlsplit",
+        "import socket\nsocket.create_connection(())",
+        "from socket import create_connection",
+    ],
+)
+def test_another_way_to_a_server_is_found(text: str, tmp_path: Path) -> None:
+    assert list(opened(tmp_path / "it.py", ast.parse(text)))

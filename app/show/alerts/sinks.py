@@ -20,13 +20,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from urllib3 import BaseHTTPResponse
-from urllib3.exceptions import HTTPError
-
+from app import http
 from app.config.alerts import AlertmanagerSink, AlertSettings, HttpSink, WebhookSink
 from app.config.owners import owner_of
 from app.errors import UserError, reason
-from app.http import NoAnswer, attempts, connections_to, exchange
 from app.show.alerts.episodes import FIRING, RESOLVED
 from app.show.alerts.journal import Journal, Key, Row, key_of
 from app.tables.json_documents import Document
@@ -218,7 +215,7 @@ def post(sink: HttpSink, body: Any, stopping: threading.Event) -> None:
         address = f"{address.rstrip('/')}/api/v2/alerts"
     headers = {"Content-Type": "application/json", "User-Agent": "weir", **sink.all_headers()}
     reason: str | None = None
-    for _ in attempts(sink.retries, stopping, FIRST_PAUSE_S, LONGEST_PAUSE_S):
+    for _ in http.attempts(sink.retries, stopping, FIRST_PAUSE_S, LONGEST_PAUSE_S):
         reason, again = _attempt(address, data, headers, sink.timeout_ms / 1000)
         if reason is None:
             return
@@ -233,25 +230,16 @@ def _attempt(
     """The error of one attempt, None on success; and whether a retry may help."""
     try:
         # A redirect is not followed: it would send secrets to another host.
-        with exchange(
-            connections_to(address), "POST", address, seconds, body=data, headers=headers
+        there = http.address(address)
+        with http.exchange(
+            http.connections_to(there), "POST", there, seconds, body=data, headers=headers
         ) as answer:
             if 200 <= answer.status < 300:
                 return None, False
             again = answer.status >= 500 or answer.status in (408, 429)
-            return f"answers with status {answer.status}{_beginning(answer)}", again
-    except NoAnswer as error:
+            return f"answers with status {answer.status}{http.beginning(answer)}", again
+    except http.NoAnswer as error:
         return str(error), error.again
-
-
-def _beginning(answer: BaseHTTPResponse) -> str:
-    """The beginning of the body of an error response."""
-    try:
-        text = answer.read1(300).decode(errors="replace")
-    except HTTPError:
-        return ""
-    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return f" ({text})" if text else ""
 
 
 def plain(row: Row) -> dict[str, Any]:

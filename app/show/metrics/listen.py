@@ -13,18 +13,27 @@ OF_RUN = (
 OF_METRICS = "another program may hold the port: choose one with --listen HOST:PORT"
 
 
+def listening(host: str, port: int, backlog: int) -> socket.socket:
+    """A socket that listens on an address; an OSError where nothing can."""
+    family, kind, protocol, _, where = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    server = socket.socket(family, kind, protocol)
+    try:
+        # An address that a closed connection still holds is free.
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(where)
+        server.listen(backlog)
+    except OSError:
+        server.close()
+        raise
+    return server
+
+
 def require_free(listen: str, remedy: str = OF_RUN) -> None:
     """UserError where nothing can listen on `listen` (HOST:PORT) now."""
-    host, port = address(listen)
     try:
-        family, kind, protocol, _, where = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind, protocol) as server:
-            # As the server does: an address that a closed connection still holds is free.
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            server.bind(where)
-            server.listen(1)
+        listening(*address(listen), 1).close()
     except OSError as error:
         raise taken(listen, error, remedy) from error
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 from app.config.metrics import MetricsSettings, address
 from app.read.relations import Warehouse
 from app.show.metrics import say as say_to_log
-from app.show.metrics.endpoints import endpoints
+from app.show.metrics.endpoints import HEALTH, READY, endpoints
 from app.show.metrics.exporter import Exporter
 from app.show.metrics.listen import OF_METRICS, OF_RUN, taken
 from app.show.metrics.server import start
@@ -25,6 +25,8 @@ from app.terminal.rows import plain
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
+LAST_READ_S = 1.0
+"""For a read at the end, which the end of the interpreter would cut."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -83,7 +85,7 @@ def exporting(
     host, port = address(listen)
     app = endpoints(make_wsgi_app(_registry(exporter)), obstacle or exporter.obstacle)
     try:
-        server, thread = start(host, port, app)
+        server, thread = start(host, port, app, (HEALTH, READY))
     except OSError as error:
         raise taken(listen, error, remedy) from error
     shown = f"[{host}]" if ":" in host else host
@@ -99,8 +101,8 @@ def exporting(
     finally:
         stop.set()
         server.shutdown()
-        server.server_close()
         thread.join()
+        reader.join(LAST_READ_S)
 
 
 def _registry(exporter: Exporter) -> CollectorRegistry:

@@ -1,80 +1,164 @@
-"""The HTTP server of the exporter: a thread per request, with a limit of connections and of time.
+"""The HTTP server of the exporter: one thread reads the requests of all connections.
 
-Anybody who reaches the port may open connections, so neither half-open ones nor slow readers may
-keep others from an answer.
+Anybody who reaches the port may open connections. A connection costs no thread: it waits in the
+loop, HEAD_S at most for a whole request and LONGEST_S for all, however it drips. Where there are too
+many, the oldest idle one of the address that has most is closed. Health is answered by the loop
+itself, so that neither idle connections nor slow readers of the metrics are before a probe.
 """
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import ipaddress
-import socket
 import threading
-import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from urllib.parse import unquote
 
-from prometheus_client.exposition import ThreadingWSGIServer
+from app.show.metrics.listen import listening
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-MOST_CONNECTIONS = 32
-"""Connections that are served at a time; further ones are closed."""
+MOST_CONNECTIONS = 512
+MOST_ANSWERS = 32
+"""Connections whose answer is computed or sent; each holds it in memory."""
+BACKLOG = 100
+"""Connections that are accepted at once: few beside MOST_CONNECTIONS, so that a request is read
+before later connections can displace it."""
+QUEUE = 1024
+"""Connections that wait to be accepted; a further one tries again after a second."""
+THREADS = 2
+"""Compute answers; the loop needs its share of the interpreter."""
+HEAD_S = 5.0
+"""From a connection to the end of its request."""
 LONGEST_S = 30.0
 """From a connection to the end of its answer; Prometheus waits 10 s by default."""
+LINGER_S = 1.0
+"""For what a client sends behind its request; unread it would take the answer from it."""
+MOST_HEAD = 16 << 10
+BROKEN = (OSError, EOFError, ValueError, asyncio.LimitOverrunError, asyncio.CancelledError)
+"""A client that goes away, is too slow, sends no HTTP, or is displaced; no error of the exporter."""
 
 
-class _Handler(WSGIRequestHandler):
-    """One request; nothing is logged."""
+class Server:
+    """Answers one request of each connection, then closes it."""
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing."""
+    def __init__(
+        self, host: str, port: int, app: WSGIApplication, at_once: Collection[str] = ()
+    ) -> None:
+        """`at_once` are the paths whose answers take no time; an OSError if the address cannot be
+        listened on."""
+        self._socket = listening(host, port, BACKLOG)
+        at, self.server_port = self._socket.getsockname()[:2]
+        self._app = _named_locally(app) if _is_loopback(at) else app
+        self._at_once = at_once
+        self._stop = asyncio.Event()
+        self._loop = asyncio.new_event_loop()
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="weir-metrics")
+        self._idle: dict[asyncio.Task[Any], str] = {}
+        """Connections without a whole request and their addresses, the oldest first."""
+        self._busy: dict[asyncio.Task[Any], str] = {}
+        """Connections with one."""
+
+    def serve_forever(self) -> None:
+        """Serve until `shutdown`."""
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    def shutdown(self) -> None:
+        """End all connections and the serving; another thread calls it."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _serve(self) -> None:
+        async with await asyncio.start_server(
+            self._connected, sock=self._socket, limit=MOST_HEAD, backlog=BACKLOG
+        ):
+            self._socket.listen(QUEUE)
+            await self._stop.wait()
+            for task in (*self._idle, *self._busy):
+                task.cancel()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._idle[task] = address = str((writer.get_extra_info("peername") or ("",))[0])
+        if len(self._idle) + len(self._busy) > MOST_CONNECTIONS:
+            _displace(self._idle or self._busy)
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                async with asyncio.timeout(HEAD_S):
+                    environ = await _request(reader)
+                del self._idle[task]
+                if environ["PATH_INFO"] in self._at_once:
+                    answer = self._answer(environ)
+                else:
+                    self._busy[task] = address
+                    if len(self._busy) > MOST_ANSWERS:
+                        _displace(self._busy)
+                    computed = self._loop.run_in_executor(self._pool, self._answer, environ)
+                    answer = await computed
+                writer.transport.set_write_buffer_limits(0)  # drained is sent
+                writer.write(answer)
+                await writer.drain()
+                writer.write_eof()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LINGER_S):
+                        while await reader.read(MOST_HEAD):
+                            pass
+        except BROKEN:
+            pass
+        finally:
+            for each in (self._idle, self._busy):
+                each.pop(task, None)
+            writer.transport.abort()
+
+    def _answer(self, environ: WSGIEnvironment) -> bytes:
+        begun: list[tuple[str, list[tuple[str, str]]]] = []
+        parts = self._app(environ, lambda status, headers, *_: begun.append((status, headers)))  # type: ignore[arg-type]
+        body = b"".join(parts)
+        status, headers = begun[-1]
+        fields = {"Content-Length": str(len(body)), "Connection": "close", **dict(headers)}
+        lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in fields.items())]
+        head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+        return head if environ["REQUEST_METHOD"] == "HEAD" else head + body
 
 
-class Server(ThreadingWSGIServer):
-    """A thread per connection, at most MOST_CONNECTIONS of them, for at most LONGEST_S each."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._since: dict[socket.socket, float] = {}
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection, unless there are too many."""
-        if len(self._since) >= MOST_CONNECTIONS:
-            self.shutdown_request(request)
-            return
-        self._since[request] = time.monotonic()
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        """Close a connection."""
-        self._since.pop(request, None)
-        super().shutdown_request(request)
-
-    def service_actions(self) -> None:
-        """Between requests: end the connections that have lasted too long."""
-        limit = time.monotonic() - LONGEST_S
-        for request, since in list(self._since.items()):
-            if since < limit:
-                with contextlib.suppress(OSError):  # its thread has just closed it
-                    request.shutdown(socket.SHUT_RDWR)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away, or sends no HTTP, is no error of the exporter."""
+def _displace(connections: dict[asyncio.Task[Any], str]) -> None:
+    """End the oldest connection of the address that has most of them."""
+    greedy = Counter(connections.values()).most_common(1)[0][0]
+    task = next(task for task, address in connections.items() if address == greedy)
+    del connections[task]
+    task.cancel()
 
 
-def start(host: str, port: int, app: WSGIApplication) -> tuple[WSGIServer, threading.Thread]:
+async def _request(reader: asyncio.StreamReader) -> dict[str, Any]:
+    """The environment of a request without its body; ValueError for what is no request of HTTP."""
+    first = await reader.readexactly(1)
+    if not first.isupper():
+        raise ValueError("no method: a hello of TLS, for example")
+    head = first + await reader.readuntil(b"\r\n\r\n")
+    request, *fields = head.decode("latin-1").rstrip().split("\r\n")
+    method, target, _ = request.split(" ")
+    path, _, query = target.partition("?")
+    environ = {"REQUEST_METHOD": method, "PATH_INFO": unquote(path), "QUERY_STRING": query}
+    for field in fields:
+        name, _, value = field.partition(":")
+        key = f"HTTP_{name.strip().upper().replace('-', '_')}"
+        # One Host beside another is that of nobody.
+        environ[key] = f"{environ[key]}, {value.strip()}" if key in environ else value.strip()
+    return environ
+
+
+def start(
+    host: str, port: int, app: WSGIApplication, at_once: Collection[str] = ()
+) -> tuple[Server, threading.Thread]:
     """Serve an application on an address; an OSError if it cannot be listened on."""
-    family, _, _, _, where = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    server_class: type[Server] = type("Server", (Server,), {"address_family": family})
-    at = str(where[0])
-    if _is_loopback(at):
-        app = _named_locally(app)
-    server = make_server(at, port, app, server_class, handler_class=_Handler)
+    server = Server(host, port, app, at_once)
     thread = threading.Thread(target=server.serve_forever, daemon=True, name="weir-metrics-server")
     thread.start()
     return server, thread

@@ -14,7 +14,8 @@ from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.errors import UserError
 from app.jvm import may_start
 from app.sources import polled
-from app.sources.ports import Unreachable, knock
+from app.sources.kafka.knocking import answering
+from app.sources.ports import Unreachable
 from state.engine.globs import TOPICS, Source, matching
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
     polled.refuse_path(feed)
     with closing(_poller(feed, warehouse)) as asked:
         try:
-            knock(groups(feed).client_options()["bootstrap.servers"])
+            answering(groups(feed).client_options())
         except Unreachable as error:
             raise UserError(f"{WHERE}: {error}\noptions and timeout_ms decide this") from None
         if may_start():  # else the driver asks, which has a JVM

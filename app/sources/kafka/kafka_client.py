@@ -22,9 +22,10 @@ from app.config.base import MASK, SECRET
 from app.errors import UserError
 from app.jars import KAFKA_CLIENT, OF_KAFKA_CLIENT, client_jar
 from app.jvm import driver_jvm
+from app.sources.kafka.knocking import Knock
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
-from app.sources.ports import Unreachable, knock
+from app.sources.ports import SECONDS, Unreachable
 
 SLICE_MS = 50
 """The time between two looks at `stopping` while an answer is awaited."""
@@ -46,6 +47,7 @@ REFUSED = (
     "GroupAuthorizationException",
     "TopicAuthorizationException",
 )
+TOPIC_LIST = "the list of topics"
 BY_NAME = "they are those of Kafka's Java client, by its own names"
 Send = Callable[[bytes, Sequence[int], Sequence[int]], None]
 Offset = Literal["first", "next", "stable"]
@@ -102,32 +104,18 @@ class KafkaClient:
         self._where = where
         self._stopping = stopping or threading.Event()
         self._requests: Any = None
-        self._servers = self._options.get("bootstrap.servers", "")
-        """Those of them by which the client begins."""
+        self._knock = Knock(self._options, min(SECONDS, timeout_ms / 1000))
+        self._opened: list[str] = []
+        """The servers by which the client has begun."""
 
     def names(self, deadline: float) -> frozenset[str]:
         """The names of all topics, internal ones included; Unanswered without an answer."""
-        servers = self._options["bootstrap.servers"]
-        # A new client may stay with the first server that it takes, though that one says nothing.
-        tries = (
-            [servers] if self._requests is not None else [servers, *servers.split(",")][:ATTEMPTS]
-        )
-        while True:
-            self._servers = tries.pop(0)
-            ends = min(deadline, time.monotonic() + self._timeout_ms / 1000) if tries else deadline
-            request = self._send("names", ends)
-            try:
-                return frozenset(request.only("the list of topics", ends))
-            except Unanswered as error:
-                self.close()  # addresses may have changed: the next request looks them up
-                if tries and time.monotonic() < deadline and not self._stopping.is_set():
-                    continue
-                self._servers = servers
-                try:
-                    knock(servers)
-                except Unreachable as reason:
-                    raise Unanswered(f"the list of topics: {reason}") from None
-                raise error from None
+        request = self._send("names", deadline)
+        try:
+            return frozenset(request.only(TOPIC_LIST, deadline))
+        except Unanswered:
+            self.close()  # addresses may have changed: the next request looks them up
+            raise
 
     def topics(self, names: Sequence[str], deadline: float) -> Request:
         """Of each topic its id, and [partition, id of the leader or None] of its partitions."""
@@ -279,7 +267,7 @@ class KafkaClient:
     def close(self) -> None:
         """End the client and its threads; the next request opens another."""
         if self._requests is not None:
-            requests, self._requests = self._requests, None
+            requests, self._requests, self._opened = self._requests, None, []
             requests.close(CLOSE_MS)
 
     # Java
@@ -290,13 +278,24 @@ class KafkaClient:
         left_ms = int((deadline - time.monotonic()) * 1000)
         if left_ms <= 0:
             raise Unanswered("no time left in this poll")
+        servers = self._servers(f"{TOPIC_LIST}: " if name == "names" else "")
         if self._requests is None:
-            requests = _compiled().newInstance()
-            options = {**self._client_options(), "bootstrap.servers": self._servers}
-            self._made_with(requests, "open", json.dumps(options))
+            requests, self._opened = _compiled().newInstance(), servers
+            self._made_with(requests, "open", json.dumps(self._client_options()))
             self._requests = requests
         sent = getattr(self._requests, name)(*arguments, min(left_ms, ATTEMPTS * self._timeout_ms))
         return Request(sent, self, self._stopping)
+
+    def _servers(self, asked: str = "") -> list[str]:
+        """The servers that a client may have, which have answered as Kafka; Unanswered without any."""
+        try:
+            found = self._knock.servers()
+        except Unreachable as error:
+            self.close()
+            raise Unanswered(f"{asked}{error}") from None
+        if self._knock.wrong & set(self._opened):
+            self.close()
+        return found
 
     def _made(self, name: str, *arguments: Any) -> Any:
         return self._made_with(_compiled().newInstance(), name, *arguments)
@@ -330,7 +329,8 @@ class KafkaClient:
             "reconnect.backoff.ms": "1000",
             "reconnect.backoff.max.ms": "1000",
         }
-        return {"client.id": "weir", **limits, **self._options}
+        servers = {"bootstrap.servers": ",".join(self._servers())}
+        return {"client.id": "weir", **limits, **self._options, **servers}
 
     def _secrets(self) -> Iterator[str]:
         for key, value in self._options.items():

@@ -9,9 +9,10 @@ from typing import Any
 from app.errors import UserError
 from app.jvm import may_start
 from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient, deadline_in
+from app.sources.kafka.knocking import answering
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
-from app.sources.ports import Unreachable, knock
+from app.sources.ports import Unreachable
 
 TIMEOUT_S = 5.0
 SAMPLED_PARTITIONS, SAMPLED_RECORDS = 16, 50
@@ -29,9 +30,9 @@ def topics(options: Mapping[str, str]) -> frozenset[str] | None:
 
     `options` are those of Spark's Kafka source. Raises Unreachable.
     """
-    # A refused connection and an unknown host are known at once, and by their own words.
+    # What does not answer, or not as Kafka, is known at once, and by its own words.
     servers = options["kafka.bootstrap.servers"]
-    knock(servers)
+    answering(of_client(options))
     if not may_start():
         return None
     try:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Set
+from functools import partial
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.sources.kafka import topic_ids
-from app.sources.kafka.kafka_probe import later_than, record_bytes, topics
-from app.sources.ports import Unreachable
+from app.sources.kafka.kafka_probe import later_than, of_client, record_bytes, topics
+from app.sources.kafka.knocking import answering
+from app.sources.ports import Unreachable, WrongAnswer, refuse_wrong
 from app.sources.raw import Raw, Shares
 from app.tables import checkpoints
 
@@ -46,8 +48,9 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
     try:
         found = topics(options)
     except Unreachable as error:
+        how = "at" if isinstance(error, WrongAnswer) else "does not answer at"
         raise UserError(
-            f"Kafka does not answer at {error}\n"
+            f"Kafka {how} {error}\n"
             "source.options: kafka.bootstrap.servers and the kafka.* security options decide this"
         ) from None
     if found is None:
@@ -114,6 +117,7 @@ def stream_options(feed: SourceSettings) -> dict[str, str]:
     takes a share of each partition in proportion to its waiting records.
     """
     options = feed.reader_options()
+    refuse_wrong(partial(answering, of_client(options)))
     bound: dict[str, str] = {}
     if "maxoffsetspertrigger" not in {key.lower() for key in options}:
         most = feed.max_records_per_trigger

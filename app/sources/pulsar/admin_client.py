@@ -14,9 +14,11 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote
 
+from app.address import Address, HttpOrigin, parsed, redirected
 from app.config.pulsar_access import PulsarWeb
 from app.errors import UserError
 from app.http import NoAnswer, attempts, connections, exchange
@@ -69,47 +71,58 @@ class AdminClient:
         self.preferred = 0
         """Number of the address that answered last."""
         self.connections = connections(maxsize=settings.threads, ssl_context=self._tls())
-        self._hosts = frozenset(map(_host, settings.url))
-        self._brokers: frozenset[str | None] = frozenset()
+        self._configured = [parsed(url).origin for url in settings.url]
+        self._brokers: frozenset[tuple[str, int]] = frozenset()
         self._listed_s = float("-inf")
 
     def session(self, deadline: float | None = None) -> Session:
         """Requests one after the other; none begins after `deadline` (monotonic seconds)."""
         return Session(self, deadline)
 
-    def leave(self, address: str) -> None:
-        """Prefer the address after this one."""
-        urls = self.settings.url
-        if address in urls:
-            self.preferred = (urls.index(address) + 1) % len(urls)
+    def first(self) -> HttpOrigin:
+        """The configured broker to ask."""
+        return self._configured[self.preferred]
 
-    def is_broker(self, url: str, listing: str) -> bool:
-        """Whether an address is of a configured host, or of one in the list of brokers that
-        `listing`, a broker's own address, answers. Nobody else receives a request or the token."""
-        host = _host(url)
-        if host is None:
-            return False
-        if host in self._hosts:
+    def leave(self, broker: HttpOrigin) -> None:
+        """Prefer the configured broker after this one."""
+        if broker in self._configured:
+            self.preferred = (self._configured.index(broker) + 1) % len(self._configured)
+
+    def trusts(self, there: HttpOrigin) -> bool:
+        """Whether requests and the token may go there: to configured addresses, and to the brokers
+        that one of these lists. Nobody else is asked whom to trust.
+
+        A broker with both ports lists the one without TLS. Its certificate says who it is, so with
+        TLS it may have the port of a configured address as well.
+        """
+        if there in self._configured:
             return True
         if time.monotonic() > self._listed_s + LIST_S:
             self._listed_s = time.monotonic()
-            self._brokers = self._list(listing)
-        return host in self._brokers
+            self._brokers = next(filter(None, map(self._list, self._configured)), frozenset())
+        ports = {each.port for each in self._configured if each.scheme == there.scheme == "https"}
+        return (there.host, there.port) in self._brokers or (
+            there.port in ports and any(host == there.host for host, _ in self._brokers)
+        )
 
-    def _list(self, base: str) -> frozenset[str | None]:
-        """Hosts of the active brokers; none without an answer."""
+    def _list(self, broker: HttpOrigin) -> frozenset[tuple[str, int]]:
+        """Host and port of the active brokers; none without an answer."""
         seconds, body = self.settings.timeout_ms / 1000, b""
+        there = Address(broker, f"{ADMIN}/brokers")
         try:
             with exchange(
-                self.connections, "GET", f"{base}{ADMIN}/brokers", seconds, headers=self.headers()
+                self.connections, "GET", there, seconds, headers=self.headers()
             ) as answer:
                 if answer.status == 200:
                     body = answer.read(MOST_LISTED)
             listed = json.loads(body)
         except (NoAnswer, ValueError, RecursionError):
             return frozenset()
-        names = listed if isinstance(listed, list) else []
-        return frozenset(_host(f"//{name}") for name in names if isinstance(name, str))
+        found = set()
+        for name in listed if isinstance(listed, list) else ():
+            with suppress(ValueError):
+                found.add(parsed(f"http://{name}").origin[1:])
+        return frozenset(found)
 
     def headers(self) -> dict[str, str]:
         """The headers of every request."""
@@ -163,8 +176,8 @@ class Session:
     def __init__(self, client: AdminClient, deadline: float | None) -> None:
         self._client = client
         self._deadline = deadline
-        self._base: str | None = None
-        """The broker that has answered last."""
+        self._broker: HttpOrigin | None = None
+        """That which has answered last."""
 
     def get(self, path: str) -> Any:
         """The JSON at `path` below the admin interface; None where the answer is empty."""
@@ -184,22 +197,25 @@ class Session:
             if self._deadline is not None and time.monotonic() > self._deadline:
                 why = why if attempt else "no time left in this poll"
                 break
-            base = self._base or settings.url[client.preferred]
+            known = self._broker is not None and client.trusts(self._broker)
+            broker = self._broker if self._broker is not None and known else client.first()
             try:
-                return self._once(base, path, read)
+                return self._once(broker, path, read)
             except NoAnswer as error:
                 why = str(error)
-            self._base = None
-            client.leave(base)
+            self._broker = None
+            client.leave(broker)
         raise Unanswered(f"{path}: {why}")
 
-    def _once(self, base: str, path: str, read: Callable[[bytes, Mapping[str, str]], Any]) -> Any:
+    def _once(
+        self, broker: HttpOrigin, path: str, read: Callable[[bytes, Mapping[str, str]], Any]
+    ) -> Any:
         """One attempt; redirects are followed to brokers, and the token goes with them."""
         client = self._client
-        url = f"{base}{client.root}/{path}"
+        there = Address(broker, f"{client.root}/{path}")
         headers, seconds = client.headers(), client.settings.timeout_ms / 1000
         for _ in range(MOST_HOPS + 1):
-            with exchange(client.connections, "GET", url, seconds, headers=headers) as answer:
+            with exchange(client.connections, "GET", there, seconds, headers=headers) as answer:
                 body = bytearray()
                 for part in answer.stream():
                     body += part
@@ -207,23 +223,27 @@ class Session:
                         raise NoAnswer(f"an answer of more than {client.most_bytes >> 20} MiB")
             location = answer.get_redirect_location()
             if not location:
-                parts = urlsplit(url)
-                self._base = f"{parts.scheme}://{parts.netloc}"
+                self._broker = there.origin
                 self._require_success(answer.status, body, path)
                 return read(bytes(body), answer.headers)
-            there = _joined(url, location)
-            shown = printable(there)[:200]
-            if not there.startswith(("http://", "https://")):
-                raise NoAnswer(f"redirected to {shown}, which is not an HTTP address")
-            if url.startswith("https:") and not there.startswith("https:"):
-                raise NoAnswer(f"redirected to {shown}, without TLS")
-            if not client.is_broker(there, base):
-                raise NoAnswer(
-                    f"redirected to {shown}, whose host is neither in {client.where}.url nor in the"
-                    " cluster's list of brokers"
-                )
-            url = there
+            there = self._followed(there, location)
         raise NoAnswer(f"redirected more than {MOST_HOPS} times")
+
+    def _followed(self, at: Address, location: str) -> Address:
+        """Where a redirect leads; NoAnswer where no request and no token may go."""
+        said = f"redirected to {printable(location)[:200]}"
+        try:
+            there = redirected(at, location)
+        except ValueError:
+            raise NoAnswer(f"{said}, which is not an HTTP address") from None
+        if at.origin.scheme == "https" != there.origin.scheme:
+            raise NoAnswer(f"{said}, without TLS")
+        if not self._client.trusts(there.origin):
+            raise NoAnswer(
+                f"{said}, whose host and port are neither in {self._client.where}.url nor in the"
+                " cluster's list of brokers; nothing is sent there"
+            )
+        return there
 
     def _require_success(self, status: int, body: bytearray, path: str) -> None:
         """An exception for every status but success."""
@@ -238,22 +258,6 @@ class Session:
         if status == 500 and reason is not None and NO_ENTRY.search(reason):
             raise NotThere(reason)
         raise NoAnswer(f"status {status}" + (f" ({reason})" if reason else ""))
-
-
-def _host(url: str) -> str | None:
-    """The host of an address; None for what has none."""
-    try:
-        return urlsplit(url).hostname
-    except ValueError:
-        return None
-
-
-def _joined(url: str, location: str) -> str:
-    """The address that a redirect names; the location itself where it is no address."""
-    try:
-        return urljoin(url, location)
-    except ValueError:
-        return location
 
 
 def _document(body: bytes) -> Any:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from app.config.pulsar import topic_names
 from app.errors import UserError
-from app.sources.ports import Unreachable, knock
+from app.sources.ports import Unreachable, WrongAnswer, refuse_wrong
+from app.sources.pulsar.pulsar_port import brokers
 
 if TYPE_CHECKING:
     import pulsar
@@ -23,9 +25,11 @@ SECURITY = "source.options: token and the tls* options define it"
 
 def connect(options: Options, timeout_ms: int | None = None) -> pulsar.Client:
     """A new client; nothing is sent yet. `timeout_ms` limits each request, unless the options
-    do."""
+    do. WrongAnswer where something else than Pulsar answers: the client allocates what that says.
+    """
     import pulsar
 
+    refuse_wrong(partial(brokers, options["serviceUrl"]))
     authentication = None
     if "token" in options:
         authentication = pulsar.AuthenticationToken(options["token"])
@@ -82,10 +86,11 @@ def check(options: Options, timeout_ms: int) -> dict[str, int]:
 
     address = options["serviceUrl"]
     try:
-        knock(address, "6651" if address.startswith("pulsar+ssl") else "6650")
+        brokers(address)
     except Unreachable as error:
+        how = "at" if isinstance(error, WrongAnswer) else "does not answer at"
         raise UserError(
-            f"Pulsar does not answer at {error}\n"
+            f"Pulsar {how} {error}\n"
             "source.options: serviceUrl, token and the tls* options decide this"
         ) from None
     with closing(connect(options, timeout_ms)) as client:

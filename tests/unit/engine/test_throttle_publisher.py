@@ -17,6 +17,8 @@ from app.engine.throttle_publisher import MESSAGES, ThrottleFeed, messages
 from app.errors import UserError
 from app.run.failures import Passing, failure, without_secrets
 from app.setup.validate import unset_variables
+from app.sources.ports import WrongAnswer
+from tests.support.servers.kafka_port import port, says
 from tests.support.throttle_publisher import command
 from tests.support.throttle_rows import TOPIC, frame
 from udfs.wire import Fields, ThrottleCommand, decode_command, encode_command
@@ -250,6 +252,26 @@ def test_the_feed_comes_before_the_tables_and_its_failure_keeps_the_batch_out_of
             first, *tables, last = all_.calls
             assert (first, last) == (("feed", 1), ("settled", 0))
             assert sorted(tables) == [("producer_throttle", 1), ("throttle_events", 0)]
+
+
+def test_what_is_not_kafka_gets_no_writer_of_sparks() -> None:
+    with port(says(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as opened:
+        settings = load_settings(
+            None,
+            {
+                "rate_limits": PIP,
+                "throttle_feed": {
+                    "topic": "t",
+                    "options": {"kafka.bootstrap.servers": f"127.0.0.1:1,{opened.server}"},
+                },
+            },
+        )
+        assert settings.throttle_feed is not None
+        feed = ThrottleFeed(None, settings.throttle_feed)  # type: ignore[arg-type]
+        with pytest.raises(WrongAnswer) as error:
+            feed.publish(frame("producer_throttle", [command()]))
+    answer = f"{opened.server}: answers HTTP, it is no port of Kafka"
+    assert str(error.value) == f"127.0.0.1:1: Connection refused; {answer}"
 
 
 def test_a_failure_of_the_feed_is_not_blamed_on_the_source() -> None:

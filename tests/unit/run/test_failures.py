@@ -16,6 +16,7 @@ from app.run.failures import (
     QueryFailed,
     RecordsGone,
     WorkerDied,
+    WrongPort,
     failure,
 )
 from app.tables.small_files import Damaged
@@ -67,6 +68,12 @@ def test_an_error_for_the_user_crosses_spark_with_its_two_lines(
             "Caused by: org.apache.kafka.common.errors.TimeoutException: Timeout of 5000ms",
             Passing,
             "TimeoutException",
+        ),
+        (
+            "Traceback (most recent call last):\napp.sources.ports.WrongAnswer: a.b:1: answers"
+            " HTTP, it is no port of Kafka\n\n\tat b",
+            WrongPort,
+            "a.b:1: answers HTTP, it is no port of Kafka",
         ),
         (
             "java.lang.IllegalStateException: ... set source option 'failOnDataLoss' to false",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from app.config.exporters import ExporterMapping, shipped_mappings
 from app.config.settings import load_settings
 from app.errors import UserError
 from app.sources.kafka.exported_rates import MOST, ExportedRates, thousandths
+from app.sources.kafka.quotas_poll import exported
+from app.sources.polling import Unanswered
+from tests.support.servers.admin import AdminServer, status
 
 TEXTS = Path(__file__).parents[3] / "data" / "exporters"
 
@@ -135,3 +139,20 @@ def test_what_is_no_address_is_refused_by_its_broker(url: str) -> None:
     quotas = {"exporters": {"7": url}}
     with pytest.raises(UserError, match=r"source\.quotas\.exporters\.7: .* is no address \(http"):
         load_settings(None, {"source": {"format": "kafka_quotas", "quotas": quotas}})
+
+
+def test_an_exporter_has_its_login_and_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    with AdminServer() as exporter, AdminServer() as other:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, other.url)
+        exporter.answers["/metrics"] = "a 1\n"
+        exporter.answers["/moved"] = status(302, Location=f"{other.url}/metrics")
+        url = exporter.url.replace("://", "://me:p%40w@")
+        assert exported(f"{url}/metrics", 5) == ["a 1"]
+        with pytest.raises(Unanswered, match="answers 302"):
+            exported(f"{url}/moved", 5)
+        with pytest.raises(Unanswered, match="its address is not http"):
+            exported(f"{other.url}\\\\@{exporter.url}/metrics", 5)
+        login = "Basic " + b64encode(b"me:p@w").decode()
+        assert [headers["authorization"] for headers in exporter.headers] == [login] * 2
+        assert other.asked == []

@@ -15,6 +15,7 @@ from app.errors import UserError
 from app.sources.kafka.groups_poll import GroupPoller, Ticks
 from app.sources.kafka.offsets import KafkaTopic, Log, LogPosition, OffsetAnswers, Oldest, Place
 from app.sources.polling import Unanswered
+from tests.support.servers.kafka_port import kafka, port
 from tests.support.servers.process import free_ports
 from tests.support.waiting import wait_for
 from tests.unit.sources.kafka.answers import AT, P0, P1, WEEK, answers
@@ -277,8 +278,8 @@ def test_a_folder_belongs_to_one_cluster(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_is_not_there(tmp_path: Path, spark: SparkSession) -> None:
-    (port,) = free_ports(1)
-    servers = {"bootstrap.servers": f"127.0.0.1:{port}"}
+    (free,) = free_ports(1)
+    servers = {"bootstrap.servers": f"127.0.0.1:{free}"}
     one = GroupPoller(settings(options=servers, timeout_ms=500), tmp_path)
     with pytest.raises(UserError, match=rf"source\.groups: 127.0.0.1:{port}: the list of topics"):
         one.check()
@@ -302,7 +303,8 @@ def test_what_is_not_allowed_is_refused_at_the_start(tmp_path: Path) -> None:
     [
         ({"no.such.option": "1", "sasl.jaas.config": "x hush"}, "no.such.option is no option"),
         (
-            {"security.protocol": "SASL_SSL", "sasl.jaas.config": 'x password="hush";'},
+            {"sasl.mechanism": "PLAIN", "security.protocol": "SASL_PLAINTEXT"}
+            | {"sasl.jaas.config": 'x password="hush";'},
             "Kafka's client refuses them: .*JAAS",
         ),
         ({"security.protocol": "TLS"}, "Kafka's client refuses them: .*security.protocol"),
@@ -311,15 +313,16 @@ def test_what_is_not_allowed_is_refused_at_the_start(tmp_path: Path) -> None:
 def test_a_mistake_in_the_options_is_the_users(
     tmp_path: Path, spark: SparkSession, options: dict[str, str], said: str
 ) -> None:
-    given = {"bootstrap.servers": "127.0.0.1:1", **options}
-    with pytest.raises(UserError, match=rf"source\.groups\.options: {said}") as error:
-        GroupPoller(settings(options=given), tmp_path).check()
+    with port(kafka(["PLAIN"] if "sasl.mechanism" in options else None)) as opened:
+        given = {"bootstrap.servers": opened.server, **options}
+        with pytest.raises(UserError, match=rf"source\.groups\.options: {said}") as error:
+            GroupPoller(settings(options=given), tmp_path).check()
     assert "hush" not in str(error.value)
 
 
 def test_a_stop_ends_a_wait_at_once(tmp_path: Path, spark: SparkSession) -> None:
-    (port,) = free_ports(1)
-    servers = {"bootstrap.servers": f"127.0.0.1:{port}"}
+    (free,) = free_ports(1)
+    servers = {"bootstrap.servers": f"127.0.0.1:{free}"}
     one = GroupPoller(settings(options=servers, timeout_ms=30_000), tmp_path, lambda _: None)
     stop = threading.Event()
     thread = threading.Thread(target=one.run, args=(stop,))

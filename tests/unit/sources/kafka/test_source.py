@@ -37,7 +37,7 @@ def test_polls_go_to_the_folder_that_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(groups_poll, "GroupsClient", lambda *_: Scripted())
-    monkeypatch.setattr(groups_source, "knock", lambda servers: None)
+    monkeypatch.setattr(groups_source, "answering", lambda options: None)
     folder = tmp_path / "w" / "_weir" / "polls" / "kafka_groups.east" / "polls"
     source_adapter.assert_polled(groups_source, settings(tmp_path), folder)
     elsewhere = settings(tmp_path, spool=str(tmp_path / "s"))

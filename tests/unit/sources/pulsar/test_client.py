@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from app.address import parsed
 from app.errors import UserError
 from app.sources.polling import Unanswered
 from app.sources.pulsar import admin_client as module
@@ -193,22 +195,28 @@ def test_the_owner_of_a_topic_is_followed(server: AdminServer, make_admin: MakeA
     with AdminServer() as owner:
         owner.answers.update({"a": 1, "b": 2})
         server.answers["a"] = status(307, Location=f"{owner.url}/admin/v2/a?x=1")
+        server.answers["brokers"] = [owner.url.partition("://")[2]]
         session = AdminClient(make_admin(token="t")).session()
         assert session.get("a?x=1") == 1
         assert session.get("b") == 2
-        assert (server.asked, owner.asked) == (["a"], ["a", "b"])
+        assert (server.asked, owner.asked) == (["a", "brokers"], ["a", "b"])
         assert owner.headers[0]["Authorization"] == "Bearer t"
 
 
 @pytest.mark.parametrize(
     ("listed", "followed"),
     [
-        (["localhost:8080", "pulsar-2:8080"], True),
+        (["{other}", "pulsar-2:8080"], True),
+        ([None, 1, "[::1", "a\\b", "{other}"], True),
+        (["LOCALHOST:{port}"], True),
         (["pulsar-2:8080"], False),
+        (["localhost:8080"], False),
+        (["localhost"], False),
+        (["127.0.0.1:{port}"], False),
+        (["{other}@pulsar-2:8080"], False),
         ([], False),
-        ({"localhost": 1}, False),
-        ("localhost", False),
-        ([None, 1, "[::1", "localhost"], True),
+        ({"{other}": 1}, False),
+        ("{other}", False),
         (status(403, {"reason": "no"}), False),
         (hang, False),
         (status(307, Location="http://localhost:1/"), False),
@@ -220,11 +228,12 @@ def test_a_token_goes_only_to_brokers(
     with AdminServer() as other:
         other.answers["a"] = 1
         elsewhere = other.url.replace("127.0.0.1", "localhost")
+        if not callable(listed):
+            port = elsewhere.rpartition(":")[2]
+            text = json.dumps(listed).replace("{other}", f"localhost:{port}")
+            listed = json.loads(text.replace("{port}", port))
         server.answers.update(
-            {
-                "a": status(307, Location=f"{elsewhere}/admin/v2/a"),
-                "brokers": listed,
-            }
+            {"a": status(307, Location=f"{elsewhere}/admin/v2/a"), "brokers": listed}
         )
         session = AdminClient(make_admin(token="t", retries=0, timeout_ms=1000)).session()
         if followed:
@@ -235,6 +244,99 @@ def test_a_token_goes_only_to_brokers(
                     session.get("a")
             assert other.asked == []
         assert server.asked.count("brokers") == 1, "the list is used again"
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "{other}/admin/v2/a",
+        "{OTHER}/admin/v2/a",
+        "{other}\\\\@{own}/",
+        "{other}\\@{own}/",
+        "http:\\\\{host}/",
+        "http://{ownhost}@{host}/",
+        "http://{host}#@{ownhost}/",
+        "http://{host}?@{ownhost}/",
+        "//{host}/a",
+        "\\\\{host}/a",
+        "http://local\thost:{port}/a",
+        "http://loc%61lhost:{port}/a",
+        "http://localhost.:{port}/a",
+        "http://[::ffff:127.0.0.1]:{port}/a",
+        "http://[::1%25lo]:{port}/a",
+        "http://2130706433:{port}/a",
+        "http://0x7f.1:{port}/a",
+        "http://127.1:{port}/a",
+        "http://127.0.0.1:{port}/a",
+        "http://127.0.0.1:0{port}/a",
+        "http://127.0.0.1:{port}@/a",
+        " {other}/a",
+        "{other}/a, {own}/a",
+    ],
+)
+def test_no_spelling_of_an_address_takes_the_token_elsewhere(
+    server: AdminServer, make_admin: MakeAdmin, location: str
+) -> None:
+    """The other server has the configured host, whose other ports are somebody else's."""
+    with AdminServer() as other:
+        host = other.url.replace("127.0.0.1", "localhost").partition("://")[2]
+        names = {
+            "other": f"http://{host}",
+            "OTHER": f"HTTP://{host.upper()}",
+            "own": server.url,
+            "host": host,
+            "ownhost": server.url.partition("://")[2],
+            "port": host.rpartition(":")[2],
+        }
+        server.answers["a"] = status(307, Location=location.format(**names))
+        server.answers["brokers"] = [server.url.partition("://")[2], "localhost:1"]
+        client = AdminClient(make_admin(token="t", retries=0))
+        with pytest.raises(Unanswered, match=r"^a: redirected "):
+            client.session().get("a")
+        assert other.asked == []
+
+
+def test_a_broker_that_was_only_listed_lists_nobody(
+    server: AdminServer, make_admin: MakeAdmin
+) -> None:
+    with AdminServer() as listed, AdminServer() as third:
+        server.answers["brokers"] = [listed.url.partition("://")[2]]
+        server.answers["a"] = status(307, Location=f"{listed.url}/admin/v2/a")
+        listed.answers["brokers"] = [third.url.partition("://")[2]]
+        listed.answers["a"] = 1
+        client = AdminClient(make_admin(token="t", retries=0))
+        session = client.session()
+        assert session.get("a") == 1
+        listed.answers["a"] = status(307, Location=f"{third.url}/admin/v2/a")
+        with pytest.raises(Unanswered, match="nor in the cluster's list of brokers"):
+            session.get("a")
+        assert (listed.asked, third.asked) == (["a", "a"], [])
+
+
+def test_a_broker_that_is_no_longer_listed_is_asked_no_more(
+    server: AdminServer, make_admin: MakeAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with AdminServer() as listed:
+        server.answers["brokers"] = in_turn([listed.url.partition("://")[2]], [])
+        server.answers["a"] = status(307, Location=f"{listed.url}/admin/v2/a")
+        server.answers["b"] = 2
+        listed.answers["a"] = 1
+        session = AdminClient(make_admin(token="t", retries=0)).session()
+        assert session.get("a") == 1
+        monkeypatch.setattr(module, "LIST_S", -1.0)
+        assert session.get("b") == 2
+        assert listed.asked == ["a"]
+
+
+def test_no_proxy_of_the_environment_has_the_token(
+    server: AdminServer, make_admin: MakeAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with AdminServer() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        server.answers[PATH] = []
+        assert get(make_admin(token="t")) == []
+        assert proxy.asked == []
 
 
 def test_control_characters_of_a_redirect_are_not_printed(
@@ -251,8 +353,8 @@ def test_control_characters_of_a_redirect_are_not_printed(
     [
         ("/admin/v2/clusters", "more than 5 times"),
         ("file:///etc/passwd", "not an HTTP address"),
-        ("http://127.0.0.1:1/", "Connection refused"),
-        ("http://[::1", "nor in the cluster's list of"),
+        ("http://127.0.0.1:1/", "nor in the cluster's list of"),
+        ("http://[::1", "not an HTTP address"),
     ],
 )
 def test_redirects_that_lead_nowhere(
@@ -326,4 +428,26 @@ def test_a_server_proves_who_it_is_and_sends_nobody_out_of_tls(
             get(trusting, "out")
         assert server.asked == []
         server.answers["in"] = status(307, Location=f"{tls.url}/admin/v2/{PATH}")
+        server.answers["brokers"] = [tls.url.partition("://")[2]]
         assert get(make_admin(ca_file=str(certificate)), "in") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("url", "trusted"),
+    [
+        ("https://b1:8443", True),
+        ("http://b2:8080", True),
+        ("https://b2:8443", True),
+        ("https://b2:8444", False),
+        ("http://b2:8443", False),
+        ("http://b1:8443", False),
+        ("https://b3:8443", False),
+    ],
+)
+def test_a_listed_host_may_have_the_configured_port_of_tls(
+    server: AdminServer, make_admin: MakeAdmin, url: str, trusted: bool
+) -> None:
+    """A broker with both ports lists the one without TLS."""
+    server.answers["brokers"] = ["b2:8080"]
+    client = AdminClient(make_admin(url=[server.url, "https://b1:8443"], token="t"))
+    assert client.trusts(parsed(url).origin) == trusted
