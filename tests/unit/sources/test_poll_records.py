@@ -141,7 +141,9 @@ def test_an_exception_at_any_call_leaves_the_record_of_the_poll(
             one.close()
             break
         failed = [each["problem"] for each in (last, second) if each["problem"]]
-        assert failed and all(text.isprintable() and len(text) <= 1000 for text in failed)
+        # Oldest messages that are not read in time are read by a later poll.
+        assert failed or isinstance(error, Unanswered)
+        assert all(text.isprintable() and len(text) <= 1000 for text in failed)
         if not isinstance(error, Unanswered):
             assert type(error).__name__ in failed[0]
         *_, third = records(one.poll_once(AT + 30_000))
