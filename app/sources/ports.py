@@ -118,6 +118,8 @@ def place(server: str, port: str = "") -> tuple[str, int]:
     host, sign, number = name.rpartition(":")
     if port and (not sign or name.endswith("]")):
         host, number = name, port
+    if not (number.isascii() and number.isdecimal() and 0 < int(number) < 1 << 16):
+        raise ValueError(f"{server} is not host:port")
     return host.strip("[]"), int(number)
 
 
@@ -125,7 +127,7 @@ def connected(host: str, port: int, seconds: float) -> socket.socket:
     """A connection; an OSError where there is none in time, or no such port."""
     try:
         return socket.create_connection((host, port), timeout=seconds)
-    except (OverflowError, UnicodeError) as error:
+    except UnicodeError as error:
         raise OSError(f"no such address: {error}") from None
 
 

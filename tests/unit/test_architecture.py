@@ -455,3 +455,19 @@ def test_one_module_opens_connections_of_http() -> None:
 )
 def test_another_way_to_a_server_is_found(text: str, tmp_path: Path) -> None:
     assert list(opened(tmp_path / "it.py", ast.parse(text)))
+
+
+CONNECTING = ('format("kafka")', "pulsar.Client(")
+"""Clients of brokers beside `KafkaClient`: they allocate what an address announces."""
+ASKED = ("refuse_wrong(", "stream_options(")
+LOADS_NO_RECORD = {"app/setup/doctor.py"}
+"""It makes a reader of an address that is none, for its classes."""
+
+
+def test_no_client_of_brokers_is_opened_before_its_addresses_are_asked() -> None:
+    found = []
+    for path in sorted((ROOT / "app").rglob("*.py")):
+        text, file = path.read_text("utf-8"), path.relative_to(ROOT).as_posix()
+        if any(each in text for each in CONNECTING) and not any(each in text for each in ASKED):
+            found.append(file)
+    assert set(found) == LOADS_NO_RECORD

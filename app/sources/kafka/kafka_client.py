@@ -25,7 +25,7 @@ from app.jvm import driver_jvm
 from app.sources.kafka.knocking import Knock
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
-from app.sources.ports import SECONDS, Unreachable
+from app.sources.ports import SECONDS, Unreachable, WrongAnswer
 
 SLICE_MS = 50
 """The time between two looks at `stopping` while an answer is awaited."""
@@ -291,6 +291,8 @@ class KafkaClient:
         try:
             found = self._knock.servers()
         except Unreachable as error:
+            if self._opened and not isinstance(error, WrongAnswer):
+                return self._opened  # the client knows other brokers of the cluster
             self.close()
             raise Unanswered(f"{asked}{error}") from None
         if self._knock.wrong & set(self._opened):

@@ -22,6 +22,7 @@ from app.sources.ports import (
     SECONDS,
     Answering,
     Closed,
+    Unreachable,
     WrongAnswer,
     connected,
     left,
@@ -31,7 +32,7 @@ from app.sources.ports import (
     wrapped,
 )
 
-HOLDS_S = 10.0
+HOLDS_S, MISSING_S = 10.0, 2.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
 WITH_TLS = "security.protocol to SSL or SASL_SSL"
 API_VERSIONS, SASL_HANDSHAKE = 18, 17
@@ -56,26 +57,30 @@ class Knock:
         self._servers: list[str] = []
         self.wrong: frozenset[str] = frozenset()
         """The servers at which something else has answered."""
-        self._reason, self._pause_s = "", 0.0
-        self._next_s = float("-inf")
+        self._failed: Unreachable | None = None
+        self._pause_s, self._next_s = 0.0, float("-inf")
 
     def servers(self) -> list[str]:
-        """The servers that a client may have; Unreachable without any. An answer holds for HOLDS_S.
-        Where something else answers, it is asked again after pauses that double."""
-        if time.monotonic() < self._next_s:
-            if self._reason:
-                raise WrongAnswer(self._reason)
-            return self._servers
+        """The servers that a client may have; Unreachable without any. An answer holds for HOLDS_S, a
+        missing one for MISSING_S. Where something else answers, it is asked again after pauses that
+        double."""
+        if time.monotonic() >= self._next_s:
+            self._ask()
+        if self._failed is not None:
+            raise self._failed
+        return self._servers
+
+    def _ask(self) -> None:
+        holds_s, doubled_s = HOLDS_S, 0.0
         try:
             self._servers, wrong = answering(self._options, self._seconds)
+            self._failed, self.wrong = None, frozenset(wrong)
         except WrongAnswer as error:
-            self._reason = str(error)
-            self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
-            self._next_s = time.monotonic() + self._pause_s
-            raise
-        self._reason, self._pause_s, self.wrong = "", 0.0, frozenset(wrong)
-        self._next_s = time.monotonic() + HOLDS_S
-        return self._servers
+            holds_s = doubled_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+            self._failed = error
+        except Unreachable as error:
+            holds_s, self._failed = MISSING_S, error
+        self._pause_s, self._next_s = doubled_s, time.monotonic() + holds_s
 
 
 def _knock(options: Mapping[str, str], server: str, until: float) -> None:

@@ -197,7 +197,9 @@ def test_a_port_that_refuses_is_told_by_its_first_answer(
         ("", ": is not host:port"),
         ("a.invalid", "a.invalid: is not host:port"),
         ("pulsar://[::1]:1/", "pulsar://[::1]:1/: "),
-        ("127.0.0.1:99999", "127.0.0.1:99999: no such address"),
+        ("127.0.0.1:99999", "127.0.0.1:99999: is not host:port"),
+        ("127.0.0.1:+1", "127.0.0.1:+1: is not host:port"),
+        (f"{'a' * 70}.invalid:1", f"{'a' * 70}.invalid:1: no such address"),
         ("127.0.0.1:1", "127.0.0.1:1: Connection refused"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import struct
 import time
@@ -13,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from app.config.settings import Settings
-from app.sources.kafka import knocking
+from app.sources.kafka import kafka_client, knocking
+from app.sources.kafka.kafka_client import KafkaClient
 from app.sources.kafka.kafka_records import stream_options
 from app.sources.kafka.knocking import Knock, answering
+from app.sources.polling import Unanswered
 from app.sources.ports import Answering, Unreachable, WrongAnswer
 from tests.support.servers.kafka_port import (
     Behave,
@@ -244,3 +247,48 @@ def test_spark_gets_no_address_at_which_something_else_answers(
     assert options("127.0.0.1:1")["subscribe"] == "t", "it may come back: the query waits"
     with pytest.raises(WrongAnswer, match=f"^{http.server}: answers HTTP"):
         options(good.server, http.server)
+
+
+class Requests:
+    """Java's side of a client: what it was opened with."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+        self.closed = 0
+
+    def newInstance(self) -> Requests:  # noqa: N802 - Java's
+        return self
+
+    def open(self, options: str) -> None:
+        self.opened.append(json.loads(options)["bootstrap.servers"])
+
+    def groups(self, _protocols: str, _ms: int) -> None:
+        """A request."""
+
+    def close(self, _: int) -> None:
+        self.closed += 1
+
+
+def test_an_open_client_goes_on_without_its_first_broker_and_ends_at_a_wrong_answer(
+    opened: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers that the client knows by then may answer; one that speaks otherwise may not be asked."""
+    monkeypatch.setattr(knocking, "HOLDS_S", 0.0)
+    monkeypatch.setattr(knocking, "MISSING_S", 0.0)
+    monkeypatch.setattr(kafka_client, "_compiled", lambda: java)
+    java, behave = Requests(), [kafka()]
+    found = opened.enter_context(port(lambda taken: behave[0](taken)))
+    client = KafkaClient({"bootstrap.servers": found.server}, 300)
+
+    def ask() -> None:
+        client.groups(time.monotonic() + 5)
+
+    ask()
+    behave[0] = silent
+    ask()
+    assert (java.opened, java.closed) == ([found.server], 0)
+    behave[0] = says(HTTP)
+    for _ in range(2):
+        with pytest.raises(Unanswered, match=f"^{found.server}: answers HTTP"):
+            ask()
+    assert (java.opened, java.closed) == ([found.server], 1)

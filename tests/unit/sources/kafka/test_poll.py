@@ -281,7 +281,7 @@ def test_a_cluster_that_is_not_there(tmp_path: Path, spark: SparkSession) -> Non
     (free,) = free_ports(1)
     servers = {"bootstrap.servers": f"127.0.0.1:{free}"}
     one = GroupPoller(settings(options=servers, timeout_ms=500), tmp_path)
-    with pytest.raises(UserError, match=rf"source\.groups: 127.0.0.1:{port}: the list of topics"):
+    with pytest.raises(UserError, match=rf"source\.groups: 127.0.0.1:{free}: the list of topics"):
         one.check()
     assert lines(one.poll_once(AT)) == []
     assert "refused" in one.last.problems[0]
