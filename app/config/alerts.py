@@ -9,17 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from app.config.alert_rule import Rule
-from app.config.base import (
-    ENV,
-    MASK,
-    Model,
-    Positive,
-    as_text,
-    masked,
-    resolved,
-    shown,
-    without_users,
-)
+from app.config.base import Model, Positive, as_text, resolved, shown
+from app.terminal.secrets import ENV, MASK, masked, without_secrets
 
 _URL = re.compile(r"https?://[^/?#@\s]+\S*")
 _MAY_CARRY_SECRET = re.compile(r"(https?://[^/?#]+)[/?#](.+)")
@@ -127,7 +118,7 @@ def _host_only(url: str) -> str:
     """
     if ENV.fullmatch(url):
         return url
-    match = _MAY_CARRY_SECRET.fullmatch(without_users(url))
+    match = _MAY_CARRY_SECRET.fullmatch(without_secrets(url))
     if match is None:
-        return str(without_users(url))
+        return str(without_secrets(url))
     return f"{match[1]}/{masked(match[2])}"

@@ -8,9 +8,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from app.config.base import Model, Positive, resolved, shown, without_users
+from app.config.base import Model, Positive, resolved, shown
 from app.config.documents import text_of
 from app.errors import UserError
+from app.terminal.secrets import without_secrets
 
 _URL = re.compile(r"https?://[^/?#@\s]+/?")
 
@@ -58,7 +59,7 @@ class PulsarAccess(Model):
         plain = self.model_dump()
         if self.token is not None:
             plain.update(shown({"token": self.token}))
-        found: dict[str, Any] = without_users(plain)
+        found: dict[str, Any] = without_secrets(plain)
         return found
 
     def __repr_args__(self) -> Any:

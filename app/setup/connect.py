@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from app import sources
-from app.config.base import ENV
 from app.engine import throttle_publisher
 from app.errors import UserError
 from app.setup.check import Check, checked
@@ -24,6 +23,7 @@ from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
 from app.sources.pulsar import admin_source, topic_client
 from app.tables import manifest, writable
+from app.terminal.secrets import ENV
 
 if TYPE_CHECKING:
     from app.config.location import Location

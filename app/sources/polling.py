@@ -17,6 +17,7 @@ from app.sources.lasting import SHOWN, Problems
 from app.sources.pulsar.admin_documents import Record
 from app.sources.spool import Spool
 from app.terminal.printable import say
+from app.terminal.secrets import without_secrets
 from state.events import EVERY_BROKER
 
 
@@ -241,7 +242,7 @@ class Polling(ABC):
             "ts_wall_ms": begun.clock_ms(),
             "gap_from_wall_ms": begun.now_ms,
             "dropped": report.skipped if report.answered else None,
-            "problem": report.problems[0] if report.problems else None,
+            "problem": without_secrets(report.problems[0]) if report.problems else None,
         }
 
     def _follow(self, stop: threading.Event) -> None:
