@@ -20,8 +20,9 @@ from app.errors import CheckFound, UserError, reason
 from app.run.jvm_watch import ending_with_jvm
 from app.terminal import log
 from app.terminal.interrupt import Terminated, stoppable
-from app.terminal.printable import lines
+from app.terminal.printable import say
 from app.terminal.program import PROGRAM
+from app.terminal.secrets import without_secrets
 
 
 class Commands(typer.core.TyperGroup):
@@ -1182,7 +1183,7 @@ def _say(text: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
     if not log.error(text.removeprefix("weir: ")):
-        print(lines(text), file=sys.stderr, flush=True)
+        say(without_secrets(text), file=sys.stderr, flush=True)
     return code
 
 

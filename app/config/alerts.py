@@ -9,18 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from app.config.alert_rule import Rule
-from app.config.base import (
-    ENV,
-    MASK,
-    Model,
-    Positive,
-    as_text,
-    masked,
-    resolved,
-    shown,
-    variable_address,
-    without_users,
-)
+from app.config.base import Model, Positive, as_text, resolved, shown, variable_address
+from app.terminal.secrets import ENV, MASK, masked, without_secrets
 
 _MAY_CARRY_SECRET = re.compile(r"(https?://[^/?#]+)[/?#](.+)")
 
@@ -125,7 +115,7 @@ def _host_only(url: str) -> str:
     """
     if ENV.fullmatch(url):
         return url
-    match = _MAY_CARRY_SECRET.fullmatch(without_users(url))
+    match = _MAY_CARRY_SECRET.fullmatch(without_secrets(url))
     if match is None:
-        return str(without_users(url))
+        return str(without_secrets(url))
     return f"{match[1]}/{masked(match[2])}"

@@ -17,16 +17,8 @@ from pydantic import AfterValidator, model_validator
 from app.address import parsed
 from app.errors import UserError
 from app.terminal.moments import duration_ms, has_unit
+from app.terminal.secrets import ENV, SECRET, masked, without_secrets
 from state.engine import parameters
-
-SECRET = re.compile(
-    r"password|secret|jaas|token|credential|access_?key|account_?key|sas_?key|private|keystore\.key|key\.pem",
-    re.IGNORECASE,
-)
-ENV = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
-MASK = "********"
-_PARTS = re.compile(r"(?:\$\{env:[A-Za-z_][A-Za-z0-9_]*\}|[^:])+")
-_USER_OF_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://)([^/?#\s\"',]+)@")
 
 UNIT_OF_KEY = {
     1: re.compile(r"(_ms|\.ms|Ms|Millis|MillisMax)$"),
@@ -59,6 +51,9 @@ class Model(parameters.Section):
             return document
         return {key: in_unit(key, value) for key, value in document.items()}
 
+    def __repr_args__(self) -> Any:
+        return [(name, without_secrets(value)) for name, value in super().__repr_args__()]
+
 
 def in_units(section: Any) -> Any:
     """A mapping, and every mapping in it, with durations as numbers of the units of their keys."""
@@ -86,29 +81,7 @@ def in_unit(key: Any, value: Any, whole: bool = True) -> Any:
 
 def shown(options: dict[str, str]) -> dict[str, str]:
     """Options as they may be printed: a secret written out in the file is masked."""
-    return {k: masked(v) if SECRET.search(k) else without_users(v) for k, v in options.items()}
-
-
-def masked(text: str) -> str:
-    """A secret for printing: only the names of its variables."""
-    if ENV.fullmatch(text):
-        return text
-    names = [match[0] for match in ENV.finditer(text)]
-    return MASK + "".join(name + MASK for name in names)
-
-
-def without_users(value: Any) -> Any:
-    """Text, or every text of a document, with the users and passwords of its addresses masked."""
-    if isinstance(value, str):
-        return _USER_OF_URL.sub(lambda found: f"{found[1]}{_user(found[2])}@", value)
-    if isinstance(value, dict):
-        return {key: without_users(each) for key, each in value.items()}
-    return [without_users(each) for each in value] if isinstance(value, list) else value
-
-
-def _user(text: str) -> str:
-    """`user:password` of an address; variables stay."""
-    return ":".join(each if ENV.fullmatch(each) else MASK for each in _PARTS.findall(text))
+    return {k: masked(v) if SECRET.search(k) else without_secrets(v) for k, v in options.items()}
 
 
 def variable_address(url: str) -> str:

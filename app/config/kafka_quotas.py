@@ -7,11 +7,12 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, field_validator
 
-from app.config.base import Milliseconds, Model, Positive, resolved, variable_address, without_users
+from app.config.base import Milliseconds, Model, Positive, resolved, variable_address
 from app.config.exporters import ExporterMapping, shipped_mappings
 from app.config.kafka_topics import DAY_MS
 from app.config.reading import describe, read_yaml
 from app.errors import UserError
+from app.terminal.secrets import without_secrets
 
 WHERE = "source.quotas"
 """The place of these settings in the configuration; messages name keys below it."""
@@ -41,7 +42,7 @@ class KafkaQuotasSettings(Model):
                 variable_address(url)
             except ValueError:
                 raise ValueError(
-                    f"{broker}: {without_users(url)} is no address (http://host:port/metrics)"
+                    f"{broker}: {without_secrets(url)} is no address (http://host:port/metrics)"
                 ) from None
         return found
 

@@ -8,9 +8,10 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, field_validator, model_validator
 
 from app.address import parsed
-from app.config.base import Model, Positive, resolved, shown, without_users
+from app.config.base import Model, Positive, resolved, shown
 from app.config.documents import text_of
 from app.errors import UserError
+from app.terminal.secrets import without_secrets
 
 
 def plain_url(url: str) -> str:
@@ -20,7 +21,7 @@ def plain_url(url: str) -> str:
     except ValueError:
         there = None
     if there is None or there.target not in ("", "/"):
-        raise ValueError(f"{without_users(url)!r} is not http://host:port or https://host:port")
+        raise ValueError(f"{without_secrets(url)!r} is not http://host:port or https://host:port")
     return url.rstrip("/")
 
 
@@ -60,7 +61,7 @@ class PulsarAccess(Model):
         plain = self.model_dump()
         if self.token is not None:
             plain.update(shown({"token": self.token}))
-        found: dict[str, Any] = without_users(plain)
+        found: dict[str, Any] = without_secrets(plain)
         return found
 
     def __repr_args__(self) -> Any:

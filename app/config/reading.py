@@ -11,10 +11,10 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from app.config.base import MASK, SECRET, without_users
 from app.config.documents import node_of, text_of, value_of
 from app.config.shipped import Place
 from app.errors import UserError, did_you_mean
+from app.terminal.secrets import MASK, SECRET, without_secrets
 
 UNITS = {
     "_ms": "milliseconds",
@@ -111,7 +111,7 @@ def _describe(item: dict[str, Any], model: type[BaseModel]) -> str:
         allowed = context["expected"].replace("'", "").replace(" or ", ", ")
         return f"{key}: {value} is not supported (allowed: {allowed})"
     if kind == "value_error":
-        text = str(without_users(str(context["error"])))
+        text = str(without_secrets(str(context["error"])))
         # A check of several keys names its own key first.
         return f"{key}.{text}".lstrip(".") if ": " in text.split(" ")[0] + " " else f"{key}: {text}"
     if kind.startswith(("int_", "float_")):
@@ -138,7 +138,7 @@ def _shown(value: Any, may_be_secret: bool) -> str:
     kind only."""
     if isinstance(value, dict | list):
         return COMMON_SHAPES["dict_type" if isinstance(value, dict) else "list_type"]
-    return repr(MASK if may_be_secret else without_users(value))
+    return repr(MASK if may_be_secret else without_secrets(value))
 
 
 def shortened(text: str) -> str:

@@ -28,16 +28,7 @@ from pydantic import (
 
 from app.archive_names import ARCHIVE, WRITES
 from app.config.alerts import AlertSettings
-from app.config.base import (
-    Milliseconds,
-    Model,
-    Positive,
-    as_text,
-    in_unit,
-    in_units,
-    shown,
-    without_users,
-)
+from app.config.base import Milliseconds, Model, Positive, as_text, in_unit, in_units, shown
 from app.config.documents import cause
 from app.config.forecast import ForecastSettings
 from app.config.levels import compiled
@@ -53,6 +44,7 @@ from app.config.source import POLLED, SourceSettings, listed
 from app.config.throttle_feed import ThrottleFeedSettings
 from app.errors import UserError, did_you_mean
 from app.terminal.program import PROGRAM
+from app.terminal.secrets import without_secrets
 from state.engine.parameters import Parameters
 from state.engine.table import CAN_WAIT_MS, LIVE
 from state.jobs import DECLARED, JOBS
@@ -428,7 +420,7 @@ class Settings(_WithJobs):
         plain["alerts"] = self.alerts.display()
         if self.reconcile is not None:
             plain["reconcile"] = self.reconcile.display()
-        found: dict[str, Any] = without_users(plain)
+        found: dict[str, Any] = without_secrets(plain)
         return found
 
     @property

@@ -8,20 +8,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from app.config import kafka_options, pulsar
-from app.config.base import (
-    Model,
-    Positive,
-    TimeZone,
-    as_text,
-    resolved,
-    shown,
-    without_users,
-)
+from app.config.base import Model, Positive, TimeZone, as_text, resolved, shown
 from app.config.kafka_groups import KafkaGroupsSettings
 from app.config.kafka_producers import KafkaProducersSettings
 from app.config.kafka_quotas import KafkaQuotasSettings
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.errors import UserError, did_you_mean
+from app.terminal.secrets import without_secrets
 
 POLLED = {
     "kafka_groups": "groups",
@@ -294,7 +287,7 @@ class SourceSettings(Model):
             self.options.get(key) for key in ("subscribe", "subscribePattern", "assign", "topics")
         )
         place = next(filter(None, (*topics, self.path)), None)
-        return self.format if place is None else f"{self.format} {without_users(place)}"
+        return self.format if place is None else f"{self.format} {without_secrets(place)}"
 
     def reader_options(self) -> dict[str, str]:
         """Options for the reader, with secrets from the environment."""

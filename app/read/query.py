@@ -69,7 +69,7 @@ def tables(
         if name not in VIEWS:
             raise UserError(f"tables --sql: {name} is a table; views are {', '.join(VIEWS)}")
         text = VIEWS[name].sql
-        print(json.dumps({"name": name, "sql": text}) if as_json else text)
+        say(json.dumps({"name": name, "sql": text}) if as_json else text)
         return 0
     return _describe(_required(Warehouse.of(settings.location)), name, as_json)
 
@@ -188,7 +188,7 @@ def print_statement(name: str, params: Sequence[str]) -> int:
         raise UserError(
             f"query --sql: there is no question {name} ({did_you_mean(name, list(QUESTIONS))})"
         )
-    print(question.asked(given(params)).sql)
+    say(question.asked(given(params)).sql)
     return 0
 
 

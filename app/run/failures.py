@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import folders
-from app.config.base import ENV, MASK, SECRET
 from app.errors import UserError
 from app.tables.small_files import MAKE_ROOM, MAKE_WRITABLE, local_path
+from app.terminal.secrets import ENV, MASK, SECRET
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from app.config.base import ENV, without_users
 from app.config.policies import without_effect
 from app.config.settings import Settings, load_settings
 from app.errors import UserError
 from app.show.alerts.rule_files import rules_of
 from app.terminal.counts import counted
 from app.terminal.printable import say
+from app.terminal.secrets import ENV, without_secrets
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def summary(settings: Settings) -> dict[str, str]:
 def _feed(feed: SourceSettings) -> str:
     shown = feed.display()
     options = {**shown["options"], **(shown["groups"] or {}).get("options", {})}
-    return " ".join([without_users(feed.title), *_places(options)])
+    return " ".join([without_secrets(feed.title), *_places(options)])
 
 
 def _places(options: Mapping[str, str]) -> list[str]:

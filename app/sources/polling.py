@@ -18,6 +18,7 @@ from app.sources.lasting import SHOWN, Problems
 from app.sources.pulsar.admin_documents import Record
 from app.sources.spool import Spool
 from app.terminal.printable import printable, say
+from app.terminal.secrets import without_secrets
 from state.events import EVERY_BROKER
 
 
@@ -289,7 +290,11 @@ class Polling(ABC):
             "ts_wall_ms": begun.clock_ms(),
             "gap_from_wall_ms": begun.now_ms,
             "dropped": report.skipped if report.answered else None,
-            "problem": printable(report.problems[0])[:MOST_OF_PROBLEM] if report.problems else None,
+            "problem": (
+                printable(without_secrets(report.problems[0]))[:MOST_OF_PROBLEM]
+                if report.problems
+                else None
+            ),
         }
 
     def _follow(self, stop: threading.Event) -> None:

@@ -13,9 +13,12 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
 from app.terminal.printable import in_json, printable
+from app.terminal.secrets import without_secrets
 
 Format = Literal["text", "json"]
 NAME = "weir"
+BETWEEN = " | "
+"""Between the lines of a message, which are one line of the log."""
 
 
 def begin(log_format: Format = "text", out: TextIO | None = None) -> tuple[logging.Logger, Lines]:
@@ -86,11 +89,11 @@ class Lines(logging.StreamHandler[TextIO]):
 
 
 class _Text(logging.Formatter):
-    """`2026-01-31T12:00:00.000Z WARNING message`, each line of a message with its head."""
+    """`2026-01-31T12:00:00.000Z WARNING message`, one line each: what others wrote begins none."""
 
     def format(self, record: logging.LogRecord) -> str:
-        head = f"{_time(record)} {record.levelname:7} "
-        return "\n".join(head + printable(line) for line in record.getMessage().split("\n"))
+        text = BETWEEN.join(map(printable, _message(record).strip("\n").split("\n")))
+        return f"{_time(record)} {record.levelname:7} {text}"
 
 
 class _Json(logging.Formatter):
@@ -98,8 +101,14 @@ class _Json(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = getattr(record, "fields", {})
-        found = {"time": _time(record), "level": record.levelname, "message": record.getMessage()}
+        found = {"time": _time(record), "level": record.levelname, "message": _message(record)}
         return in_json(json.dumps({**found, **fields}, ensure_ascii=False))
+
+
+def _message(record: logging.LogRecord) -> str:
+    """The message without secrets, and the exception that goes with it in a line."""
+    error = record.exc_info[1] if record.exc_info else None
+    return str(without_secrets(record.getMessage() + (f": {error!r}" if error else "")))
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TextIO
+from typing import Any, TextIO
 
 
 def printable(text: str) -> str:
@@ -22,6 +22,12 @@ def lines(text: str) -> str:
 def say(*parts: object, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
     """Print for people, as `print` does, with each line printable."""
     print(lines(" ".join(map(str, parts))), end=end, file=file, flush=flush)
+
+
+def say_json(document: Any, indent: int | None = None, flush: bool = False) -> None:
+    """Print JSON; a reader of it finds each text as it is."""
+    text = json.dumps(document, ensure_ascii=False, indent=indent)
+    print("\n".join(map(in_json, text.split("\n"))), flush=flush)
 
 
 def in_json(text: str) -> str:

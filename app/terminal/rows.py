@@ -19,7 +19,7 @@ from uuid import UUID
 
 from app.terminal.amounts import AMOUNTS, EPOCH_MS, MOST, heading, unit_of, unit_of_kind
 from app.terminal.moments import instant
-from app.terminal.printable import printable
+from app.terminal.printable import in_json, printable
 
 SHOWN_ROWS = 200
 """Rows of a printed table; JSON and CSV have all."""
@@ -56,7 +56,7 @@ def write_json(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO)
     between = "[\n"
     for row in rows:
         record = dict(zip(unique, map(plain, row), strict=True))
-        out.write(between + json.dumps(record, ensure_ascii=False))
+        out.write(between + in_json(json.dumps(record, ensure_ascii=False)))
         between = ",\n"
     out.write("[]\n" if between == "[\n" else "\n]\n")
 

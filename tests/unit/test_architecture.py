@@ -471,3 +471,94 @@ def test_no_client_of_brokers_is_opened_before_its_addresses_are_asked() -> None
         if any(each in text for each in CONNECTING) and not any(each in text for each in ASKED):
             found.append(file)
     assert set(found) == LOADS_NO_RECORD
+
+
+SAFE = {"printable", "lines", "json.dumps"}
+"""Functions whose text can be printed; JSON is ASCII."""
+PRINT_THEIR_OWN = {
+    "app/cli.py": "the version",
+    "app/demo": "numbers and names of scenarios",
+    "app/jars.py": "names of jars",
+    "app/main.py": "a word",
+    "app/run/side_processes.py": "to the run, through a pipe",
+    "app/setup/launch": "before there is anything of others",
+    "app/setup/size.py": "numbers",
+    "app/show/metrics/serve.py": "escaped by prometheus_client",
+    "app/show/report/printed.py": "through lines()",
+    "app/terminal": "the functions themselves",
+}
+"""Modules that print in another way, and what."""
+
+
+def prints(path: Path) -> list[str]:
+    """What a module prints other than through the functions that escape it."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        is_print = called == "print" or called.endswith(("console.print", "Console().print"))
+        if not is_print and called not in {
+            f"sys.{out}.{way}" for out in ("stdout", "stderr") for way in ("write", "buffer.write")
+        }:
+            continue
+        for given in node.args:
+            safe = isinstance(given, ast.Constant) or (
+                isinstance(given, ast.Call)
+                and ast.unparse(given.func) in SAFE
+                and not any(key.arg == "ensure_ascii" for key in given.keywords)
+            )
+            if not safe:
+                found.append(ast.unparse(given))
+    return found
+
+
+def test_text_of_others_is_printed_by_the_functions_that_escape_it() -> None:
+    found = {
+        name: texts
+        for path in sorted((ROOT / "app").rglob("*.py"))
+        if not any(
+            (name := str(path.relative_to(ROOT))).startswith(known) for known in PRINT_THEIR_OWN
+        )
+        and (texts := prints(path))
+    }
+    assert found == {}
+
+
+def test_other_ways_to_print_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "other.py"
+    path.write_text(
+        "print(name)\nprint(f'{name}')\nprint(json.dumps(x, ensure_ascii=False))\nprint('a')\n"
+        "sys.stdout.write(name)\nself.console.print(name)\nprint(printable(name))\n",
+        "utf-8",
+    )
+    assert prints(path) == [
+        "name",
+        "f'{name}'",
+        "json.dumps(x, ensure_ascii=False)",
+        "name",
+        "name",
+    ]
+
+
+def test_the_log_has_one_formatter() -> None:
+    found = {
+        str(path.relative_to(ROOT))
+        for folder in ("app", "state", "udfs")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).split(".")[-1]
+        in ("getLogger", "basicConfig", "setFormatter", "StreamHandler", "FileHandler")
+        and "Spark" not in ast.unparse(node)
+    }
+    assert found == {"app/terminal/log.py", "app/http.py"}  # which silences urllib3
+
+
+def test_shell_words_of_scripts_are_quoted_in_one_place() -> None:
+    found = {
+        path.name
+        for path in (ROOT / "app" / "show" / "policy" / "export").glob("*.py")
+        if "shlex.quote" in path.read_text("utf-8")
+    }
+    assert found == {"exported.py"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ from app.show.alerts.sinks import Delivery, owner_in, with_owner
 from app.tables.writable import obstacle
 from app.terminal.interrupt import stopping_at_signals
 from app.terminal.moments import instant_of
-from app.terminal.printable import printable, say
+from app.terminal.printable import printable, say, say_json
 from app.terminal.program import PROGRAM
 
 if TYPE_CHECKING:
@@ -241,7 +240,7 @@ def show_changes(owners: Sequence[Owner], rows: Sequence[Row], form: str) -> Non
         if whole is None:
             say(line(row), flush=True)
         else:
-            print(json.dumps(whole, ensure_ascii=False), flush=True)
+            say_json(whole, flush=True)
 
 
 def line(row: Row) -> str:
@@ -262,7 +261,7 @@ def _print(owners: Sequence[Owner], found: AlertRound, as_json: bool) -> None:
             "left_out": found.left_out,
             "empty": found.empty,
         }
-        print(json.dumps(answer, ensure_ascii=False))
+        say_json(answer)
         return
     for row in found.firing:
         say(f"firing    {row['alert']} ({row['severity']}): {printable(row['summary'])}")

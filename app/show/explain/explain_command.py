@@ -27,7 +27,7 @@ from app.show.explain.nearby_rows import SnapshotReader
 from app.show.explain.sentence import Row, Sentence, clock, day
 from app.tables.manifest import load as load_manifest
 from app.terminal.moments import DURATIONS, instant_of, read_duration_ms
-from app.terminal.printable import printable, say
+from app.terminal.printable import printable, say, say_json
 from app.terminal.rows import plain
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _print_json(
         "hidden": hidden,
         "sentences": [_json(sentence) for sentence in result],
     }
-    print(json.dumps(plain(document), ensure_ascii=False, indent=1))
+    say_json(plain(document), indent=1)
 
 
 def _json(sentence: Sentence) -> dict[str, Any]:

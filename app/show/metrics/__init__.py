@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from app.terminal.printable import lines
+from app.terminal.printable import printable, say
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -23,6 +23,6 @@ def metrics(settings: Settings, once: bool = False, as_json: bool = False) -> in
     return print_once(settings, as_json) if once else serve(settings)
 
 
-def say(text: str) -> None:
+def say_to_log(text: str) -> None:
     """A line of the exporter's log."""
-    print(f"weir: {lines(text)}", file=sys.stderr, flush=True)
+    say(printable(f"weir: {text}"), file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 
 from app.config.metrics import MetricsSettings, address
 from app.read.relations import Warehouse
-from app.show.metrics import say as say_to_log
+from app.show.metrics import say_to_log
 from app.show.metrics.endpoints import HEALTH, READY, endpoints
 from app.show.metrics.exporter import Exporter
 from app.show.metrics.listen import OF_METRICS, OF_RUN, taken

@@ -6,14 +6,13 @@ of no job. Imports `app.jobs`, `app.read`, `app.config` and the pages of `app.sh
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.read.question import LEAST, MOST
 from app.terminal.outputs import require_folder, write_whole
-from app.terminal.printable import say
+from app.terminal.printable import say, say_json
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -46,7 +45,7 @@ def report(
     if as_json:
         from app.show.report.page import as_json as in_json
 
-        print(json.dumps(in_json(page), ensure_ascii=False, indent=1))
+        say_json(in_json(page), indent=1)
     else:
         say(f"{page.verdict}\n{page.covers}\nThe report is in {out}.")
     return 0

@@ -13,6 +13,7 @@ from app.show.report.model import Row
 from app.show.report.phrases import GLUE, clock, short, unbroken
 from app.show.report.report_reader import ReportReader
 from app.show.report.summary import actions_of, all_findings
+from app.terminal.printable import lines
 from app.terminal.program import PROGRAM
 
 SHOWN = 9
@@ -29,7 +30,7 @@ def show(console: Console, text: str, begin: str = "  ") -> None:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    console.print(filled.replace(GLUE, " "), markup=False, soft_wrap=True)
+    console.print(lines(filled.replace(GLUE, " ")), markup=False, soft_wrap=True)
 
 
 def render(reader: ReportReader, console: Console) -> list[Row]:
@@ -60,4 +61,4 @@ def render_next_steps(out: Path, rows: Sequence[Row], console: Console) -> None:
         steps.insert(1, ("why, event by event", why))
     console.print()
     for meaning, command in steps:
-        console.print(f"  # {meaning}\n  {command}", markup=False, soft_wrap=True)
+        console.print(lines(f"  # {meaning}\n  {command}"), markup=False, soft_wrap=True)

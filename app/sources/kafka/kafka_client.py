@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from importlib import resources
 from typing import Any, Literal, NamedTuple
 
-from app.config.base import MASK, SECRET
 from app.errors import UserError
 from app.jars import KAFKA_CLIENT, OF_KAFKA_CLIENT, client_jar
 from app.jvm import driver_jvm
@@ -26,6 +25,7 @@ from app.sources.kafka.knocking import Knock
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
 from app.sources.ports import SECONDS, Unreachable, WrongAnswer
+from app.terminal.secrets import MASK, SECRET
 
 SLICE_MS = 50
 """The time between two looks at `stopping` while an answer is awaited."""

@@ -6,7 +6,6 @@ Every mistake of the user is reported before the first record is read.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -21,7 +20,7 @@ from app.tables.small_files import local_path
 from app.terminal.interrupt import temporary_folder
 from app.terminal.moments import moment_ms
 from app.terminal.outputs import require_folder, write_whole
-from app.terminal.printable import say
+from app.terminal.printable import say, say_json
 from app.whatif.effect import effect_text
 from app.whatif.effect.compare import Effects, compared
 from app.whatif.effect.happened import differences
@@ -219,7 +218,7 @@ def _answer(about: effect_text.About, found: Effects, wanted: Wanted) -> None:
 
         write_whole(wanted.out, html_of(about, found))
     if wanted.as_json:
-        print(json.dumps(effect_text.plain(about, found), ensure_ascii=False, indent=1))
+        say_json(effect_text.plain(about, found), indent=1)
         return
     effect_text.print_all(about, found)
     if wanted.keep is not None:

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from app.terminal import log
-from app.terminal.printable import printable, say
+from app.terminal.printable import printable, say, say_json
+from app.terminal.rows import write_json
 
 
 @pytest.mark.parametrize(
@@ -41,10 +42,61 @@ def test_names_in_the_log_move_no_cursor(log_format: log.Format) -> None:
         (line,) = text.splitlines()
         assert json.loads(line)["message"] == "topic a\x1b[2J\x9b1;31m\u202eb is late\nsecond"
     else:
-        assert [line.split(maxsplit=2)[2] for line in text.splitlines()] == [
-            "topic a\\x1b[2J\\x9b1;31m\\u202eb is late",
-            "second",
-        ]
+        (line,) = text.split("\n")[:-1]
+        assert line.split(maxsplit=2)[2] == "topic a\\x1b[2J\\x9b1;31m\\u202eb is late | second"
+
+
+FORGED = "2026-01-31T12:00:00.000Z ERROR   forged"
+
+
+@pytest.mark.parametrize(
+    "between",
+    ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x1e", "\x85", "\u2028", "\u2029", "\0"],
+)
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_what_others_wrote_begins_no_line_of_the_log(between: str, log_format: log.Format) -> None:
+    out = io.StringIO()
+    logger, _ = log.begin(log_format, out)
+    name = f"a{between}{FORGED}"
+    try:
+        logger.warning(f"topic {name} is late")
+        logger.warning("topic %s is late", name)
+        try:
+            raise ValueError(name)
+        except ValueError:
+            logger.exception("not polled")
+    finally:
+        log.end()
+    written = out.getvalue().splitlines()
+    assert len(written) == 3
+    assert not any(
+        line.startswith(FORGED[:4]) and " ERROR   forged" in line[:40] for line in written
+    )
+    if log_format == "json":
+        assert json.loads(written[0])["message"] == f"topic {name} is late"
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_the_log_has_no_secrets_of_addresses_and_options(log_format: log.Format) -> None:
+    out = io.StringIO()
+    logger, _ = log.begin(log_format, out)
+    try:
+        logger.warning("http://me:hush@h/metrics?token=hush does not answer (password=hush)")
+    finally:
+        log.end()
+    assert "does not answer" in out.getvalue() and "hush" not in out.getvalue()
+
+
+def test_json_for_people_and_programs_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["a\x1b[2J", "\x9b1m", "\u202e", "\u2028", "\x7f", "\ud83d", "é 💥", "\n"]
+    say_json({"names": names}, indent=1)
+    text = capsys.readouterr().out
+    assert json.loads(text) == {"names": names}
+    assert all(c.isprintable() or c == "\n" for c in text) and "é 💥" in text
+    out = io.StringIO()
+    write_json(["name"], [[name] for name in names], out)
+    assert [row["name"] for row in json.loads(out.getvalue())] == names
+    assert all(c.isprintable() or c == "\n" for c in out.getvalue())
 
 
 def test_what_is_said_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:

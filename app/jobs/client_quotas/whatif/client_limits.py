@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from app.jobs.client_quotas.whatif.client_history import LIMITS, EntityNeed, Own
 from app.read.relations import Warehouse
 from app.terminal.amounts import AMOUNTS
 from app.terminal.counts import counted
-from app.terminal.printable import say
+from app.terminal.printable import say, say_json
 from app.terminal.rows import write_table
 from app.whatif import policy_document
 from app.whatif.replay.event_span import WHOLE, EventSpan
@@ -110,7 +109,7 @@ def suggest(
     if as_json:
         rows = [one.row() for one in suggested]
         answer = {"share": asked.share, "headroom": asked.headroom, "suggestions": rows}
-        print(json.dumps({**answer, "left_out": left_out}, ensure_ascii=False, indent=1))
+        say_json({**answer, "left_out": left_out}, indent=1)
         return 0
     _print(suggested, every)
     for note in notes:

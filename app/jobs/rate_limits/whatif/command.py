@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -26,7 +25,7 @@ from app.show.report.phrases import short
 from app.terminal.amounts import AMOUNTS
 from app.terminal.counts import counted
 from app.terminal.outputs import require_folder
-from app.terminal.printable import printable, say
+from app.terminal.printable import printable, say, say_json
 from app.terminal.rows import write_table
 from app.whatif import policy_document
 from app.whatif.replay.event_span import WHOLE, EventSpan
@@ -395,23 +394,20 @@ def _about(found: SuggestedLimits) -> str:
 
 def _print_json(found: SuggestedLimits, broken: Sequence[str] | None) -> None:
     asked = found.asked
-    print(
-        json.dumps(
-            {
-                "per": asked.per,
-                "rate": asked.rate,
-                "share": asked.share,
-                "headroom": asked.headroom,
-                "suggestions": [one.row() for one in found.suggestions],
-                "curve": found.curve,
-                "left_out": [
-                    {"reason": one.reason, "names": list(one.names)} for one in found.left_out
-                ],
-                **({} if broken is None else {"verified": not broken, "broken": list(broken)}),
-            },
-            ensure_ascii=False,
-            indent=1,
-        )
+    say_json(
+        {
+            "per": asked.per,
+            "rate": asked.rate,
+            "share": asked.share,
+            "headroom": asked.headroom,
+            "suggestions": [one.row() for one in found.suggestions],
+            "curve": found.curve,
+            "left_out": [
+                {"reason": one.reason, "names": list(one.names)} for one in found.left_out
+            ],
+            **({} if broken is None else {"verified": not broken, "broken": list(broken)}),
+        },
+        indent=1,
     )
 
 

@@ -16,7 +16,7 @@ from app.show.policy.export.terraform import terraform
 from app.show.policy.policy_command import valid
 from app.terminal.counts import counted
 from app.terminal.outputs import require_folder, write_whole
-from app.terminal.printable import printable, say
+from app.terminal.printable import say
 
 FORMATS: dict[str, Callable[[Sequence[Document]], Exported]] = {
     "kafka-configs": kafka_configs,
@@ -38,14 +38,14 @@ def export(
     documents = compiled([one.document for one in valid(*files, cluster=cluster)])
     found = FORMATS[format_](documents)
     for one in found.left_out:
-        print(printable(str(one)), file=sys.stderr)
+        say(one, file=sys.stderr)
     if out is None:
-        print(found.text, end="")
+        say(found.text, end="")
     elif found.text:
         write_whole(out, found.text, "--out")
         say(f"The limits are in {out}.")
     if not found.text:
-        print(f"no limit can be written as {format_}", file=sys.stderr)
+        say(f"no limit can be written as {format_}", file=sys.stderr)
     elif found.left_out:
-        print(f"{counted(len(found.left_out), 'limit')} not exported", file=sys.stderr)
+        say(f"{counted(len(found.left_out), 'limit')} not exported", file=sys.stderr)
     return 1 if found.left_out else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -64,12 +65,26 @@ def without(document: Document, why: str, *kept: str) -> Iterator[NotExported]:
 
 
 def why_no_name(document: Document) -> str | None:
-    """Why a document is about no single name of a broker, or None."""
+    """Why a document is about no single name of a broker, or about one that a script cannot pass, or
+    None."""
     if document["scope"] == "tenants":
         return "no tool has limits of a tenant; name its namespaces"
     if document["scope"] in PATTERNS:
         return "is a pattern; name what it is to match"
-    return None
+    named = (document["name"], document.get(CLIENT_ID), document["limits"].get("resource_group"))
+    odd = next((sign for text in named for sign in text or "" if not sign.isprintable()), None)
+    # NUL ends a word, and others drive the terminal that shows the script.
+    return None if odd is None else f"the name has U+{ord(odd):04X}, which no script passes"
+
+
+def option(name: str, value: str) -> str:
+    """An option of a command with its value, which may begin as an option does."""
+    return f"{name}={shlex.quote(value)}"
+
+
+def operand(value: str) -> str:
+    """A word of a command that is no option, whatever it begins with."""
+    return f"-- {shlex.quote(value)}" if value.startswith("-") else shlex.quote(value)
 
 
 def kafka_entities(documents: Sequence[Document]) -> tuple[list[ClientQuota], list[NotExported]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from app.show.policy.export.exported import (
@@ -10,6 +9,7 @@ from app.show.policy.export.exported import (
     Document,
     Exported,
     kafka_entities,
+    option,
     script,
 )
 from app.terminal.program import PROGRAM
@@ -43,6 +43,6 @@ def _command(quota: ClientQuota) -> str:
         if name == DEFAULT_USER:
             words += ["--entity-type", kind, "--entity-default"]
         elif name is not None:
-            words += ["--entity-type", kind, "--entity-name", shlex.quote(name)]
+            words += ["--entity-type", kind, option("--entity-name", name)]
     limits = ",".join(f"{key}={limit}" for key, limit in quota.limits.items())
     return " ".join([*words, "--add-config", limits])

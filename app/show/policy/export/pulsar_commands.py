@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,8 @@ from app.show.policy.export.exported import (
     Exported,
     NotExported,
     number,
+    operand,
+    option,
     script,
     why_no_name,
     without,
@@ -108,7 +109,7 @@ def _rates(document: Document, command: str, name: str) -> Iterator[Line]:
             return
         msgs = -1
     rates = f"--msg-publish-rate={msgs} --byte-publish-rate={size}"
-    yield f"admin {command} {rates} {shlex.quote(name)}"
+    yield f"admin {command} {rates} {operand(name)}"
 
 
 def _about(document: Document) -> str:
@@ -117,15 +118,15 @@ def _about(document: Document) -> str:
 
 def _others(document: Document, group: str, name: str) -> Iterator[Line]:
     """Resource group, backlog quotas and time to live of a namespace or topic."""
-    limits, quoted = document["limits"], shlex.quote(name)
+    limits, quoted = document["limits"], operand(name)
     if limits.get("resource_group"):
-        resource_group = shlex.quote(limits["resource_group"])
-        yield f"admin {group} set-resource-group --resource-group-name {resource_group} {quoted}"
+        of = option("--resource-group-name", limits["resource_group"])
+        yield f"admin {group} set-resource-group {of} {quoted}"
     for kind, quota in (limits.get("backlog_quota") or {}).items():
         yield _backlog_quota(document, group, quoted, kind, quota)
     if TTL in limits:
-        option = "--messageTTL" if group == "namespaces" else "--ttl"
-        yield f"admin {group} set-message-ttl {option}={number(limits[TTL])} {quoted}"
+        ttl = "--messageTTL" if group == "namespaces" else "--ttl"
+        yield f"admin {group} set-message-ttl {ttl}={number(limits[TTL])} {quoted}"
 
 
 def _backlog_quota(

@@ -125,12 +125,5 @@ def _label(text: str, names: set[str]) -> str:
 
 def _text(text: str) -> str:
     """A quoted text of HCL, in which nothing is a template."""
-    for sign, escaped in (
-        ("\\", "\\\\"),
-        ('"', '\\"'),
-        ("\n", "\\n"),
-        ("\r", "\\r"),
-        ("\t", "\\t"),
-    ):
-        text = text.replace(sign, escaped)
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text.replace("${", "$${").replace("%{", "%%{")}"'

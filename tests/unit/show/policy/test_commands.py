@@ -193,7 +193,7 @@ def test_a_warehouse_stands_for_the_limits_in_force_of_a_cluster(
     assert (change["change"], change["before"], change["after"]) == ("raised", 7, 9)
     assert change["where"].startswith(f"{warehouse}: stream at 1970-01-01T00:00:00.004Z")
     exported = answered(capsys, 0, "export", warehouse, "--format", "kafka-configs", *of_east)
-    assert exported.endswith("--entity-name 'a*' --add-config producer_byte_rate=7\n")
+    assert exported.endswith("--entity-name='a*' --add-config producer_byte_rate=7\n")
     assert main(["policy", "diff", warehouse, str(wanted)]) == 2
     assert "has the limits of several clusters\n--cluster: east, west" in capsys.readouterr().err
 

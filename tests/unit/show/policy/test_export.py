@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from app.cli import main
+from app.show.policy.export.kafka_configs import kafka_configs
 from app.whatif.policy_document import document
 
 Json = dict[str, Any]
@@ -65,9 +66,9 @@ def test_kafka_configs_alters_each_entity_once_with_all_of_its_limits(export: Ex
     assert (code, err) == (0, [])
     limits = "--add-config producer_byte_rate=1048576,request_percentage=12.5"
     assert commands(text, "alter") == [
-        f"alter --entity-type users --entity-name alice {limits}",
-        f"alter --entity-type users --entity-name alice --entity-type clients --entity-default {limits}",
-        "alter --entity-type clients --entity-name app --add-config controller_mutation_rate=10",
+        f"alter --entity-type users --entity-name=alice {limits}",
+        f"alter --entity-type users --entity-name=alice --entity-type clients --entity-default {limits}",
+        "alter --entity-type clients --entity-name=app --add-config controller_mutation_rate=10",
     ]
 
 
@@ -77,7 +78,52 @@ def test_a_shell_gives_the_tool_the_name_as_it_is(name: str, export: Export) -> 
     assert code == 0
     assert ("LC_ALL=C.UTF-8" in text) is not name.isascii()
     (words,) = arguments(text, "alter")
-    assert words[:4] == ["--entity-type", "users", "--entity-name", name]
+    assert words[:3] == ["--entity-type", "users", f"--entity-name={name}"]
+
+
+SCRIPTS = {"kafka-configs": "alter", "pulsar-admin": "admin"}
+PER_FORMAT = {
+    "kafka-configs": ("user", {"producer_byte_rate": 1}),
+    "terraform": ("user", {"producer_byte_rate": 1}),
+    "strimzi": ("user", {"producer_byte_rate": 1}),
+    "pulsar-admin": ("resource_group", {"publishRateInMsgs": 1}),
+}
+
+
+@pytest.mark.parametrize("format_", PER_FORMAT)
+@pytest.mark.parametrize("sign", ["\x07", "\x1b", "\n", "\r", "\x7f", "\x9b", "\u2028", "\u202e"])
+def test_a_name_that_no_script_passes_is_left_out_by_name(
+    sign: str, format_: str, export: Export
+) -> None:
+    scope, limits = PER_FORMAT[format_]
+    code, text, (first, *_) = export(format_, document(scope, f"a{sign}b", limits))
+    assert (code, text) == (1, "")
+    assert f"the name has U+{ord(sign):04X}, which no script passes" in first
+    assert first.isprintable()
+
+
+def test_nul_in_a_name_of_the_stream_gives_no_quota_to_another_entity() -> None:
+    """A file cannot have it; a document of the stream can."""
+    for client in ({}, {"client_id": "a\0b"}):
+        name = "bob" if client else "alice\0--entity-default"
+        found = kafka_configs([{**document("user", name, {"producer_byte_rate": 1}), **client}])
+        assert found.text == ""
+        assert [one.why for one in found.left_out] == [
+            "the name has U+0000, which no script passes"
+        ]
+
+
+@pytest.mark.parametrize("name", ["-x", "--entity-default", "--help", "-", "--", "--entity-name=y"])
+def test_a_name_that_looks_like_an_option_is_none(name: str, export: Export) -> None:
+    code, text, _ = export("kafka-configs", document("user", name, {"producer_byte_rate": 1}))
+    (words,) = arguments(text, "alter")
+    assert (code, words[:3]) == (0, ["--entity-type", "users", f"--entity-name={name}"])
+    group = document("resource_group", name, {"publishRateInMsgs": 1})
+    of_topic = document("topic", "persistent://a/b/c", {"resource_group": name})
+    code, text, _ = export("pulsar-admin", group, {**of_topic, "scope": "namespace", "name": "a/b"})
+    created, put = arguments(text, "admin")
+    assert (code, created[-2:]) == (0, ["--", name])
+    assert put == ["namespaces", "set-resource-group", f"--resource-group-name={name}", "a/b"]
 
 
 def test_two_spellings_of_a_user_are_one_entity(export: Export) -> None:
@@ -85,8 +131,8 @@ def test_two_spellings_of_a_user_are_one_entity(export: Export) -> None:
     last = {"scope": "user", "name": "a[*]", "limits": {"producer_byte_rate": 2}}
     code, text, _ = export("kafka-configs", {**last, "limits": BOTH}, last)
     assert code == 0
-    assert [words[3:] for words in arguments(text, "alter")] == [
-        ["a*", "--add-config", "producer_byte_rate=2"]
+    assert [words[2:] for words in arguments(text, "alter")] == [
+        ["--entity-name=a*", "--add-config", "producer_byte_rate=2"]
     ]
 
 
@@ -228,7 +274,7 @@ def test_pulsar_admin_sets_both_rates_at_once_and_groups_first(export: Export) -
         " managedLedgerCacheEvictionExtendTTLOfRecentlyAccessed --value=true",
         "admin resourcegroups create --msg-publish-rate=7 --byte-publish-rate=-1 g",
         "admin namespaces set-publish-rate --msg-publish-rate=100 --byte-publish-rate=-1 shop/orders",
-        "admin namespaces set-resource-group --resource-group-name g shop/orders",
+        "admin namespaces set-resource-group --resource-group-name=g shop/orders",
         "admin namespaces set-backlog-quota --type destination_storage --limit=1000 --policy"
         " producer_exception shop/orders",
         "admin namespaces set-message-ttl --messageTTL=60 shop/orders",
