@@ -22,7 +22,7 @@ SECOND_LOOK_S = 2.0
 MOST_BYTES = 64 << 10
 TLS_RECORDS = b"\x14\x15\x16\x17"
 Ask = Callable[[str, float], None]
-"""Asks a server until a time (monotonic, s): Unreachable, Closed or an OSError where it cannot be used."""
+"""Asks a server until a time (monotonic, s): Unreachable, BrokenOff or an OSError where it cannot be used."""
 
 
 class Unreachable(Exception):
@@ -33,7 +33,7 @@ class WrongAnswer(Unreachable):
     """Something answers that the options of the client do not fit: it must not connect."""
 
 
-class Closed(Exception):
+class BrokenOff(Exception):
     """The other end has closed the connection before its whole answer."""
 
     begun = b""
@@ -103,7 +103,7 @@ def _error(asked: Future[None]) -> Unreachable | None:
         return error
     except ValueError:
         return Unreachable("is not host:port")
-    except Closed:
+    except BrokenOff:
         return Unreachable("closes the connection without an answer")
     except TimeoutError:
         return Unreachable("does not answer in time")
@@ -139,13 +139,13 @@ def wrapped(sock: socket.socket, host: str) -> ssl.SSLSocket:
 
 
 def read(sock: socket.socket, size: int, until: float) -> bytes:
-    """So many bytes of an answer; Closed where it ends before."""
+    """So many bytes of an answer; BrokenOff where it ends before."""
     found = b""
     while len(found) < size:
         sock.settimeout(left(until))
         part = sock.recv(size - len(found))
         if not part:
-            closed = Closed()
+            closed = BrokenOff()
             closed.begun = found
             raise closed
         found += part

@@ -21,7 +21,7 @@ from app.sources.ports import (
     SECOND_LOOK_S,
     SECONDS,
     Answering,
-    Closed,
+    BrokenOff,
     Unreachable,
     WrongAnswer,
     connected,
@@ -39,7 +39,7 @@ API_VERSIONS, SASL_HANDSHAKE = 18, 17
 NO_ERROR, UNSUPPORTED_MECHANISM, ILLEGAL_STATE = 0, 33, 34
 
 
-class _Ended(Closed):
+class _Ended(BrokenOff):
     """The other end has closed the connection behind the handshake of TLS."""
 
 
@@ -90,7 +90,7 @@ def _knock(options: Mapping[str, str], server: str, until: float) -> None:
     host, port = place(server)
     try:
         _ask(host, port, tls, until, options if login else None)
-    except (Closed, ConnectionResetError, BrokenPipeError, ssl.SSLError) as error:
+    except (BrokenOff, ConnectionResetError, BrokenPipeError, ssl.SSLError) as error:
         if tls and (isinstance(error, _Ended) or "ALERT" in (getattr(error, "reason", "") or "")):
             if any(key.startswith("ssl.keystore") for key in options):
                 return  # a certificate that is not sent here
@@ -102,7 +102,7 @@ def _knock(options: Mapping[str, str], server: str, until: float) -> None:
             how, key = ("without TLS", "PLAINTEXT") if tls else ("as TLS", "SSL")
             key = f"SASL_{key}" if login else f"{key} or SASL_{key}"
             raise WrongAnswer(f"answers {how}: set security.protocol to {key}") from None
-        raise Closed from None
+        raise BrokenOff from None
 
 
 def _ask(host: str, port: int, tls: bool, until: float, login: Mapping[str, str] | None) -> None:
@@ -113,8 +113,8 @@ def _ask(host: str, port: int, tls: bool, until: float, login: Mapping[str, str]
             sock = opened.enter_context(wrapped(sock, host))
         try:
             apis = _exchange(sock, API_VERSIONS, 0, b"", until, tls)
-        except (Closed, ConnectionError, ssl.SSLError) as error:
-            raise (_Ended if tls else Closed) from error
+        except (BrokenOff, ConnectionError, ssl.SSLError) as error:
+            raise (_Ended if tls else BrokenOff) from error
         listed = apis[6 : len(apis) - len(apis) % 6]  # an error, a count, and three numbers of each
         versions = {key: most for key, _, most in struct.iter_unpack(">3h", listed)}
         if SASL_HANDSHAKE not in versions:
@@ -123,7 +123,7 @@ def _ask(host: str, port: int, tls: bool, until: float, login: Mapping[str, str]
         try:
             version = min(versions[SASL_HANDSHAKE], 1)
             found = _exchange(sock, SASL_HANDSHAKE, version, _text(mechanism), until, tls)
-        except (Closed, ConnectionError):
+        except (BrokenOff, ConnectionError):
             return  # as servers do that are not Kafka's own; the client asks as well
     code, offered = _mechanisms(found)
     if login is None and code in (NO_ERROR, UNSUPPORTED_MECHANISM):
@@ -152,7 +152,7 @@ def _speaks(host: str, port: int, tls: bool) -> bool:
                 _exchange(sock, API_VERSIONS, 0, b"", until, tls)
     except ssl.SSLError as error:
         return "ALERT" in (error.reason or "")
-    except (Closed, OSError):
+    except (BrokenOff, OSError):
         return False
     return True
 
@@ -171,7 +171,7 @@ def _exchange(
         if not 4 <= size <= MOST_BYTES or number != key:
             raise WrongAnswer(kafkas(begun))
         return read(sock, size - 4, until)
-    except Closed as error:
+    except BrokenOff as error:
         raise WrongAnswer(kafkas(error.begun)) if error.begun else error from None
 
 

@@ -16,7 +16,7 @@ from app.sources.ports import (
     MOST_BYTES,
     SECOND_LOOK_S,
     Answering,
-    Closed,
+    BrokenOff,
     WrongAnswer,
     answering,
     connected,
@@ -46,15 +46,15 @@ def _knock(tls: bool, server: str, until: float) -> None:
         if "ALERT" in (error.reason or ""):
             return None  # a certificate that is not sent here
         reason: Exception = error
-    except (Closed, ConnectionError) as error:
+    except (BrokenOff, ConnectionError) as error:
         reason = error
     if isinstance(reason, ConnectionRefusedError):
         raise reason
     try:
         # The other way: the handshake alone, or a frame without one.
         _ask(host, port, not tls, time.monotonic() + SECOND_LOOK_S, handshake=not tls)
-    except (Closed, OSError):
-        raise Closed from None
+    except (BrokenOff, OSError):
+        raise BrokenOff from None
     how, key = ("without TLS", PLAIN) if tls else ("as TLS", SECURE)
     raise WrongAnswer(f"answers {how}: set {key}")
 
@@ -71,7 +71,7 @@ def _ask(host: str, port: int, tls: bool, until: float, handshake: bool = False)
         sock.sendall(struct.pack(">ii", len(COMMAND) + 4, len(COMMAND)) + COMMAND)
         try:
             begun = read(sock, 9, until)
-        except Closed as error:
+        except BrokenOff as error:
             begun = error.begun
             if not begun:
                 raise
