@@ -263,7 +263,7 @@ def test_the_example_policies_are_valid() -> None:
             " operationTimeoutMs: soon}}",
             "c.yaml: source.options.operationTimeoutMs: 'soon' is not a number of milliseconds",
         ),
-        ("shards: 4\nshards: 8", "c.yaml: shards is given twice, again in line 2"),
+        ("shards: 4\nshards: 8", "c.yaml: line 2: 'shards' is given twice"),
         ("- shards", "c.yaml: is not a mapping of keys"),
         ("policy_files: [none.yaml]", "none.yaml: cannot be read (No such file or directory)"),
         (
