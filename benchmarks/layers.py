@@ -102,7 +102,13 @@ class Silent:
 
     name: str
 
-    def step(self, state: bytes | None, blobs: Sequence[bytes], stream_ms: int) -> Step:
+    def step(
+        self,
+        state: bytes | None,
+        blobs: Sequence[bytes],
+        stream_ms: int,
+        reached_ms: int | None = None,
+    ) -> Step:
         """The state as it is."""
         return Step(state or b"state")
 

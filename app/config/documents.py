@@ -27,6 +27,7 @@ from yaml.resolver import Resolver
 
 from app.config.shipped import Place
 from app.errors import UserError
+from app.plain_text import lines_of
 
 MOST_BYTES = 8 * 1024 * 1024
 """Size of a file. A policy takes about 90 bytes."""
@@ -228,7 +229,7 @@ def _why(error: Exception, text: str) -> str:
     """A mistake in one line, with the line of the text."""
     mark = getattr(error, "problem_mark", None)
     # libyaml has the end of a text without a line break in the line after its last.
-    number = min(mark.line + 1, len(text.splitlines()) or 1) if mark else None
+    number = min(mark.line + 1, len(lines_of(text)) or 1) if mark else None
     problem = getattr(error, "problem", None)
     if isinstance(error, ReaderError):
         before = text.encode()[: error.position].decode(errors="replace")

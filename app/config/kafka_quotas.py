@@ -67,4 +67,6 @@ def mapping_of(name: str) -> ExporterMapping:
     except ValidationError as error:
         raise ValueError(f"{name}: {describe(error, ExporterMapping)[0]}") from None
     except UserError as error:
-        raise ValueError(f"{error} (allowed: a file, {', '.join(known)})") from None
+        # without a colon behind the name: what stands before one is taken for a key
+        why = str(error).removeprefix(f"{name}: ")
+        raise ValueError(f"{name} {why} (allowed: a file, {', '.join(known)})") from None

@@ -7,8 +7,9 @@ for it. Without properties, as outside of a query of jobs, no silent key moves.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -17,26 +18,29 @@ from app.engine.messages import PACKED_SCHEMA, TS, MessageKind
 if TYPE_CHECKING:
     from app.sources.raw import Batches, Step
 
-REACHED, DRAINED, TICK = "weir.reached", "weir.drained", "weir.tick"
+REACHED, ENDS, TICK = "weir.reached", "weir.ends", "weir.tick"
 """Local properties of a batch: the plan (ms) of the last batch before it that left nothing in the
-source; the wall time (ms) at which all clocks stand; whether all shards are called."""
+source; the wall time (ms) at which all clocks stand behind the last record of an input; whether all
+shards are called."""
 
 
 def number(name: str) -> int:
     """One of these properties, in a task; 0 without it."""
-    from pyspark import TaskContext
+    task = _task()
+    return int((task and task.getLocalProperty(name)) or 0)
 
-    context = TaskContext.get()
-    return int((context and context.getLocalProperty(name)) or 0)
+
+def _task() -> Any:
+    """The task of this process; None where Spark is not loaded, as when cores are compiled."""
+    loaded = sys.modules.get("pyspark.taskcontext")
+    return loaded and loaded.TaskContext.get()
 
 
 def ticks(jobs: Sequence[str], shards: int, labels: Mapping[str, Sequence[int]] | None) -> Batches:
     """A row of PACKED without records for each shard of some jobs, in one task of a batch with a
     tick. `labels` of the shards of each job stand for their numbers."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    if context is None or context.partitionId() or not number(TICK):
+    task = _task()
+    if task is None or task.partitionId() or not number(TICK):
         return
     rows = [
         (job, label) for job in jobs for label in (range(shards) if labels is None else labels[job])

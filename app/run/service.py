@@ -379,9 +379,10 @@ class Service:
         if newest > 0 and not self._drained:
             ms = round(newest * 1000)
             self._progress.say(
-                f"end of the input at {instant_of(ms)}: the newest records of each key"
-                " (allowed_lateness_ms) are stored and not decided yet; its next record decides"
-                " them, or --drain where none will come"
+                f"end of the input at {instant_of(ms)}: records from"
+                f" {instant_of(ms - self._settings.idle_advance_ms)} on (idle_advance_ms) are"
+                " stored but may not be decided yet; a later record of their keys decides them, or"
+                " --drain where none will come"
             )
 
     def _rest(self) -> None:
@@ -549,8 +550,8 @@ class Times:
         elif kind is MessageKind.LATE and needed_ms > self._allowed_ms:
             self._allowed_ms = needed_ms
             self._progress.warn(
-                f"TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; "
-                f"the records are in quarantine\nidle_advance_ms: {needed_ms} would have kept them"
+                "TOO_LATE: records came for keys that had been silent for longer than idle_advance_ms"
+                f" allows; they are in quarantine\nidle_advance_ms: {needed_ms} would have kept them"
             )
         if kind is MessageKind.AHEAD and time.monotonic() - self._said_s >= AGAIN_S:
             self._said_s = time.monotonic()

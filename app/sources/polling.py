@@ -16,7 +16,7 @@ from typing import Protocol
 from app.errors import UserError, reason
 from app.sources.lasting import SHOWN, Problems
 from app.sources.pulsar.admin_documents import Record
-from app.sources.spool import Spool
+from app.sources.spool import Spool, none_of
 from app.terminal.printable import printable, say
 from app.terminal.secrets import without_secrets
 from state.events import EVERY_BROKER
@@ -150,7 +150,7 @@ class Polling(ABC):
         self._longest_s = max(settings.interval_ms, settings.timeout_ms) / 1000
         self._keep_ms = settings.keep_ms
         self.spool = spool
-        self.needed: Callable[[Sequence[str]], Container[str]] = tuple
+        self.needed: Callable[[Sequence[str]], Container[str]] = none_of
         """Picks the names of files that a reader still needs."""
         self._say = say or _to_stderr
         self._stopping = threading.Event()

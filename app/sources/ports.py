@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import NamedTuple
 
+from app.plain_text import is_digits
+
 SECONDS = 5.0
 GRACE_S = 0.5
 """For the other addresses, once one has answered."""
@@ -118,7 +120,7 @@ def place(server: str, port: str = "") -> tuple[str, int]:
     host, sign, number = name.rpartition(":")
     if port and (not sign or name.endswith("]")):
         host, number = name, port
-    if not (number.isascii() and number.isdecimal() and 0 < int(number) < 1 << 16):
+    if not (is_digits(number) and 0 < int(number) < 1 << 16):
         raise ValueError(f"{server} is not host:port")
     return host.strip("[]"), int(number)
 

@@ -64,6 +64,11 @@ class PollMemory(Generic[T]):
         self.policies.update(mapped.policies)
 
 
+def none_of(names: Sequence[str]) -> Container[str]:
+    """No reader is known that needs any of these files."""
+    return ()
+
+
 class Spool:
     """One folder of polls, held by one process at a time."""
 
@@ -143,7 +148,7 @@ class Spool:
         return self.records / name
 
     def remove_before(
-        self, at_ms: int, least: int, needed: Callable[[Sequence[str]], Container[str]] = tuple
+        self, at_ms: int, least: int, needed: Callable[[Sequence[str]], Container[str]] = none_of
     ) -> int:
         """Remove the files of polls before a time, except the newest `least` and those that `needed`
         picks from their names; returns their number."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from app.config.location import Location
 
 LAYOUT_VERSION = 3
+READABLE = (1, 2, 3)
+"""Layouts whose tables this release reads; it runs on its own alone, by the versions of states."""
 RESHARD = f"{PROGRAM} reshard --config FILE"
 NAME = "_weir/manifest.json"
 
@@ -60,7 +62,7 @@ _LAYOUT: Document[_Layout] = Document(_Layout)
 def load(warehouse: Location) -> Manifest | None:
     """The manifest of the warehouse; None before the first start."""
     layout = _LAYOUT.load(warehouse, NAME)
-    if layout is not None and layout.layout_version != LAYOUT_VERSION:
+    if layout is not None and layout.layout_version not in READABLE:
         raise UserError(
             f"{path(warehouse)}: the warehouse has layout version {layout.layout_version}\n"
             f"this version of Weir reads layout version {LAYOUT_VERSION}; "

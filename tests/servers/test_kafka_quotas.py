@@ -107,7 +107,11 @@ def test_series_that_an_exporter_does_not_part_by_user_and_client_are_told(
     ("quotas", "said"),
     [
         ({"exporters": {"1": "kafka-1:7071"}}, "source.quotas.exporters.1: kafka-1:7071 is no"),
-        ({"mapping": "jmx"}, "source.quotas.mapping: jmx is no file (allowed: a file, jmx-expor"),
+        (
+            {"mapping": "jmx"},
+            "source.quotas.mapping: jmx cannot be read (No such file or directory) (allowed: a file,"
+            " jmx-exporter",
+        ),
         ({"interval": 5}, "source.quotas.interval: unknown key"),
     ],
 )

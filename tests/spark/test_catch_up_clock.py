@@ -14,7 +14,7 @@ from app.engine.catch_up import CatchUp
 from app.engine.messages import PACKED, MessageKind
 from app.engine.operators import limits_of, operators
 from app.engine.routing import packer
-from app.engine.ticks import DRAINED, REACHED, TICK
+from app.engine.ticks import ENDS, REACHED, TICK
 from app.sources.raw import SCHEMA, Shares
 from app.tables import checkpoints
 from app.tables.small_files import write_text
@@ -42,7 +42,7 @@ class Checkpoint:
         self._ends = {name: end + taken.get(name, 0) for name, end in self._ends.items()}
         self.plan_to(self._offset(self._ends))
 
-    def plan_to(self, *ends: str, watermark_ms: int = 0) -> None:
+    def plan_to(self, *ends: str, watermark_ms: int = 55_000) -> None:
         """Spark plans a batch that ends at these offsets of its sources."""
         about = {
             "batchWatermarkMs": watermark_ms,
@@ -58,10 +58,10 @@ class Checkpoint:
         catch_up.begin(batch)
         context = self._spark.sparkContext
         reached, drained, tick = (
-            int(context.getLocalProperty(name) or 0) for name in (REACHED, DRAINED, TICK)
+            int(context.getLocalProperty(name) or 0) for name in (REACHED, ENDS, TICK)
         )
         catch_up.end(batch)
-        self._write(f"commits/{batch}", "v1", "{}")
+        self._write(f"commits/{batch}", "v1", '{"nextBatchWatermarkMs":55000}')
         return (reached - PLANNED_MS) // 1000 if reached else -1, drained, tick
 
     def _offset(self, ends: dict[str, int]) -> str:
@@ -112,13 +112,16 @@ def test_another_run_finds_the_plan_in_the_logs_and_a_repetition_the_same(
     assert [checkpoint.run(one)[0] for one in found] == [0, 0]
 
 
-def test_in_a_run_with_an_end_nothing_is_silent(
+def test_in_a_run_with_an_end_nothing_is_silent_before_it(
     spark: SparkSession, settings: Settings, checkpoint: Checkpoint
 ) -> None:
     catch_up = CatchUp(spark, settings, QUERY, MOST, bounded=True)
     for _ in range(3):
         checkpoint.plan(p0=1)
         assert checkpoint.run(catch_up) == (-1, 0, 0)
+    # behind the last record Spark plans a batch without any
+    checkpoint.plan()
+    assert checkpoint.run(catch_up) == (-1, 55_000, 0)
 
 
 def test_a_batch_of_an_earlier_run_is_measured_by_the_limit_it_was_planned_under(
@@ -154,7 +157,7 @@ def test_a_drained_input_moves_all_clocks_once(
     checkpoint.plan_to("{}", watermark_ms=77_000)
     drain = CatchUp(spark, settings, QUERY, MOST, bounded=True)
     assert checkpoint.run(drain)[1] == 77_000
-    checkpoint.plan_to("{}", watermark_ms=77_000)
+    checkpoint.plan(p0=1)
     assert checkpoint.run(drain)[1] == 0
 
 

@@ -83,19 +83,17 @@ def test_late_records_are_said_once_for_each_larger_value(
     for needed_ms in (9_000, 37_166, 20_000, 86_400_000 * 31, 37_166, 50_000, 86_400_000 * 32):
         times(MessageKind.LATE, needed_ms)
     first = (
-        "TOO_LATE: parts of the stream are further apart than idle_advance_ms allows; the records "
-        "are in quarantine"
+        "TOO_LATE: records came for keys that had been silent for longer than idle_advance_ms allows;"
+        " they are in quarantine | "
     )
     said = capsys.readouterr().err.splitlines()
     assert {line.split()[1] for line in said} == {"WARNING"}
     assert [line.split(maxsplit=2)[2] for line in said] == [
-        first,
-        "idle_advance_ms: 37166 would have kept them",
-        "TOO_LATE: records are dated 31 days before the others; they are in quarantine",
+        f"{first}idle_advance_ms: 37166 would have kept them",
+        "TOO_LATE: records are dated 31 days before the others; they are in quarantine | "
         "set the clock of who wrote them; the columns broker and source_partition of quarantine "
         "name it",
-        first,
-        "idle_advance_ms: 50000 would have kept them",
+        f"{first}idle_advance_ms: 50000 would have kept them",
     ]
 
 
@@ -108,8 +106,8 @@ def test_a_feed_that_is_ahead_is_said_once_a_minute(
         times(MessageKind.AHEAD, 120_400)
     assert [line.split(maxsplit=2)[2] for line in capsys.readouterr().err.splitlines()] == [
         "records are dated up to 120 s after this machine's time and wait until then: one of the"
-        " two clocks is wrong",
-        "set the clock of this machine, or clock_skew_ms: 120400 (now 10000) for a feed that is"
+        " two clocks is wrong"
+        " | set the clock of this machine, or clock_skew_ms: 120400 (now 10000) for a feed that is"
         " ahead",
     ] * 2
 

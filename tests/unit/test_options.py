@@ -92,7 +92,7 @@ def test_a_duration_reads_the_same_everywhere(words, said, tmp_path, capsys):
     [
         (EOFError("the file ends"), 3, "weir: EOFError: the file ends\n"),
         (KeyError("x"), 3, "weir: KeyError: 'x'\n"),
-        (typer.Abort(), 3, "weir: Abort: \n"),
+        (typer.Abort(), 3, "weir: Abort: Abort\n"),
         (UserError("no"), 2, "weir: no\n"),
         (OSError(errno.EACCES, "denied", "f"), 2, "weir: f: denied\n"),
         (KeyboardInterrupt(), 130, "weir: interrupted\n"),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from app import folders
 from app.errors import UserError
 from app.plain_text import is_digits
 from app.sources.files.line_files import DIRECT, admission
@@ -77,7 +78,7 @@ def is_full(feed: SourceSettings, warehouse: Location, query: str, batch: int) -
     if len(paths) >= most.get("maxfilespertrigger", len(paths) + 1):
         return True
     local = [Path(absolute(path)) for path in paths if scheme_of(path) is None]
-    taken = sum(path.stat().st_size for path in local if path.exists())
+    taken = sum(file.bytes for file in folders.listed(local))
     return 2 * taken >= most.get("maxbytespertrigger", 2 * taken + 1)
 
 

@@ -72,7 +72,7 @@ def test_an_earlier_state_is_refused_with_the_release_that_wrote_it(settings: Se
     change(settings, formats.NAME, weir="0.0.1", states={"backlog": 0})
     first, second = refused(settings)
     assert "the state of backlog" in first and "has version 0, written by Weir 0.0.1" in first
-    assert second.startswith("continue with Weir 0.0.1, or take another warehouse")
+    assert second.startswith("continue with Weir 0.0.1, or begin another warehouse")
 
 
 def test_the_state_of_a_job_that_does_not_run_is_no_hindrance(settings: Settings) -> None:

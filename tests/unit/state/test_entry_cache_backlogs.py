@@ -267,7 +267,7 @@ def test_ledgers_and_backlogs_are_in_the_state() -> None:
 def test_a_state_without_ledgers_is_refused() -> None:
     states: list[bytes] = []
     play([topic({"a": 9})], FIFO, states=states)
-    old = codec.encode("entry_cache", 1, codec.decode("entry_cache", 3, states[-1]))
+    old = codec.encode("entry_cache", 1, codec.decode("entry_cache", 4, states[-1]))
     with pytest.raises(codec.StateFormatError) as refused:
         shard.Brokers((), (), data=old)
-    assert str(refused.value) == "state of entry_cache has version 1, this release reads 3"
+    assert str(refused.value) == "state of entry_cache has version 1, this release reads 4"

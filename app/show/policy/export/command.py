@@ -16,7 +16,7 @@ from app.show.policy.export.terraform import terraform
 from app.show.policy.policy_command import valid
 from app.terminal.counts import counted
 from app.terminal.outputs import require_folder, write_whole
-from app.terminal.printable import say
+from app.terminal.printable import printable, say
 
 FORMATS: dict[str, Callable[[Sequence[Document]], Exported]] = {
     "kafka-configs": kafka_configs,
@@ -38,7 +38,7 @@ def export(
     documents = compiled([one.document for one in valid(*files, cluster=cluster)])
     found = FORMATS[format_](documents)
     for one in found.left_out:
-        say(one, file=sys.stderr)
+        say(printable(str(one)), file=sys.stderr)
     if out is None:
         say(found.text, end="")
     elif found.text:

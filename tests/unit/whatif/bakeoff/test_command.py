@@ -134,7 +134,7 @@ def test_the_configured_size_and_its_double_are_replayed(
             f"--sizes {2**62}: is above the largest size ({2**62 - 1} bytes)",
         ),
         (["--sizes", "9" * 400], "is not a size above 0"),
-        (["--vary", "grace_ms=[1"], "--vary grace_ms=[1: [1 is not a value"),
+        (["--vary", "grace_ms=[1"], "--vary grace_ms=[1: line 1: did not find expected ',' or ']'"),
         (["--vary", "grace_ms=-1"], "--vary grace_ms=-1: grace_ms: -1 is below 0"),
         (["--sizes", "64XB"], "--sizes 64XB: is not a size above 0 (allowed: bytes, or a number"),
         (["--sizes", ","], "--sizes: names none"),
