@@ -34,7 +34,6 @@ def test_the_first_start_writes_what_later_ones_keep(make_settings: MakeSettings
         "created_ms": made.created_ms,
         "queries": None,
         "moving": None,
-        "states": None,
         "topics": None,
         "id": made.id,
     }

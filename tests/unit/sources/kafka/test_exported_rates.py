@@ -148,11 +148,11 @@ def test_an_exporter_has_its_login_and_nobody_else(monkeypatch: pytest.MonkeyPat
         exporter.answers["/metrics"] = "a 1\n"
         exporter.answers["/moved"] = status(302, Location=f"{other.url}/metrics")
         url = exporter.url.replace("://", "://me:p%40w@")
-        assert exported(f"{url}/metrics", 5) == ["a 1"]
+        assert list(exported(f"{url}/metrics", 5)) == ["a 1"]
         with pytest.raises(Unanswered, match="answers 302"):
-            exported(f"{url}/moved", 5)
+            list(exported(f"{url}/moved", 5))
         with pytest.raises(Unanswered, match="its address is not http"):
-            exported(f"{other.url}\\\\@{exporter.url}/metrics", 5)
+            list(exported(f"{other.url}\\\\@{exporter.url}/metrics", 5))
         login = "Basic " + b64encode(b"me:p@w").decode()
         assert [headers["authorization"] for headers in exporter.headers] == [login] * 2
         assert other.asked == []
