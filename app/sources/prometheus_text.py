@@ -71,7 +71,7 @@ def page_lines(parts: Iterable[bytes]) -> Iterator[str]:
         for line in others:
             yield rest.decode(errors="replace")
             rest = bytearray(line[: MOST_OF_LINE + 1])
-    yield rest.decode(errors="replace")
+    yield from [rest.decode(errors="replace")] if rest else []  # the last line needs no LF
 
 
 def samples(
