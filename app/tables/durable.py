@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,10 +21,32 @@ def unfinished(file: Path) -> Path:
 
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
-    """The path to which the body writes the new contents of a file; they replace it at the end."""
+    """The path to which the body writes the new contents of a file; they replace it at the end. A
+    file has one writer at a time, the others wait.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
-    yield unfinished(file)
-    unfinished(file).replace(file)
+    path = unfinished(file)
+    with _locked(path):
+        yield path
+        path.replace(file)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of the file that is at the path: another writer may just have moved it away."""
+    while True:
+        with path.open("ab") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX)
+            if _is_at(path, opened.fileno()):
+                yield
+                return
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
 
 def sync(folder: Path) -> None:
