@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app import folders
 from app.archive_names import ARCHIVE
 from app.errors import UserError
 from app.plain_text import is_digits, lines_of
@@ -37,9 +36,6 @@ POLICIES = "weir-policies.json"
 EARLIER = ("weir-application-id", "weir-most-records", "weir-first-offset.json")
 """Files of earlier versions, whose contents are in IDENTITY now."""
 COPYING = ".copying"
-RESHARDING = "_weir/resharding"
-"""Folder in which `reshard` builds checkpoints."""
-BEFORE = ".before"
 PARTITIONS = "spark.sql.shuffle.partitions"
 NO_OFFSET = "-"
 """A source of which a batch has read nothing, in Spark's plan of it."""
@@ -462,46 +458,6 @@ def plan_crc32(warehouse: Location, query: str, batch: int) -> int | None:
     """The CRC-32 of the plan of a batch; None without a plan."""
     text = read_text(warehouse, f"{logs(warehouse, query)}/offsets/{batch}")
     return None if text is None else zlib.crc32(text.encode())
-
-
-def without_state(source: Path, target: Path, partitions: int, ended: int) -> None:
-    """Copy a checkpoint without its states, for another number of shuffle partitions. Plans of
-    batches after `ended` are left out.
-    """
-    shutil.copytree(source, target, ignore=lambda _, names: {"state"} & set(names))
-    for file in (target / "offsets" / name for name in folders.names(target / "offsets")):
-        if not is_digits(file.name) or int(file.name) > ended:
-            folders.remove(file)  # or a checksum of the file as it was, which Spark would refuse
-            continue
-        version, about, *sources = file.read_text().split("\n")
-        found = json.loads(about)
-        found["conf"][PARTITIONS] = str(partitions)
-        about = json.dumps(found, separators=(",", ":"))
-        file.write_text("\n".join([version, about, *sources]))
-
-
-def renumbered(warehouse: Location, query: str, shards: int) -> None:
-    """Give the checkpoint that `reshard` builds its number of shards. Its plans have changed, so
-    the settled one is not known any more.
-    """
-    kept = replace(require_identity(warehouse, query), shards=shards)
-    keep_identity(warehouse, f"{RESHARDING}/{query}", kept)
-    commits = replace(committed(warehouse, query), settled=None)
-    _COMMITTED.keep(warehouse, f"{RESHARDING}/{query}/{COMMITTED}", commits)
-
-
-def put_in_place(root: Path, query: str) -> None:
-    """Replace the checkpoint of a query by the one that `reshard` built. Repeated after a crash, it
-    completes the replacement.
-    """
-    place, built = root / FOLDER / query, root / RESHARDING / query
-    if not built.exists():
-        return
-    if place.exists():
-        before = built.with_name(query + BEFORE)
-        shutil.rmtree(before, ignore_errors=True)
-        place.rename(before)
-    built.rename(place)
 
 
 def copy(warehouse: Location, query: str, new: str) -> None:

@@ -91,7 +91,7 @@ def _fits(warehouse: Location, query: str, found: Identity) -> None:
     kept = manifest.load(warehouse)
     if found.query != query or not found.applications:
         raise Damaged(path, f"is of the query {found.query}, not of {query}")
-    if kept is None or kept.moving is not None:
+    if kept is None:
         return
     if kept.id is not None and found.warehouse not in (None, kept.id):
         raise Damaged(path, f"does not belong to {manifest.path(warehouse)}")

@@ -16,8 +16,8 @@ from state.backlog.pool import room_for
 from state.backlog.sequence import TEXTS
 from state.backlog.shared import MEANING, Timeline
 from state.engine.codec import FAST
-from state.engine.moving import beside, by_count, by_field
 from state.engine.names import Names
+from state.engine.owned import beside, by_count, by_field
 from state.engine.records import Records, empty
 from state.engine.resting import Pages, Resting
 from state.engine.store import Columns, Plain, Pool, RecordSet, Struct, Texts, turn_back

@@ -53,12 +53,3 @@ class Job(Protocol):
         """Judge by these versions of the configuration after the documents that the job was made
         with, each from its time on; a shard that has not had them gets them with its next call."""
         ...
-
-    def pieces(self, state: bytes, shards: int, everywhere: Iterable[int]) -> dict[int, bytes]:
-        """The state of a shard as states of the shards, of so many, that its keys belong to; one
-        for each of `everywhere` even without keys, since what holds for many keys is in each."""
-        ...
-
-    def joined(self, pieces: Sequence[bytes]) -> bytes:
-        """One state of the pieces of one shard, which have different keys."""
-        ...

@@ -108,33 +108,6 @@ class WithShadows:
         self._documents = self._documents.followed_by(versions)
         self._live.follow(self._documents.versions)
 
-    def pieces(self, state: bytes, shards: int, everywhere: Iterable[int]) -> dict[int, bytes]:
-        """See `state.engine.job`."""
-        live, states = split(state)
-        assert live is not None
-        of = {s.life: (s.core, states[s.life]) for s in self._shadows if s.life in states}
-        wanted = set(everywhere)
-        for core, bytes_ in ((self._live, live), *of.values()):
-            wanted |= core.pieces(bytes_, shards, wanted).keys()
-        lives = self._live.pieces(live, shards, wanted)
-        cut = {life: core.pieces(bytes_, shards, wanted) for life, (core, bytes_) in of.items()}
-        return {
-            shard: united(piece, {life: found[shard] for life, found in cut.items()})
-            for shard, piece in lives.items()
-        }
-
-    def joined(self, pieces: Sequence[bytes]) -> bytes:
-        """See `state.engine.job`; a piece without a state of a shadow has the live one for it. It
-        gets its own here, since the joined live state may know versions that came after."""
-        every = [_split(piece) for piece in pieces]
-        return united(
-            self._live.joined([live for live, _ in every]),
-            {
-                s.life: s.core.joined([states.get(s.life, live) for live, states in every])
-                for s in self._shadows
-            },
-        )
-
 
 def _without(blob: bytes, holds: Callable[[], Holds]) -> bytes:
     """A blob without the policies of the stream that do not hold."""

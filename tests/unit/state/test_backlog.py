@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from state.backlog import shard
 from state.backlog.operator import Backlog
-from state.backlog.resting import all_awake
 from tests.reference import backlog as reference
 from tests.reference.backlog import judge
 from tests.support.effort import LOOKED_FOR, drawn
@@ -39,6 +38,7 @@ from tests.unit.state.backlog_trace import (
     quota,
     record,
 )
+from tests.unit.state.contract import awake
 from tests.unit.state.contract.jobs import JOBS
 from tests.unit.state.shipping import Row
 
@@ -313,7 +313,7 @@ def test_state_of_idle_topics_is_small() -> None:
     state = job().step(None, [blob(numbered(records))], 0).state
     state = job().step(state, [], T0 + 20_001).state
     assert shard.describe(shard.read(state))["resting"] == 2000
-    s = all_awake(shard.read(state))
+    s = awake.backlog(state)
     assert shard.describe(s) == {
         "keys": 2000,
         "cursors": 4000,

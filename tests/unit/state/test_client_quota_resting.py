@@ -26,6 +26,7 @@ from tests.unit.state.client_quota_trace import (
     quota,
     request,
 )
+from tests.unit.state.contract import awake
 from tests.unit.state.contract.jobs import JOBS, cut, with_walls
 from tests.unit.state.drawn_trace import Trace
 from tests.unit.state.shipping import Row
@@ -202,7 +203,7 @@ def test_a_broker_start_resets_those_that_rest() -> None:
     core = Core()
     core.call(other("broker_started", 40_000), request(40_001, user="u0", charged_bytes=1))
     assert core.sizes["resting"] == PAIRS - 2
-    found = resting.all_awake(shard.read(core.state or b"")).parts
+    found = awake.client_quotas(core.state or b"").parts
     assert (len(found["sensors"]), len(found["usage"])) == (1, MANY)
 
 

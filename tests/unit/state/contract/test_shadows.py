@@ -24,7 +24,7 @@ from tests.unit.state import client_quota_trace
 from tests.unit.state.contract.contract_traces import SEEDS
 from tests.unit.state.contract.jobs import Job, Rows, Sample, assert_same, cut, with_walls
 from tests.unit.state.contract.patterns import KINDS, names_of
-from tests.unit.state.contract.resharding import Shards
+from tests.unit.state.contract.shards import Shards
 from tests.unit.state.contract.versions import documents
 from tests.unit.state.shipping import Row
 
@@ -139,10 +139,6 @@ class Query:
         source = source_of(document)
         return source not in own and not matching(own, *source)
 
-    def move(self, count: int) -> None:
-        for shards in (self.all, self.alone, self.as_shadow):
-            shards.move(count)
-
     def end(self, until_ms: int | None) -> None:
         for shards in (self.all, self.alone, self.as_shadow):
             shards.end(until_ms)
@@ -182,8 +178,8 @@ class Query:
     ids=lambda x: getattr(x, "name", x).replace(" ", "-"),
 )
 def test_a_shadow_judges_as_a_job_of_its_own(judge: Job, traces: str) -> None:
-    """Shadows are added, their policies and the live ones change, keys move, shadows are taken
-    away and begin anew, at batches of a trace that is cut anywhere."""
+    """Shadows are added, their policies and the live ones change, shadows are taken away
+    and begin anew, at batches of a trace that is cut anywhere."""
 
     @drawn(40)
     @given(judge.traces[traces], SEEDS, st.sampled_from((1, 2, 5)))
@@ -206,8 +202,6 @@ def test_a_shadow_judges_as_a_job_of_its_own(judge: Job, traces: str) -> None:
                 query.beside.change(order.choice(every), query.latest_ms)
             if order.random() < 0.15:
                 query.live.change(order.choice(every), query.latest_ms)
-            if query.all.states and order.random() < 0.2:
-                query.move(order.choice((1, 2, 3)))
             query.call(batch)
         query.end(until)
         query.check_end()
