@@ -39,9 +39,8 @@ class Manifest:
     topics: dict[str, str] | None = None
     """Ids of the Kafka topics that the warehouse has begun to read, by name."""
     id: str | None = None
-    """Identity of the warehouse, which its checkpoints name; None in a manifest of an earlier
-    version.
-    """
+    """Identity of the warehouse, which its checkpoints name; None in a manifest of an earlier version,
+    whose states no run continues."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +127,6 @@ def record(warehouse: Location, queries: Mapping[str, Sequence[str]]) -> None:
     wanted = {name: list(jobs) for name, jobs in queries.items()}
     if manifest is not None and manifest.queries != wanted:
         DOCUMENT.keep(warehouse, NAME, replace(manifest, queries=wanted))
-
-
-def identify(warehouse: Location, identity: str) -> None:
-    """Record the identity of a warehouse whose manifest has none."""
-    DOCUMENT.keep(warehouse, NAME, replace(_there(warehouse), id=identity))
 
 
 def filled_anew(warehouse: Location) -> str:
