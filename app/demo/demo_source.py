@@ -14,7 +14,6 @@ from app.sources.files import line_files
 from app.sources.raw import Raw
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
     from app.config.location import Location
@@ -30,9 +29,7 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
         )
 
 
-def read(
-    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
-) -> Raw:
+def read(reader: DataStreamReader, feed: SourceSettings, warehouse: Location) -> Raw:
     """The lines of the scenario."""
     folder = generated(feed, warehouse) / "events"
     return line_files.read_path(reader, str(folder), feed)

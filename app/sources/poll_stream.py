@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from app.config.source import GIVES, POLLED
 from app.sources.clocks import waiting
 from app.sources.files.line_files import lines_of
-from app.sources.poll_plan import MORE, SCHEMA, PollPlan, PollReader, StreamedSource, WholeSpool
+from app.sources.poll_plan import MORE, SCHEMA, PollPlan, PollReader, StreamedSource
 from app.sources.polled import roots
 from app.sources.python_source import opened
 from app.sources.raw import Batches, Raw
@@ -50,13 +50,6 @@ def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) ->
         ending,
     )
     return Raw(opened(spark, SCHEMA, PollReader(plan)), _unpack)
-
-
-def batch(spark: SparkSession, settings: Settings) -> Raw:
-    """The records of the polls that are there now."""
-    found = tuple(map(str, roots(settings.polled, settings.location)))
-    plan = PollPlan(found, None, spark.sparkContext.defaultParallelism)
-    return Raw(opened(spark, SCHEMA, WholeSpool(plan)), _unpack)
 
 
 def sharing(settings: Settings) -> frozenset[str]:
