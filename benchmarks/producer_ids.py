@@ -20,6 +20,7 @@ from benchmarks.trace import START_MS
 from state.producer_ids import bloom
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.shard import COLUMNS
+from tests.support import bloom_filters
 from tests.unit.state.shipping import params_of
 
 Array = np.ndarray
@@ -81,7 +82,7 @@ def _filters(bench: Bench, result: Result) -> None:
                 spent += time.perf_counter() - began
                 if number % 10 == 0:
                     found = np.zeros(items, np.bool_)
-                    bloom.contains_ids(words, 0, *shape, ids[items:], found)
+                    bloom_filters.contains_ids(words, 0, *shape, ids[items:], found)
                     wrong += int(found.sum())
                     asked += items
             speeds.append((filters // 5 or 1) * items / spent)

@@ -13,6 +13,7 @@ from state.producer_ids import bloom, shard
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.shared import LAYERS, SAMPLES, SPAN_S
 from tests.reference.producer_ids import judge
+from tests.support import bloom_filters
 from tests.unit.state.contract.jobs import JOBS, Rows
 from tests.unit.state.producer_id_trace import (
     PARAMS,
@@ -262,7 +263,7 @@ def test_filters_are_what_their_bits_would_be() -> None:
     expected, counted, filled = [], [], []
     for i in range(60):
         pid = order.randrange(LARGEST)
-        new = bloom.contains_ids(bits, 0, *shape, np.array([pid]), np.zeros(1, bool)) == 0
+        new = bloom_filters.contains_ids(bits, 0, *shape, np.array([pid]), np.zeros(1, bool)) == 0
         if new:
             bloom.densify(np.array([pid], np.uint64), 0, 1, bits, 0, *shape)
             expected.append(pid)
@@ -274,7 +275,7 @@ def test_filters_are_what_their_bits_would_be() -> None:
     filled += [r["filter_fill"] for r in rows["producer_id_stats"]]
     assert counted == expected
     assert len(expected) < 60
-    assert filled[-1] == bloom.bits_set(bits, 0, shape.bits) / shape.bits
+    assert filled[-1] == bloom_filters.bits_set(bits, 0, shape.bits) / shape.bits
 
 
 def test_memory_of_a_flood_is_that_of_its_filters() -> None:
