@@ -812,9 +812,7 @@ def policy_export(
             help="Files and folders of policies, a configuration, or a warehouse: the limits in force."
         ),
     ],
-    format_: Annotated[
-        str, Option("--format", help="kafka-configs, strimzi, pulsar-admin or terraform.")
-    ],
+    format_: Annotated[str, Option("--format", help="kafka-configs or pulsar-admin.")],
     out: Annotated[Path | None, Option(help="File to write. Default: standard output.")] = None,
     cluster: OfWarehouse = None,
 ) -> int:
