@@ -24,7 +24,7 @@ from app.tables.commit import Writer
 from app.tables.definitions import TABLES
 from app.tables.gathering import GatheringWriter
 from app.tables.shape import shaped
-from app.tables.small_files import PUT_BACK
+from app.tables.small_files import PUT_BACK, write_text
 from tests.spark.upgrade import release
 
 NEWEST = sorted(release.FOLDER.glob("*.tar.xz"))[-1]
@@ -66,9 +66,20 @@ HARMLESS = {
 
 
 def left_behind(folder: Path, rows: int) -> Settings:
-    """A warehouse as a killed run leaves it while rows gather, from that of a release."""
+    """A warehouse as a killed run leaves it while rows gather, with Spark's files of a release's."""
     release.unpacked(NEWEST, folder)
     settings = release.settings_of(folder)
+    own_id = str(uuid.uuid4())
+    numbers = json.loads((folder / release.WAREHOUSE / manifest.NAME).read_text("utf-8"))
+    write_text(settings.location, manifest.NAME, json.dumps({**numbers, "id": own_id}))
+    for query in ("govern", "archive"):
+        place = folder / release.WAREHOUSE / checkpoints.FOLDER / query
+        application = place / "weir-application-id"
+        own = checkpoints.Identity(query, [application.read_text("utf-8")], own_id, 2)
+        checkpoints.keep_identity(settings.location, f"{checkpoints.FOLDER}/{query}", own)
+        application.unlink()
+        commits = place / checkpoints.COMMITTED
+        commits.write_text(json.dumps({"tables": json.loads(commits.read_text("utf-8"))}), "utf-8")
     inventory.claim(settings.location, 2, settings.shards)
     formats.keep(settings.location, settings.jobs)
     log = policy_log.load(settings.location, "govern")
