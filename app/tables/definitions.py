@@ -374,7 +374,7 @@ def _forecasts() -> Table:
             TableColumn(
                 "breached", FLAG, "whether the newest of them was at the limit, or breached it"
             ),
-            TableColumn("method", TEXT, "trend or same_hour"),
+            TableColumn("method", TEXT, "trend"),
             TableColumn(
                 "for_ms",
                 LONG,
