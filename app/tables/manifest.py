@@ -35,7 +35,7 @@ class Manifest:
     shards: int
     created_ms: int
     queries: dict[str, list[str]] | None = None
-    """Jobs by the query that runs them; None in a manifest of an earlier version."""
+    """Jobs by the query that runs them; None before a query has begun."""
     topics: dict[str, str] | None = None
     """Ids of the Kafka topics that the warehouse has begun to read, by name."""
     id: str | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numba
 import numpy as np
@@ -476,12 +475,3 @@ def _reach(last: Array, group: Array) -> Array:
         if i > 0 and group[i] == group[i - 1]:
             out[i] = max(out[i], out[i - 1])
     return out
-
-
-def describe(shard: Shard) -> dict[str, Any]:
-    """Sizes of what a shard keeps."""
-    return {
-        **{name: len(part) for name, part in shard.parts.items()},
-        "payload_bytes": int(shard.store.nbytes),
-        "waiting": len(shard.waiting["cluster"]),
-    }

@@ -317,13 +317,3 @@ def users_of(names: Names, principal: Array) -> Array:
     users[distinct] = names.intern(user_of(names.lookup(distinct)))
     found: Array = users[principal]
     return found
-
-
-def describe(shard: Shard) -> dict[str, Any]:
-    """Sizes of what a shard keeps."""
-    return {
-        **{name: len(part) for name, part in shard.parts.items()},
-        "shared": len(shard.meaning),
-        "waiting": len(shard.waiting["cluster"]),
-        "resting": len(shard.resting.key),
-    }

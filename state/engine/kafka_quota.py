@@ -21,8 +21,6 @@ STATS = ("last_event", "start_time")
 LAST_EVENT, START_TIME = codes(2)
 ENFORCEMENTS = ("strict", "permissive")
 STRICT, PERMISSIVE = codes(2)
-NO_BOUND = float("nan")
-"""No quota at all: nothing is violated, and a token bucket is neither charged nor refilled."""
 LARGEST = np.int64(2**63 - 1)
 LEAST = np.int64(-(2**63))
 LARGEST_INT = np.int64(2**31 - 1)

@@ -359,12 +359,3 @@ def _kept(w: World, stays: Array, counted: Array) -> Array:
     kept |= stays
     kept[counted["owner"]] = True
     return kept
-
-
-def describe(shard: Shard) -> dict[str, Any]:
-    """Sizes of what a shard keeps."""
-    return {
-        **{name: len(part) for name, part in shard.parts.items()},
-        "shared": len(shard.meaning),
-        "waiting": len(shard.waiting["cluster"]),
-    }

@@ -41,6 +41,7 @@ from tests.unit.state.backlog_trace import (
 from tests.unit.state.contract import awake
 from tests.unit.state.contract.jobs import JOBS
 from tests.unit.state.shipping import Row
+from tests.unit.state.sizes import sizes_of
 
 Rows = dict[str, list[dict[str, Any]]]
 SEEDS = st.integers(0, 2**32 - 1)
@@ -253,7 +254,7 @@ def test_a_topic_without_anything_is_forgotten() -> None:
     step = call_job.step(step.state, [], T0 + 5500)
     assert step.wake_at_ms == T0 + 6000
     step = call_job.step(step.state, [], T0 + 6001)
-    assert set(shard.describe(shard.read(step.state)).values()) == {0}
+    assert set(sizes_of(shard.read(step.state)).values()) == {0}
     assert step.wake_at_ms is None
 
 
@@ -312,9 +313,9 @@ def test_state_of_idle_topics_is_small() -> None:
     ]
     state = job().step(None, [blob(numbered(records))], 0).state
     state = job().step(state, [], T0 + 20_001).state
-    assert shard.describe(shard.read(state))["resting"] == 2000
+    assert sizes_of(shard.read(state))["resting"] == 2000
     s = awake.backlog(state)
-    assert shard.describe(s) == {
+    assert sizes_of(s) == {
         "keys": 2000,
         "cursors": 4000,
         "ledgers": 6000,

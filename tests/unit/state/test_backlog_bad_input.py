@@ -32,6 +32,7 @@ from tests.unit.state.backlog_trace import (
     record,
 )
 from tests.unit.state.contract.jobs import JOBS, Rows
+from tests.unit.state.sizes import sizes_of
 
 EVERY_SECOND: dict[str, Any] = {
     "backlogQuotaCheckIntervalInSeconds": 1,
@@ -253,10 +254,10 @@ def test_samples_are_bounded() -> None:
     job = Backlog({**PARAMS, **EVERY_SECOND})
     state = job.step(None, [blob(numbered(records))], 0).state
     state = job.step(state, [], T0 + 10_001).state
-    assert shard.describe(shard.read(state))["samples"] == 40
+    assert sizes_of(shard.read(state))["samples"] == 40
     state = job.step(state, [blob(numbered([cursor(10_500, "s", "1:9500")]))], T0 + 10_001).state
     state = job.step(state, [], T0 + 11_001).state
-    assert shard.describe(shard.read(state))["samples"] == 1
+    assert sizes_of(shard.read(state))["samples"] == 1
 
 
 def test_many_subscriptions_and_ledgers() -> None:

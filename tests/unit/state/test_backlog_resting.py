@@ -28,6 +28,7 @@ from tests.unit.state.backlog_trace import (
     record,
 )
 from tests.unit.state.contract.jobs import JOBS
+from tests.unit.state.sizes import sizes_of
 
 TOPICS = 1000
 RULES = ("consumer_backlog_eviction", "producer_exception")
@@ -172,7 +173,7 @@ def test_most_topics_rest_and_a_batch_reads_only_the_pages_it_needs(read: list[i
     assert len(read) == 3
     found = shard.read(state)
     assert len(found.resting.pages) == 1
-    assert shard.describe(found)["keys"] == 1 + resting.REST.page
+    assert sizes_of(found)["keys"] == 1 + resting.REST.page
 
 
 def test_a_pass_that_is_due_wakes_its_topics_and_they_rest_again(read: list[int]) -> None:
@@ -215,7 +216,7 @@ def test_topics_of_one_hash_are_both_found(monkeypatch: pytest.MonkeyPatch) -> N
     mine = job()
     state = state_of_many(mine)
     state = mine.step(state, [blob(numbered(of(3, entry(31_000, 2, 0))))], 0).state
-    assert shard.describe(shard.read(state))["keys"] == TOPICS
+    assert sizes_of(shard.read(state))["keys"] == TOPICS
 
 
 def test_producers_are_found_after_their_connections_have_other_numbers() -> None:

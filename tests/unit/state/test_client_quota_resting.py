@@ -30,6 +30,7 @@ from tests.unit.state.contract import awake
 from tests.unit.state.contract.jobs import JOBS, cut, with_walls
 from tests.unit.state.drawn_trace import Trace
 from tests.unit.state.shipping import Row
+from tests.unit.state.sizes import sizes_of
 
 MANY = 1100
 PAIRS = 2 * MANY
@@ -83,7 +84,7 @@ class Core:
 
     @property
     def sizes(self) -> dict[str, int]:
-        return shard.describe(shard.read(self.state or b""))
+        return sizes_of(shard.read(self.state or b""))
 
 
 def test_rest_changes_no_row_and_nothing_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

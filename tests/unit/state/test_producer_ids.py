@@ -26,6 +26,7 @@ from tests.unit.state.producer_id_trace import (
     policy,
     quota,
 )
+from tests.unit.state.sizes import sizes_of
 
 JOB = JOBS["producer_ids"]
 LARGEST = 2**63 - 1
@@ -282,7 +283,7 @@ def test_memory_of_a_flood_is_that_of_its_filters() -> None:
     records = numbered([batch(i, T0 + i // 100) for i in range(20_000)])
     state = job().step(None, [blob(records)], 0).state
     state = job().step(state, [], T0 + 1000).state
-    found = shard.describe(shard.read(state))
+    found = sizes_of(shard.read(state))
     assert (found["filters"], found["words"], found["waiting"]) == (1, 150, 0)
     assert len(state) < 8000
 
