@@ -238,7 +238,7 @@ def _job(bench: Bench, result: Result, topics: int) -> None:
     parts += [_traffic(active, later + PARAMS["idle_advance_ms"] + 1000 * i, i) for i in (6, 7)]
     for number, part in enumerate(parts):
         _write(part, folder / f"{number:02d}.parquet")
-    settings = bench.settings("backlog", {"format": "demo"}, backlog=LIMITS)
+    settings = bench.settings("backlog", {"format": "files", "path": "in"}, backlog=LIMITS)
     speed = bench.to_nothing(judged(settings, _typed(bench, folder), "backlog"), "backlog")
     took = [p["durationMs"]["triggerExecution"] for p in speed.progress]
     value, spread = middle(took[1:5])

@@ -59,7 +59,7 @@ def run(bench: Bench) -> Result:
     folder = _write(bench.folder / "client-requests", requests, 20)
     settings = bench.settings(
         "client-quotas",
-        {"format": "demo"},
+        {"format": "files", "path": "in"},
         policies=[POLICY],
         queries=[["client_quotas"]],
     )

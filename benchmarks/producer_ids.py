@@ -210,7 +210,10 @@ def _write(folder: Path, events: int, files: int) -> Path:
 def _job(bench: Bench, result: Result, events: int) -> None:
     folder = _write(bench.folder / "produce-batches", events, 20)
     settings = bench.settings(
-        "producer-ids", {"format": "demo"}, policies=[POLICY], queries=[["producer_ids"]]
+        "producer-ids",
+        {"format": "files", "path": "in"},
+        policies=[POLICY],
+        queries=[["producer_ids"]],
     )
     note = "10,000 users, one batch in ten with a new id"
     beside_identity(bench, result, settings, ColumnarInput(folder, CARRIED, "principal", note))

@@ -46,7 +46,6 @@ __all__ = [
 
 FORMATS = {
     "delta": "app.sources.files.delta_table",
-    "demo": "app.demo.demo_source",
     "files": "app.sources.files.line_files",
     "kafka": "app.sources.kafka.kafka_records",
     "kafka_groups": "app.sources.kafka.groups_source",

@@ -25,7 +25,9 @@ from tests.support import archive
 from tests.unit.contract.records import T0, line, record, wide_record
 
 SHARDS = 16
-CONFIGURED = load_settings(overrides={"shards": SHARDS, "source": {"format": "demo"}})
+CONFIGURED = load_settings(
+    overrides={"shards": SHARDS, "source": {"format": "files", "path": "in"}}
+)
 OPERATORS = operators(CONFIGURED, JOBS)
 ROUTES = {name: operator.route for name, operator in OPERATORS.items()}
 OPTIONAL_KEYS = ("principal", "topic")

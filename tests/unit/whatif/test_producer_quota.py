@@ -113,7 +113,7 @@ def test_the_rates_become_policies_with_headroom(
                 "warehouse": configured.warehouse,
                 "producer_ids": WEIR_KEYS,
                 "stats_window_ms": WINDOW_MS,
-                "source": {"format": "demo"},
+                "source": {"format": "files", "path": "in"},
             }
         ),
         encoding="utf-8",
