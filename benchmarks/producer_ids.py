@@ -17,6 +17,7 @@ from benchmarks.columnar import ColumnarInput, beside_identity
 from benchmarks.result import Result, middle
 from benchmarks.stream import Bench
 from benchmarks.trace import START_MS
+from state.engine.reach import Reach
 from state.producer_ids import bloom
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.shard import COLUMNS
@@ -141,7 +142,7 @@ def _played(user: Array, pid: Array, batch: int, **params: Any) -> tuple[list[fl
     """CPU seconds per batch of a minute's records in one shard, and the state at its end."""
     job = ProducerIds(params_of("producer_ids", **params))
     nobody = np.zeros(2, np.int64)
-    job.step(None, [_blob(nobody, nobody, nobody + START_MS)], 0)
+    job.step(None, [_blob(nobody, nobody, nobody + START_MS)], Reach(0))
     state: bytes | None = None
     spent = []
     for begin in range(0, len(user), batch):
@@ -149,7 +150,7 @@ def _played(user: Array, pid: Array, batch: int, **params: Any) -> tuple[list[fl
         at = START_MS + np.arange(len(user))[mine] * 60_000 // len(user)
         blob = _blob(user[mine], pid[mine], at)
         began = time.process_time()
-        state = job.step(state, [blob], 0).state
+        state = job.step(state, [blob], Reach(0)).state
         spent.append(time.process_time() - began)
     assert state is not None
     return spent, state

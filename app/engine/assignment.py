@@ -236,8 +236,7 @@ def _unused(name: str, taken: set[str]) -> str:
 def known(warehouse: Location) -> dict[str, tuple[str, ...]]:
     """Jobs by query, of the queries that have begun."""
     kept = manifest.load(warehouse)
-    queries = (kept.queries or {}) if kept else {}
-    return {name: tuple(jobs) for name, jobs in queries.items()}
+    return {name: tuple(jobs) for name, jobs in ((kept and kept.queries) or {}).items()}
 
 
 def apply(warehouse: Location, made: QueryPlan) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from state.engine.documents import Version
+from state.engine.reach import Reach
 
 
 @dataclass
@@ -38,15 +39,8 @@ class Job(Protocol):
 
     name: str
 
-    def step(
-        self,
-        state: bytes | None,
-        blobs: Sequence[bytes],
-        stream_ms: int,
-        reached_ms: int | None = None,
-    ) -> Step:
-        """Judge a batch; `stream_ms` and `reached_ms` say how far silent keys are moved before it:
-        see `state.engine.reach`."""
+    def step(self, state: bytes | None, blobs: Sequence[bytes], reach: Reach) -> Step:
+        """Judge a batch; `reach` says how far silent keys are moved before it."""
         ...
 
     def follow(self, versions: Iterable[Version]) -> None:

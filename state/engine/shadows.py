@@ -25,6 +25,7 @@ from state.engine.blobs import Blob
 from state.engine.documents import Configured, Source, Version, parsed, source_of
 from state.engine.globs import known_matching
 from state.engine.job import Job, Step
+from state.engine.reach import Reach
 from state.engine.table import WHOSE
 from state.policies import parse_document
 
@@ -69,16 +70,10 @@ class WithShadows:
         self._live, self._tables, self._shadows = live, tables, shadows
         self._documents = documents or Configured()
 
-    def step(
-        self,
-        state: bytes | None,
-        blobs: Sequence[bytes],
-        stream_ms: int,
-        reached_ms: int | None = None,
-    ) -> Step:
+    def step(self, state: bytes | None, blobs: Sequence[bytes], reach: Reach) -> Step:
         """See `state.engine.job`; rows of shadows have the column `policy`."""
         live, states = split(state)
-        answer = self._live.step(live, blobs, stream_ms, reached_ms)
+        answer = self._live.step(live, blobs, reach)
         if not self._shadows:
             return answer
         found: States = {}
@@ -87,7 +82,7 @@ class WithShadows:
         for shadow in self._shadows:
             holds = cache(partial(_stream_holds, shadow.documents, self._documents))
             own = [_without(blob, holds) for blob in blobs]
-            one = shadow.core.step(states.get(shadow.life, live), own, stream_ms, reached_ms)
+            one = shadow.core.step(states.get(shadow.life, live), own, reach)
             found[shadow.life] = one.state
             wakes += [] if one.wake_at_ms is None else [one.wake_at_ms]
             for name, table in one.tables.items():
@@ -164,11 +159,7 @@ def united(live: bytes, states: States) -> bytes:
 
 def split(state: bytes | None) -> tuple[bytes | None, States]:
     """The state of the live core and those of shadows, from the bytes of a shard."""
-    return (None, {}) if state is None else _split(state)
-
-
-def _split(state: bytes) -> tuple[bytes, States]:
-    if state[:4] != MAGIC:
+    if state is None or state[:4] != MAGIC:
         return state, {}
     at = 8 + struct.unpack_from("<I", state, 4)[0]
     size, *others = json.loads(bytes(state[8:at]))

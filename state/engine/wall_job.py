@@ -78,15 +78,8 @@ class WallJob(ABC, Generic[S]):
     _lateness_ms: int
     _idle_advance_ms: int
 
-    def step(
-        self,
-        state: bytes | None,
-        blobs: Sequence[bytes],
-        stream_ms: int,
-        reached_ms: int | None = None,
-    ) -> Step:
+    def step(self, state: bytes | None, blobs: Sequence[bytes], reach: Reach) -> Step:
         """Judge a batch of one shard; see `state.engine.job`."""
-        reach = Reach(stream_ms, reached_ms)
         s = self._open(state)
         refused = Refused(self.name)
         new = self._own(s, self._read(s, blobs), reach, refused)

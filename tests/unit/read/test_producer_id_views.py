@@ -17,6 +17,7 @@ from app.engine.operators import operators
 from app.tables.definitions import TABLES, VIEWS
 from app.tables.shape import shaped
 from app.tables.small_files import path_in
+from state.engine.reach import Reach
 from tests.unit.state.producer_id_trace import blob, numbered
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ def settings(make_settings: Callable[..., Settings], tmp_path: Path) -> Settings
         record(80, "carol", 3, "producer_id_assigned"),
     ]
     operator = operators(config, ["producer_ids"])["producer_ids"]
-    first = operator.job.step(None, [blob(numbered(records))], 0)
-    last = operator.job.step(first.state, [], T0 + 120_000)
+    first = operator.job.step(None, [blob(numbered(records))], Reach(0))
+    last = operator.job.step(first.state, [], Reach(T0 + 120_000))
     for step in (first, last):
         for name, rows in step.tables.items():
             write_deltalake(

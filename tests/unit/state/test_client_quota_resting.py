@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from state.client_quotas import resting, shard
 from state.engine import codec
+from state.engine.reach import Reach
 from state.engine.resting import Rest, Resting
 from state.jobs import DECLARED
 from tests.support.effort import drawn
@@ -74,7 +75,7 @@ class Core:
 
     def _call(self, records: Sequence[Row], stream_ms: int = 0) -> dict[str, int]:
         blobs = [blob(numbered(records))] if records else []
-        step = self._core.step(self.state, blobs, stream_ms)
+        step = self._core.step(self.state, blobs, Reach(stream_ms))
         self.state = step.state
         return {name: table.num_rows for name, table in step.tables.items()}
 

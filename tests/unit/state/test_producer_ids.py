@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from state.engine.reach import Reach
 from state.producer_ids import bloom, shard
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.shared import LAYERS, SAMPLES, SPAN_S
@@ -53,7 +54,7 @@ def answers(job: ProducerIds) -> Any:
     ) -> Rows:
         nonlocal state
         blobs = [blob(numbered(records), home)] if records else []
-        step = (by or job).step(state, blobs, stream_ms)
+        step = (by or job).step(state, blobs, Reach(stream_ms))
         state = step.state
         return {name: table.to_pylist() for name, table in step.tables.items()}
 
@@ -194,7 +195,7 @@ def test_replaced_policies_are_forgotten() -> None:
             policy(f"v{i}", None, at + 1),
             other("broker_started", at + 2),
         ]
-        state = call_job.step(state, [blob(numbered([*told, batch(i, at + 3)]))], at).state
+        state = call_job.step(state, [blob(numbered([*told, batch(i, at + 3)]))], Reach(at)).state
     assert len(shard.read(state).meaning) < 12
 
 
@@ -222,11 +223,13 @@ def test_filters_of_another_shape_are_given_up() -> None:
 
 def test_a_silent_user_is_forgotten() -> None:
     call_job = job(**{SPAN_S: 1}, idle_state_ms=20_000)
-    state = call_job.step(None, [blob(numbered([batch(1, T0), batch(2, T0, "u2")]))], 0).state
-    step = call_job.step(state, [], T0 + 19_000)
+    state = call_job.step(
+        None, [blob(numbered([batch(1, T0), batch(2, T0, "u2")]))], Reach(0)
+    ).state
+    step = call_job.step(state, [], Reach(T0 + 19_000))
     assert len(shard.read(step.state).parts["keys"]) == 2
     assert step.wake_at_ms is not None
-    step = call_job.step(step.state, [], T0 + 80_001)
+    step = call_job.step(step.state, [], Reach(T0 + 80_001))
     found = shard.read(step.state)
     assert {name: len(part) for name, part in found.parts.items() if len(part)} == {}
     assert step.wake_at_ms is None
@@ -237,9 +240,9 @@ def test_the_quota_of_a_silent_user_is_stored_as_a_new_one_while_its_filters_liv
     math: str,
 ) -> None:
     call_job = job([quota("u1", 1)], idle_state_ms=20_000, quota_math=math)
-    state = call_job.step(None, [blob(numbered([batch(1, T0)]))], 0).state
+    state = call_job.step(None, [blob(numbered([batch(1, T0)]))], Reach(0)).state
     for stream_ms, used in ((T0 + 20_000, 1), (T0 + 20_001, 0)):
-        state = call_job.step(state, [], stream_ms).state
+        state = call_job.step(state, [], Reach(stream_ms)).state
         found = shard.read(state).parts
         (key,) = found["keys"]
         assert (int(key["used"]), len(found["sample_total"]), len(found["filters"])) == (
@@ -281,8 +284,8 @@ def test_filters_are_what_their_bits_would_be() -> None:
 
 def test_memory_of_a_flood_is_that_of_its_filters() -> None:
     records = numbered([batch(i, T0 + i // 100) for i in range(20_000)])
-    state = job().step(None, [blob(records)], 0).state
-    state = job().step(state, [], T0 + 1000).state
+    state = job().step(None, [blob(records)], Reach(0)).state
+    state = job().step(state, [], Reach(T0 + 1000)).state
     found = sizes_of(shard.read(state))
     assert (found["filters"], found["words"], found["waiting"]) == (1, 150, 0)
     assert len(state) < 8000

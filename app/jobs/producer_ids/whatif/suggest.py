@@ -27,6 +27,7 @@ from app.terminal.rows import write_json, write_table
 from app.whatif import policy_document
 from app.whatif.replay.archive import Archive
 from state.engine.globs import DEFAULT_USER, USERS
+from state.engine.reach import Reach
 from state.producer_ids.declaration import NAME as JOB
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.parameters import ProducerIdsParameters
@@ -231,16 +232,17 @@ class _Archive:
         job = ProducerIds(self._params, sorted(policies))
         found: list[dict[str, Any]] = []
         for blobs in shards:
-            first = job.step(None, blobs, 0)
-            for answer in (first, job.step(first.state, [], self._end_ms)):
+            first = job.step(None, blobs, Reach(0))
+            for answer in (first, job.step(first.state, [], Reach(self._end_ms))):
                 if table in answer.tables:
                     found += answer.tables[table].to_pylist()
         return found
 
 
 def _policy(user: str, bound: float) -> str:
-    limits = {"producer_ids_rate": bound}
-    return json.dumps({"scope": "user", "name": user, "limits": limits}, sort_keys=True)
+    return json.dumps(
+        {"scope": "user", "name": user, "limits": {"producer_ids_rate": bound}}, sort_keys=True
+    )
 
 
 def _without_user_policies(events: pa.RecordBatch) -> pa.RecordBatch:

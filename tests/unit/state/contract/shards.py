@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from state.engine.reach import Reach
 from tests.unit.state.contract.jobs import Job, Rows, Sample
 from tests.unit.state.shipping import Row, params_of
 from udfs.hashing import name_hash
@@ -36,7 +37,7 @@ class Shards:
         }
         timers = [s for s, due in self.due.items() if due is not None and due < self.stream]
         for shard in sorted({*blobs, *timers}):
-            step = self.core.step(self.states.get(shard), blobs.get(shard, []), self.stream)
+            step = self.core.step(self.states.get(shard), blobs.get(shard, []), Reach(self.stream))
             self.states[shard] = step.state
             wake = step.wake_at_ms
             self.due[shard] = None if wake is None else max(wake, self.stream + 1)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from state.engine.documents import Configured, Source, Version, changes, source_of
 from state.engine.globs import matching
+from state.engine.reach import Reach
 from state.engine.shadows import MAGIC, Shadow, WithShadows, split
 from state.engine.table import SHADOW, WHOSE
 from state.jobs import DECLARED
@@ -217,14 +218,14 @@ def shadowed(request: pytest.FixtureRequest) -> Job:
 def test_without_shadows_bytes_are_those_of_the_job(shadowed: Job) -> None:
     job = shadowed
     blobs = [job.blob([job.event(0, 1, key="a")])]
-    plain = job.core({}).step(None, blobs, 0)
-    wrapped = WithShadows(job.core({}), {}).step(None, blobs, 0)
+    plain = job.core({}).step(None, blobs, Reach(0))
+    wrapped = WithShadows(job.core({}), {}).step(None, blobs, Reach(0))
     assert wrapped.state == plain.state
     beside = WithShadows(job.core({}), {}, [Shadow(("next", 0), job.core({}))])
-    both = beside.step(None, blobs, 0)
+    both = beside.step(None, blobs, Reach(0))
     assert both.state[:4] == MAGIC and split(both.state)[0] == plain.state
-    gone = WithShadows(job.core({}), {}).step(both.state, [], 0).state
-    assert gone == job.core({}).step(plain.state, [], 0).state
+    gone = WithShadows(job.core({}), {}).step(both.state, [], Reach(0)).state
+    assert gone == job.core({}).step(plain.state, [], Reach(0)).state
     assert split(bytes(bytearray(gone)))[0] == gone
 
 
@@ -250,9 +251,9 @@ def test_other_limits_of_a_shadow_decide_otherwise(shadowed: Job) -> None:
                 ]
             )
         ],
-        0,
+        Reach(0),
     )
-    for each in (step, core.step(step.state, [], job.event(400_000, 999)["ts_wall_ms"])):
+    for each in (step, core.step(step.state, [], Reach(job.event(400_000, 999)["ts_wall_ms"]))):
         for name, rows in each.tables.items():
             found.setdefault(name, []).extend(job.plain(rows))
     assert any(found.get(name) for name in tables.values())
@@ -287,8 +288,8 @@ def test_a_limit_that_is_polled_does_not_replace_the_other_one_of_a_shadow() -> 
         ),
     ]
     blobs = [client_quota_trace.blob(client_quota_trace.numbered(records))]
-    step = core.step(None, blobs, 0)
-    last = core.step(step.state, [], client_quota_trace.T0 + 60_000)
+    step = core.step(None, blobs, Reach(0))
+    last = core.step(step.state, [], Reach(client_quota_trace.T0 + 60_000))
     tables = {
         name: pa.concat_tables(each.tables[name] for each in (step, last) if name in each.tables)
         for name in ("client_quota_decisions", "shadow_client_quota_decisions")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 
 from state.engine.documents import Version, changes, gone
+from state.engine.reach import Reach
 from tests.reference import entry_cache as reference
 from tests.support.effort import drawn
 from tests.unit.state.contract import jobs
@@ -74,14 +75,14 @@ def live(
             versions.append(Version(len(versions) + 1, since, changes(before, now, None)))
             core = job.core(by.params, every[0])
             core.follow(versions)
-        step = core.step(state, [job.blob(batch)] if batch else [], stream)
+        step = core.step(state, [job.blob(batch)] if batch else [], Reach(stream))
         state = step.state
         for name, table in step.tables.items():
             rows.setdefault(name, []).extend(job.plain(table))
         latest = max([latest, *[r["ts_wall_ms"] for r in batch]])
         stream = max(stream, latest - advance)
     if by.until_ms is not None:
-        for name, table in core.step(state, [], by.until_ms).tables.items():
+        for name, table in core.step(state, [], Reach(by.until_ms)).tables.items():
             rows.setdefault(name, []).extend(job.plain(table))
     return job.in_order(rows), versions
 
@@ -91,8 +92,8 @@ def at_once(job: Job, by: Sample, first: tuple[str, ...], versions: Sequence[Ver
     core = job.core(by.params, first)
     core.follow(versions)
     rows = Rows()
-    step = core.step(None, [job.blob(by.records)], 0)
-    for found in (step, core.step(step.state, [], by.until_ms or 0)):
+    step = core.step(None, [job.blob(by.records)], Reach(0))
+    for found in (step, core.step(step.state, [], Reach(by.until_ms or 0))):
         for name, table in found.tables.items():
             rows.setdefault(name, []).extend(job.plain(table))
     return job.in_order(rows)
