@@ -49,7 +49,7 @@ app = Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich pads its panels with blanks, also in a pipe
     help="Quota governance for message streams: breaches, their causes and the affected topics.",
-    epilog="--prepare fetches the jars and compiles the cores. Before demo, run, reshard and doctor go "
+    epilog="--prepare fetches the jars and compiles the cores. Before demo, run and doctor go "
     "options of spark-submit, with --master before replay and policy diff, too; --dry-run before "
     "a command prints the line that would run.",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -140,7 +140,7 @@ def _answers(arguments: list[str]) -> bool:
     words = [word for word in arguments if not word.startswith("-")][:2]
     command = words[0] if words else "run"
     return not (
-        command in ("run", "reshard")
+        command == "run"
         or words == ["alerts", "watch"]
         or (command == "metrics" and "--once" not in arguments)
         or (command == "reconcile" and "--watch" in arguments)
@@ -262,36 +262,6 @@ def run(
     if config is not None:
         origin = Origin(config, lambda: _settings(config, warehouse, reads=True))
     return run_service(settings, available_now, names, log_format, origin, drain)
-
-
-@app.command()
-def reshard(
-    config: Config = None,
-    warehouse: Warehouse = None,
-    shards: Annotated[
-        int | None,
-        Option(min=1, max=4096, help="Number of shards per job, in place of the configured one."),
-    ] = None,
-    partitions: Annotated[
-        int | None,
-        Option(min=1, help="Number of shuffle partitions, in place of the configured one."),
-    ] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only print what would be done.")] = False,
-) -> int:
-    """Move the state of a stopped run to another number of shards and shuffle partitions."""
-    from app.run.reshard import refuse
-
-    overrides: dict[str, Any] = {
-        key: n for key, n in (("shards", shards), ("partitions", partitions)) if n
-    }
-    settings = _settings(config, warehouse, **overrides)
-    if _preflight():
-        if _preflight() == HERE:
-            refuse(settings)
-        return 0
-    from app.run.reshard import reshard as run_reshard
-
-    return run_reshard(settings, dry_run)
 
 
 @app.command()
@@ -842,9 +812,7 @@ def policy_export(
             help="Files and folders of policies, a configuration, or a warehouse: the limits in force."
         ),
     ],
-    format_: Annotated[
-        str, Option("--format", help="kafka-configs, strimzi, pulsar-admin or terraform.")
-    ],
+    format_: Annotated[str, Option("--format", help="kafka-configs or pulsar-admin.")],
     out: Annotated[Path | None, Option(help="File to write. Default: standard output.")] = None,
     cluster: OfWarehouse = None,
 ) -> int:

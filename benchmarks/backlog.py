@@ -23,6 +23,7 @@ from state.backlog import shard
 from state.backlog.operator import Backlog
 from state.backlog.resting import all_awake
 from state.backlog.sequence import COLUMNS
+from state.engine.reach import Reach
 from state.events import SCHEMA
 from state.jobs import DECLARED
 from tests.unit.state.shipping import params_of
@@ -163,7 +164,7 @@ class _Core:
     def _step(self, blobs: dict[int, Any], stream_ms: int) -> float:
         began = time.perf_counter()
         for place, mine in blobs.items():
-            step = self._job.step(self.states[place], mine, stream_ms)
+            step = self._job.step(self.states[place], mine, Reach(stream_ms))
             self.states[place] = step.state
             self.rows += sum(table.num_rows for table in step.tables.values())
         return time.perf_counter() - began
@@ -238,7 +239,7 @@ def _job(bench: Bench, result: Result, topics: int) -> None:
     parts += [_traffic(active, later + PARAMS["idle_advance_ms"] + 1000 * i, i) for i in (6, 7)]
     for number, part in enumerate(parts):
         _write(part, folder / f"{number:02d}.parquet")
-    settings = bench.settings("backlog", {"format": "demo"}, backlog=LIMITS)
+    settings = bench.settings("backlog", {"format": "files", "path": "in"}, backlog=LIMITS)
     speed = bench.to_nothing(judged(settings, _typed(bench, folder), "backlog"), "backlog")
     took = [p["durationMs"]["triggerExecution"] for p in speed.progress]
     value, spread = middle(took[1:5])

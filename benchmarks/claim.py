@@ -21,6 +21,7 @@ from benchmarks.blobs import parsed
 from benchmarks.core import PARAMS, SHARDS
 from benchmarks.result import Result
 from benchmarks.stream import Bench
+from state.engine.reach import Reach
 from state.jobs import DECLARED
 from state.rate_limits.operator import RateLimits
 
@@ -86,8 +87,8 @@ def _judge(
     job = RateLimits({**PARAMS, **switches}, policies)
     found: dict[str, list[pa.Table]] = {}
     for mine in blobs.values():
-        first = job.step(None, mine, 0)
-        for step in (first, job.step(first.state, [], stream_ms)):
+        first = job.step(None, mine, Reach(0))
+        for step in (first, job.step(first.state, [], Reach(stream_ms))):
             for name, rows in step.tables.items():
                 found.setdefault(name, []).append(rows)
     stats, events = (

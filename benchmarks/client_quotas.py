@@ -19,6 +19,7 @@ from benchmarks.stream import Bench
 from benchmarks.trace import START_MS
 from state.client_quotas.declaration import COLUMNS
 from state.client_quotas.operator import ClientQuotas
+from state.engine.reach import Reach
 from state.events import SCHEMA
 from tests.unit.state.shipping import params_of
 
@@ -59,7 +60,7 @@ def run(bench: Bench) -> Result:
     folder = _write(bench.folder / "client-requests", requests, 20)
     settings = bench.settings(
         "client-quotas",
-        {"format": "demo"},
+        {"format": "files", "path": "in"},
         policies=[POLICY],
         queries=[["client_quotas"]],
     )
@@ -111,7 +112,7 @@ class _Core:
         self._first += len(entity)
         blob = shipped(COLUMNS, columns["event_type"], columns)
         began = time.process_time()
-        self.state = self._job.step(self.state, [blob], int(at_ms[0]) - 1000).state
+        self.state = self._job.step(self.state, [blob], Reach(int(at_ms[0]) - 1000)).state
         return time.process_time() - began
 
     @property

@@ -35,12 +35,12 @@ def run(bench: Bench) -> Result:
     """Operator, identity behind the same shuffle, one group per topic; the floor twice."""
     trace = bench.trace("zipf", bench.traffic())
     result = Result("columnar", trace.events, bench.small)
-    settings = bench.settings("columnar", {"format": "demo"})
+    settings = bench.settings("columnar", {"format": "files", "path": "in"})
     first = floors.identity(bench, trace)
     ours = bench.to_nothing(judged(settings, floors.typed(bench, trace)), "rate-limits-columnar")
     exchange = bench.settings(
         "columnar-exchange",
-        {"format": "demo"},
+        {"format": "files", "path": "in"},
         rate_limits={"protocol": "pip385", "receipt_model": "all"},
     )
     asked = bench.to_nothing(

@@ -15,6 +15,7 @@ from benchmarks.stages import Stages
 from benchmarks.stream import Bench
 from benchmarks.trace import POLICY, START_MS
 from state.engine import admission, mono
+from state.engine.reach import Reach
 from state.jobs import DECLARED
 from state.rate_limits import broker, flow, rows
 from state.rate_limits.operator import RateLimits
@@ -56,7 +57,7 @@ def run(bench: Bench) -> Result:
         with patch.object(broker, "flow", KERNEL), watched:
             began = time.perf_counter()
             for place, mine in blobs.items():
-                step = job.step(states.get(place), mine, stream_ms)
+                step = job.step(states.get(place), mine, Reach(stream_ms))
                 states[place] = step.state
                 out += sum(t.num_rows for t in step.tables.values())
             if batch:
@@ -85,7 +86,7 @@ def state_size(bench: Bench) -> Result:
         seen: set[str] = set()
         for blobs in blobs_of(_noting(traffic.parts(4, size), seen), routes, SHARDS, size):
             for place, mine in blobs.items():
-                states[place] = job.step(states.get(place), mine, 0).state
+                states[place] = job.step(states.get(place), mine, Reach(0)).state
         total = sum(len(s or b"") for s in states.values())
         result.events += 4 * size
         result.add(

@@ -21,6 +21,7 @@ from benchmarks.result import Result, middle
 from benchmarks.stages import Stages
 from benchmarks.stream import Bench
 from benchmarks.trace import START_MS, START_NS
+from state.engine.reach import Reach
 from state.entry_cache import broker, flow
 from state.entry_cache.belady import compare
 from state.entry_cache.operator import EntryCache
@@ -93,7 +94,7 @@ def _played(
         watched = stages.watching({"kernel": [(KERNEL, "run"), (KERNEL, "advance")]})
         with watched, patch.object(broker, "flow", KERNEL):
             began = time.process_time()
-            state = job.step(state, [blob], 0).state
+            state = job.step(state, [blob], Reach(0)).state
             whole.append(time.process_time() - began)
         kernel.append(stages.seconds["kernel"])
     assert state is not None

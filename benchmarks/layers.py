@@ -26,6 +26,7 @@ from benchmarks.all_jobs import BATCHES, CONTRACT, SMALL_BATCHES, Demo
 from benchmarks.result import Result, middle
 from benchmarks.stream import END, Bench, Speed, finished
 from state.engine.job import Step
+from state.engine.reach import Reach
 from state.jobs import BY_DEFAULT
 
 if TYPE_CHECKING:
@@ -102,13 +103,7 @@ class Silent:
 
     name: str
 
-    def step(
-        self,
-        state: bytes | None,
-        blobs: Sequence[bytes],
-        stream_ms: int,
-        reached_ms: int | None = None,
-    ) -> Step:
+    def step(self, state: bytes | None, blobs: Sequence[bytes], reach: Reach) -> Step:
         """The state as it is."""
         return Step(state or b"state")
 

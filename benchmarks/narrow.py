@@ -47,7 +47,7 @@ JOB = "rate_limits"
 def speed(bench: Bench, trace: Input, hashed: bool) -> Speed:
     """Govern with this transport, from JSON to committed tables."""
     name = f"narrow-{'hashes' if hashed else 'names'}"
-    settings = bench.settings(name, {"format": "demo"})
+    settings = bench.settings(name, {"format": "files", "path": "in"})
     raw = (
         bench.spark.readStream.schema("value binary, source_partition string, source_offset long")
         .option("maxFilesPerTrigger", trace.per_trigger)

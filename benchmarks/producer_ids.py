@@ -17,9 +17,11 @@ from benchmarks.columnar import ColumnarInput, beside_identity
 from benchmarks.result import Result, middle
 from benchmarks.stream import Bench
 from benchmarks.trace import START_MS
+from state.engine.reach import Reach
 from state.producer_ids import bloom
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.shard import COLUMNS
+from tests.support import bloom_filters
 from tests.unit.state.shipping import params_of
 
 Array = np.ndarray
@@ -81,7 +83,7 @@ def _filters(bench: Bench, result: Result) -> None:
                 spent += time.perf_counter() - began
                 if number % 10 == 0:
                     found = np.zeros(items, np.bool_)
-                    bloom.contains_ids(words, 0, *shape, ids[items:], found)
+                    bloom_filters.contains_ids(words, 0, *shape, ids[items:], found)
                     wrong += int(found.sum())
                     asked += items
             speeds.append((filters // 5 or 1) * items / spent)
@@ -140,7 +142,7 @@ def _played(user: Array, pid: Array, batch: int, **params: Any) -> tuple[list[fl
     """CPU seconds per batch of a minute's records in one shard, and the state at its end."""
     job = ProducerIds(params_of("producer_ids", **params))
     nobody = np.zeros(2, np.int64)
-    job.step(None, [_blob(nobody, nobody, nobody + START_MS)], 0)
+    job.step(None, [_blob(nobody, nobody, nobody + START_MS)], Reach(0))
     state: bytes | None = None
     spent = []
     for begin in range(0, len(user), batch):
@@ -148,7 +150,7 @@ def _played(user: Array, pid: Array, batch: int, **params: Any) -> tuple[list[fl
         at = START_MS + np.arange(len(user))[mine] * 60_000 // len(user)
         blob = _blob(user[mine], pid[mine], at)
         began = time.process_time()
-        state = job.step(state, [blob], 0).state
+        state = job.step(state, [blob], Reach(0)).state
         spent.append(time.process_time() - began)
     assert state is not None
     return spent, state
@@ -209,7 +211,10 @@ def _write(folder: Path, events: int, files: int) -> Path:
 def _job(bench: Bench, result: Result, events: int) -> None:
     folder = _write(bench.folder / "produce-batches", events, 20)
     settings = bench.settings(
-        "producer-ids", {"format": "demo"}, policies=[POLICY], queries=[["producer_ids"]]
+        "producer-ids",
+        {"format": "files", "path": "in"},
+        policies=[POLICY],
+        queries=[["producer_ids"]],
     )
     note = "10,000 users, one batch in ten with a new id"
     beside_identity(bench, result, settings, ColumnarInput(folder, CARRIED, "principal", note))

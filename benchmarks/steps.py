@@ -25,6 +25,7 @@ from benchmarks.result import Result, middle
 from benchmarks.stream import Bench
 from state.engine.blobs import Blob
 from state.engine.job import Step
+from state.engine.reach import Reach
 from state.engine.refused import TOO_LATE
 from state.jobs import BY_DEFAULT
 
@@ -143,7 +144,7 @@ class Large:
         for key, blobs in self._blobs.items():
             core = self._jobs[key[0]].job
             began = time.process_time()
-            answer = core.step(self._states.get(key), blobs, self._clock_ms)
+            answer = core.step(self._states.get(key), blobs, Reach(self._clock_ms))
             used[key[0]] += time.process_time() - began
             self._states[key] = answer.state
             self.refused += _too_late(answer)
@@ -189,7 +190,7 @@ def _step(
 ) -> tuple[float, Step]:
     """Milliseconds of CPU, and the answer."""
     began = time.process_time()
-    answer = operator.job.step(state, blobs, clock)
+    answer = operator.job.step(state, blobs, Reach(clock))
     return 1000 * (time.process_time() - began), answer
 
 

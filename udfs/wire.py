@@ -1,20 +1,18 @@
-"""The two commands of PIP-385 and their feature flag as protobuf bytes.
+"""The command of PIP-385 as protobuf bytes.
 
-    CommandThrottleProducer         request_id 1, producer_id 2, throttling_reason 4,
-                                    pause_for_millis 5, all required (3 is unused)
-    CommandThrottleProducerReceipt  request_id 1, required
-    FeatureFlags                    supports_throttle_producer_commands 6 (proposed), optional
+    CommandThrottleProducer  request_id 1, producer_id 2, throttling_reason 4, pause_for_millis 5,
+                             all required (3 is unused)
 
-No release has these numbers yet, and Pulsar 4.2.4 uses flag 6 for another feature, so they are
-configurable (`Fields`). Other fields of a message are skipped, as protobuf readers do; the last of
-repeated fields counts.
+No release has these numbers yet, so they are configurable (`Fields`). Other fields of a message are
+skipped, as protobuf readers do; the last of repeated fields counts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from udfs.protobuf import MOST, MOST_NUMBER, VARINT, fields
+from udfs import protobuf as message
+from udfs.protobuf import MOST, MOST_NUMBER, VARINT
 
 REASONS = (
     "TopicProduceQuotaExceeded",
@@ -31,14 +29,12 @@ RESERVED = range(19_000, 20_000)
 
 @dataclass(frozen=True)
 class Fields:
-    """Field numbers: four of the command, one of the receipt and the feature flag's."""
+    """Field numbers of the command."""
 
     request_id: int = 1
     producer_id: int = 2
     throttling_reason: int = 4
     pause_for_millis: int = 5
-    receipt_request_id: int = 1
-    supports_throttle_producer_commands: int = 6
 
     def __post_init__(self) -> None:
         for name, number in vars(self).items():
@@ -82,39 +78,22 @@ def encode_command(command: ThrottleCommand, fields: Fields = PROPOSED) -> bytes
 
 def decode_command(data: bytes, fields: Fields = PROPOSED) -> ThrottleCommand:
     """The command in the bytes; ValueError for other bytes."""
-    found = _varints(data)
-    what = "CommandThrottleProducer"
-    number = _required(found, fields.throttling_reason, what, "throttling_reason")
-    if number >= len(REASONS):
-        raise ValueError(f"{what}: unknown throttling_reason {number}")
-    return ThrottleCommand(
-        _required(found, fields.request_id, what, "request_id"),
-        _required(found, fields.producer_id, what, "producer_id"),
-        REASONS[number],
-        _required(found, fields.pause_for_millis, what, "pause_for_millis"),
+    what, found = (
+        "CommandThrottleProducer",
+        {n: v for n, v in message.fields(data) if isinstance(v, int)},
     )
-
-
-def encode_receipt(request_id: int, fields: Fields = PROPOSED) -> bytes:
-    """The bytes of the receipt for the command `request_id`."""
-    return _field(fields.receipt_request_id, request_id)
-
-
-def decode_receipt(data: bytes, fields: Fields = PROPOSED) -> int:
-    """The request id of the receipt in the bytes; ValueError for other bytes."""
-    what = "CommandThrottleProducerReceipt"
-    return _required(_varints(data), fields.receipt_request_id, what, "request_id")
-
-
-def encode_flag(supported: bool, fields: Fields = PROPOSED, others: bytes = b"") -> bytes:
-    """FeatureFlags with the flag, appended to `others`, the bytes of other flags."""
-    _varints(others)
-    return others + _field(fields.supports_throttle_producer_commands, int(supported))
-
-
-def decode_flag(data: bytes, fields: Fields = PROPOSED) -> bool:
-    """Whether FeatureFlags hold the flag; without it, its default is false."""
-    return _varints(data).get(fields.supports_throttle_producer_commands, 0) != 0
+    for name, number in vars(fields).items():
+        if number not in found:
+            raise ValueError(f"{what}: the required field {name} ({number}) is missing")
+    reason = found[fields.throttling_reason]
+    if reason >= len(REASONS):
+        raise ValueError(f"{what}: unknown throttling_reason {reason}")
+    return ThrottleCommand(
+        found[fields.request_id],
+        found[fields.producer_id],
+        REASONS[reason],
+        found[fields.pause_for_millis],
+    )
 
 
 def reason_number(reason: str) -> int:
@@ -122,12 +101,6 @@ def reason_number(reason: str) -> int:
     if reason not in REASONS:
         raise ValueError(f"unknown throttling reason {reason!r}")
     return REASONS.index(reason)
-
-
-def _required(found: dict[int, int], number: int, what: str, name: str) -> int:
-    if number not in found:
-        raise ValueError(f"{what}: the required field {name} ({number}) is missing")
-    return found[number]
 
 
 def _varint(value: int) -> bytes:
@@ -143,8 +116,3 @@ def _varint(value: int) -> bytes:
 
 def _field(number: int, value: int) -> bytes:
     return _varint(number << 3 | VARINT) + _varint(value)
-
-
-def _varints(data: bytes) -> dict[int, int]:
-    """The last value of every varint field of a message, by number."""
-    return {number: value for number, value in fields(data) if isinstance(value, int)}

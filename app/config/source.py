@@ -180,7 +180,6 @@ class SourceSettings(Model):
         "pulsar_admin",
         "files",
         "delta",
-        "demo",
     ]
     path: str | None = None
     options: dict[str, str] = {}
@@ -192,8 +191,6 @@ class SourceSettings(Model):
     groups: KafkaGroupsSettings | None = None
     producers: KafkaProducersSettings = KafkaProducersSettings()
     quotas: KafkaQuotasSettings = KafkaQuotasSettings()
-    events: Positive = 1_000_000
-    seed: int = 7
 
     _text = field_validator("options", mode="before")(as_text)
 

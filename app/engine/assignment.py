@@ -234,39 +234,9 @@ def _unused(name: str, taken: set[str]) -> str:
 
 
 def known(warehouse: Location) -> dict[str, tuple[str, ...]]:
-    """Jobs by query, of the queries that have begun. Without a manifest, or with one of an earlier
-    version, they follow from the names of the checkpoints.
-    """
+    """Jobs by query, of the queries that have begun."""
     kept = manifest.load(warehouse)
-    if kept is not None and kept.queries is not None:
-        queries = {name: tuple(jobs) for name, jobs in kept.queries.items()}
-        if checkpoints.carrier(warehouse, ARCHIVE) == ARCHIVE and checkpoints.begun(
-            warehouse, ARCHIVE
-        ):
-            queries[ARCHIVE] = (ARCHIVE,)  # an earlier version did not record it
-        return queries
-    queries = {name: _jobs_of(name) for name in checkpoints.found(warehouse)}
-    queries = {name: jobs for name, jobs in queries.items() if jobs}
-    owner: dict[str, str] = {}
-    for name, jobs in queries.items():
-        for job in jobs:
-            if job in owner:
-                first, second = (checkpoints.location(warehouse, n) for n in (owner[job], name))
-                raise UserError(
-                    f"warehouse: two queries have run {job}, so its rows may be twice in "
-                    f"the tables: {first} and {second}\n"
-                    "take another warehouse, or remove the checkpoint that is not to be continued"
-                )
-            owner[job] = name
-    return queries
-
-
-def _jobs_of(query: str) -> tuple[str, ...]:
-    """The jobs of a query by its name; none for a query without jobs."""
-    if query in ("govern", ARCHIVE):
-        return BY_DEFAULT if query == "govern" else (ARCHIVE,)
-    jobs = tuple(query.removeprefix("govern-").split("-"))
-    return jobs if all(job in JOBS for job in jobs) else ()
+    return {name: tuple(jobs) for name, jobs in ((kept and kept.queries) or {}).items()}
 
 
 def apply(warehouse: Location, made: QueryPlan) -> None:

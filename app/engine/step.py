@@ -20,6 +20,7 @@ from app.tables.definitions import TABLES
 from app.tables.shape import shaped
 from state.engine.job import Step
 from state.engine.payloads import PARTS
+from state.engine.reach import Reach
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +56,7 @@ def stepper(
         follower.follow()
         seen_ms = max(state.getCurrentWatermarkMs(), 0)
         answer = job.step(
-            state.get[0] if state.exists else None, blobs, number(ENDS), number(REACHED)
+            state.get[0] if state.exists else None, blobs, Reach(number(ENDS), number(REACHED))
         )
         state.update((answer.state,))
         if answer.wake_at_ms is not None:

@@ -79,7 +79,7 @@ OWN_COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """SQL types of the columns of these relations, which are no tables of the warehouse."""
-NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "advised_ms", "compared_ms", "polled_ms", "known_ms")
+NEWEST = ("ts_wall_ms", "at_ms", "checked_ms", "compared_ms", "polled_ms", "known_ms")
 """Columns with the time that a table has reached; the first one present is used."""
 
 GONE = (

@@ -2,6 +2,6 @@
 
 Start with `service`. `preflight` and `integrity` refuse a run that cannot work, `session` is the only
 builder of Spark sessions, `side_processes` is the table of what works beside the queries,
-`failures` classifies what ends one, `shutdown` ends all. `maintenance` keeps the tables small and
-`reshard` moves states. Imports `app.engine`, the machinery of `app.show` and all below.
+`failures` classifies what ends one, `shutdown` ends all. `maintenance` keeps the tables small.
+Imports `app.engine`, the machinery of `app.show` and all below.
 """

@@ -24,6 +24,7 @@ from app.engine.operators import operators
 from app.engine.routing import packer
 from app.jobs import parts
 from app.sources.clocks import UNBOUND
+from state.engine.reach import Reach
 from state.jobs import DECLARED, JOBS
 from udfs.compiled_cache import remove_stale
 
@@ -131,14 +132,13 @@ def warm(jobs: Sequence[str]) -> None:
         }
     )
     group, compiling = operators(settings, settings.jobs), parts("warm")
-    pack = packer({name: o.route for name, o in group.items()}, 1, UNBOUND)
-    for packed in pack(iter([batch])):
+    routes = {name: operator.route for name, operator in group.items()}
+    for packed in packer(routes, 1, UNBOUND)(iter([batch])):
         rows = zip(packed.column("job").to_pylist(), packed.column("blob").to_pylist(), strict=True)
         for name, blob in rows:
             if name in jobs:
-                job = group[name].job
-                first = job.step(None, [blob], 0)
-                job.step(first.state, [], _START_MS + 10**6)
+                first = group[name].job.step(None, [blob], Reach(0))
+                group[name].job.step(first.state, [], Reach(_START_MS + 10**6))
                 if name in compiling:
                     compiling[name].warm(blob, settings.job_params(name))
 

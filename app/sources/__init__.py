@@ -3,14 +3,14 @@ Imports `app.contract`, `app.tables` and `app.config`.
 
 A source is a module with two functions. `check(feed, warehouse)` raises a UserError, before Spark
 starts, for a feed that cannot be read; `read(reader, feed, warehouse)` returns the records of a
-stream or a batch reader. `feed` is one section on the source, `warehouse` the location of the
+stream reader. `feed` is one section on the source, `warehouse` the location of the
 tables. The module of a polled feed has `poller(settings, feed, say)` in place of `read`: the polls
 of all feeds are read by `poll_stream`, beside the one source that is streamed. A source whose
 `check` compares with earlier runs also has `claim(feed, warehouse)`, which records what a run begins
 to read; one that leaves something out has `notes(feed)`, which says so. One that gives some
 kinds of events only to jobs that read them (`feed.on_request`) gets the `kinds` of all jobs in `read`. A
-source that plans its own batches has `batch(spark, feed)`, `stream(spark, feed, warehouse, query,
-ending)` and `finished(warehouse, query)` in place of `read`.
+source that plans its own batches has `stream(spark, feed, warehouse, query, ending)` and
+`finished(warehouse, query)` in place of `read`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.errors import UserError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from app.config.location import Location
     from app.config.settings import Settings
@@ -39,17 +39,13 @@ __all__ = [
     "claim",
     "keep_polling",
     "notes",
-    "open_batch",
     "open_stream",
     "poller",
-    "read_batch",
-    "read_stream",
 ]
 
 
 FORMATS = {
     "delta": "app.sources.files.delta_table",
-    "demo": "app.demo.demo_source",
     "files": "app.sources.files.line_files",
     "kafka": "app.sources.kafka.kafka_records",
     "kafka_groups": "app.sources.kafka.groups_source",
@@ -153,20 +149,16 @@ def open_stream(
 def _streamed(
     spark: SparkSession, feed: SourceSettings, settings: Settings, query: str, ending: bool
 ) -> Raw:
+    from state.jobs import DECLARED
+
     module = _module(feed)
     if hasattr(module, "stream"):
         opened: Raw = module.stream(spark, feed, settings.location, query, ending)
         return opened
-    return _read(module, spark.readStream, feed, settings)
-
-
-def _read(module: ModuleType, reader: Any, feed: SourceSettings, settings: Settings) -> Raw:
-    from state.jobs import DECLARED
-
     more = {}
     if feed.on_request:
         more["kinds"] = frozenset(k for job in settings.jobs for k in DECLARED[job].kinds)
-    read: Raw = module.read(reader, feed, settings.location, **more)
+    read: Raw = module.read(spark.readStream, feed, settings.location, **more)
     return read
 
 
@@ -195,31 +187,3 @@ def place_beyond_time(feed: SourceSettings, warehouse: Location, query: str) -> 
     """
     found: str | None = _module(feed).place_beyond_time(feed, warehouse, query)
     return found
-
-
-def open_batch(spark: SparkSession, settings: Settings) -> Raw:
-    """The records that the source holds now."""
-    from app.sources.raw import joined
-
-    feed, parts = settings.streamed, []
-    if feed is not None:
-        module = _module(feed)
-        whole = hasattr(module, "batch")
-        parts.append(
-            module.batch(spark, feed) if whole else _read(module, spark.read, feed, settings)
-        )
-    if settings.polled:
-        from app.sources import poll_stream
-
-        parts.append(poll_stream.batch(spark, settings))
-    return joined(parts)
-
-
-def read_stream(spark: SparkSession, settings: Settings) -> DataFrame:
-    """`open_stream` as a Spark frame of SCHEMA."""
-    return open_stream(spark, settings).records()
-
-
-def read_batch(spark: SparkSession, settings: Settings) -> DataFrame:
-    """`open_batch` as a Spark frame of SCHEMA."""
-    return open_batch(spark, settings).records()

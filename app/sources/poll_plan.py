@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import (
-    DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
 )
@@ -178,22 +177,6 @@ class PollReader(DataSourceStreamReader):
 
     def stop(self) -> None:
         """Nothing is open."""
-
-
-class WholeSpool(DataSourceReader):
-    """The files that are there as one batch."""
-
-    def __init__(self, plan: PollPlan) -> None:
-        self._plan = plan
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """All files, for a few tasks."""
-        files = [file.path for file in Folders(self._plan.roots).files()]
-        return _shared(files, self._plan.tasks)
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Files as rows."""
-        return _rows(partition)
 
 
 class Folders:

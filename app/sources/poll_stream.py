@@ -11,15 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from app.config.source import GIVES, POLLED
-from app.errors import UserError
 from app.sources.clocks import waiting
 from app.sources.files.line_files import lines_of
-from app.sources.poll_plan import MORE, SCHEMA, PollPlan, PollReader, StreamedSource, WholeSpool
+from app.sources.poll_plan import MORE, SCHEMA, PollPlan, PollReader, StreamedSource
 from app.sources.polled import roots
 from app.sources.python_source import opened
 from app.sources.raw import Batches, Raw
 from app.tables import checkpoints
-from app.tables.spark_files import entry_of
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
@@ -39,11 +37,6 @@ def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) ->
     warehouse = settings.location
     last = checkpoints.last_planned(warehouse, query)
     planned = checkpoints.poll_offsets(warehouse, query, last) if last >= 0 else {}
-    if entry_of(planned) is not None:
-        raise UserError(
-            f"warehouse: {query} has read polls as an earlier version kept them\n"
-            "take another warehouse"
-        )
     alone = settings.streamed is None
     plan = PollPlan(
         tuple(map(str, roots(settings.polled, warehouse))),
@@ -57,13 +50,6 @@ def stream(spark: SparkSession, settings: Settings, query: str, ending: bool) ->
         ending,
     )
     return Raw(opened(spark, SCHEMA, PollReader(plan)), _unpack)
-
-
-def batch(spark: SparkSession, settings: Settings) -> Raw:
-    """The records of the polls that are there now."""
-    found = tuple(map(str, roots(settings.polled, settings.location)))
-    plan = PollPlan(found, None, spark.sparkContext.defaultParallelism)
-    return Raw(opened(spark, SCHEMA, WholeSpool(plan)), _unpack)
 
 
 def sharing(settings: Settings) -> frozenset[str]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -15,13 +15,10 @@ PLANNING = "pyspark.sql.worker."
 """Begin of the modules that Spark's Python processes for the planning of sources run."""
 
 
-def opened(
-    spark: SparkSession, schema: str, reader: DataSourceStreamReader | DataSourceReader
-) -> DataFrame:
-    """The rows of a reader, as a stream or as one batch. The reader is registered under a name of
+def opened(spark: SparkSession, schema: str, reader: DataSourceStreamReader) -> DataFrame:
+    """The rows of a reader as a stream. The reader is registered under a name of
     its own: Spark would store options in its plans as plain text, and warns of a name that is taken.
     """
-    streaming = isinstance(reader, DataSourceStreamReader)
     name_of_its_own, rows = f"weir_{uuid4().hex}", schema
 
     class OfReader(DataSource):
@@ -33,15 +30,10 @@ def opened(
             return rows
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
-            assert isinstance(reader, DataSourceStreamReader)
-            return reader
-
-        def reader(self, schema: Any) -> DataSourceReader:
-            assert isinstance(reader, DataSourceReader)
             return reader
 
     spark.dataSource.register(OfReader)
-    return (spark.readStream if streaming else spark.read).format(name_of_its_own).load()
+    return spark.readStream.format(name_of_its_own).load()
 
 
 def end_planning(spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""The output of every source: raw records, the same three columns for a stream and for a batch."""
+"""The output of every source: raw records, the same three columns of each."""
 
 from __future__ import annotations
 
@@ -112,13 +112,6 @@ class Raw:
         step = _counted(_chain(self.unpack, function), rows)
         # its stub says that Spark gives any iterable
         return planned.mapInArrow(step, counting)  # type: ignore[arg-type]
-
-    def records(self) -> DataFrame:
-        """The records as a Spark frame of SCHEMA."""
-        frame = self.frame
-        if self.unpack is not None:
-            frame = frame.mapInArrow(self.unpack, SCHEMA)  # type: ignore[arg-type]
-        return frame if self.polls is None else frame.union(self.polls.records())
 
 
 def joined(parts: Sequence[Raw]) -> Raw:

@@ -11,7 +11,6 @@ The archive has a folder, too. While a query of jobs carries it, its batches are
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import uuid
 import zlib
@@ -19,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app import folders
 from app.archive_names import ARCHIVE
 from app.errors import UserError
 from app.plain_text import is_digits, lines_of
@@ -34,12 +32,7 @@ FOLDER = "_weir/checkpoints"
 IDENTITY = "weir-query.json"
 COMMITTED = "weir-committed.json"
 POLICIES = "weir-policies.json"
-EARLIER = ("weir-application-id", "weir-most-records", "weir-first-offset.json")
-"""Files of earlier versions, whose contents are in IDENTITY now."""
 COPYING = ".copying"
-RESHARDING = "_weir/resharding"
-"""Folder in which `reshard` builds checkpoints."""
-BEFORE = ".before"
 PARTITIONS = "spark.sql.shuffle.partitions"
 NO_OFFSET = "-"
 """A source of which a batch has read nothing, in Spark's plan of it."""
@@ -110,10 +103,7 @@ class Committed:
 
 
 _IDENTITY: Document[Identity] = Document(Identity, indent=1)
-_COMMITTED: Document[Committed | dict[str, Commit]] = Document(Committed | dict[str, Commit])
-"""An earlier version wrote the commits alone."""
-_FIRST: Document[dict[str, Any]] = Document(dict[str, Any])
-_APPLICATION = re.compile(r"weir-[\w-]+")
+_COMMITTED: Document[Committed] = Document(Committed)
 
 
 def location(warehouse: Location, query: str) -> str:
@@ -350,8 +340,7 @@ def plan_without_records(warehouse: Location, query: str, watermark_ms: int, now
 
 def identity(warehouse: Location, query: str) -> Identity | None:
     """The identity of a checkpoint; None if it has none."""
-    found = _IDENTITY.load(warehouse, f"{FOLDER}/{query}/{IDENTITY}")
-    return _of_earlier_version(warehouse, query) if found is None else found
+    return _IDENTITY.load(warehouse, f"{FOLDER}/{query}/{IDENTITY}")
 
 
 def keep_identity(warehouse: Location, folder: str, kept: Identity) -> None:
@@ -406,28 +395,6 @@ def _new_application(query: str) -> str:
     return f"weir-{query}-{uuid.uuid4()}"
 
 
-def _of_earlier_version(warehouse: Location, query: str) -> Identity | None:
-    """The identity in the files of an earlier version, in a warehouse of such a version."""
-    kept = manifest.load(warehouse)
-    if kept is not None and kept.id is not None:
-        return None
-    application, most, first = (f"{FOLDER}/{query}/{name}" for name in EARLIER)
-    found, limit = read_text(warehouse, application), read_text(warehouse, most)
-    if found is None:
-        return None
-    if not _APPLICATION.fullmatch(found):
-        raise Damaged(path_in(warehouse, application), "is damaged (no application id)")
-    commits = committed(warehouse, query).tables.values()
-    earlier = dict.fromkeys(one.application for one in commits if one.application != found)
-    return Identity(
-        query,
-        [*earlier, found],
-        shards=None if kept is None else kept.shards,
-        most_records=int(limit) if limit and is_digits(limit) else None,
-        first_offset=_FIRST.load(warehouse, first),
-    )
-
-
 def is_whole(warehouse: Location, query: str) -> bool:
     """Whether the checkpoint of a query that has begun has the files that Spark writes before it
     plans the last batch: the query's id and the end of the batch before.
@@ -438,8 +405,7 @@ def is_whole(warehouse: Location, query: str) -> bool:
 
 def committed(warehouse: Location, query: str) -> Committed:
     """The last commits of the query; empty if none are recorded."""
-    found = _COMMITTED.load(warehouse, f"{FOLDER}/{query}/{COMMITTED}")
-    return Committed(found) if isinstance(found, dict) else found or Committed()
+    return _COMMITTED.load(warehouse, f"{FOLDER}/{query}/{COMMITTED}") or Committed()
 
 
 def record(warehouse: Location, query: str, commits: Committed) -> None:
@@ -462,46 +428,6 @@ def plan_crc32(warehouse: Location, query: str, batch: int) -> int | None:
     """The CRC-32 of the plan of a batch; None without a plan."""
     text = read_text(warehouse, f"{logs(warehouse, query)}/offsets/{batch}")
     return None if text is None else zlib.crc32(text.encode())
-
-
-def without_state(source: Path, target: Path, partitions: int, ended: int) -> None:
-    """Copy a checkpoint without its states, for another number of shuffle partitions. Plans of
-    batches after `ended` are left out.
-    """
-    shutil.copytree(source, target, ignore=lambda _, names: {"state"} & set(names))
-    for file in (target / "offsets" / name for name in folders.names(target / "offsets")):
-        if not is_digits(file.name) or int(file.name) > ended:
-            folders.remove(file)  # or a checksum of the file as it was, which Spark would refuse
-            continue
-        version, about, *sources = file.read_text().split("\n")
-        found = json.loads(about)
-        found["conf"][PARTITIONS] = str(partitions)
-        about = json.dumps(found, separators=(",", ":"))
-        file.write_text("\n".join([version, about, *sources]))
-
-
-def renumbered(warehouse: Location, query: str, shards: int) -> None:
-    """Give the checkpoint that `reshard` builds its number of shards. Its plans have changed, so
-    the settled one is not known any more.
-    """
-    kept = replace(require_identity(warehouse, query), shards=shards)
-    keep_identity(warehouse, f"{RESHARDING}/{query}", kept)
-    commits = replace(committed(warehouse, query), settled=None)
-    _COMMITTED.keep(warehouse, f"{RESHARDING}/{query}/{COMMITTED}", commits)
-
-
-def put_in_place(root: Path, query: str) -> None:
-    """Replace the checkpoint of a query by the one that `reshard` built. Repeated after a crash, it
-    completes the replacement.
-    """
-    place, built = root / FOLDER / query, root / RESHARDING / query
-    if not built.exists():
-        return
-    if place.exists():
-        before = built.with_name(query + BEFORE)
-        shutil.rmtree(before, ignore_errors=True)
-        place.rename(before)
-    built.rename(place)
 
 
 def copy(warehouse: Location, query: str, new: str) -> None:

@@ -374,7 +374,7 @@ def _forecasts() -> Table:
             TableColumn(
                 "breached", FLAG, "whether the newest of them was at the limit, or breached it"
             ),
-            TableColumn("method", TEXT, "trend or same_hour"),
+            TableColumn("method", TEXT, "trend"),
             TableColumn(
                 "for_ms",
                 LONG,
@@ -432,36 +432,6 @@ def _cache_bakeoff() -> Table:
     )
 
 
-def _producer_id_quota_advice() -> Table:
-    return Table(
-        "producer_id_quota_advice",
-        "Quota that each user needs: one row per user and advice.",
-        (
-            TableColumn("advised_ms", LONG, "time of the advice (ms since the epoch)"),
-            TableColumn("cluster", TEXT, "cluster name"),
-            TableColumn("user", TEXT, "name in the principal, what follows its first colon"),
-            TableColumn("windows", LONG, "statistics windows of the user in the archive"),
-            TableColumn(
-                "new_ids",
-                LONG,
-                "ids counted in them without a quota; one that two brokers see counts for each",
-            ),
-            TableColumn(
-                "rate_in_force",
-                RATE,
-                "producer_ids_rate at the user's last new id; null = unlimited",
-            ),
-            TableColumn(
-                "rate_advised",
-                RATE,
-                "smallest producer_ids_rate that throttles or rejects an id in at most "
-                "the accepted share of the windows",
-            ),
-        ),
-        sort_by=("advised_ms", "cluster", "user"),
-    )
-
-
 def _alerts() -> Table:
     return Table(
         "alerts",
@@ -493,7 +463,6 @@ TABLES: dict[str, Table] = {
         *_chunk_payloads(),
         _producer_id_live(),
         _open_transactions(),
-        _producer_id_quota_advice(),
         _cache_bakeoff(),
         _reconciliation(),
         _forecasts(),

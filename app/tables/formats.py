@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from app import __version__
 from app.archive_names import WRITES
 from app.errors import UserError
+from app.tables import manifest
 from app.tables.definitions import TABLES
 from app.tables.json_documents import Document
 from app.tables.small_files import path_in
@@ -91,11 +92,7 @@ def problems(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
             remedy = (
                 _forward(kept.weir)
                 if version > reads
-                else (
-                    f"continue with Weir {kept.weir}, or begin another warehouse, which a run with"
-                    f" source.format delta and source.path {warehouse.uri}/events fills from the"
-                    " archive of this one"
-                )
+                else (f"continue with Weir {kept.weir}, or begin {manifest.filled_anew(warehouse)}")
             )
             yield (
                 f"warehouse: the state of {job} in {warehouse.uri} has version {version}, "

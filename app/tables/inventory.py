@@ -18,9 +18,7 @@ one is there that is written after it.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.archive_names import ARCHIVE
@@ -38,24 +36,9 @@ COPIED = "is of another query, or of another warehouse or time"
 
 
 def claim(warehouse: Location, partitions: int, shards: int | None) -> None:
-    """Write what belongs to the warehouse and is not there yet. A warehouse of an earlier version
-    gets its identity, and so do its checkpoints.
-    """
+    """Write the manifest if it is not there yet."""
     refuse(warehouse)
-    kept = manifest.claim(warehouse, partitions, shards)
-    if kept.id is not None:
-        return
-    begun = {
-        query: checkpoints.require_identity(warehouse, query)
-        for query in checkpoints.found(warehouse)
-    }
-    # A start that was killed here has given it to some.
-    given = [own.warehouse for own in begun.values() if own.warehouse is not None]
-    own_id = given[0] if given else str(uuid.uuid4())
-    for query, own in begun.items():
-        wanted = replace(own, warehouse=own_id, shards=kept.shards)
-        checkpoints.keep_identity(warehouse, f"{FOLDER}/{query}", wanted)
-    manifest.identify(warehouse, own_id)
+    manifest.claim(warehouse, partitions, shards)
 
 
 def refuse(warehouse: Location) -> None:
@@ -91,7 +74,7 @@ def _fits(warehouse: Location, query: str, found: Identity) -> None:
     kept = manifest.load(warehouse)
     if found.query != query or not found.applications:
         raise Damaged(path, f"is of the query {found.query}, not of {query}")
-    if kept is None or kept.moving is not None:
+    if kept is None:
         return
     if kept.id is not None and found.warehouse not in (None, kept.id):
         raise Damaged(path, f"does not belong to {manifest.path(warehouse)}")

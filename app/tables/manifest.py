@@ -1,7 +1,7 @@
 """The manifest of a warehouse: values that its first start chose.
 
 State is kept by shard and partition, so `<warehouse>/_weir/manifest.json` records both numbers and
-the version of the layout; only `reshard` changes them. It also has the jobs of each query that has
+the version of the layout, which do not change. It also has the jobs of each query that has
 begun (`app.engine.assignment`).
 """
 
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from app.errors import UserError
 from app.tables.json_documents import Document
 from app.tables.small_files import path_in
-from app.terminal.program import PROGRAM
 
 if TYPE_CHECKING:
     from app.config.location import Location
@@ -24,28 +23,24 @@ if TYPE_CHECKING:
 LAYOUT_VERSION = 3
 READABLE = (1, 2, 3)
 """Layouts whose tables this release reads; it runs on its own alone, by the versions of states."""
-RESHARD = f"{PROGRAM} reshard --config FILE"
 NAME = "_weir/manifest.json"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Values chosen by the first start of a warehouse or by `reshard`."""
+    """Values chosen by the first start of a warehouse."""
 
     layout_version: int
     partitions: int
     shards: int
     created_ms: int
     queries: dict[str, list[str]] | None = None
-    """Jobs by the query that runs them; None in a manifest of an earlier version."""
-    moving: list[str] | None = None
-    """Queries whose new checkpoints are complete and not yet in their places."""
+    """Jobs by the query that runs them; None before a query has begun."""
     topics: dict[str, str] | None = None
     """Ids of the Kafka topics that the warehouse has begun to read, by name."""
     id: str | None = None
-    """Identity of the warehouse, which its checkpoints name; None in a manifest of an earlier
-    version.
-    """
+    """Identity of the warehouse, which its checkpoints name; None in a manifest of an earlier version,
+    whose states no run continues."""
 
 
 @dataclass(frozen=True)
@@ -76,16 +71,12 @@ def check(warehouse: Location, partitions: int | None, shards: int | None) -> Ma
     manifest = load(warehouse)
     if manifest is None:
         return None
-    if manifest.moving is not None:
-        raise UserError(
-            f"warehouse: a reshard of {warehouse.uri} was interrupted\n{RESHARD} finishes it"
-        )
     for key, value in (("partitions", partitions), ("shards", shards)):
         kept = getattr(manifest, key)
         if value is not None and value != kept:
             raise UserError(
                 f"{key}: {value} does not fit the warehouse, whose state is in {kept} {key} "
-                f"({path(warehouse)})\n{RESHARD} moves it; or set {key} to {kept}"
+                f"({path(warehouse)})\nset {key} to {kept}, or begin {filled_anew(warehouse)}"
             )
     return manifest
 
@@ -113,26 +104,6 @@ def numbers(warehouse: Location) -> dict[str, int]:
     return {"partitions": manifest.partitions, "shards": manifest.shards}
 
 
-def renumber(warehouse: Location, shards: int, partitions: int, moving: Sequence[str]) -> None:
-    """Record new numbers, for which the checkpoints of these queries are complete."""
-    DOCUMENT.keep(
-        warehouse,
-        NAME,
-        replace(
-            _there(warehouse),
-            layout_version=LAYOUT_VERSION,
-            shards=shards,
-            partitions=partitions,
-            moving=list(moving),
-        ),
-    )
-
-
-def moved(warehouse: Location) -> None:
-    """Record that every checkpoint is in its place."""
-    DOCUMENT.keep(warehouse, NAME, replace(_there(warehouse), moving=None))
-
-
 def keep_topics(warehouse: Location, topics: dict[str, str]) -> None:
     """Record the ids of the Kafka topics that the warehouse reads."""
     there = _there(warehouse)
@@ -158,9 +129,12 @@ def record(warehouse: Location, queries: Mapping[str, Sequence[str]]) -> None:
         DOCUMENT.keep(warehouse, NAME, replace(manifest, queries=wanted))
 
 
-def identify(warehouse: Location, identity: str) -> None:
-    """Record the identity of a warehouse whose manifest has none."""
-    DOCUMENT.keep(warehouse, NAME, replace(_there(warehouse), id=identity))
+def filled_anew(warehouse: Location) -> str:
+    """What takes the place of a warehouse whose states a run cannot use."""
+    return (
+        f"another warehouse, which a run with source.format delta and source.path {warehouse.uri}/"
+        "events fills from the archive of this one"
+    )
 
 
 def path(warehouse: Location) -> str:

@@ -67,7 +67,6 @@ class Backlog(SharedWallJob[Shard]):
     columns = COLUMNS
     order = SEQUENCE
     standing = common.POLICIES
-    owned = shards.OWNED
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:
         """`params` are the job's resolved parameters, `policies` the configured documents as
@@ -92,11 +91,8 @@ class Backlog(SharedWallJob[Shard]):
         }
         self._hash = hash64(repr((self._base, self._settings)))
 
-    def _open(self, state: bytes | None, names: Names | None = None) -> Shard:
-        return shards.read(state, self._checks, names) if state else shards.new(self._checks)
-
-    def _whole(self, s: Shard) -> Shard:
-        return resting.all_awake(s)
+    def _open(self, state: bytes | None) -> Shard:
+        return shards.read(state, self._checks) if state else shards.new(self._checks)
 
     def _write(self, s: Shard) -> bytes:
         return shards.write(s)

@@ -15,7 +15,7 @@ from state.backlog import shard as shards
 from state.backlog.layout import NULL, Array
 from state.backlog.shard import OWNED, Shard
 from state.engine.codec import DENSE
-from state.engine.moving import cut, join, key_hashes
+from state.engine.owned import cut, join, key_hashes
 from state.engine.reach import Reach
 from state.engine.records import Records, length
 from state.engine.resting import Rest
@@ -90,12 +90,6 @@ def rest(s: Shard, due_ms: Array, reach: Reach) -> Array:
     )
     s.parts = _part(s, ~idle).parts
     return due_ms[~idle]
-
-
-def all_awake(s: Shard) -> Shard:
-    """The same shard with every topic in its arrays."""
-    wake(s, s.waiting, Reach(0), 0, everything=True)
-    return s
 
 
 def _mask(keys: Array, rows: Array) -> Array:

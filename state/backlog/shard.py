@@ -16,8 +16,8 @@ from state.backlog.pool import room_for
 from state.backlog.sequence import TEXTS
 from state.backlog.shared import MEANING, Timeline
 from state.engine.codec import FAST
-from state.engine.moving import beside, by_count, by_field
 from state.engine.names import Names
+from state.engine.owned import beside, by_count, by_field
 from state.engine.records import Records, empty
 from state.engine.resting import Pages, Resting
 from state.engine.store import Columns, Plain, Pool, RecordSet, Struct, Texts, turn_back
@@ -326,18 +326,3 @@ def _kept(e: Store, stays: Array) -> Array:
     kept = e.spans[:, :, 1].any(axis=0) | (k["cached"] != 0) | (k["was"] != 0)
     kept |= stays
     return kept
-
-
-def describe(shard: Shard) -> dict[str, Any]:
-    """Sizes of what a shard keeps."""
-    sizes = {
-        name: part.shape[-1] if name in POOLS else len(part)
-        for name, part in shard.parts.items()
-        if name in (*_TABLES, *POOLS)
-    }
-    return {
-        **sizes,
-        "shared": len(shard.meaning),
-        "waiting": len(shard.waiting["cluster"]),
-        "resting": len(shard.resting.key),
-    }

@@ -57,7 +57,6 @@ class Chunks(SharedWallJob[Shard]):
     columns = COLUMNS
     order = SEQUENCE
     standing = common.GAPS
-    owned = shards.OWNED
 
     def __init__(
         self, params: Mapping[str, Any], policies: Sequence[str] = (), stage: Stage | None = None
@@ -95,11 +94,8 @@ class Chunks(SharedWallJob[Shard]):
     def follow(self, versions: Iterable[Version]) -> None:
         """See `state.engine.job`; only gaps hold for many keys here, no policies."""
 
-    def _open(self, state: bytes | None, names: Names | None = None) -> Shard:
-        return shards.read(state, names) if state else shards.new()
-
-    def _united(self, every: Sequence[Shard], names: Names) -> dict[str, Any]:
-        return {**super()._united(every, names), **shards.united(every)}
+    def _open(self, state: bytes | None) -> Shard:
+        return shards.read(state) if state else shards.new()
 
     def _write(self, s: Shard) -> bytes:
         return shards.write(s)

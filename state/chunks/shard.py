@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numba
 import numpy as np
@@ -16,7 +15,6 @@ from state.chunks.layout import NULL, Array, World
 from state.chunks.sequence import TEXTS
 from state.chunks.shared import MEANING, Timeline
 from state.engine import structs, wall_job
-from state.engine.moving import by_field
 from state.engine.names import Names
 from state.engine.store import Arrays, Plain, RecordSet, Store, Struct
 
@@ -87,9 +85,9 @@ def new() -> Shard:
     )
 
 
-def read(data: bytes, into: Names | None = None) -> Shard:
-    """The shard behind its bytes; `into`: see `Store.read`."""
-    found, names = KEPT.read(data, into)
+def read(data: bytes) -> Shard:
+    """The shard behind its bytes."""
+    found, names = KEPT.read(data)
     offsets = np.concatenate([[0], np.cumsum(found["payload_lengths"])]).astype(np.int64)
     store = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(),
@@ -140,35 +138,6 @@ def _payloads(shard: Shard) -> Arrays:
     return {
         "payloads": data[first:last],
         "payload_lengths": np.diff(offsets) if len(kept) else np.zeros(0, np.int64),
-    }
-
-
-OWNED = (
-    by_field("subs", "keys", "key"),
-    by_field("consumers", "keys", "key", sub="subs"),
-    by_field("contexts", "consumers", "consumer"),
-    by_field("nodes", "contexts", "next"),
-    by_field("entries", "consumers", "next"),
-    by_field("bindings", "subs", "sub", consumer="consumers"),
-    by_field("held", "keys", "key", sub="subs"),
-    by_field("producers", "keys", "key"),
-    by_field("stored", "keys", "key"),
-    by_field("pieces", "stored", "stored"),
-    by_field("acked", "subs", "sub"),
-)
-
-
-def united(every: Sequence[Shard]) -> dict[str, Any]:
-    """What several shards have together beside their arrays; these then refer to payloads there.
-    `next_order` is the largest: what it numbers is compared inside a key alone."""
-    known = 0
-    for s in every:
-        for column in (s.parts["nodes"][PAYLOAD], s.parts["held"][PAYLOAD], s.waiting[PAYLOAD]):
-            column[column >= 0] += known
-        known += len(s.store)
-    return {
-        "store": pa.concat_arrays([s.store for s in every]),
-        "next_order": max(s.next_order for s in every),
     }
 
 
@@ -506,12 +475,3 @@ def _reach(last: Array, group: Array) -> Array:
         if i > 0 and group[i] == group[i - 1]:
             out[i] = max(out[i], out[i - 1])
     return out
-
-
-def describe(shard: Shard) -> dict[str, Any]:
-    """Sizes of what a shard keeps."""
-    return {
-        **{name: len(part) for name, part in shard.parts.items()},
-        "payload_bytes": int(shard.store.nbytes),
-        "waiting": len(shard.waiting["cluster"]),
-    }

@@ -34,7 +34,6 @@ from state.client_quotas.topics import topics_of
 from state.engine import kafka_quota, wall
 from state.engine.documents import Configured
 from state.engine.globs import DEFAULT_USER
-from state.engine.names import Names
 from state.engine.reach import Reach
 from state.engine.records import Records, length
 from state.engine.wall_job import Batch, SharedWallJob, least
@@ -56,7 +55,6 @@ class ClientQuotas(SharedWallJob[Shard]):
     columns = COLUMNS
     order = SEQUENCE
     standing = LIMITS
-    owned = shards.OWNED
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:
         """`params` are the job's resolved parameters, `policies` the configured documents as
@@ -82,11 +80,8 @@ class ClientQuotas(SharedWallJob[Shard]):
             "stride": 1 + max(int(params[f"{of}_window_num"]) for of in ("quota", "controller")),
         }
 
-    def _open(self, state: bytes | None, names: Names | None = None) -> Shard:
-        return shards.read(state, names) if state else shards.new()
-
-    def _whole(self, s: Shard) -> Shard:
-        return resting.all_awake(s)
+    def _open(self, state: bytes | None) -> Shard:
+        return shards.read(state) if state else shards.new()
 
     def _write(self, s: Shard) -> bytes:
         return shards.write(s)

@@ -56,13 +56,6 @@ def wake(s: Shard, pairs: Array, keys: Array, begin_ms: Array, times: Mapping[st
     _read(s, called, over & ~called)
 
 
-def all_awake(s: Shard) -> Shard:
-    """The same shard with every entity in its arrays."""
-    every = np.ones(len(s.resting), bool)
-    _read(s, every, ~every)
-    return s
-
-
 def rest(s: Shard, pairs: Array) -> None:
     """Move idle entities out of a shard, but for those that the pairs of this batch may be charged
     to."""

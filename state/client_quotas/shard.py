@@ -18,7 +18,6 @@ from state.client_quotas.shared import MEANING
 from state.engine import structs, wall
 from state.engine.codec import DENSE
 from state.engine.kernel import Int
-from state.engine.moving import by_count, by_field
 from state.engine.names import NONE, Names
 from state.engine.records import Records
 from state.engine.resting import Pages, Resting
@@ -95,9 +94,9 @@ def new() -> Shard:
     return Shard(Names())
 
 
-def read(data: bytes, into: Names | None = None) -> Shard:
-    """The shard behind its bytes; `into`: see `Store.read`."""
-    found, names = KEPT.read(data, into)
+def read(data: bytes) -> Shard:
+    """The shard behind its bytes."""
+    found, names = KEPT.read(data)
     return Shard(
         names,
         {name: found[name] for name in _PARTS},
@@ -133,12 +132,6 @@ def read_page(data: bytes, into: Names) -> dict[str, Array]:
 def write_page(parts: Mapping[str, Array], names: Names) -> bytes:
     """The bytes of entities that are to rest."""
     return PAGE.write(parts, names, DENSE)
-
-
-OWNED = (
-    *(by_field(name, "keys", "key") for name in ("sensors", "stats", "usage")),
-    *(by_count(name, "sensors", lambda s: s.parts["sensors"]["held"]) for name in SAMPLES),
-)
 
 
 # -- between state and kernel ----------------------------------------------------------------
@@ -324,13 +317,3 @@ def users_of(names: Names, principal: Array) -> Array:
     users[distinct] = names.intern(user_of(names.lookup(distinct)))
     found: Array = users[principal]
     return found
-
-
-def describe(shard: Shard) -> dict[str, Any]:
-    """Sizes of what a shard keeps."""
-    return {
-        **{name: len(part) for name, part in shard.parts.items()},
-        "shared": len(shard.meaning),
-        "waiting": len(shard.waiting["cluster"]),
-        "resting": len(shard.resting.key),
-    }

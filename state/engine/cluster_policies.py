@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +9,7 @@ import numpy as np
 from state.engine.documents import ClusterPolicy, policy_of
 from state.engine.kernel import Array
 from state.engine.key import Closed, Key
-from state.engine.mono_shard import EVERY_CLUSTER, KEYS, STAR, Shard
+from state.engine.mono_shard import EVERY_CLUSTER, Shard
 from state.engine.records import HOME, Records
 from state.engine.refused import DUPLICATE, Refused
 from state.engine.sequence import POLICY
@@ -41,42 +39,6 @@ def taken(s: Shard[Any], records: Records, read: Array, refused: Refused) -> Arr
         s.stars.append(ClusterPolicy(s.next_star, cluster, found, feed, seq))
         s.next_star += 1
     return star
-
-
-_ONE = ("cluster", "text", "wall_ms", "feed", "seq", "has_seq")
-"""What tells stars apart; those that do not differ are told apart by their order."""
-
-
-def united(every: Sequence[dict[str, Any]]) -> dict[str, Array]:
-    """The stars of several shards, each once and under a number of its own; `applied` of each is
-    changed to these numbers.
-
-    A shard forgets a star that all its keys have taken: for them it counts as taken.
-    """
-    numbers: dict[tuple[Any, ...], int] = {}
-    rows: list[Any] = []
-    known: list[dict[int, int]] = []
-    for values in every:
-        seen: Counter[tuple[Any, ...]] = Counter()
-        mine = {}
-        for star in values["stars"]:
-            one = tuple(star[name].item() for name in _ONE)
-            seen[one] += 1
-            if (one, seen[one]) not in numbers:
-                numbers[one, seen[one]] = len(rows)
-                rows.append(star)
-            mine[int(star["id"])] = numbers[one, seen[one]]
-        known.append(mine)
-    stars = np.array(rows, STAR)
-    stars["id"] = np.arange(len(stars))
-    for values, mine in zip(every, known, strict=True):
-        gone = stars[~np.isin(stars["id"], list(mine.values()))]
-        taken = [(key, mine[star]) for key, star in values["applied"].tolist() if star in mine]
-        for key, cluster in enumerate(values[KEYS]["cluster"].tolist()):
-            about = (gone["cluster"] == cluster) | (gone["cluster"] == EVERY_CLUSTER)
-            taken += [(key, star) for star in gone["id"][about].tolist()]
-        values["applied"] = np.array(taken, values["applied"].dtype)
-    return {"stars": stars, "next_star": np.array([len(stars)], np.int64)}
 
 
 def pending(s: Shard[Any], b: Key | Closed) -> list[ClusterPolicy]:

@@ -169,22 +169,6 @@ def in_force(texts: Iterable[str], numbers: Iterable[int], wall_ms: int) -> dict
     return found
 
 
-def agreed(configs: Sequence[tuple[str, ...]], now: Sequence[str]) -> tuple[str, ...]:
-    """The configuration that joined shards have in common. A document that not all of them have is
-    replaced or removed by `now`, so that all get it.
-    """
-    if len(set(configs)) == 1:
-        return configs[0]
-    every, wanted = [_by_source(texts) for texts in configs], _by_source(now)
-    found = []
-    for source in dict.fromkeys(source for documents in every for source in documents):
-        texts = {documents.get(source) for documents in every}
-        if len(texts) > 1:
-            texts -= {None, wanted.get(source)}
-        found += sorted(text for text in texts if text is not None)[:1]
-    return tuple(found)
-
-
 def _by_source(texts: Sequence[str], scopes: frozenset[str] | None = None) -> dict[Source, str]:
     documents = ((parsed(text)[:2], text) for text in texts)
     return {s: text for s, text in documents if scopes is None or s[0] in scopes}

@@ -14,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from state.engine.documents import Version
+from state.engine.reach import Reach
 
 
 @dataclass
@@ -38,27 +39,11 @@ class Job(Protocol):
 
     name: str
 
-    def step(
-        self,
-        state: bytes | None,
-        blobs: Sequence[bytes],
-        stream_ms: int,
-        reached_ms: int | None = None,
-    ) -> Step:
-        """Judge a batch; `stream_ms` and `reached_ms` say how far silent keys are moved before it:
-        see `state.engine.reach`."""
+    def step(self, state: bytes | None, blobs: Sequence[bytes], reach: Reach) -> Step:
+        """Judge a batch; `reach` says how far silent keys are moved before it."""
         ...
 
     def follow(self, versions: Iterable[Version]) -> None:
         """Judge by these versions of the configuration after the documents that the job was made
         with, each from its time on; a shard that has not had them gets them with its next call."""
-        ...
-
-    def pieces(self, state: bytes, shards: int, everywhere: Iterable[int]) -> dict[int, bytes]:
-        """The state of a shard as states of the shards, of so many, that its keys belong to; one
-        for each of `everywhere` even without keys, since what holds for many keys is in each."""
-        ...
-
-    def joined(self, pieces: Sequence[bytes]) -> bytes:
-        """One state of the pieces of one shard, which have different keys."""
         ...

@@ -21,8 +21,6 @@ STATS = ("last_event", "start_time")
 LAST_EVENT, START_TIME = codes(2)
 ENFORCEMENTS = ("strict", "permissive")
 STRICT, PERMISSIVE = codes(2)
-NO_BOUND = float("nan")
-"""No quota at all: nothing is violated, and a token bucket is neither charged nor refilled."""
 LARGEST = np.int64(2**63 - 1)
 LEAST = np.int64(-(2**63))
 LARGEST_INT = np.int64(2**31 - 1)
@@ -62,21 +60,9 @@ def reported_throttle(throttle_ms: int, wraps: bool) -> Int:
 
 
 @compiled
-def remaining_throttle(throttle_ms: int, decided_ms: int, now: int) -> Int:
-    """What is left at `now` of a throttle time (ms) that was decided at `decided_ms`."""
-    return max(np.int64(throttle_ms - (now - decided_ms)), np.int64(0))
-
-
-@compiled
 def burst_of(bound: float, samples: int, window_ms: int) -> float:
     """Capacity of the token bucket: samples * W * bound."""
     return samples * (window_ms / 1000.0) * bound
-
-
-@compiled
-def largest_in_window(bound: float, samples: int, window_ms: int) -> float:
-    """The largest value allowed in one quota window: bound * (samples - 1) * W."""
-    return bound * (samples - 1) * (window_ms / 1000.0)
 
 
 # Token bucket.

@@ -7,39 +7,29 @@ is admitted by the clocks of the keys and judged; a job adds what a key does wit
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from state.engine import cluster_policies, moving
+from state.engine import cluster_policies
 from state.engine.admission import Admission
 from state.engine.documents import (
     Configured,
     Policy,
     Version,
-    agreed,
-    first_and_number,
     policy_of,
 )
 from state.engine.job import Step
 from state.engine.kernel import NULL
 from state.engine.key import Key
 from state.engine.mono_shard import (
-    KEYS,
     Form,
     Shard,
-    cluster_policy_rows,
-    versions_as_cluster_policies,
 )
-from state.engine.names import Names
 from state.engine.reach import Reach
-from state.engine.records import concat, length, read_blobs, take
+from state.engine.records import length, read_blobs
 from state.engine.refused import Refused
-
-PAIR = ("cluster", "broker")
-"""The columns of a key."""
 
 
 class MonoJob:
@@ -52,64 +42,6 @@ class MonoJob:
     def follow(self, versions: Iterable[Version]) -> None:
         """See `state.engine.job`."""
         self._policies = self._policies.followed_by(versions)
-
-    def pieces(self, state: bytes, shards: int, everywhere: Iterable[int]) -> dict[int, bytes]:
-        """See `state.engine.job`."""
-        values, names = self.form.store.read(state)
-        s, waiting = Arrays(values), values["waiting"]
-        keys_to, waiting_to = (
-            moving.places(x, PAIR, names, shards) for x in (values[KEYS], waiting)
-        )
-        return {
-            shard: self.form.store.write(
-                {
-                    **values,
-                    **moving.cut(s, KEYS, self.form.owned, keys),
-                    "waiting": take(waiting, waits),
-                },
-                names,
-            )
-            for shard, (keys, waits) in moving.spread(keys_to, waiting_to, everywhere).items()
-        }
-
-    def joined(self, pieces: Sequence[bytes]) -> bytes:
-        """See `state.engine.job`."""
-        names = Names()
-        every = [self.form.store.read(piece, names)[0] for piece in pieces]
-        for values in every:
-            self._follow(values, names)
-        found = cluster_policies.united(every)
-        parts = moving.join(every, KEYS, self.form.owned)
-        moving.require_distinct(self.name, parts[KEYS], PAIR, names)
-        configs = [tuple(names.texts(values["config"])) for values in every]
-        first = agreed([first_and_number(config)[0] for config in configs], self._policies)
-        kept = Configured(first).followed_by(self._policies.versions).kept
-        config = [names.intern_one(text) for text in kept]
-        return self.form.store.write(
-            {
-                **parts,
-                **found,
-                "config": np.array(config, np.int64),
-                "waiting": concat([values["waiting"] for values in every]),
-            },
-            names,
-        )
-
-    def _follow(self, values: dict[str, Any], names: Names) -> None:
-        """Bring a shard, as it is kept, up to the last version of the configuration."""
-        _, number = first_and_number(names.texts(values["config"]))
-        next_star = int(values["next_star"][0]) if len(values["next_star"]) else 0
-        more = versions_as_cluster_policies(self._policies, number, next_star, names)
-        if more:
-            values["stars"] = np.concatenate([values["stars"], cluster_policy_rows(more)])
-            values["next_star"] = np.array([next_star + len(more)], np.int64)
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """A shard as it is kept."""
-
-    parts: dict[str, Any]
 
 
 def step(

@@ -18,7 +18,7 @@ sets x to 30/s from 5000 on:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -38,7 +38,6 @@ from state.engine.documents import (
 )
 from state.engine.kernel import NULL, Array
 from state.engine.key import Closed, Key, Pair, Row
-from state.engine.moving import beside, by_count, by_field
 from state.engine.names import NONE, Names
 from state.engine.reach import Reach
 from state.engine.records import Records
@@ -97,10 +96,6 @@ def cluster_policy_rows(stars: Sequence[ClusterPolicy]) -> Array:
 KEYS = "world.key"
 
 
-def _sizes(part: int) -> Callable[[Any], Array]:
-    return lambda s: s.parts["sizes"][:, part]
-
-
 class Form:
     """What a job stores of a shard."""
 
@@ -118,12 +113,6 @@ class Form:
         first, and as `document` the fields of a document besides its text and time.
         """
         self.columns, self.parts = columns, tuple(layouts)
-        self.owned = (
-            by_field("documents", KEYS, "key"),
-            by_field("applied", KEYS, "key"),
-            beside("sizes", KEYS),
-            *(by_count(f"world.{name}", KEYS, _sizes(i)) for i, name in enumerate(layouts) if i),
-        )
         fields = ("key", "text", "wall_ms", *document)
         self.document = np.dtype([(name, "<i8") for name in fields])
         self.store = Store(

@@ -25,6 +25,7 @@ from state.engine.blobs import Blob
 from state.engine.documents import Configured, Source, Version, parsed, source_of
 from state.engine.globs import known_matching
 from state.engine.job import Job, Step
+from state.engine.reach import Reach
 from state.engine.table import WHOSE
 from state.policies import parse_document
 
@@ -69,16 +70,10 @@ class WithShadows:
         self._live, self._tables, self._shadows = live, tables, shadows
         self._documents = documents or Configured()
 
-    def step(
-        self,
-        state: bytes | None,
-        blobs: Sequence[bytes],
-        stream_ms: int,
-        reached_ms: int | None = None,
-    ) -> Step:
+    def step(self, state: bytes | None, blobs: Sequence[bytes], reach: Reach) -> Step:
         """See `state.engine.job`; rows of shadows have the column `policy`."""
         live, states = split(state)
-        answer = self._live.step(live, blobs, stream_ms, reached_ms)
+        answer = self._live.step(live, blobs, reach)
         if not self._shadows:
             return answer
         found: States = {}
@@ -87,7 +82,7 @@ class WithShadows:
         for shadow in self._shadows:
             holds = cache(partial(_stream_holds, shadow.documents, self._documents))
             own = [_without(blob, holds) for blob in blobs]
-            one = shadow.core.step(states.get(shadow.life, live), own, stream_ms, reached_ms)
+            one = shadow.core.step(states.get(shadow.life, live), own, reach)
             found[shadow.life] = one.state
             wakes += [] if one.wake_at_ms is None else [one.wake_at_ms]
             for name, table in one.tables.items():
@@ -107,33 +102,6 @@ class WithShadows:
         """See `state.engine.job`; shadows have versions of their own."""
         self._documents = self._documents.followed_by(versions)
         self._live.follow(self._documents.versions)
-
-    def pieces(self, state: bytes, shards: int, everywhere: Iterable[int]) -> dict[int, bytes]:
-        """See `state.engine.job`."""
-        live, states = split(state)
-        assert live is not None
-        of = {s.life: (s.core, states[s.life]) for s in self._shadows if s.life in states}
-        wanted = set(everywhere)
-        for core, bytes_ in ((self._live, live), *of.values()):
-            wanted |= core.pieces(bytes_, shards, wanted).keys()
-        lives = self._live.pieces(live, shards, wanted)
-        cut = {life: core.pieces(bytes_, shards, wanted) for life, (core, bytes_) in of.items()}
-        return {
-            shard: united(piece, {life: found[shard] for life, found in cut.items()})
-            for shard, piece in lives.items()
-        }
-
-    def joined(self, pieces: Sequence[bytes]) -> bytes:
-        """See `state.engine.job`; a piece without a state of a shadow has the live one for it. It
-        gets its own here, since the joined live state may know versions that came after."""
-        every = [_split(piece) for piece in pieces]
-        return united(
-            self._live.joined([live for live, _ in every]),
-            {
-                s.life: s.core.joined([states.get(s.life, live) for live, states in every])
-                for s in self._shadows
-            },
-        )
 
 
 def _without(blob: bytes, holds: Callable[[], Holds]) -> bytes:
@@ -191,11 +159,7 @@ def united(live: bytes, states: States) -> bytes:
 
 def split(state: bytes | None) -> tuple[bytes | None, States]:
     """The state of the live core and those of shadows, from the bytes of a shard."""
-    return (None, {}) if state is None else _split(state)
-
-
-def _split(state: bytes) -> tuple[bytes, States]:
-    if state[:4] != MAGIC:
+    if state is None or state[:4] != MAGIC:
         return state, {}
     at = 8 + struct.unpack_from("<I", state, 4)[0]
     size, *others = json.loads(bytes(state[8:at]))

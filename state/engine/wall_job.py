@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from state.engine import documents, moving, wall, wall_policies
+from state.engine import documents, wall, wall_policies
 from state.engine.job import Step
-from state.engine.moving import Owned
 from state.engine.names import Names
 from state.engine.reach import Reach
 from state.engine.records import NULL, Array, Records, after, concat, length, read_blobs, take
@@ -76,20 +75,11 @@ class WallJob(ABC, Generic[S]):
     key: tuple[str, ...]
     columns: tuple[str, ...]
     order: Order
-    owned: Sequence[Owned]
-    """What belongs to `keys`, and what belongs to that."""
     _lateness_ms: int
     _idle_advance_ms: int
 
-    def step(
-        self,
-        state: bytes | None,
-        blobs: Sequence[bytes],
-        stream_ms: int,
-        reached_ms: int | None = None,
-    ) -> Step:
+    def step(self, state: bytes | None, blobs: Sequence[bytes], reach: Reach) -> Step:
         """Judge a batch of one shard; see `state.engine.job`."""
-        reach = Reach(stream_ms, reached_ms)
         s = self._open(state)
         refused = Refused(self.name)
         new = self._own(s, self._read(s, blobs), reach, refused)
@@ -119,40 +109,11 @@ class WallJob(ABC, Generic[S]):
         wake = max(min(times), 0) if times else None
         return Step(self._write(s), tables, wake, refused.needed_idle_advance_ms)
 
-    def pieces(self, state: bytes, shards: int, everywhere: Iterable[int]) -> dict[int, bytes]:
-        """See `state.engine.job`."""
-        s = self._whole(self._open(state))
-        keys_to, waiting_to = (
-            moving.places(x, self.key, s.names, shards) for x in (s.parts["keys"], s.waiting)
-        )
-        return {
-            shard: self._write(
-                replace(
-                    s,
-                    parts=moving.cut(s, "keys", self.owned, keys),
-                    waiting=take(s.waiting, waiting),
-                )
-            )
-            for shard, (keys, waiting) in moving.spread(keys_to, waiting_to, everywhere).items()
-        }
-
-    def joined(self, pieces: Sequence[bytes]) -> bytes:
-        """See `state.engine.job`."""
-        names = Names()
-        every = [self._open(piece, names) for piece in pieces]
-        for s in every:
-            self._follow(s)
-        united = self._united(every, names)
-        parts = moving.join([s.parts for s in every], "keys", self.owned)
-        moving.require_distinct(self.name, parts["keys"], self.key, names)
-        waiting = concat([s.waiting for s in every])
-        return self._write(replace(every[0], parts=parts, waiting=waiting, **united))
-
     # -- what a job adds ---------------------------------------------------------------------
 
     @abstractmethod
-    def _open(self, state: bytes | None, names: Names | None = None) -> S:
-        """The shard behind its bytes, or a new one; with the names of `names`, if given."""
+    def _open(self, state: bytes | None) -> S:
+        """The shard behind its bytes, or a new one."""
 
     @abstractmethod
     def _keys(self, s: S, records: Records) -> tuple[Array, Array]:
@@ -169,17 +130,6 @@ class WallJob(ABC, Generic[S]):
     @abstractmethod
     def _write(self, s: S) -> bytes:
         """The bytes of a shard."""
-
-    def _whole(self, s: S) -> S:
-        """The shard with all it keeps in its arrays."""
-        return s
-
-    def _follow(self, s: S) -> None:
-        """Bring a shard up to the last version of the configuration."""
-
-    def _united(self, every: Sequence[S], names: Names) -> dict[str, Any]:
-        """What a shard has beside arrays and waiting records, of several that are joined."""
-        return {}
 
     def follow(self, versions: Iterable[documents.Version]) -> None:
         """See `state.engine.job`; policies decide nothing in a job that has none."""
@@ -204,26 +154,6 @@ class SharedWallJob(WallJob[T]):
     def follow(self, versions: Iterable[documents.Version]) -> None:
         """See `state.engine.job`."""
         self._policies = self._policies.followed_by(versions)
-
-    def _follow(self, s: T) -> None:
-        first, number = documents.first_and_number(s.config or ())
-        told = wall_policies.following(self._policies, number, s.shared, self.order, s.names)
-        if told and s.config is not None:
-            s.shared, s.meaning = self.standing.merged(
-                s.shared, s.meaning, concat(told), s.names, Refused(self.name)
-            )
-            found = documents.Configured(first).followed_by(self._policies.versions)
-            s.config = found.kept
-
-    def _united(self, every: Sequence[T], names: Names) -> dict[str, Any]:
-        shared, meaning = self.standing.united([(s.shared, s.meaning) for s in every], names)
-        configs = [documents.first_and_number(s.config or ())[0] for s in every]
-        config = documents.Configured(documents.agreed(configs, self._policies))
-        return {
-            "shared": shared,
-            "meaning": meaning,
-            "config": config.followed_by(self._policies.versions).kept,
-        }
 
     def _own(self, s: T, records: Records, reach: Reach, refused: Refused) -> Records:
         kind = records["event_type"]

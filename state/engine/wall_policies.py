@@ -50,8 +50,6 @@ UNUSED, START, GAP = -1, 0, 1000
 records."""
 BEGINNING = -1
 """Rank of the first turn of a place, before all shared records."""
-_OF_A_COPY = ("home", "ingest_ms")
-"""Columns in which the copies of one record differ."""
 STARTED, LOST = KIND_INDEX["broker_started"], KIND_INDEX["gap"]
 _TURN_OF = {START: int(STARTS), GAP: int(GAPS)}
 Settings = tuple[float, ...]
@@ -143,19 +141,6 @@ class SharedRecords(ABC):
             rows = rows[~np.isin(rows, twice)]
         rows = rows[np.concatenate([np.ones(len(meaning), bool), said["what"] != UNUSED])[rows]]
         return take(both, rows), picked(every, rows)
-
-    def united(self, every: Sequence[tuple[Records, Array]], names: Names) -> tuple[Records, Array]:
-        """The shared records of several shards with their content, each once and in order. Shards
-        that were called earlier have more of them.
-        """
-        both, content = concat([r for r, _ in every]), joined([said for _, said in every])
-        identity = [both[name] for name in both if name not in (*_OF_A_COPY, "held")]
-        _, once = np.unique(np.stack(identity), axis=1, return_index=True)
-        both, content = take(both, np.sort(once)), picked(content, np.sort(once))
-        content["fresh"] = 0
-        zero = np.zeros(length(both), np.int64)
-        rows, _ = self.sequence.ordered(zero, both["ts_wall_ms"], both, names)
-        return take(both, rows), picked(content, rows)
 
     def needed(self, records: Records, meaning: Array, past_ms: int) -> Array:
         """Shared records that can still matter: those that no later one, behind every key,

@@ -14,6 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from state.engine.reach import Reach
 from state.engine.records import Records
 from state.entry_cache import flow, rows
 from state.entry_cache import layout as L
@@ -147,12 +148,9 @@ def _played(
     params: Mapping[str, Any],
     policies: Sequence[str],
     until_ms: int | None,
-) -> tuple[_WholeTrace, bytes | None]:
+) -> tuple[_WholeTrace, bytes]:
     job = _WholeTrace(params, policies)
-    state: bytes | None = None
-    calls: list[tuple[Sequence[bytes], int]] = [(blobs, 0)]
+    state = job.step(None, blobs, Reach(0)).state
     if until_ms is not None:
-        calls.append(((), until_ms))
-    for given, stream_ms in calls:
-        state = job.step(state, given, stream_ms).state
+        state = job.step(state, (), Reach(until_ms)).state
     return job, state

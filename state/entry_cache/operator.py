@@ -62,18 +62,12 @@ class EntryCache(mono.MonoJob):
         variants: Sequence[Mapping[str, Any]] = params["variants"] or ({},)
         self._variants = [Variant(given, params, self.policies) for given in variants]
 
-    def step(
-        self,
-        state: bytes | None,
-        blobs: Sequence[bytes],
-        stream_ms: int,
-        reached_ms: int | None = None,
-    ) -> Step:
+    def step(self, state: bytes | None, blobs: Sequence[bytes], reach: Reach) -> Step:
         """Judge a batch of one shard; see `state.engine.job`."""
         return mono.step(
             self.shard_of(state),
             blobs,
-            Reach(stream_ms, reached_ms),
+            reach,
             self._lateness_ns,
             self._idle_advance_ms,
             self._clock_skew_ms,

@@ -24,7 +24,6 @@ from state.entry_cache.layout import (
 from state.entry_cache.positions import add, entry_at, lowest, replay_owner
 from state.entry_cache.world import blank, link_cursors, world_of
 
-PARTS = ("key", "variants", "topics", "cells", "cursors", "flags", "entries", "ledgers")
 LAYOUTS = {
     "key": L.KEY,
     "variants": L.VARIANT,

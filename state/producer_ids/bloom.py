@@ -34,12 +34,6 @@ MOST_BITS = 2**32 - 1
 STEP = np.uint64(0x5851F42D4C957F2D)
 _ONE, _SIX, _WORD = np.uint64(1), np.uint64(6), np.uint64(63)
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
-_M1, _M2, _M4 = (
-    np.uint64(0x5555555555555555),
-    np.uint64(0x3333333333333333),
-    np.uint64(0x0F0F0F0F0F0F0F0F),
-)
-_H01, _TWO, _FOUR, _TOP = np.uint64(0x0101010101010101), np.uint64(2), np.uint64(4), np.uint64(56)
 
 
 class Shape(NamedTuple):
@@ -120,34 +114,10 @@ def contains(words: Array, at: int, bits: int, hashes: int, low: int, high: int)
 
 
 @compiled
-def contains_ids(words: Array, at: int, bits: int, hashes: int, pids: Array, found: Array) -> Int:
-    """Test producer ids (int64, (n,)); sets `found` (bool, (n,)) and returns how many are in."""
-    count = np.int64(0)
-    for i in range(len(pids)):
-        low, high = murmur3(pids[i])
-        found[i] = contains(words, at, bits, hashes, low, high)
-        count += np.int64(found[i])
-    return count
-
-
-@compiled
 def clear(words: Array, at: int, bits: int) -> None:
     """Make the filter at word `at` empty."""
     for w in range(at, at + words_of(bits)):
         words[w] = np.uint64(0)
-
-
-@compiled
-def bits_set(words: Array, at: int, bits: int) -> Int:
-    """How many bits of the filter at word `at` are set."""
-    count = np.int64(0)
-    for w in range(at, at + words_of(bits)):
-        x = words[w]
-        x = x - ((x >> _ONE) & _M1)
-        x = (x & _M2) + ((x >> _TWO) & _M2)
-        x = (x + (x >> _FOUR)) & _M4
-        count += np.int64((x * _H01) >> _TOP)
-    return count
 
 
 @compiled
@@ -158,12 +128,6 @@ def estimated_fpp(set_bits: int, bits: int, hashes: int) -> float:
     for _ in range(hashes):
         rate *= fill
     return rate
-
-
-def expected_fpp(items: int, shape: Shape) -> float:
-    """The rate of false positives after `items` ids: (1 - exp(-k n / m)) ** k."""
-    exponent = -shape.hashes * items / shape.bits
-    return float((-math.expm1(exponent)) ** shape.hashes)
 
 
 @compiled

@@ -27,7 +27,6 @@ import pyarrow as pa
 
 from state.engine import kafka_quota, wall
 from state.engine.documents import Configured
-from state.engine.names import Names
 from state.engine.reach import Reach
 from state.engine.records import Records, length
 from state.engine.structs import grown
@@ -61,7 +60,6 @@ class ProducerIds(SharedWallJob[Shard]):
     columns = COLUMNS
     order = SEQUENCE
     standing = common.POLICIES
-    owned = shards.OWNED
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:
         """`params` are the job's resolved parameters, `policies` the configured documents as
@@ -106,8 +104,8 @@ class ProducerIds(SharedWallJob[Shard]):
             )
         }
 
-    def _open(self, state: bytes | None, names: Names | None = None) -> Shard:
-        s = shards.read(state, names) if state else shards.new()
+    def _open(self, state: bytes | None) -> Shard:
+        s = shards.read(state) if state else shards.new()
         self._fit(s)
         return s
 

@@ -20,7 +20,7 @@ UNLIMITED = {"long": float(2**63 - 1), "int": float(2**31 - 1)}
 def bound_in_force(own: float, default: float, unlimited: float) -> tuple[float, Int]:
     """Bound of a user and its source (place in SOURCES): own, default user's, unlimited.
 
-    NO_BOUND for one that is not set.
+    NaN for one that is not set.
     """
     if own == own:
         return own, FROM_USER

@@ -10,7 +10,6 @@ import numba
 import numpy as np
 
 from state.engine import structs
-from state.engine.moving import by_count, by_field
 from state.engine.names import Names
 from state.engine.records import Records
 from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
@@ -89,9 +88,9 @@ def new() -> Shard:
     return Shard(Names())
 
 
-def read(data: bytes, into: Names | None = None) -> Shard:
-    """The shard behind its bytes; `into`: see `Store.read`."""
-    found, names = KEPT.read(data, into)
+def read(data: bytes) -> Shard:
+    """The shard behind its bytes."""
+    found, names = KEPT.read(data)
     bits, hashes, exact = found["shape"].tolist()
     return Shard(
         names,
@@ -125,15 +124,6 @@ def _words(s: Shard) -> Array:
     filters = s.parts["filters"]
     length = np.where(filters["dense"] != 0, bloom.Shape(bits, 0).words, filters["items"])
     return length * (1 - exact)
-
-
-OWNED = (
-    by_field("filters", "keys", "key"),
-    by_field("counted", "keys", "owner"),
-    by_count("words", "filters", _words),
-    by_count("ids", "filters", lambda s: s.parts["filters"]["items"] * s.shape[2]),
-    *(by_count(name, "keys", lambda s: s.parts["keys"]["used"]) for name in _SAMPLE_COLUMNS),
-)
 
 
 # -- between state and kernel ----------------------------------------------------------------
@@ -369,12 +359,3 @@ def _kept(w: World, stays: Array, counted: Array) -> Array:
     kept |= stays
     kept[counted["owner"]] = True
     return kept
-
-
-def describe(shard: Shard) -> dict[str, Any]:
-    """Sizes of what a shard keeps."""
-    return {
-        **{name: len(part) for name, part in shard.parts.items()},
-        "shared": len(shard.meaning),
-        "waiting": len(shard.waiting["cluster"]),
-    }

@@ -61,13 +61,7 @@ class RateLimits(mono.MonoJob):
             field: values.index(params[name]) for name, (field, values) in SWITCHES.items()
         }
 
-    def step(
-        self,
-        state: bytes | None,
-        blobs: Sequence[bytes],
-        stream_ms: int,
-        reached_ms: int | None = None,
-    ) -> Step:
+    def step(self, state: bytes | None, blobs: Sequence[bytes], reach: Reach) -> Step:
         """Judge a batch of one shard; see `state.engine.job`."""
         parameters = {
             "verdicts": int(self._verdicts),
@@ -80,7 +74,7 @@ class RateLimits(mono.MonoJob):
         return mono.step(
             s,
             blobs,
-            Reach(stream_ms, reached_ms),
+            reach,
             self._lateness_ns,
             self._idle_advance_ms,
             self._clock_skew_ms,

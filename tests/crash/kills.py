@@ -7,8 +7,6 @@ from functools import partial
 
 import psutil
 
-from app.tables import manifest
-from app.tables.checkpoints import RESHARDING
 from tests.crash.disaster import Disaster
 from tests.crash.killed_run import ALL, GATHERED, STEPS
 from tests.crash.service import EXECUTOR, LOCAL, WORKER, Failed, Service, batches, killed_at
@@ -19,7 +17,6 @@ FIRST = ("manifest", "identity")
 """Steps of the first start, each reached once."""
 START_S = 12.0
 BATCH_S = 1.5
-RESHARD_S = 8.0
 CLUSTER = "local-cluster[2,1,1024]"
 
 
@@ -94,37 +91,11 @@ def step(query: str, name: str, site: Site) -> None:
     site.finish()
 
 
-def reshard(site: Site) -> None:
-    """`reshard` in the middle of a backlog, while Spark builds the new checkpoints or these take
-    their places."""
-    with site.running() as run:
-        run.wait_for_batches(2)
-        run.stop()
-    site.write_config(partitions=3)
-    building = site.warehouse / RESHARDING
-    for _ in range(KILLS):
-        with site.running(command="reshard") as moves:
-            started = building.stat().st_mtime_ns if building.exists() else 0
-            while moves.alive and (not building.exists() or building.stat().st_mtime_ns == started):
-                time.sleep(0.01)
-            time.sleep(site.chance.uniform(0, RESHARD_S))
-            if not moves.alive:  # it was faster
-                break
-            moves.kill()
-    with site.running(command="reshard") as moves:
-        moves.end_well()
-    site.finish()
-    numbers = manifest.load(site.settings.location)
-    if numbers is None or numbers.partitions != 3:
-        raise Failed(f"resharded to {numbers}")
-
-
 DISASTERS = [
     Disaster("kill-jvm", jvm, "goes on"),
     Disaster("kill-python", python, "goes on"),
     Disaster("kill-worker", partial(helper, WORKER, LOCAL), "goes on"),
     Disaster("kill-executor", partial(helper, EXECUTOR, CLUSTER), "goes on"),
-    Disaster("kill-reshard", reshard, "goes on"),
     *(
         Disaster(f"kill-{query}-{name}", partial(step, query, name), "goes on")
         for query, names in (

@@ -517,5 +517,6 @@ def test_doctor_takes_the_partitions_of_the_manifest_unless_the_configuration_ha
     at = lines.index(next(line for line in lines if line.startswith("FAIL")))
     assert lines[at].startswith("FAIL partitions   shards: 8 does not fit the warehouse")
     assert lines[at + 1].strip() == (
-        "./spark-submit.sh reshard --config FILE moves it; or set shards to 4"
+        "set shards to 4, or begin another warehouse, which a run with source.format delta and "
+        f"source.path {done.warehouse}/events fills from the archive of this one"
     )

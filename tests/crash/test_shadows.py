@@ -1,4 +1,4 @@
-"""Shadows that come, change and go between runs, killed amid, moved to other shards: their rows are
+"""Shadows that come, change and go between runs, killed amid: their rows are
 those of a job that judges by their policies, and the live ones are those of a run without any."""
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from app.engine.operators import operators
-from app.run.reshard import reshard
 from app.run.service import run
 from app.tables import policy_log
 from app.tables.definitions import TABLES
@@ -53,7 +52,7 @@ def alone(place: Shadowed, name: str) -> Rows:
 
 
 @pytest.mark.slow
-def test_shadows_come_change_and_go_killed_and_moved(tmp_path: Path) -> None:
+def test_shadows_come_change_and_go_killed(tmp_path: Path) -> None:
     place = Shadowed(tmp_path)
     place.shadows(tight=0.25, gone=0.5)
     place.come(0.4)
@@ -74,10 +73,8 @@ def test_shadows_come_change_and_go_killed_and_moved(tmp_path: Path) -> None:
     assert [one.number for one in place.logs()["tight"].log.taken] == [0, 1]
     assert place.logs()["late"].batch > 0
 
-    moved = place.settings.model_copy(update={"shards": 5, "partitions": 3})
-    assert reshard(moved) == 0
     place.come(1.0)
-    assert run(place.settings.model_copy(update={"partitions": 3}), available_now=True) == 0
+    assert run(place.settings, available_now=True) == 0
 
     assert_as_at_once(place)
     assert shadow_rows(place.settings, "gone") == gone

@@ -15,6 +15,7 @@ from state.producer_ids import bloom
 from tests.reference.order import Record, each_once
 from tests.reference.wall import SHARED, gathered, play, wall_level
 from tests.reference.wall import Key as WallKey
+from tests.support import bloom_filters
 
 Row = dict[str, Any]
 Key = tuple[str, str, str]
@@ -241,7 +242,7 @@ class Filter:
     def bits_set(self) -> int:
         """How many bits are set."""
         assert self.shape is not None
-        return int(bloom.bits_set(self._words, 0, self.shape.bits))
+        return int(bloom_filters.bits_set(self._words, 0, self.shape.bits))
 
     @property
     def bytes(self) -> int:

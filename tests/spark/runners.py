@@ -22,6 +22,7 @@ from app.sources.clocks import stamped
 from app.tables.definitions import TABLES
 from app.tables.shape import shaped
 from state.engine.payloads import PARTS
+from state.engine.reach import Reach
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,8 +97,8 @@ def core_tables(config: Settings, job: str, lines: Sequence[bytes]) -> dict[str,
     ]
     latest_ms = max(int(row["ts"].timestamp() * 1000) for row in packed if row["ts"] is not None)
     blobs = [row["blob"] for row in packed if row["job"] == job]
-    first = operator.job.step(None, blobs, 0)
-    last = operator.job.step(first.state, [], max(latest_ms - config.idle_advance_ms, 0))
+    first = operator.job.step(None, blobs, Reach(0))
+    last = operator.job.step(first.state, [], Reach(max(latest_ms - config.idle_advance_ms, 0)))
     found: dict[str, list[pa.Table]] = {}
     for step in (first, last):
         for name, rows in step.tables.items():

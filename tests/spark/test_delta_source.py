@@ -16,6 +16,7 @@ from app import sources
 from app.config.settings import Settings
 from app.sources.files.parquet_rows import numbered
 from state.events import SCHEMA
+from tests.unit.sources.any_source import at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ NAMES = ("value", "source_partition", "source_offset")
 
 def read(spark: SparkSession, settings: Settings) -> list[tuple[bytes, str, int]]:
     """(value, source_partition, source_offset) of every record."""
-    table = sources.read_batch(spark, settings).toArrow()
+    table = at_once(spark, settings)
     return list(zip(*(table.column(name).to_pylist() for name in NAMES), strict=True))
 
 

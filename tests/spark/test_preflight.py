@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app.config.settings import Settings
+from app.engine import assignment
 from app.engine.assignment import plan
 from app.errors import UserError
 from app.run.preflight import refuse
@@ -99,6 +100,7 @@ def test_a_run_whose_queries_are_to_be_taken_apart(
 ) -> None:
     begun = make_settings(source=files)
     manifest.claim(begun.location, 2, begun.shards)
+    assignment.apply(begun.location, plan(begun))
     come_to(begun, "govern")
     settings = make_settings(source=files, queries=[["chunks"], ["backlog"]])
     assert "govern" in plan(settings).touched

@@ -116,7 +116,6 @@ def test_a_feed_that_is_ahead_is_said_once_a_minute(
     ("source", "title"),
     [
         ({"format": "files", "path": "/in/events"}, "files /in/events"),
-        ({"format": "demo"}, "demo"),
         (
             {"format": "kafka", "options": {"kafka.bootstrap.servers": "h:1", "subscribe": "a,b"}},
             "kafka a,b",

@@ -456,7 +456,7 @@ PREDICTED = {
     "forecasts": [
         predicted(0, mean_error=0.5),
         predicted(1, predicted=1.25, used=50.0),
-        predicted(1, method="same_hour", breach_ms=None, predicted=0.5, used=50.0),
+        predicted(1, method="other", breach_ms=None, predicted=0.5, used=50.0),
         predicted(1, entity=OTHER, breached=True, **UNPREDICTED),
         predicted(2, used=125.0),
     ]

@@ -230,7 +230,6 @@ GUARD = re.compile(r"(contextlib\.)?suppress\(|noted\(")
 LOOKING = ("stat", "lstat", "getsize", "getmtime")
 READING = (*LOOKING, "read_text", "read_bytes", "open", "rename", "unlink")
 SHIPPED_FILES = "a folder that ships with the code"
-UNDER_LOCK = "checkpoints under the lock of their query"
 MAY_LIST = {
     ("app/config/shipped.py", "folder.iterdir()"): SHIPPED_FILES,
     ("app/demo/recording.py", "self._place.iterdir()"): SHIPPED_FILES,
@@ -238,8 +237,6 @@ MAY_LIST = {
     ("udfs/compiled_cache.py", "folder.iterdir()"): "one process compiles, under a lock",
     ("app/engine/payloads.py", "(Path(self.root) / path).stat()"): "what is gone is an error",
     ("app/tables/archive_files.py", "file.stat()"): "has just been written",
-    ("app/tables/checkpoints.py", "place.rename(before)"): UNDER_LOCK,
-    ("app/tables/checkpoints.py", "built.rename(place)"): UNDER_LOCK,
     ("app/tables/small_files.py", "system.open(path)"): "what is gone is an error",
 }
 """What may do without `app.folders`, and why."""

@@ -14,6 +14,7 @@ from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import plan_trace
 from app.engine.operators import limits_of, operators
 from app.engine.routing import packer
+from state.engine.reach import Reach
 from state.engine.refused import TOO_LATE
 from state.jobs import JOBS
 
@@ -67,7 +68,7 @@ def late(settings: Settings, packed: Packed, at_once: int) -> set[tuple[str, int
         some = packed[first : first + at_once]
         for key in {*states, *(key for blobs, _ in some for key in blobs)}:
             mine: Sequence[bytes] = [blob for blobs, _ in some for blob in blobs.get(key, ())]
-            answer = jobs[key[0]].job.step(states.get(key), mine, clock_ms)
+            answer = jobs[key[0]].job.step(states.get(key), mine, Reach(clock_ms))
             states[key] = answer.state
             refused = answer.tables.get("quarantine")
             for row in refused.to_pylist() if refused is not None else ():

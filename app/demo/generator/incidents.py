@@ -28,13 +28,6 @@ OWN_SHARE = 0.02
 """Seconds of a topic's limit that its own client publishes while another one has used it up."""
 FRAMES = 4
 """Publish requests of a burst, already on the way when the first one breaks the limit."""
-ANSWERS_NS = 5 * MS
-"""Until a client acknowledges a throttle command."""
-SENDS_NS, TIMES_OUT_NS = 150 * MS, 500 * MS
-"""Of a client that does not: when it sends next, its connection being paused since 100 ms, and how
-long it waits for the answer."""
-LOST_SENDS = 10**9
-"""The first sequence id of a send that times out."""
 
 
 def plan_incidents(fleet: Fleet, limits: PublishLimits) -> IncidentPlan:
@@ -243,72 +236,6 @@ def reconnect(fleet: Fleet, limits: PublishLimits, spec: IncidentSpec, plan: Inc
     plan.holds.append((connection, closes - SECOND // 5, opens + SECOND))
 
 
-def throttle_command(
-    fleet: Fleet, limits: PublishLimits, spec: IncidentSpec, plan: IncidentPlan
-) -> None:
-    """A topic's client is sent throttle commands (PIP-385). One that acknowledges them is not
-    paused; the connection of another is, and what it sends next times out, for every producer."""
-    topic = fleet.topic_on(spec.broker, spec.topic)
-    connection = int(fleet.producers.connection[topic])
-    if fleet.connections.supports_throttle[connection] != fleet.texts.add_raw(b"true"):
-        raise UserError(
-            f"incidents: {spec.name}: the client of topic {spec.topic} of broker "
-            f"{spec.broker} does not know the command; set fleet.supports_throttle 1"
-        )
-    own = np.flatnonzero(fleet.producers.connection == connection)
-    start, until = int(spec.at_s * SECOND), 0
-    for i in range(spec.times):
-        at = start + int(i * spec.every_s * SECOND)
-        plan.publish(at, topic, limits.size(fleet, topic, 1 + spec.pause_s))
-        plan.commands[connection] += 1
-        until = at + int((spec.pause_s + TARGET) * SECOND) + SLACK
-        if spec.acknowledges:
-            plan.rows.append(
-                _of_client(
-                    fleet,
-                    "throttle_receipt",
-                    topic,
-                    at + ANSWERS_NS,
-                    request_id=plan.commands[connection],
-                )
-            )
-        else:
-            plan.holds.append((connection, at + 1, until))
-            plan.rows += [_timed_out(fleet, int(p), at + SENDS_NS, i) for p in own]
-    plan.mutes.append((topic, start - 2 * SECOND, until + SECOND))
-
-
-def _timed_out(fleet: Fleet, producer: int, at: int, number: int) -> np.ndarray:
-    """A send that got no answer. It has an id that is no publish's: the broker has not read it."""
-    topic = int(fleet.producers.topic[producer])
-    return _of_client(
-        fleet,
-        "send_timeout",
-        producer,
-        at + TIMES_OUT_NS,
-        topic=fleet.topics.text[topic],
-        partition=fleet.topics.partition[topic],
-        producer_id=fleet.producers.id[producer],
-        producer_name=fleet.producers.text[producer],
-        sequence_id=LOST_SENDS + number,
-        publish_time_ms=fleet.scenario.start_ms + at // MS,
-    )
-
-
-def _of_client(fleet: Fleet, kind: str, producer: int, at: int, **columns: object) -> np.ndarray:
-    """A record that the client of a producer writes."""
-    connection = fleet.producers.connection[[producer]]
-    return make_rows(
-        1,
-        event_type=fleet.texts.add(kind),
-        at_ns=at,
-        fixed=1,
-        stream=stream_of(fleet, CONTRACT, int(fleet.connections.broker[connection[0]])),
-        cnx_id=fleet.connection_text(connection, np.array([at])),
-        **columns,
-    )
-
-
 INCIDENTS: dict[str, Callable[[Fleet, PublishLimits, IncidentSpec, IncidentPlan], None]] = {
     "noisy-neighbour": noisy_neighbour,
     "burst": burst,
@@ -319,5 +246,4 @@ INCIDENTS: dict[str, Callable[[Fleet, PublishLimits, IncidentSpec, IncidentPlan]
     "broker-limit": broker_limit,
     "broker-restart": broker_restart,
     "reconnect": reconnect,
-    "throttle-command": throttle_command,
 }

@@ -87,7 +87,6 @@ TEMPLATES: tuple[Template, ...] = (
         ),
     ),
 )
-CODES: tuple[str, ...] = tuple(dict.fromkeys(t.code for t in TEMPLATES))
 
 
 class Malformed:

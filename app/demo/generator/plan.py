@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,8 +44,6 @@ class IncidentPlan:
     mutes: list[tuple[int, int, int]] = field(default_factory=list)
     """Topic, from, until: its normal traffic gives way to that of the incident."""
     rows: list[np.ndarray] = field(default_factory=list)
-    commands: Counter[int] = field(default_factory=Counter)
-    """Throttle commands that a connection has had."""
     down: list[tuple[int, int, int]] = field(default_factory=list)
     """Broker, from, until: it is not running and reports nothing."""
 

@@ -28,7 +28,6 @@ IncidentName = Literal[
     "broker-limit",
     "broker-restart",
     "reconnect",
-    "throttle-command",
 ]
 FateName = Literal[
     "restarted",
@@ -114,7 +113,6 @@ class IncidentSpec(ScenarioSection):
     connection: int = Field(0, ge=0)
     group: str | None = None
     scope: Literal["topic", "namespace"] = "topic"
-    acknowledges: bool = True
 
 
 class LargeSpec(ScenarioSection):

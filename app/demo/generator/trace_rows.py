@@ -55,7 +55,6 @@ WRITTEN: tuple[tuple[str, int], ...] = (
     ("num_chunks", NUMBER),
     ("total_chunk_bytes", NUMBER),
     ("payload", PAYLOAD),
-    ("request_id", NUMBER),
     ("policy_json", TEXT),
     ("api", TEXT),
     ("charged_bytes", NUMBER),

@@ -194,11 +194,6 @@ SUITES: dict[str, list[AuditCheck]] = {
             " OR start_ms IS NOT NULL AND transactional_id IS NULL",
         ),
     ),
-    "producer_id_quota_advice": suite(
-        "producer_id_quota_advice",
-        *not_null("advised_ms", "cluster", "user", "windows", "new_ids", "rate_advised"),
-        *not_negative("windows", "new_ids", "rate_in_force", "rate_advised"),
-    ),
 }
 ACROSS: dict[str, list[AuditCheck]] = {
     "producer_id_decisions": [

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import folders
-from app.tables import manifest, run_lock
-from app.tables.checkpoints import COPYING, FOLDER, RESHARDING
+from app.tables import run_lock
+from app.tables.checkpoints import COPYING, FOLDER
 from app.tables.durable import UNFINISHED
 from app.tables.small_files import local_path
 
@@ -30,18 +30,15 @@ def sweep(warehouse: Location, maintenance: MaintenanceSettings, dry_run: bool) 
     if root is None or not (root / "_weir").is_dir() or run_lock.at_work(warehouse):
         return []
     before = time.time() - maintenance.orphans_ms / 1000
-    there = {path: folders.look(path) for path in _unfinished(warehouse, root)}
+    there = {path: folders.look(path) for path in _unfinished(root)}
     found = sorted(path for path, about in there.items() if about and about.st_mtime < before)
     for path in () if dry_run else found:
         folders.remove(path)
     return found
 
 
-def _unfinished(warehouse: Location, root: Path) -> Iterator[Path]:
+def _unfinished(root: Path) -> Iterator[Path]:
     yield from folders.matching(root / FOLDER, f"*{COPYING}")
-    kept = manifest.load(warehouse)
-    if kept is not None and kept.moving is None:
-        yield root / RESHARDING
     for file in folders.files_below(root / "_weir"):
         if file.path.name.startswith(".") and file.path.name.endswith(UNFINISHED):
             yield file.path

@@ -13,7 +13,7 @@ from app.tables.object_store import object_store
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-CLOCKS = ("ingest_ms", "checked_ms", "advised_ms", "compared_ms", "polled_ms", "made_ms")
+CLOCKS = ("ingest_ms", "checked_ms", "compared_ms", "polled_ms", "made_ms")
 """Columns that give the age of rows in tables that belong to no job."""
 
 

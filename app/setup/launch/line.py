@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from app.errors import UserError
 
-ON_SPARK = ("demo", "run", "reshard", "doctor")
+ON_SPARK = ("demo", "run", "doctor")
 REPLAYING = (["replay"], ["policy", "diff"])
 """Commands that run on Spark where the line has a --master, by the words that they begin with."""
 COMMANDS = (

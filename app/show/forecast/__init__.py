@@ -2,8 +2,8 @@
 
 The command `forecast`, and rounds beside a run.
 
-Start with `forecasting`: a round reads the hourly use of every limit (`uses`), applies each method
-(`methods`) to the newest hour and to past ones (`backtest`), and appends the results to the table
+Start with `forecasting`: a round reads the hourly use of every limit (`uses`), fits a trend to it
+(`trends`) as of the newest hour and of past ones (`backtest`), and appends the results to the table
 `forecasts`. Imports `app.read` and `app.config`.
 """
 

@@ -1,6 +1,6 @@
-"""One limit: each method's forecast of the newest hour, and its error at past ones.
+"""One limit: the forecast of the newest hour, and its error at past ones.
 
-What is forecast is the highest use of a day. At past hours the method is fitted to what was known
+What is forecast is the highest use of a day. At past hours a trend is fitted to what was known
 then, and its forecast compared with the day that came. A forecast reaches as far as it could be
 tested, and has the error of the days as far ahead as its answer.
 """
@@ -12,7 +12,7 @@ from math import isfinite
 
 import numpy as np
 
-from app.show.forecast.methods import HOURS_PER_DAY, Fit, Hours, Method
+from app.show.forecast.trends import HOURS_PER_DAY, LEAST_VALUES, Fit, Hours, trend
 
 LEADS = tuple(days * HOURS_PER_DAY for days in (1, 2, 4, 7))
 """How far ahead (hours) the forecast days end."""
@@ -21,12 +21,9 @@ STEP = 6
 MOST_TESTS = 20
 LEAST_TESTS = 4
 TOO_LITTLE_HISTORY = "TOO_LITTLE_HISTORY"
+"""Why there is no forecast: the history is too short for a trend, or for a test of it."""
 OUT_OF_RANGE = "OUT_OF_RANGE"
-REASONS = {
-    TOO_LITTLE_HISTORY: "the history is too short for the method, or for a test of it",
-    OUT_OF_RANGE: "the method gives no number that a table can hold",
-}
-"""Why there is no forecast."""
+"""A trend gives no number that a table can hold."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +46,9 @@ class Forecast:
     error: Error
 
 
-def forecast(method: Method, used: Hours, limit: float) -> Forecast | str:
-    """The forecast of one method for the hourly use of a limit above 0, or why there is none."""
-    fitted = _Fits(method, used)
+def forecast(used: Hours, limit: float) -> Forecast | str:
+    """The forecast for the hourly use of a limit above 0, or why there is none."""
+    fitted = _Fits(used)
     errors = {lead: found for lead in LEADS if (found := _error(fitted, lead, limit)) is not None}
     now = fitted.at(len(used) - 1, 0)
     if not errors or now is None:
@@ -68,22 +65,21 @@ def forecast(method: Method, used: Hours, limit: float) -> Forecast | str:
 
 
 class _Fits:
-    """The fits of a method to what was known at each hour; each is made once."""
+    """The fits to what was known at each hour; each is made once."""
 
-    def __init__(self, method: Method, used: Hours) -> None:
+    def __init__(self, used: Hours) -> None:
         self.used = used
-        self._method = method
         self._made: dict[int, Fit | None] = {}
         there = np.flatnonzero(~np.isnan(used))
         self._first = int(there[0]) if len(there) else len(used)
 
     def at(self, hour: int, lead: int) -> Fit | None:
-        """The fit at an hour; None where the history is shorter than the method needs, or than
+        """The fit at an hour; None where the history is shorter than a trend needs, or than
         half of `lead`."""
-        if hour - self._first + 1 < max(self._method.least_hours, lead // 2):
+        if hour - self._first + 1 < max(LEAST_VALUES, lead // 2):
             return None
         if hour not in self._made:
-            self._made[hour] = self._method.fit(self.used[: hour + 1])
+            self._made[hour] = trend(self.used[: hour + 1])
         return self._made[hour]
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.read.query import Output, query
 from app.read.question import MOST
 from app.read.relations import Warehouse
 from app.show.forecast.backtest import TOO_LITTLE_HISTORY
-from app.show.forecast.forecasting import ForecastRound, Row, one_round
+from app.show.forecast.forecasting import ForecastRound, one_round
 from app.tables.manifest import load as load_manifest
 from app.tables.reach import require_delta_rs
 from app.tables.run_lock import only_forecast
@@ -49,20 +49,11 @@ def summary(done: ForecastRound) -> str:
     """A round in a line."""
     if done.known_ms is None or not done.rows:
         return "days ahead: no limit has rows of a whole hour yet"
-    limits: dict[tuple[Any, ...], list[Row]] = {}
-    for row in done.rows:
-        key = (row["kind"], row["cluster"], row["broker"], row["entity"])
-        limits.setdefault(key, []).append(row)
-    breached = sum(rows[0]["breached"] for rows in limits.values())
-    expected = sum(
-        not rows[0]["breached"] and any(row["breach_ms"] is not None for row in rows)
-        for rows in limits.values()
-    )
-    unknown = sum(
-        all(row["reason"] == TOO_LITTLE_HISTORY for row in rows) for rows in limits.values()
-    )
+    breached = sum(row["breached"] for row in done.rows)
+    expected = sum(not row["breached"] and row["breach_ms"] is not None for row in done.rows)
+    unknown = sum(row["reason"] == TOO_LITTLE_HISTORY for row in done.rows)
     return (
-        f"days ahead, {counted(len(limits), 'limit')} as of {instant_of(done.known_ms)}: "
+        f"days ahead, {counted(len(done.rows), 'limit')} as of {instant_of(done.known_ms)}: "
         f"{breached} breached, {expected} expected to be reached, "
         f"{unknown} with too little history for a forecast"
     )

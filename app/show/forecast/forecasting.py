@@ -1,4 +1,4 @@
-"""One round: every limit by every method as of one hour, and the rows that are new."""
+"""One round: every limit as of one hour, and the rows that are new."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from app.read.relations import Warehouse, connect_once
 from app.show.forecast.backtest import Forecast, forecast
-from app.show.forecast.methods import HOURS_PER_DAY, METHODS, Method
+from app.show.forecast.trends import HOURS_PER_DAY, NAME
 from app.show.forecast.uses import HOUR_MS, Use, known_until, uses
 from app.tables.definitions import TABLES
 from app.tables.writable import append
@@ -23,7 +23,7 @@ _KEPT = f"SELECT {', '.join(KEY)} FROM {TABLE} WHERE known_ms = $known_ms"
 
 @dataclass
 class ForecastRound:
-    """The rows of one hour, in the order of limits and methods."""
+    """The rows of one hour, in the order of limits."""
 
     known_ms: int | None = None
     """The end of the newest hour that they follow from; None while there is none."""
@@ -54,15 +54,11 @@ def one_round(warehouse: Warehouse, history_ms: int, at_ms: int | None = None) -
     made_ms = time.time_ns() // 1_000_000
     return ForecastRound(
         known_ms,
-        [
-            _row(use, method, made_ms, known_ms)
-            for use in uses(warehouse, known_ms, history_ms)
-            for method in METHODS
-        ],
+        [_row(use, made_ms, known_ms) for use in uses(warehouse, known_ms, history_ms)],
     )
 
 
-def _row(use: Use, method: Method, made_ms: int, known_ms: int) -> Row:
+def _row(use: Use, made_ms: int, known_ms: int) -> Row:
     """A row of the table."""
     day = use.used[-HOURS_PER_DAY:]
     row: Row = {
@@ -79,9 +75,9 @@ def _row(use: Use, method: Method, made_ms: int, known_ms: int) -> Row:
         "p95": use.p95,
         "highest": use.highest,
         "breached": use.breached,
-        "method": method.name,
+        "method": NAME,
     }
-    found = forecast(method, use.used, use.limit)
+    found = forecast(use.used, use.limit)
     if not isinstance(found, Forecast):
         return {**row, "reason": found}
     breach_ms = None if found.breach is None else known_ms + (found.breach - 1) * HOUR_MS

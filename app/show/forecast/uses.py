@@ -19,7 +19,7 @@ import numpy as np
 
 from app.errors import UserError
 from app.read.relations import ANY_ORDER, Recent, Warehouse, connect, first_lines, state
-from app.show.forecast.methods import HOURS_PER_DAY, Hours
+from app.show.forecast.trends import HOURS_PER_DAY, Hours
 from app.tables.quota_usage import QUOTAS, TABLES_OF_USE
 
 HOUR_MS = 3_600_000

@@ -10,9 +10,6 @@ from app.config.levels import source_of
 from app.config.policy_files import WrittenDocument
 from state.engine.documents import name_of
 
-OFF = (None, -1)
-"""A limit that is missing, and one that is off."""
-
 
 @dataclass(frozen=True)
 class LimitChange:

@@ -20,7 +20,7 @@ from app.sources.raw import Batches, Raw
 from state.events import COMMON, SCHEMA
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, DataFrameReader
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming import DataStreamReader
 
     from app.config.location import Location
@@ -55,9 +55,7 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
         )
 
 
-def read(
-    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
-) -> Raw:
+def read(reader: DataStreamReader, feed: SourceSettings, warehouse: Location) -> Raw:
     """The rows of the table at `source.path` as records."""
     from pyspark.sql.functions import input_file_block_start, input_file_name
 

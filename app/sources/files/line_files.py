@@ -28,7 +28,6 @@ from app.sources.files.open_file import absolute, open_file, scheme_of
 from app.sources.raw import Batches, Raw
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
     from app.config.location import Location
@@ -81,14 +80,12 @@ def not_read(found: Sequence[str]) -> list[str]:
     ]
 
 
-def read(
-    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
-) -> Raw:
+def read(reader: DataStreamReader, feed: SourceSettings, warehouse: Location) -> Raw:
     """The lines of the files at `source.path`."""
     return read_path(reader, str(feed.path), feed)
 
 
-def read_path(reader: DataFrameReader | DataStreamReader, path: str, source: SourceSettings) -> Raw:
+def read_path(reader: DataStreamReader, path: str, source: SourceSettings) -> Raw:
     """The lines of the files at `path`; `source` has the options of Spark's file sources."""
     path, options = absolute(path), source.reader_options()
     defaults = {"recursiveFileLookup": "true", "maxFileAge": NEVER, **admission(source, path)}

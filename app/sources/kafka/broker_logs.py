@@ -49,7 +49,6 @@ from app.sources.kafka.request_log import Assigned, NotParsedError
 from app.sources.raw import Batches, Raw
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
     from app.config.location import Location
@@ -89,7 +88,7 @@ def notes(feed: SourceSettings) -> list[str]:
 
 
 def read(
-    reader: DataFrameReader | DataStreamReader,
+    reader: DataStreamReader,
     feed: SourceSettings,
     warehouse: Location,
     kinds: frozenset[str] = frozenset(),

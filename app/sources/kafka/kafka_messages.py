@@ -21,7 +21,6 @@ from app.sources.message_events import FeedValues, together
 from app.sources.raw import Batches, Raw
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
     from app.config.location import Location
@@ -39,9 +38,7 @@ claim = kafka_records.claim
 place_beyond_time = kafka_records.place_beyond_time
 
 
-def read(
-    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
-) -> Raw:
+def read(reader: DataStreamReader, feed: SourceSettings, warehouse: Location) -> Raw:
     """The records of the topics as columns of the contract."""
     from pyspark.sql.functions import col, length, transform, unix_millis
 

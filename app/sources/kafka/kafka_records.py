@@ -23,7 +23,6 @@ from app.sources.raw import Raw, Shares
 from app.tables import checkpoints
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
     from app.config.location import Location
@@ -90,9 +89,7 @@ def _read(options: dict[str, str], there: Set[str]) -> list[str]:
     )
 
 
-def read(
-    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
-) -> Raw:
+def read(reader: DataStreamReader, feed: SourceSettings, warehouse: Location) -> Raw:
     """The values of the topics."""
     from pyspark.sql.functions import col, concat_ws
 

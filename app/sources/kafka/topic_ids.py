@@ -11,17 +11,12 @@ from typing import TYPE_CHECKING
 from app.errors import LastingError
 from app.sources.kafka.kafka_probe import topic_ids
 from app.tables import manifest
-from app.tables.json_documents import Document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from app.config.location import Location
     from app.config.source import SourceSettings
-
-NAME = "_weir/topics.json"
-"""Where an earlier version kept the ids."""
-_EARLIER: Document[dict[str, str]] = Document(dict[str, str])
 
 
 def check(feed: SourceSettings, warehouse: Location, names: Sequence[str]) -> None:
@@ -48,6 +43,4 @@ def claim(feed: SourceSettings, warehouse: Location, names: Sequence[str]) -> No
 
 def _kept(warehouse: Location) -> dict[str, str]:
     there = manifest.load(warehouse)
-    if there is not None and there.topics is not None:
-        return there.topics
-    return _EARLIER.load(warehouse, NAME) or {}
+    return (there.topics or {}) if there else {}

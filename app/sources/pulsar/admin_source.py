@@ -23,7 +23,6 @@ from app.sources.pulsar.recorded import convert, recordings
 from app.terminal.printable import say
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming import DataStreamReader
 
     from app.config.location import Location
@@ -45,9 +44,7 @@ def answer(feed: SourceSettings, warehouse: Location) -> str | None:
     return _poller(feed, warehouse).check()
 
 
-def read(
-    reader: DataFrameReader | DataStreamReader, feed: SourceSettings, warehouse: Location
-) -> Raw:
+def read(reader: DataStreamReader, feed: SourceSettings, warehouse: Location) -> Raw:
     """The records of recorded polls."""
     folder = polled.recorded_folder(feed, warehouse)
     done = convert(Path(str(feed.path)), folder, admin(feed))

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql.datasource import (
-    DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
 )
@@ -120,25 +119,6 @@ class RangeReader(DataSourceStreamReader):
         """Close the connection."""
         if self._opened is not None:
             self._opened.close()
-
-
-class Whole(DataSourceReader):
-    """The present contents of the topics as one batch."""
-
-    def __init__(self, plan: RangePlan) -> None:
-        self._plan = plan
-
-    def partitions(self) -> list[InputPartition]:
-        """A range for each partition of a topic."""
-        planner = Planner(self._plan)
-        try:
-            return [OneRange(each) for each in planner.ranges(self._plan.first, planner.all())]
-        finally:
-            planner.close()
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """A range as a row."""
-        yield tuple(partition.value)
 
 
 @dataclass

@@ -62,15 +62,8 @@ def stream(
     present end.
     """
     plan = pulsar_records.stream_plan(feed, warehouse, query, ending)
-    frame = pulsar_records.ranges(spark, plan, streaming=True)
+    frame = pulsar_records.ranges(spark, plan)
     return Raw(frame, records(plan.options, feed.messages), plan.shares)
-
-
-def batch(spark: SparkSession, feed: SourceSettings) -> Raw:
-    """The entries that the topics hold now."""
-    plan = pulsar_records.whole_plan(feed)
-    frame = pulsar_records.ranges(spark, plan, streaming=False)
-    return Raw(frame, records(plan.options, feed.messages))
 
 
 def records(options: Options, names: MessagesSettings) -> Step:

@@ -40,13 +40,7 @@ def stream(
     present end.
     """
     plan = stream_plan(feed, warehouse, query, ending)
-    return Raw(ranges(spark, plan, streaming=True), values(plan.options), plan.shares)
-
-
-def batch(spark: SparkSession, feed: SourceSettings) -> Raw:
-    """The messages that the topics hold now."""
-    plan = whole_plan(feed)
-    return Raw(ranges(spark, plan, streaming=False), values(plan.options))
+    return Raw(ranges(spark, plan), values(plan.options), plan.shares)
 
 
 def finished(warehouse: Location, query: str) -> bool:
@@ -69,12 +63,12 @@ def values(options: Options) -> Step:
     return unpack
 
 
-def ranges(spark: SparkSession, plan: RangePlan, *, streaming: bool) -> DataFrame:
-    """The ranges of a plan, batch by batch or all at once."""
-    from app.sources.pulsar.planned_ranges import RangeReader, Whole
+def ranges(spark: SparkSession, plan: RangePlan) -> DataFrame:
+    """The ranges of a plan, batch by batch."""
+    from app.sources.pulsar.planned_ranges import RangeReader
     from app.sources.python_source import opened
 
-    return opened(spark, position_range.SCHEMA, RangeReader(plan) if streaming else Whole(plan))
+    return opened(spark, position_range.SCHEMA, RangeReader(plan))
 
 
 def whole_plan(feed: SourceSettings) -> RangePlan:

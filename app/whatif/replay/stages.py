@@ -25,6 +25,7 @@ from app.tables.state_files import States
 from app.whatif.replay.archive_reader import ArchiveReader, PackedBlob, RowGroup
 from app.whatif.replay.event_span import FIRST_MS
 from state.engine.payloads import PARTS
+from state.engine.reach import Reach
 
 if TYPE_CHECKING:
     from app.engine.operators import Operator
@@ -157,11 +158,10 @@ class _ShardPass:
             yield from self._step([], number)
 
     def _step(self, blobs: list[Any], number: int) -> Rows:
-        states = self._states
         step = self._operator.job.step(
-            states.states.get(self._key), blobs, int(self._clocks.stream_ms[number])
+            self._states.states.get(self._key), blobs, Reach(int(self._clocks.stream_ms[number]))
         )
-        states.keep(self._key, step.state, step.wake_at_ms)
+        self._states.keep(self._key, step.state, step.wake_at_ms)
         # what the end decides belongs to the last slice
         if min(number, len(self._clocks.stream_ms) - 2) >= self._clocks.first_written:
             yield from self._written(step)

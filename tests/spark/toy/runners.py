@@ -24,6 +24,7 @@ from app.sources.clocks import UNBOUND
 from app.tables.definitions import TABLES
 from app.tables.shape import shaped
 from app.whatif.replay import replayed
+from state.engine.reach import Reach
 
 JOB = "message_counts"
 TABLE = "topic_message_counts"
@@ -82,8 +83,8 @@ def core(settings: Settings, lines: list[bytes]) -> pa.Table:
     packed = pa.Table.from_batches(packer({JOB: operator.route}, 1, UNBOUND)(iter([batch])))
     latest = max(json.loads(line)["ts_wall_ms"] for line in lines)
     blobs = [row["blob"] for row in packed.to_pylist() if row["job"] == JOB]
-    first = operator.job.step(None, blobs, 0)
-    last = operator.job.step(first.state, [], latest - settings.idle_advance_ms)
+    first = operator.job.step(None, blobs, Reach(0))
+    last = operator.job.step(first.state, [], Reach(latest - settings.idle_advance_ms))
     found = [step.tables[TABLE] for step in (first, last) if TABLE in step.tables]
     return pa.concat_tables([shaped(t, TABLES[TABLE], operator.constants) for t in found])
 

@@ -268,7 +268,9 @@ def test_what_cannot_be_a_file_or_a_policy_is_refused(
     ],
 )
 def test_what_cannot_be_a_file_of_rules_is_refused(tmp_path: Path, alerts: str) -> None:
-    file = given(tmp_path / "weir.yaml", f"source: {{format: demo}}\nalerts: {{{alerts}}}\n")
+    file = given(
+        tmp_path / "weir.yaml", f"source: {{format: files, path: in}}\nalerts: {{{alerts}}}\n"
+    )
     assert validate(file, as_json=False) == 2
 
 

@@ -132,7 +132,7 @@ REFUSED = {
 @pytest.mark.parametrize("document", CONFIGS.values(), ids=CONFIGS)
 def test_a_secret_is_in_no_output_of_validate_and_not_in_the_warehouse(document, tmp_path, capsys):
     file = tmp_path / "weir.yaml"
-    source = {"source": {"format": "demo"}}
+    source = {"source": {"format": "files", "path": "in"}}
     file.write_text(yaml.safe_dump({**source, **document}))
     for form in ([], ["--json"]):
         assert main(["validate", "--config", str(file), *form]) == 0
@@ -147,7 +147,7 @@ def test_a_secret_is_in_no_output_of_validate_and_not_in_the_warehouse(document,
 @pytest.mark.parametrize("document", REFUSED.values(), ids=REFUSED)
 def test_a_secret_is_in_no_message_about_a_mistake(document, tmp_path, capsys):
     file = tmp_path / "weir.yaml"
-    file.write_text(yaml.safe_dump({"source": {"format": "demo"}, **document}))
+    file.write_text(yaml.safe_dump({"source": {"format": "files", "path": "in"}, **document}))
     for form in ([], ["--json"]):
         assert main(["validate", "--config", str(file), *form]) == 2
         out, err = capsys.readouterr()
@@ -168,7 +168,7 @@ def test_a_secret_is_in_no_message_about_a_mistake(document, tmp_path, capsys):
 )
 def test_a_message_has_the_value_that_cannot_be_a_secret(document, said, tmp_path, capsys):
     file = tmp_path / "weir.yaml"
-    file.write_text(yaml.safe_dump({"source": {"format": "demo"}, **document}))
+    file.write_text(yaml.safe_dump({"source": {"format": "files", "path": "in"}, **document}))
     assert main(["validate", "--config", str(file)]) == 2
     assert said in capsys.readouterr().err
 

@@ -97,10 +97,10 @@ def test_the_example_policies_are_valid() -> None:
             "c.yaml: allowed_latness_ms: unknown key (did you mean allowed_lateness_ms?)",
         ),
         (
-            "source: {format: demo, spede: 1}",
+            "source: {format: files, path: in, spede: 1}",
             "c.yaml: source.spede: unknown key"
             " (allowed: format, path, options, max_records_per_trigger, max_bytes_per_trigger,"
-            " messages, logs, admin, groups, producers, quotas, events, seed)",
+            " messages, logs, admin, groups, producers, quotas)",
         ),
         (
             "allowed_lateness_ms: 5 parsecs",
@@ -187,16 +187,16 @@ def test_the_example_policies_are_valid() -> None:
             "c.yaml: source.options.kafka.bootstrap.servers: is missing (host:port,...)",
         ),
         (
-            "source: [{format: demo}, {format: files}]",
+            "source: [{format: files, path: in}, {format: files}]",
             "c.yaml: source[1].path: is missing, format files needs it",
         ),
         (
-            "source: [{format: demo}, {format: files, path: in}]",
-            "c.yaml: source: demo and files: a run has one streamed source (allowed beside it:"
+            "source: [{format: delta, path: t}, {format: files, path: in}]",
+            "c.yaml: source: delta and files: a run has one streamed source (allowed beside it:"
             " kafka_groups, kafka_producers, kafka_quotas, pulsar_admin)",
         ),
         (
-            f"source: [{{format: demo}}, {FEED[:-1]}, groups: {{topic: t}}}}]",
+            f"source: [{{format: files, path: in}}, {FEED[:-1]}, groups: {{topic: t}}}}]",
             "c.yaml: source[1].groups.topic: unknown key (did you mean topics?)",
         ),
         (
@@ -431,7 +431,7 @@ def test_a_cluster_is_that_of_the_section_which_names_one(load: Load) -> None:
 @pytest.mark.parametrize(
     ("source", "jobs"),
     [
-        ("{format: demo}", BY_DEFAULT),
+        ("{format: files, path: in}", BY_DEFAULT),
         (FEED, ("producer_ids", "backlog")),
         ("{format: kafka_logs, path: logs}", ("producer_ids",)),
         (f"[{FEED}, {{format: files, path: in}}]", BY_DEFAULT),
@@ -547,7 +547,7 @@ def test_validate_names_limits_without_effect(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "c.yaml").write_text(
-        "source: {format: demo}\npolicies:\n"
+        "source: {format: files, path: in}\npolicies:\n"
         "- {scope: broker, name: '*', limits: {managedLedgerCacheCopyEntries: true,"
         " brokerAdaptiveRecvByteBufAllocatorMinimumSize: 1024, cacheEvictionWatermark: 0.8,"
         " managedLedgerCacheSizeMB: 100}}\n",
@@ -570,7 +570,7 @@ def test_validate_names_parameters_without_effect_that_are_changed(
 ) -> None:
     cleanup = "producer.id.quota.cache.cleanup.scheduler.interval.ms"
     (tmp_path / "c.yaml").write_text(
-        "source: {format: demo}\nqueries: [[rate_limits, producer_ids, backlog, chunks]]\n"
+        "source: {format: files, path: in}\nqueries: [[rate_limits, producer_ids, backlog, chunks]]\n"
         f"rate_limits: {{connectionsPerBroker: 4}}\nproducer_ids: {{{cleanup}: 20}}\n"
         "backlog: {check_duration_rule: per_pass, check_rows: all}\n",
         encoding="utf-8",
@@ -585,7 +585,7 @@ def test_validate_names_parameters_without_effect_that_are_changed(
         )
     ]
     (tmp_path / "c.yaml").write_text(
-        "source: {format: demo}\nqueries: [[rate_limits]]\n"
+        "source: {format: files, path: in}\nqueries: [[rate_limits]]\n"
         "rate_limits: {connectionsPerBroker: 1}\nbacklog: {check_duration_rule: per_pass}\n",
         encoding="utf-8",
     )

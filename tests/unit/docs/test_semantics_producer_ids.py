@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from state.producer_ids import bloom
+from tests.support import bloom_filters
 from tests.support.semantics_producer_ids import (
     SAMPLES,
     START_MS,
@@ -121,7 +122,7 @@ def flood(ids: int) -> tuple[int, int]:
 @pytest.mark.parametrize("ids", [500, 1000, 2000, 5000, 10_000, 100_000])
 def test_what_a_filter_of_the_default_size_misses(ids):
     counted, seen = flood(ids)
-    wrong = f"{bloom.expected_fpp(ids, bloom.shape_of(1000, 0.01)) * 100:.1f}"
+    wrong = f"{bloom_filters.expected_fpp(ids, bloom.shape_of(1000, 0.01)) * 100:.1f}"
     wrong = {"0.0": "0.03", "100.0": "100"}.get(wrong, wrong)
     assert f"| {ids:,} | {wrong} % | {counted:,} | {seen:,} |" in PAGE.read_text("utf-8")
 

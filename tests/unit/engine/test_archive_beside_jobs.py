@@ -29,7 +29,7 @@ from tests.unit.state.contract.jobs import JOBS as CONTRACTS
 PLAN_MS = 1_767_621_600_000
 EVENTS = 20_000
 CONFIGURED = load_settings(
-    overrides={"shards": 4, "source": {"format": "demo"}, "queries": [list(JOBS)]}
+    overrides={"shards": 4, "source": {"format": "files", "path": "in"}, "queries": [list(JOBS)]}
 )
 GROUPS = [list(JOBS), ["chunks"], ["producer_ids", "backlog"]]
 """Jobs of the query that carries the archive; the archive is that of all jobs."""

@@ -147,52 +147,6 @@ def test_jobs_are_not_taken_apart_in_the_middle_of_a_batch(make_settings: MakeSe
     ]
 
 
-def test_a_warehouse_of_an_earlier_version_is_known_by_its_checkpoints(
-    make_settings: MakeSettings,
-) -> None:
-    settings = make_settings()
-    manifest.claim(settings.location, 2, settings.shards)
-    come_to(settings, "govern-chunks-backlog")
-    come_to(settings, "archive")
-
-    assert assignment.known(settings.location) == {
-        "govern-chunks-backlog": ("chunks", "backlog"),
-        "archive": ("archive",),
-    }
-    assert assignment.plan(settings).queries == {
-        "govern-rate_limits-producer_ids-entry_cache": (
-            "rate_limits",
-            "producer_ids",
-            "entry_cache",
-        ),
-        "govern-chunks-backlog": ("chunks", "backlog"),
-        "archive": ("archive",),
-    }
-    assert assignment.plan(settings).notes()[-1] == (
-        "archive: has begun as a query of its own and stays one, so every record is read and parsed"
-        " twice; a new warehouse reads it once"
-    )
-    apart = make_settings(queries=[list(BY_DEFAULT), ["archive"]])
-    assert assignment.plan(apart).notes() == []
-
-
-def test_checkpoints_without_a_manifest_are_known_too(make_settings: MakeSettings) -> None:
-    settings = make_settings()
-    come_to(settings, "govern")
-
-    assert assignment.plan(settings).queries == {"govern": BY_DEFAULT, "archive": ("archive",)}
-
-
-def test_two_checkpoints_of_the_same_job_are_refused(make_settings: MakeSettings) -> None:
-    settings = make_settings()
-    manifest.claim(settings.location, 2, settings.shards)
-    folders = [come_to(settings, name) for name in ("chunks", "govern")]
-
-    with pytest.raises(UserError, match="two queries have run chunks") as refused:
-        assignment.plan(settings)
-    assert all(str(folder) in str(refused.value) for folder in folders)
-
-
 def test_a_start_that_did_no_batch_binds_nobody(make_settings: MakeSettings) -> None:
     settings = make_settings()
     manifest.claim(settings.location, 2, settings.shards)

@@ -19,13 +19,16 @@ from app.engine.operators import operators
 from app.engine.routing import BLOB_BYTES, Packing, pack_parsed
 from app.run.session import OPERATOR_ROWS, REQUIRED
 from state.engine.blobs import Blob
+from state.engine.reach import Reach
 from state.events import COLUMNS, KINDS
 from state.jobs import JOBS, readers
 from tests.support import archive
 from tests.unit.contract.records import T0, line, record, wide_record
 
 SHARDS = 16
-CONFIGURED = load_settings(overrides={"shards": SHARDS, "source": {"format": "demo"}})
+CONFIGURED = load_settings(
+    overrides={"shards": SHARDS, "source": {"format": "files", "path": "in"}}
+)
 OPERATORS = operators(CONFIGURED, JOBS)
 ROUTES = {name: operator.route for name, operator in OPERATORS.items()}
 OPTIONAL_KEYS = ("principal", "topic")
@@ -87,8 +90,8 @@ def stepped(lines: Sequence[bytes]) -> None:
     for row in packed(lines).to_pylist():
         if row["job"] in OPERATORS:
             job = OPERATORS[row["job"]].job
-            state = job.step(None, [row["blob"]], T0).state
-            job.step(state, [], T0 + 60_000)
+            state = job.step(None, [row["blob"]], Reach(T0)).state
+            job.step(state, [], Reach(T0 + 60_000))
 
 
 def archived(lines: Sequence[bytes], folder: Path) -> int:

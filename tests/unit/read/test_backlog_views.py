@@ -16,6 +16,7 @@ from app.engine.operators import operators
 from app.tables.definitions import TABLES, VIEWS
 from app.tables.shape import shaped
 from app.tables.small_files import path_in
+from state.engine.reach import Reach
 from state.jobs import DECLARED
 from tests.reference.backlog import age_of, topic_stats
 from tests.reference.policies import namespace_of
@@ -181,8 +182,8 @@ def warehouse(make_settings: Callable[..., Settings], tmp_path: Path) -> Setting
         ],
     )
     operator = operators(config, ["backlog"])["backlog"]
-    first = operator.job.step(None, [blob(RECORDS)], 0)
-    last = operator.job.step(first.state, [], T0 + 4500)
+    first = operator.job.step(None, [blob(RECORDS)], Reach(0))
+    last = operator.job.step(first.state, [], Reach(T0 + 4500))
     for step in (first, last):
         for name, rows in step.tables.items():
             write_deltalake(

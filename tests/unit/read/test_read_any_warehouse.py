@@ -237,7 +237,7 @@ def test_tables_of_shadows_are_listed_where_there_are_shadows(tmp_warehouse, tmp
     write(tmp_warehouse, "throttle_events", [event(0, "mark")])
     assert listed() == views
     config = tmp_path / "weir.yaml"
-    config.write_text("source: {format: demo}\nshadows: {next: []}\n")
+    config.write_text("source: {format: files, path: in}\nshadows: {next: []}\n")
     assert listed("--config", str(config)) == every | views
     write(tmp_warehouse, "shadow_throttle_events", [{**event(0, "mark"), "policy": "next"}])
     assert listed() == views | {"shadow_throttle_events"}

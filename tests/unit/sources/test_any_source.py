@@ -17,10 +17,10 @@ from deltalake import write_deltalake
 from app import sources
 from app.config.settings import Settings
 from tests.support.servers.kafka import Kafka
-from tests.unit.sources.any_source import streamed
+from tests.unit.sources.any_source import at_once, streamed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.kafka
 
@@ -77,9 +77,9 @@ def halves() -> tuple[list[bytes], list[bytes]]:
     return RECORDS[:700], RECORDS[700:]
 
 
-def rows_of(frame: DataFrame) -> list[tuple[bytes, str, int]]:
+def rows_of(table: pa.Table) -> list[tuple[bytes, str, int]]:
     """(value, source_partition, source_offset) of every record, in the order of their identity."""
-    columns = frame.toArrow().select(["value", "source_partition", "source_offset"])
+    columns = table.select(["value", "source_partition", "source_offset"])
     return sorted(zip(*(c.to_pylist() for c in columns.columns), strict=True), key=lambda r: r[1:])
 
 
@@ -94,34 +94,14 @@ def test_a_source_gives_every_record_once_with_an_identity_that_stays(
     settings = make_settings(source=source(tmp_path, kafka))
     sources.check(settings.feed, settings.location)
 
-    first = rows_of(sources.read_batch(spark, settings))
+    first = rows_of(at_once(spark, settings))
     assert Counter(row[0] for row in first) == Counter(RECORDS)
     assert len({row[1:] for row in first}) == len(RECORDS)
 
-    assert rows_of(sources.read_batch(spark, settings)) == first
+    assert rows_of(at_once(spark, settings)) == first
 
     tables = streamed(spark, settings, tmp_path / "checkpoint")
-    assert rows_of(Arrow(pa.concat_tables(tables))) == first
-
-    counted = sources.open_batch(spark, settings).through(count, "n bigint").toArrow()
-    assert sum(counted["n"].to_pylist()) == len(RECORDS)
-
-
-class Arrow:
-    """A table that answers like a frame."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-
-    def toArrow(self) -> pa.Table:  # noqa: N802
-        """The table."""
-        return self._table
-
-
-def count(batches: sources.raw.Batches) -> sources.raw.Batches:
-    """How many records each batch holds."""
-    for batch in batches:
-        yield pa.record_batch([pa.array([batch.num_rows])], ["n"])
+    assert rows_of(pa.concat_tables(tables)) == first
 
 
 def test_lines_of_files_are_numbered_from_0_below_the_source_folder(
@@ -131,7 +111,7 @@ def test_lines_of_files_are_numbered_from_0_below_the_source_folder(
     inside.mkdir(parents=True)
     (inside / "x.jsonl").write_bytes(b"\xef\xbb\xbfzero\n\n\r\nthree\r\nfour")
     settings = make_settings(source={"format": "files", "path": str(tmp_path / "in")})
-    assert rows_of(sources.read_batch(spark, settings)) == [
+    assert rows_of(at_once(spark, settings)) == [
         (b"zero", "broker 1/x.jsonl", 0),
         (b"three\r", "broker 1/x.jsonl", 3),
         (b"four", "broker 1/x.jsonl", 4),
@@ -172,7 +152,7 @@ def test_a_file_is_cut_into_the_same_lines_whatever_the_cores(
     kept = spark.conf.get("spark.sql.files.maxPartitionBytes")
     spark.conf.set("spark.sql.files.maxPartitionBytes", "100000")
     try:
-        rows = rows_of(sources.read_batch(spark, settings))
+        rows = rows_of(at_once(spark, settings))
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", kept)
     assert rows == [(line, "big.jsonl", n) for n, line in enumerate(lines)]
@@ -185,4 +165,4 @@ def test_a_damaged_gzip_file_is_named(
     (tmp_path / "in" / "cut.jsonl.gz").write_bytes(gzip.compress(b"{}\n" * 1000)[:-9])
     settings = make_settings(source={"format": "files", "path": str(tmp_path / "in")})
     with pytest.raises(Exception, match=r"UserError: .*cut\.jsonl\.gz: cannot be read to its end"):
-        sources.read_batch(spark, settings).collect()
+        at_once(spark, settings)

@@ -14,7 +14,6 @@ from deltalake import write_deltalake
 from app import sources
 from app.config.settings import Settings
 from app.config.throttle_feed import ThrottleFeedSettings
-from app.demo import demo_source
 from app.engine import throttle_publisher
 from app.errors import UserError
 from app.sources.kafka.kafka_probe import topics
@@ -67,23 +66,6 @@ def test_a_delta_table_without_records(make_settings: MakeSettings, tmp_path: Pa
         f"source.path: the table {path} has no records",
         "it needs a column value, or those of the event contract (without: source_feed)",
     ]
-
-
-def test_a_demo_in_an_object_store(make_settings: MakeSettings) -> None:
-    settings = make_settings(source={"format": "demo"}, warehouse="s3://bucket/w")
-    assert refusal(settings) == [
-        "source.format: demo writes local files, which cannot go below s3://bucket/w",
-        "take a folder as warehouse, or one of the formats files, kafka, delta",
-    ]
-
-
-def test_the_demo_is_generated_once(make_settings: MakeSettings) -> None:
-    settings = make_settings(source={"format": "demo", "events": 20_000, "seed": 3})
-    folder = demo_source.generated(settings.feed, settings.location)
-    assert sorted(p.name for p in folder.iterdir()) == ["events", "policies.yaml"]
-    kept = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
-    assert demo_source.generated(settings.feed, settings.location) == folder
-    assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == kept
 
 
 def test_assigned_partitions_that_are_no_json(make_settings: MakeSettings) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from app.config.settings import Settings
 from state.engine.declaration import Stage
 from state.engine.job import Job
+from state.engine.reach import Reach
 from state.events import KIND_INDEX, SCHEMA
 from state.jobs import DECLARED
 from tests.support.blobs_of_columns import of_columns
@@ -74,7 +75,7 @@ def called(
 
     def call(blobs: list[bytes]) -> None:
         nonlocal state
-        step = job.step(state, blobs, stream)
+        step = job.step(state, blobs, Reach(stream))
         state = step.state
         if states is not None:
             states.append(state)

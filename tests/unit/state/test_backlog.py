@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from state.backlog import shard
 from state.backlog.operator import Backlog
-from state.backlog.resting import all_awake
+from state.engine.reach import Reach
 from tests.reference import backlog as reference
 from tests.reference.backlog import judge
 from tests.support.effort import LOOKED_FOR, drawn
@@ -39,8 +39,10 @@ from tests.unit.state.backlog_trace import (
     quota,
     record,
 )
+from tests.unit.state.contract import awake
 from tests.unit.state.contract.jobs import JOBS
 from tests.unit.state.shipping import Row
+from tests.unit.state.sizes import sizes_of
 
 Rows = dict[str, list[dict[str, Any]]]
 SEEDS = st.integers(0, 2**32 - 1)
@@ -130,7 +132,7 @@ def answers(job: Backlog) -> Any:
     ) -> Rows:
         nonlocal state
         blobs = [blob(numbered(records), home)] if records else []
-        step = (by or job).step(state, blobs, T0 + stream_ms if stream_ms else 0)
+        step = (by or job).step(state, blobs, Reach(T0 + stream_ms if stream_ms else 0))
         state = step.state
         return {name: table.to_pylist() for name, table in step.tables.items()}
 
@@ -233,7 +235,7 @@ def test_replaced_policies_are_forgotten() -> None:
             policy(at, "broker", "b1", backlogQuotaDefaultLimitBytes=i),
         ]
         batch = [blob(numbered([*told, ledger(at + 3, 1, 1, 1)]))]
-        state = call_job.step(state, batch, T0 + at).state
+        state = call_job.step(state, batch, Reach(T0 + at)).state
     assert state is not None and len(shard.read(state).meaning) < 14
 
 
@@ -248,12 +250,12 @@ def test_a_topic_without_anything_is_forgotten() -> None:
     ]
     other = [{**r, "topic": "non-persistent://t/a/n"} for r in FIRST]
     batch = [blob(numbered([*FIRST, *other, *gone]))]
-    step = call_job.step(None, batch, 0)
+    step = call_job.step(None, batch, Reach(0))
     assert step.wake_at_ms == T0
-    step = call_job.step(step.state, [], T0 + 5500)
+    step = call_job.step(step.state, [], Reach(T0 + 5500))
     assert step.wake_at_ms == T0 + 6000
-    step = call_job.step(step.state, [], T0 + 6001)
-    assert set(shard.describe(shard.read(step.state)).values()) == {0}
+    step = call_job.step(step.state, [], Reach(T0 + 6001))
+    assert set(sizes_of(shard.read(step.state)).values()) == {0}
     assert step.wake_at_ms is None
 
 
@@ -289,13 +291,13 @@ def test_the_checks_that_cursors_remember_may_change() -> None:
 
 def test_a_silent_topic_is_checked_when_the_shard_is_woken() -> None:
     call_job = job(backlogQuotaCheckIntervalInSeconds=60)
-    step = call_job.step(None, [blob(numbered(FIRST))], 0)
+    step = call_job.step(None, [blob(numbered(FIRST))], Reach(0))
     assert step.wake_at_ms == T0
-    step = call_job.step(step.state, [], T0 + 1)
+    step = call_job.step(step.state, [], Reach(T0 + 1))
     assert step.tables["backlog_checks"].num_rows == 1
     assert step.wake_at_ms == T0 + 60_000
-    assert call_job.step(step.state, [], T0 + 60_000).tables == {}
-    assert call_job.step(step.state, [], T0 + 60_001).tables["backlog_checks"].num_rows == 1
+    assert call_job.step(step.state, [], Reach(T0 + 60_000)).tables == {}
+    assert call_job.step(step.state, [], Reach(T0 + 60_001)).tables["backlog_checks"].num_rows == 1
 
 
 def test_state_of_idle_topics_is_small() -> None:
@@ -310,11 +312,11 @@ def test_state_of_idle_topics_is_small() -> None:
             cursor(0, "q", f"2:{i % 90}"),
         )
     ]
-    state = job().step(None, [blob(numbered(records))], 0).state
-    state = job().step(state, [], T0 + 20_001).state
-    assert shard.describe(shard.read(state))["resting"] == 2000
-    s = all_awake(shard.read(state))
-    assert shard.describe(s) == {
+    state = job().step(None, [blob(numbered(records))], Reach(0)).state
+    state = job().step(state, [], Reach(T0 + 20_001)).state
+    assert sizes_of(shard.read(state))["resting"] == 2000
+    s = awake.backlog(state)
+    assert sizes_of(s) == {
         "keys": 2000,
         "cursors": 4000,
         "ledgers": 6000,
@@ -328,7 +330,7 @@ def test_state_of_idle_topics_is_small() -> None:
     # A cursor has its position, what it is ahead of, and when the broker answered for it.
     assert sum(part.nbytes for part in s.parts.values()) < 1550 * 2000
     assert len(state) < 200 * 2000
-    step = job().step(state, [], T0 + 20_500)
+    step = job().step(state, [], Reach(T0 + 20_500))
     assert step.tables == {} and len(step.state) == len(state)
 
 

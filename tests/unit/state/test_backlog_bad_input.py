@@ -11,6 +11,7 @@ import pytest
 from state.backlog import layout as L
 from state.backlog import shard
 from state.backlog.operator import Backlog
+from state.engine.reach import Reach
 from tests.reference.backlog import judge
 from tests.unit.state.backlog_trace import (
     EVICTION,
@@ -32,6 +33,7 @@ from tests.unit.state.backlog_trace import (
     record,
 )
 from tests.unit.state.contract.jobs import JOBS, Rows
+from tests.unit.state.sizes import sizes_of
 
 EVERY_SECOND: dict[str, Any] = {
     "backlogQuotaCheckIntervalInSeconds": 1,
@@ -219,10 +221,10 @@ def test_a_silent_century_is_passed_over() -> None:
     century = 100 * 365 * 86_400_000
     records = [ledger(0, 1, 5, 500), cursor(0, "s", "1:4"), cursor(century, "s", "1:3")]
     call_job = Backlog({**PARAMS, **EVERY_SECOND, "check_rows": "backlogged"})
-    call_job.step(None, [], 0)
+    call_job.step(None, [], Reach(0))
     began = time.process_time()
-    step = call_job.step(None, [blob(numbered(records))], 0)
-    step = call_job.step(step.state, [], T0 + century + 1001)
+    step = call_job.step(None, [blob(numbered(records))], Reach(0))
+    step = call_job.step(step.state, [], Reach(T0 + century + 1001))
     assert step.tables["backlog_checks"]["backlog_bytes"].to_pylist() == [100, 100]
     assert time.process_time() - began < 5
 
@@ -235,13 +237,13 @@ def test_ranges_are_bounded(count: int) -> None:
     records = [ledger(0, 1, 3 * count, 100), cursor(0, "s", "1:-1")]
     records += [ack(100, "s", 1, 2 * i + 1) for i in numbers]
     job = Backlog({**PARAMS, **EVERY_SECOND})
-    state = job.step(None, [blob(numbered(records))], 0).state
-    state = job.step(state, [], T0 + 500).state
+    state = job.step(None, [blob(numbered(records))], Reach(0)).state
+    state = job.step(state, [], Reach(T0 + 500)).state
     ranges = shard.read(state).parts["ranges"].T
     assert ranges.tolist() == [[1, 2 * i + 1, 2 * i + 1] for i in range(int(L.MOST_RANGES))]
     holes = [ack(600, "s", 1, 2 * i) for i in range(5000)]
-    state = job.step(state, [blob(numbered(holes))], T0 + 500).state
-    state = job.step(state, [], T0 + 1500).state
+    state = job.step(state, [blob(numbered(holes))], Reach(T0 + 500)).state
+    state = job.step(state, [], Reach(T0 + 1500)).state
     s = shard.read(state)
     assert (int(s.parts["cursors"]["entry"][0]), len(s.parts["ranges"].T)) == (9999, 5000)
 
@@ -251,12 +253,14 @@ def test_samples_are_bounded() -> None:
     records = [ledger(0, 1, 0, 0), cursor(0, "s", "1:-1")]
     records += [entry(i, 1, i, publish_time_ms=T0 + 5000 * (i % 2)) for i in range(10_000)]
     job = Backlog({**PARAMS, **EVERY_SECOND})
-    state = job.step(None, [blob(numbered(records))], 0).state
-    state = job.step(state, [], T0 + 10_001).state
-    assert shard.describe(shard.read(state))["samples"] == 40
-    state = job.step(state, [blob(numbered([cursor(10_500, "s", "1:9500")]))], T0 + 10_001).state
-    state = job.step(state, [], T0 + 11_001).state
-    assert shard.describe(shard.read(state))["samples"] == 1
+    state = job.step(None, [blob(numbered(records))], Reach(0)).state
+    state = job.step(state, [], Reach(T0 + 10_001)).state
+    assert sizes_of(shard.read(state))["samples"] == 40
+    state = job.step(
+        state, [blob(numbered([cursor(10_500, "s", "1:9500")]))], Reach(T0 + 10_001)
+    ).state
+    state = job.step(state, [], Reach(T0 + 11_001)).state
+    assert sizes_of(shard.read(state))["samples"] == 1
 
 
 def test_many_subscriptions_and_ledgers() -> None:

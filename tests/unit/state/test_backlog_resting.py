@@ -12,6 +12,7 @@ import pytest
 from state.backlog import resting, shard
 from state.backlog.operator import Backlog
 from state.engine.names import Names
+from state.engine.reach import Reach
 from tests.support.effort import examples
 from tests.unit.state.backlog_trace import (
     PARAMS,
@@ -28,6 +29,7 @@ from tests.unit.state.backlog_trace import (
     record,
 )
 from tests.unit.state.contract.jobs import JOBS
+from tests.unit.state.sizes import sizes_of
 
 TOPICS = 1000
 RULES = ("consumer_backlog_eviction", "producer_exception")
@@ -65,9 +67,9 @@ def state_of_many(job: Backlog) -> bytes:
             {**created(0, 9), "cnx_id": f"c{i % 5}"},
         )
     ]
-    state = job.step(None, [blob(numbered(records))], 0).state
+    state = job.step(None, [blob(numbered(records))], Reach(0)).state
     last = of(TOPICS - 1, *(entry(at, 2, at) for at in range(1000, 30_000, 1000)))
-    return job.step(state, [blob(numbered(last))], T0 + 1).state
+    return job.step(state, [blob(numbered(last))], Reach(T0 + 1)).state
 
 
 def job(**params: Any) -> Backlog:
@@ -166,22 +168,22 @@ def test_most_topics_rest_and_a_batch_reads_only_the_pages_it_needs(read: list[i
     assert len(found.resting.pages) == 2
     read.clear()
     busy = of(TOPICS - 1, entry(30_500, 2, 40_000))
-    state = mine.step(state, [blob(numbered(busy))], 0).state
+    state = mine.step(state, [blob(numbered(busy))], Reach(0)).state
     assert len(read) == 1
-    state = mine.step(state, [blob(numbered(of(3, entry(31_000, 2, 0))))], 0).state
+    state = mine.step(state, [blob(numbered(of(3, entry(31_000, 2, 0))))], Reach(0)).state
     assert len(read) == 3
     found = shard.read(state)
     assert len(found.resting.pages) == 1
-    assert shard.describe(found)["keys"] == 1 + resting.REST.page
+    assert sizes_of(found)["keys"] == 1 + resting.REST.page
 
 
 def test_a_pass_that_is_due_wakes_its_topics_and_they_rest_again(read: list[int]) -> None:
     mine = job(backlogQuotaDefaultLimitBytes=1)
-    step = mine.step(state_of_many(mine), [], T0 + 60_001)
+    step = mine.step(state_of_many(mine), [], Reach(T0 + 60_001))
     assert step.tables["backlog_checks"].num_rows == TOPICS
     assert len(shard.read(step.state).resting.key) >= TOPICS - 1
     read.clear()
-    assert mine.step(step.state, [], T0 + 60_500).tables == {}
+    assert mine.step(step.state, [], Reach(T0 + 60_500)).tables == {}
     assert len(read) == 1
     assert step.wake_at_ms is not None and step.wake_at_ms <= T0 + 120_000
 
@@ -197,16 +199,16 @@ def test_what_holds_for_all_wakes_all(told: dict[str, Any], read: list[int]) -> 
     mine = job()
     state = state_of_many(mine)
     read.clear()
-    state = mine.step(state, [blob(numbered([told]))], 0).state
+    state = mine.step(state, [blob(numbered([told]))], Reach(0)).state
     assert len(read) == 3
     assert len(shard.read(state).resting.key) == 0
-    state = mine.step(state, [], T0 + 50_000).state
+    state = mine.step(state, [], Reach(T0 + 50_000)).state
     assert len(shard.read(state).resting.key) == TOPICS
 
 
 def test_other_parameters_wake_all() -> None:
     state = state_of_many(job())
-    step = job(backlogQuotaCheckIntervalInSeconds=1).step(state, [], T0 + 40_000)
+    step = job(backlogQuotaCheckIntervalInSeconds=1).step(state, [], Reach(T0 + 40_000))
     assert step.wake_at_ms is not None and step.wake_at_ms <= T0 + 41_000
 
 
@@ -214,17 +216,17 @@ def test_topics_of_one_hash_are_both_found(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(resting, "key_hashes", lambda columns, names: 0 * columns[1] + 7)
     mine = job()
     state = state_of_many(mine)
-    state = mine.step(state, [blob(numbered(of(3, entry(31_000, 2, 0))))], 0).state
-    assert shard.describe(shard.read(state))["keys"] == TOPICS
+    state = mine.step(state, [blob(numbered(of(3, entry(31_000, 2, 0))))], Reach(0)).state
+    assert sizes_of(shard.read(state))["keys"] == TOPICS
 
 
 def test_producers_are_found_after_their_connections_have_other_numbers() -> None:
     mine = job()
     records = [{**created(0, i), "cnx_id": name} for name in "abc" for i in (1, 2)]
-    state = mine.step(None, [blob(numbered(records))], 0).state
+    state = mine.step(None, [blob(numbered(records))], Reach(0)).state
     other = Names()
     other.intern(pa.array(["c", "b", "a"]))
-    page = shard.read(mine.step(state, [], T0 + 1).state, into=other)
+    page = shard.read(mine.step(state, [], Reach(T0 + 1)).state, into=other)
     rows = page.parts["producers"].T.tolist()
     assert len(rows) == 6
     assert rows == sorted(rows)

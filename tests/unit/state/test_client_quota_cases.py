@@ -17,6 +17,7 @@ from state.client_quotas import layout as L
 from state.client_quotas.shared import BOUNDS, MEANING
 from state.engine import kafka_quota
 from state.events import QUOTA_TYPES
+from tests.support import broker_quota
 from tests.unit.state.recorded import cases
 
 UNLIMITED = 9.223372036854776e18
@@ -133,7 +134,7 @@ class Manager:
         limit = self._limit(self._pair(user, client))
         if limit == UNLIMITED:
             return float(np.finfo(np.float64).max)
-        return kafka_quota.largest_in_window(limit, self._samples, self._window_ms)
+        return broker_quota.largest_in_window(limit, self._samples, self._window_ms)
 
     def _r(self, user: str, client: str, value: float, now: int) -> Any:
         pair = self._pair(user, client)
@@ -168,7 +169,7 @@ class Manager:
         return [
             told,
             exceeded,
-            *(kafka_quota.remaining_throttle(last, now, at) for at in (now, now + later)),
+            *(broker_quota.remaining_throttle(last, now, at) for at in (now, now + later)),
         ]
 
     def _s(self, *given: Any) -> Any:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from state.client_quotas import resting, shard
 from state.engine import codec
+from state.engine.reach import Reach
 from state.engine.resting import Rest, Resting
 from state.jobs import DECLARED
 from tests.support.effort import drawn
@@ -26,9 +27,11 @@ from tests.unit.state.client_quota_trace import (
     quota,
     request,
 )
+from tests.unit.state.contract import awake
 from tests.unit.state.contract.jobs import JOBS, cut, with_walls
 from tests.unit.state.drawn_trace import Trace
 from tests.unit.state.shipping import Row
+from tests.unit.state.sizes import sizes_of
 
 MANY = 1100
 PAIRS = 2 * MANY
@@ -72,7 +75,7 @@ class Core:
 
     def _call(self, records: Sequence[Row], stream_ms: int = 0) -> dict[str, int]:
         blobs = [blob(numbered(records))] if records else []
-        step = self._core.step(self.state, blobs, stream_ms)
+        step = self._core.step(self.state, blobs, Reach(stream_ms))
         self.state = step.state
         return {name: table.num_rows for name, table in step.tables.items()}
 
@@ -82,7 +85,7 @@ class Core:
 
     @property
     def sizes(self) -> dict[str, int]:
-        return shard.describe(shard.read(self.state or b""))
+        return sizes_of(shard.read(self.state or b""))
 
 
 def test_rest_changes_no_row_and_nothing_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +205,7 @@ def test_a_broker_start_resets_those_that_rest() -> None:
     core = Core()
     core.call(other("broker_started", 40_000), request(40_001, user="u0", charged_bytes=1))
     assert core.sizes["resting"] == PAIRS - 2
-    found = resting.all_awake(shard.read(core.state or b"")).parts
+    found = awake.client_quotas(core.state or b"").parts
     assert (len(found["sensors"]), len(found["usage"])) == (1, MANY)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from state.engine import codec
+from state.engine.reach import Reach
 from state.entry_cache import shard
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.settings import (
@@ -260,7 +261,7 @@ def test_ledgers_and_backlogs_are_in_the_state() -> None:
         read(at + 4, 21, "other"),
         cursor(at + 9000, "a"),
     ]
-    rows = job.step(states[-1], [blob(more)], 0).tables["cache_reads"].to_pylist()
+    rows = job.step(states[-1], [blob(more)], Reach(0)).tables["cache_reads"].to_pylist()
     assert [r["hit"] for r in rows] == [False, True, False, False]
 
 

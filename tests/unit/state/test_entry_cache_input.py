@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from state.engine.reach import Reach
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.settings import SIZE_MB, TTL_MS
 from tests.unit.state.cache_trace import PARAMS, Row, blob, play
@@ -232,10 +233,10 @@ def test_caches_that_come_and_go_between_runs() -> None:
     """One that stays goes on with what it holds, a new one begins empty."""
     stays, goes, comes = {"max_bytes": 1000}, {"policy": "lru"}, {"policy": "fifo"}
     first = EntryCache({**PARAMS, **READS, "variants": [goes, stays]})
-    state = first.step(None, [blob([cursor(0), added(1, 0), added(600, 1)])], 0).state
+    state = first.step(None, [blob([cursor(0), added(1, 0), added(600, 1)])], Reach(0)).state
     second = EntryCache({**PARAMS, **READS, "variants": [comes, stays]})
     more = [read(700, 0), read(701, 0), added(5000, 2)]
-    rows = second.step(state, [blob(more)], 0).tables["cache_reads"].to_pylist()
+    rows = second.step(state, [blob(more)], Reach(0)).tables["cache_reads"].to_pylist()
     assert [(r["policy"], r["hit"]) for r in rows] == [
         ("fifo", False),
         ("expected_reads", True),
@@ -247,19 +248,19 @@ def test_caches_that_come_and_go_between_runs() -> None:
 def test_configuration_that_changes_holds_from_the_clock_on() -> None:
     document = '{"scope": "broker", "name": "*", "limits": {"managedLedgerCacheSizeMB": 0}}'
     first = EntryCache({**PARAMS, **READS}, [document])
-    state = first.step(None, [blob([cursor(0), added(1, 0), added(600, 1)])], 0).state
+    state = first.step(None, [blob([cursor(0), added(1, 0), added(600, 1)])], Reach(0)).state
     second = EntryCache({**PARAMS, **READS})
     more = [read(700, 0), read(701, 0), added(5000, 2)]
-    rows = second.step(state, [blob(more)], 0).tables["cache_reads"].to_pylist()
+    rows = second.step(state, [blob(more)], Reach(0)).tables["cache_reads"].to_pylist()
     assert [(r["max_bytes"], r["hit"]) for r in rows] == [(None, False), (None, True)]
 
 
 def test_the_shard_asks_to_be_woken_for_windows_and_asked_for_removals() -> None:
     for params, wanted in ((READS, 1010), ({}, 60_000)):
         job = EntryCache({**PARAMS, **params})
-        step = job.step(None, [blob([cursor(0), added(1, 0)])], 0)
+        step = job.step(None, [blob([cursor(0), added(1, 0)])], Reach(0))
         assert step.wake_at_ms == START_MS  # both still wait for the clock
-        step = job.step(step.state, [], START_MS + 500)
+        step = job.step(step.state, [], Reach(START_MS + 500))
         assert step.wake_at_ms is not None
         assert abs(step.wake_at_ms - START_MS - wanted) <= 1
         assert not step.tables

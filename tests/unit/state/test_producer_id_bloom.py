@@ -13,6 +13,7 @@ import pytest
 from state.producer_ids import bloom
 from state.producer_ids.bloom import Shape, shape_of
 from state.producer_ids.murmur import murmur3
+from tests.support import bloom_filters
 from tests.unit.state.recorded import VECTORS, vectors
 
 VECTOR_FILE = "producer_ids.json"
@@ -45,7 +46,7 @@ def _insert(words: np.ndarray, at: int, shape: Shape, pids: np.ndarray) -> int:
 
 def _found(words: np.ndarray, at: int, shape: Shape, pids: np.ndarray) -> np.ndarray:
     found = np.zeros(len(pids), bool)
-    count = bloom.contains_ids(words, at, *shape, pids, found)
+    count = bloom_filters.contains_ids(words, at, *shape, pids, found)
     assert count == found.sum()
     return found
 
@@ -66,7 +67,9 @@ def test_recorded_shapes() -> None:
     for case in cases:
         shape = shape_of(case["n"], case["p"])
         assert shape == (case["m"], case["k"]), case["id"]
-        assert bloom.expected_fpp(case["n"], shape) == pytest.approx(case["p_actual"], rel=1e-9)
+        assert bloom_filters.expected_fpp(case["n"], shape) == pytest.approx(
+            case["p_actual"], rel=1e-9
+        )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +106,7 @@ def test_positions_are_the_stated_ones() -> None:
                 x = (x * 0x5851F42D4C957F2D + (int(high) | 1)) % 2**64
             bits = np.unpackbits(words.view(np.uint8), bitorder="little")
             assert set(np.flatnonzero(bits).tolist()) == expected
-            assert new == len(expected) == bloom.bits_set(words, 0, shape.bits)
+            assert new == len(expected) == bloom_filters.bits_set(words, 0, shape.bits)
 
 
 def test_the_bits_of_one_filter_are_fixed() -> None:
@@ -175,7 +178,7 @@ def test_new_bits_add_up_to_the_bits_set() -> None:
         assert bloom.insert(words, 0, *shape, low, high) == 0
         count += new
         once += new > 0
-    assert count == bloom.bits_set(words, 0, shape.bits)
+    assert count == bloom_filters.bits_set(words, 0, shape.bits)
     assert once > 1400
     rate = bloom.estimated_fpp(count, *shape)
     assert rate == pytest.approx((count / shape.bits) ** shape.hashes, rel=1e-12)
@@ -193,10 +196,10 @@ def test_filters_keep_to_their_words(bits: int) -> None:
     shape = Shape(bits, 4)
     words = np.full(shape.words * 3, 2**64 - 1, np.uint64)
     bloom.clear(words, shape.words, shape.bits)
-    assert bloom.bits_set(words, shape.words, bits) == 0
+    assert bloom_filters.bits_set(words, shape.words, bits) == 0
     ids = _ids(1, 50 * bits)
     _insert(words, shape.words, shape, ids)
-    assert bloom.bits_set(words, shape.words, bits) == bits, "every bit below m, none above"
+    assert bloom_filters.bits_set(words, shape.words, bits) == bits, "every bit below m, none above"
     edges = np.concatenate([words[: shape.words], words[2 * shape.words :]])
     assert (edges == np.uint64(2**64 - 1)).all()
 

@@ -21,6 +21,7 @@ from state.producer_ids import layout as L
 from state.producer_ids.layout import World
 from state.producer_ids.shared import Timeline
 from tests.reference import producer_ids as reference
+from tests.support import broker_quota
 from tests.unit.state.recorded import cases, vectors
 
 VECTORS = "producer_ids.json"
@@ -313,7 +314,7 @@ def _about(m: Manager, op: list[Any]) -> Any:
     if op[0] == "w":
         if m.matched(*op[1:]) is None:
             return float(np.finfo(float).max)
-        return kafka_quota.largest_in_window(m.bound(*op[1:]), samples, window_ms)
+        return broker_quota.largest_in_window(m.bound(*op[1:]), samples, window_ms)
     assert op[0] == "q"
     m.set(*op[1:])
     return None
@@ -376,9 +377,11 @@ def test_recorded_requests_strict_and_permissive(make: Made) -> None:
             seen = [
                 answers,
                 op[0] == "s" and last > 0,  # permissive requests never say so
-                kafka_quota.reported_throttle(kafka_quota.remaining_throttle(last, now, now), True),
                 kafka_quota.reported_throttle(
-                    kafka_quota.remaining_throttle(last, now, now + later), True
+                    broker_quota.remaining_throttle(last, now, now), True
+                ),
+                kafka_quota.reported_throttle(
+                    broker_quota.remaining_throttle(last, now, now + later), True
                 ),
             ]
             assert seen == expected, where
@@ -431,7 +434,7 @@ def test_token_bucket_vector(vector: dict[str, Any], make: Made) -> None:
         elif step["op"] == "tokens":
             assert s.tokens(now) == expect["tokens"], step
         elif step["op"] == "wait":
-            left = kafka_quota.remaining_throttle(throttled, decided, now)
+            left = broker_quota.remaining_throttle(throttled, decided, now)
             assert left == expect["throttle_ms"], step
         else:
             verdict, throttled = s.charge(step["value"], now, p["enforcement"])

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from state.engine.reach import Reach
 from state.producer_ids import bloom, shard
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.shared import LAYERS, SAMPLES, SPAN_S
 from tests.reference.producer_ids import judge
+from tests.support import bloom_filters
 from tests.unit.state.contract.jobs import JOBS, Rows
 from tests.unit.state.producer_id_trace import (
     PARAMS,
@@ -25,6 +27,7 @@ from tests.unit.state.producer_id_trace import (
     policy,
     quota,
 )
+from tests.unit.state.sizes import sizes_of
 
 JOB = JOBS["producer_ids"]
 LARGEST = 2**63 - 1
@@ -51,7 +54,7 @@ def answers(job: ProducerIds) -> Any:
     ) -> Rows:
         nonlocal state
         blobs = [blob(numbered(records), home)] if records else []
-        step = (by or job).step(state, blobs, stream_ms)
+        step = (by or job).step(state, blobs, Reach(stream_ms))
         state = step.state
         return {name: table.to_pylist() for name, table in step.tables.items()}
 
@@ -192,7 +195,7 @@ def test_replaced_policies_are_forgotten() -> None:
             policy(f"v{i}", None, at + 1),
             other("broker_started", at + 2),
         ]
-        state = call_job.step(state, [blob(numbered([*told, batch(i, at + 3)]))], at).state
+        state = call_job.step(state, [blob(numbered([*told, batch(i, at + 3)]))], Reach(at)).state
     assert len(shard.read(state).meaning) < 12
 
 
@@ -220,11 +223,13 @@ def test_filters_of_another_shape_are_given_up() -> None:
 
 def test_a_silent_user_is_forgotten() -> None:
     call_job = job(**{SPAN_S: 1}, idle_state_ms=20_000)
-    state = call_job.step(None, [blob(numbered([batch(1, T0), batch(2, T0, "u2")]))], 0).state
-    step = call_job.step(state, [], T0 + 19_000)
+    state = call_job.step(
+        None, [blob(numbered([batch(1, T0), batch(2, T0, "u2")]))], Reach(0)
+    ).state
+    step = call_job.step(state, [], Reach(T0 + 19_000))
     assert len(shard.read(step.state).parts["keys"]) == 2
     assert step.wake_at_ms is not None
-    step = call_job.step(step.state, [], T0 + 80_001)
+    step = call_job.step(step.state, [], Reach(T0 + 80_001))
     found = shard.read(step.state)
     assert {name: len(part) for name, part in found.parts.items() if len(part)} == {}
     assert step.wake_at_ms is None
@@ -235,9 +240,9 @@ def test_the_quota_of_a_silent_user_is_stored_as_a_new_one_while_its_filters_liv
     math: str,
 ) -> None:
     call_job = job([quota("u1", 1)], idle_state_ms=20_000, quota_math=math)
-    state = call_job.step(None, [blob(numbered([batch(1, T0)]))], 0).state
+    state = call_job.step(None, [blob(numbered([batch(1, T0)]))], Reach(0)).state
     for stream_ms, used in ((T0 + 20_000, 1), (T0 + 20_001, 0)):
-        state = call_job.step(state, [], stream_ms).state
+        state = call_job.step(state, [], Reach(stream_ms)).state
         found = shard.read(state).parts
         (key,) = found["keys"]
         assert (int(key["used"]), len(found["sample_total"]), len(found["filters"])) == (
@@ -262,7 +267,7 @@ def test_filters_are_what_their_bits_would_be() -> None:
     expected, counted, filled = [], [], []
     for i in range(60):
         pid = order.randrange(LARGEST)
-        new = bloom.contains_ids(bits, 0, *shape, np.array([pid]), np.zeros(1, bool)) == 0
+        new = bloom_filters.contains_ids(bits, 0, *shape, np.array([pid]), np.zeros(1, bool)) == 0
         if new:
             bloom.densify(np.array([pid], np.uint64), 0, 1, bits, 0, *shape)
             expected.append(pid)
@@ -274,14 +279,14 @@ def test_filters_are_what_their_bits_would_be() -> None:
     filled += [r["filter_fill"] for r in rows["producer_id_stats"]]
     assert counted == expected
     assert len(expected) < 60
-    assert filled[-1] == bloom.bits_set(bits, 0, shape.bits) / shape.bits
+    assert filled[-1] == bloom_filters.bits_set(bits, 0, shape.bits) / shape.bits
 
 
 def test_memory_of_a_flood_is_that_of_its_filters() -> None:
     records = numbered([batch(i, T0 + i // 100) for i in range(20_000)])
-    state = job().step(None, [blob(records)], 0).state
-    state = job().step(state, [], T0 + 1000).state
-    found = shard.describe(shard.read(state))
+    state = job().step(None, [blob(records)], Reach(0)).state
+    state = job().step(state, [], Reach(T0 + 1000)).state
+    found = sizes_of(shard.read(state))
     assert (found["filters"], found["words"], found["waiting"]) == (1, 150, 0)
     assert len(state) < 8000
 

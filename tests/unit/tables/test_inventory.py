@@ -15,18 +15,16 @@ import pyarrow as pa
 import pytest
 
 from app.archive_names import ARCHIVE
-from app.config.location import Location
 from app.config.settings import Settings
 from app.errors import UserError
 from app.run import integrity
 from app.run.preflight import refuse
 from app.tables import checkpoints, formats, inventory, manifest, policy_log, spark_files
-from app.tables.checkpoints import Identity
 from app.tables.commit import Writer
 from app.tables.definitions import TABLES
 from app.tables.gathering import GatheringWriter
 from app.tables.shape import shaped
-from app.tables.small_files import PUT_BACK
+from app.tables.small_files import PUT_BACK, write_text
 from tests.spark.upgrade import release
 
 NEWEST = sorted(release.FOLDER.glob("*.tar.xz"))[-1]
@@ -68,9 +66,20 @@ HARMLESS = {
 
 
 def left_behind(folder: Path, rows: int) -> Settings:
-    """A warehouse as a killed run leaves it while rows gather, from that of a release."""
+    """A warehouse as a killed run leaves it while rows gather, with Spark's files of a release's."""
     release.unpacked(NEWEST, folder)
     settings = release.settings_of(folder)
+    own_id = str(uuid.uuid4())
+    numbers = json.loads((folder / release.WAREHOUSE / manifest.NAME).read_text("utf-8"))
+    write_text(settings.location, manifest.NAME, json.dumps({**numbers, "id": own_id}))
+    for query in ("govern", "archive"):
+        place = folder / release.WAREHOUSE / checkpoints.FOLDER / query
+        application = place / "weir-application-id"
+        own = checkpoints.Identity(query, [application.read_text("utf-8")], own_id, 2)
+        checkpoints.keep_identity(settings.location, f"{checkpoints.FOLDER}/{query}", own)
+        application.unlink()
+        commits = place / checkpoints.COMMITTED
+        commits.write_text(json.dumps({"tables": json.loads(commits.read_text("utf-8"))}), "utf-8")
     inventory.claim(settings.location, 2, settings.shards)
     formats.keep(settings.location, settings.jobs)
     log = policy_log.load(settings.location, "govern")
@@ -241,87 +250,6 @@ def test_a_query_of_another_name(settings: Settings) -> None:
     root = Path(settings.warehouse)
     shutil.copy(root / STORED / "weir-query.json", root / GOVERN / "weir-query.json")
     assert refused(settings)[0].endswith("is of the query archive, not of govern")
-
-
-def test_gathered_rows_of_an_earlier_version_that_cannot_be_read(settings: Settings) -> None:
-    """It recorded no checksums of them."""
-    root = Path(settings.warehouse, GOVERN)
-    file = root / "weir-committed.json"
-    file.write_text(json.dumps(json.loads(file.read_text("utf-8"))["tables"]))
-    refuse(settings)
-    rows = root / "gathered" / GATHERS / "1.arrow"
-    rows.write_bytes(rows.read_bytes()[:100])
-    assert refused(settings)[0].startswith(f"warehouse: {rows} is damaged (")
-
-
-def as_of_an_earlier_version(settings: Settings) -> None:
-    """Each checkpoint's identity in the files that it was in."""
-    root = Path(settings.warehouse)
-    there = json.loads((root / manifest.NAME).read_text("utf-8"))
-    for key in ("id", "topics"):
-        there.pop(key)
-    (root / manifest.NAME).write_text(json.dumps(there), "utf-8")
-    for query in ("govern", "archive"):
-        folder = root / checkpoints.FOLDER / query
-        own = json.loads((folder / checkpoints.IDENTITY).read_text("utf-8"))
-        (folder / checkpoints.IDENTITY).unlink()
-        (folder / "weir-application-id").write_text(own["applications"][-1])
-        (folder / "weir-most-records").write_text("77")
-        commits = json.loads((folder / checkpoints.COMMITTED).read_text("utf-8"))
-        (folder / checkpoints.COMMITTED).write_text(json.dumps(commits["tables"]))
-
-
-def test_a_warehouse_of_an_earlier_version_gets_its_identity_wherever_a_start_is_killed(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = checkpoints.require_identity(settings.location, "govern")
-    as_of_an_earlier_version(settings)
-    refuse(settings)
-    written: list[str] = []
-    keep = checkpoints.keep_identity
-
-    def killed(warehouse: Location, folder: str, kept: Identity) -> None:
-        keep(warehouse, folder, kept)
-        written.append(str(kept.warehouse))
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(checkpoints, "keep_identity", killed)
-        inventory.claim(settings.location, 2, settings.shards)
-    refuse(settings)
-    inventory.claim(settings.location, 2, settings.shards)
-    refuse(settings)
-
-    there, after = (
-        manifest.load(settings.location),
-        checkpoints.require_identity(settings.location, "govern"),
-    )
-    assert there is not None
-    assert written == [there.id] == [after.warehouse]
-    assert (after.applications, after.most_records) == (before.applications, 77)
-    for query in (GOVERN, STORED):
-        Path(settings.warehouse, query, "weir-query.json").unlink()
-        assert "weir-query.json is gone" in refused(settings)[0], "the old files count no more"
-        shutil.copy(
-            Path(settings.warehouse, query, "weir-application-id"),
-            Path(settings.warehouse, query, "weir-query.json"),
-        )
-        assert "weir-query.json is damaged" in refused(settings)[0]
-        break
-
-
-@pytest.mark.parametrize("text", ["", "\n", "weir", "weir-govern-1\n\x00", None])
-def test_an_application_id_of_an_earlier_version_that_is_damaged(
-    settings: Settings, text: str | None
-) -> None:
-    as_of_an_earlier_version(settings)
-    file = Path(settings.warehouse, GOVERN, "weir-application-id")
-    if text is None:
-        file.unlink()
-    else:
-        file.write_text(text)
-    first, second = refused(settings)
-    assert (first.startswith(f"warehouse: {file.parent}/weir-"), second) == (True, PUT_BACK)
 
 
 def test_doctor_names_everything_that_is_wrong(settings: Settings) -> None:

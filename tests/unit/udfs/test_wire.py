@@ -19,11 +19,7 @@ from udfs.wire import (
     Fields,
     ThrottleCommand,
     decode_command,
-    decode_flag,
-    decode_receipt,
     encode_command,
-    encode_flag,
-    encode_receipt,
 )
 
 TOPIC, GROUP, _, _, BROKER = REASONS
@@ -31,7 +27,7 @@ UINT64 = st.integers(0, MOST)
 COMMANDS = st.builds(ThrottleCommand, UINT64, UINT64, st.sampled_from(REASONS), UINT64)
 NUMBERS = st.integers(1, MOST_NUMBER).filter(lambda n: n not in RESERVED)
 FIELDS = st.lists(NUMBERS, min_size=4, max_size=4, unique=True).flatmap(
-    lambda four: st.builds(Fields, *map(st.just, four), NUMBERS, NUMBERS)
+    lambda four: st.builds(Fields, *map(st.just, four))
 )
 BY_HAND = [
     # Tags 1, 2, 4, 5 of wire type 0: 08, 10, 20, 28.
@@ -59,31 +55,16 @@ UNKNOWN = {
 PLAIN = bytes.fromhex("08 01 10 02 20 00 28 f4 03")
 
 
+def number(value: int) -> bytes:
+    """A number as protobuf has it: seven bits a byte, the last without the high bit."""
+    rest = value >> 7
+    return bytes([value & 0x7F | (0x80 if rest else 0)]) + (number(rest) if rest else b"")
+
+
 @pytest.mark.parametrize(("command", "text"), BY_HAND)
 def test_commands_by_hand(command: ThrottleCommand, text: str) -> None:
     assert encode_command(command) == bytes.fromhex(text)
     assert decode_command(bytes.fromhex(text)) == command
-
-
-def test_receipts_and_flags_by_hand() -> None:
-    assert encode_receipt(7) == bytes.fromhex("08 07")
-    assert encode_receipt(2**64 - 1) == bytes.fromhex("08 ff ff ff ff ff ff ff ff ff 01")
-    assert decode_receipt(bytes.fromhex("08 ac 02")) == 300
-    assert encode_flag(True) == bytes.fromhex("30 01")
-    assert encode_flag(False) == bytes.fromhex("30 00")
-    moved = Fields(supports_throttle_producer_commands=16)
-    assert encode_flag(True, moved) == bytes.fromhex("80 01 01")
-
-
-def test_the_flag_is_false_by_default_and_stands_beside_others() -> None:
-    others = bytes.fromhex("08 01 10 01 28 01 38 01")
-    assert not decode_flag(b"")
-    assert not decode_flag(others)
-    assert encode_flag(True, others=others) == others + bytes.fromhex("30 01")
-    assert decode_flag(encode_flag(True, others=others))
-    assert not decode_flag(encode_flag(False, others=encode_flag(True)))  # the last one counts
-    # What 4.2.4 announces as number 6 is another flag.
-    assert not decode_flag(bytes.fromhex("30 01"), Fields(supports_throttle_producer_commands=8))
 
 
 def test_reasons_have_the_numbers_of_the_broker_model() -> None:
@@ -104,12 +85,6 @@ def test_commands_there_and_back(command: ThrottleCommand, fields: Fields) -> No
     assert decode_command(encode_command(command, fields), fields) == command
 
 
-@given(UINT64, st.booleans(), FIELDS)
-def test_receipts_and_flags_there_and_back(request: int, on: bool, fields: Fields) -> None:
-    assert decode_receipt(encode_receipt(request, fields), fields) == request
-    assert decode_flag(encode_flag(on, fields), fields) is on
-
-
 @given(COMMANDS, st.randoms(use_true_random=False), st.lists(st.sampled_from(sorted(UNKNOWN))))
 def test_order_and_unknown_fields_do_not_matter(
     command: ThrottleCommand, rng: random.Random, unknown: list[str]
@@ -120,7 +95,7 @@ def test_order_and_unknown_fields_do_not_matter(
         (4, REASONS.index(command.reason)),
         (5, command.pause_ms),
     )
-    parts = [encode_receipt(value, Fields(receipt_request_id=n)) for n, value in values]
+    parts = [number(n << 3) + number(value) for n, value in values]
     parts += [bytes.fromhex(UNKNOWN[name]) for name in unknown]
     rng.shuffle(parts)
     assert decode_command(b"".join(parts)) == command
@@ -130,12 +105,11 @@ def test_order_and_unknown_fields_do_not_matter(
 def test_unknown_fields_are_skipped_before_and_after(name: str) -> None:
     more = bytes.fromhex(UNKNOWN[name])
     assert decode_command(more + PLAIN) == decode_command(PLAIN + more) == decode_command(PLAIN)
-    assert decode_receipt(more + b"\x08\x07") == 7
 
 
 def test_the_last_of_repeated_fields_counts_and_padded_numbers_are_read() -> None:
     assert decode_command(PLAIN + bytes.fromhex("28 07")).pause_ms == 7
-    assert decode_receipt(bytes.fromhex("08 87 80 00")) == 7
+    assert decode_command(PLAIN + bytes.fromhex("28 87 80 00")).pause_ms == 7
 
 
 @pytest.mark.parametrize("missing", [1, 2, 4, 5])
@@ -146,8 +120,6 @@ def test_a_missing_field_is_refused(missing: int) -> None:
     told = rf"CommandThrottleProducer: the required field {names[missing]} \({missing}\) is missing"
     with pytest.raises(ValueError, match=told):
         decode_command(data)
-    with pytest.raises(ValueError, match=r"request_id \(1\) is missing"):
-        decode_receipt(b"")
 
 
 @given(COMMANDS, st.data())
@@ -182,25 +154,20 @@ def test_every_cut_is_refused(command: ThrottleCommand, data: st.DataObject) -> 
     ],
 )
 def test_what_is_no_message_is_refused(text: str, told: str) -> None:
-    for decode in (decode_command, decode_receipt, decode_flag):
-        if decode is decode_command or "reason" not in told:
-            with pytest.raises(ValueError, match=told):
-                decode(bytes.fromhex(text))
+    with pytest.raises(ValueError, match=told):
+        decode_command(bytes.fromhex(text))
 
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_message_or_a_value_error(data: bytes) -> None:
-    for decode in (decode_command, decode_receipt, decode_flag):
-        try:
-            decode(data)
-        except ValueError as error:
-            assert str(error)
+    try:
+        decode_command(data)
+    except ValueError as error:
+        assert str(error)
 
 
 @pytest.mark.parametrize("value", [-1, 2**64])
 def test_what_is_no_uint64_is_not_written(value: int) -> None:
-    with pytest.raises(ValueError, match="is not an unsigned number of 64 bits"):
-        encode_receipt(value)
     with pytest.raises(ValueError, match="is not an unsigned number of 64 bits"):
         encode_command(ThrottleCommand(1, 1, TOPIC, value))
 
@@ -215,7 +182,7 @@ def test_a_reason_without_a_number_is_not_written() -> None:
     [
         ({"request_id": 0}, "request_id: 0 cannot be the number of a field"),
         ({"producer_id": 2**29}, "producer_id: 536870912 cannot be"),
-        ({"receipt_request_id": 19_000}, "receipt_request_id: 19000 cannot be"),
+        ({"pause_for_millis": 19_000}, "pause_for_millis: 19000 cannot be"),
         ({"producer_id": 1}, "producer_id: number 1 is taken by request_id"),
     ],
 )

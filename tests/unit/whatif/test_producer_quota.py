@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 from app.cli import main
 from app.config.settings import Settings, load_settings
-from app.jobs.producer_ids.whatif.suggest import ADVICE, advise
+from app.jobs.producer_ids.whatif.suggest import advice, advise
 from app.tables.definitions import TABLES
 from app.tables.small_files import path_in
 from tests.support.producer_quota import SCHEMA, START_MS, archive, batch, trace
@@ -45,12 +45,7 @@ def configured(make_settings: Callable[..., Settings], tmp_path: Any) -> Setting
 
 
 def advised(settings: Settings, share: float = 0.01) -> dict[str, dict[str, Any]]:
-    from app.jobs.producer_ids.whatif.suggest import advise
-
-    assert advise(settings, share, every=True, as_json=True) == 0
-    rows = DeltaTable(path_in(settings.location, ADVICE)).to_pyarrow_table().to_pylist()
-    newest = max(r["advised_ms"] for r in rows)
-    return {r["user"]: r for r in rows if r["advised_ms"] == newest}
+    return {row["user"]: row for row in advice(settings, share)}
 
 
 def slowed_windows(records: list[dict[str, Any]], user: str, bound: float) -> tuple[int, int]:
@@ -118,7 +113,7 @@ def test_the_rates_become_policies_with_headroom(
                 "warehouse": configured.warehouse,
                 "producer_ids": WEIR_KEYS,
                 "stats_window_ms": WINDOW_MS,
-                "source": {"format": "demo"},
+                "source": {"format": "files", "path": "in"},
             }
         ),
         encoding="utf-8",
@@ -191,9 +186,7 @@ def test_users_of_two_clusters_are_kept_apart(configured: Settings) -> None:
         if r["principal"] == "User:busy"
     ]
     archive(configured, records + other)
-    from app.jobs.producer_ids.whatif.suggest import advice
-
-    rows = {(r["cluster"], r["user"]): r for r in advice(configured, 0.01).to_pylist()}
+    rows = {(r["cluster"], r["user"]): r for r in advice(configured, 0.01)}
     assert rows["d", "storm"]["rate_advised"] == rows["c", "busy"]["rate_advised"]
     assert rows["c", "storm"]["rate_advised"] > rows["d", "storm"]["rate_advised"]
 

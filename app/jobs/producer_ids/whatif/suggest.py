@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +22,12 @@ from app.engine.operators import operators
 from app.errors import UserError
 from app.read.question import MOST
 from app.read.relations import Warehouse
-from app.tables.definitions import TABLES
-from app.tables.writable import append
 from app.terminal.printable import say
 from app.terminal.rows import write_json, write_table
 from app.whatif import policy_document
 from app.whatif.replay.archive import Archive
 from state.engine.globs import DEFAULT_USER, USERS
+from state.engine.reach import Reach
 from state.producer_ids.declaration import NAME as JOB
 from state.producer_ids.operator import ProducerIds
 from state.producer_ids.parameters import ProducerIdsParameters
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 COMMAND = "policy suggest producer-ids"
-ADVICE = "producer_id_quota_advice"
+NAMES = ("cluster", "user", "windows", "new_ids", "rate_in_force", "rate_advised")
 STEP = {"window": 1.0, "second": 0.001}
 """Difference between two bounds that are tried, by rate_unit."""
 MOST_STEPS = 2**53
@@ -49,6 +47,7 @@ NOTE = (
 )
 User = tuple[str, str]
 """Cluster and name."""
+Row = dict[str, Any]
 
 
 def advise(
@@ -59,8 +58,8 @@ def advise(
     headroom: float = 0.0,
     out: Path | None = None,
 ) -> int:
-    """Print what each user needs and append it to `producer_id_quota_advice`; returns 0. With `out`
-    the bounds, plus `headroom` as a share of them, are written as a policy file.
+    """Print what each user needs; returns 0. With `out` the bounds, plus `headroom` as a share of them,
+    are written as a policy file.
 
     A user needs the smallest bound under which at most `share` of its windows has an id that was
     throttled or rejected. The highest come first; without `every` the table has the first twenty
@@ -74,11 +73,8 @@ def advise(
     if warehouse.open("events") is None:
         raise UserError(f"{COMMAND}: the archive is empty; run the job archive first")
     rows = advice(settings, share)
-    ranked = rows.sort_by(
-        [("rate_advised", "descending"), ("cluster", "ascending"), ("user", "ascending")]
-    )
-    names = [*rows.column_names[1:], "change"]
-    shown = [[*list(row.values())[1:], _change(row)] for row in ranked.to_pylist()]
+    ranked = sorted(rows, key=lambda row: (-row["rate_advised"], row["cluster"], row["user"]))
+    names, shown = [*NAMES, "change"], [[*row.values(), _change(row)] for row in ranked]
     if as_json:
         write_json(names, shown, sys.stdout)
     else:
@@ -98,29 +94,27 @@ def advise(
                     " name cannot have one"
                 )
             say(f"The policies are in {out}.")
-    append(settings.location, ADVICE, rows, "these figures")
     return 0
 
 
-def advice(settings: Settings, share: float) -> pa.Table:
-    """Rows of `producer_id_quota_advice` for every user with a new id in the archive."""
+def advice(settings: Settings, share: float) -> list[Row]:
+    """What every user with a new id in the archive needs, by NAMES: its windows and the new ids in them
+    without a quota, the `producer_ids_rate` at its last new id (None: unlimited), and the smallest one
+    under which at most `share` of its windows are slowed."""
     archived = _Archive(settings)
     new, in_force = archived.without_quota(), archived.in_force()
     step = STEP[settings.section(ProducerIdsParameters).rate_unit]
     steps = _search(archived, set(new), step, share)
-    users = sorted(new)
-    return pa.table(
-        {
-            "advised_ms": pa.array([time.time_ns() // 1_000_000] * len(users), pa.int64()),
-            "cluster": [cluster for cluster, _ in users],
-            "user": [user for _, user in users],
-            "windows": [archived.windows[user] for user in users],
-            "new_ids": [new[user] for user in users],
-            "rate_in_force": [in_force.get(user) for user in users],
-            "rate_advised": [steps[user] * step for user in users],
-        },
-        schema=TABLES[ADVICE].schema,
-    )
+    return [
+        dict(
+            zip(
+                NAMES,
+                (*u, archived.windows[u], new[u], in_force.get(u), steps[u] * step),
+                strict=True,
+            )
+        )
+        for u in sorted(new)
+    ]
 
 
 def _change(row: Mapping[str, Any]) -> str | None:
@@ -130,13 +124,13 @@ def _change(row: Mapping[str, Any]) -> str | None:
 
 
 def _documents(
-    rows: pa.Table, step: float, headroom: float
+    rows: Sequence[Row], step: float, headroom: float
 ) -> tuple[list[policy_document.Document], list[str]]:
     """A policy for each user, sufficient in all clusters; and the users without one, because they
     need none, no bound suffices, or no policy can have their name.
     """
     needed: dict[str, int] = {}
-    for row in rows.to_pylist():
+    for row in rows:
         steps = round(row["rate_advised"] / step)
         needed[row["user"]] = max(needed.get(row["user"], 0), steps)
     limited, rest = [], []
@@ -238,16 +232,17 @@ class _Archive:
         job = ProducerIds(self._params, sorted(policies))
         found: list[dict[str, Any]] = []
         for blobs in shards:
-            first = job.step(None, blobs, 0)
-            for answer in (first, job.step(first.state, [], self._end_ms)):
+            first = job.step(None, blobs, Reach(0))
+            for answer in (first, job.step(first.state, [], Reach(self._end_ms))):
                 if table in answer.tables:
                     found += answer.tables[table].to_pylist()
         return found
 
 
 def _policy(user: str, bound: float) -> str:
-    limits = {"producer_ids_rate": bound}
-    return json.dumps({"scope": "user", "name": user, "limits": limits}, sort_keys=True)
+    return json.dumps(
+        {"scope": "user", "name": user, "limits": {"producer_ids_rate": bound}}, sort_keys=True
+    )
 
 
 def _without_user_policies(events: pa.RecordBatch) -> pa.RecordBatch:

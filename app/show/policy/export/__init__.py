@@ -1,7 +1,7 @@
-"""The command `policy export`: policies as commands or manifests of the tools that apply limits.
+"""The command `policy export`: policies as commands of the tools that apply limits.
 
     documents ─► a format ─► text, and the limits that the format cannot express
 
-Start with `command`; each format is a module: `kafka_configs`, `strimzi`,
-`pulsar_commands`, `terraform`. `exported` has what they share.
+Start with `command`; each format is a module: `kafka_configs`, `pulsar_commands`. `exported` has
+what they share.
 """

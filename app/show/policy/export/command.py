@@ -11,8 +11,6 @@ from app.errors import UserError
 from app.show.policy.export.exported import Document, Exported
 from app.show.policy.export.kafka_configs import kafka_configs
 from app.show.policy.export.pulsar_commands import pulsar_admin
-from app.show.policy.export.strimzi import strimzi
-from app.show.policy.export.terraform import terraform
 from app.show.policy.policy_command import valid
 from app.terminal.counts import counted
 from app.terminal.outputs import require_folder, write_whole
@@ -20,16 +18,14 @@ from app.terminal.printable import printable, say
 
 FORMATS: dict[str, Callable[[Sequence[Document]], Exported]] = {
     "kafka-configs": kafka_configs,
-    "strimzi": strimzi,
     "pulsar-admin": pulsar_admin,
-    "terraform": terraform,
 }
 
 
 def export(
     files: Sequence[Path], format_: str, out: Path | None = None, cluster: str | None = None
 ) -> int:
-    """Print policies as commands or manifests, or write them to a file. Limits that the format
+    """Print policies as commands, or write them to a file. Limits that the format
     cannot express are named on standard error; returns 1 if there are any, else 0.
     """
     if format_ not in FORMATS:

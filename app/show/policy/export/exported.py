@@ -43,13 +43,6 @@ class ClientQuota(NamedTuple):
     client_id: str | None
     limits: dict[str, int | float]
 
-    @property
-    def about(self) -> str:
-        """The document in words."""
-        if self.user is None:
-            return f"client {self.client_id}"
-        return f"user {self.user}" + ("" if self.client_id is None else f" client {self.client_id}")
-
 
 def flat(document: Document) -> dict[str, Any]:
     """The limits of a document by key, those of backlog quotas by type."""

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from state.engine import sequence, wall
 from state.engine.kernel import NULL, Array
-from state.engine.moving import by_field
 from state.engine.names import NONE, Names
 from state.engine.reach import Reach
 from state.engine.records import Records
@@ -44,7 +43,6 @@ class MessageCounts(WallJob[Shard]):
     """One instance serves all shards and keeps nothing between calls."""
 
     name, key, columns = NAME, DECLARATION.key, COLUMNS
-    owned = (by_field("open", "keys", "key"),)
     order = sequence.Sequence(
         (
             "ledger_id",
@@ -65,8 +63,8 @@ class MessageCounts(WallJob[Shard]):
         self._window_ms = int(params["stats_window_ms"])
         self._entries = params["count"] == "entries"
 
-    def _open(self, state: bytes | None, names: Names | None = None) -> Shard:
-        found, names = KEPT.read(state, names) if state else (KEPT.blank(), Names())
+    def _open(self, state: bytes | None) -> Shard:
+        found, names = KEPT.read(state) if state else (KEPT.blank(), Names())
         return Shard(names, {name: found[name] for name in ("keys", "open")}, found["waiting"])
 
     def _write(self, s: Shard) -> bytes:

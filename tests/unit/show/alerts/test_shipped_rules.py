@@ -588,7 +588,7 @@ def test_a_breach_that_is_expected_soon_by_a_method_that_was_right_fires(firing)
             rule,
             forecasts=[
                 foreseen(0, 3),
-                foreseen(0, 1, mean_error=0.1, method="same_hour"),
+                foreseen(0, 1, mean_error=0.1, method="other"),
                 foreseen(0, 1, breached=True, entity="full"),
                 foreseen(0, None, entity="flat"),
             ],
@@ -596,7 +596,7 @@ def test_a_breach_that_is_expected_soon_by_a_method_that_was_right_fires(firing)
         == []
     )
     ((labels, since, summary),) = firing(
-        rule, forecasts=[foreseen(1, 2.5, predicted=1.25), foreseen(1, 2.75, method="same_hour")]
+        rule, forecasts=[foreseen(1, 2.5, predicted=1.25), foreseen(1, 2.75, method="other")]
     )
     assert (labels, since) == ({"kind": "backlog_size", "entity": TOPIC}, 60 * MINUTE)
     assert summary == (

@@ -47,17 +47,6 @@ SOUND = {
         {"cluster": "c", "topic": "t", "ledger_id": 1, "entry_id": 2, "payload": b""}
     ],
     "chunk_payload_releases": [{"file": "f", "rows": 1}],
-    "producer_id_quota_advice": [
-        {
-            "advised_ms": 1,
-            "cluster": "c",
-            "user": "u",
-            "windows": 1,
-            "new_ids": 1,
-            "rate_in_force": None,
-            "rate_advised": 1.0,
-        }
-    ],
     "reconciliation": [
         {
             "compared_ms": 2,
@@ -120,7 +109,6 @@ DAMAGE = [
     ("quarantine", {"reason_code": "DUPLICATE_RECORD", "raw": None}, (TEXT, None)),
     ("chunk_payloads", {"payload": None}, (NULL, "payload")),
     ("chunk_payload_releases", {"rows": 0}, (RANGE, "rows")),
-    ("producer_id_quota_advice", {"rate_advised": -1.0}, (RANGE, "rate_advised")),
     ("reconciliation", {"compared_job": "cooking"}, (SET, "compared_job")),
     ("reconciliation", {"bound": -1}, (RANGE, "bound")),
     ("reconciliation", {"difference": 1}, ("a difference is that of the two numbers", None)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ APPLICATION = "weir-govern-1"
 def settings(tmp_warehouse):
     folder = Path(tmp_warehouse, "_weir", "checkpoints", "govern")
     (folder / "commits").mkdir(parents=True)
-    (folder / "weir-application-id").write_text(APPLICATION)
+    (folder / "weir-query.json").write_text(
+        json.dumps({"query": "govern", "applications": [APPLICATION]})
+    )
     return load_settings(None, {"warehouse": tmp_warehouse})
 
 

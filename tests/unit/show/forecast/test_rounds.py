@@ -75,8 +75,6 @@ def test_a_growing_backlog_has_the_hour_of_its_breach(make_settings: Make) -> No
         "tests": 5,
         "reason": None,
     }
-    assert found["same_hour"]["breach_ms"] is None
-    assert found["same_hour"]["mean_error"] > 0.2
 
 
 def test_a_daily_pattern_of_a_topic_on_two_brokers(make_settings: Make) -> None:
@@ -92,16 +90,10 @@ def test_a_daily_pattern_of_a_topic_on_two_brokers(make_settings: Make) -> None:
         one_round(Warehouse.of(settings.location), settings.forecast.history_ms).rows,
         kind="topic_msgs",
     )
-    assert set(found) == {"trend", "same_hour"}
-    same = found["same_hour"]
-    assert (same["breach_ms"], same["for_ms"], same["predicted"], same["mean_error"]) == (
-        END_MS + 9 * HOUR,
-        END_MS + DAY,
-        90 / 80,
-        0.0,
-    )
-    assert (same["p50"], same["highest"]) == (10 / 80, 90 / 80)
+    assert set(found) == {"trend"}
+    assert (found["trend"]["p50"], found["trend"]["highest"]) == (10 / 80, 90 / 80)
     assert found["trend"]["breach_ms"] is None
+    assert found["trend"]["mean_error"] == pytest.approx(1.0)  # a line knows no hours of the day
 
 
 def test_use_is_compared_with_the_limit_in_force(make_settings: Make) -> None:
@@ -229,7 +221,6 @@ def test_too_little_history_is_said_and_kept(make_settings: Make) -> None:
         for row in stored(settings)
     ] == [
         ("trend", "TOO_LITTLE_HISTORY", None, None),
-        ("same_hour", "TOO_LITTLE_HISTORY", None, None),
     ]
 
 
@@ -241,7 +232,7 @@ def test_a_second_round_writes_nothing_twice(
     fill(settings.warehouse, backlog_checks=growing())
     first = answer(capsys, "forecast", *where)
     kept = stored(settings)
-    assert (len(kept), [row["predicted"] for row in first]) == (2, [1.036])
+    assert (len(kept), [row["predicted"] for row in first]) == (1, [1.036])
     assert (
         answer(capsys, "forecast", *where) == first == answer(capsys, "query", "forecasts", *where)
     )
@@ -250,9 +241,7 @@ def test_a_second_round_writes_nothing_twice(
     write(settings.warehouse, "backlog_checks", growing(name=OTHER))
     assert [row["entity"] for row in answer(capsys, "forecast", *where)] == [TOPIC, OTHER]
     assert sorted((row["entity"], row["method"]) for row in stored(settings)) == [
-        (TOPIC, "same_hour"),
         (TOPIC, "trend"),
-        (OTHER, "same_hour"),
         (OTHER, "trend"),
     ]
 
@@ -355,7 +344,7 @@ def test_extreme_numbers_break_nothing(
     done = answer(capsys, "forecast", "--warehouse", settings.warehouse)
     assert by_method(done, entity=TOPIC)["trend"]["predicted"] == 1.036
     kept = stored(settings)
-    assert {"trend", "same_hour"} == {row["method"] for row in kept}
+    assert {"trend"} == {row["method"] for row in kept}
     for row in kept:
         assert row["limit"] > 0 and row["used"] >= 0, row
     assert main(["forecast", "--warehouse", settings.warehouse]) == 0
@@ -374,7 +363,7 @@ def test_hostile_names_are_names(make_settings: Make, capsys: pytest.CaptureFixt
     assert "\x1b" not in capsys.readouterr().out
     assert {row["entity"] for row in stored(settings)} == set(names)
     assert main(["forecast", "--warehouse", settings.warehouse]) == 0
-    assert len(stored(settings)) == 2 * len(names)
+    assert len(stored(settings)) == len(names)
 
 
 def test_a_forgotten_name_is_in_no_forecast(
@@ -409,4 +398,4 @@ def test_every_column_is_filled_or_null(make_settings: Make) -> None:
     assert [
         list(row)
         for row in one_round(Warehouse.of(settings.location), settings.forecast.history_ms).rows
-    ] == 2 * [list(TABLES["forecasts"].names)]
+    ] == [list(TABLES["forecasts"].names)]

@@ -174,7 +174,7 @@ def test_other_jobs_and_the_engine(rows: Rows, make_settings: MakeSettings) -> N
         ("trend", "breached"): 1,
         ("trend", "expected"): 1,
         ("trend", "unknown"): 1,
-        ("same_hour", "none"): 1,
+        ("other", "none"): 1,
     }
     forecast = {"kind": "backlog_size", "cluster": "east", "entity": TOPIC, "method": "trend"}
     assert value(found, "weir_forecast_breach_timestamp_seconds", **forecast) == (

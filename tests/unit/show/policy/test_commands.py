@@ -26,7 +26,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     assert FILE is not None
     (policies / "shop.yaml").write_text(FILE[1], encoding="utf-8")
     (tmp_path / "weir.yaml").write_text(
-        "warehouse: w\nsource: {format: demo}\npolicies: configs/policies\n", encoding="utf-8"
+        "warehouse: w\nsource: {format: files, path: in}\npolicies: configs/policies\n",
+        encoding="utf-8",
     )
     return policies
 

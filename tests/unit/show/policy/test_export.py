@@ -84,8 +84,6 @@ def test_a_shell_gives_the_tool_the_name_as_it_is(name: str, export: Export) -> 
 SCRIPTS = {"kafka-configs": "alter", "pulsar-admin": "admin"}
 PER_FORMAT = {
     "kafka-configs": ("user", {"producer_byte_rate": 1}),
-    "terraform": ("user", {"producer_byte_rate": 1}),
-    "strimzi": ("user", {"producer_byte_rate": 1}),
     "pulsar-admin": ("resource_group", {"publishRateInMsgs": 1}),
 }
 
@@ -159,32 +157,6 @@ def test_two_spellings_of_a_user_are_one_entity(export: Export) -> None:
             ],
         ),
         (
-            "strimzi",
-            [
-                ALICE,
-                PAIR,
-                CLIENT,
-                {**CLIENT, "scope": "user", "name": "<default>"},
-                {**CLIENT, "scope": "user", "name": "Not a name"},
-                {"scope": "user", "name": "CN=bob", "limits": {"producer_byte_rate": 2**31}},
-                {"scope": "user", "name": "bob", "limits": {"producer_byte_rate": 1}},
-            ],
-            [
-                "user alice: request_percentage: requestPercentage is a whole number, not 12.5",
-                "user alice client <default>: producer_byte_rate: a KafkaUser has no quotas of client"
-                " ids",
-                "user alice client <default>: request_percentage: a KafkaUser has no quotas of client"
-                " ids",
-                "client app: controller_mutation_rate: a KafkaUser has no quotas of client ids",
-                "user <default>: controller_mutation_rate: a KafkaUser is no default;"
-                " spec.kafka.quotas of the Kafka resource has one",
-                "user Not a name: controller_mutation_rate: Kubernetes allows no such name",
-                "user CN=bob: producer_byte_rate: producerByteRate is at most 2147483647",
-                "user bob: producer_byte_rate: the KafkaUser bob is another user, with or without a"
-                " certificate",
-            ],
-        ),
-        (
             "pulsar-admin",
             [
                 NAMESPACE,
@@ -206,28 +178,6 @@ def test_two_spellings_of_a_user_are_one_entity(export: Export) -> None:
                 "topic orders: publishRateInMsgs: is a topic of Kafka",
             ],
         ),
-        (
-            "terraform",
-            [
-                NAMESPACE,
-                PAIR,
-                {"scope": "topic", "name": "shop/orders/x", "limits": {"publishRateInMsgs": 1}},
-                {"scope": "broker", "name": "*", "limits": {"managedLedgerCacheSizeMB": 4}},
-                {"scope": "resource_group", "name": "g", "limits": {"publishRateInMsgs": 1}},
-            ],
-            [
-                "user alice client <default>: producer_byte_rate: kafka_quota has a user or a client"
-                " id, not both",
-                "user alice client <default>: request_percentage: kafka_quota has a user or a client"
-                " id, not both",
-                "namespace shop/orders: publishRateInMsgs: pulsar_namespace has no such limit",
-                "namespace shop/orders: backlog_quota.message_age: has no policy, which"
-                " pulsar_namespace requires",
-                "topic shop/orders/x: publishRateInMsgs: pulsar_topic requires a number of partitions",
-                "broker *: managedLedgerCacheSizeMB: the provider has no settings of brokers",
-                "resource_group g: publishRateInMsgs: the provider has no resource groups",
-            ],
-        ),
     ],
 )
 def test_what_a_format_cannot_express_is_named(
@@ -239,21 +189,6 @@ def test_what_a_format_cannot_express_is_named(
     assert bool(text) is (format_ != "kafka-configs")
     ends = f"{len(left_out)} limits not exported" if text else "no limit can be written as"
     assert err[-1].startswith(ends)
-
-
-def test_strimzi_has_a_manifest_for_each_user(export: Export) -> None:
-    limits = {"producer_byte_rate": 1, "request_percentage": 200, "controller_mutation_rate": 0.5}
-    code, text, _ = export("strimzi", {"scope": "user", "name": "CN=shop.web", "limits": limits})
-    quotas = {"producerByteRate": 1, "requestPercentage": 200, "controllerMutationRate": 0.5}
-    assert code == 0
-    assert list(yaml.safe_load_all(text)) == [
-        {
-            "apiVersion": "kafka.strimzi.io/v1",
-            "kind": "KafkaUser",
-            "metadata": {"name": "shop.web"},
-            "spec": {"quotas": quotas},
-        }
-    ]
 
 
 def test_pulsar_admin_sets_both_rates_at_once_and_groups_first(export: Export) -> None:
@@ -290,64 +225,6 @@ def test_a_document_has_the_limits_of_the_patterns_that_match_it(export: Export)
     assert "--msg-publish-rate=100 --byte-publish-rate=9 shop/orders" in text
 
 
-def test_terraform_has_a_resource_for_each_entity_and_namespace(export: Export) -> None:
-    limits = {"message_ttl_in_seconds": 60, "backlog_quota": {}}
-    limits["backlog_quota"] = {"message_age": {"limitTime": 9, "policy": "producer_exception"}}
-    _, text, _ = export(
-        "terraform",
-        {"scope": "user", "name": 'a "${b}"', "limits": {"producer_byte_rate": 1}},
-        {"scope": "user", "name": "a_'!{b}'", "limits": {"producer_byte_rate": 2}},
-        {"scope": "client", "name": "<default>", "limits": {"request_percentage": 0.5}},
-        {"scope": "namespace", "name": "shop/orders", "limits": limits},
-    )
-    assert text == TERRAFORM.strip()
-
-
-TERRAFORM = r"""
-resource "kafka_quota" "user_a____b__" {
-  entity_type = "user"
-  entity_name = "a \"$${b}\""
-  config = {
-    producer_byte_rate = 1
-  }
-}
-
-resource "kafka_quota" "user_a____b___2" {
-  entity_type = "user"
-  entity_name = "a_'!{b}'"
-  config = {
-    producer_byte_rate = 2
-  }
-}
-
-resource "kafka_quota" "client__default_" {
-  entity_type = "client-id"
-  config = {
-    request_percentage = 0.5
-  }
-}
-
-import {
-  to = pulsar_namespace.namespace_shop_orders
-  id = "shop/orders"
-}
-
-resource "pulsar_namespace" "namespace_shop_orders" {
-  tenant    = "shop"
-  namespace = "orders"
-  namespace_config {
-    message_ttl_seconds = 60
-  }
-  backlog_quota {
-    type          = "message_age"
-    policy        = "producer_exception"
-    limit_bytes   = "-1"
-    limit_seconds = "9"
-  }
-}
-"""
-
-
 def test_several_files_are_exported_together_to_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -363,8 +240,11 @@ def test_several_files_are_exported_together_to_a_file(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--format", "ansible"], "--format ansible: is unknown\nallowed: kafka-configs, strimzi,"),
-        (["--format", "strimzi", "--out", "no/such/x"], "--out no/such/x: the folder"),
+        (
+            ["--format", "ansible"],
+            "--format ansible: is unknown\nallowed: kafka-configs, pulsar-admin",
+        ),
+        (["--format", "pulsar-admin", "--out", "no/such/x"], "--out no/such/x: the folder"),
     ],
 )
 def test_mistakes_are_named(
@@ -375,5 +255,5 @@ def test_mistakes_are_named(
     assert main(["policy", "export", str(path), *words]) == 2
     assert said in capsys.readouterr().err
     path.write_text("- {scope: user, name: a, limits: {producer_byte_rate: 0}}\n")
-    assert main(["policy", "export", str(path), "--format", "strimzi"]) == 2
+    assert main(["policy", "export", str(path), "--format", "kafka-configs"]) == 2
     assert "producer_byte_rate: is not above 0" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from app.engine.messages import MessageKind
 from app.engine.routing import Route, packer
 from app.engine.step import decode
 from app.sources.clocks import ClockLimits, stamped
+from state.engine.reach import Reach
 from state.events import SCHEMA
 from state.jobs import DECLARED
 from tests.unit.state.contract.jobs import Job, Rows
@@ -62,7 +63,7 @@ def streamed(
         count += len(lines)
         packed = [row for part in pack(iter([raw])) for row in part.to_pylist()]
         mine = [r["blob"] for r in packed if r["job"] == job.name]
-        step = core.step(state, mine, 0, reached_ms)
+        step = core.step(state, mine, Reach(0, reached_ms))
         state = step.state
         tables = [(name, table) for name, table in step.tables.items()]
         for row in packed:
@@ -76,7 +77,7 @@ def streamed(
         if decided is not None:
             decided.append(sum(map(len, without_quarantine(rows).values())))
     end_ms = UNTIL_MS if drained else 0
-    for name, table in core.step(state, [], end_ms, reached_ms).tables.items():
+    for name, table in core.step(state, [], Reach(end_ms, reached_ms)).tables.items():
         rows.setdefault(name, []).extend(job.plain(table))
     return job.in_order(rows)
 

@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 
 from state.backlog import layout as L
-from state.backlog import shard as backlog_shard
-from state.backlog.resting import all_awake
 from state.chunks import shard as chunk_shard
-from state.client_quotas import resting
 from state.client_quotas import shard as client_quota_shard
 from state.client_quotas.operator import ClientQuotas
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.store import pack
 from state.producer_ids import shard as producer_id_shard
 from tests.unit.state.canonical import canonical
+from tests.unit.state.contract import awake
 from tests.unit.state.shipping import Row, params_of
 
 
@@ -107,7 +105,7 @@ def producer_ids(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any
 
 def client_quotas(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any]:
     """What a state says of its brokers, free of places and of what is as good as forgotten."""
-    s = resting.all_awake(client_quota_shard.read(state))
+    s = awake.client_quotas(state)
     core = ClientQuotas(params_of("client_quotas", **params), policies)
     w = core.world(s, s.parts["keys"], np.zeros((0, 3), np.int64))
     p = client_quota_shard.pack(w)
@@ -148,7 +146,7 @@ def client_quotas(state: bytes, params: Row, policies: Sequence[str]) -> dict[An
 
 def backlog(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any]:
     """What a state says of its topics, free of places and of what nobody can see."""
-    s = all_awake(backlog_shard.read(state))
+    s = awake.backlog(state)
     p, at = s.parts, {"ledgers": 0, "samples": 0, "producers": 0, "cursors": 0, "ranges": 0}
 
     def block(name: str, count: int) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from state.engine.reach import Reach
 from tests.unit.state.contract.jobs import MS, Job, Rows, Sample
 from tests.unit.state.trace import START_MS
 
@@ -16,11 +17,11 @@ def rows_of(job: Job, *runs: Sample) -> Rows:
     for run in runs:
         core = job.core(run.params, run.policies)
         for batch in run.records:
-            step = core.step(state, [job.blob(batch)], 0)
+            step = core.step(state, [job.blob(batch)], Reach(0))
             state = step.state
             for name, table in step.tables.items():
                 tables.setdefault(name, []).extend(job.plain(table))
-    step = core.step(state, [], START_MS + END_MS)
+    step = core.step(state, [], Reach(START_MS + END_MS))
     for name, table in step.tables.items():
         tables.setdefault(name, []).extend(job.plain(table))
     return job.in_order(tables)

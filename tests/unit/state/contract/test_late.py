@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from state.engine.reach import Reach
 from tests.unit.state.contract.jobs import Job, Sample, assert_same
 from tests.unit.state.shipping import Row
 from tests.unit.state.trace import START_MS
@@ -79,7 +80,7 @@ def test_the_clock_of_the_stream_moves_a_silent_key(job: Job) -> None:
 def test_the_idle_advance_that_would_have_kept_a_record_is_returned(job: Job) -> None:
     core, state, needed = job.core({}), None, []
     for batch, stream_ms in zip(silent(job, 15_000), (0, 0, 20_000), strict=True):
-        step = core.step(state, [job.blob(batch)], START_MS + stream_ms if stream_ms else 0)
+        step = core.step(state, [job.blob(batch)], Reach(START_MS + stream_ms if stream_ms else 0))
         state = step.state
         needed.append(step.needed_idle_advance_ms)
     assert needed == [None, None, 15_000]
@@ -94,7 +95,7 @@ def test_a_record_of_long_ago_hides_no_other(job: Job, far_ms: int) -> None:
         {**job.event(0, 4, key="c", number=2), "ts_wall_ms": START_MS + far_ms},
     ]
     for batch, stream_ms in zip((first, second, third), (0, 0, 20_000), strict=True):
-        step = core.step(state, [job.blob(batch)], START_MS + stream_ms if stream_ms else 0)
+        step = core.step(state, [job.blob(batch)], Reach(START_MS + stream_ms if stream_ms else 0))
         state = step.state
         needed.append(step.needed_idle_advance_ms)
     assert needed[2] == (15_000 if far_ms else 30_000)

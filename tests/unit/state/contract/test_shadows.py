@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from state.engine.documents import Configured, Source, Version, changes, source_of
 from state.engine.globs import matching
+from state.engine.reach import Reach
 from state.engine.shadows import MAGIC, Shadow, WithShadows, split
 from state.engine.table import SHADOW, WHOSE
 from state.jobs import DECLARED
@@ -24,7 +25,7 @@ from tests.unit.state import client_quota_trace
 from tests.unit.state.contract.contract_traces import SEEDS
 from tests.unit.state.contract.jobs import Job, Rows, Sample, assert_same, cut, with_walls
 from tests.unit.state.contract.patterns import KINDS, names_of
-from tests.unit.state.contract.resharding import Shards
+from tests.unit.state.contract.shards import Shards
 from tests.unit.state.contract.versions import documents
 from tests.unit.state.shipping import Row
 
@@ -139,10 +140,6 @@ class Query:
         source = source_of(document)
         return source not in own and not matching(own, *source)
 
-    def move(self, count: int) -> None:
-        for shards in (self.all, self.alone, self.as_shadow):
-            shards.move(count)
-
     def end(self, until_ms: int | None) -> None:
         for shards in (self.all, self.alone, self.as_shadow):
             shards.end(until_ms)
@@ -182,8 +179,8 @@ class Query:
     ids=lambda x: getattr(x, "name", x).replace(" ", "-"),
 )
 def test_a_shadow_judges_as_a_job_of_its_own(judge: Job, traces: str) -> None:
-    """Shadows are added, their policies and the live ones change, keys move, shadows are taken
-    away and begin anew, at batches of a trace that is cut anywhere."""
+    """Shadows are added, their policies and the live ones change, shadows are taken away
+    and begin anew, at batches of a trace that is cut anywhere."""
 
     @drawn(40)
     @given(judge.traces[traces], SEEDS, st.sampled_from((1, 2, 5)))
@@ -206,8 +203,6 @@ def test_a_shadow_judges_as_a_job_of_its_own(judge: Job, traces: str) -> None:
                 query.beside.change(order.choice(every), query.latest_ms)
             if order.random() < 0.15:
                 query.live.change(order.choice(every), query.latest_ms)
-            if query.all.states and order.random() < 0.2:
-                query.move(order.choice((1, 2, 3)))
             query.call(batch)
         query.end(until)
         query.check_end()
@@ -223,14 +218,14 @@ def shadowed(request: pytest.FixtureRequest) -> Job:
 def test_without_shadows_bytes_are_those_of_the_job(shadowed: Job) -> None:
     job = shadowed
     blobs = [job.blob([job.event(0, 1, key="a")])]
-    plain = job.core({}).step(None, blobs, 0)
-    wrapped = WithShadows(job.core({}), {}).step(None, blobs, 0)
+    plain = job.core({}).step(None, blobs, Reach(0))
+    wrapped = WithShadows(job.core({}), {}).step(None, blobs, Reach(0))
     assert wrapped.state == plain.state
     beside = WithShadows(job.core({}), {}, [Shadow(("next", 0), job.core({}))])
-    both = beside.step(None, blobs, 0)
+    both = beside.step(None, blobs, Reach(0))
     assert both.state[:4] == MAGIC and split(both.state)[0] == plain.state
-    gone = WithShadows(job.core({}), {}).step(both.state, [], 0).state
-    assert gone == job.core({}).step(plain.state, [], 0).state
+    gone = WithShadows(job.core({}), {}).step(both.state, [], Reach(0)).state
+    assert gone == job.core({}).step(plain.state, [], Reach(0)).state
     assert split(bytes(bytearray(gone)))[0] == gone
 
 
@@ -256,9 +251,9 @@ def test_other_limits_of_a_shadow_decide_otherwise(shadowed: Job) -> None:
                 ]
             )
         ],
-        0,
+        Reach(0),
     )
-    for each in (step, core.step(step.state, [], job.event(400_000, 999)["ts_wall_ms"])):
+    for each in (step, core.step(step.state, [], Reach(job.event(400_000, 999)["ts_wall_ms"]))):
         for name, rows in each.tables.items():
             found.setdefault(name, []).extend(job.plain(rows))
     assert any(found.get(name) for name in tables.values())
@@ -293,8 +288,8 @@ def test_a_limit_that_is_polled_does_not_replace_the_other_one_of_a_shadow() -> 
         ),
     ]
     blobs = [client_quota_trace.blob(client_quota_trace.numbered(records))]
-    step = core.step(None, blobs, 0)
-    last = core.step(step.state, [], client_quota_trace.T0 + 60_000)
+    step = core.step(None, blobs, Reach(0))
+    last = core.step(step.state, [], Reach(client_quota_trace.T0 + 60_000))
     tables = {
         name: pa.concat_tables(each.tables[name] for each in (step, last) if name in each.tables)
         for name in ("client_quota_decisions", "shadow_client_quota_decisions")

@@ -13,6 +13,7 @@ from hypothesis import given
 
 from state.engine import codec
 from state.engine.codec import StateFormatError
+from state.engine.reach import Reach
 from tests.unit.state.contract.contract_traces import checked
 from tests.unit.state.contract.jobs import Job, Sample
 from tests.unit.state.trace import START_MS
@@ -52,7 +53,7 @@ def test_a_state_of_another_release_is_refused(job: Job, apart: int) -> None:
     reads = codec.describe(data)["version"]
     other = codec.encode(job.name, reads + apart, arrays(job, data))
     with pytest.raises(StateFormatError) as refused:
-        job.core({}).step(other, [], 0)
+        job.core({}).step(other, [], Reach(0))
     assert str(refused.value) == (
         f"state of {job.name} has version {reads + apart}, this release reads {reads}"
     )
@@ -62,12 +63,12 @@ def test_a_state_of_another_job_is_refused(job: Job) -> None:
     data = some_state(job)
     other = codec.encode("someone", codec.describe(data)["version"], arrays(job, data))
     with pytest.raises(StateFormatError, match=f"^state of job someone, expected {job.name}$"):
-        job.core({}).step(other, [], 0)
+        job.core({}).step(other, [], Reach(0))
 
 
 def test_bytes_that_are_no_state_are_refused(job: Job) -> None:
     with pytest.raises(StateFormatError, match="not a state of Weir: magic"):
-        job.core({}).step(b"NOPE" + some_state(job)[4:], [], 0)
+        job.core({}).step(b"NOPE" + some_state(job)[4:], [], Reach(0))
 
 
 def test_the_same_records_give_the_same_state(job: Job, kind: str) -> None:
@@ -95,21 +96,21 @@ def test_the_same_records_give_the_same_state(job: Job, kind: str) -> None:
 
 def test_a_call_without_records_changes_nothing(job: Job) -> None:
     """Whatever Spark hands back: bytes or a bytearray."""
-    data = job.core({}).step(some_state(job), [], 0).state
+    data = job.core({}).step(some_state(job), [], Reach(0)).state
     for again in (data, bytearray(data)):
-        step = job.core({}).step(again, [], 0)
+        step = job.core({}).step(again, [], Reach(0))
         assert (step.state == data, step.tables) == (True, {})
         assert job.knows(step.state, END) == job.knows(some_state(job), END)
 
 
 def test_nothing_at_all(job: Job) -> None:
-    step = job.core(job.before.params, job.before.policies).step(None, [], 0)
+    step = job.core(job.before.params, job.before.policies).step(None, [], Reach(0))
     assert (step.tables, step.wake_at_ms) == ({}, None)
-    step = job.core(job.before.params, job.before.policies).step(step.state, [], START_MS)
+    step = job.core(job.before.params, job.before.policies).step(step.state, [], Reach(START_MS))
     assert (step.tables, step.wake_at_ms) == ({}, None)
-    assert job.core({}).step(None, [job.blob([])], 0).tables == {}
+    assert job.core({}).step(None, [job.blob([])], Reach(0)).tables == {}
 
 
 def test_a_shard_asks_to_be_called_for_records_that_wait(job: Job) -> None:
-    step = job.core({}).step(None, [job.blob([job.event(0, 1)])], 0)
+    step = job.core({}).step(None, [job.blob([job.event(0, 1)])], Reach(0))
     assert step.wake_at_ms == START_MS

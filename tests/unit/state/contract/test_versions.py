@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from state.engine.documents import Version, changes, gone
-from state.engine.moving import heirs
+from state.engine.reach import Reach
 from tests.reference import entry_cache as reference
 from tests.support.effort import drawn
 from tests.unit.state.contract import jobs
@@ -60,7 +60,6 @@ def live(
     by: Sample,
     order: random.Random,
     every: Sequence[tuple[str, ...]],
-    moved: bool,
 ) -> tuple[Rows, list[Version]]:
     """Rows of a run whose configuration changes at some of the batches, and its versions."""
     core = job.core(by.params, every[0])
@@ -76,17 +75,14 @@ def live(
             versions.append(Version(len(versions) + 1, since, changes(before, now, None)))
             core = job.core(by.params, every[0])
             core.follow(versions)
-        if moved and state is not None and order.random() < 0.3:
-            pieces = core.pieces(state, 3, heirs(0, 1, 3))
-            state = core.joined(list(pieces.values()))
-        step = core.step(state, [job.blob(batch)] if batch else [], stream)
+        step = core.step(state, [job.blob(batch)] if batch else [], Reach(stream))
         state = step.state
         for name, table in step.tables.items():
             rows.setdefault(name, []).extend(job.plain(table))
         latest = max([latest, *[r["ts_wall_ms"] for r in batch]])
         stream = max(stream, latest - advance)
     if by.until_ms is not None:
-        for name, table in core.step(state, [], by.until_ms).tables.items():
+        for name, table in core.step(state, [], Reach(by.until_ms)).tables.items():
             rows.setdefault(name, []).extend(job.plain(table))
     return job.in_order(rows), versions
 
@@ -96,27 +92,24 @@ def at_once(job: Job, by: Sample, first: tuple[str, ...], versions: Sequence[Ver
     core = job.core(by.params, first)
     core.follow(versions)
     rows = Rows()
-    step = core.step(None, [job.blob(by.records)], 0)
-    for found in (step, core.step(step.state, [], by.until_ms or 0)):
+    step = core.step(None, [job.blob(by.records)], Reach(0))
+    for found in (step, core.step(step.state, [], Reach(by.until_ms or 0))):
         for name, table in found.tables.items():
             rows.setdefault(name, []).extend(job.plain(table))
     return job.in_order(rows)
 
 
-@pytest.mark.parametrize("moved", [False, True], ids=["", "moved"])
 @pytest.mark.parametrize(
     ("judge", "traces"), KINDS, ids=lambda x: getattr(x, "name", x).replace(" ", "-")
 )
-def test_a_change_holds_from_its_time_on_whatever_the_batches(
-    judge: Job, traces: str, moved: bool
-) -> None:
+def test_a_change_holds_from_its_time_on_whatever_the_batches(judge: Job, traces: str) -> None:
     @drawn(40)
     @given(judge.traces[traces], SEEDS)
     def check(trace: Any, seed: int) -> None:
         order, by = random.Random(seed), in_stream_order(judge.sample(trace))
         names = names_of(by.records)
         every = [documents(judge, names, order) for _ in range(4)]
-        rows, versions = live(judge, cut(by.records, order), by, order, every, moved)
+        rows, versions = live(judge, cut(by.records, order), by, order, every)
         expected = at_once(judge, by, every[0], versions)
         assert_same(rows, expected)
         if judge.name == "entry_cache":

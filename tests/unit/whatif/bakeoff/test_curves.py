@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from app.jobs.entry_cache.whatif.curves import Curve, around
 from app.jobs.entry_cache.whatif.trace import read_trace
+from state.engine.reach import Reach
 from state.entry_cache.belady import compare
 from state.entry_cache.declaration import NAME as JOB
 from state.entry_cache.layout import POLICIES
@@ -53,7 +54,7 @@ def test_a_bake_off_counts_what_the_job_counts(tmp_path: Path) -> None:
     for blobs in trace.shards:
         state = None
         for new, stream_ms in ((blobs, 0), ((), trace.latest_ms + 10**6)):
-            step = job.step(state, new, stream_ms)
+            step = job.step(state, new, Reach(stream_ms))
             state = step.state
             for row in step.tables["cache_stats"].to_pylist():
                 if row["topic"] is None:

@@ -201,7 +201,9 @@ def test_the_limit_in_force_is_beside_the_suggestion(
     settings = warehouse(make_settings, [*rows, *({**r, "cluster": "d"} for r in rows), stream])
     config = tmp_path / "weir.yaml"
     policies = [of_group, {**limits, "limits": {"publishRateInMsgs": 100}}]
-    config.write_text(yaml.safe_dump({"source": {"format": "demo"}, "policies": policies}))
+    config.write_text(
+        yaml.safe_dump({"source": {"format": "files", "path": "in"}, "policies": policies})
+    )
     words = [*LITTLE, "--per", per, "--config", str(config)]
     found = answer(capsys, settings, *words)
     assert [
@@ -342,7 +344,9 @@ def test_both_limits_of_a_namespace_and_of_a_group(
     settings = warehouse(make_settings, by_hand())
     config, out = tmp_path / "weir.yaml", tmp_path / "policies.yaml"
     groups = [{"scope": "namespace", "name": "t/a", "limits": {"resource_group": "g"}}]
-    config.write_text(yaml.safe_dump({"source": {"format": "demo"}, "policies": groups}))
+    config.write_text(
+        yaml.safe_dump({"source": {"format": "files", "path": "in"}, "policies": groups})
+    )
     found = answer(
         capsys,
         settings,
@@ -564,7 +568,9 @@ def test_hostile_names_and_extreme_numbers_break_nothing(
     assert found["verified"] is True
     assert main(["policy", "check", str(out)]) == 0
     path = tmp_path / "weir.yaml"
-    path.write_text("warehouse: w\nsource: {format: demo}\npolicies: p.yaml\n", encoding="utf-8")
+    path.write_text(
+        "warehouse: w\nsource: {format: files, path: in}\npolicies: p.yaml\n", encoding="utf-8"
+    )
     kept = {(d["scope"], d["name"]): d["limits"] for d in load_settings(path).policy_dicts()}
     assert kept == {("topic", name): limits for name, limits in limited.items()}
     text = page.read_text(encoding="utf-8")

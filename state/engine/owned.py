@@ -1,8 +1,8 @@
-"""Moves keys between shards: cuts a state into pieces by key, and joins pieces to a state.
+"""Arrays of a state whose rows belong to rows of another array: taken apart with their owners, and
+put together.
 
-A job declares which rows of its arrays belong to which rows (`Owned`), starting with the array of
-its keys. Rows move with their owner, and fields with positions are renumbered. Data that belongs to
-no key is in every piece and is merged when pieces are joined.
+A job declares what belongs to what (`Owned`), starting with the array of its keys. Rows go with
+their owner, and fields with positions are renumbered.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from state.engine.codec import StateFormatError
 from state.engine.names import Names
-from udfs.hashing import combine_hashes, hash_strings, shard_of
+from udfs.hashing import combine_hashes, hash_strings
 
 Array = np.ndarray
 Parts = Mapping[str, Array]
@@ -36,9 +35,9 @@ class Owned:
     """1 if the rows are columns of the array."""
 
 
-def by_field(name: str, to: str, owner: str, **links: str) -> Owned:
+def by_field(name: str, to: str, owner: str) -> Owned:
     """An array with a field that has the position of a row's owner."""
-    return Owned(name, to, lambda s: s.parts[name][owner], {owner: to, **links})
+    return Owned(name, to, lambda s: s.parts[name][owner], {owner: to})
 
 
 def by_count(name: str, to: str, count: Callable[[Any], Array], axis: int = 0) -> Owned:
@@ -61,11 +60,6 @@ def beside(name: str, to: str, axis: int = 0) -> Owned:
 def key_hashes(columns: Iterable[Array], names: Names) -> Array:
     """Hashes of keys, by which the router chooses shards; the key columns are integers of names."""
     return combine_hashes(*(hash_strings(names.lookup(column)) for column in columns))
-
-
-def places(keys: Any, key: Sequence[str], names: Names, shards: int) -> Array:
-    """The shard of each key, of so many shards; `keys` has the columns of the key by name."""
-    return shard_of(key_hashes((keys[name] for name in key), names), shards)
 
 
 def cut(s: Any, first: str, owned: Sequence[Owned], chosen: Array) -> dict[str, Array]:
@@ -102,29 +96,3 @@ def join(pieces: Sequence[Parts], first: str, owned: Sequence[Owned]) -> dict[st
             values = found[one.part][name]
             found[one.part][name] = np.where(values < 0, values, values + before)
     return found
-
-
-def require_distinct(job: str, keys: Array, key: Sequence[str], names: Names) -> None:
-    """Raises StateFormatError if two keys are equal."""
-    columns = np.stack([keys[name] for name in key])
-    _, first, count = np.unique(columns, axis=1, return_index=True, return_counts=True)
-    for at in first[count > 1].tolist():
-        text = ", ".join(names.lookup(columns[:, at]).to_pylist())
-        raise StateFormatError(f"{job}: two shards have a state of {text}")
-
-
-def heirs(shard: int, was: int, now: int) -> list[int]:
-    """The shards, of `now`, that inherit what a shard, of `was`, keeps for many keys, even without
-    keys of it. Each new shard inherits from one old shard.
-    """
-    return list(range(shard, now, was))
-
-
-def spread(
-    keys: Array, waiting: Array, everywhere: Iterable[int]
-) -> dict[int, tuple[Array, Array]]:
-    """Keys and waiting records (bool) by their new shard, given the shard of each. Shards of
-    `everywhere` are included even without any.
-    """
-    wanted = sorted({*np.unique(keys).tolist(), *np.unique(waiting).tolist(), *everywhere})
-    return {shard: (keys == shard, waiting == shard) for shard in wanted}

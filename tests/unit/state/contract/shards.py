@@ -1,8 +1,8 @@
-"""What tests share of resharding."""
+"""A job in any number of shards."""
 
 from __future__ import annotations
 
-from state.engine.moving import heirs
+from state.engine.reach import Reach
 from tests.unit.state.contract.jobs import Job, Rows, Sample
 from tests.unit.state.shipping import Row, params_of
 from udfs.hashing import name_hash
@@ -37,7 +37,7 @@ class Shards:
         }
         timers = [s for s, due in self.due.items() if due is not None and due < self.stream]
         for shard in sorted({*blobs, *timers}):
-            step = self.core.step(self.states.get(shard), blobs.get(shard, []), self.stream)
+            step = self.core.step(self.states.get(shard), blobs.get(shard, []), Reach(self.stream))
             self.states[shard] = step.state
             wake = step.wake_at_ms
             self.due[shard] = None if wake is None else max(wake, self.stream + 1)
@@ -46,20 +46,6 @@ class Shards:
         walls = [r["ts_wall_ms"] for r in batch if r["ts_wall_ms"] is not None]
         self.latest = max([self.latest, *walls])
         self.stream = max(self.stream, self.latest - self.advance_ms)
-
-    def move(self, count: int) -> None:
-        """Every key to the shard that it has among so many."""
-        pieces: dict[int, list[tuple[bytes, int | None]]] = {}
-        for shard, state in self.states.items():
-            found = self.core.pieces(state, count, heirs(shard, self.count, count))
-            for to, piece in found.items():
-                pieces.setdefault(to, []).append((piece, self.due[shard]))
-        self.states = {to: self.core.joined([p for p, _ in every]) for to, every in pieces.items()}
-        self.due = {
-            to: min((due for _, due in every if due is not None), default=None)
-            for to, every in pieces.items()
-        }
-        self.count = count
 
     def end(self, until_ms: int | None) -> Rows:
         """All rows, once the clock is at a time."""

@@ -1,4 +1,4 @@
-"""The methods: each is fitted to the hourly use of one limit and gives the use of later hours.
+"""The method: a line is fitted to the hourly use of one limit and gives the use of later hours.
 
 Arrays hold the highest use of each hour in the limit's own unit, the newest hour last; nan = no
 rows. A fit sees its array and nothing later.
@@ -7,7 +7,6 @@ rows. A fit sees its array and nothing later.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -18,24 +17,13 @@ Places = NDArray[np.int64]
 """Hours after the newest one of a fit: 1 is the next."""
 Fit = Callable[[Places], Hours]
 HOURS_PER_DAY = 24
+NAME = "trend"
 LEAST_VALUES = 12
-"""Hours with rows that a trend needs."""
-SEASON_DAYS = 7
-"""Days before that the same hour is taken of."""
-LEAST_DAYS = 2
+"""Hours with rows that a trend needs, and hours of history."""
 LEAST_POINTS = 3
 POINTS = 48
 """Most points of a trend; of a longer history each is the highest use of a block of hours."""
 BLOCKS = (1, 2, 4, 8, 24, 48)
-
-
-@dataclass(frozen=True)
-class Method:
-    """A name, the history (hours) below which there is no forecast, and the fit itself."""
-
-    name: str
-    least_hours: int
-    fit: Callable[[Hours], Fit | None]
 
 
 def trend(used: Hours) -> Fit | None:
@@ -63,33 +51,6 @@ def trend(used: Hours) -> Fit | None:
             return place
 
     return later
-
-
-def same_hour(used: Hours) -> Fit | None:
-    """The median of the same hour of the last seven days, where at least two of them have rows;
-    other hours have none. None where no hour has."""
-    days = used[-SEASON_DAYS * HOURS_PER_DAY :]
-    whole = np.full(SEASON_DAYS * HOURS_PER_DAY, np.nan)
-    whole[len(whole) - len(days) :] = days
-    by_hour = whole.reshape(SEASON_DAYS, HOURS_PER_DAY)
-    known = np.sum(~np.isnan(by_hour), axis=0)
-    if not (known >= LEAST_DAYS).any():
-        return None
-    # Sorting puts nan last; numpy's own median of columns with nan takes ten times as long.
-    ordered, hours = np.sort(by_hour, axis=0), np.arange(HOURS_PER_DAY)
-    below, above = ordered[(known - 1) // 2, hours], ordered[known // 2, hours]
-    pattern = np.where(known >= LEAST_DAYS, below / 2 + above / 2, np.nan)
-
-    def later(ahead: Places) -> Hours:
-        return pattern[(ahead - 1) % HOURS_PER_DAY]
-
-    return later
-
-
-METHODS = (
-    Method("trend", LEAST_VALUES, trend),
-    Method("same_hour", LEAST_DAYS * HOURS_PER_DAY, same_hour),
-)
 
 
 def _highest(used: Hours) -> tuple[NDArray[np.int64], Hours]:

@@ -1,0 +1,84 @@
+"""Other numbers of shards and partitions: a new warehouse, filled from the archive, takes the place of
+one with states, and every row is as if nothing had changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from app.archive_names import COUNTS
+from app.config.settings import Settings
+from app.demo.generator.write import write_files
+from app.errors import UserError
+from app.run.service import run
+from app.tables import manifest
+from app.tables.definitions import TABLES
+from tests.support.traces import NOT_COMPARED, every_row, punctual_trace, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVENTS = 17_000
+Rows = dict[str, list[tuple[Any, ...]]]
+
+
+def decided(warehouse: str) -> Rows:
+    """The rows that follow from the valid records, which alone are in an archive, without payloads."""
+    found = every_row(warehouse)
+    assert found.pop(COUNTS)
+    job = [n for n in TABLES["quarantine"].schema.names if n not in NOT_COMPARED].index("job")
+    found["quarantine"] = [row for row in found["quarantine"] if row[job] != "None"]
+    found["chunk_messages"] = rows_of(warehouse, "chunk_messages", "payload")
+    return found
+
+
+def test_a_warehouse_with_other_numbers_goes_on_from_the_archive(
+    spark: SparkSession, make_settings: Callable[..., Settings], tmp_path: Path
+) -> None:
+    """All jobs and the archive; of two halves of a trace the second comes to the new warehouse."""
+    trace = punctual_trace(EVENTS)
+    write_files(trace, tmp_path / "all")
+    files = sorted((tmp_path / "all").rglob("*.jsonl*"))
+    half = len(files) // 2
+    before, after = {"shards": 8, "partitions": 2}, {"shards": 5, "partitions": 3}
+
+    def settings(warehouse: str, source: dict[str, Any], numbers: dict[str, int]) -> Settings:
+        return make_settings(
+            source=source,
+            policies=trace.policies,
+            warehouse=str(tmp_path / warehouse),
+            **numbers,
+        )
+
+    def arrived(folder: str, some: list[Path]) -> dict[str, Any]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        for file in some:
+            (tmp_path / folder / file.name).symlink_to(file)
+        return {"format": "files", "path": str(tmp_path / folder)}
+
+    whole = settings("whole", arrived("plain", files[:half]), before)
+    old = settings("old", arrived("first", files[:half]), before)
+    for one in (whole, old):
+        assert run(one, available_now=True) == 0
+    with pytest.raises(UserError) as refused:
+        run(settings("old", arrived("first", []), after), available_now=True)
+    assert str(refused.value).splitlines()[1] == (
+        f"set partitions to 2, or begin {manifest.filled_anew(old.location)}"
+    )
+
+    archive = {"format": "delta", "path": f"{old.warehouse}/events"}
+    assert run(settings("new", archive, after), available_now=True) == 0
+    kept = manifest.load(settings("new", archive, {}).location)
+    assert kept is not None and (kept.shards, kept.partitions) == (5, 3)
+    assert decided(str(tmp_path / "new")) == decided(old.warehouse)
+
+    arrived("plain", files[half:])
+    new = settings("new", arrived("second", files[half:]), after)
+    for one in (whole, new):
+        assert run(one, available_now=True) == 0
+    rows = decided(new.warehouse)
+    assert rows == decided(whole.warehouse)
+    assert len(rows) > 15
