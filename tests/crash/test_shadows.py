@@ -77,7 +77,8 @@ def test_shadows_come_change_and_go_killed_and_moved(tmp_path: Path) -> None:
     moved = place.settings.model_copy(update={"shards": 5, "partitions": 3})
     assert reshard(moved) == 0
     place.come(1.0)
-    assert run(place.settings.model_copy(update={"partitions": 3}), available_now=True) == 0
+    settings = place.settings.model_copy(update={"partitions": 3})
+    assert run(settings, available_now=True, drain=True) == 0
 
     assert_as_at_once(place)
     assert shadow_rows(place.settings, "gone") == gone
