@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.engine.ticks import ENDS, REACHED, TICK
+from app.engine.ticks import DRAINED, REACHED, TICK
 from app.sources.files import planned_files
 from app.sources.poll_plan import MORE
 from app.tables import checkpoints
@@ -37,7 +37,7 @@ class CatchUp:
         bounded: bool,
     ) -> None:
         """`shares` is how this run divides a trigger. An unfinished batch may come from an earlier
-        run with another limit. In a run that is `bounded` nothing is silent before its end.
+        run with another limit. In a run that is `bounded` nothing is silent.
         """
         self._context = spark.sparkContext
         self._settings, self._query, self._shares = settings, query, shares
@@ -58,18 +58,17 @@ class CatchUp:
 
     def begin(self, batch: int) -> None:
         """Tell the tasks of a batch how far silent keys are moved."""
-        before, plan = self._plan(batch - 1), self._plan(batch)
-        ends_ms = self._ends_ms(batch, before, plan)
+        drained_ms = self._drained_ms(batch)
         if self._bounded:
-            self._last = batch, plan
-            self._say(0, ends_ms, False)
+            self._say(0, drained_ms, False)
             return
+        before, plan = self._plan(batch - 1), self._plan(batch)
         if self._reached_ms is None:
             self._reached_ms = self._reached_before(batch)
         tick = plan.planned_ms - self._ticked_ms >= self._settings.idle_advance_ms
         if tick:
             self._ticked_ms = plan.planned_ms
-        self._say(self._reached_ms, ends_ms, tick)
+        self._say(self._reached_ms, drained_ms, tick)
         self._last = batch, plan
         if self._left_nothing(batch, before, plan):
             self._reached_ms = plan.planned_ms
@@ -82,8 +81,8 @@ class CatchUp:
                 self._most = self._shares.most
                 checkpoints.identify(self._settings.location, self._query, most_records=self._most)
 
-    def _say(self, reached_ms: int, ends_ms: int, tick: bool) -> None:
-        for name, value in ((REACHED, reached_ms), (ENDS, ends_ms), (TICK, int(tick))):
+    def _say(self, reached_ms: int, drained_ms: int, tick: bool) -> None:
+        for name, value in ((REACHED, reached_ms), (DRAINED, drained_ms), (TICK, int(tick))):
             self._context.setLocalProperty(name, str(value))
 
     def _plan(self, batch: int) -> Plan:
@@ -92,16 +91,12 @@ class CatchUp:
             return known
         return checkpoints.plan(self._settings.location, self._query, batch)
 
-    def _ends_ms(self, batch: int, before: Plan, plan: Plan) -> int:
-        """Where clocks stand in the batch without records that an input ends with, drained or not; 0
-        in any other."""
-        at_end = self._bounded and plan.ends == before.ends
-        if not at_end and (
-            batch != self._again
-            or not checkpoints.is_drain(self._settings.location, self._query, batch)
-        ):
+    def _drained_ms(self, batch: int) -> int:
+        """Where clocks stand in a batch that a drained input ends with; 0 in any other."""
+        warehouse = self._settings.location
+        if batch != self._again or not checkpoints.is_drain(warehouse, self._query, batch):
             return 0
-        return plan.watermark_ms
+        return checkpoints.watermark_ms(warehouse, self._query, batch)
 
     def _reached_before(self, batch: int) -> int:
         for one in range(batch - 1, max(batch - 1 - LOOKED_AT, -1), -1):

@@ -14,7 +14,7 @@ from app.engine.messages import Message, MessageKind, encode
 from app.engine.operators import Operator
 from app.engine.payloads import WHOLE
 from app.engine.policy_versions import Follower
-from app.engine.ticks import ENDS, REACHED, number
+from app.engine.ticks import DRAINED, REACHED, number
 from app.sources.worker import settle
 from app.tables.definitions import TABLES
 from app.tables.shape import shaped
@@ -56,7 +56,9 @@ def stepper(
         follower.follow()
         seen_ms = max(state.getCurrentWatermarkMs(), 0)
         answer = job.step(
-            state.get[0] if state.exists else None, blobs, Reach(number(ENDS), number(REACHED))
+            state.get[0] if state.exists else None,
+            blobs,
+            Reach(number(DRAINED), number(REACHED)),
         )
         state.update((answer.state,))
         if answer.wake_at_ms is not None:

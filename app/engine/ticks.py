@@ -18,10 +18,9 @@ from app.engine.messages import PACKED_SCHEMA, TS, MessageKind
 if TYPE_CHECKING:
     from app.sources.raw import Batches, Step
 
-REACHED, ENDS, TICK = "weir.reached", "weir.ends", "weir.tick"
+REACHED, DRAINED, TICK = "weir.reached", "weir.drained", "weir.tick"
 """Local properties of a batch: the plan (ms) of the last batch before it that left nothing in the
-source; the wall time (ms) at which all clocks stand behind the last record of an input; whether all
-shards are called."""
+source; the wall time (ms) at which all clocks stand; whether all shards are called."""
 
 
 def number(name: str) -> int:

@@ -379,10 +379,9 @@ class Service:
         if newest > 0 and not self._drained:
             ms = round(newest * 1000)
             self._progress.say(
-                f"end of the input at {instant_of(ms)}: records from"
-                f" {instant_of(ms - self._settings.idle_advance_ms)} on (idle_advance_ms) are"
-                " stored but may not be decided yet; a later record of their keys decides them, or"
-                " --drain where none will come"
+                f"end of the input at {instant_of(ms)}: the newest records of each key"
+                " (allowed_lateness_ms) are stored and not decided yet; its next record decides"
+                " them, or --drain where none will come"
             )
 
     def _rest(self) -> None:

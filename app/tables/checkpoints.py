@@ -300,10 +300,6 @@ class Plan:
 
     planned_ms: int = 0
     """When (ms since the epoch); 0 for a batch that is not known."""
-    watermark_ms: int = 0
-    """How far Spark had seen the stream before it (ms since the epoch)."""
-    ends: tuple[str, ...] = ()
-    """Its end in each source, as Spark has written it."""
     streamed: dict[str, Any] = field(default_factory=dict)
     """Its end in the source; of a source with polls beside it the streamed part."""
     polls: dict[str, Any] = field(default_factory=dict)
@@ -318,11 +314,8 @@ def plan(warehouse: Location, query: str, batch: int) -> Plan:
     if not text:
         return Plan()
     _, about, *ends = text.split("\n")
-    times = json.loads(about)
-    planned_ms, watermark_ms = (
-        int(times.get(k, 0)) for k in ("batchTimestampMs", "batchWatermarkMs")
-    )
-    return Plan(planned_ms, watermark_ms, tuple(ends), _offset(ends[0]), _offset(ends[-1]))
+    planned_ms = int(json.loads(about).get("batchTimestampMs", 0))
+    return Plan(planned_ms, _offset(ends[0]), _offset(ends[-1]))
 
 
 def plan_without_records(warehouse: Location, query: str, watermark_ms: int, now_ms: int) -> None:

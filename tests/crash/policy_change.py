@@ -110,22 +110,22 @@ def scaled(value: Any, share: float) -> Any:
     return int(value * share) if isinstance(value, int) and value > 0 else value
 
 
-def at_once(settings: Settings, group: dict[str, Operator], drain: bool = False) -> Rows:
-    """The rows of the jobs over the archive, each shard in one slice."""
+def at_once(settings: Settings, group: dict[str, Operator]) -> Rows:
+    """The rows of the jobs over the archive, each shard in one slice, drained."""
     return {
         name: sorted(
             tuple(str(row[c]) for c in row if c not in NOT_COMPARED) for row in rows.to_pylist()
         )
-        for name, rows in replayed(settings, settings.jobs, group=group, drain=drain).items()
+        for name, rows in replayed(settings, settings.jobs, group=group, drain=True).items()
         if TABLES[name].job
     }
 
 
-def assert_as_at_once(place: Place, drain: bool = False) -> Rows:
-    """The rows of all jobs are those of their versions; they are answered. `drain`: the warehouse is
-    drained."""
+def assert_as_at_once(place: Place) -> Rows:
+    """The rows of all jobs of a warehouse that is drained are those of their versions; they are
+    answered."""
     settings = place.settings
-    expected = at_once(settings, live_operators(settings, settings.jobs), drain)
+    expected = at_once(settings, live_operators(settings, settings.jobs))
     assert {"throttle_events", "producer_id_decisions", "backlog_checks"} <= expected.keys()
     found = {name: rows_of(place.settings.warehouse, name) for name in expected}
     for name, rows in expected.items():

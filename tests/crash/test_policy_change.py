@@ -60,7 +60,7 @@ def test_edits_between_runs_and_kills_amid_them(place: Place) -> None:
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]
     assert place.log() == first
     place.come(1.0)
-    assert run(place.settings, available_now=True) == 0
+    assert run(place.settings, available_now=True, drain=True) == 0
 
     log = place.log()
     assert log.taken[:2] == first.taken and [one.number for one in log.taken] == [0, 1, 2]
@@ -145,4 +145,4 @@ def test_edits_of_a_running_service_good_and_bad(place: Place, spark: Any) -> No
     # an endless run stands where the plans were: at the end of the input both are at one time
     queries = plan(place.settings).queries
     Service(spark, place.settings, queries, True, Stopping(), progress, drain=True).work()
-    assert_as_at_once(place, drain=True)
+    assert_as_at_once(place)

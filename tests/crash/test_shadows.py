@@ -74,7 +74,7 @@ def test_shadows_come_change_and_go_killed(tmp_path: Path) -> None:
     assert place.logs()["late"].batch > 0
 
     place.come(1.0)
-    assert run(place.settings, available_now=True) == 0
+    assert run(place.settings, available_now=True, drain=True) == 0
 
     assert_as_at_once(place)
     assert shadow_rows(place.settings, "gone") == gone

@@ -19,6 +19,7 @@ from app.engine.operators import limits_of, operators
 from app.engine.payloads import joined
 from app.engine.routing import packer
 from app.sources.clocks import stamped
+from app.tables import checkpoints
 from app.tables.definitions import TABLES
 from app.tables.shape import shaped
 from state.engine.payloads import PARTS
@@ -60,11 +61,21 @@ def source(folder: Path) -> dict[str, Any]:
 
 
 def stream(spark: SparkSession, config: Settings) -> None:
-    """Govern with the archive, to the end of the source."""
-    archive = archive_query.writer_of(config, gathers=False)
-    govern.start(
-        spark, config, config.jobs, {"availableNow": True}, writers=govern.Writers(archive=archive)
-    ).awaitTermination()
+    """Govern with the archive to the end of the source, and drain: all keys end at one time, as in
+    a replay that is drained."""
+    query = _to_the_end(spark, config)
+    last = checkpoints.last_ended(config.location, query)
+    clock_ms = checkpoints.next_watermark_ms(config.location, query, last)
+    end_ms = config.window_end_ms(clock_ms + config.idle_advance_ms)
+    checkpoints.plan_without_records(config.location, query, end_ms, time.time_ns() // 1_000_000)
+    _to_the_end(spark, config)
+
+
+def _to_the_end(spark: SparkSession, config: Settings) -> str:
+    writers = govern.Writers(archive=archive_query.writer_of(config, gathers=False))
+    query = govern.start(spark, config, config.jobs, {"availableNow": True}, writers=writers)
+    query.awaitTermination()
+    return str(query.name)
 
 
 def table(config: Settings, name: str) -> pa.Table:
@@ -76,8 +87,7 @@ def table(config: Settings, name: str) -> pa.Table:
 
 
 def core_tables(config: Settings, job: str, lines: Sequence[bytes]) -> dict[str, pa.Table]:
-    """The rows of a core that gets all records in one shard in one call, and then is called at the
-    end of the stream."""
+    """The rows of a core that gets all records in one shard in one call, and then is drained."""
     operator = operators(config, [job])[job]
     route = replace(operator.route, payloads=None)  # they travel with their records
     raw = stamped(
@@ -98,7 +108,7 @@ def core_tables(config: Settings, job: str, lines: Sequence[bytes]) -> dict[str,
     latest_ms = max(int(row["ts"].timestamp() * 1000) for row in packed if row["ts"] is not None)
     blobs = [row["blob"] for row in packed if row["job"] == job]
     first = operator.job.step(None, blobs, Reach(0))
-    last = operator.job.step(first.state, [], Reach(max(latest_ms - config.idle_advance_ms, 0)))
+    last = operator.job.step(first.state, [], Reach(config.window_end_ms(latest_ms)))
     found: dict[str, list[pa.Table]] = {}
     for step in (first, last):
         for name, rows in step.tables.items():

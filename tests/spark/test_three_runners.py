@@ -247,8 +247,8 @@ def assert_one_answer(
     bounds = [0, *cuts, len(lines)]
     write_batches(folder, [lines[a:b] for a, b in itertools.pairwise(bounds)])
     stream(spark, config)
-    whole = replayed(config, config.jobs)
-    sliced = replayed(config, config.jobs, SLICE)
+    whole = replayed(config, config.jobs, drain=True)
+    sliced = replayed(config, config.jobs, SLICE, drain=True)
     assert "TOO_LATE" not in table(config, "quarantine").column("reason_code").to_pylist()
     for job in config.jobs:
         live = sorted_rows(job, {name: table(config, name) for name in JOBS[job].tables})

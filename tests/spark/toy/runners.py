@@ -16,10 +16,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from app.config.settings import Settings, load_settings
-from app.engine import archive_query, govern
 from app.engine.operators import operators
 from app.engine.routing import packer
-from app.run.session import build_session
+from app.run.service import run
 from app.sources.clocks import UNBOUND
 from app.tables.definitions import TABLES
 from app.tables.shape import shaped
@@ -84,7 +83,7 @@ def core(settings: Settings, lines: list[bytes]) -> pa.Table:
     latest = max(json.loads(line)["ts_wall_ms"] for line in lines)
     blobs = [row["blob"] for row in packed.to_pylist() if row["job"] == JOB]
     first = operator.job.step(None, blobs, Reach(0))
-    last = operator.job.step(first.state, [], Reach(latest - settings.idle_advance_ms))
+    last = operator.job.step(first.state, [], Reach(settings.window_end_ms(latest)))
     found = [step.tables[TABLE] for step in (first, last) if TABLE in step.tables]
     return pa.concat_tables([shaped(t, TABLES[TABLE], operator.constants) for t in found])
 
@@ -116,20 +115,13 @@ def main(folder: Path) -> dict[str, Any]:
         },
     )
     lines = [json.dumps(record).encode() for record in added]
-    spark = build_session(settings, "weir-toy")
-    try:
-        archive = archive_query.writer_of(settings, gathers=False)
-        govern.start(
-            spark, settings, [JOB], {"availableNow": True}, writers=govern.Writers(archive=archive)
-        ).awaitTermination()
-        found = {
-            "core": core(settings, lines),
-            "stream": DeltaTable(f"{settings.warehouse}/{TABLE}").to_pyarrow_table(),
-            "replay": replayed(settings, [JOB])[TABLE],
-            "slices": replayed(settings, [JOB], 10)[TABLE],
-        }
-    finally:
-        spark.stop()
+    assert run(settings, available_now=True, drain=True) == 0
+    found = {
+        "core": core(settings, lines),
+        "stream": DeltaTable(f"{settings.warehouse}/{TABLE}").to_pyarrow_table(),
+        "replay": replayed(settings, [JOB], drain=True)[TABLE],
+        "slices": replayed(settings, [JOB], 10, drain=True)[TABLE],
+    }
     counts = [
         [r["cluster"], r["topic"], r["window_start_ms"], r["messages"], r["bytes"]]
         for r in found["core"].to_pylist()
