@@ -164,8 +164,8 @@ def _with_spark(
                 settings.location, described(settings, time.time_ns() // 1_000_000)
             )
             for query in made.queries:
-                streamed, polled = settings.streamed is not None, bool(settings.polled)
-                checkpoints.fit_sources(settings.location, query, streamed, polled)
+                streamed = settings.streamed and settings.streamed.format
+                checkpoints.fit_sources(settings.location, query, streamed, bool(settings.polled))
             sources.claim(settings)
         with listening(spark, stopping, python=not interactive):
             for note in (*made.notes(), *sources.notes(settings)):
