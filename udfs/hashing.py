@@ -106,12 +106,6 @@ def combine_hashes(*hashes: Array) -> Array:
     return combined
 
 
-def name_hash(*parts: str | None) -> int:
-    """Hash of a name of one or more parts; equal to `combine_hashes` of the parts' hashes."""
-    hashes = [np.array([NULL_HASH if p is None else hash64(p)], np.int64) for p in parts]
-    return int(combine_hashes(*hashes)[0])
-
-
 def shard_of(hashes: Array, shards: int) -> Array:
     """Shard (int32, 0 to shards - 1) of each hash: its unsigned value modulo the number."""
     return (np.asarray(hashes, np.int64).view(np.uint64) % np.uint64(shards)).astype(np.int32)

@@ -164,8 +164,10 @@ def _with_spark(
                 settings.location, described(settings, time.time_ns() // 1_000_000)
             )
             for query in made.queries:
-                streamed, polled = settings.streamed is not None, bool(settings.polled)
-                checkpoints.fit_sources(settings.location, query, streamed, polled)
+                feed, polled = settings.streamed, bool(settings.polled)
+                checkpoints.fit_sources(
+                    settings.location, query, feed.format if feed else None, polled
+                )
             sources.claim(settings)
         with listening(spark, stopping, python=not interactive):
             for note in (*made.notes(), *sources.notes(settings)):

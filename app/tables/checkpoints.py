@@ -34,6 +34,8 @@ COMMITTED = "weir-committed.json"
 POLICIES = "weir-policies.json"
 COPYING = ".copying"
 PARTITIONS = "spark.sql.shuffle.partitions"
+OF_DELTA = "reservoirId"
+"""Key of the offsets of a Delta table."""
 NO_OFFSET = "-"
 """A source of which a batch has read nothing, in Spark's plan of it."""
 POLLS, POLL_FILES = "polls", "files"
@@ -211,38 +213,36 @@ def poll_offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
     return _offset(lines_of(text)[-1]) if text else {}
 
 
-def fit_sources(warehouse: Location, query: str, streamed: bool, polled: bool) -> None:
-    """Let a query that has begun continue with or without a streamed source, or polls beside it:
-    Spark wants a line for each in its plans. UserError if its last batch has not ended.
+def fit_sources(warehouse: Location, query: str, streamed: str | None, polled: bool) -> None:
+    """Let a query that has begun continue with or without a streamed source (its format), or polls
+    beside it: Spark wants a line for each in its plans. A Delta table, or another source after one,
+    begins anew. UserError if the query's last batch has not ended.
     """
     last = last_planned(warehouse, query)
     if last < 0:
         return
     folder = f"{logs(warehouse, query)}/offsets"
-    before = _sources(warehouse, f"{folder}/{last}")
-    if len(before) == streamed + polled:
+
+    def fitted(lines: list[str]) -> list[str]:
+        polls_alone = POLLS in _offset(lines[0])
+        stream, polls = ([NO_OFFSET, *lines] if polls_alone else [*lines, NO_OFFSET])[:2]
+        if (OF_DELTA in _offset(stream)) != (streamed == "delta"):
+            stream = NO_OFFSET
+        return [line for line, wanted in ((stream, streamed), (polls, polled)) if wanted]
+
+    before = lines_of(read_text(warehouse, f"{folder}/{last}") or "")[2:]
+    if not before or fitted(before) == before:
         return
     if not settled(warehouse, query):
         raise UserError(
-            f"source: polled feeds have come to a streamed source, or the other way round, and the"
-            f" last batch of {query} has not ended\nstart once with the source as it was and"
-            " --available-now, then change it"
+            f"source: its feeds have changed, and the last batch of {query} has not ended\n"
+            "start once with the source as it was and --available-now, then change it"
         )
-    polls_alone = len(before) == 1 and POLLS in _offset(before[0])
     for name in names(warehouse, folder):
         if is_digits(name):
-            file = f"{folder}/{name}"
-            head = lines_of(read_text(warehouse, file) or "")[:2]
-            lines = _sources(warehouse, file)
-            if streamed and polled:
-                lines = [NO_OFFSET, *lines] if polls_alone else [*lines, NO_OFFSET]
-            else:
-                lines = lines[:1] if streamed else lines[-1:]
-            _replace(warehouse, file, "\n".join([*head, *lines]))
-
-
-def _sources(warehouse: Location, file: str) -> list[str]:
-    return lines_of(read_text(warehouse, file) or "")[2:]
+            lines = lines_of(read_text(warehouse, f"{folder}/{name}") or "")
+            text = "\n".join([*lines[:2], *fitted(lines[2:])])
+            _replace(warehouse, f"{folder}/{name}", text)
 
 
 def _replace(warehouse: Location, file: str, text: str) -> None:

@@ -14,7 +14,6 @@ from state.engine.names import Names
 from state.engine.records import Records
 from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
 from state.engine.wall_job import SharedShard
-from state.producer_ids import bloom
 from state.producer_ids import layout as L
 from state.producer_ids.declaration import COLUMNS, NAME, STATE_VERSION, USER
 from state.producer_ids.filters import enter_all
@@ -116,14 +115,6 @@ def write(shard: Shard) -> bytes:
         },
         shard.names,
     )
-
-
-def _words(s: Shard) -> Array:
-    """How many words each filter has."""
-    bits, _, exact = s.shape
-    filters = s.parts["filters"]
-    length = np.where(filters["dense"] != 0, bloom.Shape(bits, 0).words, filters["items"])
-    return length * (1 - exact)
 
 
 # -- between state and kernel ----------------------------------------------------------------

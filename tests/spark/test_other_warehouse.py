@@ -26,12 +26,14 @@ Rows = dict[str, list[tuple[Any, ...]]]
 
 
 def decided(warehouse: str) -> Rows:
-    """The rows that follow from the valid records, which alone are in an archive, without payloads."""
+    """The rows that follow from the valid records, which alone are in an archive, without payloads and
+    what is computed of them."""
     found = every_row(warehouse)
     assert found.pop(COUNTS)
     job = [n for n in TABLES["quarantine"].schema.names if n not in NOT_COMPARED].index("job")
     found["quarantine"] = [row for row in found["quarantine"] if row[job] != "None"]
-    found["chunk_messages"] = rows_of(warehouse, "chunk_messages", "payload")
+    found["events"] = rows_of(warehouse, "events", "payload_bytes", "payload_crc32")
+    found["chunk_messages"] = rows_of(warehouse, "chunk_messages", "payload", "checksum")
     return found
 
 

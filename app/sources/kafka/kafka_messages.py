@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from app.config.location import Location
     from app.config.source import MessagesSettings, SourceSettings
 
-Array = np.ndarray
 FEED = "kafka_messages"
 LEDGER = 0
 """A partition is one open ledger."""

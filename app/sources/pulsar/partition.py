@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from app.errors import UserError
 from app.sources.pulsar.message_positions import START, Position, bounded
@@ -37,17 +35,14 @@ class Partition:
         self,
         client: pulsar.Client,
         topic: str,
-        subscription: str | None,
+        subscription: str,
         ended: Position | None,
         strict: bool,
     ) -> None:
-        """Without a `subscription` there is a temporary one until `close`. `ended` is the position
-        of earlier runs in the partition, if any have read it. `strict`: no record after it may be
-        missing.
+        """`ended` is the position of earlier runs in the partition, if any have read it. `strict`: no
+        record after it may be missing.
         """
         self._client, self.topic, self._strict = client, topic, strict
-        self._passing = subscription is None
-        subscription = subscription or f"weir-look-{uuid4()}"
         self._consumer = _subscribe(client, topic, subscription, ended is not None)
         self.position = ended or START
         self._held = self._done = self._at_end = False
@@ -67,14 +62,6 @@ class Partition:
         if begin.ledger != last.ledger:
             begin = self._before_next() or begin
         return bounded(begin, last, entries)
-
-    def close(self) -> None:
-        """Remove everything except a durable subscription."""
-        import pulsar
-
-        with suppress(pulsar.exceptions.PulsarException):
-            if self._passing:
-                self._consumer.unsubscribe()
 
     def seen(self, last: Position) -> None:
         """Record the result of a poll."""

@@ -45,8 +45,8 @@ class RangePlan:
     shares: Shares
     max_records: int
     max_bytes: int
-    subscription: str | None = None
-    """None for a batch of the present contents, which nobody has to retain."""
+    subscription: str
+    """Name of the query's own, which retains what it has not processed."""
     first: Document = field(default_factory=lambda: EARLIEST)
     """Start of the query, if no batch was planned."""
     planned: Document | None = None
@@ -188,8 +188,6 @@ class Planner:
 
     def close(self) -> None:
         """Close the connection."""
-        for one in self._there.values():
-            one.close()
         self._client.shutdown()
 
     def _look(self) -> None:

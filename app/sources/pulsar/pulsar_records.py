@@ -71,29 +71,20 @@ def ranges(spark: SparkSession, plan: RangePlan) -> DataFrame:
     return opened(spark, position_range.SCHEMA, RangeReader(plan))
 
 
-def whole_plan(feed: SourceSettings) -> RangePlan:
-    """The plan of everything that the topics hold."""
+def stream_plan(feed: SourceSettings, warehouse: Location, query: str, ending: bool) -> RangePlan:
+    """The plan of a query, from the position in its checkpoint."""
     from app.sources.pulsar.planned_ranges import RangePlan
 
-    options = feed.reader_options()
+    options, name = feed.reader_options(), checkpoints.application_id(warehouse, query)
     topics = tuple(topic_names(options))
-    return RangePlan(
+    plan = RangePlan(
         options,
         topics,
         PulsarShares(feed.max_records_per_trigger, len(topics) != 1),
         max_records=feed.max_records_per_trigger,
         max_bytes=feed.max_bytes_per_trigger,
-    )
-
-
-def stream_plan(feed: SourceSettings, warehouse: Location, query: str, ending: bool) -> RangePlan:
-    """The plan of a query, from the position in its checkpoint."""
-    name = checkpoints.application_id(warehouse, query)
-    prefix = feed.options.get("subscriptionPrefix", PREFIX)
-    plan = replace(
-        whole_plan(feed),
         ending=ending,
-        subscription=prefix + name.removeprefix(PREFIX),
+        subscription=feed.options.get("subscriptionPrefix", PREFIX) + name.removeprefix(PREFIX),
         planned=_end(warehouse, query, checkpoints.last_planned(warehouse, query)),
         ended=_end(warehouse, query, checkpoints.last_ended(warehouse, query)),
     )

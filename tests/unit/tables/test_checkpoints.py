@@ -11,6 +11,7 @@ from app.config.location import Location
 from app.errors import UserError
 from app.tables import checkpoints
 
+DELTA = '{"sourceVersion":1,"reservoirId":"f0","reservoirVersion":2,"index":-1}'
 FILES, POLLS = '{"logOffset":4}', '{"polls":{"a":[1,2]},"files":[],"more":false}'
 
 
@@ -41,6 +42,12 @@ def plans(tmp_path: Path, *sources: str, ended: int = 1) -> Path:
         ([FILES, POLLS], True, False, [FILES]),
         ([FILES, POLLS], False, True, [POLLS]),
         ([FILES, "-"], False, True, ["-"]),
+        ([FILES], False, True, ["-"]),
+        ([POLLS], True, False, ["-"]),
+        ([DELTA], True, False, ["-"]),
+        ([DELTA], True, True, ["-", "-"]),
+        ([DELTA, POLLS], True, True, ["-", POLLS]),
+        ([DELTA], False, True, ["-"]),
     ],
 )
 def test_a_plan_has_a_line_for_each_source(
@@ -52,7 +59,7 @@ def test_a_plan_has_a_line_for_each_source(
     after: list[str],
 ) -> None:
     folder = plans(tmp_path, *before)
-    checkpoints.fit_sources(warehouse, "govern", streamed, polled)
+    checkpoints.fit_sources(warehouse, "govern", "files" if streamed else None, polled)
     for batch in ("0", "1"):
         assert (folder / batch).read_text().splitlines()[2:] == after
     assert sorted(file.name for file in folder.iterdir()) == ["0", "1"]
@@ -64,10 +71,19 @@ def test_a_plan_has_a_line_for_each_source(
         assert found == ({} if after[-1] == "-" else json.loads(after[-1]))
 
 
+@pytest.mark.parametrize(("before", "after"), [(DELTA, DELTA), (FILES, "-")])
+def test_a_delta_table_is_read_on_and_begins_behind_another_source(
+    warehouse: Location, tmp_path: Path, before: str, after: str
+) -> None:
+    folder = plans(tmp_path, before)
+    checkpoints.fit_sources(warehouse, "govern", "delta", polled=False)
+    assert (folder / "1").read_text().splitlines()[2:] == [after]
+
+
 def test_a_batch_that_has_not_ended_keeps_its_sources(warehouse: Location, tmp_path: Path) -> None:
     folder = plans(tmp_path, FILES, ended=0)
     before = (folder / "1").read_text()
-    checkpoints.fit_sources(warehouse, "govern", streamed=True, polled=False)
+    checkpoints.fit_sources(warehouse, "govern", "files", polled=False)
     with pytest.raises(UserError, match="the last batch of govern has not ended"):
-        checkpoints.fit_sources(warehouse, "govern", streamed=True, polled=True)
+        checkpoints.fit_sources(warehouse, "govern", "files", polled=True)
     assert (folder / "1").read_text() == before

@@ -10,7 +10,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from udfs.hashing import combine_hashes, hash64, hash_strings, name_hash, shard_of
+from tests.support.hashes import name_hash
+from udfs.hashing import combine_hashes, hash64, hash_strings, shard_of
 
 
 def test_hashes_of_every_length_equal_mmh3() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from state.engine.reach import Reach
+from tests.support.hashes import name_hash
 from tests.unit.state.contract.jobs import Job, Rows, Sample
 from tests.unit.state.shipping import Row, params_of
-from udfs.hashing import name_hash
 
 
 class Shards:
