@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,7 +15,7 @@ import typer
 from typer import Argument, Option, Typer
 
 from app import __version__
-from app.errors import CheckFound, UserError, reason
+from app.errors import CheckFound, UserError, reason, refusal
 from app.run.jvm_watch import ending_with_jvm
 from app.terminal import log
 from app.terminal.interrupt import Terminated, stoppable
@@ -64,9 +63,6 @@ policy_app = Typer(
 app.add_typer(policy_app, name="policy")
 suggest_app = Typer(cls=Commands, no_args_is_help=True, help="Suggest limits from the archive.")
 policy_app.add_typer(suggest_app, name="suggest")
-
-FIXABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
-"""Errors of the operating system about a file that the user can fix."""
 
 HERE = "here"
 
@@ -1147,7 +1143,9 @@ def main(arguments: list[str] | None = None) -> int:
             # Not by the command's own `main`: that takes the end of a damaged file for a Ctrl-C.
             _command().make_context(PROGRAM, list(arguments)) as context,
         ):
-            return int(_command().invoke(context) or 0)
+            code = int(_command().invoke(context) or 0)
+        sys.stdout.flush()  # what cannot be written is an error of the command
+        return code
     except typer.Exit as stop:
         return stop.exit_code
     except CheckFound as found:
@@ -1155,8 +1153,7 @@ def main(arguments: list[str] | None = None) -> int:
     except UserError as error:
         return _say(f"weir: {error}", 2, debug)
     except BrokenPipeError:
-        # The reader (`| head`) has closed the pipe; nothing may be written at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()  # the reader (`| head`) has closed the pipe
         return 0
     except KeyboardInterrupt:
         return _say("weir: interrupted", 130, debug)
@@ -1171,18 +1168,35 @@ def _unexpected(error: Exception, debug: bool) -> int:
     if usage is not None:
         # A mistake on the command line, as click reports it.
         return _say(f"weir: {usage()} (--help lists the options)", 2, debug)
-    if isinstance(error, OSError) and error.errno in FIXABLE and error.filename:
-        return _say(f"weir: {error.filename}: {error.strerror}", 2, debug)
     text = reason(error)
+    refused = refusal(error)
+    if refused is not None:
+        return _say(f"weir: {_refusing(error) or text}", 2, debug)
     text += "\nThis is an internal error; --debug shows the stack trace."
     text = f"weir: {type(error).__name__}: {text}"
     return _say(text, 3, debug)
 
 
+def _refusing(error: Exception) -> str | None:
+    """Which file the system has refused, and why; None for an error that a library has made of it."""
+    if not isinstance(error, OSError) or error.strerror != os.strerror(error.errno or 0):
+        return None
+    if error.filename is None:  # whoever writes a file names it (`folders.naming`)
+        _give_up_output()
+    return f"{error.filename or 'standard output'}: {error.strerror}"
+
+
+def _give_up_output() -> None:
+    """Write nothing more to the standard output, nor at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _say(text: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    if not log.error(text.removeprefix("weir: ")):
+    with suppress(OSError):  # the exit code has to say it
+        if log.error(text.removeprefix("weir: ")):
+            return code
         say(without_secrets(text), file=sys.stderr, flush=True)
     return code
 

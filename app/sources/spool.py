@@ -26,7 +26,6 @@ from app import folders
 from app.config.pulsar_admin import WHERE
 from app.errors import UserError
 from app.sources.pulsar.admin_documents import MappedTopic, PolledTopic, Record
-from app.tables import durable
 from app.tables.json_documents import Document
 
 MEMORY = "memory.json"
@@ -124,7 +123,7 @@ class Spool:
         """
         memory = self.memory
         name = f"poll-{max(at_ms, 0):015d}-{memory.seq:015d}.jsonl.gz"
-        unfinished = durable.unfinished(self.folder / name)
+        unfinished = folders.unfinished(self.folder / name)
         try:
             first = memory.seq
             with unfinished.open("wb") as file:
@@ -165,9 +164,9 @@ class Spool:
         memory = self._read_memory()
         if memory.file is not None:
             with suppress(FileNotFoundError):
-                written = durable.unfinished(self.folder / memory.file)
+                written = folders.unfinished(self.folder / memory.file)
                 written.replace(self.records / memory.file)
-        for leftover in folders.matching(self.folder, f".*{durable.UNFINISHED}"):
+        for leftover in folders.matching(self.folder, f".*{folders.UNFINISHED}"):
             folders.remove(leftover)
         return memory
 
@@ -191,7 +190,7 @@ class Spool:
 
     def _write_memory(self) -> None:
         with (
-            durable.replacing(self.folder / MEMORY) as unfinished,
+            folders.replacing(self.folder / MEMORY) as unfinished,
             unfinished.open("w", encoding="utf-8") as out,
         ):
             out.write(self._document.text(self.memory))

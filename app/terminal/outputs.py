@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
+from app import folders
 from app.errors import UserError
 
 
@@ -15,10 +17,11 @@ def require_folder(path: Path | None, option: str = "--out") -> None:
 
 def write_whole(out: Path, text: str, option: str = "--out") -> None:
     """Write a file that an option names, whole or not at all."""
-    unfinished = out.with_name(f".{out.name}.unfinished")
+    whole = out.is_file() or not out.exists()
     try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(out)
+        # What a link names is replaced, not the link; a pipe or a device takes the text.
+        with folders.replacing(out.resolve()) if whole else nullcontext(out) as file:
+            file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(
             f"{option} {out}: cannot be written: {error.strerror}\n"

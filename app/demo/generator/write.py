@@ -54,7 +54,8 @@ def write_files(trace: Trace, out: Path, progress: Progress | None = None) -> Wr
     for part in trace.slices():
         path = out / part.name
         hidden = out / f".{part.name}.part"  # a stream that watches the folder sees whole files
-        part.data.tofile(hidden)
+        with folders.naming(hidden), hidden.open("wb") as file:
+            file.write(part.data.data)
         os.utime(hidden, (part.wall_ms / 1000, part.wall_ms / 1000))
         hidden.rename(path)
         written.add(part)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from app import folders
 from app.tables.data_files import DataFile
 from app.terminal.interrupt import temporary_folder
 from app.whatif.replay.archive import bins_in_threads
@@ -53,7 +54,7 @@ class _WaitingPart:
 
     def put(self, packed: PackedBlob) -> None:
         """Keep a blob."""
-        with self._lock:
+        with self._lock, folders.naming(self._path):
             self._file.write(packed.blob)
             self._places.append(
                 _BlobPlace(packed.shard, packed.slice, self.bytes, packed.blob.size)
@@ -62,7 +63,8 @@ class _WaitingPart:
 
     def taken(self) -> Iterator[Placed]:
         """All blobs in order of shards and slices, once."""
-        self._file.close()
+        with folders.naming(self._path):
+            self._file.close()
         if self._places:
             with pa.memory_map(str(self._path)) as file:
                 for place in sorted(self._places):
