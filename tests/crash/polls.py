@@ -35,6 +35,8 @@ from tests.unit.sources.pulsar import documents
 
 VICTIMS = ("jvm", "python", "worker")
 FEEDS = ("kafka_groups", "kafka_producers", "kafka_quotas", "pulsar_admin")
+QUERY = "govern-client_quotas"
+"""That of all six jobs."""
 EVERY_MS = 1_500
 START_S = 16.0
 """A start until its first batch, and some seconds after it."""
@@ -113,8 +115,7 @@ class PolledSite(Site):
                 for more, what in ((there - mine, "are missing"), (mine - there, "are too many"))
                 if more
             ]
-        calm, mine = self._calm(), _tables(self.settings)
-        return found + mine.differences(calm)
+        return found + _tables(self.settings).differences(self._calm())
 
     def _calm(self) -> Tables:
         """The tables of a run over the same files and polls that nobody kills."""
@@ -190,8 +191,8 @@ def kill_anywhere(site: Site, count: int, said: Callable[[str], None] = print) -
 
 
 def _next_batch(run: Service) -> None:
-    begun = run.batches("govern", "offsets")
-    run.wait(lambda: run.batches("govern", "offsets") > begun, "a batch of govern")
+    begun = run.batches(QUERY, "offsets")
+    run.wait(lambda: run.batches(QUERY, "offsets") > begun, "a batch")
 
 
 def _sleep(run: Service, seconds: float) -> None:
