@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,6 +56,24 @@ def fill(folder: Path, left: int = 0) -> Path:
                 size //= 2
         file.truncate(max(file.tell() - left, 0))
     return ballast
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """The folder mounted over itself: files that are open stay open for writing."""
+    for words in (("--bind", str(folder), str(folder)), ("-o", "remount,ro,bind", str(folder))):
+        for _ in range(50):  # busy while a file is open for writing
+            done = mount(*words)
+            if not done.returncode:
+                break
+            time.sleep(0.02)
+        else:
+            unmount(folder)
+            raise AssertionError(f"{folder} cannot be made read-only: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        unmount(folder)
 
 
 def mount(*words: str) -> subprocess.CompletedProcess[str]:
