@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -254,9 +254,8 @@ def run(
     from app.engine.policy_watch import Origin
     from app.run.service import run as run_service
 
-    origin = None
-    if config is not None:
-        origin = Origin(config, lambda: _settings(config, warehouse, reads=True))
+    again = partial(_settings, config, warehouse, reads=True)
+    origin = None if config is None else Origin(config, again)
     return run_service(settings, available_now, names, log_format, origin, drain)
 
 
@@ -277,10 +276,8 @@ def reshard(
     """Move the state of a stopped run to another number of shards and shuffle partitions."""
     from app.run.reshard import refuse
 
-    overrides: dict[str, Any] = {
-        key: n for key, n in (("shards", shards), ("partitions", partitions)) if n
-    }
-    settings = _settings(config, warehouse, **overrides)
+    given: dict[str, Any] = {"shards": shards, "partitions": partitions}
+    settings = _settings(config, warehouse, **{key: n for key, n in given.items() if n})
     if _preflight():
         if _preflight() == HERE:
             refuse(settings)
@@ -364,8 +361,8 @@ def size(
     from app.setup.size import Load
     from app.setup.size import size as run_size
 
-    batch_s = _duration(batch, "--batch") / 1000
-    return run_size(Load(events_per_s, topics, principals, batch_s, shadows), as_json, why)
+    load = Load(events_per_s, topics, principals, _duration(batch, "--batch") / 1000, shadows)
+    return run_size(load, as_json, why)
 
 
 @app.command()
@@ -385,8 +382,9 @@ def tables(
     """List the tables and views, and describe their columns."""
     from app.read.query import tables as run_tables
 
-    settings = _settings(config, warehouse)
-    return run_tables(settings, name=name, sql=sql, as_json=as_json, ddl=ddl, engine=engine)
+    return run_tables(
+        _settings(config, warehouse), name=name, sql=sql, as_json=as_json, ddl=ddl, engine=engine
+    )
 
 
 @app.command()
@@ -472,8 +470,8 @@ def report(
     from app.show.report import report as run_report
 
     times = _moment(start, "--from"), _moment(end, "--to"), _moment(as_of, "--as-of")
-    settings = _settings(config, warehouse)
-    return run_report(settings, out, *times, as_json, config is not None, cluster)
+    known = config is not None
+    return run_report(_settings(config, warehouse), out, *times, as_json, known, cluster)
 
 
 @app.command()
@@ -605,9 +603,8 @@ def bakeoff(
 ) -> int:
     """Compare the hit ratios of the cache eviction policies at several sizes, on a trace."""
     keep = trace is None or config is not None or warehouse is not None
-    answer = _answer_of("bakeoff")
     settings = _settings(config, warehouse)
-    return answer(settings, trace, policies, sizes, vary or [], keep, as_json)
+    return _answer_of("bakeoff")(settings, trace, policies, sizes, vary or [], keep, as_json)
 
 
 @app.command()
@@ -950,8 +947,9 @@ def suggest_producer_ids(
     as_json: Json = False,
 ) -> int:
     """Suggest the producer_ids_rate that each user needs."""
-    answer = _answer_of("policy suggest producer-ids")
-    return answer(_settings(config, warehouse), share, every, as_json, headroom, out)
+    return _answer_of("policy suggest producer-ids")(
+        _settings(config, warehouse), share, every, as_json, headroom, out
+    )
 
 
 @suggest_app.command("client-quotas")
@@ -1062,15 +1060,13 @@ def alerts_watch(
     interval: Annotated[
         str | None, Option("--interval", help="Time between the starts of two rounds, such as 30s.")
     ] = None,
-    interval_ms: Annotated[int | None, Option(min=1, help="The same in ms.", hidden=True)] = None,
     rule: Rules = None,
     as_json: Json = False,
 ) -> int:
     """Evaluate the rules repeatedly, until SIGTERM or Ctrl-C."""
     from app.show.alerts import watch
 
-    if interval is not None:
-        interval_ms = _duration(interval, "--interval")
+    interval_ms = None if interval is None else _duration(interval, "--interval")
     return watch(_settings(config, warehouse), interval_ms, as_json, rule or [])
 
 
@@ -1153,7 +1149,8 @@ def main(arguments: list[str] | None = None) -> int:
     except UserError as error:
         return _say(f"weir: {error}", 2, debug)
     except BrokenPipeError:
-        _give_up_output()  # the reader (`| head`) has closed the pipe
+        # The reader (`| head`) has closed the pipe; nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return _say("weir: interrupted", 130, debug)
@@ -1168,36 +1165,28 @@ def _unexpected(error: Exception, debug: bool) -> int:
     if usage is not None:
         # A mistake on the command line, as click reports it.
         return _say(f"weir: {usage()} (--help lists the options)", 2, debug)
-    text = reason(error)
-    refused = refusal(error)
-    if refused is not None:
-        return _say(f"weir: {_refusing(error) or text}", 2, debug)
-    text += "\nThis is an internal error; --debug shows the stack trace."
-    text = f"weir: {type(error).__name__}: {text}"
-    return _say(text, 3, debug)
+    if refusal(error):
+        return _say(f"weir: {_refusing(error)}", 2, debug)
+    text = f"weir: {type(error).__name__}: {reason(error)}"
+    return _say(f"{text}\nThis is an internal error; --debug shows the stack trace.", 3, debug)
 
 
-def _refusing(error: Exception) -> str | None:
-    """Which file the system has refused, and why; None for an error that a library has made of it."""
-    if not isinstance(error, OSError) or error.strerror != os.strerror(error.errno or 0):
-        return None
-    if error.filename is None:  # whoever writes a file names it (`folders.naming`)
-        _give_up_output()
+def _refusing(error: Exception) -> str:
+    """Which file the system has refused, and why. Only the standard output has no name, and nothing
+    more is written to it, nor at exit."""
+    if not isinstance(error, OSError) or error.strerror != refusal(error):
+        return reason(error)  # as a library has it
+    if error.filename is None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return f"{error.filename or 'standard output'}: {error.strerror}"
-
-
-def _give_up_output() -> None:
-    """Write nothing more to the standard output, nor at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(text: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
     with suppress(OSError):  # the exit code has to say it
-        if log.error(text.removeprefix("weir: ")):
-            return code
-        say(without_secrets(text), file=sys.stderr, flush=True)
+        if not log.error(text.removeprefix("weir: ")):
+            say(without_secrets(text), file=sys.stderr, flush=True)
     return code
 
 

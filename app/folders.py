@@ -1,4 +1,4 @@
-"""What is in a folder that others write to and clean up, and files that appear whole or not at all.
+"""What is in a folder that others write to and clean up.
 
 Between listing a folder and looking at one of its files the file may be removed, and so may the
 folder. So folders are listed here alone, and what has gone meanwhile is left out.
@@ -11,15 +11,12 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
 from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
 
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
 """Errors of what no longer exists; ESTALE of files that another machine has removed."""
-UNFINISHED = ".unfinished"
-"""The end of the name of a file that is not complete yet."""
 
 
 class FolderFile(NamedTuple):
@@ -78,8 +75,7 @@ def matching(folder: Path, pattern: str) -> list[Path]:
     pattern has the dot.
     """
     # `Path.glob` fails where a folder goes meanwhile, and refuses absolute patterns.
-    found = glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207
-    return sorted(folder / name for name in found)
+    return sorted(folder / name for name in glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
 
 
 def remove(path: Path) -> None:
@@ -88,40 +84,6 @@ def remove(path: Path) -> None:
         shutil.rmtree(path, onerror=_unless_gone)
     else:
         path.unlink(missing_ok=True)
-
-
-def unfinished(file: Path) -> Path:
-    """The path of a file that is not complete yet; readers of the folder ignore it."""
-    return file.with_name(f".{file.name}{UNFINISHED}")
-
-
-@contextmanager
-def replacing(file: Path) -> Iterator[Path]:
-    """The path to which the body writes the new contents of a file; they replace it at the end. A
-    failure leaves nothing of them: they take room where there may be none.
-    """
-    with naming(file):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        new = unfinished(file)
-        try:
-            yield new
-            new.replace(file)
-        except BaseException:
-            with suppress(OSError):
-                new.unlink()
-            raise
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """A block that writes to a path: an error of the system has its name, also where it comes of an
-    open file, which has none."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is not None and error.filename is None:
-            error.filename = str(path)
-        raise
 
 
 def listed(paths: Iterable[Path]) -> Iterator[FolderFile]:

@@ -26,6 +26,7 @@ from app import folders
 from app.config.pulsar_admin import WHERE
 from app.errors import UserError
 from app.sources.pulsar.admin_documents import MappedTopic, PolledTopic, Record
+from app.tables import durable
 from app.tables.json_documents import Document
 
 MEMORY = "memory.json"
@@ -123,7 +124,7 @@ class Spool:
         """
         memory = self.memory
         name = f"poll-{max(at_ms, 0):015d}-{memory.seq:015d}.jsonl.gz"
-        unfinished = folders.unfinished(self.folder / name)
+        unfinished = durable.unfinished(self.folder / name)
         try:
             first = memory.seq
             with unfinished.open("wb") as file:
@@ -164,9 +165,8 @@ class Spool:
         memory = self._read_memory()
         if memory.file is not None:
             with suppress(FileNotFoundError):
-                written = folders.unfinished(self.folder / memory.file)
-                written.replace(self.records / memory.file)
-        for leftover in folders.matching(self.folder, f".*{folders.UNFINISHED}"):
+                durable.unfinished(self.folder / memory.file).replace(self.records / memory.file)
+        for leftover in folders.matching(self.folder, f".*{durable.UNFINISHED}"):
             folders.remove(leftover)
         return memory
 
@@ -190,7 +190,7 @@ class Spool:
 
     def _write_memory(self) -> None:
         with (
-            folders.replacing(self.folder / MEMORY) as unfinished,
+            durable.replacing(self.folder / MEMORY) as unfinished,
             unfinished.open("w", encoding="utf-8") as out,
         ):
             out.write(self._document.text(self.memory))

@@ -1,12 +1,36 @@
-"""Files that survive a loss of power."""
+"""Files that appear whole or not at all, and that survive a loss of power."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+UNFINISHED = ".unfinished"
+
+
+def unfinished(file: Path) -> Path:
+    """The path of a file that is not complete yet; readers of the folder ignore it."""
+    return file.with_name(f".{file.name}{UNFINISHED}")
+
+
+@contextmanager
+def replacing(file: Path) -> Iterator[Path]:
+    """The path to which the body writes the new contents of a file; they replace it at the end. A
+    failure leaves nothing of them: they take room where there may be none.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield unfinished(file)
+        unfinished(file).replace(file)
+    except BaseException:
+        with suppress(OSError):
+            unfinished(file).unlink()
+        raise
 
 
 def sync(folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from app import folders
 from app.errors import UserError
+from app.tables import durable
 from app.tables.object_store import object_store
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def write_text(warehouse: Location, name: str, text: str) -> None:
         return
     file = local / name
     try:
-        with folders.replacing(file) as unfinished:
+        with durable.replacing(file) as unfinished:
             unfinished.write_text(text, "utf-8")
     except OSError as error:
         raise UserError(

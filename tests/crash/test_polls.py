@@ -29,4 +29,5 @@ def test_killed_anywhere_a_run_with_polls_goes_on_to_the_rows_of_one_that_was_no
     with site.afterwards:
         kill_anywhere(site, kills, moments.append)
         site.finish()
-        assert site.differences() == [], f"WEIR_SEED={seed}: {moments}"
+        found = site.differences()
+        assert not found, "\n".join([f"WEIR_SEED={seed}", *moments, *found])

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.test_kafka_reporter import REPORTER, TOPIC, Broker, Json, read, sending
 from tests.support.servers.kafka import VERSION
+from tests.support.servers.kafka_reporter import REPORTER, TOPIC, Broker, Json, read, sending
 from tests.support.servers.process import serving
 from tests.support.servers.pulsar_plugin import records
 from tests.support.small_disk import fill, mount, no_mount, read_only, unmount

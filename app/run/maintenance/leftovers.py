@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import folders
-from app.tables import manifest, run_lock
+from app.tables import durable, manifest, run_lock
 from app.tables.checkpoints import COPYING, FOLDER, RESHARDING
 from app.tables.small_files import local_path
 
@@ -42,5 +42,5 @@ def _unfinished(warehouse: Location, root: Path) -> Iterator[Path]:
     if kept is not None and kept.moving is None:
         yield root / RESHARDING
     for file in folders.files_below(root / "_weir"):
-        if file.path.name.startswith(".") and file.path.name.endswith(folders.UNFINISHED):
+        if file.path.name.startswith(".") and file.path.name.endswith(durable.UNFINISHED):
             yield file.path

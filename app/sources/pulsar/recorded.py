@@ -134,11 +134,11 @@ def _plain(file: Path, folder: Path, number: int, lost: list[tuple[str, str]]) -
     plain = folder / f"{number}.jsonl"
     plain.touch()
     try:
-        with folders.naming(plain), gzip.open(file) as packed, plain.open("wb") as out:
+        with gzip.open(file) as packed, plain.open("wb") as out:
             shutil.copyfileobj(packed, out)
     except (OSError, EOFError, zlib.error) as error:
         if refusal(error):  # not of what is read, but of the folder of temporary files
-            raise
+            raise UserError(f"{plain}: {refusal(error)}") from error
         lost.append((file.name, f"cannot be read to its end: {error}"))
     return plain
 

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from app import folders
 from app.tables.data_files import DataFile
 from app.terminal.interrupt import temporary_folder
 from app.whatif.replay.archive import bins_in_threads
@@ -54,7 +53,7 @@ class _WaitingPart:
 
     def put(self, packed: PackedBlob) -> None:
         """Keep a blob."""
-        with self._lock, folders.naming(self._path):
+        with self._lock:
             self._file.write(packed.blob)
             self._places.append(
                 _BlobPlace(packed.shard, packed.slice, self.bytes, packed.blob.size)
@@ -63,8 +62,7 @@ class _WaitingPart:
 
     def taken(self) -> Iterator[Placed]:
         """All blobs in order of shards and slices, once."""
-        with folders.naming(self._path):
-            self._file.close()
+        self._file.close()
         if self._places:
             with pa.memory_map(str(self._path)) as file:
                 for place in sorted(self._places):
@@ -115,6 +113,9 @@ class Threads:
                 largest = sorted(stages.parts, key=lambda part: -waiting[part].bytes)
                 for judged in as_completed([pool.submit(judge, part) for part in largest]):
                     progress.judged(1, judged.result())
+            except OSError as error:
+                error.filename = error.filename or str(folder)  # records that wait have no name
+                raise
             finally:
                 pool.shutdown(cancel_futures=True)
 
