@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import nullcontext
-from functools import cache
+from contextlib import nullcontext, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +15,7 @@ import typer
 from typer import Argument, Option, Typer
 
 from app import __version__
-from app.errors import CheckFound, UserError, reason
+from app.errors import CheckFound, UserError, reason, refusal
 from app.run.jvm_watch import ending_with_jvm
 from app.terminal import log
 from app.terminal.interrupt import Terminated, stoppable
@@ -64,9 +63,6 @@ policy_app = Typer(
 app.add_typer(policy_app, name="policy")
 suggest_app = Typer(cls=Commands, no_args_is_help=True, help="Suggest limits from the archive.")
 policy_app.add_typer(suggest_app, name="suggest")
-
-FIXABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
-"""Errors of the operating system about a file that the user can fix."""
 
 HERE = "here"
 
@@ -258,9 +254,8 @@ def run(
     from app.engine.policy_watch import Origin
     from app.run.service import run as run_service
 
-    origin = None
-    if config is not None:
-        origin = Origin(config, lambda: _settings(config, warehouse, reads=True))
+    again = partial(_settings, config, warehouse, reads=True)
+    origin = None if config is None else Origin(config, again)
     return run_service(settings, available_now, names, log_format, origin, drain)
 
 
@@ -338,8 +333,8 @@ def size(
     from app.setup.size import Load
     from app.setup.size import size as run_size
 
-    batch_s = _duration(batch, "--batch") / 1000
-    return run_size(Load(events_per_s, topics, principals, batch_s, shadows), as_json, why)
+    load = Load(events_per_s, topics, principals, _duration(batch, "--batch") / 1000, shadows)
+    return run_size(load, as_json, why)
 
 
 @app.command()
@@ -359,8 +354,9 @@ def tables(
     """List the tables and views, and describe their columns."""
     from app.read.query import tables as run_tables
 
-    settings = _settings(config, warehouse)
-    return run_tables(settings, name=name, sql=sql, as_json=as_json, ddl=ddl, engine=engine)
+    return run_tables(
+        _settings(config, warehouse), name=name, sql=sql, as_json=as_json, ddl=ddl, engine=engine
+    )
 
 
 @app.command()
@@ -446,8 +442,8 @@ def report(
     from app.show.report import report as run_report
 
     times = _moment(start, "--from"), _moment(end, "--to"), _moment(as_of, "--as-of")
-    settings = _settings(config, warehouse)
-    return run_report(settings, out, *times, as_json, config is not None, cluster)
+    known = config is not None
+    return run_report(_settings(config, warehouse), out, *times, as_json, known, cluster)
 
 
 @app.command()
@@ -579,9 +575,8 @@ def bakeoff(
 ) -> int:
     """Compare the hit ratios of the cache eviction policies at several sizes, on a trace."""
     keep = trace is None or config is not None or warehouse is not None
-    answer = _answer_of("bakeoff")
     settings = _settings(config, warehouse)
-    return answer(settings, trace, policies, sizes, vary or [], keep, as_json)
+    return _answer_of("bakeoff")(settings, trace, policies, sizes, vary or [], keep, as_json)
 
 
 @app.command()
@@ -922,8 +917,9 @@ def suggest_producer_ids(
     as_json: Json = False,
 ) -> int:
     """Suggest the producer_ids_rate that each user needs."""
-    answer = _answer_of("policy suggest producer-ids")
-    return answer(_settings(config, warehouse), share, every, as_json, headroom, out)
+    return _answer_of("policy suggest producer-ids")(
+        _settings(config, warehouse), share, every, as_json, headroom, out
+    )
 
 
 @suggest_app.command("client-quotas")
@@ -1034,15 +1030,13 @@ def alerts_watch(
     interval: Annotated[
         str | None, Option("--interval", help="Time between the starts of two rounds, such as 30s.")
     ] = None,
-    interval_ms: Annotated[int | None, Option(min=1, help="The same in ms.", hidden=True)] = None,
     rule: Rules = None,
     as_json: Json = False,
 ) -> int:
     """Evaluate the rules repeatedly, until SIGTERM or Ctrl-C."""
     from app.show.alerts import watch
 
-    if interval is not None:
-        interval_ms = _duration(interval, "--interval")
+    interval_ms = None if interval is None else _duration(interval, "--interval")
     return watch(_settings(config, warehouse), interval_ms, as_json, rule or [])
 
 
@@ -1115,7 +1109,9 @@ def main(arguments: list[str] | None = None) -> int:
             # Not by the command's own `main`: that takes the end of a damaged file for a Ctrl-C.
             _command().make_context(PROGRAM, list(arguments)) as context,
         ):
-            return int(_command().invoke(context) or 0)
+            code = int(_command().invoke(context) or 0)
+        sys.stdout.flush()  # what cannot be written is an error of the command
+        return code
     except typer.Exit as stop:
         return stop.exit_code
     except CheckFound as found:
@@ -1139,19 +1135,28 @@ def _unexpected(error: Exception, debug: bool) -> int:
     if usage is not None:
         # A mistake on the command line, as click reports it.
         return _say(f"weir: {usage()} (--help lists the options)", 2, debug)
-    if isinstance(error, OSError) and error.errno in FIXABLE and error.filename:
-        return _say(f"weir: {error.filename}: {error.strerror}", 2, debug)
-    text = reason(error)
-    text += "\nThis is an internal error; --debug shows the stack trace."
-    text = f"weir: {type(error).__name__}: {text}"
-    return _say(text, 3, debug)
+    if refusal(error):
+        return _say(f"weir: {_refusing(error)}", 2, debug)
+    text = f"weir: {type(error).__name__}: {reason(error)}"
+    return _say(f"{text}\nThis is an internal error; --debug shows the stack trace.", 3, debug)
+
+
+def _refusing(error: Exception) -> str:
+    """Which file the system has refused, and why. Only the standard output has no name, and nothing
+    more is written to it, nor at exit."""
+    if not isinstance(error, OSError) or error.strerror != refusal(error):
+        return reason(error)  # as a library has it
+    if error.filename is None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return f"{error.filename or 'standard output'}: {error.strerror}"
 
 
 def _say(text: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    if not log.error(text.removeprefix("weir: ")):
-        say(without_secrets(text), file=sys.stderr, flush=True)
+    with suppress(OSError):  # the exit code has to say it
+        if not log.error(text.removeprefix("weir: ")):
+            say(without_secrets(text), file=sys.stderr, flush=True)
     return code
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
@@ -36,9 +37,25 @@ MOST_OF_REASON = 300
 """Characters of an error that are told in a line."""
 
 
+_REFUSAL = re.compile(
+    "No space left on device|Disk quota exceeded|Read-only file system|Permission denied"
+    "|Operation not permitted"
+)
+
+
+def refusal(error: object) -> str | None:
+    """What the system has refused about a file, for the user to fix; libraries have it somewhere in
+    their message."""
+    found = _REFUSAL.search(str(error))
+    return found and found[0]
+
+
 def reason(error: object) -> str:
-    """The first line of an error's message on one printable line, cut; its kind where it has none."""
+    """The first line of an error's message on one printable line, cut; its kind where it has none.
+    The system's own words where it has refused something about a file, in another line.
+    """
     text = str(error).strip().partition("\n")[0][:MOST_OF_REASON] or type(error).__name__
+    text = text if refusal(text) else refusal(error) or text
     return "".join(c if c.isprintable() else " " for c in text)
 
 

@@ -75,8 +75,7 @@ def matching(folder: Path, pattern: str) -> list[Path]:
     pattern has the dot.
     """
     # `Path.glob` fails where a folder goes meanwhile, and refuses absolute patterns.
-    found = glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207
-    return sorted(folder / name for name in found)
+    return sorted(folder / name for name in glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
 
 
 def remove(path: Path) -> None:

@@ -42,11 +42,13 @@ class NoAnswer(Exception):
 
 def connections(proxy: Address | None = None, **options: Any) -> urllib3.PoolManager:
     """Connections that are used again, also by several threads; `options` are PoolManager's."""
-    if proxy is None:
-        pools = urllib3.PoolManager(num_pools=64, **options)
-    else:
-        headers = urllib3.make_headers(proxy_basic_auth=unquote(proxy.login or "") or None)
-        pools = urllib3.ProxyManager(proxy.origin.url, proxy_headers=headers, **options)
+    login = None if proxy is None else unquote(proxy.login or "") or None
+    headers = urllib3.make_headers(proxy_basic_auth=login)
+    pools = (
+        urllib3.PoolManager(num_pools=64, **options)
+        if proxy is None
+        else urllib3.ProxyManager(proxy.origin.url, proxy_headers=headers, **options)
+    )
     pools.pool_classes_by_scheme = _POOLS
     return pools
 
@@ -66,8 +68,7 @@ def connections_to(there: Address) -> urllib3.PoolManager:
         proxy = getproxies().get(origin.scheme)
         if proxy is None or proxy_bypass(f"{origin.host}:{origin.port}"):
             return connections()
-        at = parsed(proxy if "://" in proxy else f"http://{proxy}", may_log_in=True)
-        return connections(at)
+        return connections(parsed(proxy if "://" in proxy else f"http://{proxy}", may_log_in=True))
     except ValueError:
         raise NoAnswer("the address of the proxy cannot be used", again=False) from None
 
@@ -189,8 +190,9 @@ def _answer(sock: socket.socket, **options: Any) -> http.client.HTTPResponse:
 def _timed(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
     """A kind of pool whose answers have a deadline."""
     answers = {"response_class": staticmethod(_answer)}
-    connection = type("Connection", (pool.ConnectionCls,), answers)
-    return type("Pool", (pool,), {"ConnectionCls": connection})
+    return type(
+        "Pool", (pool,), {"ConnectionCls": type("Connection", (pool.ConnectionCls,), answers)}
+    )
 
 
 _POOLS = {"http": _timed(HTTPConnectionPool), "https": _timed(HTTPSConnectionPool)}

@@ -103,8 +103,9 @@ def _resolve(packages: tuple[str, ...], folder: Path, options: list[str]) -> Non
     from pyspark.java_gateway import launch_gateway
 
     wanted = ["--packages", ",".join(packages), "--exclude-packages", ",".join(IN_SPARK)]
-    line = ["--master", "local", *wanted, *options, "pyspark-shell"]
-    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(line)
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(
+        ["--master", "local", *wanted, *options, "pyspark-shell"]
+    )
     gateway = launch_gateway()
     try:
         found = gateway.jvm.java.lang.System.getProperty("spark.jars") or ""

@@ -74,5 +74,8 @@ def own_confs() -> list[tuple[str, Any]]:
     )
     if jars:
         return [*confs, ("spark.jars", ",".join(map(str, jars)))]
-    packages = ("spark.jars.packages", ",".join(coordinates()))
-    return [*confs, packages, ("spark.jars.excludes", ",".join(IN_SPARK))]
+    return [
+        *confs,
+        ("spark.jars.packages", ",".join(coordinates())),
+        ("spark.jars.excludes", ",".join(IN_SPARK)),
+    ]

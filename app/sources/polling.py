@@ -272,8 +272,8 @@ class Polling(ABC):
         try:
             path = self.spool.commit(now_ms, chain(records, [self._record(begun)] if ends else ()))
             # Not by age alone: the clock may be wrong.
-            least = self._keep_ms // self._interval_ms
-            self.spool.remove_before(now_ms - self._keep_ms, max(least, 1), self.needed)
+            least = max(self._keep_ms // self._interval_ms, 1)
+            self.spool.remove_before(now_ms - self._keep_ms, least, self.needed)
         except BaseException:
             self.spool.release()  # what is in memory is not what is in the folder
             raise

@@ -165,8 +165,7 @@ class Spool:
         memory = self._read_memory()
         if memory.file is not None:
             with suppress(FileNotFoundError):
-                written = durable.unfinished(self.folder / memory.file)
-                written.replace(self.records / memory.file)
+                durable.unfinished(self.folder / memory.file).replace(self.records / memory.file)
         for leftover in folders.matching(self.folder, f".*{durable.UNFINISHED}"):
             folders.remove(leftover)
         return memory

@@ -94,10 +94,8 @@ def write_files(
 
 
 def _files(found: Iterable[tuple[str, str | None, int, str]]) -> pa.Table:
-    columns = zip(*found, strict=True)
-    return pa.table(
-        [pa.array(list(c), f.type) for c, f in zip(columns, FILES, strict=True)], schema=FILES
-    )
+    columns = zip(zip(*found, strict=True), FILES, strict=True)
+    return pa.table([pa.array(list(column), field.type) for column, field in columns], schema=FILES)
 
 
 def _written(

@@ -135,15 +135,17 @@ def applications(warehouse: Location, query: str) -> list[str]:
     they are one query.
     """
     reader = carrier(warehouse, query)
-    writers = [name for name in (reader, ARCHIVE) if carrier(warehouse, name) == reader]
-    kept = [identity(warehouse, name) for name in dict.fromkeys(writers)]
-    return [one.applications[-1] for one in kept if one is not None]
+    writers = dict.fromkeys(n for n in (reader, ARCHIVE) if carrier(warehouse, n) == reader)
+    return [kept.applications[-1] for name in writers if (kept := identity(warehouse, name))]
 
 
 def found(warehouse: Location) -> list[str]:
     """The queries that have a checkpoint."""
-    kept = names(warehouse, FOLDER)
-    return sorted(name for name in kept if not name.endswith(COPYING) and begun(warehouse, name))
+    return sorted(
+        name
+        for name in names(warehouse, FOLDER)
+        if not name.endswith(COPYING) and begun(warehouse, name)
+    )
 
 
 def begun(warehouse: Location, query: str) -> bool:
@@ -167,8 +169,9 @@ def settled(warehouse: Location, query: str) -> bool:
 
 
 def _last(warehouse: Location, query: str, log: str) -> int:
-    found = names(warehouse, f"{logs(warehouse, query)}/{log}")
-    return max((int(name) for name in found if is_digits(name)), default=-1)
+    return max(
+        map(int, filter(is_digits, names(warehouse, f"{logs(warehouse, query)}/{log}"))), default=-1
+    )
 
 
 def planned(warehouse: Location, query: str) -> int | None:

@@ -6,7 +6,7 @@ import ctypes
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,19 @@ def unfinished(file: Path) -> Path:
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
     """The path to which the body writes the new contents of a file; they replace it at the end. A
-    file has one writer at a time, the others wait.
+    file has one writer at a time, the others wait. A failure leaves nothing of them: they take room
+    where there may be none.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     path = unfinished(file)
     with _locked(path):
-        yield path
-        path.replace(file)
+        try:
+            yield path
+            path.replace(file)
+        except BaseException:
+            with suppress(OSError):
+                path.unlink()
+            raise
 
 
 @contextmanager

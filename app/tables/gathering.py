@@ -31,11 +31,10 @@ import pyarrow as pa
 
 from app import folders
 from app.errors import reason
-from app.tables import checkpoints
+from app.tables import checkpoints, durable
 from app.tables.checkpoints import GatheredFile
 from app.tables.commit import Writer
 from app.tables.definitions import TABLES
-from app.tables.durable import replacing
 from app.tables.shape import shaped
 from app.tables.small_files import Damaged, local_path
 
@@ -78,7 +77,7 @@ class Gathered:
         with pa.ipc.new_file(out, rows.schema) as writer:
             writer.write_table(rows)
         found = out.getvalue()
-        with replacing(self._file(table, batch)) as unfinished:
+        with durable.replacing(self._file(table, batch)) as unfinished:
             unfinished.write_bytes(found)
         return GatheredFile(batch, len(found), zlib.crc32(found))
 

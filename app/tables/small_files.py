@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from app import folders
 from app.errors import UserError
-from app.tables.durable import replacing
+from app.tables import durable
 from app.tables.object_store import object_store
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def write_text(warehouse: Location, name: str, text: str) -> None:
         return
     file = local / name
     try:
-        with replacing(file) as unfinished:
+        with durable.replacing(file) as unfinished:
             unfinished.write_text(text, "utf-8")
     except OSError as error:
         raise UserError(

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.errors import UserError
-from app.tables.durable import replacing
+from app.tables import durable
 from app.tables.object_store import object_store
 
 Key = tuple[str, int]
@@ -61,7 +61,7 @@ def write(
         with object_store(folder, storage or {}).open_output_stream(name) as file:
             file.write(sink.getvalue())
         return
-    with replacing(Path(path)) as unfinished:
+    with durable.replacing(Path(path)) as unfinished:
         with pa.OSFile(str(unfinished), "wb") as file:
             _write(file, states, about)
         with unfinished.open("rb") as written:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from app.config.location import Location
 
+ROOM_BYTES = 1 << 20
+"""Of a commit and more: libraries print their own stack traces where a disk becomes full."""
+
 
 def obstacle(warehouse: Location, *names: str) -> UserError | None:
     """Why the warehouse, or one of the folders `names` below it, cannot be written; None if all can
@@ -86,7 +89,7 @@ def _refusal(folder: Path) -> UserError | None:
         if not there.is_dir():
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         with tempfile.TemporaryFile(dir=there, buffering=0) as file:
-            file.write(b".")  # a full disk takes names, and no bytes
+            os.posix_fallocate(file.fileno(), 0, ROOM_BYTES)  # a full disk takes names alone
             return None
     except OSError as error:
         return UserError(f"warehouse: {there} cannot be written ({error.strerror or error})")

@@ -112,5 +112,8 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _time(record: logging.LogRecord) -> str:
-    at = datetime.fromtimestamp(record.created, UTC)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(record.created, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from app.errors import UserError
@@ -15,11 +16,16 @@ def require_folder(path: Path | None, option: str = "--out") -> None:
 
 def write_whole(out: Path, text: str, option: str = "--out") -> None:
     """Write a file that an option names, whole or not at all."""
-    unfinished = out.with_name(f".{out.name}.unfinished")
+    there = out.resolve()  # what a link names is replaced, not the link
+    unfinished = there.with_name(f".{there.name}.unfinished")
+    # A pipe or a device takes the text, and stays what it is.
+    file = unfinished if there.is_file() or not there.exists() else there
     try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(out)
+        file.write_text(text, encoding="utf-8")
+        file.replace(there)
     except OSError as error:
+        with suppress(OSError):  # half of it takes room where there is none
+            unfinished.unlink()
         raise UserError(
             f"{option} {out}: cannot be written: {error.strerror}\n"
             "name a file in a folder that this user may write"

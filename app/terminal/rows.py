@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import compress
+from itertools import chain, compress
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, TextIO
@@ -65,8 +65,7 @@ def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) 
     """Comma-separated values with a header; null is empty, lists and maps are JSON."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
-    for row in rows:
-        writer.writerow([_cell(value) for value in row])
+    writer.writerows([_cell(value) for value in row] for row in rows)
 
 
 def write_spreadsheet(names: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
@@ -78,9 +77,7 @@ def write_spreadsheet(names: Sequence[str], rows: Iterable[Sequence[Any]], out: 
         return f"'{text}" if is_text and text.startswith(FORMULAS) else text
 
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([quoted(name) for name in names])
-    for row in rows:
-        writer.writerow([quoted(value) for value in row])
+    writer.writerows([quoted(value) for value in row] for row in chain([names], rows))
 
 
 def write_table(

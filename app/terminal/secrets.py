@@ -29,8 +29,7 @@ def masked(text: str) -> str:
     """A secret for printing: only the names of its variables."""
     if ENV.fullmatch(text):
         return text
-    names = [match[0] for match in ENV.finditer(text)]
-    return MASK + "".join(name + MASK for name in names)
+    return MASK + "".join(match[0] + MASK for match in ENV.finditer(text))
 
 
 def without_secrets(value: Any) -> Any:

@@ -57,8 +57,14 @@ def _is_message(text: str) -> bool:
 
 def _message(text: str) -> str:
     """A log message around a line that is none."""
-    at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return json.dumps({"time": at, "level": "WARNING", "message": text}, ensure_ascii=False)
+    return json.dumps(
+        {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": "WARNING",
+            "message": text,
+        },
+        ensure_ascii=False,
+    )
 
 
 def main(log_format: str, pipe: str | None = None) -> None:
@@ -69,8 +75,9 @@ def main(log_format: str, pipe: str | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
     for line in kept(sys.stdin, log_format == "json"):
-        sys.stderr.write(line)
-        sys.stderr.flush()
+        with suppress(OSError):  # a log that cannot be written costs its lines, not the run
+            sys.stderr.write(line)
+            sys.stderr.flush()
     if pipe is not None:
         with suppress(OSError):
             Path(pipe).unlink()

@@ -136,14 +136,16 @@ class Service:
         return [each for each in found if word in _command(each)]
 
     @property
-    def driver(self) -> psutil.Process:
-        """The Python of the driver."""
-        (found,) = (
-            each
-            for each in self.processes("app/main.py")
-            if "java" not in _command(each).split()[0]
+    def driver(self) -> psutil.Process | None:
+        """The Python of the driver; None before it has started."""
+        return next(
+            (
+                each
+                for each in self.processes("app/main.py")
+                if "java" not in _command(each).split()[0]
+            ),
+            None,
         )
-        return found
 
     def kill(self, victim: psutil.Process | None = None) -> None:
         """SIGKILL for one process, the JVM if none is given; the others have to end by themselves."""

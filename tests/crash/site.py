@@ -8,6 +8,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -38,11 +39,13 @@ class Records:
     """The records of a trace with hostile ones among them, and the tables of runs over them that
     nobody disturbs."""
 
-    def __init__(self, folder: Path, seed: int = 1) -> None:
+    def __init__(self, folder: Path, seed: int = 1, start: datetime | None = None) -> None:
+        """A trace that is given a start has no hostile records: theirs are far from the present."""
         self._folder = folder
-        trace = punctual_trace(EVENTS)
+        trace = punctual_trace(EVENTS, start=start)
         start_ms, order = trace.scenario.start_ms, random.Random(seed)
-        self.lines: Lines = list(_attacked(by_broker(trace), start_ms, order))
+        lines = by_broker(trace)
+        self.lines: Lines = lines if start else list(_attacked(lines, start_ms, order))
         self.policies = trace.policies
         self.events = folder / "events"
         write([line for _, line in self.lines], self.events)

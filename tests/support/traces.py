@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -17,14 +18,16 @@ NOT_COMPARED = {"ingest_ms", "source_partition", "source_offset"}
 """When and from where a record was read differs between runs; nothing else may."""
 
 
-def punctual_trace(events: int, seed: int = 7) -> Trace:
-    """The demo's fleet with mistakes and records out of order, but none too late.
+def punctual_trace(events: int, seed: int = 7, start: datetime | None = None) -> Trace:
+    """The demo's fleet with mistakes and records out of order, but none too late; of another time
+    if it is given a start.
 
     What is too late depends on where a stream is cut into batches; everything else does not.
     """
     scenario = load_scenario("demo")
     disorder = DisorderSpec.model_validate({**scenario.disorder.model_dump(), "too_late": 0.0})
-    return plan_trace(scenario.model_copy(update={"disorder": disorder}), events, seed)
+    changed = {"disorder": disorder, "start": start or scenario.start}
+    return plan_trace(scenario.model_copy(update=changed), events, seed)
 
 
 def demo_trace(events: int, seed: int = 7) -> Trace:

@@ -44,23 +44,23 @@ def write_files(trace: Trace, out: Path, progress: Progress | None = None) -> Wr
     A reader that takes files by name or by age takes them in order of time, so no broker's records
     come late in a catch-up.
     """
+    written = WrittenTrace()
     try:
         out.mkdir(parents=True, exist_ok=True)
+        if folders.matching(out, "events-*.jsonl"):
+            raise UserError(f"--out {out}: already holds events-*.jsonl; choose another folder")
+        for part in trace.slices():
+            path = out / part.name
+            hidden = out / f".{part.name}.part"  # a stream that watches the folder sees whole files
+            hidden.write_bytes(part.data.data)
+            os.utime(hidden, (part.wall_ms / 1000, part.wall_ms / 1000))
+            hidden.rename(path)
+            written.add(part)
+            written.files.append(path)
+            if progress:
+                progress(part)
     except OSError as error:
-        raise UserError(f"--out {out}: cannot be created: {error.strerror}") from error
-    if folders.matching(out, "events-*.jsonl"):
-        raise UserError(f"--out {out}: already holds events-*.jsonl; choose another folder")
-    written = WrittenTrace()
-    for part in trace.slices():
-        path = out / part.name
-        hidden = out / f".{part.name}.part"  # a stream that watches the folder sees whole files
-        part.data.tofile(hidden)
-        os.utime(hidden, (part.wall_ms / 1000, part.wall_ms / 1000))
-        hidden.rename(path)
-        written.add(part)
-        written.files.append(path)
-        if progress:
-            progress(part)
+        raise UserError(f"--out {out}: cannot be written: {error.strerror}") from error
     return written
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import folders
-from app.tables import run_lock
+from app.tables import durable, run_lock
 from app.tables.checkpoints import COPYING, FOLDER
-from app.tables.durable import UNFINISHED
 from app.tables.small_files import local_path
 
 if TYPE_CHECKING:
@@ -40,5 +39,5 @@ def sweep(warehouse: Location, maintenance: MaintenanceSettings, dry_run: bool) 
 def _unfinished(root: Path) -> Iterator[Path]:
     yield from folders.matching(root / FOLDER, f"*{COPYING}")
     for file in folders.files_below(root / "_weir"):
-        if file.path.name.startswith(".") and file.path.name.endswith(UNFINISHED):
+        if file.path.name.startswith(".") and file.path.name.endswith(durable.UNFINISHED):
             yield file.path

@@ -104,7 +104,6 @@ class Rewriter:
     ) -> AddAction | None:
         folder = files[0].plain_path.rpartition("/")[0]
         path = f"{folder}/" * bool(folder) + f"part-{uuid.uuid4()}.parquet"
-        written: list[Any] = []
         system, rows = self._opened.files, 0
         try:
             with pq.ParquetWriter(
@@ -113,7 +112,6 @@ class Rewriter:
                 filesystem=system,
                 compression="zstd",
                 compression_level=1,
-                metadata_collector=written,
             ) as writer:
                 for batch in batches:
                     rows += batch.num_rows
@@ -131,7 +129,7 @@ class Rewriter:
             # The order of files by this time is that of their rows, also after a merge.
             max(file.written_ms for file in files),
             data_change,
-            _statistics(written[0]),
+            _statistics(pq.read_metadata(path, filesystem=system)),
         )
 
     def _connect(self) -> duckdb.DuckDBPyConnection:

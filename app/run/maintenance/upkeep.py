@@ -121,12 +121,14 @@ def _done(
     kept: MaintainedTable,
     before: logs.LogSize,
 ) -> MaintainedTable:
-    changed = logs.outdated(opened, maintenance)
-    if changed:
-        opened.delta.alter.set_table_properties(changed)
-    rows = rules.apply(opened, dry_run=False)
-    compaction.compact(opened, maintenance, now_ms)
-    removed = vacuum.vacuum(opened, maintenance, dry_run=False)
+    try:
+        changed = logs.outdated(opened, maintenance)
+        if changed:
+            opened.delta.alter.set_table_properties(changed)
+        rows = rules.apply(opened, dry_run=False)
+        compaction.compact(opened, maintenance, now_ms)
+    finally:  # it makes room, also where there is none to write
+        removed = vacuum.vacuum(opened, maintenance, dry_run=False)
     logs.shorten(opened, maintenance, before)
     files, size = _files(opened)
     return replace(

@@ -42,6 +42,9 @@ def vacuum(opened: Opened, settings: MaintenanceSettings, dry_run: bool) -> Remo
     replaced = _due(opened, settings.history_ms, full=False)
     orphans = _orphans(opened, settings)
     removed = _sizes(opened, {*replaced, *orphans})
+    for path in () if dry_run else orphans:  # first: it needs no room
+        with suppress(FileNotFoundError):
+            opened.files.delete_file(path)
     # A vacuum is two commits, also where there is nothing to remove.
     if replaced and not dry_run:
         opened.delta.vacuum(
@@ -49,9 +52,6 @@ def vacuum(opened: Opened, settings: MaintenanceSettings, dry_run: bool) -> Remo
             dry_run=False,
             enforce_retention_duration=False,
         )
-    for path in () if dry_run else orphans:
-        with suppress(FileNotFoundError):
-            opened.files.delete_file(path)
     return removed
 
 

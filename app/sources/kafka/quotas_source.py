@@ -49,5 +49,5 @@ def poller(
     """The poller of the feed; it asks from the JVM of this process' Spark session."""
     from app.sources.kafka.quotas_poll import QuotaPoller
 
-    options = of_client(feed.reader_options())
-    return QuotaPoller(feed.quotas, options, polled.spool_folder(feed, settings.location), say)
+    folder = polled.spool_folder(feed, settings.location)
+    return QuotaPoller(feed.quotas, of_client(feed.reader_options()), folder, say)

@@ -65,8 +65,7 @@ def poller(
 def _poller(
     feed: SourceSettings, warehouse: Location, say: Callable[[str], None] | None = None
 ) -> AdminPoller:
-    chosen = admin(feed)
-    return AdminPoller(chosen, polled.spool_folder(feed, warehouse), say)
+    return AdminPoller(admin(feed), polled.spool_folder(feed, warehouse), say)
 
 
 def admin(feed: SourceSettings) -> PulsarAdminSettings:

@@ -21,7 +21,7 @@ from typing import Any
 
 from app import folders
 from app.config.pulsar_admin import PulsarAdminSettings
-from app.errors import UserError
+from app.errors import UserError, refusal
 from app.sources.pulsar.admin_documents import (
     FEED,
     UNKNOWN_BROKER,
@@ -137,6 +137,8 @@ def _plain(file: Path, folder: Path, number: int, lost: list[tuple[str, str]]) -
         with gzip.open(file) as packed, plain.open("wb") as out:
             shutil.copyfileobj(packed, out)
     except (OSError, EOFError, zlib.error) as error:
+        if refusal(error):  # not of what is read, but of the folder of temporary files
+            raise UserError(f"{plain}: {refusal(error)}") from error
         lost.append((file.name, f"cannot be read to its end: {error}"))
     return plain
 

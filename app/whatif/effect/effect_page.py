@@ -143,9 +143,11 @@ def _limits(about: About) -> ReportSection:
         ],
         rows,
     )
-    title = "Limits that differ"
     return ReportSection(
-        "limits", title, [] if rows else ["No limit differs."], [grid] if rows else []
+        "limits",
+        "Limits that differ",
+        [] if rows else ["No limit differs."],
+        [grid] if rows else [],
     )
 
 

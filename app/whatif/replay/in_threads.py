@@ -113,6 +113,9 @@ class Threads:
                 largest = sorted(stages.parts, key=lambda part: -waiting[part].bytes)
                 for judged in as_completed([pool.submit(judge, part) for part in largest]):
                     progress.judged(1, judged.result())
+            except OSError as error:
+                error.filename = error.filename or str(folder)  # records that wait have no name
+                raise
             finally:
                 pool.shutdown(cancel_futures=True)
 

@@ -75,8 +75,7 @@ class PartFiles:
                 or sum(t.nbytes for t in parts) >= BYTES_PER_FILE
             ):
                 files += self._written(name, held.pop(name))
-        for name, parts in held.items():
-            files += self._written(name, parts)
+        files += [file for name, parts in held.items() for file in self._written(name, parts)]
         self._keep_end(part, states, {"files": files, "rows": count})
         return count
 
@@ -99,8 +98,8 @@ class PartFiles:
 
     def _written(self, name: str, parts: list[pa.Table]) -> list[dict[str, Any]]:
         files = write_files(TABLES[name], parts, f"{self.root}/{name}", self.storage)
-        keys = ("path", "bytes", "stats")
-        return [{"table": name, **{key: one[key] for key in keys}} for one in files.to_pylist()]
+        kept = files.select(["path", "bytes", "stats"])
+        return [{"table": name, **one} for one in kept.to_pylist()]
 
     def _is_whole(self, file: dict[str, Any]) -> bool:
         """Whether a file is there to its last byte: a loss of power may have taken the end."""
@@ -110,8 +109,8 @@ class PartFiles:
         path = Path(self.root, file["table"], file["path"])
         try:
             with path.open("rb") as opened:
-                size = opened.seek(-len(MAGIC), 2) + len(MAGIC)
-                return size == file["bytes"] and opened.read() == MAGIC
+                at = opened.seek(-len(MAGIC), 2)
+                return (at + len(MAGIC), opened.read()) == (file["bytes"], MAGIC)
         except OSError:
             return False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -16,8 +17,8 @@ OLDER = b'kafka_server_quota_byte_rate{resource="Fetch, user=bob",clientId="app"
 RECORDED = ROOT / "tests" / "data" / "exporters" / "jmx-exporter.txt"
 
 
-@pytest.fixture
-def exporter() -> Iterator[str]:
+@contextmanager
+def exporting() -> Iterator[str]:
     """What a JMX exporter has answered, at an address of this machine."""
 
     class Answers(BaseHTTPRequestHandler):
@@ -38,3 +39,10 @@ def exporter() -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture
+def exporter() -> Iterator[str]:
+    """The same, for a test."""
+    with exporting() as address:
+        yield address

@@ -162,6 +162,10 @@ class Kafka:
         """Stop the broker by its pid; its data stay."""
         self._server.stop()
 
+    def kill(self) -> None:
+        """SIGKILL for the broker; its data stay."""
+        self._server.kill()
+
     def restart(self) -> None:
         """Stop and start again: same ports, same data."""
         self.stop()

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from app.tables.durable import replacing
+from app.tables.durable import replacing, unfinished
 
 TEXTS = [letter * 100_000 for letter in "abcdefgh"]
 
 
 def write(file: Path, text: str) -> None:
     for _ in range(50):
-        with replacing(file) as unfinished, unfinished.open("w") as out:
+        with replacing(file) as path, path.open("w") as out:
             for start in range(0, len(text), 10_000):
                 out.write(text[start : start + 10_000])
         assert file.read_text() in TEXTS
@@ -38,11 +38,17 @@ def test_writers_at_once_replace_a_file_as_a_whole(tmp_path: Path, kind: str) ->
 
 def test_what_a_killed_writer_left_is_written_over(tmp_path: Path) -> None:
     file = tmp_path / "file"
-    with pytest.raises(KeyError), replacing(file) as unfinished:
-        unfinished.write_text("half of a text that is longer")
-        raise KeyError
-    assert not file.exists()
-    with replacing(file) as unfinished:
-        unfinished.write_text("whole")
+    unfinished(file).write_text("half of a text that is longer")
+    with replacing(file) as path:
+        path.write_text("whole")
     assert file.read_text() == "whole"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_writer_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("before")
+    with pytest.raises(KeyError), replacing(file) as path:
+        path.write_text("half")
+        raise KeyError
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file", "before")]

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
+from app.terminal import stray_lines
 from app.terminal.stray_lines import kept
+from tests.support.small_disk import fill, small_disk
 
 DYING = """\
 weir: interrupted
@@ -38,3 +43,18 @@ def test_as_json_every_line_is_an_object() -> None:
         ("WARNING", "plain"),
         ("INFO", "m"),
     ]
+
+
+def test_a_log_on_a_full_disk_loses_lines_and_goes_on(tmp_path: Path) -> None:
+    line = [sys.executable, "-I", str(stray_lines.__file__), "text"]
+    with small_disk(tmp_path, "1m"):
+        with (tmp_path / "log").open("w") as log:
+            process = subprocess.Popen(line, stdin=subprocess.PIPE, stderr=log)
+        assert process.stdin is not None
+        ballast = fill(tmp_path)
+        process.stdin.write(b"lost\n" * 100_000)  # more than a pipe has room for
+        ballast.unlink()
+        process.stdin.write(b"kept\n" * 100_000 + b"the last one\n")
+        process.stdin.close()
+        assert process.wait(60) == 0
+        assert (tmp_path / "log").read_text().endswith("kept\nthe last one\n")

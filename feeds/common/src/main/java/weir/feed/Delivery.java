@@ -155,9 +155,14 @@ public final class Delivery implements Runnable {
         }
     }
 
-    private void touch() throws IOException {
-        if (marker != null) {
-            marker.touch(System.currentTimeMillis());
+    /** Not a failure of the sink, which would get the same records again. */
+    private void touch() {
+        try {
+            if (marker != null) {
+                marker.touch(System.currentTimeMillis());
+            }
+        } catch (IOException | RuntimeException error) {
+            LOG.debug("Weir: the time of the last delivery is not kept", error);
         }
     }
 

@@ -37,7 +37,8 @@ public final class FileSink implements Sink {
     private static final int PIECE = 1 << 16;
     private static final DateTimeFormatter TIME =
             DateTimeFormatter.ofPattern("yyyyMMdd'T'HHmmss.SSS'Z'").withZone(ZoneOffset.UTC);
-    private static final long CLEAN_MS = 60_000;
+    private static final long NS = 1_000_000;
+    private static final long CLEAN_NS = 60_000 * NS;
 
     /**
      * Files are closed at an age and a size, compressed where `gzip`, and removed at the age
@@ -54,9 +55,9 @@ public final class FileSink implements Sink {
     private long size;
     private long lineCount;
     private Stamped first;
-    private long openedMs;
+    private long openedNs;
     private long count;
-    private long cleanedMs;
+    private long cleanNs = System.nanoTime();
     private boolean recovered;
 
     public FileSink(Path directory, Rotation rotation, String broker) {
@@ -75,6 +76,7 @@ public final class FileSink implements Sink {
         if (records.isEmpty()) {
             return;
         }
+        rotate(); // not after these: what fails then would have them written again
         ready();
         ByteBuffer lines = ByteBuffer.allocate(bytesOf(records));
         for (Encoded each : records) {
@@ -92,7 +94,6 @@ public final class FileSink implements Sink {
         first = size == 0 ? records.get(0).stamped() : first;
         size += bytes;
         lineCount += records.size();
-        rotate();
     }
 
     @Override
@@ -108,8 +109,7 @@ public final class FileSink implements Sink {
 
     /** An open file that is still where it was made. */
     private void ready() throws IOException {
-        if (channel != null) {
-            present();
+        if (channel != null && present()) {
             return;
         }
         Files.createDirectories(directory);
@@ -117,8 +117,8 @@ public final class FileSink implements Sink {
             recover();
             recovered = true;
         }
-        openedMs = System.currentTimeMillis();
-        String name = prefix + TIME.format(Instant.ofEpochMilli(openedMs)) + "-" + count++;
+        openedNs = System.nanoTime();
+        String name = prefix + TIME.format(Instant.now()) + "-" + count++;
         path = directory.resolve("." + name + OPEN);
         channel = FileChannel.open(
                 path, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
@@ -129,18 +129,23 @@ public final class FileSink implements Sink {
         return records.stream().mapToInt(each -> each.json().length + 1).sum();
     }
 
-    private void present() throws IOException {
-        if (!Files.exists(path)) {
-            forget();
+    /** Whether the open file is where it was made; {@link Vanished} if records are gone with it. */
+    private boolean present() throws IOException {
+        if (Files.exists(path)) {
+            return true;
+        }
+        forget();
+        if (lineCount > 0) {
             throw new Vanished(path + " is gone", first, lineCount);
         }
+        return false;
     }
 
     private void rotate() throws IOException {
         if (channel == null) {
             return;
         }
-        boolean old = System.currentTimeMillis() - openedMs >= rotation.fileMillis();
+        boolean old = System.nanoTime() - openedNs >= rotation.fileMillis() * NS;
         if (old || size >= rotation.fileBytes()) {
             finish();
         }
@@ -148,10 +153,9 @@ public final class FileSink implements Sink {
 
     /** Closes the open file and shows it to readers. */
     private void finish() throws IOException {
-        if (channel == null) {
+        if (channel == null || !present()) {
             return;
         }
-        present();
         show(path);
         forget();
     }
@@ -250,10 +254,11 @@ public final class FileSink implements Sink {
     private void clean() throws IOException {
         long now = System.currentTimeMillis();
         long keepMillis = rotation.keepMillis();
-        if (keepMillis == 0 || now - cleanedMs < CLEAN_MS || !Files.isDirectory(directory)) {
+        long nowNs = System.nanoTime();
+        if (keepMillis == 0 || nowNs - cleanNs < 0 || !Files.isDirectory(directory)) {
             return;
         }
-        cleanedMs = now;
+        cleanNs = nowNs + CLEAN_NS;
         try (DirectoryStream<Path> whole = files(prefix, WHOLE, PACKED)) {
             for (Path each : whole) {
                 if (now - Files.getLastModifiedTime(each).toMillis() > keepMillis) {

@@ -34,7 +34,7 @@ public final class RunMarker {
 
     /** Everything up to now is delivered. */
     public void touch(long nowMs) throws IOException {
-        if (nowMs - touchedMs < TOUCH_MS) {
+        if (Math.abs(nowMs - touchedMs) < TOUCH_MS) { // the clock may be set back
             return;
         }
         Files.createDirectories(file.getParent());

@@ -24,6 +24,10 @@ class DeliveryTest {
     private volatile boolean dead;
 
     private Delivery delivery() {
+        return delivery(folder);
+    }
+
+    private Delivery delivery(Path place) {
         Sink sink = new Sink() {
             @Override
             public void write(List<Encoded> records) throws IOException {
@@ -39,7 +43,7 @@ class DeliveryTest {
             }
         };
         return new Delivery(
-                buffer, new Encoder("f", "c", "b"), sink, new RunMarker(folder, "b"));
+                buffer, new Encoder("f", "c", "b"), sink, new RunMarker(place, "b"));
     }
 
     private void offer(int count) {
@@ -63,6 +67,23 @@ class DeliveryTest {
         assertEquals("gap", stored.get(8));
         assertEquals(2, buffer.droppedInAll());
         assertEquals(null, new RunMarker(folder, "b").killedMs());
+    }
+
+    @Test
+    void recordsArriveOnceWhereTheTimeOfTheDeliveryCannotBeKept()
+            throws IOException, InterruptedException {
+        Path file = Files.createFile(folder.resolve("file"));
+        Delivery delivery = delivery(file.resolve("none"));
+        delivery.start();
+        for (int i = 1; i <= 3; i++) {
+            offer(1);
+            while (stored.size() < i) {
+                Thread.sleep(1);
+            }
+            Thread.sleep(250); // longer than until the same would come again
+        }
+        delivery.close(10_000);
+        assertEquals(List.of("plain", "plain", "plain"), stored);
     }
 
     @Test

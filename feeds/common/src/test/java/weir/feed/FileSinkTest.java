@@ -153,6 +153,46 @@ class FileSinkTest {
     }
 
     @Test
+    void anEmptyFileThatIsTakenAwayLosesNothing() throws IOException {
+        FileSink sink = sink(1, 1 << 20, true);
+        sink.write(Records.numbered(0, 1));
+        sink.close();
+        // A record that cannot be written leaves an open file without one.
+        assertThrows(RuntimeException.class, () -> sink.write(List.of(
+                new Encoded(Records.numbered(1, 2).get(0).stamped(), null))));
+        Files.delete(files(".open").get(0));
+        sink.write(Records.numbered(1, 2));
+        sink.close();
+        assertEquals(List.of("0", "1"), shown());
+    }
+
+    @Test
+    void recordsAreWrittenOnceWhereTheFileCannotBeShown() throws IOException {
+        FileSink sink = sink(HOUR_MS, 1, false);
+        sink.write(Records.numbered(0, 1));
+        Path open = files(".open").get(0);
+        String name = open.getFileName().toString();
+        Path obstacle = folder.resolve(
+                name.substring(1, name.length() - ".open".length()) + ".ndjson");
+        Files.createDirectories(obstacle.resolve("inside"));
+        assertThrows(IOException.class, () -> sink.write(Records.numbered(1, 2)));
+        Files.delete(obstacle.resolve("inside"));
+        Files.delete(obstacle);
+        sink.write(Records.numbered(1, 2));
+        sink.close();
+        List<String> lines = files(".ndjson").stream().flatMap(FileSinkTest::text).toList();
+        assertEquals(List.of("0", "1"), lines);
+    }
+
+    private static Stream<String> text(Path file) {
+        try {
+            return Files.readAllLines(file).stream();
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    @Test
     void aFolderThatCannotBeIsAFailureUntilItCan() throws IOException {
         Path place = folder.resolve("later");
         Files.createFile(place);

@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.kafka.common.metrics.KafkaMetric;
 import org.apache.kafka.common.metrics.Quota;
+import weir.feed.Guard;
 
 /**
  * The sensors of clients that the broker has, in the order in which they came.
@@ -21,6 +22,7 @@ final class Series {
     /** What the sensors show, and how many of those that are chosen were too many to be read. */
     record Reading(List<ClientRate> rates, int leftOut) {}
 
+    private final Guard guard = new Guard();
     private final Map<Entity, Sensor> sensors = new LinkedHashMap<>();
     private Settings settings;
 
@@ -80,25 +82,29 @@ final class Series {
         }
         List<ClientRate> rates = new ArrayList<>(taken.size());
         for (Sensor each : taken) {
-            Long value = thousandths(each.value);
-            if (value != null) {
-                rates.add(new ClientRate(
-                        each.entity, value, bound(each.value.config().quota()),
-                        each.throttleTime == null ? null : thousandths(each.throttleTime)));
-            }
+            guard.run(() -> add(each, rates)); // one that fails costs itself
         }
         return new Reading(rates, chosen - taken.size());
     }
 
+    private static void add(Sensor sensor, List<ClientRate> rates) {
+        Long value = thousandths(sensor.value);
+        if (value != null) {
+            rates.add(new ClientRate(
+                    sensor.entity, value, bound(sensor.value.config().quota()),
+                    sensor.throttleTime == null ? null : thousandths(sensor.throttleTime)));
+        }
+    }
+
     /** Null without a limit, for which Kafka has 2^63 - 1. */
     private static Long bound(Quota quota) {
-        return quota == null || quota.bound() >= Long.MAX_VALUE
+        return quota == null || !(quota.bound() < Long.MAX_VALUE)
                 ? null : Math.round(quota.bound() * 1000);
     }
 
-    /** Null where the broker has recorded nothing. */
+    /** Null where the broker has recorded nothing, or no number. */
     private static Long thousandths(KafkaMetric metric) {
-        return metric.metricValue() instanceof Double value && !value.isNaN()
+        return metric.metricValue() instanceof Double value && Double.isFinite(value)
                 ? Math.round(value * 1000) : null;
     }
 }

@@ -19,6 +19,7 @@ import java.util.Map;
 import java.util.stream.Stream;
 import java.util.zip.GZIPInputStream;
 import org.apache.kafka.common.MetricName;
+import org.apache.kafka.common.metrics.Gauge;
 import org.apache.kafka.common.metrics.KafkaMetricsContext;
 import org.apache.kafka.common.metrics.Measurable;
 import org.apache.kafka.common.metrics.MetricConfig;
@@ -163,6 +164,25 @@ class ReporterTest {
 
     private static int byText(Map<String, String> one, Map<String, String> other) {
         return one.get("quota_type").compareTo(other.get("quota_type"));
+    }
+
+    @Test
+    void aSensorThatFailsOrHasNoNumberCostsItself() {
+        Series series = new Series();
+        series.choose(Settings.of(configs(folder)));
+        metrics.addMetric(user("Produce", "byte-rate", "", "a"), (Gauge<Double>) (config, now) -> {
+            throw new IllegalStateException("broken");
+        });
+        metrics.addMetric(user("Produce", "byte-rate", "", "b"), (Gauge<Object>) (c, now) -> "text");
+        metrics.addMetric(user("Produce", "byte-rate", "", "c"), (Gauge<Object>) (c, now) -> null);
+        sensor(Double.POSITIVE_INFINITY, 1.0, user("Produce", "byte-rate", "", "d"));
+        sensor(2, Double.NaN, user("Produce", "byte-rate", "", "e"));
+        metrics.metrics().values().stream()
+                .filter(each -> each.metricName().group().equals("Produce")).forEach(series::add);
+        Entity last = new Entity(QuotaType.PRODUCE, "", "e", false);
+        assertEquals(
+                new Series.Reading(List.of(new ClientRate(last, 2_000, null, null)), 0),
+                series.read());
     }
 
     @Test
