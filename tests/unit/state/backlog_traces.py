@@ -8,7 +8,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from state.engine.reach import Reach
 from tests.unit.state.drawn_trace import (
     BROKERS,
     EVERYWHERE,
@@ -601,10 +600,10 @@ def traces(draw: st.DrawFn, most: int = 60, least: int = 20, ops: Any = OPS) -> 
     writer = _Writer(draw(st.integers(1, 2)), topics, plain)
     if draw(st.booleans()):
         for i in range(len(topics)):
-            writer.step("poll", i, Reach(1, 1))
+            writer.step("poll", i, 1, 1)
     for kind, step, a, b, c in ops:
         writer.now += step
-        writer.step(kind, a, Reach(b, c))
+        writer.step(kind, a, b, c)
     rest = draw(st.sampled_from((0, 1, 1000, 5000, 15_000, 61_000)))
     return Trace(
         writer.records, dict(params), [json.dumps(d) for d in configured], writer.now + rest

@@ -8,7 +8,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from state.engine.reach import Reach
 from tests.reference.entry_cache import (
     BACKLOG_BETWEEN,
     BACKLOG_CURSORS,
@@ -531,7 +530,7 @@ def traces(draw: st.DrawFn, most: int = 60, least: int = 20, plain: bool = False
         if plain and kind in ("policy", "everywhere", "again"):
             continue
         writer.now += 60_000 * MS if silent and i % 12 == 11 else step
-        writer.step(kind, a, Reach(b, c))
+        writer.step(kind, a, b, c)
     rest = draw(st.sampled_from((0, 1, 1000, 7000, 61_000, 130_001)))
     return Trace(writer.records, params, configured, START_MS + writer.now // MS + rest)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from state.engine.reach import Reach
 from tests.unit.state.drawn_trace import BROKERS, GAPS_MS, Trace, WallWriter, clocks, operations
 
 TOPICS = ("persistent://t/ns/a", "persistent://t/ns/b-partition-1")
@@ -491,7 +490,7 @@ def traces(draw: st.DrawFn, most: int = 60, least: int = 20) -> Trace:
     writer = _Writer(draw(st.integers(1, 2)), subscriptions, plain)
     for kind, step, a, b, c in ops:
         writer.now += step
-        writer.step(kind, a, Reach(b, c))
+        writer.step(kind, a, b, c)
     rest = draw(st.sampled_from((0, 1, 1000, 61_000, 130_001)))
     return Trace(writer.records, dict(params), [], writer.now + rest)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from state.engine.reach import Reach
 from state.events import QUOTA_TYPES
 from state.policies import CLIENT_QUOTAS
 from tests.unit.state.drawn_trace import (
@@ -226,6 +225,6 @@ def traces(draw: st.DrawFn, most: int = 60, least: int = 20) -> Trace:
         configured[json.dumps(writer._about(b, c))] = json.dumps(document)
     for kind, step, a, b, c in ops:
         writer.now += step
-        writer.step(kind, a, Reach(b, c))
+        writer.step(kind, a, b, c)
     rest = draw(st.sampled_from((0, 1, 1000, 15_000, 61_000, 130_001)))
     return Trace(writer.records, dict(params), list(configured.values()), writer.now + rest)
