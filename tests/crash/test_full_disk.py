@@ -144,6 +144,15 @@ def test_an_output_that_is_full_is_named(given: list[str], made: Path) -> None:
     assert (done.returncode, done.stderr) == (2, f"weir: standard output: {SAID}\n")
 
 
+def test_a_file_of_several_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for left in (0, 8):
+        with small_disk(tmp_path, "1m"):
+            fill(tmp_path, left * KIB)
+            assert main(["demo", "--scenario", "real-pulsar", "--out", str(tmp_path / "demo")]) == 2
+        said = capfd.readouterr().err
+        assert str(tmp_path / "demo") in said and SAID in said, said
+
+
 def test_an_error_that_nobody_can_read_has_its_exit_code() -> None:
     with Path("/dev/full").open("w") as full:
         line = [sys.executable, "-m", "app.main", "tables", "--config", "/nowhere"]
