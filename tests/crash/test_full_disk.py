@@ -26,7 +26,7 @@ KIB = 1024
 SIZE = "48m"
 ROOM = [0, 3, 17, 40, 90, 300, 700, 1100]
 """KiB that are left."""
-LEFT = [*ROOM, *range(4, 64, 4), *range(64, 1100, 64)] if SLOW else ROOM[:5:2]
+LEFT = [*ROOM, *range(4, 64, 4), *range(64, 1100, 64)] if SLOW else ROOM[:4:3]
 SAID = "No space left on device"
 COMMANDS: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
     "alerts": (["alerts", "check"], 0, ("alerts",)),
