@@ -778,8 +778,11 @@ def policy_diff(
     documents = [valid(path, cluster=cluster) for path in (before, after)]
 
     def side(name: str, path: Path, found: list[Any]) -> PolicySide:
-        own = [one.document for one in found]
-        return PolicySide(name, path, _settings(config, warehouse, policy_files=[], policies=own))
+        return PolicySide(
+            name,
+            path,
+            _settings(config, warehouse, policy_files=[], policies=[one.document for one in found]),
+        )
 
     first, second = side("before", before, documents[0]), side("after", after, documents[1])
     wanted = Wanted(
@@ -1142,13 +1145,21 @@ def _unexpected(error: Exception, debug: bool) -> int:
 
 
 def _refusing(error: Exception) -> str:
-    """Which file the system has refused, and why. Only the standard output has no name, and nothing
-    more is written to it, nor at exit."""
+    """Which file the system has refused, and why. Of an open file an error has no name: it is that of
+    `Path.write_text`, or the standard output, to which nothing more is written, nor at exit."""
     if not isinstance(error, OSError) or error.strerror != refusal(error):
         return reason(error)  # as a library has it
-    if error.filename is None:
+    name = error.filename or next(
+        (
+            frame.f_locals["self"]
+            for frame, _ in traceback.walk_tb(error.__traceback__)
+            if frame.f_code is Path.write_text.__code__ or frame.f_code is Path.write_bytes.__code__
+        ),
+        None,
+    )
+    if name is None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return f"{error.filename or 'standard output'}: {error.strerror}"
+    return f"{name or 'standard output'}: {error.strerror}"
 
 
 def _say(text: str, code: int, debug: bool) -> int:

@@ -36,7 +36,13 @@ def differences(name: str, records: Records, folder: Path, kafka: Kafka | None =
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["storm", "kill-worker", "table-deleted", "archive-full"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("storm", "kill-worker", "table-deleted", "archive-full"),
+        *(name for name in BY_NAME if name.startswith("full-")),
+    ],
+)
 def test_after_a_disaster_or_its_remedy_the_tables_are_those_of_a_calm_run(
     name: str, records: Records, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ KIB = 1024
 SIZE = "48m"
 ROOM = [0, 3, 17, 40, 90, 300, 700, 1100]
 """KiB that are left."""
-LEFT = [*ROOM, *range(4, 64, 4), *range(64, 1100, 64)] if SLOW else ROOM[:5:2]
+LEFT = [*ROOM, *range(4, 64, 4), *range(64, 1100, 64)] if SLOW else ROOM[:4:3]
 SAID = "No space left on device"
 COMMANDS: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
     "alerts": (["alerts", "check"], 0, ("alerts",)),
@@ -142,6 +142,15 @@ def test_an_output_that_is_full_is_named(given: list[str], made: Path) -> None:
             check=False,
         )
     assert (done.returncode, done.stderr) == (2, f"weir: standard output: {SAID}\n")
+
+
+def test_a_file_of_several_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for left in (0, 8):
+        with small_disk(tmp_path, "1m"):
+            fill(tmp_path, left * KIB)
+            assert main(["demo", "--scenario", "real-pulsar", "--out", str(tmp_path / "demo")]) == 2
+        said = capfd.readouterr().err
+        assert str(tmp_path / "demo") in said and SAID in said, said
 
 
 def test_an_error_that_nobody_can_read_has_its_exit_code() -> None:
