@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from app.config.levels import source_of
-from app.config.overlaps import covers
+from app.config.overlaps import begin_and_end, covers
 from app.config.policy_files import WrittenDocument
 from state.engine.documents import Source
 from state.engine.globs import LEVELS, NAMESPACES, TENANTS, TOPICS
@@ -16,17 +17,40 @@ ORDER = ("broker", TENANTS, NAMESPACES, TOPICS)
 """Levels of a topic's limits, the weakest first. A name is a pattern that matches only itself."""
 
 
+MOST_PLACES = 100_000
+"""Pairs of places in patterns that are looked at, for some seconds."""
+
+
 def overridden(
     found: Sequence[WrittenDocument],
-) -> Iterator[tuple[WrittenDocument, str, WrittenDocument]]:
+) -> Iterator[tuple[WrittenDocument, str, WrittenDocument | None]]:
     """Limits that stronger documents override for every name: document, key and the stronger
-    document.
+    document. None, at the end, if there is more to compare.
     """
-    for one in found:
-        for key, what in _limits(one):
-            other = next((b for b in found if _overrides(b, one, what)), None)
-            if other is not None:
-                yield one, key, other
+    levels = [(each, level) for each in found if (level := _level(each)) is not None]
+    by_begin = defaultdict(list)
+    for each, level in levels:
+        wide = _wide(*level)
+        by_begin[level[0], begin_and_end(wide)[0]].append((wide, each))
+    left = MOST_PLACES
+    for one, level in levels:
+        limits, stronger = list(_limits(one)), ORDER[ORDER.index(level[0]) + 1 :]
+        for scope in stronger if limits else ():
+            narrow = _narrow(*level, scope == TOPICS)
+            begin, end = begin_and_end(narrow[0])
+            for length in range(len(begin) + 1):
+                for wide, by in by_begin[scope, begin[:length]]:
+                    keys = [key for key, what in limits if _sets(by, one, what)]
+                    if not keys or not end.endswith(begin_and_end(wide)[1]):
+                        continue
+                    if left <= 0:
+                        yield one, limits[0][0], None
+                        return
+                    every = [covers(wide, each) for each in narrow]
+                    left -= sum(places for _, places in every)
+                    if all(is_covered for is_covered, _ in every):
+                        yield from ((one, key, by) for key in keys)
+                        limits = [limit for limit in limits if limit[0] not in keys]
 
 
 def _limits(one: WrittenDocument) -> Iterator[tuple[str, str]]:
@@ -43,25 +67,16 @@ def _limits(one: WrittenDocument) -> Iterator[tuple[str, str]]:
         yield "limits.resource_group", "resource_group"
 
 
-def _overrides(strong: WrittenDocument, weak: WrittenDocument, what: str) -> bool:
-    a, b = _level(strong), _level(weak)
-    if a is None or b is None or ORDER.index(a[0]) <= ORDER.index(b[0]):
-        return False
+def _sets(strong: WrittenDocument, weak: WrittenDocument, what: str) -> bool:
+    """Whether a document decides what a weaker one limits, for names that match both."""
     if what not in {kind for _, kind in _limits(strong)}:
         return False
-    if a[0] != TOPICS and b[0] in (TENANTS, NAMESPACES) and what == "rate":
-        # within the level of namespaces it is key by key
-        mine, others = strong.document["limits"], weak.document["limits"]
-        if any(key in others and key not in mine for key in PUBLISH):
-            return False
-    return all(
-        covers(_topics(*a), topics)
-        for topics in (
-            [_topics(*b)]
-            if b[0] != "broker"
-            else ["persistent://*/*/**", "non-persistent://*/*/**"]
-        )
-    )
+    scopes = weak.document["scope"], strong.document["scope"]
+    if what != "rate" or scopes[0] == "broker" or scopes[1] == "topic":
+        return True
+    # within the level of namespaces it is key by key
+    mine, others = strong.document["limits"], weak.document["limits"]
+    return not any(key in others and key not in mine for key in PUBLISH)
 
 
 def _level(one: WrittenDocument) -> Source | None:
@@ -72,6 +87,14 @@ def _level(one: WrittenDocument) -> Source | None:
     return (scope, name) if scope in ORDER else None
 
 
-def _topics(scope: str, name: str) -> str:
-    """The pattern of the topics that a document of a level applies to."""
-    return {TENANTS: f"**://{name}/*/**", NAMESPACES: f"**://{name}/**"}.get(scope, name)
+def _wide(scope: str, name: str) -> str:
+    """The pattern of what a document of a level applies to: of topics, or of namespaces."""
+    return f"{name}/*" if scope == TENANTS else name
+
+
+def _narrow(scope: str, name: str, of_topics: bool) -> list[str]:
+    """The patterns of topics, or of namespaces, that a document of a level applies to."""
+    if scope == "broker":
+        kinds = ("persistent://*/*/**", "non-persistent://*/*/**")
+        return list(kinds) if of_topics else ["*/*"]
+    return [f"**://{_wide(scope, name)}/**" if of_topics else _wide(scope, name)]

@@ -124,17 +124,20 @@ def _findings(found: PolicyDocuments) -> Iterable[dict[str, Any]]:
     def finding(one: WrittenDocument, key: str, text: str) -> dict[str, Any]:
         return {"file": one.file, "line": one.line(key), "key": _key(one, key), "text": text}
 
-    for one, by in found.replaced:
-        if one.document != by.document:
+    for one, later in found.replaced:
+        if one.document != later.document:
+            about = f"{one.document['scope']} {one.document['name']}"
             yield finding(
-                one,
-                "name",
-                f"{one.document['scope']} {one.document['name']} is replaced"
-                f" by the later document in {by.where}",
+                one, "name", f"{about} is replaced by the later document in {later.where}"
             )
     for one, key, by in overridden(found.in_force):
-        about = f"{by.document['scope']} {by.document['name']}"
-        yield finding(one, key, f"never holds: {about} ({by.where}) overrides it for every name")
+        if by is None:
+            text = "may be overridden, as may later ones: too many patterns match names in common"
+            yield finding(one, key, f"{text} to compare them")
+        else:
+            about = f"{by.document['scope']} {by.document['name']}"
+            text = f"never holds: {about} ({by.where}) overrides it for every name"
+            yield finding(one, key, text)
     for one in found.in_force:
         for key in without_effect(one.document):
             yield finding(one, f"limits.{key}", "has no effect on any decision")
