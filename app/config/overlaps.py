@@ -16,15 +16,11 @@ from state.engine.globs import SCOPES, rank, tokens
 if TYPE_CHECKING:
     from app.config.policy_files import WrittenDocument
 
-OTHER = "\0"
-"""A character that occurs in no pattern."""
-
+Token = tuple[bool, str]
 STARS = ((False, "*"), (False, "**"))
 """Tokens that match any number of characters."""
 SIGNS = re.compile(r"[*?\[\]]")
 """Characters that can stand for others."""
-MOST_PAIRS = 1_000
-"""Pairs of places in two patterns that are looked at."""
 MOST_STEPS = 1_000_000
 """Steps of a comparison of all patterns, for some seconds."""
 
@@ -132,49 +128,31 @@ def begin_and_end(pattern: str) -> tuple[str, str]:
     return parts[0], parts[-1]
 
 
-def covers(wide: str, narrow: str) -> tuple[bool, int]:
-    """Whether every name that matches the narrow pattern matches the wide one; False as well where
-    patterns have so many wildcards that it is not found out. And the pairs of places that were
-    looked at."""
-    one, other = tokens(wide), tokens(narrow)
-    signs = {text for literal, text in (*one, *other) if literal} | {OTHER, "/"}
-    begin = _closed(one, {0}), _closed(other, {0})
-    found, left = {begin}, [begin]
-    while left and len(found) <= MOST_PAIRS:
-        a, b = left.pop()
-        if not a or (len(other) in b and len(one) not in a):
-            return False, len(found)
-        for sign in signs:
-            following = _after(one, a, sign), _after(other, b, sign)
-            if following[1] and following not in found:
-                found.add(following)
-                left.append(following)
-    return not left, len(found)
+def covers(wide: str, narrow: str) -> bool:
+    """Whether every name that matches the narrow pattern matches the wide one, sign by sign; not
+    found out where signs stand in another order, such as `*?` under `?*`."""
+    parts = tokens(wide)
+    at = _closed(parts, {0})
+    for token in tokens(narrow):
+        at = _closed(
+            parts, {i + (parts[i] not in STARS) for i in at if _takes(parts[i : i + 1], token)}
+        )
+    return len(parts) in at
 
 
-Tokens = Sequence[tuple[bool, str]]
-States = frozenset[int]
-"""Places in a pattern after a text."""
-
-
-def _closed(parts: Tokens, at: set[int]) -> States:
+def _closed(parts: Sequence[Token], at: set[int]) -> set[int]:
     """Places in a pattern with those that follow without a character."""
-    found = set(at)
-    for i in at:
+    for i in sorted(at):
         while i < len(parts) and parts[i] in STARS:
             i += 1
-            found.add(i)
-    return frozenset(found)
+            at.add(i)
+    return at
 
 
-def _after(parts: Tokens, at: States, sign: str) -> States:
-    found: set[int] = set()
-    for i in at:
-        if i == len(parts):
-            continue
-        literal, text = parts[i]
-        if literal:
-            found |= {i + 1} if text == sign else set()
-        elif text == "**" or sign != "/":
-            found.add(i + 1 if text == "?" else i)
-    return _closed(parts, found)
+def _takes(part: Sequence[Token], token: Token) -> bool:
+    """Whether a part of a pattern, if there is one, matches all that a token of another one does."""
+    if part == [STARS[0]]:
+        return token not in (STARS[1], (True, "/"))
+    if part == [(False, "?")]:
+        return token not in (*STARS, (True, "/"))
+    return part in ([token], [STARS[1]])

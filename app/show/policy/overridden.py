@@ -8,17 +8,14 @@ from collections.abc import Iterator, Sequence
 from app.config.levels import source_of
 from app.config.overlaps import begin_and_end, covers
 from app.config.policy_files import WrittenDocument
-from state.engine.documents import Source
 from state.engine.globs import LEVELS, NAMESPACES, TENANTS, TOPICS
 
 PUBLISH = ("publishRateInMsgs", "publishRateInBytes")
 PER_TOPIC = ("maxPublishRatePerTopicInMessages", "maxPublishRatePerTopicInBytes")
 ORDER = ("broker", TENANTS, NAMESPACES, TOPICS)
 """Levels of a topic's limits, the weakest first. A name is a pattern that matches only itself."""
-
-
-MOST_PLACES = 100_000
-"""Pairs of places in patterns that are looked at, for some seconds."""
+MOST_PAIRS = 50_000
+"""Pairs of patterns that are compared, for some seconds."""
 
 
 def overridden(
@@ -27,28 +24,26 @@ def overridden(
     """Limits that stronger documents override for every name: document, key and the stronger
     document. None, at the end, if there is more to compare.
     """
-    levels = [(each, level) for each in found if (level := _level(each)) is not None]
+    places = [(each, *_place(each)) for each in found]
     by_begin = defaultdict(list)
-    for each, level in levels:
-        wide = _wide(*level)
-        by_begin[level[0], begin_and_end(wide)[0]].append((wide, each))
-    left = MOST_PLACES
-    for one, level in levels:
-        limits, stronger = list(_limits(one)), ORDER[ORDER.index(level[0]) + 1 :]
-        for scope in stronger if limits else ():
-            narrow = _narrow(*level, scope == TOPICS)
-            begin, end = begin_and_end(narrow[0])
+    for by, level, wide in places:
+        by_begin[level, begin_and_end(wide)[0]].append((wide, by))
+    left = MOST_PAIRS
+    for one, level, namespaces in places:
+        limits = list(_limits(one)) if level else []
+        for stronger in ORDER[ORDER.index(level) + 1 :] if limits else ():
+            narrow = f"**://{namespaces}/**" if stronger == TOPICS else namespaces
+            begin, end = begin_and_end(narrow)
             for length in range(len(begin) + 1):
-                for wide, by in by_begin[scope, begin[:length]]:
+                for wide, by in by_begin[stronger, begin[:length]]:
                     keys = [key for key, what in limits if _sets(by, one, what)]
                     if not keys or not end.endswith(begin_and_end(wide)[1]):
                         continue
-                    if left <= 0:
+                    left -= 1
+                    if left < 0:
                         yield one, limits[0][0], None
                         return
-                    every = [covers(wide, each) for each in narrow]
-                    left -= sum(places for _, places in every)
-                    if all(is_covered for is_covered, _ in every):
+                    if covers(wide, narrow):
                         yield from ((one, key, by) for key in keys)
                         limits = [limit for limit in limits if limit[0] not in keys]
 
@@ -79,22 +74,11 @@ def _sets(strong: WrittenDocument, weak: WrittenDocument, what: str) -> bool:
     return not any(key in others and key not in mine for key in PUBLISH)
 
 
-def _level(one: WrittenDocument) -> Source | None:
+def _place(one: WrittenDocument) -> tuple[str, str]:
+    """The level of a document, empty for other limits, and the pattern of the topics or namespaces
+    that it applies to."""
     scope, name = source_of(one.document)
     if scope == "broker":
-        return ("broker", name) if name == "*" else None
+        return ("broker" if name == "*" else "", "*/*")
     scope = LEVELS[scope][-1] if scope in LEVELS else scope
-    return (scope, name) if scope in ORDER else None
-
-
-def _wide(scope: str, name: str) -> str:
-    """The pattern of what a document of a level applies to: of topics, or of namespaces."""
-    return f"{name}/*" if scope == TENANTS else name
-
-
-def _narrow(scope: str, name: str, of_topics: bool) -> list[str]:
-    """The patterns of topics, or of namespaces, that a document of a level applies to."""
-    if scope == "broker":
-        kinds = ("persistent://*/*/**", "non-persistent://*/*/**")
-        return list(kinds) if of_topics else ["*/*"]
-    return [f"**://{_wide(scope, name)}/**" if of_topics else _wide(scope, name)]
+    return (scope if scope in ORDER else "", f"{name}/*" if scope == TENANTS else name)

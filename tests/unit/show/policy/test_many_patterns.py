@@ -69,17 +69,17 @@ def test_patterns_that_all_match_a_common_name_are_too_many(
 def test_what_is_not_compared_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.process_time()
     file = tmp_path / "p.yaml"
-    spaces = [document("namespace", f"tenant-{i}/name-of-space*") for i in range(300)]
+    spaces = [document("namespace", f"tenant-{i}/name-of-space*") for i in range(1_000)]
     topics = [document("topic", f"**{'x' * i}**") for i in range(1, 60)]
     file.write_text(yaml.safe_dump([*spaces, *topics]))
     assert main(["policy", "check", str(file)]) == 1
     more, last = capsys.readouterr().out.splitlines()
     assert "too many patterns match names in common to compare them" in more
-    assert last == ("359 documents, 0 mistakes, 1 finding")
+    assert last == ("1,059 documents, 0 mistakes, 1 finding")
     assert time.process_time() - began < 2 * CPU_S
 
 
-NAMES = st.lists(st.sampled_from(("a", "b", "/", "*", "**", "?")), min_size=1, max_size=4).map(
+NAMES = st.lists(st.sampled_from(("a", "b", "/", "*", "**", "?")), min_size=1, max_size=3).map(
     "".join
 )
 
@@ -88,7 +88,7 @@ NAMES = st.lists(st.sampled_from(("a", "b", "/", "*", "**", "?")), min_size=1, m
 @given(st.lists(NAMES, min_size=2, max_size=6, unique=True))
 def test_conflicts_are_those_of_all_pairs(names: list[str]) -> None:
     """Against all pairs, tried on all short names; names of users are matched as they are."""
-    texts = ["".join(signs) for n in range(5) for signs in product("ab/", repeat=n)]
+    texts = ["".join(signs) for n in range(6) for signs in product("ab/", repeat=n)]
     matched = [{t for t in texts if expression(name).fullmatch(t)} for name in names]
     found = checked(
         written(*(document("user", n, producer_ids_rate=i + 1) for i, n in enumerate(names)))
