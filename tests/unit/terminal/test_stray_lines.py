@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
-from app.terminal.stray_lines import kept
+import pytest
+
+from app.terminal.stray_lines import kept, start
 
 DYING = """\
 weir: interrupted
@@ -38,3 +42,45 @@ def test_as_json_every_line_is_an_object() -> None:
         ("WARNING", "plain"),
         ("INFO", "m"),
     ]
+
+
+NAMES = {
+    "a\rb": "a\\rb",
+    "a\x00b": "a\\x00b",
+    "a\x1b[2J\x9b31m": "a\\x1b[2J\\x9b31m",
+    "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029": r"\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029",
+    "\u202egnp.\u2066x": r"\u202egnp.\u2066x",
+    "at http://me:hush@h/?token=hush": "at http://********:********@h/?********",
+    "password=hush": "password=********",
+    "é💥": "é💥",
+    "<default>%s{}$(id)`": "<default>%s{}$(id)`",
+}
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize(("name", "shown"), NAMES.items(), ids=map(ascii, NAMES))
+def test_a_line_of_spark_moves_no_cursor_and_has_no_secret(
+    log_format: str, name: str, shown: str
+) -> None:
+    """Through the process that spark-submit.sh starts."""
+    given = f"W {name}\n\tat {name}\n".encode()
+    if log_format == "json":
+        given += json.dumps({"time": "t", "level": "ERROR", "message": name}).encode() + b"\n"
+        given += json.dumps({"time": "t"}, ensure_ascii=False).encode() + b"\n"
+    with start(sys.executable, [log_format], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
+        said = ran.communicate(given + b"\xff\xfe unfinished")[1].decode().split("\n")
+    assert all(line.removeprefix("\t").isprintable() for line in said)
+    if log_format == "text":
+        assert said == [f"W {shown}", f"\tat {shown}", "\ufffd\ufffd unfinished", ""]
+        return
+    *lines, end = said
+    messages = [json.loads(line).get("message") for line in lines]
+    exact = name if "hush" not in name else shown
+    assert messages == [
+        f"W {exact}",
+        f"\tat {exact}",
+        exact,
+        '{"time": "t"}',
+        "\ufffd\ufffd unfinished",
+    ]
+    assert end == ""
