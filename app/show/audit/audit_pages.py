@@ -15,6 +15,7 @@ from jinja2 import Environment
 from app.tables.small_files import PAGES as FOLDER
 from app.tables.small_files import write_text
 from app.terminal.moments import instant_of
+from app.terminal.printable import in_page
 
 if TYPE_CHECKING:
     from app.config.location import Location
@@ -120,4 +121,4 @@ def _seen(observed: str) -> str:
 
 
 def _render(template: str, **values: Any) -> str:
-    return Environment(autoescape=True).from_string(template).render(values)
+    return Environment(autoescape=True, finalize=in_page).from_string(template).render(values)

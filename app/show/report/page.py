@@ -14,6 +14,7 @@ from app.show.report.charts import NARROW, WIDE, svg
 from app.show.report.model import Chart, Fold, Grid, Link, Page, Part, ReportSection, Runbook
 from app.show.report.phrases import unbroken
 from app.show.report.text import NUMBERS, cell_text, runbook_target
+from app.terminal.printable import in_page
 from app.terminal.program import PROGRAM
 from app.terminal.rows import plain
 
@@ -30,6 +31,7 @@ def html(page: Page, day: str) -> str:
     templates = Environment(
         loader=PackageLoader("app.show.report", ""),
         autoescape=True,
+        finalize=in_page,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
