@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
@@ -19,7 +18,7 @@ BETWEEN = " | "
 
 def begin(log_format: Format = "text", out: TextIO | None = None) -> logging.Logger:
     """The logger of the service, which writes to `out` (standard error)."""
-    lines = Lines(out)
+    lines = logging.StreamHandler(out)
     lines.setFormatter(_Json() if log_format == "json" else _Text())
     logger = logging.getLogger(NAME)
     logger.setLevel(logging.INFO)
@@ -39,24 +38,6 @@ def error(text: str) -> bool:
     if logger.handlers:
         logger.error(text)
     return bool(logger.handlers)
-
-
-class Lines(logging.StreamHandler[TextIO]):
-    """Messages line by line, on standard error as it is at each of them."""
-
-    def __init__(self, out: TextIO | None = None) -> None:
-        # StreamHandler would keep the standard error of this moment.
-        logging.Handler.__init__(self)
-        self._out = out
-
-    @property
-    def stream(self) -> TextIO:
-        """Where lines are written."""
-        return self._out or sys.stderr
-
-    @stream.setter
-    def stream(self, out: TextIO) -> None:
-        self._out = out
 
 
 class _Text(logging.Formatter):

@@ -93,7 +93,16 @@ def page(name: str, rows: list[Row]) -> str:
         version=rows[0]["version"],
         at=instant_of(rows[0]["checked_ms"]),
         held=sum(row["success"] for row in rows),
-        rows=[{**row, "seen": _seen(row["observed"])} for row in shown],
+        rows=[
+            {
+                **row,
+                "seen": "\n".join(
+                    f"{name}: {json.dumps(value, ensure_ascii=False, indent=1)}"
+                    for name, value in json.loads(row["observed"]).items()
+                ),
+            }
+            for row in shown
+        ],
     )
 
 
@@ -111,13 +120,6 @@ def index(results: Mapping[str, list[Row]]) -> str:
     ]
     tables.sort(key=lambda table: (not table["failed"], table["name"]))
     return _render(_LIST, title="Data quality", tables=tables)
-
-
-def _seen(observed: str) -> str:
-    return "\n".join(
-        f"{name}: {json.dumps(value, ensure_ascii=False, indent=1)}"
-        for name, value in json.loads(observed).items()
-    )
 
 
 def _render(template: str, **values: Any) -> str:

@@ -28,7 +28,7 @@ def overridden(
     by_begin = defaultdict(list)
     for by, level, wide in places:
         by_begin[level, begin_and_end(wide)[0]].append((wide, by))
-    left = MOST_PAIRS
+    left = iter(range(MOST_PAIRS))
     for one, level, namespaces in places:
         limits = list(_limits(one)) if level else []
         for stronger in ORDER[ORDER.index(level) + 1 :] if limits else ():
@@ -39,8 +39,7 @@ def overridden(
                     keys = [key for key, what in limits if _sets(by, one, what)]
                     if not keys or not end.endswith(begin_and_end(wide)[1]):
                         continue
-                    left -= 1
-                    if left < 0:
+                    if next(left, None) is None:
                         yield one, limits[0][0], None
                         return
                     if covers(wide, narrow):
@@ -64,21 +63,18 @@ def _limits(one: WrittenDocument) -> Iterator[tuple[str, str]]:
 
 def _sets(strong: WrittenDocument, weak: WrittenDocument, what: str) -> bool:
     """Whether a document decides what a weaker one limits, for names that match both."""
-    if what not in {kind for _, kind in _limits(strong)}:
-        return False
-    scopes = weak.document["scope"], strong.document["scope"]
-    if what != "rate" or scopes[0] == "broker" or scopes[1] == "topic":
-        return True
-    # within the level of namespaces it is key by key
-    mine, others = strong.document["limits"], weak.document["limits"]
-    return not any(key in others and key not in mine for key in PUBLISH)
+    by_key = what == "rate" and weak.document["scope"] != "broker"
+    if by_key and strong.document["scope"] != "topic":  # within the level of namespaces
+        mine, others = strong.document["limits"], weak.document["limits"]
+        if any(key in others and key not in mine for key in PUBLISH):
+            return False
+    return what in {kind for _, kind in _limits(strong)}
 
 
 def _place(one: WrittenDocument) -> tuple[str, str]:
     """The level of a document, empty for other limits, and the pattern of the topics or namespaces
     that it applies to."""
     scope, name = source_of(one.document)
-    if scope == "broker":
-        return ("broker" if name == "*" else "", "*/*")
     scope = LEVELS[scope][-1] if scope in LEVELS else scope
-    return (scope if scope in ORDER else "", f"{name}/*" if scope == TENANTS else name)
+    level = scope if scope in ORDER and (scope != "broker" or name == "*") else ""
+    return level, {TENANTS: f"{name}/*", "broker": "*/*"}.get(scope, name)

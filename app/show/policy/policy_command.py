@@ -52,11 +52,6 @@ def documents_of(path: Path, cluster: str | None = None) -> PolicyDocuments:
     return checked(list(of_files(str(path), Path())))
 
 
-def _shadows_of(path: Path) -> list[PolicyDocuments]:
-    """The documents of a configuration's shadows."""
-    return list(shadows_written(_configuration(path) or {}, str(path), path.parent).values())
-
-
 def _configuration(path: Path) -> dict[str, Any] | None:
     """The document of a configuration; None for a list of policies, and where no file is."""
     document = value_of(text_of(path), str(path)) if path.is_file() else []
@@ -86,7 +81,9 @@ def check(files: Sequence[Path], as_json: bool = False) -> int:
     """Print every mistake in policy documents, and documents without effect. Returns 2 with
     mistakes, 1 with findings, else 0.
     """
-    every = [_given(files), *(one for path in files for one in _shadows_of(path))]
+    every = [_given(files)]
+    for path in files:
+        every += shadows_written(_configuration(path) or {}, str(path), path.parent).values()
     mistakes = [
         {"file": m.one.file, "line": m.line, "key": _key(m.one, m.key), "text": m.text}
         for found in every

@@ -13,6 +13,7 @@ import altair as alt
 
 from app.show.report.model import Chart, Frame, Row
 from app.terminal.printable import printable
+from app.terminal.secrets import with_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,20 +64,12 @@ def svg(chart: Chart, frame: Frame) -> str:
     import vl_convert
 
     drawn = chart.draw(chart.rows, frame)
-    spec = _drawable(drawn.to_dict())
+    # Some characters end the process or the chart: those that XML does not have, and line
+    # separators, which Vega reads in its own expressions.
+    spec = with_texts(printable, drawn.to_dict())
     spec["config"] = CONFIG
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     return str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
-
-
-def _drawable(value: Any) -> Any:
-    """A document with escapes in place of characters of which some end the process or the chart: those
-    that XML does not have, and line separators, which Vega reads in its own expressions."""
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, dict):
-        return {key: _drawable(each) for key, each in value.items()}
-    return [_drawable(each) for each in value] if isinstance(value, list) else value
 
 
 Layers = alt.LayerChart | alt.FacetChart

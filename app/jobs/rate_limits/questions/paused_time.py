@@ -15,7 +15,6 @@ GROUP BY cluster, topic
 ORDER BY sum({whose}_ns) DESC, {times} DESC, cluster, topic
 LIMIT $rows
 """.strip()
-_TOP_OFFENDERS = _SUMS.format(whose="culprit", times="broke_its_limit", also="")
 _TOP_VICTIMS = _SUMS.format(
     whose="collateral",
     times="paused_by_others",
@@ -46,7 +45,7 @@ CULPRITS = Question(
     "",
     "Topics that used up their own limit: how often, and how long that paused them.",
     ("topic_throttle_stats",),
-    _TOP_OFFENDERS,
+    _SUMS.format(whose="culprit", times="broke_its_limit", also=""),
 )
 VICTIMS = Question(
     "",
