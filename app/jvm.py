@@ -11,6 +11,7 @@ from typing import Any
 from app import folders
 from app.errors import UserError
 from app.jars import IN_SPARK, coordinates
+from app.terminal import stray_lines
 
 POLLS_ALONE = 90
 """Exit code of the check before Spark starts, for a run that is well and only polls: little is to be
@@ -43,8 +44,7 @@ def start() -> None:
     from pyspark.java_gateway import launch_gateway
 
     conf = SparkConf().setAll(own_confs())
-    tidy = [sys.executable, "-I", str(Path(__file__).with_name("terminal") / "stray_lines.py")]
-    filtered = subprocess.Popen([*tidy, "text"], stdin=subprocess.PIPE, stdout=2)
+    filtered = stray_lines.start(sys.executable, ["text"], stdin=subprocess.PIPE, stdout=2)
     assert filtered.stdin is not None
     try:
         gateway = launch_gateway(conf, popen_kwargs={"stderr": filtered.stdin})

@@ -600,7 +600,9 @@ def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> TableSta
         return list(adds.column(column).to_pylist()) if column in there else []
 
     rows, sizes = values("num_records"), values("size_bytes")
-    newest = next((f"max.{c}" for c in _clocks(name) if c in TABLES[name].names), "")
+    # What is refused may be refused for its time.
+    clocks = ("ingest_ms",) if name == "quarantine" else NEWEST
+    newest = next((f"max.{c}" for c in clocks if c in TABLES[name].names), "")
     version = delta.version()
     _, committed_ms = rows_changed_in(warehouse.location(name), warehouse.storage_options, version)
     return TableState(
@@ -615,12 +617,6 @@ def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> TableSta
             (v for v in values(newest) if v is not None and FIRST_MS <= v <= LAST_MS), default=None
         ),
     )
-
-
-def _clocks(name: str) -> tuple[str, ...]:
-    """Columns that may have the time that a table has reached, in order of preference."""
-    # What is refused may be refused for its time.
-    return ("ingest_ms",) if name == "quarantine" else NEWEST
 
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str) -> None:

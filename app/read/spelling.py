@@ -10,8 +10,7 @@ concat(CASE WHEN NOT contains(topic, '://') AND NOT starts_with(source_feed, 'ka
 """.strip()
 """The topic of a row of `events` in the spelling of the tables (`udfs.topics.normal_topic`). Feeds
 differ: with or without the scheme, with the partition in its column or in the name."""
-NAMESPACE = (
-    "CASE WHEN topic LIKE '%://%' THEN regexp_replace("
-    "regexp_replace(topic, '^[a-z-]+://', ''), '/[^/]*$', '') END"
-)
-"""The namespace of a row's `topic`; null for a topic of Kafka."""
+TENANT = "nullif(regexp_extract(topic, '^[a-z-]+://([^/]+)/', 1), '')"
+"""The tenant of a row's `topic`; null for a topic of Kafka."""
+NAMESPACE = TENANT.replace("([^/]+)", "([^/]+/[^/]+(?:/[^/]+)?)")
+"""Its namespace; in names of four parts it has three: tenant, cluster and namespace."""

@@ -17,7 +17,6 @@ from app.terminal.moments import instant_of
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
-ON_TERMINAL_S = 1.0
 IN_LOG_S = 10.0
 OF_POLLS_S = 300.0
 """Between lines of figures of a source that is polled: each poll is a batch, and most are alike."""
@@ -101,7 +100,7 @@ class Progress:
         pause_s: float | None = None,
     ) -> None:
         """`pause_s`: the least time between two lines of figures in a log, if not ten seconds."""
-        self._log, self._lines = log.begin(log_format, out)
+        self._log = log.begin(log_format, out)
         self._pause_s = pause_s
         self._figures: dict[str, Figures] = {}
         self._seen: dict[str, tuple[int, str]] = {}
@@ -129,8 +128,7 @@ class Progress:
             for progress in query.recentProgress if missed else (last,):
                 figures.take(progress)
             self._news = self._news or figures.batches > batches
-        in_log = IN_LOG_S if self._pause_s is None else self._pause_s
-        pause = ON_TERMINAL_S if self._lines.live else in_log
+        pause = IN_LOG_S if self._pause_s is None else self._pause_s
         first = any(figures.name not in self._reported for figures in self.figures)
         if first or time.monotonic() - self._shown_at >= pause:
             self._shown_at = time.monotonic()
@@ -157,9 +155,7 @@ class Progress:
             self._log.info(text, extra={"fields": {"queries": [asdict(figures)]}})
 
     def _show(self, queries: Sequence[StreamingQuery]) -> None:
-        """Print the live line of a terminal. In a log, print a line if a batch has ended since the
-        last one or the first batch is running.
-        """
+        """Log a line if a batch has ended since the last one or the first batch is running."""
         now_s = time.time()
         running = {str(query.name): query for query in queries}
         texts = [
@@ -167,10 +163,7 @@ class Progress:
             for name, figures in self._figures.items()
         ]
         line = " | ".join(filter(None, texts))
-        if self._lines.live:
-            self._lines.show(line)
-            self._reported.update(figures.name for figures in self.figures)
-        elif line and (self._news or FIRST in line):
+        if line and (self._news or FIRST in line):
             fields = {"queries": [asdict(figures) for figures in self.figures]}
             self._log.info(line, extra={"fields": fields})
             self._reported.update(figures.name for figures in self.figures)

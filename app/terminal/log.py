@@ -1,14 +1,9 @@
-"""The log of a service on standard error: a time and a level on every line, as text or as JSON.
-
-On a terminal the last line can be live: messages are written above it.
-"""
+"""The log of a service on standard error: a time and a level on every line, as text or as JSON."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import sys
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
@@ -21,15 +16,15 @@ BETWEEN = " | "
 """Between the lines of a message, which are one line of the log."""
 
 
-def begin(log_format: Format = "text", out: TextIO | None = None) -> tuple[logging.Logger, Lines]:
-    """The logger of the service and its handler, which writes to `out` (standard error)."""
-    lines = Lines(out)
+def begin(log_format: Format = "text", out: TextIO | None = None) -> logging.Logger:
+    """The logger of the service, which writes to `out` (standard error)."""
+    lines = logging.StreamHandler(out)
     lines.setFormatter(_Json() if log_format == "json" else _Text())
     logger = logging.getLogger(NAME)
     logger.setLevel(logging.INFO)
     logger.propagate = False
     logger.handlers = [lines]
-    return logger, lines
+    return logger
 
 
 def end() -> None:
@@ -43,49 +38,6 @@ def error(text: str) -> bool:
     if logger.handlers:
         logger.error(text)
     return bool(logger.handlers)
-
-
-class Lines(logging.StreamHandler[TextIO]):
-    """Messages line by line, above one line that is rewritten where `live`."""
-
-    def __init__(self, out: TextIO | None = None) -> None:
-        # StreamHandler would keep the standard error of this moment.
-        logging.Handler.__init__(self)
-        self._out = out
-        self._shown = ""
-
-    @property
-    def stream(self) -> TextIO:
-        """Where lines are written."""
-        return self._out or sys.stderr
-
-    @stream.setter
-    def stream(self, out: TextIO) -> None:
-        self._out = out
-
-    @property
-    def live(self) -> bool:
-        """Whether there is a line to rewrite: on a terminal, with text.
-
-        Under spark-submit standard error is a pipe; `spark-submit.sh` sets WEIR_TERMINAL if its
-        own standard error is a terminal.
-        """
-        at_end = self._out is None and os.environ.get("WEIR_TERMINAL") == "1"
-        return isinstance(self.formatter, _Text) and (at_end or self.stream.isatty())
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a message, in place of the live line."""
-        self.show("")
-        super().emit(record)
-
-    def show(self, line: str) -> None:
-        """Make `line` the live line; an empty one clears it."""
-        if not self.live or not (line or self._shown):
-            return
-        with self.lock:  # type: ignore[union-attr]
-            self.stream.write("\r\x1b[K" * bool(self._shown) + line)
-            self.stream.flush()
-            self._shown = line
 
 
 class _Text(logging.Formatter):

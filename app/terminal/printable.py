@@ -1,4 +1,4 @@
-"""Text of others on a terminal."""
+"""Text of others on a terminal and in pages."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def printable(text: str) -> str:
 def lines(text: str) -> str:
     """The text with each of its lines printable."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def in_page(value: Any) -> Any:
+    """A value of a template: text is printable, spaces that do not break stay; markup is as it is."""
+    return "\xa0".join(map(lines, value.split("\xa0"))) if type(value) is str else value
 
 
 def say(*parts: object, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:

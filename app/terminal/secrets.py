@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 SECRET = re.compile(
@@ -35,16 +36,26 @@ def masked(text: str) -> str:
 def without_secrets(value: Any) -> Any:
     """Text, or every text of a document, with what may be secret masked: users, passwords and queries
     of addresses, and what follows a name such as `password=`. Variables stay."""
-    if isinstance(value, str):
-        value = _USER_OF_URL.sub(lambda found: f"{found[1]}{_user(found[2])}@", value)
-        for pattern in (_QUERY_OF_URL, _NAMED):
-            value = pattern.sub(lambda found: found[1] + masked(found[2].strip("\"'")), value)
-        return value
+    return with_texts(_masked, value)
+
+
+def with_texts(change: Callable[[str], str], value: Any) -> Any:
+    """A document with each of its texts changed; keys stay."""
     if isinstance(value, dict):
-        return {key: without_secrets(each) for key, each in value.items()}
-    return [without_secrets(each) for each in value] if isinstance(value, list) else value
+        return {key: with_texts(change, each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [with_texts(change, each) for each in value]
+    return change(value) if isinstance(value, str) else value
 
 
-def _user(text: str) -> str:
-    """`user:password` of an address; variables stay."""
-    return ":".join(each if ENV.fullmatch(each) else MASK for each in _PARTS.findall(text))
+def _masked(text: str) -> str:
+    text = _USER_OF_URL.sub(_without_user, text)
+    for pattern in (_QUERY_OF_URL, _NAMED):
+        text = pattern.sub(lambda found: found[1] + masked(found[2].strip("\"'")), text)
+    return text
+
+
+def _without_user(found: re.Match[str]) -> str:
+    """An address without `user:password`; variables stay."""
+    parts = _PARTS.findall(found[2])
+    return f"{found[1]}{':'.join(each if ENV.fullmatch(each) else MASK for each in parts)}@"

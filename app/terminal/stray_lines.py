@@ -1,21 +1,29 @@
-"""Filters Spark's standard error for `spark-submit.sh`: drops lines without information.
+"""Filters Spark's standard error for `spark-submit.sh`: drops lines without information, escapes what
+would move a cursor, and masks secrets, as Weir's own log does.
 
-`python stray_lines.py text|json [PIPE]` passes on standard input until its end. With `json` every
-line is an object with time, level and message: lines from outside the log are wrapped in one. PIPE
-is the path of standard input, which is removed at the end with its folder.
+`python -m app.terminal.stray_lines text|json [PIPE]` passes on standard input until its end. With
+`json` every line is an object with time, level and message: lines from outside the log are wrapped
+in one. PIPE is the path of standard input, which is removed at the end with its folder.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from app.terminal.printable import in_json, printable
+from app.terminal.secrets import without_secrets
+
+ROOT = Path(__file__).resolve().parents[2]
 NOISE = (
     # spark-submit always asks for the vector module, for linear algebra that Weir does not use.
     "WARNING: Using incubator modules: jdk.incubator.vector",
@@ -44,27 +52,32 @@ def kept(lines: Iterable[str], as_json: bool) -> Iterator[str]:
         dropped = dying or text.startswith(NOISE) or (as_json and not text.strip())
         if dropped and not ours:
             continue
-        yield (text if not as_json or _is_message(text) else _message(text)) + "\n"
+        yield (_object(text) if as_json else _plain(text)) + "\n"
 
 
-def _is_message(text: str) -> bool:
+def _plain(text: str) -> str:
+    """A line of text; those of a stack trace begin with tabs."""
+    text = without_secrets(text)
+    rest = text.lstrip("\t")
+    return text[: len(text) - len(rest)] + printable(rest)
+
+
+def _object(text: str) -> str:
+    """A log message, or one around a line that is none."""
     try:
         found = json.loads(text)
     except ValueError:
-        return False
-    return isinstance(found, dict) and {"time", "level", "message"} <= found.keys()
+        found = None
+    if not isinstance(found, dict) or not {"time", "level", "message"} <= found.keys():
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        found = {"time": at, "level": "WARNING", "message": text}
+    return in_json(json.dumps(without_secrets(found), ensure_ascii=False))
 
 
-def _message(text: str) -> str:
-    """A log message around a line that is none."""
-    return json.dumps(
-        {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "level": "WARNING",
-            "message": text,
-        },
-        ensure_ascii=False,
-    )
+def start(python: str, words: list[str], **streams: Any) -> subprocess.Popen[bytes]:
+    """Start the filter, with the words of its command line."""
+    command = [python, "-P", "-m", "app.terminal.stray_lines", *words]
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, **streams)
 
 
 def main(log_format: str, pipe: str | None = None) -> None:
@@ -73,7 +86,7 @@ def main(log_format: str, pipe: str | None = None) -> None:
         signal.signal(number, signal.SIG_IGN)
     for stream in (sys.stdin, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="replace")
+            stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     for line in kept(sys.stdin, log_format == "json"):
         with suppress(OSError):  # a log that cannot be written costs its lines, not the run
             sys.stderr.write(line)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psutil
 import pytest
 import yaml
 from deltalake import DeltaTable
@@ -220,6 +221,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, variables: None) -> Ran:
         service.wait_to_read(counts)
         for name, page in ui(port).items():
             (folder / f"ui-{name}").write_bytes(page)
+        (folder / "processes").write_text(processes(service))
         service.stop()
     finally:
         service.close()
@@ -229,6 +231,18 @@ def ran(tmp_path_factory: pytest.TempPathFactory, variables: None) -> Ran:
     )
     (folder / "doctor.out").write_bytes(asked.stdout + asked.stderr)
     return Ran(folder, config, len(lines))
+
+
+def processes(service: Service) -> str:
+    """What anybody on the machine reads of the processes: command lines; and their variables, but for
+    those that have the secrets."""
+    found = []
+    for process in service.processes():
+        with suppress(psutil.Error):
+            found += [f"{process.pid} {word}" for word in process.cmdline()]
+            variables = process.environ().items()
+            found += [f"{name}={value}" for name, value in variables if name not in VARIABLES]
+    return "\n".join(found)
 
 
 def ui(port: int) -> dict[str, bytes]:
@@ -274,6 +288,8 @@ def test_no_byte_that_was_written_or_said_is_a_secret(ran: Ran, answers: dict[st
     assert any(name.startswith("spark-events/") for name in written)
     assert any("checkpoints" in name for name in written)
     assert b"warehouse" in written["doctor.out"]
+    assert b"pyspark.daemon" in written["processes"] or b"app.setup.daemon" in written["processes"]
+    assert b"org.apache.spark" in written["processes"] and b"PATH=" in written["processes"]
     assert "********" in answers["validate"] and "${env:WEIR_TEST_KAFKA}" in answers["validate"]
     secrets = [HUSH.encode(), HUSH.encode("utf-16-le")]
     said = {}

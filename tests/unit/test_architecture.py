@@ -561,3 +561,26 @@ def test_shell_words_of_scripts_are_quoted_in_one_place() -> None:
         if "shlex.quote" in path.read_text("utf-8")
     }
     assert found == {"exported.py"}
+
+
+def test_templates_have_text_of_others_as_text() -> None:
+    found = [
+        ast.unparse(node)
+        for path in (ROOT / "app").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Environment")
+    ]
+    assert len(found) == 2
+    assert all("autoescape=True" in each and "finalize=in_page" in each for each in found)
+
+
+def test_lines_of_spark_pass_through_the_functions_of_the_log() -> None:
+    (written,) = prints(ROOT / "app/terminal/stray_lines.py")
+    text = (ROOT / "app/terminal/stray_lines.py").read_text("utf-8")
+    assert written == "line" and "yield (_object(text) if as_json else _plain(text))" in text
+    started = [
+        path.name
+        for path in (ROOT / "app").rglob("*.py")
+        if "stray_lines.start(" in path.read_text("utf-8")
+    ]
+    assert sorted(started) == ["jvm.py", "start.py"]

@@ -22,7 +22,7 @@ from app.setup.launch.home import EVERYWHERE, ROOT, Home, with_path
 from app.setup.launch.line import Line
 from app.setup.launch.machine import require_java, require_spark_home
 from app.setup.launch.submission import MAIN, Submission, log_format
-from app.terminal import driver_stderr
+from app.terminal import driver_stderr, stray_lines
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -169,15 +169,12 @@ def _become(words: Sequence[str], variables: Mapping[str, str], line: Line, home
     variables = dict(variables)
     if not line.alone:
         is_run = line.command == "run"
-        if is_run and sys.stderr.isatty():
-            variables["WEIR_TERMINAL"] = "1"
         as_json = is_run and variables["WEIR_LOG_FORMAT"] == "json"
         reading, writing, path = driver_stderr.pipe()
         if path is not None:
             variables[driver_stderr.VARIABLE] = str(path)
-        tidy = [home.python, "-I", str(ROOT / "app/terminal/stray_lines.py")]
-        tidy += ["json" if as_json else "text", *([] if path is None else [str(path)])]
-        subprocess.Popen(tidy, stdin=reading, stdout=sys.stderr.fileno())
+        words_of_filter = ["json" if as_json else "text", *([] if path is None else [str(path)])]
+        stray_lines.start(home.python, words_of_filter, stdin=reading, stdout=sys.stderr.fileno())
         os.close(reading)
         for stream in (1, 2) if is_run else (2,):
             os.dup2(writing, stream)

@@ -82,7 +82,11 @@ class Journal:
         """The newest state of each alert and set of labels."""
         return {
             key: Last(
-                row["state"], row["at_ms"], row["since_ms"], _number(row["value"]), row["severity"]
+                row["state"],
+                row["at_ms"],
+                row["since_ms"],
+                math.nan if row["value"] is None else row["value"],
+                row["severity"],
             )
             for key, row in self.newest.items()
         }
@@ -233,7 +237,3 @@ def row_of(rule: Rule, change: AlertChange, words: str | None = None) -> Row:
         "checked_ms": time.time_ns() // 1_000_000,
         "number": None,
     }
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value

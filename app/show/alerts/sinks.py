@@ -90,7 +90,12 @@ class Delivery:
             changes = self._changes(taken)
             if isinstance(sink, WebhookSink):
                 for part in _parts(changes):
-                    post(sink, self._for_webhook(part), stopping)
+                    body = {
+                        "version": 1,
+                        "warehouse": self._warehouse.uri,
+                        "alerts": [with_owner(self._warehouse.owners, row) for row in part],
+                    }
+                    post(sink, body, stopping)
                     taken = self.note(sink, taken, part[-1]["number"])
             else:
                 for rows in _parts(self._for_alertmanager(sink, changes)):
@@ -142,13 +147,6 @@ class Delivery:
             for row in self._journal.after(taken.number, taken.but)
             if row["state"] in (FIRING, RESOLVED) and row["alert"] in wanted
         ]
-
-    def _for_webhook(self, rows: Sequence[Row]) -> dict[str, Any]:
-        return {
-            "version": 1,
-            "warehouse": self._warehouse.uri,
-            "alerts": [with_owner(self._warehouse.owners, row) for row in rows],
-        }
 
     def _for_alertmanager(self, sink: AlertmanagerSink, changes: Sequence[Row]) -> list[Row]:
         """Firing alerts, if a resend is due or there is a change; and alerts that have ended."""

@@ -15,6 +15,7 @@ from jinja2 import Environment
 from app.tables.small_files import PAGES as FOLDER
 from app.tables.small_files import write_text
 from app.terminal.moments import instant_of
+from app.terminal.printable import in_page
 
 if TYPE_CHECKING:
     from app.config.location import Location
@@ -92,7 +93,16 @@ def page(name: str, rows: list[Row]) -> str:
         version=rows[0]["version"],
         at=instant_of(rows[0]["checked_ms"]),
         held=sum(row["success"] for row in rows),
-        rows=[{**row, "seen": _seen(row["observed"])} for row in shown],
+        rows=[
+            {
+                **row,
+                "seen": "\n".join(
+                    f"{name}: {json.dumps(value, ensure_ascii=False, indent=1)}"
+                    for name, value in json.loads(row["observed"]).items()
+                ),
+            }
+            for row in shown
+        ],
     )
 
 
@@ -112,12 +122,5 @@ def index(results: Mapping[str, list[Row]]) -> str:
     return _render(_LIST, title="Data quality", tables=tables)
 
 
-def _seen(observed: str) -> str:
-    return "\n".join(
-        f"{name}: {json.dumps(value, ensure_ascii=False, indent=1)}"
-        for name, value in json.loads(observed).items()
-    )
-
-
 def _render(template: str, **values: Any) -> str:
-    return Environment(autoescape=True).from_string(template).render(values)
+    return Environment(autoescape=True, finalize=in_page).from_string(template).render(values)

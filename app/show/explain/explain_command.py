@@ -24,7 +24,7 @@ from app.show.explain.ask import (
     unknown,
 )
 from app.show.explain.nearby_rows import SnapshotReader
-from app.show.explain.sentence import Row, Sentence, clock, day
+from app.show.explain.sentence import Sentence, clock, day
 from app.tables.manifest import load as load_manifest
 from app.terminal.moments import DURATIONS, instant_of, read_duration_ms
 from app.terminal.printable import printable, say, say_json
@@ -195,16 +195,15 @@ def _json(sentence: Sentence) -> dict[str, Any]:
         "text": sentence.text,
         "rule": sentence.rule,
         "numbers": [asdict(number) for number in sentence.numbers],
-        "rows": {name: _row(row) for name, row in sentence.rows.items()},
-    }
-
-
-def _row(row: Row) -> dict[str, Any]:
-    return {
-        "table": row.table,
-        "key": dict(row.key),
-        "values": dict(row.values),
-        "sql": row.sql or None,
+        "rows": {
+            name: {
+                "table": row.table,
+                "key": dict(row.key),
+                "values": dict(row.values),
+                "sql": row.sql or None,
+            }
+            for name, row in sentence.rows.items()
+        },
     }
 
 

@@ -239,5 +239,6 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
             pairs = zip(definition.labels, values, strict=True)
             if value is not None:
                 metric.add_sample(name, {k: lines(v) for k, v in pairs if v}, float(value))
-        yield metric
+        if metric.samples:
+            yield metric
     assert not by_name, f"not in the catalogue: {', '.join(by_name)}"

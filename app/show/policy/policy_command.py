@@ -52,11 +52,6 @@ def documents_of(path: Path, cluster: str | None = None) -> PolicyDocuments:
     return checked(list(of_files(str(path), Path())))
 
 
-def _shadows_of(path: Path) -> list[PolicyDocuments]:
-    """The documents of a configuration's shadows."""
-    return list(shadows_written(_configuration(path) or {}, str(path), path.parent).values())
-
-
 def _configuration(path: Path) -> dict[str, Any] | None:
     """The document of a configuration; None for a list of policies, and where no file is."""
     document = value_of(text_of(path), str(path)) if path.is_file() else []
@@ -86,7 +81,9 @@ def check(files: Sequence[Path], as_json: bool = False) -> int:
     """Print every mistake in policy documents, and documents without effect. Returns 2 with
     mistakes, 1 with findings, else 0.
     """
-    every = [_given(files), *(one for path in files for one in _shadows_of(path))]
+    every = [_given(files)]
+    for path in files:
+        every += shadows_written(_configuration(path) or {}, str(path), path.parent).values()
     mistakes = [
         {"file": m.one.file, "line": m.line, "key": _key(m.one, m.key), "text": m.text}
         for found in every
@@ -124,17 +121,20 @@ def _findings(found: PolicyDocuments) -> Iterable[dict[str, Any]]:
     def finding(one: WrittenDocument, key: str, text: str) -> dict[str, Any]:
         return {"file": one.file, "line": one.line(key), "key": _key(one, key), "text": text}
 
-    for one, by in found.replaced:
-        if one.document != by.document:
+    for one, later in found.replaced:
+        if one.document != later.document:
+            about = f"{one.document['scope']} {one.document['name']}"
             yield finding(
-                one,
-                "name",
-                f"{one.document['scope']} {one.document['name']} is replaced"
-                f" by the later document in {by.where}",
+                one, "name", f"{about} is replaced by the later document in {later.where}"
             )
     for one, key, by in overridden(found.in_force):
-        about = f"{by.document['scope']} {by.document['name']}"
-        yield finding(one, key, f"never holds: {about} ({by.where}) overrides it for every name")
+        if by is None:
+            text = "may be overridden, as may later ones: too many patterns match names in common"
+            yield finding(one, key, f"{text} to compare them")
+        else:
+            about = f"{by.document['scope']} {by.document['name']}"
+            text = f"never holds: {about} ({by.where}) overrides it for every name"
+            yield finding(one, key, text)
     for one in found.in_force:
         for key in without_effect(one.document):
             yield finding(one, f"limits.{key}", "has no effect on any decision")

@@ -89,7 +89,18 @@ def build(
         _covers(reader, as_of_ms, made_ms),
         verdict(reader, [*tiled[:-1]]),
         [section.tile for section in tiled if section.tile is not None],
-        [_within(section, span) for section in sections],
+        [
+            replace(
+                section,
+                parts=[
+                    replace(part, more=_narrowed(part.more, span))
+                    if isinstance(part, Grid)
+                    else part
+                    for part in section.parts
+                ],
+            )
+            for section in sections
+        ],
         actions,
         _asked(warehouse),
         facts,
@@ -106,17 +117,6 @@ def _asked(warehouse: Warehouse) -> str:
     if warehouse.cluster is not None:
         text += f" --cluster {shlex.quote(warehouse.cluster)}"
     return text if warehouse.as_of_ms is None else f"{text} --as-of {warehouse.as_of_ms}"
-
-
-def _within(section: ReportSection, span: ReportSpan) -> ReportSection:
-    """The section with its ready questions narrowed to the span of the page."""
-    return replace(
-        section,
-        parts=[
-            replace(part, more=_narrowed(part.more, span)) if isinstance(part, Grid) else part
-            for part in section.parts
-        ],
-    )
 
 
 def _narrowed(more: str, span: ReportSpan) -> str:

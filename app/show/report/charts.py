@@ -6,13 +6,14 @@ those, hence every scale has its steps written out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
 from app.show.report.model import Chart, Frame, Row
+from app.terminal.printable import printable
+from app.terminal.secrets import with_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +27,6 @@ TIME_FORMATS = ((900_000, "%H:%M:%S"), (86_400_000, "%H:%M"), (864_000_000, "%m-
 """How times are shown on an axis that is at most so long (ms)."""
 OWN, SHARED, OTHERS = "own limit", "shared limit", "others' limits"
 WIDE, NARROW = Frame(860, False), Frame(330, True)
-UNDRAWABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML does not have: the drawing library ends the process at one."""
 INK, MUTED, LINE = "var(--ink)", "var(--muted)", "var(--line)"
 MEASURED = 13
 """Vega makes room for text of this size (pixels); the page shows it smaller, since its font may be
@@ -65,19 +64,12 @@ def svg(chart: Chart, frame: Frame) -> str:
     import vl_convert
 
     drawn = chart.draw(chart.rows, frame)
-    spec = _drawable(drawn.to_dict())
+    # Some characters end the process or the chart: those that XML does not have, and line
+    # separators, which Vega reads in its own expressions.
+    spec = with_texts(printable, drawn.to_dict())
     spec["config"] = CONFIG
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     return str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
-
-
-def _drawable(value: Any) -> Any:
-    """A document with a sign in place of every character that cannot be drawn."""
-    if isinstance(value, str):
-        return UNDRAWABLE.sub("\ufffd", value)
-    if isinstance(value, dict):
-        return {key: _drawable(each) for key, each in value.items()}
-    return [_drawable(each) for each in value] if isinstance(value, list) else value
 
 
 Layers = alt.LayerChart | alt.FacetChart

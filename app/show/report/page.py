@@ -11,9 +11,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from app.show.report.charts import NARROW, WIDE, svg
-from app.show.report.model import Chart, Fold, Grid, Link, Page, Part, ReportSection, Runbook
+from app.show.report.model import Chart, Fold, Grid, Link, Page, Part, Runbook
 from app.show.report.phrases import unbroken
 from app.show.report.text import NUMBERS, cell_text, runbook_target
+from app.terminal.printable import in_page
 from app.terminal.program import PROGRAM
 from app.terminal.rows import plain
 
@@ -30,6 +31,7 @@ def html(page: Page, day: str) -> str:
     templates = Environment(
         loader=PackageLoader("app.show.report", ""),
         autoescape=True,
+        finalize=in_page,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -71,15 +73,14 @@ def as_json(page: Page) -> dict[str, Any]:
             {"label": t.label, "value": t.value, "note": t.note, "bad": t.bad} for t in page.tiles
         ],
         **({} if page.actions is None else {"actions": _part(page.actions)["rows"]}),
-        "sections": {section.key: _section(section) for section in page.sections},
-    }
-
-
-def _section(section: ReportSection) -> dict[str, Any]:
-    return {
-        "title": section.title,
-        "sentences": list(section.sentences),
-        "parts": [_part(part) for part in section.parts],
+        "sections": {
+            section.key: {
+                "title": section.title,
+                "sentences": list(section.sentences),
+                "parts": [_part(part) for part in section.parts],
+            }
+            for section in page.sections
+        },
     }
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Any, get_args
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from app.cli import main
 from app.config.described import described
-from app.config.settings import load_settings
+from app.config.settings import Settings, load_settings
 from app.errors import UserError
-from app.terminal.secrets import masked, without_secrets
+from app.terminal.secrets import SECRET, masked, without_secrets
 
 HUSH = "hush"
 URL = f"http://me:{HUSH}@host:8080"
@@ -127,6 +131,47 @@ REFUSED = {
     "no address": {"alerts": {"sinks": [{"type": "webhook", "url": f"me:{HUSH}@h"}]}},
     "unknown key": {"storage": {"AWS_SECRET_ACCESS_KEY": HUSH}},
 }
+
+
+ADDRESSES = re.compile(r"url|headers|options|exporters|brokers|endpoint|^warehouse$")
+"""Names of keys that take addresses or options, beside those that are secret by their names."""
+TAKE_NO_SECRET = {
+    "token_file": "a path",
+    "token_fetch_attempts": "a number",
+    "tokenbucket": "a word",
+}
+
+
+def keys_of(model: Any, seen: set[Any]) -> Iterator[str]:
+    """The keys of a model of the configuration, and of all models in it."""
+    for part in (model, *get_args(model)):
+        if part is not model and part not in seen:
+            yield from keys_of(part, seen)
+        if isinstance(part, type) and issubclass(part, BaseModel) and part not in seen:
+            seen.add(part)
+            for name, field in part.model_fields.items():
+                yield name
+                yield from keys_of(field.annotation, seen)
+
+
+def keys_in(document: Any) -> Iterator[str]:
+    if isinstance(document, dict):
+        yield from document
+    for each in (
+        document.values()
+        if isinstance(document, dict)
+        else document
+        if isinstance(document, list)
+        else ()
+    ):
+        yield from keys_in(each)
+
+
+def test_every_key_that_can_hold_a_secret_is_tried() -> None:
+    keys = {k for k in keys_of(Settings, set()) if SECRET.search(k) or ADDRESSES.search(k)}
+    tried = set(keys_in([*CONFIGS.values(), *REFUSED.values()]))
+    assert {"url", "token", "storage_options", "options", "exporters", "brokers"} <= keys
+    assert keys - tried - TAKE_NO_SECRET.keys() == set()
 
 
 @pytest.mark.parametrize("document", CONFIGS.values(), ids=CONFIGS)

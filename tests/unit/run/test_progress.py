@@ -59,14 +59,6 @@ def query(name: str, *batches: dict[str, Any]) -> Any:
     )
 
 
-class Terminal(io.StringIO):
-    """A terminal."""
-
-    def isatty(self) -> bool:
-        """It is one."""
-        return True
-
-
 def lines(out: io.StringIO) -> list[str]:
     """The messages of a log without time and level."""
     return [line.split(maxsplit=2)[2] for line in out.getvalue().splitlines()]
@@ -76,7 +68,6 @@ def lines(out: io.StringIO) -> list[str]:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look is shown, at one moment."""
     monkeypatch.setattr(module, "IN_LOG_S", 0.0)
-    monkeypatch.setattr(module, "ON_TERMINAL_S", 0.0)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1.0, time=lambda: NOW_S))
 
 
@@ -265,27 +256,5 @@ def test_events_of_long_ago_are_shown_by_their_date() -> None:
     assert lines(out) == [line]
 
 
-def test_a_terminal_has_one_line_that_is_rewritten() -> None:
-    out = Terminal()
-    shown = Progress(out)
-    shown.look([query("archive", batch(0, 1000, eventTime={}, stateOperators=[]))])
-    shown.say("a message")
-    line = "archive: 2,000 events/s, batch 0.50 s"
-    written, cleared, message = out.getvalue().partition("\r\x1b[K")
-    assert (written, cleared) == (line, "\r\x1b[K")
-    assert message.endswith(" INFO    a message\n")
-
-
 def test_without_the_observed_count_the_rows_of_the_source_count() -> None:
     assert module.records(batch(0, 0, observedMetrics={})) == 3
-
-
-def test_under_spark_submit_the_terminal_is_known_from_the_script(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Spark reads standard error as a pipe there."""
-    monkeypatch.setenv("WEIR_TERMINAL", "1")
-    Progress().look([query("archive", batch(0, 1000, eventTime={}, stateOperators=[]))])
-    assert capsys.readouterr().err == "archive: 2,000 events/s, batch 0.50 s"
-    Progress(log_format="json").look([query("archive", batch(0, 1000))])
-    assert json.loads(capsys.readouterr().err)["level"] == "INFO"

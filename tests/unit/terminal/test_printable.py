@@ -31,7 +31,7 @@ def test_what_drives_a_terminal_is_shown_as_an_escape(text: str, shown: str) -> 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_names_in_the_log_move_no_cursor(log_format: log.Format) -> None:
     out = io.StringIO()
-    logger, _ = log.begin(log_format, out)
+    logger = log.begin(log_format, out)
     try:
         logger.warning("topic a\x1b[2J\x9b1;31m\u202eb is late\nsecond")
     finally:
@@ -56,7 +56,7 @@ FORGED = "2026-01-31T12:00:00.000Z ERROR   forged"
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_what_others_wrote_begins_no_line_of_the_log(between: str, log_format: log.Format) -> None:
     out = io.StringIO()
-    logger, _ = log.begin(log_format, out)
+    logger = log.begin(log_format, out)
     name = f"a{between}{FORGED}"
     try:
         logger.warning(f"topic {name} is late")
@@ -79,7 +79,7 @@ def test_what_others_wrote_begins_no_line_of_the_log(between: str, log_format: l
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_the_log_has_no_secrets_of_addresses_and_options(log_format: log.Format) -> None:
     out = io.StringIO()
-    logger, _ = log.begin(log_format, out)
+    logger = log.begin(log_format, out)
     try:
         logger.warning("http://me:hush@h/metrics?token=hush does not answer (password=hush)")
     finally:

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.terminal import stray_lines
-from app.terminal.stray_lines import kept
+import pytest
+
+from app.terminal.stray_lines import kept, start
 from tests.support.small_disk import fill, small_disk
 
 DYING = """\
@@ -46,10 +47,9 @@ def test_as_json_every_line_is_an_object() -> None:
 
 
 def test_a_log_on_a_full_disk_loses_lines_and_goes_on(tmp_path: Path) -> None:
-    line = [sys.executable, "-I", str(stray_lines.__file__), "text"]
     with small_disk(tmp_path, "1m"):
         with (tmp_path / "log").open("w") as log:
-            process = subprocess.Popen(line, stdin=subprocess.PIPE, stderr=log)
+            process = start(sys.executable, ["text"], stdin=subprocess.PIPE, stderr=log)
         assert process.stdin is not None
         ballast = fill(tmp_path)
         process.stdin.write(b"lost\n" * 100_000)  # more than a pipe has room for
@@ -58,3 +58,45 @@ def test_a_log_on_a_full_disk_loses_lines_and_goes_on(tmp_path: Path) -> None:
         process.stdin.close()
         assert process.wait(60) == 0
         assert (tmp_path / "log").read_text().endswith("kept\nthe last one\n")
+
+
+NAMES = {
+    "a\rb": "a\\rb",
+    "a\x00b": "a\\x00b",
+    "a\x1b[2J\x9b31m": "a\\x1b[2J\\x9b31m",
+    "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029": r"\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029",
+    "\u202egnp.\u2066x": r"\u202egnp.\u2066x",
+    "at http://me:hush@h/?token=hush": "at http://********:********@h/?********",
+    "password=hush": "password=********",
+    "é💥": "é💥",
+    "<default>%s{}$(id)`": "<default>%s{}$(id)`",
+}
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize(("name", "shown"), NAMES.items(), ids=map(ascii, NAMES))
+def test_a_line_of_spark_moves_no_cursor_and_has_no_secret(
+    log_format: str, name: str, shown: str
+) -> None:
+    """Through the process that spark-submit.sh starts."""
+    given = f"W {name}\n\tat {name}\n".encode()
+    if log_format == "json":
+        given += json.dumps({"time": "t", "level": "ERROR", "message": name}).encode() + b"\n"
+        given += json.dumps({"time": "t"}, ensure_ascii=False).encode() + b"\n"
+    with start(sys.executable, [log_format], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
+        said = ran.communicate(given + b"\xff\xfe unfinished")[1].decode().split("\n")
+    assert all(line.removeprefix("\t").isprintable() for line in said)
+    if log_format == "text":
+        assert said == [f"W {shown}", f"\tat {shown}", "\ufffd\ufffd unfinished", ""]
+        return
+    *lines, end = said
+    messages = [json.loads(line).get("message") for line in lines]
+    exact = name if "hush" not in name else shown
+    assert messages == [
+        f"W {exact}",
+        f"\tat {exact}",
+        exact,
+        '{"time": "t"}',
+        "\ufffd\ufffd unfinished",
+    ]
+    assert end == ""

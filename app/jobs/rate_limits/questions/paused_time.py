@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.read.question import Question
+from app.read.spelling import NAMESPACE, TENANT
 
 _SUMS = """
 SELECT cluster, topic, CAST(sum({whose}_times) AS BIGINT) AS {times},
@@ -14,18 +15,16 @@ GROUP BY cluster, topic
 ORDER BY sum({whose}_ns) DESC, {times} DESC, cluster, topic
 LIMIT $rows
 """.strip()
-_TOP_OFFENDERS = _SUMS.format(whose="culprit", times="broke_its_limit", also="")
 _TOP_VICTIMS = _SUMS.format(
     whose="collateral",
     times="paused_by_others",
     also=" CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit,",
 )
 
-# A Kafka topic has neither: its rows come under null. In names of four parts the namespace has
-# three: tenant, cluster and namespace.
+# A Kafka topic has neither: its rows come under null.
 _THROTTLE_TIME = """
 WITH named AS (
-  SELECT *, nullif(regexp_extract(topic, '^[a-z-]+://{part}', 1), '') AS name
+  SELECT *, {part} AS name
   FROM topic_throttle_stats
   WHERE window_start_ms >= $since AND window_start_ms < $until
 )
@@ -46,7 +45,7 @@ CULPRITS = Question(
     "",
     "Topics that used up their own limit: how often, and how long that paused them.",
     ("topic_throttle_stats",),
-    _TOP_OFFENDERS,
+    _SUMS.format(whose="culprit", times="broke_its_limit", also=""),
 )
 VICTIMS = Question(
     "",
@@ -61,5 +60,5 @@ NAMESPACES, TENANTS = (
         ("topic_throttle_stats",),
         _THROTTLE_TIME.replace("{part}", part),
     )
-    for level, part in (("namespace", "(.+)/[^/]+$"), ("tenant", "([^/]+)/"))
+    for level, part in (("namespace", NAMESPACE), ("tenant", TENANT))
 )

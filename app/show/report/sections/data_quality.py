@@ -10,7 +10,7 @@ from urllib.parse import quote
 from app.show.audit.audit_pages import INDEX
 from app.show.reconcile.recorded_numbers import entity_text
 from app.show.report.charts import plain_bars
-from app.show.report.model import Chart, Grid, GridColumn, Link, Part, ReportSection, Row, Tile
+from app.show.report.model import Chart, Grid, GridColumn, Link, Part, ReportSection, Tile
 from app.show.report.report_reader import ReportReader
 from app.show.report.text import time_text
 from app.terminal.counts import counted
@@ -68,8 +68,9 @@ def data_quality(reader: ReportReader, links_from: Path) -> ReportSection:
     audited = reader.rows(_AUDIT)
     checks, failed = (sum(row[name] for row in audited) for name in ("checks", "failed"))
     if audited:
+        last = time_text(max(row["checked_ms"] for row in audited))
         texts.append(
-            f"The last audit of every table, until {_last(audited)}, made "
+            f"The last audit of every table, until {last}, made "
             f"{counted(checks, 'check')}: " + (f"{failed:,} failed." if failed else "all held.")
         )
         if failed:
@@ -144,10 +145,6 @@ def data_quality(reader: ReportReader, links_from: Path) -> ReportSection:
     note = f"{counted(failed, 'check')} of quality failed" if failed else "records not applied"
     tile = Tile("in quarantine", f"{total:,}", note, bool(failed))
     return ReportSection(key, title, texts, parts, tile)
-
-
-def _last(audited: list[Row]) -> str:
-    return time_text(max(row["checked_ms"] for row in audited))
 
 
 def _data_docs(reader: ReportReader, links_from: Path) -> list[Link]:
