@@ -416,7 +416,7 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
                 row["committed"] = c["entry"] + 1
         unread: Int
         unread = NULL
-        if state == p["expired"]:
+        if state == p["expired"] or waits:
             unread = _left(e, key, c)
         elif c["ended"] == 0 and c["stated"] >= 0 and row["end"] != NULL:
             unread = row["end"] - max(k["log_start"], np.int64(0))

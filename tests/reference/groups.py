@@ -318,7 +318,7 @@ class Partition(base.Topic):
         else:
             group.history = []
         unread = None
-        if state == "offsets_expired":
+        if state in ("offsets_expired", "open_transaction"):
             unread = self._left(group)
         elif state == group.stated and not group.over and self._end is not None:
             unread = self._end - max(self._start or 0, 0)

@@ -19,7 +19,7 @@ from app.show.policy.export.exported import (
     without,
 )
 from app.terminal.program import PROGRAM
-from state.engine.globs import DEFAULT_USER
+from state.engine.globs import name_of_text
 
 HEAD = f"# Written by {PROGRAM} policy export.\n"
 TTL = "message_ttl_in_seconds"
@@ -59,7 +59,8 @@ def _kafka_quota(quota: ClientQuota, names: set[str]) -> str:
     of_user = quota.user is not None
     name = str(quota.user if of_user else quota.client_id)
     label = _label(f"{'user' if of_user else 'client'}_{name}", names)
-    entity = [] if name == DEFAULT_USER else [f"  entity_name = {_text(name)}"]
+    named = name_of_text(name)
+    entity = [] if named is None else [f"  entity_name = {_text(named)}"]
     config = (f"    {key} = {limit}" for key, limit in quota.limits.items())
     return _block(
         f'resource "kafka_quota" "{label}"',
