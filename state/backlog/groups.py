@@ -142,7 +142,8 @@ def _count_lost(w: Store, o: Out, f: Feed, i: Int, j: Int) -> None:
         return
     first_sight = c["safe"] == NULL
     if first_sight:
-        c["safe"] = committed
+        # One offset of an emptied log: the marker of a transaction, before which readers of it stand.
+        c["safe"] = start if start == end == committed + 1 else committed
     elif end < c["safe"]:
         c["safe"] = start  # another log
     begin = max(committed, c["safe"])

@@ -167,6 +167,8 @@ class Partition(base.Topic):
         if group.safe is not None and end < group.safe:
             group.safe = start
         begin = offset if group.safe is None else max(offset, group.safe)
+        if first and start == end == offset + 1:
+            begin = start  # the log is emptied, and a marker of a transaction was its last offset
         if start > begin:
             self._put(
                 "lost_messages",
