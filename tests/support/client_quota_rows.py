@@ -287,6 +287,7 @@ _ANSWERS: dict[str, list[Row]] = {
             "brokers": ["b1", "b2"],
             "measured_windows": 2,
             **dict.fromkeys(_OF_REQUESTS),
+            "largest_sharer": "not known without a request log",
             "first": "2023-11-14T22:14:00Z",
             "last": "2023-11-14T22:17:00Z",
         },

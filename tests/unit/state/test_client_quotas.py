@@ -96,16 +96,15 @@ def test_brokers_from_4_2_forget_a_kind_with_its_last_limit(
         policy(at, quota("a", **limits))
         for at, limits in ((0, {"producer_byte_rate": 10}), (2, {}))
     )
-    rows = judged(set_, request(1, charged_bytes=0), removed, *sent, quota_kinds=kinds)
+    first = request(1, charged_bytes=0)
+    rows = judged(set_, first, removed, *sent, until=60_000, quota_kinds=kinds)
     assert [row["charged"] for row in rows["client_quota_stats"]] == charged
     others = quota("b", producer_byte_rate=10)
     set_, removed = (
         policy(at, quota(None, "c", **limits))
         for at, limits in ((0, {"producer_byte_rate": 10}), (2, {}))
     )
-    rows = judged(
-        set_, request(1, charged_bytes=0), removed, *sent, policies=(others,), quota_kinds=kinds
-    )
+    rows = judged(set_, first, removed, *sent, policies=(others,), quota_kinds=kinds)
     assert verdicts(rows, "user", "client")[1:] == [entity] * 2
 
 

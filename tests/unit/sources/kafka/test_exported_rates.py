@@ -120,9 +120,9 @@ def test_a_check_counts_the_clients_that_are_measured() -> None:
         exporter.answers["/metrics"] = "\n".join(lines("jmx-exporter"))
         exporter.answers["/other"] = "\n".join(lines("strimzi-reporter"))
         urls = {"1": f"{exporter.url}/metrics", "2": f"{exporter.url}/other"}
-        settings = load_settings(
-            None, {"source": {"format": "kafka_quotas", "quotas": {"exporters": urls}}}
-        )
+        options = {"kafka.bootstrap.servers": "h:1"}
+        source = {"format": "kafka_quotas", "options": options, "quotas": {"exporters": urls}}
+        settings = load_settings(None, {"source": source})
         (feed,) = settings.feeds
         one, two = measured(feed).split("; ")
     assert one == "exporter of 1: 7 measured clients"
