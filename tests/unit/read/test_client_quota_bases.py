@@ -179,7 +179,11 @@ def test_explain_tells_each_window_once(ask: Ask, basis: str) -> None:
         assert throttled.startswith("The metrics of b1 show that it throttles, in 7 windows ")
     else:
         assert throttled.startswith("36 requests of user etl were over the produce quota ")
-    assert len(topics) == (basis != "metrics")
+    (last,) = topics
+    assert last.startswith("Which clients share" if basis == "metrics" else "Topics that user etl")
+    never = [row["text"] for row in ask("explain", "client", "etl", "never", *AT)["sentences"]]
+    unknown = "No row has this client id; a request with it would be charged as follows. The produce"
+    assert [text for text in never if text.startswith(unknown)]
     alone = [row["text"] for row in ask("explain", "client", "ann", "scan", *AT)["sentences"]]
     assert [text for text in alone if text.startswith("No ")] == [
         f"No {kind} quota holds for client scan: no level has one. It is so since"

@@ -125,7 +125,7 @@ def test_a_check_counts_the_clients_that_are_measured() -> None:
         settings = load_settings(None, {"source": source})
         (feed,) = settings.feeds
         one, two = measured(feed).split("; ")
-    assert one == "exporter of 1: 7 measured clients"
+    assert one == "exporter of 1: 8 measured clients"
     assert two.endswith("mapping is strimzi-reporter")
 
 

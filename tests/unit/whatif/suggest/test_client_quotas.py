@@ -140,11 +140,11 @@ def test_what_makes_a_limit_a_bound_is_said(make_settings: Make, capsys: Capture
     back = decision(0, "r", api="FETCH", quota_type="request", client_id="x")
     rows = [
         stats(0, "exact"),
-        stats(0, "seen", basis="metrics"),
+        stats(0, "seen", 1.2, basis="metrics"),
         stats(0, "both", 0.3, basis="metrics"),
         stats(0, "both", 0.2),
-        stats(0, "waited", throttled=1),
-        stats(0, "r", quota_type="fetch"),
+        stats(0, "waited", 1.2, throttled=1),
+        stats(0, "r", 1.2, quota_type="fetch"),
         stats(0, "m", quota_type="controller_mutation"),
         stats(0, "tokens", None, quota_type="controller_mutation", basis="metrics"),
         stats(0, ""),
