@@ -625,7 +625,7 @@ def replay(
         tuple(clusters or ()),
         tuple(tenants or ()),
         tuple(topics or ()),
-        replaced_by(settings) if policy else frozenset(),
+        replaced_by(settings) if policy else {},
     )
     warm_up_ms = 0 if warm_up is None else _duration(warm_up, "--warm-up")
     asked = ReplayRequest(
@@ -765,7 +765,7 @@ def policy_diff(
     as_json: Json = False,
 ) -> int:
     """Compare two sets of policies limit by limit; with --on also in their effects."""
-    from app.show.policy import changes, diff, valid
+    from app.show.policy import changes, diff, sides
 
     if on is None:
         _only_with_on(ctx)
@@ -775,7 +775,7 @@ def policy_diff(
     from app.whatif.replay.choice import Choice
     from app.whatif.replay.replay_request import jobs_of
 
-    documents = [valid(path, cluster=cluster) for path in (before, after)]
+    documents = sides(before, after, cluster)
 
     def side(name: str, path: Path, found: list[Any]) -> PolicySide:
         return PolicySide(
@@ -942,7 +942,7 @@ def suggest_client_quotas(
         Option(min=0, max=1, help="Share of a client's windows that may have a throttled request."),
     ] = 0.01,
     headroom: Headroom = 0.0,
-    min_history: MinHistory = "5m",
+    min_history: MinHistory = "2d",
     start: From = None,
     end: To = None,
     out: PolicyFile = None,

@@ -117,7 +117,11 @@ def _columns() -> tuple[Column, ...]:
             " stable one, with the producer_id, the transactional id as producer_name and the begin"
             " as publish_time_ms (Kafka)",
         ),
-        Column("client_host", text, "host of the consumer that has client_id (Kafka)"),
+        Column(
+            "client_host",
+            text,
+            "host of the consumer that has client_id; empty: no member has the partition (Kafka)",
+        ),
         Column("publishes", long, "publish requests that a digest sums up"),
         Column(
             "digest_from_mono_ns",

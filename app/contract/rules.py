@@ -70,7 +70,6 @@ AMOUNTS = columns(
     "mutations",
     "throttle_ms",
     "value_milli",
-    "bound_milli",
     "throttle_avg_milli",
 )
 IDS = columns("ledger_id", "entry_id")

@@ -13,7 +13,7 @@ from app import folders, http, sources
 from app.engine import throttle_publisher
 from app.errors import UserError
 from app.setup.check import Check, checked
-from app.sources.kafka import kafka_probe
+from app.sources.kafka import kafka_probe, quotas_source
 from app.sources.kafka.kafka_client import KafkaClient, deadline_in
 from app.sources.kafka.kafka_probe import TIMEOUT_S
 from app.sources.kafka.kafka_records import chosen
@@ -84,6 +84,8 @@ def _source(feed: SourceSettings, warehouse: Location) -> str:
             return "; ".join(filter(None, ["pulsar_admin answers", note]))
     else:
         sources.check(feed, warehouse)
+    if feed.format == "kafka_quotas":
+        return "; ".join(filter(None, ["kafka_quotas answers", quotas_source.measured(feed)]))
     if feed.format in ("kafka", "kafka_messages"):
         return _kafka(feed.reader_options())
     if feed.format in ("pulsar", "pulsar_messages"):

@@ -28,7 +28,7 @@ def document(
 ) -> Document:
     """A policy document of one name, whatever characters it has; of a user also with a client id."""
     written = escaped(name) if scope in WITH_PATTERNS else name
-    of_client = {} if client_id is None else {CLIENT_ID: client_id}
+    of_client = {} if not client_id else {CLIENT_ID: client_id}
     return {"scope": scope, "name": written, **of_client, "limits": dict(limits)}
 
 

@@ -142,7 +142,8 @@ def _count_lost(w: Store, o: Out, f: Feed, i: Int, j: Int) -> None:
         return
     first_sight = c["safe"] == NULL
     if first_sight:
-        c["safe"] = committed
+        # One offset of an emptied log: the marker of a transaction, before which readers of it stand.
+        c["safe"] = start if start == end == committed + 1 else committed
     elif end < c["safe"]:
         c["safe"] = start  # another log
     begin = max(committed, c["safe"])
@@ -416,7 +417,7 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
                 row["committed"] = c["entry"] + 1
         unread: Int
         unread = NULL
-        if state == p["expired"]:
+        if state == p["expired"] or waits:
             unread = _left(e, key, c)
         elif c["ended"] == 0 and c["stated"] >= 0 and row["end"] != NULL:
             unread = row["end"] - max(k["log_start"], np.int64(0))

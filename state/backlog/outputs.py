@@ -168,7 +168,8 @@ def _outputs() -> tuple[Output, ...]:
             "lag_records",
             LONG,
             "records that the group has not read, of a share group those that it has not"
-            " acknowledged; null if not counted to the end",
+            " acknowledged; behind an open transaction those of a reader of uncommitted records;"
+            " null if not counted to the end",
         ),
         TableColumn("lag_bytes", LONG, "their size, estimated (bytes); null if unknown"),
         TableColumn("age_s", LONG, "age of the oldest of them (s); null if unknown or none"),
@@ -197,7 +198,9 @@ def _outputs() -> tuple[Output, ...]:
             "client id of the consumer that has the partition, where records wait for longer than"
             " a poll; null if none has it, or unknown",
         ),
-        TableColumn("client_host", TEXT, "host of that consumer"),
+        TableColumn(
+            "client_host", TEXT, "host of that consumer; empty: no member has the partition"
+        ),
         group_type,
     )
     states = (
@@ -215,8 +218,8 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn(
             "unread",
             LONG,
-            "records without an offset of the group, or unread when its"
-            " offset expired; null for other states",
+            "records without an offset of the group, unread when its offset expired, or behind"
+            " an open transaction; null for other states",
         ),
         TableColumn(
             "transactional_id",

@@ -31,6 +31,7 @@ MOST_NETWORK = 10.0
 """Most time of network threads that a throttle time can tell, in handler times: what needs more has
 another cause."""
 _NAN = np.nan
+_UNBOUNDED = np.float64(2.0**63)
 _ZERO, _ONE = np.int64(0), np.int64(1)
 _NO_NAME = np.int64(NONE)
 
@@ -86,12 +87,12 @@ def new_sensor(w: World, s: Int) -> None:
 
 
 @compiled
-def _begin(w: World, key: Int) -> None:
+def _begin(w: World, key: Int, began: Int) -> None:
     """Remember the kinds of limits that are in force, and no others."""
     kinds = _ZERO
     for entity in range(len(w.entity_words)):
         kinds |= kinds_of(w, key, np.int64(entity))
-    w.keys[key]["began"], w.keys[key]["kinds"] = 1, kinds
+    w.keys[key]["began"], w.keys[key]["kinds"] = began, kinds
     w.links[key]["version"] += 1
 
 
@@ -102,7 +103,7 @@ def _start_anew(w: World, key: Int) -> None:
         if w.sensors[s]["key"] == key:
             new_sensor(w, np.int64(s))
     if w.keys[key]["began"] != 0:
-        _begin(w, key)
+        _begin(w, key, _ONE)
 
 
 @compiled
@@ -116,8 +117,12 @@ def take_shared(w: World, key: Int) -> None:
     if what == STARTS:
         _start_anew(w, key)
     elif what >= USED and w.entity[rank] >= 0:
+        before = kinds_of(w, key, w.entity[rank])
         _put_document(w, key, rank)
-        w.keys[key]["kinds"] |= kinds_of(w, key, w.entity[rank])
+        now = kinds_of(w, key, w.entity[rank])
+        if w.settings[0]["forgets"] != 0 and before & ~now != 0:
+            _begin(w, key, w.keys[key]["began"])
+        w.keys[key]["kinds"] |= now
 
 
 @compiled
@@ -149,6 +154,8 @@ def prepare(w: World, begin_ms: Array) -> None:
         w.links[key]["next"] = rank
         if starts:
             _start_anew(w, key)
+        elif w.settings[0]["forgets"] != 0:
+            _begin(w, key, w.keys[key]["began"])
 
 
 @inlined
@@ -433,7 +440,7 @@ def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
     """Judge one request, once its broker has reached its time."""
     p, key, now, pair = w.settings[0], f.key[i], f.at_ms[i], f.pair[i]
     if w.keys[key]["began"] == 0:
-        _begin(w, key)
+        _begin(w, key, _ONE)
     if w.pair_version[pair] != w.links[key]["version"]:
         resolve(w, pair)
     window = now // p["period_ms"] * p["period_ms"]
@@ -581,7 +588,8 @@ def take_rate(w: World, f: Feed, i: Int) -> None:
     bound, level = limit_of(w, key, user, client, type_)
     reported = p["reports"] != 0
     if reported and f.bound[i] != NULL:
-        bound = f.bound[i] / 1000.0
+        # 0 and less, of brokers before 3.5, throttle nobody
+        bound = f.bound[i] / 1000.0 if f.bound[i] > 0 else _UNBOUNDED
     e["bound"], e["level"], e["feed"], e["last_ms"] = bound, level, f.feed[i], now
     e["requests"] += 1
     over: Record

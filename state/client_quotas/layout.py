@@ -17,6 +17,8 @@ from state.events import QUOTA_TYPES
 __all__ = ["NULL", "Array", "Int", "Record", "compiled", "inlined"]
 
 NOBODY = np.int64(-1)
+DEFAULT = np.int64(-1)
+"""User or client of the limits of all that have none of their own."""
 TYPES = len(QUOTA_TYPES)
 PRODUCE, FETCH, REQUEST, MUTATION = codes(TYPES)
 OTHER_API, PRODUCES, FETCHES, MUTATES = codes(API_COUNT := 4)
@@ -87,11 +89,11 @@ SETTINGS = _layout(
     ("stat", _i8),
     ("wraps", _i8),
     ("reports", _i8),
+    ("forgets", _i8),
     ("idle_ms", _i8),
     ("period_ms", _i8),
     ("verdicts_too", _i8),
     ("stride", _i8),
-    ("default", _i8),
     ("empty", _i8),
     ("everywhere", _i8),
     ("sensors", _i8),
@@ -104,7 +106,7 @@ SETTINGS = _layout(
     ("decision_no", _i8),
     ("verdict_no", _i8),
 )
-"""One element: the parameters, the names `<default>`, of no tag and `*`, how much of each array is in
+"""One element: the parameters, the names of no tag and `*`, how much of each array is in
 use, and the numbers of rows. A sensor has room for `stride` samples."""
 
 KEY = _layout(
@@ -121,7 +123,7 @@ KEY = _layout(
 )
 """A broker with its clock; `rested_ms` is when its entities last went to rest, `called` whether one
 of them was needed since. `kinds`: which kinds of entities ever had a quota since its first record
-or start, three bits (`OF_USER` …) for each type."""
+or start, with `forgets` those that have one, three bits (`OF_USER` …) for each type."""
 
 LINK = _layout(("next", _i8), ("version", _i8))
 """Data of a broker while a batch is judged: its next shared record, and how often its limits have

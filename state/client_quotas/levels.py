@@ -1,6 +1,7 @@
 """Which limit applies to a request, and who shares it: Kafka's precedence (kafka docs, "Quotas").
 
-Per type a broker remembers which kinds of entities (user, client, both) ever had a quota. While it
+Per type a broker remembers which kinds of entities (user, client, both) ever had a quota; from 4.2 on
+it forgets a kind with its last quota (KAFKA-19282). While it
 is one kind, that kind forms the entity without a search; once there are more, the first of eight
 levels that has a quota does. The limit is then searched for the entity alone.
 
@@ -41,12 +42,6 @@ def _set_for(w: World, key: Int, kind: Int, user: Int, client: Int, type_: Int) 
 
 
 @compiled
-def _own(w: World, name: Int) -> Int:
-    """A name as that of an entity: `<default>` is no name of a user or client."""
-    return NOBODY if name == w.settings[0]["default"] else name
-
-
-@compiled
 def _is_set(bound: float) -> bool:
     return bool(bound == bound)
 
@@ -54,32 +49,30 @@ def _is_set(bound: float) -> bool:
 @compiled
 def limit_of(w: World, key: Int, user: Int, client: Int, type_: Int) -> tuple[float, Int]:
     """Bound and level of an entity, given by its tags; NaN and `NO_LEVEL` without one."""
-    p = w.settings[0]
-    default, empty = p["default"], p["empty"]
-    mine, my_client = _own(w, user), _own(w, client)
+    empty = w.settings[0]["empty"]
     if user != empty and client != empty:
-        bound = _set_for(w, key, L.OF_BOTH, mine, my_client, type_)
+        bound = _set_for(w, key, L.OF_BOTH, user, client, type_)
         if _is_set(bound):
             return bound, L.USER_CLIENT
-        bound = _set_for(w, key, L.OF_BOTH, mine, default, type_)
+        bound = _set_for(w, key, L.OF_BOTH, user, L.DEFAULT, type_)
         if _is_set(bound):
             return bound, L.USER_DEFAULT_CLIENT
-        bound = _set_for(w, key, L.OF_BOTH, default, my_client, type_)
+        bound = _set_for(w, key, L.OF_BOTH, L.DEFAULT, client, type_)
         if _is_set(bound):
             return bound, L.DEFAULT_USER_CLIENT
-        bound = _set_for(w, key, L.OF_BOTH, default, default, type_)
+        bound = _set_for(w, key, L.OF_BOTH, L.DEFAULT, L.DEFAULT, type_)
         return bound, L.DEFAULT_USER_DEFAULT_CLIENT if _is_set(bound) else L.NO_LEVEL
     if user != empty:
-        bound = _set_for(w, key, L.OF_USER, mine, empty, type_)
+        bound = _set_for(w, key, L.OF_USER, user, empty, type_)
         if _is_set(bound):
             return bound, L.USER
-        bound = _set_for(w, key, L.OF_USER, default, empty, type_)
+        bound = _set_for(w, key, L.OF_USER, L.DEFAULT, empty, type_)
         return bound, L.DEFAULT_USER if _is_set(bound) else L.NO_LEVEL
     if client != empty:
-        bound = _set_for(w, key, L.OF_CLIENT, empty, my_client, type_)
+        bound = _set_for(w, key, L.OF_CLIENT, empty, client, type_)
         if _is_set(bound):
             return bound, L.CLIENT
-        bound = _set_for(w, key, L.OF_CLIENT, empty, default, type_)
+        bound = _set_for(w, key, L.OF_CLIENT, empty, L.DEFAULT, type_)
         return bound, L.DEFAULT_CLIENT if _is_set(bound) else L.NO_LEVEL
     return _NAN, L.NO_LEVEL
 
@@ -87,26 +80,24 @@ def limit_of(w: World, key: Int, user: Int, client: Int, type_: Int) -> tuple[fl
 @compiled
 def tags_of(w: World, key: Int, kinds: Int, user: Int, client: Int, type_: Int) -> tuple[Int, Int]:
     """User and client of the entity that a request is charged to; `kinds` are those of the type."""
-    p = w.settings[0]
-    default, empty = p["default"], p["empty"]
+    empty = w.settings[0]["empty"]
     if kinds == _ZERO or kinds == _ONE << L.OF_CLIENT:
         return empty, client
     if kinds == _ONE << L.OF_USER:
         return user, empty
     if kinds == _ONE << L.OF_BOTH:
         return user, client
-    mine, my_client = _own(w, user), _own(w, client)
-    if _is_set(_set_for(w, key, L.OF_BOTH, mine, my_client, type_)):
+    if _is_set(_set_for(w, key, L.OF_BOTH, user, client, type_)):
         return user, client
-    if _is_set(_set_for(w, key, L.OF_BOTH, mine, default, type_)):
+    if _is_set(_set_for(w, key, L.OF_BOTH, user, L.DEFAULT, type_)):
         return user, client
-    if _is_set(_set_for(w, key, L.OF_USER, mine, empty, type_)):
+    if _is_set(_set_for(w, key, L.OF_USER, user, empty, type_)):
         return user, empty
-    if _is_set(_set_for(w, key, L.OF_BOTH, default, my_client, type_)):
+    if _is_set(_set_for(w, key, L.OF_BOTH, L.DEFAULT, client, type_)):
         return user, client
-    if _is_set(_set_for(w, key, L.OF_BOTH, default, default, type_)):
+    if _is_set(_set_for(w, key, L.OF_BOTH, L.DEFAULT, L.DEFAULT, type_)):
         return user, client
-    if _is_set(_set_for(w, key, L.OF_USER, default, empty, type_)):
+    if _is_set(_set_for(w, key, L.OF_USER, L.DEFAULT, empty, type_)):
         return user, empty
     return empty, client
 

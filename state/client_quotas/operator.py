@@ -33,7 +33,6 @@ from state.client_quotas.shared import LIMITS
 from state.client_quotas.topics import topics_of
 from state.engine import kafka_quota, wall
 from state.engine.documents import Configured
-from state.engine.globs import DEFAULT_USER
 from state.engine.reach import Reach
 from state.engine.records import Records, length
 from state.engine.wall_job import Batch, SharedWallJob, least
@@ -43,7 +42,7 @@ VERDICTS = "client_quota_verdicts"
 _RATE = KIND_INDEX["client_rate"]
 _BLANK: dict[str, Any] = dict.fromkeys(("clock_ms", "latest_ms", "plan_ms"), NULL)
 """Fields of a new key."""
-_NAMES = pa.array(["", DEFAULT_USER, EVERY_BROKER, *L.APIS, *QUOTA_TYPES], pa.string())
+_NAMES = pa.array(["", EVERY_BROKER, *L.APIS, *QUOTA_TYPES], pa.string())
 
 
 class ClientQuotas(SharedWallJob[Shard]):
@@ -73,6 +72,7 @@ class ClientQuotas(SharedWallJob[Shard]):
             "mutation_window_ms": int(params["controller_window_ms"]),
             "stat": kafka_quota.STATS.index(params["sampled_stat"]),
             "wraps": int("Q1" in params["defects"]),
+            "forgets": int(params["quota_kinds"] == "in_force"),
             "reports": int(params["broker_reports"] == "use"),
             "idle_ms": int(params["idle_state_ms"]),
             "period_ms": self._period_ms,
@@ -113,10 +113,10 @@ class ClientQuotas(SharedWallJob[Shard]):
     def world(self, s: Shard, keys: Array, pairs: Array) -> World:
         """What the kernel takes of a shard, whose brokers are `keys`, and of the pairs (broker, user,
         client id) of a batch; see `shards.pack`."""
-        empty, default, everywhere, *_ = s.names.intern(_NAMES).tolist()
+        empty, everywhere, *_ = s.names.intern(_NAMES).tolist()
         return shards.unpack(
             {**s.parts, "keys": keys},
-            {**self._settings, "default": default, "empty": empty, "everywhere": everywhere},
+            {**self._settings, "empty": empty, "everywhere": everywhere},
             pairs,
             shards.limits_of(s.shared, s.meaning, empty),
         )
@@ -138,7 +138,7 @@ class ClientQuotas(SharedWallJob[Shard]):
 
     def _feed(self, s: Shard, batch: Batch) -> tuple[Feed, Array]:
         """The records as the kernel takes them, and their brokers, users and clients."""
-        empty, _, _, *others = s.names.intern(_NAMES).tolist()
+        empty, _, *others = s.names.intern(_NAMES).tolist()
         r, n = batch.records, length(batch.records)
         apis, types = others[: len(L.APIS)], others[len(L.APIS) :]
         rate = r["event_type"] == _RATE

@@ -17,6 +17,7 @@ class ClientQuotasParameters(Parameters):
 
     defects: Annotated[list[Literal["Q1"]], SWITCH] = []
     sampled_stat: Annotated[Literal["last_event", "start_time"], SWITCH] = "last_event"
+    quota_kinds: Annotated[Literal["remembered", "in_force"], SWITCH] = "remembered"
     controller_enforcement: Annotated[Literal["strict", "permissive"], SWITCH] = "strict"
     broker_reports: Annotated[Literal["use", "ignore"], SWITCH] = "use"
     quota_window_num: Samples = 11

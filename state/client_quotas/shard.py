@@ -18,7 +18,7 @@ from state.client_quotas.shared import MEANING
 from state.engine import structs, wall
 from state.engine.codec import DENSE
 from state.engine.kernel import Int
-from state.engine.names import NONE, Names
+from state.engine.names import Names
 from state.engine.records import Records
 from state.engine.resting import Pages, Resting
 from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
@@ -153,8 +153,8 @@ def limits_of(records: Records, meaning: Array, empty: int) -> LimitArrays:
     rows = np.flatnonzero(meaning["what"] > 0)
     kind = meaning["what"][rows] - 1
     user, client = (
-        np.where(name == NONE, empty, name)
-        for name in (meaning["user"][rows], meaning["client"][rows])
+        np.where(kind == without, empty, meaning[name][rows])
+        for name, without in (("user", L.OF_CLIENT), ("client", L.OF_USER))
     )
     known, entity = np.zeros((len(rows), 3), np.int64), np.full(len(meaning), -1, np.int64)
     which = np.empty(len(rows), np.int64)

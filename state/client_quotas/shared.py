@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from state.client_quotas.sequence import SEQUENCE
 from state.engine import documents, wall_policies
+from state.engine.globs import name_of_text
 from state.engine.kernel import Array
 from state.engine.names import NONE, Names
 from state.engine.records import Records
@@ -40,7 +41,7 @@ MEANING = np.dtype(
     align=True,
 )
 """A shared record: a broker start, or the bounds of an entity (NaN: none) with its user and client,
--1 for the one that it has not."""
+-1 for the default and for the one that it has not."""
 
 
 @lru_cache(maxsize=65536)
@@ -54,8 +55,13 @@ def _parsed(text: str) -> Document | None:
 
 
 @lru_cache(maxsize=65536)
-def _pair(name: str) -> tuple[str, str]:
-    return documents.pair_of(name)
+def _entity(scope: int, name: str) -> tuple[str | None, str | None]:
+    """User and client id of a document; None for the default and for the one that it has not."""
+    if SCOPES[scope] == documents.USER_CLIENT:
+        user, client = documents.pair_of(name)
+        return name_of_text(user), name_of_text(client)
+    one = name_of_text(name)
+    return (one, None) if SCOPES[scope] == "user" else (None, one)
 
 
 class ClientLimits(wall_policies.SharedRecords):
@@ -87,15 +93,11 @@ class ClientLimits(wall_policies.SharedRecords):
     def meanings(self, records: Records, names: Names) -> Array:
         """The content of each shared record, with the names of its user and client."""
         found = super().meanings(records, names)
-        scope = found["what"] - USED
+        rows = np.flatnonzero(np.isin(found["what"] - USED, range(len(SCOPES))))
+        scopes, of = (found["what"][rows] - USED).tolist(), names.texts(found["name"][rows])
+        every = [_entity(scope, name) for scope, name in zip(scopes, of, strict=True)]
         for at, field in enumerate(("user", "client")):
-            rows = scope == at
-            found[field][rows] = found["name"][rows]
-        rows = np.flatnonzero(scope == SCOPES.index(documents.USER_CLIENT))
-        if len(rows):
-            pairs = [_pair(name) for name in names.texts(found["name"][rows])]
-            for at, field in enumerate(("user", "client")):
-                found[field][rows] = names.intern(pa.array([pair[at] for pair in pairs]))
+            found[field][rows] = names.intern(pa.array([one[at] for one in every], pa.string()))
         return found
 
 

@@ -25,12 +25,28 @@ LEVELS: dict[str, tuple[str, ...]] = {
 """By scope of a name, the scopes of patterns that may match it, the weakest first."""
 SCOPES = frozenset(scope for scopes in LEVELS.values() for scope in scopes)
 DEFAULT_USER = "<default>"
-"""The user that no pattern matches."""
+"""The default of users or clients in documents, which no pattern matches."""
 
 Source = tuple[str, str]
 Limits = Mapping[str, Any]
 _WILD = re.compile(r"[*?\[]")
 _TOKEN = re.compile(r"\[([*?\[])\]|(\*\*)|([*?])|(.)", re.DOTALL)
+
+
+def name_text(name: str | None) -> str:
+    """A user or client id as documents have it, None for the default. A name that is the text of the
+    default is another: `\\<default>`, and `\\\\<default>` is the name of that text.
+    """
+    if name is None:
+        return DEFAULT_USER
+    return f"\\{name}" if name.lstrip("\\") == DEFAULT_USER else name
+
+
+def name_of_text(text: str) -> str | None:
+    """Inverse of `name_text`."""
+    if text.lstrip("\\") != DEFAULT_USER:
+        return text
+    return text[1:] if text != DEFAULT_USER else None
 
 
 def tokens(pattern: str) -> list[tuple[bool, str]]:

@@ -21,7 +21,7 @@ from state.events import EVERY_BROKER
 from state.producer_ids import layout as L
 from state.producer_ids.sequence import SEQUENCE
 
-DEFAULT_USER = globs.DEFAULT_USER
+DEFAULT_USER, NAMED = globs.DEFAULT_USER, globs.name_text(globs.DEFAULT_USER)
 USER, BROKER, USERS = 1, 2, 3
 _OFF = -1.0
 """The bound of a pattern that sets none."""
@@ -140,8 +140,11 @@ def timeline(
     none = np.full(len(places), default, np.int64)
     defaults = _levels(known, count, places[:, 0], places[:, 1], none, everywhere)
     if count and bool((meaning["name"][users] != default).any()):
-        own = _levels(known, count, keys["cluster"], keys["broker"], keys["user"], everywhere)
-        own[keys["user"] == default] = -1
+        named = names.intern_one(NAMED)
+        user = np.where(
+            keys["user"] == default, named, np.where(keys["user"] == named, NONE, keys["user"])
+        )
+        own = _levels(known, count, keys["cluster"], keys["broker"], user, everywhere)
     else:
         own = np.full((len(keys), 3), -1, np.int64)
     rank, groups = users[order], groups.astype(np.int64)

@@ -14,7 +14,7 @@ from tests.reference.wall import SHARED, wall_level
 
 Row = dict[str, Any]
 Entity = tuple[str | None, str | None]
-"""User and client; None for the one that it has not."""
+"""User and client; None for the one that it has not, `DEFAULT` for a default."""
 OWN = ("client_request", "client_rate")
 TABLES = (
     "client_quota_decisions",
@@ -28,7 +28,8 @@ TYPES = {
     "request": "request_percentage",
     "controller_mutation": "controller_mutation_rate",
 }
-DEFAULT = "<default>"
+DEFAULT = "\0default"
+"""No name: Kafka's entity of a default has none."""
 FETCHES = ("FETCH", "SHARE_FETCH")
 MOST_NETWORK = 10
 """Time of network threads for each unit of handler time, from which on it explains nothing."""
@@ -79,10 +80,22 @@ def topics_of(text: str | None) -> dict[str, int]:
 # -- limits ----------------------------------------------------------------------------------
 
 
+def _name(text: str | None) -> str | None:
+    """A user or client id of a document: `<default>` is the default, and `\\<default>` the name of
+    this text."""
+    if text == "<default>":
+        return DEFAULT
+    if text is not None and text.strip("\\") == "<default>":
+        return text.removeprefix("\\")
+    return text
+
+
 class Limits:
     """The quotas of a broker, and the kinds of entities that ever had one of each type."""
 
-    def __init__(self) -> None:
+    def __init__(self, forgets: bool = False) -> None:
+        """`forgets`: Kafka from 4.2 on, whose kinds are those of the quotas that are set."""
+        self._forgets = forgets
         self._stream: dict[Entity, dict[str, float]] = {}
         self._configured: dict[Entity, dict[str, float]] = {}
         self._kinds: dict[str, set[tuple[bool, bool]]] = {name: set() for name in TYPES}
@@ -92,12 +105,14 @@ class Limits:
         document = json.loads(text)
         if document["scope"] not in ("user", "client"):
             return
-        entity: Entity = (document["name"], document.get("client_id"))
+        entity: Entity = (_name(document["name"]), _name(document.get("client_id")))
         if document["scope"] == "client":
-            entity = (None, document["name"])
+            entity = (None, _name(document["name"]))
         given = document.get("limits", {})
         limits = {name: float(given[key]) for name, key in TYPES.items() if key in given}
         (self._stream if of_stream else self._configured)[entity] = limits
+        if self._forgets:
+            self.begin()
         self._remember(entity)
 
     def _remember(self, entity: Entity) -> None:
@@ -123,28 +138,16 @@ class Limits:
 
     def _levels(self, user: str, client: str) -> list[tuple[str, Entity, tuple[str, str]]]:
         """The eight levels: name, the entity whose quota it is, and who shares it."""
-        mine = None if user == DEFAULT else user
-        own = None if client == DEFAULT else client
-        nobody = "nobody has this name", "nor this"
-        levels: list[tuple[str, Entity, tuple[str, str]]] = [
-            (
-                "user_client",
-                (mine, own) if mine is not None and own is not None else nobody,
-                (user, client),
-            ),
-            (
-                "user_default_client",
-                (mine, DEFAULT) if mine is not None else nobody,
-                (user, client),
-            ),
-            ("user", (mine, None) if mine is not None else nobody, (user, "")),
-            ("default_user_client", (DEFAULT, own) if own is not None else nobody, (user, client)),
+        return [
+            ("user_client", (user, client), (user, client)),
+            ("user_default_client", (user, DEFAULT), (user, client)),
+            ("user", (user, None), (user, "")),
+            ("default_user_client", (DEFAULT, client), (user, client)),
             ("default_user_default_client", (DEFAULT, DEFAULT), (user, client)),
             ("default_user", (DEFAULT, None), (user, "")),
-            ("client", (None, own) if own is not None else nobody, ("", client)),
+            ("client", (None, client), ("", client)),
             ("default_client", (None, DEFAULT), ("", client)),
         ]
-        return levels
 
     def entity(self, name: str, user: str, client: str) -> tuple[str, str]:
         """The tags of the sensor that a request is charged to."""
@@ -205,7 +208,7 @@ class Broker:
     ) -> None:
         self._at = {"cluster": cluster, "broker": broker}
         self._p = params
-        self._limits = Limits()
+        self._limits = Limits(params["quota_kinds"] == "in_force")
         for text in configured:
             self._limits.put(text, of_stream=False)
         self._began = False
@@ -471,7 +474,8 @@ class Broker:
         bound, level = self._limits.bound(name, *entity)
         reported = self._p["broker_reports"] == "use"
         if reported and r.get("bound_milli") is not None:
-            bound = r["bound_milli"] / 1000.0
+            # Kafka before 3.5: a throttle time of (rate - bound) / bound is negative or divided by 0.
+            bound = r["bound_milli"] / 1000.0 if r["bound_milli"] > 0 else 2.0**63
         e = self._window(r, Charge(name, 0.0, entity, bound, level), "metrics")
         e["requests"] += 1
         over = (r.get("throttle_avg_milli") or 0) > 0 or (

@@ -167,6 +167,8 @@ class Partition(base.Topic):
         if group.safe is not None and end < group.safe:
             group.safe = start
         begin = offset if group.safe is None else max(offset, group.safe)
+        if first and start == end == offset + 1:
+            begin = start  # the log is emptied, and a marker of a transaction was its last offset
         if start > begin:
             self._put(
                 "lost_messages",
@@ -318,7 +320,7 @@ class Partition(base.Topic):
         else:
             group.history = []
         unread = None
-        if state == "offsets_expired":
+        if state in ("offsets_expired", "open_transaction"):
             unread = self._left(group)
         elif state == group.stated and not group.over and self._end is not None:
             unread = self._end - max(self._start or 0, 0)

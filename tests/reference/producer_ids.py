@@ -318,7 +318,8 @@ class Policies:
 
     def bound(self, user: str) -> tuple[float, str]:
         """Bound as configured and its source: the user's own, the default user's, none."""
-        levels = [(user, "user")] if user != DEFAULT_USER else []
+        text = "\\" + user if user.lstrip("\\") == DEFAULT_USER else user  # a name in quotes
+        levels = [(text, "user")]
         for name, source in [*levels, (DEFAULT_USER, "default_user")]:
             limits = self._limits.get(("user", name), {})
             if "producer_ids_rate" in limits:

@@ -90,7 +90,7 @@ def test_a_group_waits_for_an_open_transaction(
             assert poll() == []
             (row,) = poll()
             assert (row["group"], row["state"]) == (released.group("reader"), "open_transaction")
-            assert (row["committed"], row["log_end"]) == (5, 8)
+            assert (row["committed"], row["log_end"], row["unread"]) == (5, 8, 3)
             assert row["transactional_id"] == name and row["producer_id"] >= 0
             assert begun - 1000 <= row["transaction_start_ms"] <= now_ms()
             # A group that reads uncommitted data goes on, and waits for nothing.

@@ -197,6 +197,7 @@ _ASKED: dict[str, tuple[dict[str, list[Row]], dict[str, Any]]] = {
                 limit(0, "client", "<default>", producer_byte_rate=9),
                 limit(0, "user", "<default>", "<default>", producer_byte_rate=10),
                 limit(0, "user", "<default>", "app", producer_byte_rate=10),
+                limit(0, "user", "\\<default>", producer_byte_rate=11),
                 limit(0, "user", "web", cluster="west", producer_byte_rate=7),
                 limit(0, "topic", "orders", publishRateInMsgs=1),
                 {**limit(0, "user", "x"), "policy_json": "{"},
@@ -286,6 +287,7 @@ _ANSWERS: dict[str, list[Row]] = {
             "brokers": ["b1", "b2"],
             "measured_windows": 2,
             **dict.fromkeys(_OF_REQUESTS),
+            "largest_sharer": "not known without a request log",
             "first": "2023-11-14T22:14:00Z",
             "last": "2023-11-14T22:17:00Z",
         },
@@ -352,6 +354,7 @@ _ANSWERS: dict[str, list[Row]] = {
             for user, client, bound, level in (
                 ("", "<default>", 9.0, "default_client"),
                 ("<default>", "<default>", 10.0, "default_user_default_client"),
+                ("\\<default>", "", 11.0, "user"),
                 ("gone", "", 8.0, "user"),
             )
         ),

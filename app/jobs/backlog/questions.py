@@ -46,7 +46,9 @@ _BY = Param(
 # An offset ahead of its log has a lag below 0, which counts as 0 in a sum.
 _LAG = """
 WITH consumers AS (
-  SELECT cluster, "group", state FROM group_states WHERE topic IS NULL
+  SELECT cluster, "group", state, CAST(count_if(state = 'rebalancing') OVER (
+      PARTITION BY cluster, "group" ORDER BY pass_ms RANGE 3600000 PRECEDING) AS INT) AS rebalances
+  FROM group_states WHERE topic IS NULL
   QUALIFY row_number() OVER (
     PARTITION BY cluster, "group" ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC
   ) = 1
@@ -55,6 +57,7 @@ SELECT cluster, "group", CASE WHEN $by <> 'group' THEN topic END AS topic,
   CASE WHEN $by = 'partition' THEN partition END AS partition,
   string_agg(DISTINCT l.state, ', ' ORDER BY l.state) AS state,
   any_value(c.state) FILTER (WHERE c.state <> 'known') AS consumers,
+  any_value(c.rebalances) AS rebalances,
   CAST(CASE WHEN $by = 'partition' THEN max(lag) ELSE sum(greatest(lag, 0)) END AS BIGINT) AS lag,
   CAST(CASE WHEN bool_and(lag_records IS NOT NULL) THEN sum(lag_records) END AS BIGINT) AS records,
   max(age_s) AS oldest_s, string_agg(DISTINCT trend, ', ' ORDER BY trend) AS trend,

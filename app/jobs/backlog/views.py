@@ -114,7 +114,9 @@ WITH ranked AS (
 SELECT r.cluster, r.group AS group, r.topic, r.partition, r.pass_ms, r.state, r.committed,
   r.log_start, r.log_end, r.lag, r.lag_records, r.lag_bytes, r.age_s, r.age_state,
   r.oldest_timestamp_ms, r.limit_s, r.limit_bytes, r.time_usage, r.size_usage,
-  CASE WHEN r.lag > 0 AND r.lag_growth IS NOT NULL THEN
+  CASE WHEN r.lag > 0 AND r.client_host = '' AND coalesce(r.commit_rate, 0) = 0
+      AND coalesce(r.lag_records, 1) > 0 THEN 'has no member'
+    WHEN r.lag > 0 AND r.lag_growth IS NOT NULL THEN
     CASE WHEN coalesce(r.lag_records, 1) = 0 THEN 'nothing unread'
       WHEN r.commit_rate = 0 THEN 'stands still' WHEN r.lag_growth > 0 THEN 'falls behind'
       WHEN r.lag_growth < 0 THEN 'catches up' ELSE 'keeps up' END END AS trend,

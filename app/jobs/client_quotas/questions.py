@@ -8,7 +8,9 @@ from app.read.question import ROWS, Question
 _THROTTLED = f"""
 SELECT t.cluster, t.quota_type, t.user AS user, t.client, t.bound_level, t.bound, t.brokers,
   t.measured_windows, t.requests, t.refused, t.throttle_ms, t.longest_ms, t.observed_throttle_ms,
-  t.sharers, t.largest_sharer, t.largest_share, t.top_topic, epoch_ms(t.first_ms) AS first,
+  t.sharers, CASE WHEN t.sharers IS NULL AND (t.user = '' OR t.client = '')
+    THEN 'not known without a request log' ELSE t.largest_sharer END AS largest_sharer,
+  t.largest_share, t.top_topic, epoch_ms(t.first_ms) AS first,
   epoch_ms(t.last_ms) AS last
 FROM ({
     throttled(
@@ -43,7 +45,9 @@ LIMIT $rows
 
 # Limits whose clients came and used next to nothing, and polled limits whose clients never came, of
 # types that are measured in the cluster.
-_IDLE = """
+_NAMED = r"regexp_replace({}, '^\\(\\*<default>)$', '\1')"
+"""A name as it comes from that in a document."""
+_IDLE = f"""
 WITH policies AS (
   SELECT e.cluster, e.ts_wall_ms, e.seq,
     CASE WHEN json_valid(e.policy_json) THEN e.policy_json::JSON END AS document
@@ -72,8 +76,8 @@ WITH policies AS (
   ) AND NOT EXISTS (
     SELECT 1 FROM client_quota_stats AS s
     WHERE s.cluster = n.cluster AND s.quota_type = n.quota_type AND s.bound_level = n.bound_level
-      AND (n.user IN ('', '<default>') OR s.user = n.user)
-      AND (n.client IN ('', '<default>') OR s.client = n.client)
+      AND (n.user IN ('', '<default>') OR s.user = {_NAMED.format("n.user")})
+      AND (n.client IN ('', '<default>') OR s.client = {_NAMED.format("n.client")})
   )
 )
 SELECT q.cluster, q.quota_type, q.user AS user, q.client, q.bound, q.bound_level, q.rate_max,

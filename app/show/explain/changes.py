@@ -9,10 +9,9 @@ from app.show.explain.ask import IN_WINDOW, Ask
 from app.show.explain.nearby_rows import SnapshotReader
 from app.show.explain.sentence import Draft, Sentence
 from state.engine.documents import full_topic_name
+from state.engine.globs import DEFAULT_USER, name_text
 from state.policies import CLIENT_ID, parse_document
 
-DEFAULT = "<default>"
-"""The name of a policy for all users or clients without one of their own."""
 RULE = "policy"
 """The rule of these sentences: a document holds from its time on."""
 
@@ -37,12 +36,13 @@ def sentences(reader: SnapshotReader, ask: Ask) -> list[Sentence]:
 def _concerns(ask: Ask, document: Mapping[str, Any]) -> bool:
     """Whether a document can set a limit of the entity."""
     scope, name = document["scope"], document["name"]
+    is_user = scope == "user" and name in (*map(name_text, ask.names), DEFAULT_USER)
     if ask.kind == "principal":
-        return bool(scope == "user" and name in (*ask.names, DEFAULT))
+        return is_user
     if ask.kind == "client":
         client_id = name if scope == "client" else document.get(CLIENT_ID)
-        is_user = scope == "client" or (scope == "user" and name in (*ask.names, DEFAULT))
-        return is_user and (ask.client_id is None or client_id in (None, ask.client_id, DEFAULT))
+        clients = None, DEFAULT_USER, ask.client_id and name_text(ask.client_id)
+        return (scope == "client" or is_user) and (ask.client_id is None or client_id in clients)
     if ask.kind == "connection":
         return bool(scope == "broker")
     of_topic = {"topic": full_topic_name(name), "namespace": f"persistent://{name}/"}.get(scope)

@@ -7,6 +7,6 @@ apply limits. Imports `app.read` and `app.config`.
 """
 
 from app.show.policy.policy_changes_text import changes
-from app.show.policy.policy_command import check, diff, show, valid
+from app.show.policy.policy_command import check, diff, show, sides, valid
 
-__all__ = ["changes", "check", "diff", "show", "valid"]
+__all__ = ["changes", "check", "diff", "show", "sides", "valid"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +29,14 @@ from app.show.policy.resolve import Held, Levels
 from app.terminal.counts import counted
 from app.terminal.printable import printable, say
 from app.terminal.program import PROGRAM
-from state.engine.documents import Source, full_topic_name
+from state.engine.documents import Source, full_topic_name, name_of
+from state.engine.globs import overlaid
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+
+SHOWN = 10
+"""Limits that are named as kept."""
 
 
 def documents_of(path: Path, cluster: str | None = None) -> PolicyDocuments:
@@ -40,7 +46,7 @@ def documents_of(path: Path, cluster: str | None = None) -> PolicyDocuments:
     files = paths(str(path), Path())
     if (configuration := _configuration(path)) is not None:
         return written(configuration, str(path), path.parent)
-    if (path / "events" / "_delta_log").is_dir():
+    if _is_warehouse(path):
         from app.show.policy.limits_in_force import limits_in_force
 
         return checked(limits_in_force(path, cluster))
@@ -50,6 +56,16 @@ def documents_of(path: Path, cluster: str | None = None) -> PolicyDocuments:
             " with an archive)"
         )
     return checked(list(of_files(str(path), Path())))
+
+
+def _shadows_of(path: Path) -> list[PolicyDocuments]:
+    """The documents of a configuration's shadows."""
+    return list(shadows_written(_configuration(path) or {}, str(path), path.parent).values())
+
+
+def _is_warehouse(path: Path) -> bool:
+    """Whether a path is that of a warehouse with an archive."""
+    return (path / "events" / "_delta_log").is_dir()
 
 
 def _configuration(path: Path) -> dict[str, Any] | None:
@@ -142,7 +158,7 @@ def _findings(found: PolicyDocuments) -> Iterable[dict[str, Any]]:
 
 def diff(before: Path, after: Path, cluster: str | None = None, as_json: bool = False) -> int:
     """Print the limits that differ between two sets of documents; returns 0."""
-    found_changes = changes(valid(before, cluster=cluster), valid(after, cluster=cluster))
+    found_changes = changes(*sides(before, after, cluster))
     if as_json:
         print(json.dumps([change.plain() for change in found_changes], indent=2))
         return 0
@@ -151,6 +167,33 @@ def diff(before: Path, after: Path, cluster: str | None = None, as_json: bool = 
     if not found_changes:
         say("no limit differs")
     return 0
+
+
+def sides(
+    before: Path, after: Path, cluster: str | None = None
+) -> tuple[list[WrittenDocument], list[WrittenDocument]]:
+    """The documents in force on two sides. To the limits of a warehouse, which brokers have, a file
+    is what `policy export` makes of it: its limits are put over theirs, key by key. What it does
+    not name stays, and is said; a document without limits takes all of its name.
+    """
+    first, second = valid(before, cluster=cluster), valid(after, cluster=cluster)
+    if not _is_warehouse(before) or _is_warehouse(after):
+        return first, second
+    over = {source_of(one.document): one for one in second}
+    merged, stays = [], []
+    for one in first:
+        two = over.pop(source_of(one.document), one)
+        own, limits = one.document["limits"], two.document["limits"]
+        if limits and two is not one:
+            two = replace(two, document={**two.document, "limits": overlaid(own, limits)})
+        merged.append(two)
+        about = f"{one.document['scope']} {name_of(one.document)}"
+        stays += [f"{about} {key}" for key in own if two is one or (limits and key not in limits)]
+    if stays:
+        more = f", and {len(stays) - SHOWN} more" if len(stays) > SHOWN else ""
+        kept = f"{counted(len(stays), 'limit')} in force that {after} does not name, kept: "
+        say(printable(f"{kept}{', '.join(stays[:SHOWN])}{more}"), file=sys.stderr)
+    return first, [*merged, *over.values()]
 
 
 def valid(*paths: Path, cluster: str | None = None) -> list[WrittenDocument]:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from app.config.exporters import Encoding, ExportedMetric, ExporterMapping
+from app.config.exporters import Encoding, ExportedMetric, ExporterMapping, shipped_mappings
 from app.sources.prometheus_text import ExportedSample, OmittedSamples, in_range, samples
 
 MOST = (1 << 63) - 1
 _QUOTED = re.compile(r"\\(.)")
+_OF_QUOTAS = re.compile(
+    r"([a-z_:]\w*(?:quota|produce|fetch|request|mutation)\w*"
+    r"(?:(?<!incoming_)(?<!outgoing_)byte_rate|request_time|throttle_time)\w*)[{ ]",
+    re.ASCII | re.IGNORECASE,
+)
+"""Names that exporters give to metrics of quotas, by any rules."""
 
 
 class Series(NamedTuple):
@@ -48,6 +54,8 @@ class ExportedRates:
         """What is left out of the newest answer."""
         self.unparted: str | None = None
         """A label of the newest answer that has further tags beside the one that it should have."""
+        self.others: str | None = None
+        """A metric of the newest answer that the mapping lacks and whose name is as one of quotas."""
 
     def records(self, lines: Iterable[str], now_ms: int) -> list[dict[str, Any]]:
         """A record for each series that has a value now."""
@@ -81,8 +89,8 @@ class ExportedRates:
         a broker summed up."""
         found: dict[Series, Columns] = {}
         counted: dict[tuple[Series, str], float] = {}
-        self.left, self.unparted = OmittedSamples(), None
-        for sample in samples(lines, self._metrics, self.left):
+        self.left, self.unparted, self.others = OmittedSamples(), None, None
+        for sample in samples(self._noting(lines), self._metrics, self.left):
             labels = sample.labels
             if any(label in labels for label in self._mapping.without):
                 continue
@@ -104,6 +112,31 @@ class ExportedRates:
                         self.unparted = f'{label}="{labels[label]}"'
         return found, counted
 
+    def _noting(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines, of which the first name that others may give to quotas is noted."""
+        for line in lines:
+            if self.others is None and (named := _OF_QUOTAS.match(line)):
+                self.others = named[1] if named[1] not in self._metrics else None
+            yield line
+
+    def unmeasured(self) -> str:
+        """Why the newest answer may have no client, and what to do."""
+        name, shipped = self.others or "", shipped_mappings()
+        fits = [
+            m for m, each in shipped.items() if name in {metric.metric for metric in each.metrics}
+        ]
+        if fits:
+            return f"it has {name}: mapping is {fits[0]}"
+        if re.match("kafka_server_[a-z]+_+(user|client_id)_", name.lower()):
+            return (
+                f"it has {name}: a rule before the quota rules takes user and client id into the name, as"
+                " that of kafka-kraft-3_0_0.yml does. Put the quota rules of the page on this feed"
+                " before all others"
+            )
+        if name:
+            return f"it has {name}, which the mapping lacks: name it in a mapping of your own"
+        return "no quota of its type was ever set, or mapping is another exporter's"
+
     def _series(self, metric: ExportedMetric, labels: Mapping[str, str]) -> Series:
         principal = self._name(self._mapping.principal, labels)
         client_id = self._name(self._mapping.client_id, labels)
@@ -114,9 +147,10 @@ class ExportedRates:
 
 
 def _value(sample: ExportedSample, metric: ExportedMetric) -> float:
-    """The number of a sample; ValueError for one that no client can have. A limit may have no end."""
+    """The number of a sample; ValueError for one that no client can have. A limit may have no end,
+    or be 0 or less, by which brokers throttle nobody."""
     most = MOST if metric.counter else MOST / 1000
-    if metric.column == "bound_milli" and sample.value > most:
+    if metric.column == "bound_milli" and not 0 < sample.value <= most:
         return math.inf
     return in_range(sample, most)
 

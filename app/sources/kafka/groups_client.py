@@ -401,34 +401,50 @@ class GroupsClient:
         problems: list[str],
     ) -> dict[LogPosition, Oldest]:
         """The records at positions of different partitions."""
-        client = self._connected()
         places = [position.place for position in positions]
         ends = share(deadline, 2)  # a leader that does not answer leaves time for the others
-        stable, errors = client.offsets(places, "stable", ends).result(ends)
+        stable, errors = self._connected().offsets(places, "stable", ends).result(ends)
         problems += [f"reading {places[n].text}: {error.text}" for n, error in errors.items()]
-        asked = [(n, position) for n, position in enumerate(positions) if n not in errors]
-        wanted = [
-            (position.place, position.offset, min(stable[n], logs[position.place].end))
-            for n, position in asked
-        ]
-        so_far = [Oldest()] * len(asked)
-        read: dict[LogPosition, Oldest] = {}
-        for part in client.records(wanted, deadline, SAMPLE, SAMPLE_BYTES):
+        last = {each: stable[n] for n, each in enumerate(positions) if n not in errors}
+        wanted = {each: (each.offset, min(last[each], logs[each.place].end)) for each in last}
+        read = self._sampled(dict.fromkeys(wanted, Oldest()), wanted, deadline, problems)
+        # Behind the last stable offset nothing is committed yet, and Kafka deletes it all the same.
+        behind = {
+            each: (max(each.offset, last[each]), logs[each.place].end)
+            for each, oldest in read.items()
+            if oldest.whole and last[each] < logs[each.place].end
+        }
+        before = {each: read[each]._replace(whole=False, blocked=True) for each in behind}
+        return {**read, **before, **self._sampled(before, behind, deadline, problems)}
+
+    def _sampled(
+        self,
+        before: Mapping[LogPosition, Oldest],
+        wanted: Mapping[LogPosition, tuple[int, int]],
+        deadline: float,
+        problems: list[str],
+    ) -> dict[LogPosition, Oldest]:
+        """What was read before at positions, and the records from an offset to an end; those that are
+        blocked too, where it is."""
+        found, ended = dict(before), set()
+        asked, spans = list(wanted), [(each.place, *span) for each, span in wanted.items()]
+        blocked = any(each.blocked for each in before.values())
+        isolation = "read_uncommitted" if blocked else "read_committed"
+        read = self._connected().records(spans, deadline, SAMPLE, SAMPLE_BYTES, isolation)
+        for part in read if asked else ():
             for number, _, time_ms, size, headers in part.records:
-                earlier = so_far[number]
-                so_far[number] = Oldest(
-                    earlier.time_ms if earlier.messages else time_ms,
-                    earlier.messages + 1,
-                    earlier.size + size + headers,
+                earlier = found[asked[number]]
+                found[asked[number]] = earlier._replace(
+                    time_ms=earlier.time_ms if earlier.messages else time_ms,
+                    messages=earlier.messages + 1,
+                    size=earlier.size + size + headers,
                 )
             for number, whole in part.ended:
-                read[asked[number][1]] = so_far[number]._replace(whole=whole)
+                ended.add(asked[number])
+                found[asked[number]] = found[asked[number]]._replace(whole=whole)
             for number, error in part.errors:
-                problems.append(f"reading {asked[number][1].place.text}: {error.text}")
-        for (_, position), oldest in zip(asked, so_far, strict=True):
-            if oldest.messages:
-                read.setdefault(position, oldest)
-        return read
+                problems.append(f"reading {asked[number].place.text}: {error.text}")
+        return {each: oldest for each, oldest in found.items() if each in ended or oldest.messages}
 
 
 def _members(

@@ -21,8 +21,10 @@ from app.sources.kafka.offsets import (
     FEED,
     KNOWN,
     NAMELESS,
+    NO_MEMBER,
     REBALANCING,
     SHARE,
+    STABLE,
     STREAMS,
     GroupConsumer,
     KnownPartition,
@@ -169,22 +171,23 @@ class GroupPoller(Polling):
             self._commit(Begun(now_ms, time.monotonic(), 0), [record], ends=False)
 
     def _assigned(self, answers: OffsetAnswers, deadline: float) -> None:
-        """Add the consumers of partitions in which records of an earlier poll wait, and the epochs of
-        groups that rebalance."""
+        """Add the consumers of partitions in which records of an earlier poll wait, or that no member
+        has them, and the epochs of groups that rebalance."""
+        states = answers.consumers
         waiting = [
             (group, place)
             for group, offsets in answers.committed.items()
-            if answers.consumers.get(group) not in (EMPTIED, DEAD)
+            if states.get(group) != DEAD
             for place, offset in offsets.items()
             if place in answers.logs and offset < self._ends.get(place, 0)
         ]
         self._ends = {place: log.end for place, log in answers.logs.items()}
         types = answers.types
-        groups = {group for group, _ in waiting if types.get(group) != STREAMS}
+        groups = {g for g, _ in waiting if types.get(g) != STREAMS and states.get(g) != EMPTIED}
         self._consumers = {g: places for g, places in self._consumers.items() if g in groups}
         groups |= {
             group
-            for group, state in answers.consumers.items()
+            for group, state in states.items()
             if state == REBALANCING and types.get(group) == CONSUMER
         }
         if groups:
@@ -193,11 +196,12 @@ class GroupPoller(Polling):
                 answers.members, problems = self._client.members(groups, share_groups, deadline)
                 answers.problems += problems
         self._consumers |= {g: members.assigned for g, members in answers.members.items()}
-        answers.assigned = {
-            (group, place): self._consumers[group][place]
-            for group, place in waiting
-            if place in self._consumers.get(group, {})
-        }
+        nobody = {g for g, state in states.items() if state == EMPTIED}
+        nobody |= {g for g in self._consumers if states.get(g) == STABLE}
+        for group, place in waiting:
+            consumer = self._consumers.get(group, {}).get(place)
+            if consumer is not None or group in nobody:
+                answers.assigned[group, place] = consumer or NO_MEMBER
 
     def _read(self, answers: OffsetAnswers, deadline: float) -> None:
         """Add the records at the groups' positions, read where they are not known yet."""
@@ -208,8 +212,10 @@ class GroupPoller(Polling):
             topic_id, end, oldest = self._oldest[position]
             place = position.place
             same = topic_id == answers.topics[place.topic].id and answers.logs[place].end >= end
-            # Where only marks of transactions were found, there may be a record by now.
-            if same and (oldest.messages or answers.logs[place].end == end):
+            # Where only marks of transactions were found, there may be a record by now; one of an open
+            # transaction may be aborted.
+            stands = oldest.messages and not oldest.blocked
+            if same and (stands or answers.logs[place].end == end):
                 kept[position] = self._oldest[position]
 
         self._since = {position: self._since.get(position, self._polls) for position in wanted}

@@ -47,6 +47,19 @@ REFUSED = (
     "GroupAuthorizationException",
     "TopicAuthorizationException",
 )
+RIGHTS = {
+    "topics": "Describe on Topic",
+    "offsets": "Describe on Topic",
+    "settings": "DescribeConfigs on Topic",
+    "producers": "Read on Topic",
+    "committed": "Describe on Group",
+    "consumers": "Describe on Group",
+    "described": "Describe on TransactionalId",
+    "quotas": "DescribeConfigs on Cluster",
+    "acls": "Describe on Cluster",
+}
+"""What an ACL must allow, by request."""
+DISCONNECTED = "the broker closed the connection, or its answer took longer than timeout_ms"
 TOPIC_LIST = "the list of topics"
 BY_NAME = "they are those of Kafka's Java client, by its own names"
 Send = Callable[[bytes, Sequence[int], Sequence[int]], None]
@@ -185,6 +198,7 @@ class KafkaClient:
         deadline: float,
         records: int,
         size: int = 1 << 40,
+        isolation: str = "read_committed",
     ) -> Iterator[PolledRecords]:
         """What comes of partitions from an offset up to an end until `deadline`: so many records
         of each at most, or so many bytes. A partition occurs once."""
@@ -194,7 +208,7 @@ class KafkaClient:
             "enable.auto.commit": "false",
             "allow.auto.create.topics": "false",
             "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
             "key.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
             "value.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
             "max.partition.fetch.bytes": str(min(size, 1 << 20)),
@@ -256,9 +270,15 @@ class KafkaClient:
                 f"{self._where}: {min(unknown)} is no option of Kafka's client\n{BY_NAME}"
             )
 
-    def error(self, texts: Sequence[str]) -> RequestError:
-        """An exception from the names of its classes and its message."""
+    def error(self, texts: Sequence[str], request: str = "") -> RequestError:
+        """An exception from the names of its classes and its message, with the right that the request
+        lacks."""
         *names, message = texts
+        if "DisconnectException" in names:
+            message = DISCONNECTED  # Kafka's own tells what it has cancelled
+        right = RIGHTS.get(request, "")
+        if f"{right.rpartition(' ')[2]}AuthorizationException" in names:
+            message = f"{message.rstrip('.')}: the user of options needs {right}"
         text = " ".join(f"{names[-1]}: {message}".split())
         for secret in self._secrets():
             text = text.replace(secret, MASK)
@@ -284,7 +304,7 @@ class KafkaClient:
             self._made_with(requests, "open", json.dumps(self._client_options()))
             self._requests = requests
         sent = getattr(self._requests, name)(*arguments, min(left_ms, ATTEMPTS * self._timeout_ms))
-        return Request(sent, self, self._stopping)
+        return Request(sent, self, self._stopping, name)
 
     def _servers(self, asked: str = "") -> list[str]:
         """The servers that a client may have, which have answered as Kafka; Unanswered without any."""
@@ -344,8 +364,10 @@ class KafkaClient:
 class Request:
     """A request that has been sent."""
 
-    def __init__(self, sent: Any, client: KafkaClient, stopping: threading.Event) -> None:
-        self._sent, self._client, self._stopping = sent, client, stopping
+    def __init__(
+        self, sent: Any, client: KafkaClient, stopping: threading.Event, name: str = ""
+    ) -> None:
+        self._sent, self._client, self._stopping, self._name = sent, client, stopping, name
 
     def result(self, deadline: float) -> Answered:
         """What has been answered in time; Unanswered if `stopping` is set."""
@@ -355,7 +377,8 @@ class Request:
                 raise Unanswered("stopping")
         document = json.loads(self._sent.json())
         errors = {
-            int(number): self._client.error(texts) for number, texts in document["errors"].items()
+            int(number): self._client.error(texts, self._name)
+            for number, texts in document["errors"].items()
         }
         missing = RequestError((), "no answer in time")
         for number, value in enumerate(document["values"]):

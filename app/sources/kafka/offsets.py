@@ -86,6 +86,9 @@ class Oldest(NamedTuple):
     size: int = 0
     whole: bool = False
     """Whether the read came to the end of the log, so that `messages` is all there is."""
+    blocked: bool = False
+    """Whether a transaction is open in it: some of it is unread to readers of uncommitted records, and
+    to others once the transaction is committed."""
 
 
 class OpenTransaction(NamedTuple):
@@ -102,6 +105,10 @@ class GroupConsumer(NamedTuple):
 
     client_id: str
     host: str
+
+
+NO_MEMBER = GroupConsumer("", "")
+"""Of a partition that no member of a group has."""
 
 
 class GroupMembers(NamedTuple):

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.sources.kafka.kafka_client import Quota
+from state.engine.globs import name_text
 
-DEFAULT = "<default>"
 LIMITS = (
     "producer_byte_rate",
     "consumer_byte_rate",
@@ -18,7 +18,7 @@ LIMITS = (
 USER, CLIENT_ID = "user", "client-id"
 LARGEST = 2**63 - 1
 Entity = tuple[str | None, str | None]
-"""User and client id; None where an entity has none, `<default>` for a default."""
+"""User and client id as documents have them; None where an entity has none."""
 Limits = dict[str, float]
 
 
@@ -26,7 +26,8 @@ def limits_by_entity(quotas: Iterable[Quota]) -> dict[Entity, Limits]:
     """The limits of clients; those of addresses (`ip`) are none."""
     found: dict[Entity, Limits] = {}
     for names, values in quotas:
-        entity = _name(names, USER), _name(names, CLIENT_ID)
+        user, client_id = (name_text(names[k]) if k in names else None for k in (USER, CLIENT_ID))
+        entity = user, client_id
         limits = {key: _number(values[key]) for key in LIMITS if key in values}
         if entity != (None, None) and limits:
             found[entity] = limits
@@ -58,19 +59,13 @@ def policy_records(documents: Iterable[dict[str, Any]], now_ms: int, cluster: st
     ]
 
 
-def _name(names: Mapping[str, str | None], kind: str) -> str | None:
-    if kind not in names:
-        return None
-    name = names[kind]
-    return DEFAULT if name is None else name
-
-
 def _number(value: float | str) -> float:
-    """A whole number as such. What no rate exceeds is the largest number of a policy: NaN too, which
-    Kafka takes for a limit and JSON writes as text."""
+    """A whole number as such. A limit under which nothing is throttled is the largest number of a
+    policy: NaN, which Kafka takes and JSON writes as text; -1 and 0, which brokers before 3.5 took:
+    by them a throttle time is negative, or divided by zero."""
     number = float(value)
-    if not -LARGEST < number < LARGEST:
-        return -LARGEST if number < 0 else LARGEST
+    if not 0 < number < LARGEST:
+        return LARGEST
     return int(number) if number.is_integer() else number
 
 

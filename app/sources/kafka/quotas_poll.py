@@ -110,10 +110,8 @@ class QuotaPoller(Polling):
             found = result()
             report.problems += [about + text for text in rates.left.problems()]
             if not found:
-                report.problems.append(
-                    f"{about}shows no client that is measured; no quota of its type was ever set,"
-                    " or mapping is another exporter's"
-                )
+                why = rates.unmeasured()
+                report.problems.append(f"{about}shows no client that is measured: {why}")
             if label := rates.unparted:
                 report.problems.append(
                     f"{about}{label} is left out: a rule takes user and client-id for one tag, and"

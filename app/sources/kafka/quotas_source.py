@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from app.config.kafka_quotas import WHERE
+from app.config.kafka_quotas import WHERE, mapping_of
 from app.errors import UserError
 from app.sources import polled
+from app.sources.kafka.exported_rates import ExportedRates
 from app.sources.kafka.kafka_probe import of_client, require
 from app.sources.polling import Unanswered
+from app.terminal.counts import counted
 
 if TYPE_CHECKING:
     from app.config.location import Location
@@ -41,6 +43,24 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
             failed.append(f"{WHERE}.exporters.{broker}: {error}")
     if failed:
         raise UserError(f"{failed[0]}\nits address and timeout_ms decide this")
+
+
+def measured(feed: SourceSettings) -> str:
+    """The clients that each exporter shows, or why it shows none."""
+    from app.sources.kafka.quotas_poll import exported
+
+    found = []
+    for broker, url in feed.quotas.addresses().items():
+        rates = ExportedRates(mapping_of(feed.quotas.mapping), feed.quotas.cluster, broker)
+        try:
+            records = rates.records(exported(url, feed.quotas.timeout_ms / 1000), 0)
+        except Unanswered as error:
+            found.append(f"exporter of {broker}: {error}")
+            continue
+        clients = {(each["principal"], each["client_id"]) for each in records}
+        why = counted(len(clients), "measured client") if clients else rates.unmeasured()
+        found.append(f"exporter of {broker}: {why}")
+    return "; ".join(found)
 
 
 def poller(

@@ -1,10 +1,11 @@
-"""Which records of the archive a replay gets: by cluster, tenant, topic and replaced policies."""
+"""Which records of the archive a replay gets: by cluster, tenant and topic, and what others say of
+its policies."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state.engine.documents import source_of
-from state.engine.globs import SCOPES, Source, matching
+from state.engine.globs import SCOPES, Limits, Source, matching, overlaid
 from udfs.topics import split_partition, split_topic
 
 
@@ -23,9 +24,9 @@ class Choice:
     clusters: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
-    replaced: frozenset[Source] = frozenset()
-    """Archived policy documents of these scopes and names, or patterns, are left out: others take
-    their place."""
+    replaced: Mapping[Source, Limits] = field(default_factory=dict)
+    """Limits that are put over those of archived policy documents of these scopes and names, or
+    patterns, key by key; without any the archived documents are left out."""
 
     @property
     def filters(self) -> dict[str, list[str]]:
@@ -40,7 +41,7 @@ class Choice:
         if self.tenants or self.topics:
             batch = _matching(batch, "topic", self._of_topic)
         if self.replaced:
-            batch = self._without_replaced(batch)
+            batch = self._with_replaced(batch)
         return batch
 
     def _of_topic(self, name: str | None) -> bool:
@@ -52,22 +53,32 @@ class Choice:
             return False
         return not self.topics or any(_any(spelled, self.topics) for spelled in _spellings(name))
 
-    def _without_replaced(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _with_replaced(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if "policy_json" not in batch.schema.names:
             return batch
         column = batch.column("policy_json")
         if column.null_count == len(column):
             return batch
-        gone = [
-            text is not None and self.replaces(policy_key(json.loads(text)))
-            for text in column.to_pylist()
-        ]
-        return batch.filter(pc.invert(pa.array(gone)))
+        patterns = [source for source in self.replaced if source[0] in SCOPES]
+        texts = [text and self._merged(text, patterns) for text in column.to_pylist()]
+        at = batch.schema.get_field_index("policy_json")
+        batch = batch.set_column(at, batch.schema.field(at), pa.array(texts, column.type))
+        return batch.filter(pa.array([text != "" for text in texts]))
 
-    def replaces(self, source: Source) -> bool:
-        """Whether archived documents of this scope and name are left out."""
-        patterns = dict.fromkeys(one for one in self.replaced if one[0] in SCOPES)
-        return source in self.replaced or any(matching(patterns, *source))
+    def _merged(self, text: str, patterns: Sequence[Source]) -> str:
+        """An archived document with the limits that are put over its own; empty: it is left out."""
+        document = json.loads(text)
+        source = policy_key(document)
+        names = [*matching(patterns, *source), source]
+        every = [self.replaced[name] for name in names if name in self.replaced]
+        if not every:
+            return text
+        if not every[-1]:
+            return ""
+        limits = document.get("limits") or {}
+        for over in every:
+            limits = overlaid(limits, over)
+        return json.dumps({**document, "limits": limits})
 
 
 EVERYTHING = Choice()

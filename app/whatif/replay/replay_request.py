@@ -14,7 +14,7 @@ from app.errors import UserError, did_you_mean
 from app.whatif.replay.choice import EVERYTHING, Choice, policy_key
 from app.whatif.replay.event_span import FIRST_MS, LAST_MS, WHOLE, EventSpan
 from app.whatif.replay.slices import RECORDS
-from state.engine.globs import SCOPES
+from state.engine.globs import SCOPES, Limits, Source
 from state.jobs import DECLARED, JOBS
 
 SHARED = ("allowed_lateness_ms", "idle_advance_ms", "idle_state_ms", "stats_window_ms")
@@ -84,12 +84,12 @@ def settings_of(
     return load_settings(config, overrides)
 
 
-def replaced_by(settings: Settings) -> frozenset[tuple[str, str]]:
-    """What the configured policies are about."""
-    return frozenset(
-        (d["scope"], d["name"]) if d["scope"] in SCOPES else policy_key(d)
+def replaced_by(settings: Settings) -> dict[Source, Limits]:
+    """The limits of the configured policies, by what they are about."""
+    return {
+        (d["scope"], d["name"]) if d["scope"] in SCOPES else policy_key(d): d["limits"]
         for d in settings.policy_dicts()
-    )
+    }
 
 
 def jobs_of(settings: Settings, text: str | None) -> tuple[str, ...]:

@@ -424,9 +424,9 @@ def test_only_tokens_may_be_below_zero() -> None:
 
 def test_the_last_columns_of_the_contract_are_checked_as_the_first_are() -> None:
     """There are more columns than a word has bits."""
-    late = {"bound_milli": -1, "throttle_avg_milli": 1.5}
+    late = {"bound_milli": 1.5, "throttle_avg_milli": -1}
     assert reasons(record("client_rate", **late), record("client_rate")) == [
-        [("BAD_TYPE", "throttle_avg_milli", None), ("NEGATIVE_AMOUNT", "bound_milli", None)],
+        [("BAD_TYPE", "bound_milli", None), ("NEGATIVE_AMOUNT", "throttle_avg_milli", None)],
         [],
     ]
     parsed = validated(record("client_rate", bound_milli=7), record("client_rate"))

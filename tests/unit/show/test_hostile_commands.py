@@ -25,7 +25,7 @@ from tests.support.ready_questions import CASES, put
 from tests.support.report_warehouse import TABLES_WITH_ROWS
 from tests.unit.show.alerts.receiver import Receiver, receiving
 
-FORMATS = ("kafka-configs", "strimzi", "pulsar-admin", "terraform")
+FORMATS = ("kafka-configs", "pulsar-admin")
 COMMANDS: dict[str, list[list[str]]] = {
     "tables": [[], ["--json"], ["throttle_events"]],
     "query": [["FROM quarantine"], ["FROM events", "--json"]],
@@ -49,7 +49,6 @@ OTHERS = {
     "generate": "has its own names",
     "run": "needs Spark: tests/servers/test_security.py",
     "replay": "needs Spark: tests/servers/test_security.py",
-    "reshard": "needs Spark, prints numbers",
     "validate": "reads a configuration: tests/unit/config",
     "doctor": "reads a configuration",
     "size": "numbers",

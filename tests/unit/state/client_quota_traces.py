@@ -31,8 +31,8 @@ PRINCIPALS = (
     None,
 )
 CLIENTS = ("c1", "c1", "c2", "<default>", "", None)
-USERS = ("a", "a", "b", "x:y", "<default>", "<default>", "nobody")
-NAMES = ("c1", "c1", "c2", "<default>", "<default>")
+USERS = ("a", "a", "b", "x:y", "<default>", "<default>", "\\<default>", "nobody")
+NAMES = ("c1", "c1", "c2", "<default>", "<default>", "\\<default>")
 TOPICS = (
     None,
     None,
@@ -76,6 +76,7 @@ PARAMS: dict[str, tuple[Any, ...]] = {
     "controller_enforcement": ("strict", "permissive"),
     "broker_reports": ("use", "ignore"),
     "sampled_stat": ("last_event", "start_time"),
+    "quota_kinds": ("remembered", "in_force"),
     "defects": ([], ["Q1"]),
     "usage_rows": (1000, 1, 2, 3),
     "stats_window_ms": (1000, 7000, 60_000),
@@ -156,7 +157,7 @@ class _Writer(WallWriter):
             client_id=("", "c1", None)[c % 3],
             quota_type=type_,
             value_milli=-value if type_ == QUOTA_TYPES[3] and b % 3 == 0 else value,
-            bound_milli=None if c % 2 else 10 * (b + 1),
+            bound_milli=None if c % 2 else 10 * (b - 1),
             throttle_avg_milli=(None, 0, 1500)[(a + c) % 3],
         )
 

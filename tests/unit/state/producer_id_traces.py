@@ -32,7 +32,17 @@ PRINCIPALS = (
     "User:",
 )
 """Seven users: what follows the first colon, all of it without one."""
-NAMES = ("alice", "alice", "bob", "a:b", "User:alice", "<default>", "<default>", "nobody")
+NAMES = (
+    "alice",
+    "alice",
+    "bob",
+    "a:b",
+    "User:alice",
+    "<default>",
+    "<default>",
+    "\\<default>",
+    "nobody",
+)
 TOPICS = (("orders", 0), ("orders", 1), ("t", 0))
 CLIENTS = ("c1", "c2", None)
 LARGEST = 2**63 - 1

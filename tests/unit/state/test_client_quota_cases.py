@@ -40,7 +40,7 @@ class Manager:
         samples, window_ms = case["samples"], 1000 * case["window_s"]
         self._samples, self._window_ms = samples, window_ms
         self.ops = [tuple(op) for op in case["ops"]]
-        names = {"": 0, "<default>": 1, "*": 2, "cluster": 3, "b1": 4}
+        names = {"": 0, "*": 1, "cluster": 2, "b1": 3}
         for op in self.ops:
             for name in op[1:3]:
                 if isinstance(name, str):
@@ -50,13 +50,14 @@ class Manager:
         meaning = np.zeros(len(set_), MEANING)
         for row, (_, user, client, bound) in zip(meaning, set_, strict=True):
             row["what"] = 1 + (2 if None not in (user, client) else 0 if client is None else 1)
-            row["user"] = -1 if user is None else names[user]
-            row["client"] = -1 if client is None else names[client]
+            row["user"], row["client"] = (
+                L.DEFAULT if name in (None, "<default>") else names[name] for name in (user, client)
+            )
             for field in BOUNDS:
                 row[field] = np.nan
             row[BOUNDS[self._type]] = np.nan if bound is None else bound
         ones = np.ones(len(set_), np.int64)
-        records: Any = {"cluster": 3 * ones, "broker": 4 * ones, "ts_wall_ms": ones}
+        records: Any = {"cluster": 2 * ones, "broker": 3 * ones, "ts_wall_ms": ones}
         self._pairs = {
             pair: i
             for i, pair in enumerate(
@@ -76,12 +77,11 @@ class Manager:
             "idle_ms": 2**62,
             "period_ms": 60_000,
             "stride": samples + 1,
-            "default": 1,
             "empty": 0,
-            "everywhere": 2,
+            "everywhere": 1,
         }
         keys = np.zeros(1, L.KEY)
-        keys["cluster"], keys["broker"], keys["began"] = 3, 4, 1
+        keys["cluster"], keys["broker"], keys["began"] = 2, 3, 1
         parts = {**shard.new().parts, "keys": keys}
         self.w = shard.unpack(parts, settings, pairs, shard.limits_of(records, meaning, 0))
 

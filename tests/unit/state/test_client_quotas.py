@@ -58,6 +58,56 @@ def test_a_rate_that_equals_the_bound_passes() -> None:
     assert "client_quota_decisions" not in rows
 
 
+def test_a_limit_of_the_name_default_is_that_of_its_name_alone() -> None:
+    """KAFKA-18808. Here somebody has the name."""
+    limits = (
+        quota("<default>", producer_byte_rate=100),
+        quota("\\<default>", producer_byte_rate=1),
+        quota("\\<default>", "\\<default>", producer_byte_rate=2),
+    )
+    names = (
+        ("<default>", "<default>"),
+        ("<default>", "c"),
+        ("a", "<default>"),
+        ("\\<default>", "c"),
+    )
+    sent = [
+        request(at, user=user, client_id=client, charged_bytes=1)
+        for at, (user, client) in enumerate(names)
+    ]
+    assert verdicts(judged(*sent, policies=limits), "bound", "bound_level") == [
+        (2.0, "user_client"),
+        (1.0, "user"),
+        (100.0, "default_user"),
+        (100.0, "default_user"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "charged", "entity"),
+    [("remembered", [2000.0], ("", "app")), ("in_force", [0.0], ("a", ""))],
+)
+def test_brokers_from_4_2_forget_a_kind_with_its_last_limit(
+    kinds: str, charged: list[float], entity: tuple[str, str]
+) -> None:
+    """KAFKA-19282: the type is measured no longer, or who shares a limit is another."""
+    sent = [request(at, charged_bytes=1000) for at in (5, 6)]
+    set_, removed = (
+        policy(at, quota("a", **limits))
+        for at, limits in ((0, {"producer_byte_rate": 10}), (2, {}))
+    )
+    first = request(1, charged_bytes=0)
+    rows = judged(set_, first, removed, *sent, until=60_000, quota_kinds=kinds)
+    assert [row["charged"] for row in rows["client_quota_stats"]] == charged
+    others = quota("b", producer_byte_rate=10)
+    set_, removed = (
+        policy(at, quota(None, "c", **limits))
+        for at, limits in ((0, {"producer_byte_rate": 10}), (2, {}))
+    )
+    rows = judged(set_, first, removed, *sent, policies=(others,), quota_kinds=kinds)
+    assert verdicts(rows, "user", "client")[1:] == [entity] * 2
+
+
 def test_a_fetch_that_is_throttled_is_taken_back() -> None:
     """The second is judged as if the first had never been."""
     fetches = [request(at, "FETCH", charged_bytes=2000) for at in (0, 1)]

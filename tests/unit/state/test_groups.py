@@ -140,6 +140,17 @@ def test_what_is_lost_is_counted_once() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "lost"), [(11, 11, []), (12, 12, [(10, 2)]), (11, 20, [(10, 1)])]
+)
+def test_a_marker_that_was_deleted_before_the_first_poll_is_no_loss(
+    start: int, end: int, lost: list[tuple[int, int]]
+) -> None:
+    """Readers of transactions stand before the last marker; retention has emptied a quiet topic."""
+    found = rows(polls(*[[log(0, end, start), offset(0, 10)]] * 2), 20_001)
+    assert values(found["lost_messages"], "from_offset", "offsets") == lost
+
+
 def test_an_emptied_log_has_nothing_unread_and_another_log_begins_anew() -> None:
     found = rows(
         polls(

@@ -198,7 +198,7 @@ def test_bounds_are_those_of_the_latest_policies(trace: Trace) -> None:
         for r in records_of(trace.records, key):
             if r["event_type"] == "policy":
                 put(r["policy_json"])
-            name = key[2] if key[2] != "<default>" else ""
+            name = key[2] if key[2] != "<default>" else "\\<default>"
             bound = next((own[n] for n in (name, "<default>") if own.get(n, -1) >= 0), None)
             if r["event_type"] == "produce_batch":
                 expected.append((r["ts_wall_ms"], r["producer_id"], bound))

@@ -19,6 +19,7 @@ from app.cli import main
 from app.tables import state_files
 from app.tables.commit import Writer
 from app.tables.definitions import TABLES
+from app.whatif.replay.choice import Choice
 from app.whatif.replay.part_files import PartFiles
 from state.jobs import DECLARED, JOBS
 from tests.support.archive_rows import event
@@ -26,6 +27,7 @@ from tests.support.effort import examples
 from tests.support.row_texts import row_texts
 
 BEGIN_MS, LENGTH_MS = 1_767_621_600_000, 600_000
+BYTES = {"publishRateInBytes": 10**9}
 Row = Counter[str]
 
 
@@ -242,6 +244,29 @@ def test_policies_of_the_archive_give_way_to_those_of_files(name: str, tmp_path:
     assert run(config, tmp_path / "ours", *jobs, "--policy", str(policy)) == 0
     assert column(tmp_path / "theirs", "throttle_events", "culprit_topic") == {topic}
     assert not DeltaTable(str(tmp_path / "ours" / "throttle_events")).to_pyarrow_table().num_rows
+    # A limit of another key leaves the archived one in force.
+    policy.write_text(yaml.safe_dump([{**archived, "name": name, "limits": BYTES}]))
+    assert run(config, tmp_path / "both", *jobs, "--policy", str(policy)) == 0
+    assert column(tmp_path / "both", "throttle_events", "culprit_topic") == {topic}
+
+
+def test_limits_of_files_are_put_over_archived_ones() -> None:
+    archived = {"scope": "user", "name": "a", "limits": {"request_percentage": 1}}
+    limits = {"producer_byte_rate": 2, "request_percentage": 3}
+    texts = [
+        json.dumps({**archived, **changed})
+        for changed in ({}, {"limits": {}}, {"client_id": "c"}, {"name": "b"}, {"name": "gone"})
+    ]
+    batch = pa.RecordBatch.from_pydict({"policy_json": [None, *texts]})
+    choice = Choice(replaced={("user", "a"): limits, ("users", "b*"): BYTES, ("user", "gone"): {}})
+    found = choice.rows(batch)["policy_json"].to_pylist()
+    assert [text and json.loads(text)["limits"] for text in found] == [
+        None,
+        limits,
+        limits,
+        {"request_percentage": 1},
+        {"request_percentage": 1, **BYTES},
+    ]
 
 
 @pytest.mark.parametrize(

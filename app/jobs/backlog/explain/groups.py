@@ -118,15 +118,18 @@ def _lag(row: Quoted) -> str:
     else:
         text = f"{_whose(row, _kind(row))} has a lag of {row.lag:n offset}: {reads}"
         if row["state"] == "open_transaction":
-            text += "; a transaction is open from its offset on"
-        elif row["lag"] > 0:
+            text += "; a transaction is open from its offset on, behind which readers of committed"
+            text += " records get nothing"
+        if row["lag"] > 0:
             text += _AGES.get(row["age_state"], "").format(lag=row)
         if row["lag"] > 0 and row["lag_growth"] is not None and row["lag_records"] != 0:
             text += (
                 f". It commits {row.commit_rate:n offset} per s and its lag grows by"
                 f" {row.lag_growth:n} per s"
             )
-    if row["client_id"] is not None:
+    if row["client_host"] == "":
+        text += ". No member of the group has the partition"
+    elif row["client_id"] is not None:
         text += f". The partition is assigned to {row.client_id} on {row.client_host}"
     if row["time_to_loss_s"] == 0:
         text += ". Retention may delete its unread records now"

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 RUNBOOKS = "app/jobs/backlog/runbooks"
 _LOSSES = """
 SELECT cluster, "group", topic, CAST(sum(offsets) AS BIGINT) AS offsets,
-  CAST(coalesce(sum(offsets) FILTER (WHERE first_sight), 0) AS BIGINT) AS earlier
-FROM lost_messages GROUP BY ALL ORDER BY offsets DESC, cluster, "group", topic
+  CAST(coalesce(sum(offsets) FILTER (WHERE first_sight), 0) AS BIGINT) AS earlier,
+  bool_or(n.trend = 'has no member') AS no_member
+FROM lost_messages LEFT JOIN group_lag_now AS n USING (cluster, "group", topic, partition)
+GROUP BY ALL ORDER BY offsets DESC, cluster, "group", topic
 """
 _AHEAD = """
 SELECT cluster, "group", topic, count(*) AS partitions FROM group_lag_now
@@ -36,7 +38,7 @@ FROM newest WHERE state = 'open_transaction' GROUP BY ALL ORDER BY cluster, "gro
 """
 _SOON = """
 SELECT cluster, "group", topic, min(time_to_loss_s) AS left_s,
-  arg_min(pass_ms, time_to_loss_s) AS pass_ms
+  arg_min(pass_ms, time_to_loss_s) AS pass_ms, bool_or(trend = 'has no member') AS no_member
 FROM group_lag_now
 WHERE time_to_loss_s <= $within AND age_state = 'known'
 GROUP BY ALL ORDER BY left_s, cluster, "group", topic
@@ -169,8 +171,13 @@ def _slow(
     row: Row, reason: str, urgency: Urgency, runbook: str, by_ms: int | None = None
 ) -> Action:
     """What to do about a group that reads too late."""
+    remedy = f"Scale group {row['group']}, or raise retention.ms of topic {row['topic']}"
+    if row["no_member"]:
+        remedy = (
+            f"Start consumers of group {row['group']} for topic {row['topic']}: no member has it"
+        )
     return Action(
-        f"Scale group {row['group']}, or raise retention.ms of topic {row['topic']}",
+        remedy,
         reason,
         urgency,
         by_ms=by_ms,

@@ -29,6 +29,7 @@ _PAUSE_MS = 60_000
 """A client that was not throttled for so long is throttled anew."""
 _NAMED = 3
 """Who shares a limit, and topics, that a sentence names."""
+_UNKNOWN = "No row has this client id; a request with it would be charged as follows."
 _APIS = {"produce": "'PRODUCE'", "fetch": "'FETCH', 'SHARE_FETCH'"}
 
 
@@ -39,6 +40,9 @@ def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) 
         return []
     inside = "t.ts_wall_ms > $lo AND t.window_start_ms < $hi"
     rows = reader.rows(STATS, f"{ask.where(STATS)} AND {inside}", ask.params, _LIMITS)
+    known = ask.client_id is None or any(
+        _has_client(reader, ask, table) for table in (STATS, USAGE)
+    )
     found = []
     for place, row in enumerate(rows):
         about = {
@@ -51,17 +55,27 @@ def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) 
             "bound": row["bound"],
             "level": row["bound_level"],
         }
-        told: list[Told | None] = [_limit_in_force(reader, row, about)]
+        draft, text = _limit_in_force(reader, row, about)
+        told: list[Told | None] = [(draft, text if known else f"{_UNKNOWN} {text}")]
         decided = _throttled(reader, ask, row, about) if reader.has(DECISIONS) else None
         told.append(decided or _measured(reader, row, about))
+        told.append(_shares(reader, row, about))
         if reader.has(USAGE):
-            told.append(_shares(reader, ask, row, about))
             told.append(_topics(reader, ask, row, about))
         found += [
             draft.sentence(text, (place, at), row["window_start_ms"], row["rule"])
             for at, (draft, text) in enumerate(one for one in told if one is not None)
         ]
     return found
+
+
+def _has_client(reader: SnapshotReader, ask: Ask, table: str) -> bool:
+    """Whether a table has the client id, of any user."""
+    if not reader.has(table):
+        return False
+    column = "client" if table == STATS else "client_id"
+    where = f"t.{column} = $client_id AND {ask.place}"
+    return bool(reader.summary(table, "count(*) AS rows", where, ask.params)["rows"])
 
 
 def _who(row: Row) -> str:
@@ -158,8 +172,8 @@ def _measured(reader: SnapshotReader, row: Row, about: dict[str, object]) -> Tol
     return draft, f"{text}: how often and for how long is in the request log of a broker"
 
 
-def _shares(reader: SnapshotReader, ask: Ask, row: Row, about: dict[str, object]) -> Told | None:
-    """Who shares the limit, by what each of them used in the window."""
+def _shares(reader: SnapshotReader, row: Row, about: dict[str, object]) -> Told | None:
+    """Who shares the limit, by what each of them used in the window, or why that is not known."""
     shared = row["bound"] is not None and bool(row["user"]) != bool(row["client"])
     if not shared or row["quota_type"] == "controller_mutation":
         return None
@@ -174,16 +188,20 @@ def _shares(reader: SnapshotReader, ask: Ask, row: Row, about: dict[str, object]
         AND s.window_start_ms = $window AND {has_own})"""
     api = _APIS.get(row["quota_type"])
     amount = "handler_time_ms" if api is None else "bytes"
-    rows = _largest(reader, sharer, amount, f"{entity} AND {_api(api)}", about)
+    where = f"{entity} AND {_api(api)}"
+    rows = _largest(reader, sharer, amount, where, about) if reader.has(USAGE) else []
+    draft, kind = Draft(), "clients" if row["user"] else "users"
+    if not rows and row["basis"] == "metrics":
+        draft.quote("limit", row)
+        text = f"Which {kind} share the {row['quota_type']} quota of {_who(row)} is not known: the"
+        return draft, f"{text} metrics of brokers do not tell them apart; a request log does"
     if len(rows) < 2:
         return None
-    draft = Draft()
     what = "request time" if api is None else "bytes"
     parts = [
         f"{each['name']} with {each.share:pct}"
         for each in (draft.quote(f"share_{n}", row) for n, row in enumerate(rows, 1))
     ]
-    kind = "clients" if row["user"] else "users"
     return draft, (
         f"The {kind} that share the {row['quota_type']} quota of {_who(row)}, by their {what} in this"
         f" window: {all_of(parts)}"

@@ -18,6 +18,7 @@ from app.terminal.printable import say, say_json
 from app.terminal.rows import write_table
 from app.whatif import policy_document
 from app.whatif.replay.event_span import WHOLE, EventSpan
+from state.engine.globs import name_text
 from state.events import QUOTA_TYPES
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 COMMAND = "policy suggest client-quotas"
 SHOWN = 20
+NO_CUT = "would be a cut to what is needed at least: the client may need more than was seen"
 COLUMNS = (
     "user",
     "client",
@@ -52,7 +54,7 @@ class ClientHistoryRequest:
     """Share (0 to 1) of an entity's windows that may have a throttled request."""
     headroom: float = 0.0
     """Added to the smallest limit, as a share of it."""
-    min_history_ms: int = 300_000
+    min_history_ms: int = 172_800_000
     span: EventSpan = WHOLE
 
     def __post_init__(self) -> None:
@@ -66,6 +68,11 @@ class Suggested(NamedTuple):
     need: EntityNeed
     limit: float
     """The largest that any cluster needs, with headroom."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it is below the limit in force."""
+        return policy_document.change(self.limit, self.need.in_force) == "cut"
 
     def row(self) -> dict[str, Any]:
         """As a row of the answer."""
@@ -101,16 +108,19 @@ def suggest(
     suggested, left_out = limits_of(found, asked)
     notes = [text for text in map(_note, sorted({s.need for s in suggested}, key=_reason)) if text]
     notes = list(dict.fromkeys(notes))
+    history = history_of([one.need.length_ms for one in suggested] or [0])
     if out is not None and suggested:
         about = f"client-quotas --share {asked.share:g} --headroom {asked.headroom:g}."
         if asked.span != WHOLE:
-            about += f" History {asked.span.described()}."
-        policy_document.write(out, documents(suggested), about, notes)
+            about += f" Asked for {asked.span.described()}."
+        policy_document.write(out, documents(suggested), about, [history, *notes])
     if as_json:
         rows = [one.row() for one in suggested]
         answer = {"share": asked.share, "headroom": asked.headroom, "suggestions": rows}
         say_json({**answer, "left_out": left_out}, indent=1)
         return 0
+    if suggested:
+        say(history)
     _print(suggested, every)
     for note in notes:
         say(note)
@@ -138,10 +148,20 @@ def limits_of(
         key = need.user, need.client, need.quota_type
         limits[key] = max(limits.get(key, 0), _limit(need, asked.headroom))
     suggested = [Suggested(n, limits[n.user, n.client, n.quota_type]) for n in kept]
+    cuts = {one.need[1:4] for one in suggested if one.is_cut and one.need.certainty == "at least"}
+    if cuts:
+        left_out[NO_CUT] = sum(one.need[1:4] in cuts for one in suggested)
+        suggested = [one for one in suggested if one.need[1:4] not in cuts]
     suggested.sort(
         key=lambda s: (QUOTA_TYPES.index(s.need.quota_type), -s.limit, s.need[1:3], s.need.cluster)
     )
     return suggested, left_out
+
+
+def history_of(lengths_ms: Sequence[int]) -> str:
+    """Of how long a use the limits are, in words."""
+    shown = dict.fromkeys(AMOUNTS["ms"](length) for length in (min(lengths_ms), max(lengths_ms)))
+    return f"History found: {' to '.join(shown)} of each client"
 
 
 def _why_none(need: EntityNeed, asked: ClientHistoryRequest) -> str | None:
@@ -152,7 +172,7 @@ def _why_none(need: EntityNeed, asked: ClientHistoryRequest) -> str | None:
         return "nothing was used"
     if need.length_ms < asked.min_history_ms:
         return (
-            f"less than {asked.min_history_ms / 1000:g} s from the first window to the last"
+            f"less than {AMOUNTS['ms'](asked.min_history_ms)} from the first window to the last"
             " (--min-history)"
         )
     if not need.user and not need.client:
@@ -181,9 +201,9 @@ def documents(suggested: Sequence[Suggested]) -> list[policy_document.Document]:
         key = LIMITS[one.need.quota_type]
         limits.setdefault((one.need.user, one.need.client), {})[key] = one.limit
     return [
-        policy_document.document("client", client, found)
+        policy_document.document("client", name_text(client), found)
         if not user
-        else policy_document.document("user", user, found, client or None)
+        else policy_document.document("user", name_text(user), found, client and name_text(client))
         for (user, client), found in sorted(limits.items())
     ]
 

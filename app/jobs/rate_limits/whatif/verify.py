@@ -124,7 +124,9 @@ def throttled(
         operator, job=DECLARED[JOB].core(params, texts, None), tables=(*operator.tables, VERDICTS)
     )
     replaced = EVERY | {(d["scope"], d["name"]) for d in plain}
-    archive = Archive(settings, {JOB: operator.route}, span, Choice(replaced=replaced))
+    archive = Archive(
+        settings, {JOB: operator.route}, span, Choice(replaced={key: {} for key in replaced})
+    )
     total: Counter[Amount] = Counter()
     beyond: Counter[Amount] = Counter()
 

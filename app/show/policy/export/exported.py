@@ -91,6 +91,9 @@ def kafka_entities(documents: Sequence[Document]) -> tuple[list[ClientQuota], li
             left_out += without(document, why or "is no quota of Kafka's clients")
             continue
         left_out += without(document, "Kafka has no such quota", *CLIENT_QUOTAS)
+        if not document["limits"]:
+            about = f"{document['scope']} {name_of(document)}"
+            left_out.append(NotExported(about, "no limits", "what is exported removes none"))
         every = {k: number(v) for k, v in document["limits"].items() if k in CLIENT_QUOTAS}
         whole = {k: v for k, v in every.items() if k not in WHOLE or isinstance(v, int)}
         others = (key for key in flat(document) if key in whole or key not in every)

@@ -13,7 +13,7 @@ from app.show.policy.export.exported import (
     script,
 )
 from app.terminal.program import PROGRAM
-from state.engine.globs import DEFAULT_USER
+from state.engine.globs import name_of_text
 
 SCRIPT = f"""\
 #!/bin/sh
@@ -40,9 +40,9 @@ def _command(quota: ClientQuota) -> str:
     """The line for an entity."""
     words = ["alter"]
     for kind, name in (("users", quota.user), ("clients", quota.client_id)):
-        if name == DEFAULT_USER:
-            words += ["--entity-type", kind, "--entity-default"]
-        elif name is not None:
-            words += ["--entity-type", kind, option("--entity-name", name)]
+        if name is not None:
+            named = name_of_text(name)
+            one = "--entity-default" if named is None else option("--entity-name", named)
+            words += ["--entity-type", kind, one]
     limits = ",".join(f"{key}={limit}" for key, limit in quota.limits.items())
     return " ".join([*words, "--add-config", limits])

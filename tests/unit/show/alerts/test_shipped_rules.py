@@ -18,6 +18,7 @@ from app.show import alerts
 from app.show.alerts.rule_files import KEYS, rules_of, shipped_rules
 from app.tables.definitions import TABLES, VIEWS
 from tests.support import report_warehouse
+from tests.support.client_quota_rows import stats
 from tests.support.ready_questions import predicted
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
 
@@ -89,6 +90,25 @@ def test_the_texts_of_alerts(make_settings, tmp_warehouse, capsys, golden):
 
 
 ABOUT = {"limiter": "topic", "entity": TOPIC}
+
+
+@pytest.mark.parametrize("quota_type", ["produce", "fetch", "request", "controller_mutation"])
+def test_a_client_over_its_quota_is_no_publish_limit(firing, quota_type):
+    """The alerts on limits of Pulsar's publishing read the view of all quotas, by their own kinds."""
+    over = [stats(minute, used=42, throttled=9, quota_type=quota_type) for minute in range(12)]
+    quiet = [limiter(minute) for minute in range(12)]
+    assert firing("publish-limit", limiter_stats=quiet, client_quota_stats=over) == []
+    assert firing("client-throttled")
+
+
+def test_no_rule_names_the_quotas_that_it_is_not_about():
+    """Those of a new job would be of every such rule."""
+    files = [*ROOT.glob("app/jobs/*/alerts/*.yaml"), *ROOT.glob("configs/alerts/*.yaml")]
+    files.append(ROOT / "conf" / "prometheus" / "weir.rules.yml")
+    texts = {str(path): path.read_text("utf-8") for path in files}
+    assert len(texts) > 20
+    excluding = re.compile(r"kind\s*(!~|!=|<>|NOT )")
+    assert [path for path, text in texts.items() if excluding.search(text)] == []
 
 
 def test_a_limit_that_is_nearly_used_up_for_five_minutes_fires(firing):

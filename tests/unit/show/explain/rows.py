@@ -317,9 +317,10 @@ GROUPS: Rows = {
             state="open_transaction",
             lag=6,
             log_end=1206,
-            age_state="nothing_unread",
+            age_s=40,
+            age_state="known",
             lag_growth=0.5,
-            lag_records=0,
+            lag_records=5,
             commit_rate=0.0,
         ),
         of_group(

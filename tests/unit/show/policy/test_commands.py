@@ -195,6 +195,18 @@ def test_a_warehouse_stands_for_the_limits_in_force_of_a_cluster(
     assert change["where"].startswith(f"{warehouse}: stream at 1970-01-01T00:00:00.004Z")
     exported = answered(capsys, 0, "export", warehouse, "--format", "kafka-configs", *of_east)
     assert exported.endswith("--entity-name='a*' --add-config producer_byte_rate=7\n")
+    wanted.write_text(
+        "- {scope: user, name: 'a[*]', limits: {consumer_byte_rate: 3}}\n", encoding="utf-8"
+    )
+    words = "policy", "diff", warehouse, str(wanted), *of_east
+    assert main([*words]) == 0
+    out, err = capsys.readouterr()
+    assert out == f"user a[*]: consumer_byte_rate is set to 3  ({wanted}:1)\n"
+    assert err == (
+        f"1 limit in force that {wanted} does not name, kept: user a[*] producer_byte_rate\n"
+    )
+    wanted.write_text("- {scope: user, name: 'a[*]', limits: {}}\n", encoding="utf-8")
+    assert "a[*]: producer_byte_rate is removed (was 7)" in answered(capsys, 0, *words[1:])
     assert main(["policy", "diff", warehouse, str(wanted)]) == 2
     assert "has the limits of several clusters\n--cluster: east, west" in capsys.readouterr().err
 

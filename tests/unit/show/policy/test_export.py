@@ -72,6 +72,24 @@ def test_kafka_configs_alters_each_entity_once_with_all_of_its_limits(export: Ex
     ]
 
 
+def test_a_document_without_limits_is_named(export: Export) -> None:
+    code, text, err = export("kafka-configs", {**CLIENT, "limits": {}}, ALICE)
+    assert (code, len(commands(text, "alter"))) == (1, 1)
+    assert err[0] == "not exported: client app: no limits: what is exported removes none"
+
+
+def test_an_entity_named_default_is_not_the_default(export: Export) -> None:
+    limits = {"consumer_byte_rate": 777}
+    named = {"scope": "user", "name": "\\<default>", "client_id": "\\<default>", "limits": limits}
+    default = {"scope": "client", "name": "<default>", "limits": limits}
+    code, text, err = export("kafka-configs", named, default)
+    assert (code, err) == (0, [])
+    assert [" ".join(words[:-2]) for words in arguments(text, "alter")] == [
+        "--entity-type users --entity-name=<default> --entity-type clients --entity-name=<default>",
+        "--entity-type clients --entity-default",
+    ]
+
+
 @pytest.mark.parametrize("name", ["a b=c", 'it\'s "x"', "$HOME `id`", "*?[a]", "größe", "a\\b;c"])
 def test_a_shell_gives_the_tool_the_name_as_it_is(name: str, export: Export) -> None:
     code, text, _ = export("kafka-configs", document("user", name, {"producer_byte_rate": 1}))

@@ -349,8 +349,8 @@ def test_every_action_names_a_runbook_of_weir(tmp_path: Path) -> None:
     findings = [
         *all_findings(_reader(tmp_path)),
         *group_findings(
-            [{**group, "offsets": 3, "earlier": 0}],
-            [{**group, "left_s": 90.0, "pass_ms": START_MS}],
+            [{**group, "offsets": 3, "earlier": 0, "no_member": None}],
+            [{**group, "left_s": 90.0, "pass_ms": START_MS, "no_member": False}],
             [{**group, "partitions": 1}],
             [],
             [{**group, "partitions": 1, "transactional_id": None, "producer_id": None}],
@@ -368,11 +368,15 @@ def test_every_action_names_a_runbook_of_weir(tmp_path: Path) -> None:
 
 
 def test_a_group_that_loses_records_soon_has_the_time(tmp_path: Path) -> None:
-    group = {"cluster": "k", "group": "g", "topic": "t"}
-    (finding,) = group_findings([], [{**group, "left_s": 90.0, "pass_ms": START_MS}], [], [])
-    (action,) = finding.actions
-    assert (action.urgency, action.by_ms) == (Urgency.DEADLINE, START_MS + 90_000)
-    assert action.remedy == "Scale group g, or raise retention.ms of topic t"
+    group = {"cluster": "k", "group": "g", "topic": "t", "left_s": 90.0, "pass_ms": START_MS}
+    for no_member, remedy in (
+        (False, "Scale group g, or raise retention.ms of topic t"),
+        (True, "Start consumers of group g for topic t: no member has it"),
+    ):
+        (finding,) = group_findings([], [{**group, "no_member": no_member}], [], [])
+        (action,) = finding.actions
+        assert (action.urgency, action.by_ms) == (Urgency.DEADLINE, START_MS + 90_000)
+        assert action.remedy == remedy
 
 
 def test_a_group_before_an_open_transaction_is_said_with_whose_it_is(tmp_path: Path) -> None:

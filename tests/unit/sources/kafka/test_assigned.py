@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from app.sources.kafka.groups_poll import GroupPoller
 from app.sources.kafka.offsets import GroupConsumer, Log
@@ -38,7 +41,7 @@ def test_only_records_that_an_earlier_poll_has_seen_name_a_consumer(tmp_path: Pa
     assert assigned(one, 2)["slow", 0] == ("billing-1", "10.0.0.7")
     assert one.last.problems == ["consumers of groups: late"]
     client.now, client.consumers_now = answers(), {"slow": {}}
-    assert ("slow", 0) not in assigned(one, 3)
+    assert ("slow", 0) not in assigned(one, 3)  # of an unknown state
 
 
 def test_a_group_of_the_consumer_protocol_that_rebalances_has_its_epochs(tmp_path: Path) -> None:
@@ -61,6 +64,27 @@ def test_a_group_without_consumers_is_not_asked(tmp_path: Path) -> None:
     client = Scripted()
     client.now = answers(consumers={"slow": "empty"}, listed=True)
     one = poller(tmp_path, client)
-    for number in range(2):
-        assert assigned(one, number) == {}
+    assert assigned(one, 0) == {}
+    assert assigned(one, 1) == {("slow", 0): ("", "")}
     assert client.consumers_asked == []
+
+
+@pytest.mark.parametrize(
+    ("state", "members", "named"),
+    [
+        ("stable", {P1: ONE}, ("", "")),  # it has left the topic, or has fewer members
+        ("stable", {}, ("", "")),
+        ("rebalancing", {}, None),  # one is about to get it
+        ("stable", None, None),  # not answered
+    ],
+)
+def test_a_partition_that_no_member_has(
+    state: str, members: dict[Any, Any] | None, named: tuple[str, str] | None, tmp_path: Path
+) -> None:
+    """Records wait, and the group has other partitions (themoah/klag#92)."""
+    client = Scripted()
+    client.now = answers(consumers={"slow": state, "fast": "stable"}, listed=True)
+    client.consumers_now = Unanswered("late") if members is None else {"slow": members}
+    one = poller(tmp_path, client)
+    assert assigned(one, 0) == {}
+    assert assigned(one, 1).get(("slow", 0)) == named

@@ -4,7 +4,7 @@ cluster answers in tests/servers/test_kafka_client.py."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,13 +12,15 @@ import pytest
 from app.config.kafka_groups import KafkaGroupsSettings
 from app.sources.kafka import groups_client, producers_client
 from app.sources.kafka.groups_client import GroupsClient
-from app.sources.kafka.kafka_client import Answered, KafkaClient, RequestError
+from app.sources.kafka.kafka_client import Answered, KafkaClient, PolledRecords, RequestError
 from app.sources.kafka.offsets import (
     GroupConsumer,
     GroupMembers,
     KafkaTopic,
     Log,
+    LogPosition,
     OffsetAnswers,
+    Oldest,
     Place,
 )
 from app.sources.kafka.producer_owners import Grant
@@ -205,6 +207,47 @@ def test_members_are_asked_for_by_the_type_of_the_group(fleet: Fleet) -> None:
     assert len(fleet.asked["share_consumers"]) == 1
 
 
+class Log22(Fleet):
+    """A log of 22 offsets: records, the last one a marker, and a transaction that is open at 5."""
+
+    def offsets(self, places: list[Place], which: str, deadline: float) -> Reply:
+        stable = {0: 5, 1: 22, 2: 5}
+        return self._reply(which, places, deadline, lambda place: stable[place.partition])
+
+    def records(
+        self, spans: list[tuple[Place, int, int]], deadline: float, most: int, size: int, level: str
+    ) -> Iterator[PolledRecords]:
+        self.asked.setdefault(level, []).append(spans)
+        for number, (place, begin, end) in enumerate(spans):
+            if place.partition == 2 and level == "read_uncommitted":
+                yield PolledRecords([], [], [(number, SLOW)])
+                continue
+            offsets = range(begin, min(end, 21))
+            yield PolledRecords([(number, o, 1000 + o, 10, 0) for o in offsets], [], [])
+            yield PolledRecords([], [(number, True)], [])
+
+
+def test_what_lies_behind_an_open_transaction_is_read_as_uncommitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is unread to a reader of uncommitted records, as clients are by default (KIP-664)."""
+    fleet = Log22()
+    monkeypatch.setattr(groups_client, "KafkaClient", lambda *_, **__: fleet)
+    p0, p1, p2 = (Place("orders", n) for n in range(3))
+    problems: list[str] = []
+    at = [LogPosition(*each) for each in ((p0, 3), (p0, 5), (p1, 20), (p2, 4), (p0, 21))]
+    logs = dict.fromkeys((p0, p1, p2), Log(0, 22))
+    assert of().read(at, logs, time.monotonic() + 60, problems) == {
+        at[0]: Oldest(1003, 18, 180, True, True),
+        at[1]: Oldest(1005, 16, 160, True, True),
+        at[2]: Oldest(1020, 1, 10, True),
+        at[3]: Oldest(1004, 1, 10, False, True),  # what lies behind is not known
+        at[4]: Oldest(None, 0, 0, True, True),  # a marker alone
+    }
+    assert fleet.asked["read_uncommitted"][0] == [(p0, 5, 22), (p2, 5, 22)]
+    assert len(problems) == 1
+
+
 def test_partitions_that_were_left_out_come_first(fleet: Fleet) -> None:
     """Within a few polls all of a cluster are answered, of which one poll answers a third."""
     fleet.partitions, fleet.most = 6, 2
@@ -274,6 +317,34 @@ def test_secrets_are_not_in_an_error() -> None:
     error = client.error(["ExecutionException", "SaslAuthenticationException", 'quiet\nhu\\"sh'])
     assert error.text == "SaslAuthenticationException: ******** ********"
     assert error.refused and not error.gone
+
+
+@pytest.mark.parametrize(
+    ("request_", "texts", "told"),
+    [
+        (
+            "quotas",
+            ["ClusterAuthorizationException", "Cluster authorization failed."],
+            "Cluster authorization failed: the user of options needs DescribeConfigs on Cluster",
+        ),
+        (
+            "producers",
+            ["TopicAuthorizationException", "Topic authorization failed."],
+            "Topic authorization failed: the user of options needs Read on Topic",
+        ),
+        ("committed", ["TopicAuthorizationException", "no."], "no."),  # of another right
+        (
+            "quotas",
+            ["DisconnectException", "Cancelled describeClientQuotas request with correlation id 7"],
+            "the broker closed the connection, or its answer took longer than timeout_ms",
+        ),
+    ],
+)
+def test_an_error_names_the_right_that_is_missing(
+    request_: str, texts: list[str], told: str
+) -> None:
+    error = KafkaClient({"bootstrap.servers": "h:1"}, 10).error(texts, request_)
+    assert error.text == f"{texts[0]}: {told}"
 
 
 def test_no_request_is_sent_after_its_time() -> None:

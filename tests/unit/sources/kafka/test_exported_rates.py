@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from app.config.settings import load_settings
 from app.errors import UserError
 from app.sources.kafka.exported_rates import MOST, ExportedRates, thousandths
 from app.sources.kafka.quotas_poll import exported
+from app.sources.kafka.quotas_source import measured
 from app.sources.polling import Unanswered
 from tests.support.servers.admin import AdminServer, status
 
@@ -75,6 +77,58 @@ def test_rules_that_take_two_tags_for_one_are_seen() -> None:
     assert answers.unparted is None
 
 
+@pytest.mark.parametrize(
+    ("mapping", "page", "why"),
+    [
+        (
+            "jmx-exporter",
+            "strimzi-reporter",
+            r"it has kafka_server_\w+: mapping is strimzi-reporter",
+        ),
+        (
+            "strimzi-reporter",
+            "jmx-exporter",
+            r"it has kafka_server_quota_\w+: mapping is jmx-exporter",
+        ),
+        (  # the rules of kafka-kraft-3_0_0.yml
+            "jmx-exporter",
+            "kafka_server_produce__user_alice__client_id_app_byte_rate 960.0",
+            r"it has kafka_server_produce__user_alice__client_id_app_byte_rate: a rule before the quota"
+            r" rules takes user and client id into the name, .* Put the quota rules",
+        ),
+        (  # rules of one's own
+            "jmx-exporter",
+            'kafka_quota_fetch_byte_rate{user="alice"} 960.0',
+            "it has kafka_quota_fetch_byte_rate, which the mapping lacks: name it in a mapping",
+        ),
+        (
+            "jmx-exporter",
+            'kafka_server_socket_server_metrics_incoming_byte_rate{listener="REPLICATION"} 1\n'
+            "kafka_server_replica_fetcher_metrics_outgoing_byte_rate 7",
+            "no quota of its type was ever set",
+        ),
+    ],
+)
+def test_why_a_page_shows_no_client(mapping: str, page: str, why: str) -> None:
+    text = page.splitlines() if " " in page else lines(page)
+    answers = rates(mapping)
+    assert answers.records(text, 0) == [] and re.match(why, answers.unmeasured())
+
+
+def test_a_check_counts_the_clients_that_are_measured() -> None:
+    with AdminServer() as exporter:
+        exporter.answers["/metrics"] = "\n".join(lines("jmx-exporter"))
+        exporter.answers["/other"] = "\n".join(lines("strimzi-reporter"))
+        urls = {"1": f"{exporter.url}/metrics", "2": f"{exporter.url}/other"}
+        options = {"kafka.bootstrap.servers": "h:1"}
+        source = {"format": "kafka_quotas", "options": options, "quotas": {"exporters": urls}}
+        settings = load_settings(None, {"source": source})
+        (feed,) = settings.feeds
+        one, two = measured(feed).split("; ")
+    assert one == "exporter of 1: 8 measured clients"
+    assert two.endswith("mapping is strimzi-reporter")
+
+
 def test_the_reporter_of_strimzi() -> None:
     records = rates("strimzi-reporter").records(lines("strimzi-reporter"), 0)
     assert shown([r for r in records if "exempt" not in r]) == [
@@ -107,7 +161,9 @@ def test_counters_of_redpanda_are_rates_from_the_second_answer_on() -> None:
     ]
 
 
-def test_counters_of_several_threads_are_one_series() -> None:
+@pytest.mark.parametrize("bound", ["+Inf", "-1", "0"])
+def test_counters_of_several_threads_are_one_series(bound: str) -> None:
+    """And a bound that throttles nobody is the largest: brokers before 3.5 took 0 and -1."""
     mapping = ExporterMapping.model_validate(
         {
             "principal": "user",
@@ -121,7 +177,8 @@ def test_counters_of_several_threads_are_one_series() -> None:
     poll = ExportedRates(mapping, "c", "b")
     poll.records(['m{client="x",shard="0"} 1', 'm{client="x",shard="1"} 2'], 0)
     (record,) = poll.records(
-        ['m{client="x",shard="0"} 5', 'm{client="x",shard="1"} 8', 'b{client="x"} +Inf'], 1_000
+        ['m{client="x",shard="0"} 5', 'm{client="x",shard="1"} 8', f'b{{client="x"}} {bound}'],
+        1_000,
     )
     assert (record["value_milli"], record["bound_milli"]) == (10_000, MOST)
 

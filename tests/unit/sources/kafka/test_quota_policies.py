@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.sources.kafka.quota_policies import limits_by_entity, policy_documents, policy_records
+from state.engine.globs import name_of_text, name_text
 from state.policies import parse_document
 
 QUOTAS = [
@@ -47,8 +48,34 @@ def test_every_level_is_a_document() -> None:
     ]
 
 
-@pytest.mark.parametrize("value", ["NaN", float("nan"), 2.0**63, 1e300])
-def test_a_limit_that_no_rate_exceeds_is_the_largest_of_a_policy(value: Any) -> None:
+def test_a_name_that_is_the_text_of_the_default_is_another_entity() -> None:
+    """KAFKA-18808: tools pass <default> as a name; the default is the entity without one."""
+    text = "<default>"
+    now = limits_by_entity(
+        [
+            ({"user": text}, {"producer_byte_rate": 1000.0}),
+            ({"user": None}, {"producer_byte_rate": 5e6}),
+            ({"client-id": text}, {"consumer_byte_rate": 777.0}),
+            ({"user": None, "client-id": text}, {"consumer_byte_rate": 7.0}),
+            ({"user": f"\\{text}", "client-id": None}, {"consumer_byte_rate": 8.0}),
+        ]
+    )
+    assert list(now) == [
+        ("\\<default>", None),
+        ("<default>", None),
+        (None, "\\<default>"),
+        ("<default>", "\\<default>"),
+        ("\\\\<default>", "<default>"),
+    ]
+    assert [name_of_text(name_text(name)) for name in (None, text, f"\\{text}", "a\\")] == [
+        *(None, text, f"\\{text}", "a\\")
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", ["NaN", float("nan"), 2.0**63, 1e300, -1, -1.0, 0, -(2.0**64), "-Infinity"]
+)
+def test_a_limit_that_throttles_nobody_is_the_largest_of_a_policy(value: Any) -> None:
     now = limits_by_entity([({"user": "a"}, {"producer_byte_rate": value})])
     (document,) = policy_documents({}, now)
     assert document["limits"] == {"producer_byte_rate": 2**63 - 1}
@@ -77,9 +104,3 @@ def test_records_hold_on_every_broker() -> None:
         "broker": "*",
         "ts_wall_ms": 5,
     }
-
-
-@pytest.mark.parametrize("value", ["-Infinity", float("-inf"), -(2.0**64), -1e308])
-def test_a_limit_below_all_rates_is_the_least_of_a_policy(value: Any) -> None:
-    limits = limits_by_entity([({"user": "alice"}, {"producer_byte_rate": value})])
-    assert limits == {("alice", None): {"producer_byte_rate": -(2**63 - 1)}}

@@ -140,11 +140,11 @@ def test_what_makes_a_limit_a_bound_is_said(make_settings: Make, capsys: Capture
     back = decision(0, "r", api="FETCH", quota_type="request", client_id="x")
     rows = [
         stats(0, "exact"),
-        stats(0, "seen", basis="metrics"),
+        stats(0, "seen", 1.2, basis="metrics"),
         stats(0, "both", 0.3, basis="metrics"),
         stats(0, "both", 0.2),
-        stats(0, "waited", throttled=1),
-        stats(0, "r", quota_type="fetch"),
+        stats(0, "waited", 1.2, throttled=1),
+        stats(0, "r", 1.2, quota_type="fetch"),
         stats(0, "m", quota_type="controller_mutation"),
         stats(0, "tokens", None, quota_type="controller_mutation", basis="metrics"),
         stats(0, ""),
@@ -210,13 +210,46 @@ def test_request_time_of_use_is_a_share_of_a_thread(make_settings: Make, capsys:
 def test_a_span_and_a_short_history_leave_rows_out(make_settings: Make, capsys: Capture) -> None:
     rows = [stats(n, used=(n + 1) / 10) for n in range(6)] + [stats(0, "short", 0.9)]
     settings = warehouse(make_settings, client_quota_stats=rows)
-    found = suggested(capsys, settings, "--json", "--share", "0")
+    found = suggested(capsys, settings, "--json", "--share", "0", "--min-history", "5m")
     assert limits(found, "user", "limit") == [("etl", 60)]
-    reason = "less than 300 s from the first window to the last (--min-history)"
+    reason = "less than 5 min from the first window to the last (--min-history)"
     assert found["left_out"] == {reason: 1}
+    found = suggested(capsys, settings, "--json")
+    assert (limits(found), list(found["left_out"].values())) == ([], [2])
     span = ("--from", str(START_MS + 60_000), "--to", str(START_MS + 180_000))
     found = suggested(capsys, settings, "--json", *LITTLE, *span, "--share", "0")
     assert limits(found, "user", "limit") == [("etl", 30)]
+
+
+@pytest.mark.parametrize(
+    ("used", "changes", "kept"),
+    [
+        (0.5, {"basis": "metrics"}, []),  # a cut to a lower bound
+        (0.5, {"throttled": 1}, []),
+        (0.5, {}, ["cut"]),  # exact
+        (2.0, {"basis": "metrics"}, ["raise"]),
+        (0.5, {"basis": "metrics", "bound": None, "bound_level": "none"}, ["new"]),
+    ],
+)
+def test_no_limit_is_cut_to_what_is_needed_at_least(
+    used: float,
+    changes: Row,
+    kept: list[str],
+    make_settings: Make,
+    capsys: Capture,
+    tmp_path: Path,
+) -> None:
+    rows = [stats(minute, used=used, **changes) for minute in range(12)]
+    settings = warehouse(make_settings, client_quota_stats=rows)
+    out = tmp_path / "suggested.yaml"
+    found = suggested(capsys, settings, "--json", *LITTLE, "--out", str(out))
+    assert [row["change"] for row in found["suggestions"]] == kept
+    assert sum(found["left_out"].values()) == 1 - len(kept)
+    assert out.exists() == bool(kept)
+    text = suggested(capsys, settings, *LITTLE)
+    history = "History found: 12 min of each client"
+    assert text.startswith(history) == bool(kept)
+    assert not kept or f"# {history}\n" in out.read_text("utf-8")
 
 
 def test_the_table_has_units_and_names_the_level(make_settings: Make, capsys: Capture) -> None:
