@@ -322,8 +322,7 @@ def test_a_configuration_without_a_source_reads_nothing(load: Load, text: str) -
         load_settings(Path("c.yaml"), reads=True)
     assert str(raised.value) == (
         "c.yaml: source: is missing (source.format allowed: kafka, kafka_messages, kafka_logs,"
-        " kafka_groups, kafka_producers, kafka_quotas, pulsar, pulsar_messages, pulsar_admin, files, delta,"
-        " demo)"
+        " kafka_groups, kafka_producers, kafka_quotas, pulsar, pulsar_messages, pulsar_admin, files, delta)"
     )
 
 

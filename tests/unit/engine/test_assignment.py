@@ -135,6 +135,7 @@ def test_a_part_of_a_query_cannot_be_run_by_name(make_settings: MakeSettings) ->
 def test_jobs_are_not_taken_apart_in_the_middle_of_a_batch(make_settings: MakeSettings) -> None:
     settings = make_settings()
     manifest.claim(settings.location, 2, settings.shards)
+    assignment.apply(settings.location, assignment.plan(settings, list(BY_DEFAULT)))
     come_to(settings, "govern", planned=4, ended=3)
     changed = make_settings(queries=[list(FOUR)])
 
