@@ -32,7 +32,8 @@ WITHIN_S = 60.0
 PATIENCE_S = 180.0
 """Time for anything else, on a machine that has other work."""
 LOCAL = "local[2]"
-WORKER = "pyspark.daemon"
+WORKER = "daemon pyspark"
+"""Of Weir's daemon, which has the cores, or of Spark's, which plans sources."""
 EXECUTOR = "CoarseGrainedExecutorBackend"
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]{4,7} +")
 

@@ -51,9 +51,12 @@ def start(broker: Pulsar, folder: Path, version: str = VERSION, **more: str) -> 
 
 
 def lines(folder: Path) -> Iterator[str]:
-    """The lines of all files that are shown, in the order of their names."""
-    for file in sorted(folder.glob("*.ndjson.gz")):
-        yield from gzip.decompress(file.read_bytes()).decode().splitlines()
+    """The lines of all files that are shown, in the order of their names; without room for a packed
+    one a file is shown as text."""
+    for file in sorted(folder.glob("*.ndjson*")):
+        content = file.read_bytes()
+        packed = file.suffix == ".gz"
+        yield from (gzip.decompress(content) if packed else content).decode().splitlines()
 
 
 def records(folder: Path, *kinds: str) -> list[dict[str, Any]]:
