@@ -49,7 +49,7 @@ def run_of(folder: Path, files: dict[str, list[bytes]]) -> Ran:
     about = {"warehouse": str(folder / "w"), "source": {"format": "files", "path": str(source)}}
     config.write_text(yaml.safe_dump(about))
     began, java, python = time.monotonic(), 0.0, 0.0
-    words = [ROOT / "spark-submit.sh", "run", "--available-now", "--config", config]
+    words = [str(ROOT / "spark-submit.sh"), "run", "--available-now", "--config", str(config)]
     with subprocess.Popen(words, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         while process.poll() is None:
