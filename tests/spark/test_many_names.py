@@ -25,7 +25,7 @@ JAVA_GB, PYTHON_GB = 4.5, 9.0
 MOST_S, ANSWER_S = 3_600, 120
 MOST_CHARACTERS = 200_000
 """Of a printed answer; a page of the report and the metrics have ten times as many."""
-OF_ONE = (*PULSAR[1:], *KAFKA[1:], "many", WHO, "of-many-", "persistent://many/")
+OF_ONE = (*PULSAR[1:], *KAFKA[1:], WHO, "of-many-", "persistent://many/")
 PART = 250_000
 """Records of a file."""
 
