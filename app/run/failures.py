@@ -25,6 +25,11 @@ _PASSING = re.compile(
     r"|Cannot fetch record for offset|No resolvable bootstrap urls"
 )
 _ANSWERS = re.compile(r"ports\.WrongAnswer: ([^\n]+)")
+_NO_KAFKA = re.compile(
+    r"\b(?:InvalidReceive|CorrelationIdMismatch|Schema|SslAuthentication)Exception(?=: )"
+    r"|OutOfMemoryError(?=[^\n]*\n(?:\s+at [^\n]*\n){0,9}\s+at org\.apache\.kafka\.common\.network\.)"
+)
+"""What Kafka's client meets at a port that has come to speak something else since it was asked."""
 _PULSAR_PASSING = re.compile(
     r"_pulsar\.(Timeout|ConnectError|ReadError|NotConnected|LookupError|ServiceUnitNotReady"
     r"|TooManyLookupRequestException|BrokerMetadataError|BrokerPersistenceError|AlreadyClosed"
@@ -192,6 +197,9 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
     found = _ANSWERS.search(text)
     if found:
         return WrongPort(found[1])
+    found = _NO_KAFKA.search(text)
+    if found:
+        return WrongPort(f"a broker's address does not answer as Kafka any more ({found[0]})")
     found = _PASSING.search(text)
     if found:
         return Passing(found[0].rpartition(".")[2] + (" of throttle_feed" if feed else ""))

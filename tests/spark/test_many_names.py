@@ -25,7 +25,7 @@ JAVA_GB, PYTHON_GB = 4.5, 9.0
 MOST_S, ANSWER_S = 3_600, 120
 MOST_CHARACTERS = 200_000
 """Of a printed answer; a page of the report and the metrics have ten times as many."""
-OF_ONE = (*PULSAR[1:], *KAFKA[1:], "many", WHO, "of-many-", "persistent://many/")
+OF_ONE = (*PULSAR[1:], *KAFKA[1:], WHO, "of-many-", "persistent://many/")
 PART = 250_000
 """Records of a file."""
 
@@ -49,7 +49,7 @@ def run_of(folder: Path, files: dict[str, list[bytes]]) -> Ran:
     about = {"warehouse": str(folder / "w"), "source": {"format": "files", "path": str(source)}}
     config.write_text(yaml.safe_dump(about))
     began, java, python = time.monotonic(), 0.0, 0.0
-    words = [ROOT / "spark-submit.sh", "run", "--available-now", "--config", config]
+    words = [str(ROOT / "spark-submit.sh"), "run", "--available-now", "--config", str(config)]
     with subprocess.Popen(words, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         while process.poll() is None:

@@ -10,8 +10,8 @@ START_MS, START_NS = 1_767_621_700_000, 90_000_000_000_000
 """Within the demo's trace, on a broker of its own."""
 PULSAR, KAFKA = ("demo", "broker-of-many"), ("demo-kafka", "kafka-of-many")
 TOPIC, GROUP, WHO = "persistent://many/names/t%07d", "group-of-many-%06d", "User:many"
-APART = 5
-"""Milliseconds between two topics."""
+SPAN_MS = 400_000
+"""Time of all topics, within the demo's trace: later records would end further windows of others."""
 
 
 def lines_of_many(topics: int, groups: int) -> Iterator[bytes]:
@@ -34,7 +34,7 @@ def lines_of_many(topics: int, groups: int) -> Iterator[bytes]:
     yield line(PULSAR, "broker_started", 0)
     yield line(PULSAR, "connection_opened", 0, cnx_id="many", io_thread=0, client_id="m", **who)
     for topic in range(topics):
-        at, name = 1 + topic * APART, TOPIC % topic
+        at, name = 1 + topic * SPAN_MS // topics, TOPIC % topic
         chunk = {"uuid": f"u{topic}", "chunk_id": 0, "num_chunks": 2, "total_chunk_bytes": 99}
         made = {"topic": name, "producer_name": f"p{topic}", "sequence_id": 0, "entry_bytes": 50}
         kafka_name = name.rpartition("/")[2]
@@ -47,7 +47,7 @@ def lines_of_many(topics: int, groups: int) -> Iterator[bytes]:
         size = {"charged_bytes": 60, "topic_bytes": json.dumps({kafka_name: 50})}
         yield line(KAFKA, "client_request", at, api="PRODUCE", throttle_ms=0, **client, **size)
         yield line(KAFKA, "producer_id_assigned", at, producer_id=9_000_000 + topic, **client)
-    at = 1 + topics * APART
+    at = 1 + SPAN_MS
     for group in range(groups):
         polled = {"source_feed": "kafka_groups", "partition": 0, "topic": f"of-many-{group // 2}"}
         if group % 2 == 0:

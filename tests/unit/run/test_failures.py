@@ -203,3 +203,35 @@ def test_an_archive_that_cannot_be_written_is_left_out_unless_no_query_can_go_on
         assert str(found) == f"{events}: {reason}"
     else:
         assert "\nmake " in str(found)
+
+
+MEMORY = "java.lang.OutOfMemoryError: Java heap space\n"
+ALLOCATED = (
+    "\tat java.base/java.nio.ByteBuffer.allocate(ByteBuffer.java:363)\n"
+    "\tat org.apache.kafka.common.memory.MemoryPool$1.tryAllocate(MemoryPool.java:30)\n"
+    "\tat org.apache.kafka.common.network.NetworkReceive.readFrom(NetworkReceive.java:102)\n"
+)
+
+
+@pytest.mark.parametrize(
+    "met",
+    [
+        MEMORY + ALLOCATED,
+        "org.apache.kafka.common.network.InvalidReceiveException: Invalid receive (size = 1213486160)\n",
+        "org.apache.kafka.clients.CorrelationIdMismatchException: Correlation id for response\n",
+        "org.apache.kafka.common.protocol.types.SchemaException: Buffer underflow\n",
+        "org.apache.kafka.common.errors.SslAuthenticationException: SSL handshake failed\n",
+    ],
+)
+def test_a_port_that_turns_wrong_after_it_was_asked_is_no_internal_error(
+    settings: Settings, met: str
+) -> None:
+    text = f"Query terminated with exception\n\tat org.apache.spark.X\nCaused by: {met}\tat a.B\n"
+    reason = failure("govern", text, settings)
+    assert isinstance(reason, WrongPort)
+    assert str(reason).startswith("a broker's address does not answer as Kafka any more (")
+
+
+def test_memory_that_is_short_for_another_reason_is_an_internal_error(settings: Settings) -> None:
+    for at in ("\tat org.apache.spark.sql.X\n", "\tat org.apache.spark.X\n" + ALLOCATED[-9:]):
+        assert isinstance(failure("govern", MEMORY + at, settings), QueryFailed)
