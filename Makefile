@@ -37,7 +37,7 @@ imports: ## check who imports whom
 	$(WEIR_HOME)/bin/lint-imports
 
 docs: ## write the generated pages of docs/
-	$(python) -m app.docs
+	$(python) -m tests.pages
 
 site: ## build docs/ as a site with search in site/index.html, which needs no network
 	NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict --quiet

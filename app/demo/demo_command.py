@@ -142,7 +142,7 @@ def _source(out: Path, files: int) -> dict[str, Any]:
 def _keep(out: Path, found: dict[str, Any]) -> Path:
     path = out / "weir.yaml"
     path.write_text(
-        f"# What demo ran: {PROGRAM} run --config FILE --available-now\n"
+        f"# What demo ran: {PROGRAM} run --config FILE --available-now --drain\n"
         + yaml.safe_dump(found, sort_keys=False)
     )
     return path
@@ -153,5 +153,5 @@ def _process(config: Path) -> None:
     from app.config.settings import load_settings
     from app.run.service import work
 
-    if work(load_settings(config), available_now=True, interactive=True):
+    if work(load_settings(config), available_now=True, interactive=True, drain=True):
         raise KeyboardInterrupt

@@ -286,7 +286,7 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
         )
     } == {
         "reader": "nothing_unread",
-        "waiting": "nothing_unread",
+        "waiting": "known",
         "f-behind": "known",
         "a-behind": "known",
     }

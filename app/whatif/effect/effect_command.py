@@ -181,8 +181,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def _choice(side: PolicySide, wanted: Wanted) -> Choice:
-    # Both sides have all limits that hold.
-    return replace(wanted.choice, replaced={key: {} for key in replaced_by(side.settings)})
+    return replace(wanted.choice, replaced=replaced_by(side.settings))
 
 
 def _what_if(settings: Settings, jobs: Sequence[str]) -> Settings:

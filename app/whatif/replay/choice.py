@@ -65,6 +65,11 @@ class Choice:
         batch = batch.set_column(at, batch.schema.field(at), pa.array(texts, column.type))
         return batch.filter(pa.array([text != "" for text in texts]))
 
+    def replaces(self, source: Source) -> bool:
+        """Whether limits are put over those of archived documents of this scope and name."""
+        patterns = dict.fromkeys(one for one in self.replaced if one[0] in SCOPES)
+        return source in self.replaced or any(matching(patterns, *source))
+
     def _merged(self, text: str, patterns: Sequence[Source]) -> str:
         """An archived document with the limits that are put over its own; empty: it is left out."""
         document = json.loads(text)

@@ -41,6 +41,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place.mkdir()
     for name in ("udfs", "conf", "configs"):
         (place / name).symlink_to(ROOT / name)
+    (place / "tests").mkdir()
+    for name in ("tests/__init__.py", "tests/pages"):
+        (place / name).symlink_to(ROOT / name)
     for name in ("app", "state"):
         shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(SOURCES, place / "state" / "message_counts")
@@ -101,7 +104,7 @@ def test_a_declared_job_has_a_section_tables_and_pages(tree: Path) -> None:
     """Nothing else than the registry names it."""
     script = (
         "from app.config.settings import Settings\n"
-        "from app.docs import events_page as events, tables_page as tables\n"
+        "from tests.pages import events_page as events, tables_page as tables\n"
         "from app.errors import UserError\n"
         "from app.config.settings import load_settings\n"
         "assert Settings().switches('message_counts') == {'count': 'messages'}\n"
@@ -133,7 +136,7 @@ def test_its_room_answers_counts_and_alerts(tree: Path, found: dict[str, Any]) -
     rules = json.loads(python(tree, *command, "alerts", "rules", "--json"))
     assert "topic-flood" in {rule["name"] for rule in rules}
     script = (
-        "from app.docs import metrics_page as metrics, queries_page as queries, tables_page as tables\n"
+        "from tests.pages import metrics_page as metrics, queries_page as queries, tables_page as tables\n"
         "assert '## topic_messages (view)' in tables.render()\n"
         "assert '### most-messages' in queries.render()\n"
         "assert 'weir_messages_total' in metrics.render()\n"

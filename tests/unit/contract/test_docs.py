@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.contract.rules import CODES
-from app.docs.pages import pages
 from state.events import COLUMNS, KINDS
+from tests.pages.pages import pages
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 def test_the_page_of_events_is_current() -> None:
     written = (DOCS / "events.md").read_text(encoding="utf-8")
-    assert written == pages()["events.md"], "run: python -m app.docs"
+    assert written == pages()["events.md"], "run: python -m tests.pages"
 
 
 def test_the_page_of_events_names_every_column_kind_and_code() -> None:

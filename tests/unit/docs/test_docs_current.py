@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from app.docs import tables_page as docs_tables
 from app.tables.definitions import COMMON_OUTPUT, TABLES, VIEWS
+from tests.pages import tables_page as docs_tables
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "tables.md"
 
 
 def test_the_page_of_tables_is_current():
-    assert PAGE.read_text("utf-8") == docs_tables.render(), "run python -m app.docs"
+    assert PAGE.read_text("utf-8") == docs_tables.render(), "run python -m tests.pages"
 
 
 def test_the_page_shows_every_column_of_every_table_and_every_view():

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from app.docs import queries_page as docs_queries
 from app.read.questions import QUESTIONS
 from app.tables.definitions import TABLES
 from app.tables.views import VIEWS
+from tests.pages import queries_page as docs_queries
 from tests.support.ready_questions import (
     CASES,
     put,
@@ -142,7 +142,7 @@ def test_the_list_needs_no_warehouse(tmp_path, capsys):
 
 def test_the_page_of_questions_is_current():
     page = Path(__file__).resolve().parents[3] / "docs" / "queries.md"
-    assert page.read_text("utf-8") == docs_queries.render(), "run python -m app.docs"
+    assert page.read_text("utf-8") == docs_queries.render(), "run python -m tests.pages"
 
 
 def test_the_sql_of_a_question_gives_its_rows(tmp_warehouse, capsys):

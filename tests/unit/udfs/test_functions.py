@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.docs.pages import pages
 from app.errors import UserError
 from app.read.query import query
+from tests.pages.pages import pages
 from tests.support.throttle_rows import OTHER, event, write
 from udfs import register_duckdb
 from udfs.decoding import chunk_of, sender_of
@@ -40,7 +40,7 @@ def answer(connection: duckdb.DuckDBPyConnection, expression: str) -> Any:
 
 
 def test_the_page_of_functions_is_current() -> None:
-    assert PAGE.read_text("utf-8") == pages()["functions.md"], "run python -m app.docs"
+    assert PAGE.read_text("utf-8") == pages()["functions.md"], "run python -m tests.pages"
 
 
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)

@@ -1,4 +1,4 @@
-"""The reference pages that are generated from the code: `python -m app.docs` writes them."""
+"""The reference pages that are generated from the code: `python -m tests.pages` writes them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PAGES = {
-    "events.md": "app.docs.events_page",
-    "tables.md": "app.docs.tables_page",
-    "functions.md": "app.docs.functions_page",
-    "queries.md": "app.docs.queries_page",
-    "metrics.md": "app.docs.metrics_page",
+    "events.md": "tests.pages.events_page",
+    "tables.md": "tests.pages.tables_page",
+    "functions.md": "tests.pages.functions_page",
+    "queries.md": "tests.pages.queries_page",
+    "metrics.md": "tests.pages.metrics_page",
 }
 """Module of each page; it has a function `render() -> str`."""
 

@@ -1,0 +1,8 @@
+"""`python -m tests.pages` writes the generated pages of `docs/`."""
+
+from __future__ import annotations
+
+from app.config.shipped import ROOT
+from tests.pages.pages import main
+
+main(ROOT / "docs")
