@@ -55,7 +55,7 @@ def prepared(folder: Path, queries: list[list[str]]) -> Settings:
             },
         },
     )
-    assert run(settings, available_now=True) == 0
+    assert run(settings, available_now=True, drain=True) == 0
     shutil.copytree(settings.warehouse, folder / "sound")
     return settings
 
