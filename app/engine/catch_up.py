@@ -37,11 +37,12 @@ class CatchUp:
         bounded: bool,
     ) -> None:
         """`shares` is how this run divides a trigger. An unfinished batch may come from an earlier
-        run with another limit. In a run that is `bounded` nothing is silent.
+        run with another limit. In a run that is `bounded` nothing is silent, unless it only
+        polls, and so reads what is there now.
         """
         self._context = spark.sparkContext
         self._settings, self._query, self._shares = settings, query, shares
-        self._bounded = bounded
+        self._bounded = bounded and settings.streamed is not None
         warehouse = settings.location
         self._again = checkpoints.planned(warehouse, query)
         self._most = 0

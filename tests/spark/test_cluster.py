@@ -163,7 +163,15 @@ def test_a_cluster_finds_what_the_local_run_finds(
 def test_a_replay_on_a_cluster_gives_the_tables_of_the_run(
     cluster: str, demonstrated: Path, tmp_path: Path
 ) -> None:
-    asked = ("replay", "--config", str(demonstrated / "weir.yaml"), "--verify", "--slice", "5000")
+    asked = (
+        "replay",
+        "--config",
+        str(demonstrated / "weir.yaml"),
+        "--verify",
+        "--drain",
+        "--slice",
+        "5000",
+    )
     replay = weir(*on(cluster), *asked, "--out", str(tmp_path / "replay"), **ON_WORKERS)
     assert "tables are those of the live run over the whole archive" in replay.stdout
 
