@@ -216,7 +216,7 @@ def test_a_broker_of_an_unsupported_release_is_named_with_the_request(
         client.names(time.monotonic() + 20)
 
 
-def test_marks_of_a_transaction_that_is_open_are_the_end_of_a_read(
+def test_records_of_an_open_transaction_are_read_as_blocked(
     kafka: Kafka, spark: SparkSession
 ) -> None:
     cluster = Cluster(kafka)
@@ -237,10 +237,12 @@ def test_marks_of_a_transaction_that_is_open_are_the_end_of_a_read(
         positions = [LogPosition(place, offset) for offset in (1, 3)]
         found = client.read(positions, answers.logs, deadline, answers.problems)
         assert [
-            (one.messages, one.size, one.whole) for one in map(found.get, positions) if one
+            (one.messages, one.size, one.whole, one.blocked)
+            for one in map(found.get, positions)
+            if one
         ] == [
-            (2, 20, True),
-            (0, 0, True),
+            (3, 24, True, True),
+            (1, 4, True, True),
         ]
         assert answers.problems == []
     finally:

@@ -50,7 +50,7 @@ def settings(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
             "source": {"format": "files", "path": str(folder / "in")},
         },
     )
-    assert run(made, available_now=True) == 0
+    assert run(made, available_now=True, drain=True) == 0
     return made
 
 
