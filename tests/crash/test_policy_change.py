@@ -86,10 +86,11 @@ def test_edits_of_a_running_service_good_and_bad(place: Place, spark: Any) -> No
     progress = Progress()
     progress.say = heard.append  # type: ignore[method-assign]
     progress.warn = heard.append  # type: ignore[method-assign]
+    queries = plan(settings).queries
     service = Service(
         spark,
         settings,
-        plan(settings).queries,
+        queries,
         False,
         stopping,
         progress,
@@ -143,6 +144,5 @@ def test_edits_of_a_running_service_good_and_bad(place: Place, spark: Any) -> No
     )
     assert "producer_ids_rate" in second["summary"]
     # an endless run stands where the plans were: at the end of the input both are at one time
-    queries = plan(place.settings).queries
     Service(spark, place.settings, queries, True, Stopping(), progress, drain=True).work()
     assert_as_at_once(place)

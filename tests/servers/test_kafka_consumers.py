@@ -71,4 +71,7 @@ def test_the_consumer_of_a_partition_that_lags(
         assert of_kind(second, "group_state", "group_state") == [("stable",)]
     third = records(poller.poll_once(now_ms()))
     assert of_kind(third, "group_state", "group_state") == [("empty",)]
-    assert not any("client_id" in record for record in third)
+    assert of_kind(third, "cursor_state", "partition", "client_id", "client_host") == [
+        (0, "", ""),  # no member has the partition
+        (1, None, None),
+    ]

@@ -32,9 +32,16 @@ def streamed(spark: SparkSession, settings: Settings, checkpoint: Path) -> list[
 
 
 def at_once(spark: SparkSession, settings: Settings) -> pa.Table:
-    """The records that the source holds now."""
+    """The records that the source holds now: a batch of Pulsar ends where its share of a trigger
+    does."""
+    found: list[pa.Table] = []
     with TemporaryDirectory() as folder:  # with the checkpoint of a query that begins
-        return pa.concat_tables(streamed(spark, settings, Path(folder, "checkpoint")))
+        while (
+            sum(map(len, more := streamed(spark, settings, Path(folder, "checkpoint"))))
+            or not found
+        ):
+            found += more
+    return pa.concat_tables(found)
 
 
 def as_they_are(batches: Batches) -> Batches:
