@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from app.engine.assignment import plan
+from app.engine.assignment import apply, plan
 from app.engine.operators import operators
 from app.engine.policy_watch import Origin
 from app.run.progress import Progress
@@ -86,11 +86,12 @@ def test_edits_of_a_running_service_good_and_bad(place: Place, spark: Any) -> No
     progress = Progress()
     progress.say = heard.append  # type: ignore[method-assign]
     progress.warn = heard.append  # type: ignore[method-assign]
-    queries = plan(settings).queries
+    made = plan(settings)
+    apply(settings.location, made)
     service = Service(
         spark,
         settings,
-        queries,
+        made.queries,
         False,
         stopping,
         progress,
@@ -144,5 +145,5 @@ def test_edits_of_a_running_service_good_and_bad(place: Place, spark: Any) -> No
     )
     assert "producer_ids_rate" in second["summary"]
     # an endless run stands where the plans were: at the end of the input both are at one time
-    Service(spark, place.settings, queries, True, Stopping(), progress, drain=True).work()
+    Service(spark, place.settings, made.queries, True, Stopping(), progress, drain=True).work()
     assert_as_at_once(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 import yaml
+from deltalake import DeltaTable
 
 from app.errors import UserError
 from app.run.service import run
@@ -33,7 +35,7 @@ from tests.servers.live import (
 from tests.support.servers.pulsar import KEEPER, Pulsar
 from tests.support.traces import all_rows, every_row, identities
 from tests.support.waiting import wait_for
-from tests.unit.sources.any_source import at_once
+from tests.unit.state.trace import START_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,34 +164,55 @@ def test_a_broker_that_goes_away_and_comes_back_loses_and_doubles_nothing(
     assert all_rows(settings.warehouse) == reference
 
 
+def numbered(first: int, count: int) -> list[bytes]:
+    """Records with numbers of their own."""
+    same = {
+        "event_type": "publish",
+        "source_feed": "t",
+        "cluster": "c",
+        "broker": "b",
+        "cnx_id": "10.0.0.1:1",
+        "topic": "t/n/x",
+        "producer_id": 1,
+        "entry_bytes": 100,
+    }
+    return [
+        json.dumps(
+            {**same, "seq": n, "ts_mono_ns": n * 1_000_000, "ts_wall_ms": START_MS + n}
+        ).encode()
+        for n in range(first, first + count)
+    ]
+
+
 def test_a_message_id_is_the_identity_whatever_the_topic_and_the_batch(
-    pulsar: Pulsar, namespace: str, spark: SparkSession, make_settings: MakeSettings
+    pulsar: Pulsar, namespace: str, make_settings: MakeSettings, tmp_path: Path
 ) -> None:
     plain, parted = (f"{namespace}/{uuid4().hex}" for _ in range(2))
     pulsar.create_topic(plain)
     pulsar.create_topic(parted, 2)
-    sent = [
-        (identity(place, f"persistent://{plain}"), b"%d" % n)
-        for batch in (1, 7)
-        for n, place in enumerate(
-            pulsar.produce_to(
-                plain, [(0, b"%d" % n) for n in range(40)], batch=batch, partitioned=False
-            )
-        )
-    ]
+    sent: list[tuple[tuple[str, int], int]] = []
+    for batch in (1, 7):
+        lines = [(0, line) for line in numbered(len(sent), 40)]
+        places = pulsar.produce_to(plain, lines, batch=batch, partitioned=False)
+        sent += [
+            (identity(place, f"persistent://{plain}"), n)
+            for n, place in enumerate(places, len(sent))
+        ]
+    places = pulsar.produce_to(parted, [(1, line) for line in numbered(len(sent), 9)])
     sent += [
-        (identity(place, f"persistent://{parted}"), b"%d" % n)
-        for n, place in enumerate(pulsar.produce_to(parted, [(1, b"%d" % n) for n in range(9)]))
+        (identity(place, f"persistent://{parted}"), n) for n, place in enumerate(places, len(sent))
     ]
-    settings = make_settings(
-        source={
-            "format": "pulsar",
-            "options": options_of(pulsar, f"{plain}, persistent://{parted}"),
-        }
-    )
-    for _ in range(2):
-        rows = at_once(spark, settings).to_pylist()
-        found = [((r["source_partition"], r["source_offset"]), r["value"]) for r in rows]
+    options = options_of(pulsar, f"{plain}, persistent://{parted}")
+    for number in range(2):
+        settings = make_settings(
+            warehouse=str(tmp_path / f"{number}"), source={"format": "pulsar", "options": options}
+        )
+        assert run(settings, available_now=True) == 0
+        columns = ["source_partition", "source_offset", "seq"]
+        rows = DeltaTable(f"{settings.warehouse}/events").to_pyarrow_table(columns=columns)
+        found = [
+            ((p, offset), seq) for p, offset, seq in zip(*rows.to_pydict().values(), strict=True)
+        ]
         assert sorted(found) == sorted(sent)
 
 

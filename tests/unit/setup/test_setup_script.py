@@ -452,29 +452,6 @@ def test_every_line_of_a_log_as_json_is_an_object(built: Checkout, words: tuple[
     assert all(re.fullmatch(r"t|[\d-]{10}T[\d:.]{12}Z", each["time"]) for each in found)
 
 
-def test_a_run_on_a_terminal_knows_that_it_is_one(built: Checkout) -> None:
-    built.submits(NOISY)
-    (built.root / "c.yaml").write_text(FILES.format("."), encoding="utf-8")
-    ours, theirs = os.openpty()
-    process = subprocess.Popen(
-        [str(built.root / "spark-submit.sh"), "run", "--config", "c.yaml"],
-        cwd=built.root,
-        env=built.environment(),
-        stderr=theirs,
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        while chunk := os.read(ours, 4096):
-            shown += chunk
-    except OSError:  # Linux's end of a terminal
-        pass
-    finally:
-        os.close(ours)
-    assert process.wait(timeout=20) == 0
-    assert b'"message": "started", "terminal": "1"}' in shown
-
-
 def test_what_the_driver_writes_after_the_jvm_has_ended_is_shown(
     built: Checkout, tmp_path: Path
 ) -> None:

@@ -32,16 +32,9 @@ def streamed(spark: SparkSession, settings: Settings, checkpoint: Path) -> list[
 
 
 def at_once(spark: SparkSession, settings: Settings) -> pa.Table:
-    """The records that the source holds now: a batch of Pulsar ends where its share of a trigger
-    does."""
-    found: list[pa.Table] = []
+    """The records that the source holds now."""
     with TemporaryDirectory() as folder:  # with the checkpoint of a query that begins
-        while (
-            sum(map(len, more := streamed(spark, settings, Path(folder, "checkpoint"))))
-            or not found
-        ):
-            found += more
-    return pa.concat_tables(found)
+        return pa.concat_tables(streamed(spark, settings, Path(folder, "checkpoint")))
 
 
 def as_they_are(batches: Batches) -> Batches:
