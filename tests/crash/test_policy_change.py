@@ -20,7 +20,7 @@ from app.engine.policy_watch import Origin
 from app.run.progress import Progress
 from app.run.service import Service, run
 from app.run.shutdown import Stopping
-from app.tables import policy_log
+from app.tables import inventory, policy_log
 from app.tables.definitions import TABLES
 from tests.crash.killed_run import ALL
 from tests.crash.policy_change import (
@@ -87,6 +87,7 @@ def test_edits_of_a_running_service_good_and_bad(place: Place, spark: Any) -> No
     progress.say = heard.append  # type: ignore[method-assign]
     progress.warn = heard.append  # type: ignore[method-assign]
     made = plan(settings)
+    inventory.claim(settings.location, 2, settings.shards)
     apply(settings.location, made)
     service = Service(
         spark,
