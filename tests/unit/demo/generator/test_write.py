@@ -124,5 +124,5 @@ def test_scenario_with_a_mistake_is_refused_with_file_and_key(
 
 
 def test_unknown_scenario_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"dmeo: neither a file nor one of .*, demo, .*, small, "):
+    with pytest.raises(UserError, match=r"dmeo: neither a file nor one of .*, demo, .*, small$"):
         generate("dmeo", 20_000, 7, out=tmp_path)
