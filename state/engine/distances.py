@@ -71,8 +71,7 @@ def change(k: Record, mono: Array, wall: Array, new: Array, most_ms: int) -> boo
     ahead of them, and was wrong.
     """
     apart = _apart(mono, wall)
-    stands, vouched = _stands(k), int(k["vouched"])
-    judged = _judged(k)
+    stands, judged, vouched = _stands(k), _judged(k), int(k["vouched"])
     if stands is not None and judged is not None and abs(judged - stands) <= most_ms:
         k["apart_ms"] = NULL
     if stands is None:

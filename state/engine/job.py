@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from state.engine.documents import Version
-from state.engine.reach import Reach
+
+if TYPE_CHECKING:
+    from state.engine.reach import Reach
 
 
 @dataclass

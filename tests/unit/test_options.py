@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import tomllib
 from pathlib import Path
 
@@ -94,7 +95,11 @@ def test_a_duration_reads_the_same_everywhere(words, said, tmp_path, capsys):
         (KeyError("x"), 3, "weir: KeyError: 'x'\n"),
         (typer.Abort(), 3, "weir: Abort: Abort\n"),
         (UserError("no"), 2, "weir: no\n"),
-        (OSError(errno.EACCES, "denied", "f"), 2, "weir: f: denied\n"),
+        (
+            OSError(errno.EACCES, os.strerror(errno.EACCES), "f"),
+            2,
+            "weir: f: Permission denied\n",
+        ),
         (KeyboardInterrupt(), 130, "weir: interrupted\n"),
         (Terminated(), 143, "weir: terminated\n"),
     ],

@@ -25,6 +25,7 @@ from tests.support import broker_quota
 from tests.unit.state.recorded import cases, vectors
 
 VECTORS = "producer_ids.json"
+NO_BOUND = float("nan")
 RATES = (("last_event", "rate-4.1.0.jsonl.gz"), ("start_time", "rate-3.7.2.jsonl.gz"))
 MANAGERS = ("quota-client-4.1.0.jsonl.gz", "quota-request-4.1.0.jsonl.gz")
 MUTATION = "quota-mutation-4.1.0.jsonl.gz"
@@ -103,7 +104,7 @@ class Sensor:
         self.set_bound(bound)
 
     def set_bound(self, bound: float | None) -> None:
-        self.bound = kafka_quota.NO_BOUND if bound is None else float(bound)
+        self.bound = NO_BOUND if bound is None else float(bound)
 
     def record(self, value: float, now: int) -> None:
         flow.record(self.users.roomy(), 0, float(value), now, self.bound)
@@ -562,7 +563,7 @@ def test_rate_under_the_token_bucket_is_that_without_the_reads_of_a_check() -> N
         before = bucket.samples()
         assert (
             flow.levels(bucket.users.w, 0, now, 3.0)[0]
-            == flow.levels(rate.users.w, 0, now, kafka_quota.NO_BOUND)[0]
+            == flow.levels(rate.users.w, 0, now, NO_BOUND)[0]
         )
         assert bucket.samples() == before
 

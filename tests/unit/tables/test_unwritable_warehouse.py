@@ -26,7 +26,6 @@ READING = (
 )
 WRITING = {
     "quality": (["quality", "--table", "events"], "9 of 9 expectations hold"),
-    "producer ids": (["policy", "suggest", "producer-ids"], "busy"),
     "bakeoff": (["bakeoff", "--sizes", "8kB"], "8.0 kB"),
     "alerts": (["alerts", "check"], "rules checked"),
 }

@@ -17,7 +17,7 @@ from deltalake import write_deltalake
 from app.cli import main
 from app.config.settings import load_settings
 from app.read.relations import Warehouse
-from app.tables import policy_log
+from app.tables import manifest, policy_log
 from app.tables.definitions import TABLES
 from app.terminal.interrupt import temporary_folder
 from app.whatif.effect.compare import MEASURES, compared
@@ -412,6 +412,8 @@ def changed(small: Path, tmp_path: Path) -> list[str]:
     offsets = tmp_path / "warehouse" / "_weir" / "checkpoints" / "govern" / "offsets"
     offsets.mkdir()
     (offsets / "0").write_text("")
+    manifest.claim(wide.location, 2, None)
+    manifest.record(wide.location, {"govern": wide.jobs})
     return copy
 
 
