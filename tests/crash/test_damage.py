@@ -33,11 +33,13 @@ Run = Callable[[], None]
 def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """A run to the end of a small trace, whose warehouse every test damages in its own way. The
     archive has a query of its own."""
-    return prepared(tmp_path_factory.mktemp("damage"), [list(BY_DEFAULT), ["archive"]])
+    folder = tmp_path_factory.mktemp("damage")
+    return prepared(folder, [list(BY_DEFAULT), ["archive"]], drain=True)
 
 
-def prepared(folder: Path, queries: list[list[str]]) -> Settings:
-    """A run to the end of a small trace, and a copy of its warehouse."""
+def prepared(folder: Path, queries: list[list[str]], drain: bool = False) -> Settings:
+    """A run to the end of a small trace, and a copy of its warehouse. With `drain` the last batch of
+    the jobs has rows."""
     write_files(demo_trace(EVENTS), folder / "events")
     settings = load_settings(
         None,
@@ -55,7 +57,7 @@ def prepared(folder: Path, queries: list[list[str]]) -> Settings:
             },
         },
     )
-    assert run(settings, available_now=True, drain=True) == 0
+    assert run(settings, available_now=True, drain=drain) == 0
     shutil.copytree(settings.warehouse, folder / "sound")
     return settings
 

@@ -73,8 +73,8 @@ class Checkpoint:
 
 
 @pytest.fixture
-def settings(make_settings: MakeSettings) -> Settings:
-    return make_settings()
+def settings(make_settings: MakeSettings, tmp_path: Path) -> Settings:
+    return make_settings(source={"format": "files", "path": str(tmp_path)})
 
 
 @pytest.fixture
@@ -161,13 +161,15 @@ def test_a_drained_input_moves_all_clocks_once(
     assert checkpoint.run(drain)[1] == 0
 
 
+@pytest.mark.parametrize("bounded", [False, True])
 def test_polls_leave_files_behind_if_their_plan_says_so(
-    spark: SparkSession, make_settings: MakeSettings
+    bounded: bool, spark: SparkSession, make_settings: MakeSettings
 ) -> None:
+    """In a run with an end, too: what it asks is there now."""
     groups = {"cluster": "c", "format": "kafka_groups", "options": {"kafka.bootstrap.servers": "b"}}
     settings = make_settings(source=[groups])
     checkpoint, found = Checkpoint(spark, settings), []
-    catch_up = CatchUp(spark, settings, QUERY, None, bounded=False)
+    catch_up = CatchUp(spark, settings, QUERY, None, bounded=bounded)
     for more in (True, False, True, True):
         checkpoint.plan_to(json.dumps({"positions": {"f": [checkpoint.next, 1]}, "more": more}))
         found.append(checkpoint.run(catch_up)[0])
