@@ -127,7 +127,6 @@ PolicyFile = Annotated[
 
 LEAST_MEMORY = 64_000_000
 """Bytes below which a statement cannot begin."""
-"""Exit code after Ctrl-C, as shells have it."""
 
 
 def _answers(arguments: list[str]) -> bool:
@@ -254,8 +253,11 @@ def run(
     from app.engine.policy_watch import Origin
     from app.run.service import run as run_service
 
-    again = partial(_settings, config, warehouse, reads=True)
-    origin = None if config is None else Origin(config, again)
+    origin = (
+        None
+        if config is None
+        else Origin(config, partial(_settings, config, warehouse, reads=True))
+    )
     return run_service(settings, available_now, names, log_format, origin, drain)
 
 
@@ -442,8 +444,9 @@ def report(
     from app.show.report import report as run_report
 
     times = _moment(start, "--from"), _moment(end, "--to"), _moment(as_of, "--as-of")
-    known = config is not None
-    return run_report(_settings(config, warehouse), out, *times, as_json, known, cluster)
+    return run_report(
+        _settings(config, warehouse), out, *times, as_json, config is not None, cluster
+    )
 
 
 @app.command()
@@ -1140,26 +1143,22 @@ def _unexpected(error: Exception, debug: bool) -> int:
         return _say(f"weir: {usage()} (--help lists the options)", 2, debug)
     if refusal(error):
         return _say(f"weir: {_refusing(error)}", 2, debug)
-    text = f"weir: {type(error).__name__}: {reason(error)}"
-    return _say(f"{text}\nThis is an internal error; --debug shows the stack trace.", 3, debug)
+    return _say(
+        f"weir: {type(error).__name__}: {reason(error)}\n"
+        "This is an internal error; --debug shows the stack trace.",
+        3,
+        debug,
+    )
 
 
 def _refusing(error: Exception) -> str:
-    """Which file the system has refused, and why. Of an open file an error has no name: it is that of
-    `Path.write_text`, or the standard output, to which nothing more is written, nor at exit."""
+    """Which file the system has refused, and why. Without a name (`folders.put` has one) it is the
+    standard output, to which nothing more is written, nor at exit."""
     if not isinstance(error, OSError) or error.strerror != refusal(error):
         return reason(error)  # as a library has it
-    name = error.filename or next(
-        (
-            frame.f_locals["self"]
-            for frame, _ in traceback.walk_tb(error.__traceback__)
-            if frame.f_code is Path.write_text.__code__ or frame.f_code is Path.write_bytes.__code__
-        ),
-        None,
-    )
-    if name is None:
+    if error.filename is None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return f"{name or 'standard output'}: {error.strerror}"
+    return f"{error.filename or 'standard output'}: {error.strerror}"
 
 
 def _say(text: str, code: int, debug: bool) -> int:

@@ -1,4 +1,4 @@
-"""What is in a folder that others write to and clean up.
+"""What is in a folder that others write to and clean up, and files that are written at once.
 
 Between listing a folder and looking at one of its files the file may be removed, and so may the
 folder. So folders are listed here alone, and what has gone meanwhile is left out.
@@ -44,6 +44,14 @@ def text(path: Path) -> str:
         return path.read_text("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return ""
+
+
+def put(path: Path, content: str | bytes) -> None:
+    """Write a file. An error of the disk names it, which that of an open file does not."""
+    try:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def names(folder: Path) -> list[str]:

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 
 from app.demo.demo_folder import prepare
@@ -15,7 +14,7 @@ from app.demo.generator.generate_command import CACHE_BYTES
 from app.demo.generator.generated_configuration import document
 from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import Trace, plan_trace
-from app.demo.generator.write import write_files, write_policies
+from app.demo.generator.write import write_files, write_policies, write_yaml
 from app.demo.recording import Recording, render
 from app.terminal.amounts import duration
 from app.terminal.program import PROGRAM
@@ -141,10 +140,7 @@ def _source(out: Path, files: int) -> dict[str, Any]:
 
 def _keep(out: Path, found: dict[str, Any]) -> Path:
     path = out / "weir.yaml"
-    path.write_text(
-        f"# What demo ran: {PROGRAM} run --config FILE --available-now --drain\n"
-        + yaml.safe_dump(found, sort_keys=False)
-    )
+    write_yaml(path, f"# What demo ran: {PROGRAM} run --config FILE --available-now --drain", found)
     return path
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as Grid
 
+from app import folders
 from app.config.reading import read_yaml
 from app.config.shipped import Place, shipped
 from app.plain_text import lines_of
@@ -71,7 +72,7 @@ class Recording:
         folder.mkdir(parents=True)
         for second, part in enumerate(self.parts()):
             path = folder / part.name
-            path.write_bytes(part.read_bytes())
+            folders.put(path, part.read_bytes())
             os.utime(path, (second, second))
 
     def compared(self, warehouse: str) -> list[Compared]:

@@ -71,7 +71,7 @@ def pack_environment(target: Path) -> None:
     import venv_pack
 
     launcher = Path(sys.prefix) / "bin" / "weir-python"
-    launcher.write_text(LAUNCHER, encoding="utf-8")
+    folders.put(launcher, LAUNCHER)
     launcher.chmod(0o755)
     left_out = (
         *(f"*/pyspark/{folder}/*" for folder in OF_SPARK),
@@ -110,5 +110,5 @@ def pack_config(config: Path, target: Path) -> None:
     document = settings.model_dump(exclude={"policy_files"})
     rules = [rule.model_dump() for rule in rules_of(settings.alerts)]
     document["alerts"] |= {"rules": rules, "rule_files": []}
-    target.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    folders.put(target, yaml.safe_dump(document, sort_keys=False))
     target.chmod(0o600)

@@ -78,7 +78,7 @@ class Gathered:
             writer.write_table(rows)
         found = out.getvalue()
         with durable.replacing(self._file(table, batch)) as unfinished:
-            unfinished.write_bytes(found)
+            folders.put(unfinished, found)
         return GatheredFile(batch, len(found), zlib.crc32(found))
 
     def parts(self, table: str, batches: Sequence[int]) -> list[pa.Table]:

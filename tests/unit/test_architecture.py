@@ -317,6 +317,35 @@ def test_an_access_to_what_may_be_gone_is_found(text: str, found: list[str]) -> 
     assert sorted(unguarded(text)) == found
 
 
+def unnamed(text: str) -> Iterator[str]:
+    """Writes of whole files whose error, that of an open file, nobody gives a name."""
+    tree = ast.parse(text)
+    told = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Try)
+        and any("OSError" in ast.unparse(each.type) for each in node.handlers if each.type)
+        for line in node.body
+        for inner in ast.walk(line)
+    }
+    for call, name, _ in _method_calls(tree):
+        if name in ("write_text", "write_bytes") and id(call) not in told:
+            yield ast.unparse(call)
+
+
+def test_whoever_writes_a_file_names_it() -> None:
+    found = {
+        (str(path.relative_to(ROOT)), call)
+        for path in sorted((ROOT / "app").rglob("*.py"))
+        if path != ROOT / "app/folders.py"
+        for call in unnamed(path.read_text("utf-8"))
+    }
+    assert found == set()
+    assert list(unnamed("a.write_text(b)\ntry:\n  c.write_bytes(d)\nexcept OSError: pass")) == [
+        "a.write_text(b)"
+    ]
+
+
 DOCUMENTS = "app/config/documents.py"
 WRITES = {"safe_dump", "safe_dump_all"}
 """What other modules take of yaml, beside the types of its nodes."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from app.demo.generator.trace import Trace
-from app.demo.generator.write import MARK, write_policies
+from app.demo.generator.write import MARK, write_policies, write_yaml
 from app.errors import UserError
 from app.jobs import parts
 
@@ -57,12 +55,10 @@ class TraceConfiguration:
         found = document(trace, "weir-warehouse", source, self.policies.name, cache_bytes)
         # Written faster than time passes: minutes of it may be in one partition and not in another.
         found["idle_advance_ms"] = 2 * MS_PER_S * trace.scenario.duration_s
-        text = yaml.safe_dump(found, sort_keys=False)
         write_policies(trace, self.policies)
-        self.config.write_text(
-            f"{MARK} for the trace in {self._servers}/{self._topic}.\n{text}", encoding="utf-8"
+        return write_yaml(
+            self.config, f"{MARK} for the trace in {self._servers}/{self._topic}.", found
         )
-        return text
 
 
 def _ours(path: Path) -> bool:

@@ -64,12 +64,20 @@ def write_files(trace: Trace, out: Path, progress: Progress | None = None) -> Wr
     return written
 
 
+def write_yaml(path: Path, comment: str, document: object) -> str:
+    """Write a document below a line that says what it is; its text without that line."""
+    text = yaml.safe_dump(document, sort_keys=False)
+    folders.put(path, f"{comment}\n{text}")
+    return text
+
+
 def write_policies(trace: Trace, path: Path) -> None:
     """The policy documents of a trace, as a file that `policy_files` of the configuration takes."""
-    text = yaml.safe_dump(trace.policies, sort_keys=False)
     kafka = "" if trace.kafka is None else f", and Kafka users, cluster {trace.kafka.spec.cluster}"
-    path.write_text(
-        f"{MARK}: limits of the scenario's fleet, cluster {trace.scenario.cluster}{kafka}.\n{text}"
+    write_yaml(
+        path,
+        f"{MARK}: limits of the scenario's fleet, cluster {trace.scenario.cluster}{kafka}.",
+        trace.policies,
     )
 
 

@@ -112,12 +112,12 @@ def _build(home: Home, lock: Path, turn: TextIO, compiles: bool) -> None:
         if compiled:
             compiled.result()
     # Last: an environment without it is unfinished.
-    (home.data / "lock").write_text(f"{_digest(lock)}\n", encoding="utf-8")
+    folders.put(home.data / "lock", f"{_digest(lock)}\n")
 
 
 def _install(home: Home, lock: str, packages: Sequence[str], turn: TextIO) -> None:
     file = home.data / lock
-    file.write_text("".join(packages), encoding="utf-8")
+    folders.put(file, "".join(packages))
     install = [home.python, "-m", "pip", "install", "--no-compile", "--disable-pip-version-check"]
     if uv := shutil.which("uv"):
         install = [uv, "pip", "install", "--python", home.python]

@@ -111,7 +111,7 @@ class Home:
                 f"the jars could not be fetched; the whole log is {log}\n"
                 "behind a mirror: --repositories URL, or --conf spark.jars.ivySettings=FILE"
             )
-        self._jars_mark.write_text(f"{wanted}\n", encoding="utf-8")
+        folders.put(self._jars_mark, f"{wanted}\n")
 
     @property
     def cores_mark(self) -> Path:

@@ -407,7 +407,9 @@ class GroupsClient:
         problems += [f"reading {places[n].text}: {error.text}" for n, error in errors.items()]
         last = {each: stable[n] for n, each in enumerate(positions) if n not in errors}
         wanted = {each: (each.offset, min(last[each], logs[each.place].end)) for each in last}
-        read = self._sampled(dict.fromkeys(wanted, Oldest()), wanted, deadline, problems)
+        read = self._sampled(
+            dict.fromkeys(wanted, Oldest()), wanted, "read_committed", deadline, problems
+        )
         # Behind the last stable offset nothing is committed yet, and Kafka deletes it all the same.
         behind = {
             each: (max(each.offset, last[each]), logs[each.place].end)
@@ -415,21 +417,20 @@ class GroupsClient:
             if oldest.whole and last[each] < logs[each.place].end
         }
         before = {each: read[each]._replace(whole=False, blocked=True) for each in behind}
-        return {**read, **before, **self._sampled(before, behind, deadline, problems)}
+        rest = self._sampled(before, behind, "read_uncommitted", deadline, problems)
+        return {**read, **before, **rest}
 
     def _sampled(
         self,
         before: Mapping[LogPosition, Oldest],
         wanted: Mapping[LogPosition, tuple[int, int]],
+        isolation: str,
         deadline: float,
         problems: list[str],
     ) -> dict[LogPosition, Oldest]:
-        """What was read before at positions, and the records from an offset to an end; those that are
-        blocked too, where it is."""
+        """What was read before at positions, and the records from an offset to an end."""
         found, ended = dict(before), set()
         asked, spans = list(wanted), [(each.place, *span) for each, span in wanted.items()]
-        blocked = any(each.blocked for each in before.values())
-        isolation = "read_uncommitted" if blocked else "read_committed"
         read = self._connected().records(spans, deadline, SAMPLE, SAMPLE_BYTES, isolation)
         for part in read if asked else ():
             for number, _, time_ms, size, headers in part.records:
