@@ -29,8 +29,9 @@ MOST_ANSWERS = 32
 BACKLOG = 100
 """Connections that are accepted at once: few beside MOST_CONNECTIONS, so that a request is read
 before later connections can displace it."""
-QUEUE = 1024
-"""Connections that wait to be accepted; a further one tries again after a second."""
+QUEUE = 4096
+"""Connections that wait to be accepted, as many as Linux lets: a further one, a probe perhaps, tries
+again after a second."""
 THREADS = 2
 """Compute answers; the loop needs its share of the interpreter."""
 HEAD_S = 5.0
