@@ -4,8 +4,9 @@
     python -m benchmarks --table
 
 Without names all of them run but `suite`, `compile`, `replay_large`, `replay_cluster`. Results go to
-benchmarks/results/NAME.json, each with the machine, its load and the floors that were measured
-beside the figures; small runs write nothing without --out. `--table` measures nothing: it puts the
+benchmarks/results/NAME.json, each with the commit, the machine, its load and the floors that were
+measured beside the figures; small runs write nothing without --out, and others do not begin on a
+machine with a load above 0.7 unless --busy says so. `--table` measures nothing: it puts the
 results into docs/benchmarks.md, and what the command `size` computes with into
 app/setup/coefficients.json.
 """
@@ -65,6 +66,8 @@ ALONE = {
     "replay_cluster": "replay_cluster.run",
 }
 """Benchmarks that run only if they are named."""
+MOST_LOAD = 0.7
+"""Of the last minute, at the beginning."""
 RESULTS = (
     "govern",
     "govern-demo",
@@ -164,6 +167,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join((*BENCHES, *ALONE)))
     parser.add_argument("--small", action="store_true", help="a few thousand events each")
     parser.add_argument("--out", type=Path, help="where the result files go")
+    parser.add_argument("--busy", action="store_true", help="measure beside other work, too")
     parser.add_argument(
         "--table",
         action="store_true",
@@ -181,9 +185,12 @@ def main() -> None:
         rewrite(list(RESULTS))
         write()
         return
+    from benchmarks import machine
     from benchmarks.result import FOLDER, Result
     from benchmarks.stream import Bench, open_session
 
+    if not options.small and not options.busy and (load := machine.load()[0]) > MOST_LOAD:
+        parser.error(f"the machine has other work (load {load}): wait for it, or say --busy")
     names = options.names or list(BENCHES)
     spark = open_session() if any(n not in WITHOUT_SPARK for n in names) else None
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:

@@ -14,8 +14,9 @@ PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow", "numba", "numpy", 
 
 
 def describe() -> dict[str, Any]:
-    """Processor, cores, memory and versions, and the day."""
+    """Processor, cores, memory and versions, the day, and the commit that is measured."""
     return {
+        "commit": _commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)),
@@ -24,6 +25,18 @@ def describe() -> dict[str, Any]:
         "java": _java(),
         "versions": {name: metadata.version(name) for name in PACKAGES},
     }
+
+
+def _commit() -> str | None:
+    """The commit, with a mark where files are not as in it; None outside of a clone."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--abbrev=8", "--dirty"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or None
 
 
 def load() -> list[float]:

@@ -13,10 +13,14 @@ from fractions import Fraction
 from typing import Any
 
 from tests.reference.order import Record, each_once
-from tests.reference.policies import full_name, namespace_of, without_partition
+from tests.reference.policies import (
+    full_name,
+    is_the_brokers,
+    namespace_of,
+    without_partition,
+)
 from tests.reference.wall import SHARED, gathered, play, wall_level
 from tests.reference.wall import Key as WallKey
-from udfs.topics import is_system_topic
 
 Row = dict[str, Any]
 Position = tuple[int, int]
@@ -591,7 +595,7 @@ class Policies:
         """The quota of a topic: its own, its namespace's, the broker's."""
         default: str = self.setting("backlogQuotaDefaultRetentionPolicy", broker)
         base = without_partition(topic)
-        if is_system_topic(base):
+        if is_the_brokers(base):
             return Quota(-1, default, "system")
         for scope, name in (("topic", base), ("namespace", namespace_of(base))):
             quotas = self._limits.get((scope, name or ""), {}).get("backlog_quota") or {}
@@ -604,7 +608,7 @@ class Policies:
     def ttl_s(self, topic: str, broker: str) -> int:
         """Age at which messages expire: the topic's own, its namespace's, the broker's; 0: never."""
         base = without_partition(topic)
-        if is_system_topic(base):
+        if is_the_brokers(base):
             return 0
         for scope, name in (("topic", base), ("namespace", namespace_of(base))):
             ttl = self._limits.get((scope, name or ""), {}).get("message_ttl_in_seconds")

@@ -9,13 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import mmh3
-import numpy as np
 
-from state.producer_ids import bloom
 from tests.reference.order import Record, each_once
 from tests.reference.wall import SHARED, gathered, play, wall_level
 from tests.reference.wall import Key as WallKey
-from tests.support import bloom_filters
 
 Row = dict[str, Any]
 Key = tuple[str, str, str]
@@ -215,14 +212,41 @@ class Sensor:
 # -- filters ---------------------------------------------------------------------------------
 
 
-class Filter:
-    """One filter: exact, or the bits that the job keeps."""
+STEP, TURN = 0x5851F42D4C957F2D, 1 << 64
 
-    def __init__(self, created_ms: int, shape: bloom.Shape | None) -> None:
+
+@dataclass(frozen=True)
+class Shape:
+    """Bits (m) and hashes (k) for `items` ids at a rate of false positives: "Sizing"."""
+
+    bits: int
+    hashes: int
+
+    @staticmethod
+    def of(items: int, fpp: float, rounding: str) -> Shape:
+        exact = -items * math.log(fpp) / math.log(2) ** 2
+        bits = math.ceil(exact) if rounding == "ceil" else int(exact)
+        return Shape(max(bits, 1), max(1, math.floor(bits / items * math.log(2) + 0.5)))
+
+    def mask(self, pid: int) -> int:
+        """The bits of an id. How they follow from its hash belongs to the state's version: the
+        halves (x, y) of MurmurHash3 give the share x / 2**64 of all bits, the next x is x * STEP + y
+        made odd."""
+        x, y = mmh3.hash64(pid.to_bytes(8, "little", signed=True), 0, signed=False)
+        found = 0
+        for _ in range(self.hashes):
+            found |= 1 << x * self.bits // TURN
+            x = (x * STEP + (y | 1)) % TURN
+        return found
+
+
+class Filter:
+    """One filter: exact, or its bits as one number."""
+
+    def __init__(self, created_ms: int, shape: Shape | None) -> None:
         self.created_ms, self.shape = created_ms, shape
-        self.items = 0
+        self.items = self._bits = 0
         self._ids: set[int] = set()
-        self._words = np.zeros(shape.words if shape else 0, np.uint64)
 
     def insert(self, pid: int) -> None:
         """Take a producer id in; the caller has seen that it looks absent."""
@@ -230,29 +254,23 @@ class Filter:
         if self.shape is None:
             self._ids.add(pid)
         else:
-            bloom.insert(self._words, 0, *self.shape, *_hash(pid))
+            self._bits |= self.shape.mask(pid)
 
     def holds(self, pid: int) -> bool:
         """Membership, with false positives unless exact."""
         if self.shape is None:
             return pid in self._ids
-        return bool(bloom.contains(self._words, 0, *self.shape, *_hash(pid)))
+        return not self.shape.mask(pid) & ~self._bits
 
     @property
     def bits_set(self) -> int:
         """How many bits are set."""
-        assert self.shape is not None
-        return int(bloom_filters.bits_set(self._words, 0, self.shape.bits))
+        return self._bits.bit_count()
 
     @property
     def bytes(self) -> int:
         """Size of the bits, or of the ids at 8 bytes each."""
-        return 8 * self.items if self.shape is None else self.shape.bytes
-
-
-def _hash(pid: int) -> tuple[np.uint64, np.uint64]:
-    low, high = mmh3.hash64(pid.to_bytes(8, "little", signed=True), 0, signed=False)
-    return np.uint64(low), np.uint64(high)
+        return 8 * self.items if self.shape is None else -(-self.shape.bits // 8)
 
 
 class Filters:
@@ -265,9 +283,7 @@ class Filters:
         self.shape = (
             None
             if params["membership"] == "exact"
-            else bloom.shape_of(
-                params["bloom_items"], params["bloom_fpp"], params["bloom_rounding"]
-            )
+            else Shape.of(params["bloom_items"], params["bloom_fpp"], params["bloom_rounding"])
         )
         self.live: list[Filter] = []
 
@@ -538,7 +554,8 @@ class User(WallKey):
         fill = fpp = None
         if shape is not None:
             most = max((f.bits_set for f in live), default=0)
-            fill, fpp = most / shape.bits, float(bloom.estimated_fpp(most, *shape))
+            fill = most / shape.bits
+            fpp = math.prod([fill] * shape.hashes)
         self._put(
             "producer_id_stats",
             "window",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 from benchmarks.__main__ import bench
@@ -44,6 +46,9 @@ NEEDS_A_BROKER = {
 def finds_its_figures(name: str, small: Bench, out: Path) -> None:
     result = bench(name)(small)
     assert isinstance(result, Result)
-    assert result.figures and all(figure.value >= 0 for figure in result.figures)
+    assert result.figures and all(0 <= figure.value < math.inf for figure in result.figures)
     assert any(figure.value > 0 for figure in result.figures)
-    assert result.write(out).exists()
+    names = [figure.name for figure in result.figures]
+    assert all(names.count(name) == 1 for r in result.ratios for name in (r.figure, r.floor))
+    assert all(0 < ratio.value < math.inf for ratio in result.ratios)
+    assert json.loads(result.write(out).read_text())["machine"].keys() >= {"commit", "date"}

@@ -220,6 +220,45 @@ def second_executor() -> str:
     return f"{two / one:.2f} times as fast by the CPU time of the busier machine"
 
 
+def reporter_time() -> str:
+    found = figures("reporter")
+    files, topic, dead = (
+        found[f"processor time of its threads, with {sink}"]
+        for sink in ("files", "a topic", "a dead sink")
+    )
+    return (
+        f"take {files:.0f} ms of processor time a second with files, {topic:.0f} with a topic of the"
+        f" same broker, which takes in the records besides, and {dead:.0f} with a sink that is dead"
+    )
+
+
+def plugin_latency() -> str:
+    found = figures("plugin")
+    cases = ("files", "a dead sink")
+    half, most = (
+        [f"{found[f'publish {q}, with{case}']:.1f}" for case in ("out", *(f" {c}" for c in cases))]
+        for q in ("p50", "p99")
+    )
+    return (
+        f"(p50 {half[1]} and {half[2]} ms against {half[0]}, p99 {most[1]} and {most[2]} against"
+        f" {most[0]})"
+    )
+
+
+def plugin_throughput() -> str:
+    found = json.loads((ROOT / "benchmarks/results/plugin.json").read_text("utf-8"))["figures"]
+    ends = [each["spread"] for each in found if each["name"].startswith("throughput")]
+    least, most = min(low for low, _ in ends), max(high for _, high in ends)
+    return f"lies between {least:,.0f} and {most:,.0f} per second"
+
+
+def client_quotas_and_floor() -> str:
+    ratio = figures("client_quotas")[
+        "client_quotas from columns / identity behind the same shuffle"
+    ]
+    return f"`client_quotas` from columns is {ratio:.2f} of identity behind the same shuffle"
+
+
 @pytest.mark.parametrize(
     ("page", "figure"),
     [
@@ -246,6 +285,10 @@ def second_executor() -> str:
         ("scaling.md", large_replay),
         ("scaling.md", exchanged),
         ("benchmarks.md", second_executor),
+        ("benchmarks.md", client_quotas_and_floor),
+        ("feeds/kafka-reporter.md", reporter_time),
+        ("feeds/pulsar-plugin.md", plugin_latency),
+        ("feeds/pulsar-plugin.md", plugin_throughput),
     ],
 )
 def test_a_page_names_the_measured_figure(page, figure):
