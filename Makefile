@@ -4,7 +4,7 @@ export WEIR_LOCK ?= $(CURDIR)/requirements-test.lock
 python = $(WEIR_HOME)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test slow format lint types imports docs site examples bench figures disasters faults budget
+.PHONY: help setup demo quick test slow nightly format lint types imports docs site examples bench figures disasters faults budget
 
 help: ## list the targets
 	@awk -F ': ## ' '/^[a-z]+: ## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ test: ## every test but the soaks: before every merge
 
 slow: ## every test on all traces, and the soaks
 	./test.sh --slow
+
+nightly: ## all of that on new random traces, the seeded faults, every benchmark small: tests/nightly.json
+	./test.sh --nightly
 
 format: ## format the code
 	$(python) -m ruff format .

@@ -5,6 +5,8 @@
 #   ./test.sh           every test but the soaks; WEIR_PROCESSES at a time, else three, or two in less
 #                       than 12 GB of memory
 #   ./test.sh --slow    the soaks as well, and every random trace
+#   ./test.sh --nightly that on traces of a new seed, the seeded faults and the small run of every
+#                       benchmark; what came out is in tests/nightly.json
 #   ./test.sh tests/unit/config/test_settings.py  one file
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -16,6 +18,7 @@ tests=tests
 case ${1:-} in
   --quick) export WEIR_QUICK=1 tests=tests/unit; shift ;;
   --slow) export WEIR_SLOW=1; shift ;;
+  --nightly) nightly=1; shift ;;
 esac
 WEIR_JARS=${WEIR_QUICK:+none} ./spark-submit.sh --prepare
 export WEIR_JARS=$WEIR_HOME/share/weir/jars NUMBA_CACHE_DIR=$WEIR_HOME/share/weir/numba
@@ -27,5 +30,6 @@ export WEIR_JARS=$WEIR_HOME/share/weir/jars NUMBA_CACHE_DIR=$WEIR_HOME/share/wei
 # Of three one waits for a broker while the others compute; each has a JVM.
 memory_kb=$(awk '/^MemTotal/ {print $2}' /proc/meminfo 2>/dev/null || true)
 [ "${memory_kb:-0}" -ge 12000000 ] && [ -z "${WEIR_QUICK:-}" ] && processes=3 || processes=2
+[ -z "${nightly:-}" ] || exec "$python" -m tests.nightly --processes "${WEIR_PROCESSES:-$processes}" "$@"
 [ $# -gt 0 ] || set -- "$tests" --numprocesses "${WEIR_PROCESSES:-$processes}" --no-loadscope-reorder
 exec "$python" -m pytest --durations 10 "$@"
