@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from state.jobs import DECLARED
+from tests.support.parsed import nodes, walked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,9 +26,9 @@ def test_every_folder_introduces_itself() -> None:
 def private_names(path: Path) -> Iterator[str]:
     """The private names of `app`, `state` and `udfs` that a file imports, or takes from what it
     has imported from there."""
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = walked(path.read_text("utf-8"))
     known: set[str] = set()
-    for node in ast.walk(tree):
+    for node in tree:
         names: list[ast.alias] = []
         if isinstance(node, ast.ImportFrom) and not node.level:
             names = node.names if _is_ours(node.module or "") else []
@@ -36,7 +38,7 @@ def private_names(path: Path) -> Iterator[str]:
             known.add(alias.asname or alias.name)
             if any(_is_private(part) for part in alias.name.split(".")):
                 yield alias.name
-    for node in ast.walk(tree):
+    for node in tree:
         if isinstance(node, ast.Attribute) and _is_private(node.attr):
             if ast.unparse(node.value) in known:
                 yield ast.unparse(node)
@@ -93,12 +95,19 @@ def test_what_tests_share_is_in_no_test_file() -> None:
         f"{path.relative_to(ROOT)}: {node.module}"
         for folder in ("tests", "benchmarks")
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in walked(path.read_text("utf-8"))
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tests"
         for name in ((node.module or "").split(".")[-1], *(alias.name for alias in node.names))
         if name.startswith("test_")
     ]
     assert found == []
+
+
+def last_name(called: ast.expr) -> str:
+    """What stands behind the last dot of what is called."""
+    if isinstance(called, ast.Attribute):
+        return called.attr
+    return called.id if isinstance(called, ast.Name) else ast.unparse(called).split(".")[-1]
 
 
 OF_UNICODE = {"splitlines", "isdigit", "isdecimal", "isnumeric"}
@@ -111,7 +120,7 @@ def test_lines_and_digits_are_those_of_plain_text() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.attr}"
         for folder in ("app", "state", "udfs")
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Attribute) and node.attr in OF_UNICODE
     ]
     assert [place.rpartition(":")[0].rpartition(":")[0] for place in found] == ["app/plain_text.py"]
@@ -128,7 +137,7 @@ def test_one_frame_takes_what_polls_meet() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in sorted(pollers)
-        for function in ast.walk(ast.parse(path.read_text("utf-8")))
+        for function in nodes(path)
         if isinstance(function, ast.FunctionDef) and function.name not in ("check", "look")
         for node in ast.walk(function)
         if isinstance(node, ast.ExceptHandler)
@@ -142,10 +151,11 @@ MOST_FILES = 3
 """In which a job is named outside its two folders: the registry, and the keys of its scenarios."""
 
 
+@cache
 def jobs_named(path: Path) -> set[str]:
     """The jobs that a file names in its code: as a text of its own, or where it imports."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.add(node.value)
         elif isinstance(node, ast.Import):
@@ -191,7 +201,7 @@ def test_few_names_are_those_of_several_classes() -> None:
     found: dict[str, list[str]] = {}
     for folder in ("app", "state", "udfs"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for node in nodes(path):
                 if isinstance(node, ast.ClassDef):
                     found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     twice = {name: paths for name, paths in found.items() if len(paths) > 1}
@@ -215,7 +225,7 @@ def test_functions_have_few_parameters() -> None:
             file = str(path.relative_to(ROOT))
             if file == "app/cli.py":
                 continue  # each option of a command is one
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for node in nodes(path):
                 if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     continue
                 if parameters(node.args) > MOST_PARAMETERS:
@@ -230,6 +240,9 @@ GUARD = re.compile(r"(contextlib\.)?suppress\(|noted\(")
 LOOKING = ("stat", "lstat", "getsize", "getmtime")
 READING = (*LOOKING, "read_text", "read_bytes", "open", "rename", "unlink")
 SHIPPED_FILES = "a folder that ships with the code"
+ANY_ACCESS = re.compile(
+    r"iterdir|glob|listdir|scandir|walk|stat|getsize|getmtime|unlink|rmtree|exists|is_file"
+)
 MAY_LIST = {
     ("app/config/shipped.py", "folder.iterdir()"): SHIPPED_FILES,
     ("app/demo/recording.py", "self._place.iterdir()"): SHIPPED_FILES,
@@ -246,6 +259,8 @@ def unguarded(text: str) -> Iterator[str]:
     """Calls that fail where a file goes that was just listed or asked for: a listing of a folder, a
     look at a file outside of `try` and `suppress`, a removal of what may be gone.
     """
+    if not ANY_ACCESS.search(text):
+        return
     tree = ast.parse(text)
     bears = {
         id(inner)
@@ -319,6 +334,8 @@ def test_an_access_to_what_may_be_gone_is_found(text: str, found: list[str]) -> 
 
 def unnamed(text: str) -> Iterator[str]:
     """Writes of whole files whose error, that of an open file, nobody gives a name."""
+    if not re.search("write_(text|bytes)", text):
+        return
     tree = ast.parse(text)
     told = {
         id(inner)
@@ -364,7 +381,7 @@ OF_WEIR = {
 def yaml_used(path: Path) -> set[str]:
     """What a module takes of yaml, its own functions that read excepted."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "yaml":
             found.add(node.attr)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "yaml":
@@ -392,9 +409,9 @@ def opens(path: Path) -> set[str]:
     """The calls of a module that open a file."""
     return {
         ast.unparse(node.func)
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Call)
-        and ast.unparse(node.func).split(".")[-1] in READERS
+        and last_name(node.func) in READERS
         and not ast.unparse(node.func).endswith(("warehouse.open", "_warehouse.open"))
     }
 
@@ -435,10 +452,10 @@ READING_MODULES = {"app/address.py", "app/read/relations.py"}
 """Those that take addresses apart: of HTTP, and of object stores."""
 
 
-def opened(path: Path, tree: ast.AST) -> Iterator[str]:
+def opened(path: Path, tree: Iterable[ast.AST]) -> Iterator[str]:
     """What a file has of HTTP, sockets and readings of addresses that is another file's to have."""
     file = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
-    for node in ast.walk(tree):
+    for node in tree:
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -463,7 +480,7 @@ def test_one_module_opens_connections_of_http() -> None:
         text
         for folder in ("app", "state", "udfs")
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for text in opened(path, ast.parse(path.read_text("utf-8")))
+        for text in opened(path, nodes(path))
     ]
     assert found == []
 
@@ -482,7 +499,7 @@ def test_one_module_opens_connections_of_http() -> None:
     ],
 )
 def test_another_way_to_a_server_is_found(text: str, tmp_path: Path) -> None:
-    assert list(opened(tmp_path / "it.py", ast.parse(text)))
+    assert list(opened(tmp_path / "it.py", walked(text)))
 
 
 CONNECTING = ('format("kafka")', "pulsar.Client(")
@@ -521,7 +538,7 @@ PRINT_THEIR_OWN = {
 def prints(path: Path) -> list[str]:
     """What a module prints other than through the functions that escape it."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes(path):
         if not isinstance(node, ast.Call):
             continue
         called = ast.unparse(node.func)
@@ -574,9 +591,9 @@ def test_the_log_has_one_formatter() -> None:
         str(path.relative_to(ROOT))
         for folder in ("app", "state", "udfs")
         for path in (ROOT / folder).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Call)
-        and ast.unparse(node.func).split(".")[-1]
+        and last_name(node.func)
         in ("getLogger", "basicConfig", "setFormatter", "StreamHandler", "FileHandler")
         and "Spark" not in ast.unparse(node)
     }
@@ -596,8 +613,8 @@ def test_templates_have_text_of_others_as_text() -> None:
     found = [
         ast.unparse(node)
         for path in (ROOT / "app").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Environment")
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and last_name(node.func).endswith("Environment")
     ]
     assert len(found) == 2
     assert all("autoescape=True" in each and "finalize=in_page" in each for each in found)

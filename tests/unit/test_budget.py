@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import pytest
+
 from tests import budget
 
 
-def test_each_room_is_within_its_bound() -> None:
+@pytest.fixture(scope="module")
+def rooms() -> Counter[str]:
+    return budget.rooms()
+
+
+def test_each_room_is_within_its_bound(rooms: Counter[str]) -> None:
     bounds = budget.bounds()
-    assert {name: n for name, n in budget.rooms().items() if n > bounds.get(name, 0)} == {}
+    assert {name: n for name, n in rooms.items() if n > bounds.get(name, 0)} == {}
 
 
-def test_each_bound_is_of_a_room() -> None:
-    assert set(budget.bounds()) - set(budget.rooms()) == set()
+def test_each_bound_is_of_a_room(rooms: Counter[str]) -> None:
+    assert set(budget.bounds()) - set(rooms) == set()
 
 
 def test_a_docstring_and_a_comment_are_no_statement() -> None:
