@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app import folders
 from app.archive_names import ARCHIVE
 from app.errors import UserError, reason
 from app.tables import checkpoints
@@ -37,7 +38,8 @@ def obstacle(warehouse: Location, *names: str) -> UserError | None:
 
 
 def require(warehouse: Location) -> None:
-    """UserError if the warehouse, or a folder of its tables or queries, cannot be written.
+    """UserError if the warehouse, or a folder of its tables or queries, cannot be written; each may be
+    a disk of its own.
 
     An archive that has begun may be unwritable: a run does not stop for it (`app.run.service`).
     """
@@ -48,7 +50,14 @@ def require(warehouse: Location) -> None:
         for name in (table, f"{table}/_delta_log")
         if not (begun and table == "events")
     ]
-    refused = obstacle(warehouse, "_weir", FOLDER, *tables)
+    root = local_path(warehouse.uri)
+    queries = [
+        str(each)
+        for pattern in (f"{FOLDER}/*", f"{FOLDER}/*/*")
+        for each in (() if root is None else folders.matching(root, pattern))
+        if each.is_dir()
+    ]
+    refused = obstacle(warehouse, "_weir", FOLDER, *queries, *tables)
     if refused is not None:
         raise refused
 

@@ -10,7 +10,10 @@ import yaml
 
 from app.cli import main
 from app.config.settings import load_settings
+from app.errors import UserError
+from app.tables import writable
 from tests.support.producer_quota import archive, trace
+from tests.support.small_disk import fill, small_disk
 from tests.support.throttle_rows import TOPIC, event, window, write
 from tests.support.unwritable import unwritable
 from tests.unit.whatif.bakeoff.traces import cache_records
@@ -74,6 +77,19 @@ def test_what_keeps_its_answer_prints_it_and_says_that_it_is_not_kept(
     (line,) = err.splitlines()
     assert line.startswith(f"weir: warehouse: {warehouse} cannot be written (")
     assert "not kept" in line or "neither recorded nor delivered" in line
+
+
+@pytest.mark.parametrize("below", ["", "offsets", "commits", "state", "sources", "gathered"])
+def test_a_full_disk_of_a_query_is_met_before_a_start(below: str, tmp_path: Path) -> None:
+    folder = tmp_path / "w" / "_weir" / "checkpoints" / "govern" / below
+    folder.mkdir(parents=True)
+    location = load_settings(None, {"warehouse": str(tmp_path / "w")}).location
+    with small_disk(folder, "4m"):
+        writable.require(location)
+        ballast = fill(folder)
+        with pytest.raises(UserError, match=f"{folder} cannot be written .No space left"):
+            writable.require(location)
+        ballast.unlink()
 
 
 def test_an_audit_that_fails_says_so_first(
