@@ -860,7 +860,6 @@ def suggest_publish(
     start: From = None,
     end: To = None,
     out: PolicyFile = None,
-    page: Annotated[Path | None, Option(help="File for an HTML page of the curves.")] = None,
     curve: Annotated[
         bool, Option("--curve", help="Print the effect of smaller and larger limits, too.")
     ] = False,
@@ -898,7 +897,6 @@ def suggest_publish(
         },
         {
             "out": out,
-            "page": page,
             "verify": verify,
             "curves": curve,
             "every": every,

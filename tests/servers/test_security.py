@@ -81,8 +81,6 @@ COMMANDS = {
         "1",
         "--min-history",
         "0s",
-        "--page",
-        "suggest.html",
         "--out",
         "suggested.yaml",
     ],
@@ -365,13 +363,12 @@ class Page(HTMLParser):
 def test_pages_show_names_as_text(ran: Ran, answers: dict[str, str]) -> None:
     pages = [
         ran.folder / "report.html",
-        ran.folder / "suggest.html",
         *(ran.warehouse / "_weir" / "quality").glob("*.html"),
     ]
     assert len(pages) > 10
     for path in pages:
         assert Page(path.read_text(encoding="utf-8")).harm == [], path.name
-    for path in pages[:2]:
+    for path in pages[:1]:
         assert "<script>alert(1)" in Page(path.read_text(encoding="utf-8")).text
 
 

@@ -24,7 +24,6 @@ from app.read.relations import Warehouse
 from app.show.report.phrases import short
 from app.terminal.amounts import AMOUNTS
 from app.terminal.counts import counted
-from app.terminal.outputs import require_folder
 from app.terminal.printable import printable, say, say_json
 from app.terminal.rows import write_table
 from app.whatif import policy_document
@@ -187,17 +186,15 @@ def suggest(
     settings: Settings,
     asked: PublishRequest,
     out: Path | None = None,
-    page: Path | None = None,
     verify: bool = False,
     curves: bool = False,
     every: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Print the limits and write them as policies and as a page. Returns 1 if `verify` finds that
+    """Print the limits and write them as policies. Returns 1 if `verify` finds that
     the job throttles more or that a smaller limit suffices, else 0.
     """
     policy_document.require_writable(out)
-    require_folder(page, "--page")
     if JOB not in settings.jobs:
         raise UserError(f"policy suggest publish: the configuration does not run the job {JOB}")
     warehouse = Warehouse.of(settings.location)
@@ -213,10 +210,6 @@ def suggest(
         from app.jobs.rate_limits.whatif.verify import verified
 
         broken = verified(settings, found, owners)
-    if page is not None:
-        from app.jobs.rate_limits.whatif.page import write_page
-
-        write_page(found, page)
     if out is not None and found.suggestions:
         policy_document.write(out, found.limited(found.limits), _about(found), found.notes)
     if as_json:
@@ -233,8 +226,6 @@ def suggest(
         if out is not None:
             where = f"The policies are in {out}."
             say(where if found.suggestions else "No policies are written.")
-        if page is not None:
-            say(f"The page is in {page}.")
     return 1 if broken else 0
 
 
