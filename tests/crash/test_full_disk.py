@@ -123,8 +123,8 @@ PRINTING = [
     ["metrics", "--once"],
     ["alerts", "rules"],
     ["quality", "--table", "events"],
-    ["validate", "--show"],
-    ["policy", "show", "topic", TOPIC],
+    ["validate", "--show", "--config", "configs/weir.yaml"],
+    ["policy", "show", TOPIC],
     ["--help"],
 ]
 
